@@ -11,6 +11,9 @@ Models and matches:
     Player, load_player: anything that plays; load a model, a bot or ``"random"``.
     MatchPlan, play_match: games, seed and temperature; play a match and count its results.
 
+Trainers:
+    Training: what a trainer is asked for, and the storing of its result.
+
 Journals:
     SqliteJournalReader: opens a journal for reading, also while the run is running.
     history: iterates over a journal's typed events.
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from app.events import Emission, Event, Payload, Step
     from app.games import Table, open_table
     from app.journal import SqliteJournalReader, history
+    from app.learning.training import Training
     from app.play.matches import MatchPlan, play_match
     from app.play.players import Player, load_player
     from app.store import FileStore
@@ -54,6 +58,7 @@ __all__ = [
     "SqliteJournalReader",
     "Step",
     "Table",
+    "Training",
     "__version__",
     "history",
     "load_player",
@@ -67,6 +72,7 @@ _NAMES = {
     "app.events": ("Emission", "Event", "Payload", "Step"),
     "app.games": ("Table", "open_table"),
     "app.journal": ("SqliteJournalReader", "history"),
+    "app.learning.training": ("Training",),
     "app.play.matches": ("MatchPlan", "play_match"),
     "app.play.players": ("Player", "load_player"),
     "app.store": ("FileStore",),

@@ -6,17 +6,31 @@ This module imports nothing of Flyball, so it can be copied into another program
     logits, values = policy.forward(observations)                # [N, D] to [N, A] and [N]
     probabilities = policy.probabilities(observations, mask)     # [N, A], exactly 0 where the mask [N, A] is False
 
-Schema version 1. A policy is a header and tensors of float32::
+Schema version 1. A policy is a header and tensors of float32. Observations are divided by ``scale`` first. An
+``actor_critic_mlp`` has the layers::
 
     trunk.0.weight [H0, D]   trunk.0.bias [H0]   trunk.1.weight [H1, H0]   and so on, ReLU after each
     actor.weight   [A, H]    actor.bias   [A]    a logit for each action, legal or not
     critic.weight  [1, H]    critic.bias  [1]    the value, an expected outcome in [-1, 1]
 
+An ``actor_critic_tower`` reads the first features as planes [C, H, W], the others as S scalars. Every layer has a
+weight and a bias; convolutions have odd sizes and keep H x W::
+
+    stem     [K, C, 3, 3]       convolution of the planes; ReLU after adding the scalars' layer to each cell
+    scalars  [K, S]             only where there are scalars
+    blocks.0.first, blocks.0.second    [K, K, 3, 3], ReLU between them; their output is added to the block's input, ReLU
+    blocks.0.squeeze [Q, K], blocks.0.excite [K, Q]    only with squeeze and excitation: the mean of each channel, ReLU
+                                between the two layers; the sigmoid multiplies the channels of what is added
+    policy_planes [P, K, 1, 1], actor [A, P x H x W]                ReLU between them
+    value_planes  [V, K, 1, 1], value_hidden [U, V x H x W], critic [1, U]    ReLU between them
+
 The header holds ``schema``, ``schema_version``, ``content_hash``, ``game`` (the configuration that it plays), ``model``
-(the hash of the checkpoint) with its ``step``, ``parent`` and ``optimizer``, and ``architecture``: ``type``,
-``activation``, ``observation_size`` D, ``hidden`` [H0, H1 …], ``actions`` A. A ``.json`` file is one object, the header
-with ``tensors`` by name as nested lists. A ``.npz`` file has the tensors as arrays by name, and the header as the array
-``header``, a string of JSON. Both hold the same numbers and have the same hash.
+(the hash of the checkpoint) with what ``LINEAGE`` names of its manifest, and ``architecture``: ``type``,
+``activation``, ``observation_size`` D and ``actions`` A; of an mlp ``hidden`` [H0, H1 …]; of a tower ``planes``
+[C, H, W], ``blocks``, ``channels`` K, ``squeeze_excite`` Q, or 0, and ``heads`` [P, V, U]; ``scale`` where it is not 1.
+A ``.json`` file is one object, the header with ``tensors`` by name as nested lists. A ``.npz`` file has the tensors as
+arrays by name, and the header as the array ``header``, a string of JSON. Both hold the same numbers and have the same
+hash.
 """
 
 import hashlib
@@ -27,6 +41,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from io import BytesIO
 from itertools import pairwise
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +49,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 SCHEMA, SCHEMA_VERSION = "flyball.policy", 1
-TYPE, ACTIVATION = "actor_critic_mlp", "relu"
+MLP, TOWER, ACTIVATION = "actor_critic_mlp", "actor_critic_tower", "relu"
 FORMATS = (".npz", ".json")
+LINEAGE = ("step", "parent", "optimizer", "backend", "base", "content")
+
+_SIZES: dict[str, dict[str, range | None]] = {
+    MLP: {"observation_size": None, "actions": None, "hidden": range(1, 1000)},
+    TOWER: {
+        **dict.fromkeys(("observation_size", "actions", "blocks", "channels", "squeeze_excite")),
+        "planes": range(3, 4),
+        "heads": range(3, 4),
+    },
+}
+"""The sizes in an architecture by type; for a list, how many."""
 
 _HEADER, _TENSORS = "header", "tensors"
 _DIGITS = 9  # significant decimal digits that identify one float32
@@ -49,7 +75,7 @@ class BadPolicyFile(ValueError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PortablePolicy:
-    """An actor-critic network and its header; ``lineage`` holds ``step``, ``parent`` and ``optimizer``.
+    """An actor-critic network and its header; ``lineage`` holds the values that ``LINEAGE`` names.
 
     Raises ``BadPolicyFile`` if the tensors do not form one network.
     """
@@ -58,17 +84,25 @@ class PortablePolicy:
     model: str
     tensors: Mapping[str, Floats]
     lineage: Mapping[str, Any] = field(default_factory=dict)
+    planes: tuple[int, int, int] | None = None  # [C, H, W] of a tower; None: an mlp
+    scale: float = 1.0
 
     def __post_init__(self) -> None:
-        for layer in ("trunk.0", *self._layers, "actor"):
-            if np.ndim(self.tensors.get(f"{layer}.weight", ())) != 2:
-                raise BadPolicyFile(f"there is no matrix {layer}.weight")
+        stems = {"trunk.0": 2, **dict.fromkeys(self._layers, 2)} if self.planes is None else {"stem": 4}
+        heads = {} if self.planes is None else {"policy_planes": 4, "value_planes": 4, "value_hidden": 2}
+        for layer, dimensions in {**stems, **heads, "actor": 2}.items():
+            if np.ndim(self.tensors.get(f"{layer}.weight", ())) != dimensions:
+                raise BadPolicyFile(f"there is no tensor {layer}.weight of {dimensions} dimensions")
         _check_tensors(self.tensors, self.architecture)
 
     @property
     def observation_size(self) -> int:
         """D, the features of an observation."""
-        return int(self.tensors["trunk.0.weight"].shape[1])
+        if self.planes is None:
+            return int(self.tensors["trunk.0.weight"].shape[1])
+        return prod(self.planes) + (
+            int(self.tensors["scalars.weight"].shape[1]) if "scalars.weight" in self.tensors else 0
+        )
 
     @property
     def actions(self) -> int:
@@ -77,18 +111,35 @@ class PortablePolicy:
 
     @property
     def hidden(self) -> tuple[int, ...]:
-        """Widths of the trunk's layers."""
+        """Widths of an mlp's layers; empty for a tower."""
         return tuple(self.tensors[f"{layer}.weight"].shape[0] for layer in self._layers)
 
     @property
     def architecture(self) -> dict[str, Any]:
         """The header's ``architecture``."""
+        scale = {} if self.scale == 1 else {"scale": self.scale}
+        if self.planes is None:
+            return {
+                "type": MLP,
+                "activation": ACTIVATION,
+                "observation_size": self.observation_size,
+                "hidden": list(self.hidden),
+                "actions": self.actions,
+                **scale,
+            }
+        shapes = {name: tensor.shape for name, tensor in self.tensors.items()}
+        blocks = sum(name.startswith("blocks.") and name.endswith(".first.weight") for name in shapes)
         return {
-            "type": TYPE,
+            "type": TOWER,
             "activation": ACTIVATION,
             "observation_size": self.observation_size,
-            "hidden": list(self.hidden),
             "actions": self.actions,
+            "planes": list(self.planes),
+            "blocks": blocks,
+            "channels": shapes["stem.weight"][0],
+            "squeeze_excite": shapes.get("blocks.0.squeeze.weight", (0,))[0],
+            "heads": [shapes[f"{name}.weight"][0] for name in ("policy_planes", "value_planes", "value_hidden")],
+            **scale,
         }
 
     @property
@@ -112,9 +163,44 @@ class PortablePolicy:
         features = np.asarray(observations, dtype=np.float32)
         if features.ndim != 2 or features.shape[1] != self.observation_size:
             raise ValueError(f"observations are {features.shape}, not [N, {self.observation_size}]")
+        features = features / np.float32(self.scale) if self.scale != 1 else features
+        if self.planes is not None:
+            return self._tower(features, self.planes)
         for layer in self._layers:
             features = np.maximum(self._linear(layer, features), 0)
         return self._linear("actor", features), self._linear("critic", features)[:, 0]
+
+    def _tower(self, features: Floats, planes: tuple[int, int, int]) -> tuple[Floats, Floats]:
+        """Return a tower's logits and values. Cells are kept as [N, H, W, channels]."""
+        count = len(features)
+        cells = self._conv("stem", features[:, : prod(planes)].reshape(count, *planes).transpose(0, 2, 3, 1))
+        if "scalars.weight" in self.tensors:
+            cells = cells + self._linear("scalars", features[:, prod(planes) :])[:, None, None, :]
+        cells = np.maximum(cells, 0)
+        for number in range(self.architecture["blocks"]):
+            change = self._conv(f"blocks.{number}.second", np.maximum(self._conv(f"blocks.{number}.first", cells), 0))
+            if f"blocks.{number}.squeeze.weight" in self.tensors:
+                squeezed = np.maximum(self._linear(f"blocks.{number}.squeeze", change.mean(axis=(1, 2))), 0)
+                weights = 1 / (1 + np.exp(-self._linear(f"blocks.{number}.excite", squeezed)))
+                change = np.asarray(change * weights[:, None, None, :], dtype=np.float32)
+            cells = np.maximum(cells + change, 0)
+        policy, value = (self._flat(f"{head}_planes", cells) for head in ("policy", "value"))
+        hidden = np.maximum(self._linear("value_hidden", value), 0)
+        return self._linear("actor", policy), self._linear("critic", hidden)[:, 0]
+
+    def _flat(self, name: str, cells: Floats) -> Floats:
+        """Return a head's planes, after ReLU, as [N, planes x H x W]."""
+        return np.maximum(self._conv(name, cells), 0).transpose(0, 3, 1, 2).reshape(len(cells), -1)
+
+    def _conv(self, name: str, cells: Floats) -> Floats:
+        """Return the convolution [N, H, W, K] of cells [N, H, W, C], padded with zeros: a product with windows."""
+        weight = self.tensors[f"{name}.weight"]
+        outputs, _, size, _ = weight.shape
+        edge = size // 2
+        padded = np.pad(cells, ((0, 0), (edge, edge), (edge, edge), (0, 0)))
+        windows = np.lib.stride_tricks.sliding_window_view(padded, (size, size), axis=(1, 2))
+        columns = windows.reshape(*cells.shape[:3], -1)  # [N, H, W, C x size x size]
+        return columns @ weight.reshape(outputs, -1).T + self.tensors[f"{name}.bias"]
 
     def probabilities(self, observations: ArrayLike, mask: ArrayLike) -> Floats:
         """Return action probabilities [N, A], 0 where ``mask`` [N, A] is False. Raises ``ValueError``."""
@@ -216,8 +302,9 @@ def _checked(header: Any, tensors: Mapping[str, Any]) -> PortablePolicy:
     _check_header(header)
     _check_tensors(tensors, header["architecture"])
     floats = {name: np.asarray(tensor, dtype=np.float32) for name, tensor in tensors.items()}
-    lineage = {name: header[name] for name in ("step", "parent", "optimizer") if name in header}
-    policy = PortablePolicy(header["game"], header["model"], floats, lineage)
+    lineage = {name: header[name] for name in LINEAGE if name in header}
+    planes, scale = header["architecture"].get("planes"), header["architecture"].get("scale", 1.0)
+    policy = PortablePolicy(header["game"], header["model"], floats, lineage, planes and tuple(planes), scale)
     written = {name: value for name, value in header.items() if name != "content_hash"}
     if _hashed(written, floats) != header["content_hash"]:
         raise BadPolicyFile("content_hash is not that of the content, which was changed: export the policy again")
@@ -229,13 +316,24 @@ def _check_header(header: Mapping[str, Any]) -> None:
     for name, kind in kinds.items():
         if not isinstance(header.get(name), kind):
             raise BadPolicyFile(f"{name} is {header.get(name)!r}, not a {kind.__name__}")
-    found = header["architecture"]
-    if (found.get("type"), found.get("activation")) != (TYPE, ACTIVATION):
-        raise BadPolicyFile(f"architecture is {found!r}; what can be played here is {TYPE} with {ACTIVATION}")
-    hidden = found.get("hidden")
-    sizes = found.get("observation_size"), found.get("actions"), *(hidden if isinstance(hidden, list) else [None])
-    if not hidden or not all(type(size) is int and size > 0 for size in sizes):
-        raise BadPolicyFile(f"architecture is {found!r}: observation_size, hidden and actions are numbers above 0")
+    _check_architecture(header["architecture"])
+
+
+def _check_architecture(found: Mapping[str, Any]) -> None:
+    if found.get("type") not in _SIZES or found.get("activation") != ACTIVATION:
+        known = " or ".join(_SIZES)
+        raise BadPolicyFile(f"architecture is {found!r}; what can be played here is {known} with {ACTIVATION}")
+    for name, count in _SIZES[found["type"]].items():
+        value = found.get(name)
+        several = value if isinstance(value, list) else []
+        sizes, least = several if count else [value], 0 if name == "squeeze_excite" else 1
+        if (count and len(several) not in count) or not all(type(size) is int and size >= least for size in sizes):
+            raise BadPolicyFile(f"architecture is {found!r}: {name} has to consist of numbers above 0")
+    scale = found.get("scale", 1.0)
+    if not isinstance(scale, int | float) or not 0 < scale < float("inf"):
+        raise BadPolicyFile(f"architecture is {found!r}: scale is a number above 0")
+    if found["type"] == TOWER and found["observation_size"] < prod(found["planes"]):
+        raise BadPolicyFile(f"architecture is {found!r}: planes have more cells than observation_size")
 
 
 def _check_tensors(tensors: Mapping[str, Any], architecture: Mapping[str, Any]) -> None:
@@ -253,10 +351,34 @@ def _check_tensors(tensors: Mapping[str, Any], architecture: Mapping[str, Any]) 
 
 
 def _shapes(architecture: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    for layer, shape in _mlp_layers(architecture) if architecture["type"] == MLP else _tower_layers(architecture):
+        yield f"{layer}.weight", shape
+        yield f"{layer}.bias", shape[:1]
+
+
+def _mlp_layers(architecture: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
     widths = [architecture["observation_size"], *architecture["hidden"]]
     for layer, (wide, narrow) in enumerate(pairwise(widths)):
-        yield f"trunk.{layer}.weight", (narrow, wide)
-        yield f"trunk.{layer}.bias", (narrow,)
-    for head, size in (("actor", architecture["actions"]), ("critic", 1)):
-        yield f"{head}.weight", (size, widths[-1])
-        yield f"{head}.bias", (size,)
+        yield f"trunk.{layer}", (narrow, wide)
+    yield "actor", (architecture["actions"], widths[-1])
+    yield "critic", (1, widths[-1])
+
+
+def _tower_layers(architecture: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    (planes, height, width), channels = architecture["planes"], architecture["channels"]
+    policy, value, hidden = architecture["heads"]
+    scalars, squeezed = architecture["observation_size"] - planes * height * width, architecture["squeeze_excite"]
+    yield "stem", (channels, planes, 3, 3)
+    if scalars:
+        yield "scalars", (channels, scalars)
+    for number in range(architecture["blocks"]):
+        yield f"blocks.{number}.first", (channels, channels, 3, 3)
+        yield f"blocks.{number}.second", (channels, channels, 3, 3)
+        if squeezed:
+            yield f"blocks.{number}.squeeze", (squeezed, channels)
+            yield f"blocks.{number}.excite", (channels, squeezed)
+    yield "policy_planes", (policy, channels, 1, 1)
+    yield "actor", (architecture["actions"], policy * height * width)
+    yield "value_planes", (value, channels, 1, 1)
+    yield "value_hidden", (hidden, value * height * width)
+    yield "critic", (1, hidden)

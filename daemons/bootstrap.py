@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import get_args
 
 from app import events
+from app.config import Parameter
 from app.controllers import Controller
 from app.controllers.fold import Hosted
 from app.core import BROKER, FlyballError
-from app.events import CATALOGUE, DaemonFact, Parameter, Payload
+from app.events import CATALOGUE, DaemonFact, Payload
 from daemons.registry import DAEMONS
 from daemons.spec import DaemonSpec
 

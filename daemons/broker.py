@@ -10,6 +10,7 @@ from itertools import count
 
 import structlog
 
+from app.backends import understood
 from app.bus import Broker
 from app.config import RunSettings
 from app.config.loading import Loaded
@@ -58,7 +59,11 @@ class BrokerVoice:
 
 
 def configure(journal: Journal, settings: RunSettings, voice: BrokerVoice, now: datetime) -> None:
-    """Record the run's settings, unless they are the journal's latest ones already."""
+    """Record the run's settings, unless they are the journal's latest ones already.
+
+    Knobs that a configuration's backend does not understand are left out.
+    """
+    settings = understood(settings)
     check_lasting(past_settings(journal), settings)
     if last_settings(journal) != settings:
         run_id = derive_id("run", settings.seed, journal.head)

@@ -83,7 +83,7 @@ Rows = Mapping[str, Kept]
 
 
 class Distributor(Worker[Wanted], Controller):
-    """Runs ``app.store.checkpoints:distribute`` for each model that became current.
+    """Runs the backend's ``distribute`` for each model that became current.
 
     When many candidates have been rejected, it deletes all but the latest, because they would fill the disk.
     """
@@ -164,7 +164,7 @@ class Distributor(Worker[Wanted], Controller):
             yield Job(
                 cause,
                 wanted,
-                "app.store.checkpoints:distribute",
+                self.backend(cause).distribute,
                 (spec,),
                 self.settings.deadlines.distribution_seconds,
                 context={"failures": row.failures},

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from app.config import EvaluationSettings, GameConfig
+from app.config import EvaluationSettings, GameConfig, JobKind
 from app.controllers import Controller, Lineage, States, state_of
 from app.controllers.lineage import Champion
 from app.core import ANCHOR, Elo, FlyballError, ModelHash, expected_score
@@ -185,9 +185,10 @@ Rows = Mapping[str, EvaluatorRow]
 
 
 class Evaluator(Worker[Asked], Controller):
-    """Runs ``app.play.matches:batch`` for batches of games. For the opponents see ``plan_gauntlet``."""
+    """Runs the backend's ``match`` for batches of games. For the opponents see ``plan_gauntlet``."""
 
     name: ClassVar[str] = "Evaluator"
+    kind: ClassVar[JobKind] = "evaluation"
     row: ClassVar[type[EvaluatorRow]] = EvaluatorRow
     emits: ClassVar[frozenset[type[Payload]]] = frozenset(
         {EloUpdated, EvaluationCompleted, EvaluationFailed, EvaluationProgress}
@@ -247,12 +248,17 @@ class Evaluator(Worker[Asked], Controller):
         else:
             opponents = _opponents(request, lineage, league, config)
         spec = GauntletSpec(
-            store=Path(self.place.store), config=config, model=request.model, opponents=opponents, seed=request.seed
+            store=Path(self.place.store),
+            config=config,
+            model=request.model,
+            opponents=opponents,
+            seed=request.seed,
+            **self.place.compute.model_dump(),
         )
         return Job(
             cause,
             request,
-            "app.play.matches:batch",
+            self.backend(cause).match,
             spec.parts,
             config.evaluation.batch_seconds,
             gather=lambda parts: spec.gather(parts).model_dump(),
@@ -350,7 +356,11 @@ def _queued(pending: tuple[EvaluationPending, ...], newest: EvaluationPending) -
 
 
 def _pooled(pool: Pool, data: EvaluationCompleted | EvaluationFailed, known: Collection[str]) -> Pool:
-    """Add an evaluation's games to the pool, except a gate's, because they repeat one pair."""
+    """Add a completed evaluation's games to the pool.
+
+    Gate games are left out, because they repeat one pair of models and would bias the ratings. ``known``: see
+    ``Pool.after``.
+    """
     if data.purpose == "gate" or isinstance(data, EvaluationFailed):
         return pool
     played = totals_of(data.model, data.results)

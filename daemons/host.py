@@ -167,7 +167,13 @@ class Host:
         self._saved.complete(self._cursor)
 
     async def _read_past(self, settled: int) -> tuple[int, set[Recorded], set[int]]:
-        """Return the last settled position, the daemon's published conclusions, and the voided positions."""
+        """Read from the journal what a rebuild needs; return three results.
+
+        - The position up to which the daemon has published all conclusions: the highest that it announced, at least
+          ``settled``.
+        - The id and type of every recorded event of a type that the daemon emits.
+        - The positions of events that an operator voided.
+        """
         accounts = Accounts({self._spec.name: settled})
         recorded, voided = set[Recorded](), set[int]()
         types = self._spec.emits | ACCOUNTS | {EventVoided}

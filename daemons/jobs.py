@@ -14,10 +14,11 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import structlog
 
-from app.config import RunSettings
+from app.backends import Backend, backend_of
+from app.config import CPU, Compute, JobKind, RunSettings
 from app.controllers import States
 from app.core import EventId, FlyballError
-from app.engine import Engine, scatter
+from app.engine import Engine, JobFailed, scatter
 from app.events import Cause, HandlerReducer, Payload, Row
 
 Q = TypeVar("Q")
@@ -26,11 +27,13 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A daemon's name on the bus, its node, and the store that its jobs use."""
+    """A daemon's name on the bus, its node, the folders that its jobs use, and where their networks run."""
 
     name: str
     node: str
     store: str
+    settings_folder: str = "."  # of flyball.toml; users' commands run there
+    compute: Compute = CPU
 
 
 def only(parts: Sequence[Json | FlyballError]) -> Json:
@@ -76,6 +79,7 @@ class Worker(HandlerReducer, ABC, Generic[Q]):
     """Base of workers. Workers' methods are pure: the host runs the jobs, and publishes the facts they return."""
 
     name: ClassVar[str]
+    kind: ClassVar[JobKind | None] = None  # of its jobs, if they run networks
     row: ClassVar[type[Row]]
     emits: ClassVar[frozenset[type[Payload]]]
 
@@ -101,6 +105,10 @@ class Worker(HandlerReducer, ABC, Generic[Q]):
     @abstractmethod
     def failed(self, job: Job[Q], error: FlyballError) -> tuple[Payload, ...]:
         """Return facts about a job that failed for good."""
+
+    def backend(self, cause: Cause) -> Backend:
+        """Return the backend of the request's configuration, which names its jobs."""
+        return backend_of(self.settings.config(cause.subject or ""))
 
     def config_json(self, cause: Cause) -> Json:
         """Return the settings of the request's configuration."""
@@ -188,7 +196,8 @@ class JobRunner:
             )
             completed = _facts(worker.completed, job, job.gather(results))
         except FlyballError as error:
-            self._log.error("job failed", event_id=job.id, function=job.function, error=str(error))
+            trace = error.trace if isinstance(error, JobFailed) else ""  # of the user's own code, too
+            self._log.error("job failed", event_id=job.id, function=job.function, error=str(error), trace=trace)
             await publish("failed", worker.failed(job, error))
         else:
             await publish("completed", completed)

@@ -11,7 +11,7 @@ from typing import TypeVar
 import structlog
 
 from app.bus import ZmqBus
-from app.config import RunFolder
+from app.config import CPU, RunFolder
 from app.config.loading import Loaded
 from app.core import BROKER, FlyballError
 from app.engine import LocalEngine
@@ -79,7 +79,14 @@ def _run_broker(loaded: Loaded, folder: RunFolder) -> None:
 
 async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> None:
     deployment = loaded.deployment
-    place = Place(name=f"{spec.name}@{deployment.node}", node=deployment.node, store=str(folder.store.absolute()))
+    kind = spec.worker.kind if spec.worker else None
+    place = Place(
+        name=f"{spec.name}@{deployment.node}",
+        node=deployment.node,
+        store=str(folder.store.absolute()),
+        settings_folder=str(loaded.folder.absolute()),
+        compute=deployment.compute(kind) if kind else CPU,
+    )
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

@@ -123,7 +123,7 @@ Rows = Mapping[str, InspectionRow]
 
 
 class QualityMonitor(Worker[SelfplayComplete], Controller):
-    """Runs ``app.play.inspection:inspect`` on each new shard."""
+    """Runs the backend's ``inspect`` on each new shard."""
 
     name = "QualityMonitor"
     row = InspectionRow
@@ -191,7 +191,7 @@ class QualityMonitor(Worker[SelfplayComplete], Controller):
                 "seed": played.shard.seed,
             }
             seconds = self.settings.deadlines.inspection_seconds
-            yield Job(cause, played, "app.play.inspection:inspect", (spec,), seconds)
+            yield Job(cause, played, self.backend(cause).inspect, (spec,), seconds)
 
     def completed(self, job: Inspection, result: Json) -> tuple[Payload, ...]:
         """Report the shard's quality. A shard with games that cannot be replayed is unfit."""

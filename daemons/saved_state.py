@@ -15,11 +15,20 @@ from typing import Any
 
 import structlog
 from msgspec import MsgspecError
-from pydantic import ValidationError
 
 from app.config import RunSettings
 from app.controllers.fold import HOST, SETTINGS_KEY, VOIDED_KEY, Changed, RowKey, VoidedEvents, written
-from app.events import DaemonFact, DaemonHeartbeat, DaemonReady, DaemonStarted, DaemonStopped, Payload, Row
+from app.events import (
+    DaemonFact,
+    DaemonHeartbeat,
+    DaemonReady,
+    DaemonStarted,
+    DaemonStopped,
+    Payload,
+    Row,
+    RunConfigured,
+)
+from app.events.codec import lift
 from app.events.schemas import shape
 from app.journal import StateStore
 
@@ -61,14 +70,21 @@ def carried_over(saved: Mapping[RowKey, bytes], reducers: Iterable[Any]) -> dict
     try:
         for key, row in saved.items():
             if key == SETTINGS_KEY:
-                carried[key] = RunSettings.model_validate_json(row, extra="ignore").model_dump_json().encode()
+                carried[key] = _lifted(row).model_dump_json().encode()
             elif kind := kinds.get(key[0]):
                 carried[key] = kind.from_json(row).to_json()
                 if _has_more(json.loads(carried[key]), json.loads(row)):
                     return None
-    except (MsgspecError, ValidationError):
+    except (MsgspecError, ValueError):
         return None
     return carried
+
+
+def _lifted(row: bytes) -> RunSettings:
+    """Return saved settings, which any version may have written. Upcasts leave newer settings unchanged."""
+    recorded = {"settings": json.loads(row)}
+    lifted = lift(RunConfigured.event_type, recorded, 1, RunConfigured.dataversion)
+    return RunSettings.model_validate(lifted["settings"], extra="ignore")
 
 
 def _has_more(new: Any, old: Any) -> bool:

@@ -34,9 +34,10 @@ Rows = Mapping[str, SelfplayPending]
 
 
 class SelfplayWorker(Worker[SelfplayRequested]):
-    """Runs ``app.play.selfplay:play`` for the requests addressed to it."""
+    """Runs the backend's ``play`` for the requests addressed to it."""
 
     name = "SelfplayWorker"
+    kind = "selfplay"
     row = SelfplayPending
     emits = frozenset({SelfplayComplete, SelfplayFailed})
 
@@ -73,8 +74,10 @@ class SelfplayWorker(Worker[SelfplayRequested]):
                 "seed": request.seed,
                 "temperature": request.temperature,
                 "worker": self.place.name,
+                **self.place.compute.model_dump(),
             }
-            yield Job(row.cause, request, "app.play.selfplay:play", (spec,), self.settings.deadlines.selfplay_seconds)
+            seconds = self.settings.deadlines.selfplay_seconds
+            yield Job(row.cause, request, self.backend(row.cause).play, (spec,), seconds)
 
     def completed(self, job: SelfplayJob, result: Json) -> tuple[Payload, ...]:
         """Report the games played, and the shard that holds their rows."""

@@ -1,39 +1,118 @@
-"""Checks of settings against the installed games, and against a run's earlier settings."""
+"""Checks of settings against the installed games and devices, and against a run's earlier settings."""
 
+import asyncio
+import importlib.util
 import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from importlib.metadata import entry_points
 from itertools import product
+from pathlib import Path
 
-from app.config import RunSettings
+from app.backends import describe
+from app.config import DEFAULT_BACKEND, MLP, Deployment, GameConfig, RunSettings
 from app.config.loading import BadSettings
-from app.core import HEURISTIC, FlyballError
+from app.core import FlyballError
+from app.engine import JsonObject, LocalEngine
+from app.engine.guard import find_program
 
-LASTING = ("game", "players", "network")
+LASTING = ("backend", "game", "players", "network")
 """Settings of a recorded configuration that can't change, because its models would not fit."""
 
 
 def check_playable(settings: RunSettings) -> None:
-    """Check that every configuration's game can be loaded.
+    """Check that every configuration's backend and network exist and suit its game.
 
     Raises:
-        BadSettings: names a configuration whose game does not exist, does not allow its number of players, or lacks
-            the heuristic player that the configuration names.
+        BadSettings: names a configuration whose backend or game does not exist, whose game does not allow its number
+            of players, or lacks a built-in player that the configuration names; or whose network cannot be built.
     """
-    from app.games import open_table  # imported late, because most commands don't need OpenSpiel
-
     for config in settings.configs:
         try:
             with _silent_stderr():
-                heuristic = open_table(config, slots=0).spec.heuristic
+                info = describe(config)
         except FlyballError as error:
             raise BadSettings(f"{config.key} cannot be played: {error.message}", hint=error.hint) from error
-        if HEURISTIC in config.builtins and heuristic is None:
+        if info.players != config.players:
             raise BadSettings(
-                f"{config.key} has {HEURISTIC!r} among its builtins, and {config.game} has no such player.",
+                f"{config.key} has {config.players} players, and {config.backend} plays {config.game} with "
+                f"{info.players}.",
+                hint=f"Set games.{config.key}.players, and the end of the key, to {info.players}.",
+            )
+        if missing := [name for name in config.builtins if name not in info.bots]:
+            raise BadSettings(
+                f"{config.key} has {missing[0]!r} among its builtins, and {config.game} has no such player.",
                 hint=f"Take it out of games.{config.key}.builtins.",
             )
+        if config.backend == DEFAULT_BACKEND and config.network.kind != MLP:
+            _check_network(config)
+
+
+def _check_network(config: GameConfig) -> None:
+    from app.games import open_table  # imported late, because they load OpenSpiel and PyTorch
+    from app.learning.network import init_policy
+
+    try:
+        init_policy(config.network, open_table(config, slots=0).spec.shape, seed=0)
+    except FlyballError as error:
+        raise BadSettings(f"{config.key} has no network: {error.message}", hint=error.hint) from error
+
+
+def check_trainers(settings: RunSettings, folder: Path) -> None:
+    """Check that every configuration's own trainer exists; ``folder`` is that of the settings file.
+
+    A trainer's module is looked for and not imported, because it may take seconds to load.
+
+    Raises:
+        BadSettings: names a configuration whose module, entry point or program does not exist.
+    """
+    for config in settings.configs:
+        if config.trainer is not None:
+            module, colon, _ = config.trainer.partition(":")
+            try:
+                found = (
+                    importlib.util.find_spec(module) if colon else entry_points(group="flyball.trainers", name=module)
+                )
+            except (ImportError, ValueError):
+                found = None
+            if not found:
+                raise BadSettings(
+                    f"games.{config.key}.trainer: there is no {'module' if colon else 'entry point'} {module!r}.",
+                    hint="Write module:function, with the module beside flyball.toml, or install the entry point.",
+                )
+        if config.train_command is not None and find_program(config.train_command[0], folder) is None:
+            raise BadSettings(
+                f"games.{config.key}.train_command: there is no program {config.train_command[0]!r}.",
+                hint=f"Write the program and its arguments, as you would in {folder.absolute()}.",
+            )
+
+
+def check_devices(deployment: Deployment) -> None:
+    """Check that PyTorch finds every device in the settings.
+
+    A child process asks PyTorch, which takes a second to import, and only if a setting names a GPU.
+
+    Raises:
+        BadSettings: names the setting whose device is missing.
+    """
+    kinds = deployment.device.model_dump()
+    gpus = sorted({device for device in kinds.values() if device.startswith("cuda")})
+    reasons = asyncio.run(_missing(gpus))["reasons"] if gpus else {}
+    for kind, device in kinds.items():
+        if reason := reasons.get(device):
+            raise BadSettings(
+                f"deployment.device.{kind}: {reason}.",
+                hint="Set it to cpu or auto, or install the driver and PyTorch's build for CUDA.",
+            )
+
+
+async def _missing(devices: list[str]) -> JsonObject:
+    engine = LocalEngine()
+    try:
+        return await engine.run("app.learning.devices:missing", {"devices": devices})
+    finally:
+        await engine.close()
 
 
 @contextmanager

@@ -245,7 +245,7 @@ class _Child:
         return f"{last} ({how})" if last else how
 
     def leave(self) -> None:
-        """Ask the process to end, and start no other."""
+        """Send SIGTERM to the process if it runs, and prevent restarts."""
         self._leaving.set()
         if process := self._running():
             with suppress(ProcessLookupError):

@@ -1,8 +1,10 @@
-"""The trainer: makes one PPO update for each request, or a configuration's initial model."""
+"""The trainer: runs one training for each request, or makes a configuration's initial model."""
 
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
+from app.backends import backend_of
+from app.config import GameConfig
 from app.controllers import States
 from app.core import FlyballError
 from app.engine import JobFailed, JobTimedOut
@@ -14,7 +16,6 @@ from app.events import (
     Step,
     TrainingCompleted,
     TrainingFailed,
-    TrainingMetrics,
     TrainingProgress,
     TrainingRequested,
     TrainingStarted,
@@ -24,8 +25,8 @@ from daemons.jobs import Job, Json, Worker
 from daemons.spec import DaemonSpec
 
 TrainingJob = Job[TrainingRequested]
-DIVERGED = "TrainingDiverged"
-"""Name of the job's error when an update diverged."""
+DIVERGED = frozenset({"TrainingDiverged", "DiscardedUpdate"})
+"""Names of the job's errors when an update diverged."""
 
 BAD_DATA = frozenset({"DamagedBlob", "MissingBlob", "NoModel", "UnfinishedEpisode", "UnfitData"})
 """Names of the job's errors for unusable shards or base models: missing, damaged, or of another game."""
@@ -41,10 +42,20 @@ class TrainingPending(Row, frozen=True):
 Rows = Mapping[str, TrainingPending]
 
 
+def train_job(config: GameConfig) -> str:
+    """Return the job that trains a configuration: the user's own trainer, or the backend's."""
+    if config.train_command is not None:
+        return "app.learning.own_trainers:train_by_command"
+    if config.trainer is not None:
+        return "app.learning.own_trainers:train_by_function"
+    return backend_of(config).train
+
+
 class Trainer(Worker[TrainingRequested]):
-    """Runs ``app.learning.jobs:train`` or ``:initialise`` for each request."""
+    """Runs the job that trains, or that draws a first model, for each request."""
 
     name = "Trainer"
+    kind = "training"
     row = TrainingPending
     emits = frozenset({TrainingStarted, TrainingProgress, TrainingCompleted, TrainingFailed})
 
@@ -63,16 +74,23 @@ class Trainer(Worker[TrainingRequested]):
         """Return the pending requests, oldest first."""
         deadline = self.settings.deadlines.training_seconds
         for row in sorted(rows.values(), key=lambda row: row.cause.sequence):
-            cause, request, function = row.cause, row.request, "app.learning.jobs:initialise"
-            spec: Json = {"store": self.place.store, "config": self.config_json(cause), "seed": request.seed}
+            cause, request = row.cause, row.request
+            function = self.backend(cause).initialise
+            spec: Json = {
+                "store": self.place.store,
+                "config": self.config_json(cause),
+                "seed": request.seed,
+                **self.place.compute.model_dump(),
+            }
             if request.base_model is not None:
-                function = "app.learning.jobs:train"
-                settings = {"learning_rate": request.learning_rate, "epochs": request.epochs}
+                function = train_job(self.settings.config(cause.subject or ""))
                 spec |= {
                     "base_model": request.base_model,
                     "shards": [shard.key for shard in request.shards],
                     "step": request.step,
-                    "ppo": spec["config"]["ppo"] | settings,
+                    "learning_rate": request.learning_rate,
+                    "epochs": request.epochs,
+                    "settings_folder": self.place.settings_folder,
                 }
             yield Job(cause, request, function, (spec,), deadline)
 
@@ -87,14 +105,13 @@ class Trainer(Worker[TrainingRequested]):
 
     def completed(self, job: TrainingJob, result: Json) -> tuple[Payload, ...]:
         """Report the trained model."""
-        metrics = result["metrics"]
         complete = TrainingCompleted(
             request_id=job.id,
             model=result["model"],
             parent=result["parent"],
             step=result["step"],
             rows=result["rows"],
-            metrics=None if metrics is None else TrainingMetrics.model_validate(metrics),
+            metrics=result["metrics"],
         )
         return (complete,)
 
@@ -104,7 +121,7 @@ class Trainer(Worker[TrainingRequested]):
         match error:
             case JobTimedOut():
                 reason = "timed_out"
-            case JobFailed(kind=kind) if kind == DIVERGED:
+            case JobFailed(kind=kind) if kind in DIVERGED:
                 reason = "diverged"
             case JobFailed(kind=kind) if kind in BAD_DATA:
                 reason = "bad_data"

@@ -155,7 +155,10 @@ class Sequencer:
         return first
 
     def _runs(self, frame: Frame) -> list[Run]:
-        """Return the positions of a frame's events, grouped into runs."""
+        """Look up the positions of a frame's events.
+
+        Events in a row share a ``Run`` if their positions are consecutive, or all unknown.
+        """
         runs: list[Run] = []
         for number, position in enumerate(map(self._window.position, frame.ids), frame.base):
             last = runs[-1] if runs else None

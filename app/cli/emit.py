@@ -96,7 +96,11 @@ def _check_usage(kind: type[Payload], event_id: str | None, count: int) -> None:
 async def _publish(
     place: Place, envelopes: list[Envelope[Payload]], deadline_s: float, *, known: bool
 ) -> tuple[int, ...]:
-    """Publish events; with ``known``, check that the first one's id was not taken by another event."""
+    """Publish events and return their positions. Raises ``NotAcknowledged``.
+
+    With ``known``, the user chose the first event's id, so it may be recorded already. Raises ``IdTaken`` if the
+    recorded event is a different one.
+    """
     async with connected(place, deadline_s) as bus:
         try:
             positions = await bus.publish_many(envelopes)

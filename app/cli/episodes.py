@@ -9,6 +9,7 @@ from typing import Any
 import click
 from numpy.typing import NDArray
 
+from app.config import Precision
 from app.core import derive_seed, writing
 from app.gym.episodes import EvalState, StepResult, trajectory_rows
 from app.gym.evaluation import Watcher, evaluate_episodes, open_environments
@@ -24,6 +25,7 @@ def evaluate_environment(
     num_envs: int,
     seed: int,
     device: str,
+    precision: Precision,
     action_codec: str | None,
     max_steps: int | None,
     success_key: str | None,
@@ -46,6 +48,7 @@ def evaluate_environment(
             observation_space=environments.observation_space,
             action_space=environments.action_space,
             device=device,
+            precision=precision,
             seed=derive_seed(seed, "policy"),
         )
         player = load_policy(policy, request)
@@ -66,6 +69,7 @@ def evaluate_environment(
         "action_codec": codec,
         "success": "done" if success_key is None else f"info.{success_key}",
         "device": device,
+        "precision": precision,
         **summary.model_dump(mode="json"),
     }
 

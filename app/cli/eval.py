@@ -7,7 +7,7 @@ import click
 from app.cli.options import FILE, Place, given_options, pick, placed, seed_option, workers_option
 from app.cli.output import data_only_on_stdout, write_json
 
-SHARED = ("seed", "device")
+SHARED = ("seed", "device", "precision")
 OF_GAMES = ("against", "games", "workers", "temperature", "reference", "paired")
 OF_ENVIRONMENTS = ("policy", "episodes", "num_envs", "action_codec", "max_steps", "success_key", "dump_trajectory")
 
@@ -21,7 +21,8 @@ OF_ENVIRONMENTS = ("policy", "episodes", "num_envs", "action_codec", "max_steps"
     help="A file; in our games also a folder of flyball train, a hash, a bot, 'current' (default).",
 )
 @seed_option
-@click.option("--device", default="cpu", help="Where networks run: cpu, cuda, cuda:1.")
+@click.option("--device", default="cpu", help="Where networks run: cpu, cuda, cuda:1, auto.")
+@click.option("--precision", default="float32", type=click.Choice(["float32", "bfloat16"]), help="Of networks.")
 @click.option(
     "--against",
     default=("random",),
@@ -81,13 +82,15 @@ def eval(place: Place, /, config_key: str | None, environment: str | None, **opt
     Where the device is missing it writes {"skipped": reason} and exits with 0.
     """
     _check_combination(config_key, environment, options)
-    from app.learning.network import missing_device, use_one_thread  # loads torch
+    from app.learning.devices import missing_device, resolve  # loads torch
+    from app.learning.network import use_one_thread
 
     if reason := missing_device(options["device"]):
         write_json({"skipped": reason})
         return
     use_one_thread()
     with data_only_on_stdout():
+        options["device"] = str(resolve(options["device"]))
         summary = _evaluate(place, config_key, environment, options)
     write_json(summary)
 

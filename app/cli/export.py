@@ -33,8 +33,6 @@ def export(place: Place, model: str, file: Path, *, config_key: str | None, as_j
         "game": policy.game,
         "model": policy.model,
         "content_hash": policy.content_hash,
-        "observation_size": policy.observation_size,
-        "hidden": list(policy.hidden),
-        "actions": policy.actions,
+        **{name: value for name, value in policy.architecture.items() if name not in ("type", "activation")},
     }
     write_values(values, as_json=as_json)

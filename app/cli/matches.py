@@ -11,12 +11,13 @@ from typing import Any
 
 import click
 
+from app.backends import backend_of
 from app.cli.league import leagues_in
 from app.cli.models import AGAINST, CURRENT, fetch_player
 from app.cli.options import Place
 from app.cli.output import note
 from app.cli.selection import open_journal
-from app.config import GameConfig
+from app.config import GameConfig, Precision
 from app.core import FlyballError, ModelHash, derive_seed
 from app.engine import Engine, InlineEngine, JsonObject, LocalEngine, Report, scatter
 from app.games import open_table
@@ -61,6 +62,7 @@ class Request:
     seed: int
     workers: int
     device: str
+    precision: Precision
     paired: bool
     reference: str | None
 
@@ -85,6 +87,7 @@ def evaluate(request: Request) -> dict[str, Any]:
         "policy" if request.paired else "model": hero,
         "seed": request.seed,
         "device": request.device,
+        "precision": request.precision,
         "temperature": config.evaluation.temperature,
         **({} if request.paired else {"opening_plies": config.evaluation.opening_plies}),
         "results": results,
@@ -168,6 +171,7 @@ def _play(request: Request, store: Path, hero: str, players: Mapping[str, str]) 
         opponents=opponents,
         seed=request.seed,
         device=request.device,
+        precision=request.precision,
     )
     progress = _progress("games", lambda played: f"{played}/{planned} games")
 
@@ -203,7 +207,7 @@ def _progress(unit: str, text: Callable[[int], str]) -> Report:
 
 async def play_gauntlet(engine: Engine, spec: GauntletSpec, on_progress: Report | None = None) -> GauntletResult:
     """Play all games of a gauntlet. Raises ``NothingPlayed`` or ``LostGames``."""
-    result = await EvaluationManager(engine).evaluate(spec, on_progress)
+    result = await EvaluationManager(engine, backend_of(spec.config).match).evaluate(spec, on_progress)
     if result.lost_games:
         raise LostGames(f"{result.lost_games} games could not be played: {result.error}", hint="Try again.")
     return result
@@ -234,6 +238,7 @@ def _compare(request: Request, store: Path, hero: str, opponents: Mapping[str, s
         seed=derive_seed(request.seed, "hands"),
         temperature=config.evaluation.temperature,
         device=request.device,
+        precision=request.precision,
     )
     lineups = tuple(dict.fromkeys(lineup for pair in pairs.values() for lineup in pair))
     played = asyncio.run(_play_hands(spec, lineups, request.workers))

@@ -10,7 +10,7 @@ from app.cli.options import Place
 from app.cli.output import note
 from app.cli.selection import check_played, open_journal
 from app.cli.status import current_model
-from app.config import GameConfig
+from app.config import DEFAULT_BACKEND, GameConfig
 from app.config.loading import UnknownConfig
 from app.core import HEURISTIC, FlyballError, ModelHash, UnusableFile
 from app.games import open_table, own_hearts
@@ -55,7 +55,8 @@ def fetch_player(name: str, option: str, place: Place, config: GameConfig, store
         bots = f"Bots of {config.key} are {', '.join(spec.bots)}."
         raise UnknownModel(error.message, hint=f"{error.hint} {bots}{strategy}") from error
     _check_game(f"{option} {name}", get_checkpoint(store, model).manifest, config, place)
-    load_player(store, model, spec)
+    if config.backend == DEFAULT_BACKEND:  # another backend's own job says what it cannot play
+        load_player(store, model, spec)
     return model
 
 

@@ -9,10 +9,10 @@ from rich.text import Text
 from app.cli.options import Place, json_option, placed
 from app.cli.output import show, show_table, show_time, write_json
 from app.cli.selection import check_config, check_played, complain, open_run
+from app.config import PARAMETERS
 from app.controllers import RatingPoint
 from app.controllers.lineage import Champion, DistributedModel
-from app.controllers.state import PARAMETERS
-from app.core import ConfigKey, FlyballError
+from app.core import ConfigKey, FlyballError, allow_modules_in
 from app.events import Cause, Event, MatchmakingUpdated, Payload, Row
 from app.journal import history
 from app.journal.history import voided_events
@@ -37,6 +37,7 @@ def state(place: Place, config_key: str, field: str | None, *, as_json: bool) ->
 
     `flyball trace ID` shows what led to that event.
     """
+    allow_modules_in(place.folder.settings.parent)  # a backend of the user's own says what it understands
     with open_run(place) as reader:
         check_config(reader, config_key)
         check_played(reader, place, config_key)
@@ -47,18 +48,18 @@ def state(place: Place, config_key: str, field: str | None, *, as_json: bool) ->
     if field is not None:
         fields = {field: fields[field]}
     if as_json:
-        write_json({name: {"value": _json(one.value), "event": _origin(one.event)} for name, one in fields.items()})
+        write_json({name: _written(one) for name, one in fields.items()})
     elif field is not None:
         _show_field(field, fields[field])
     else:
-        rows = [(name, _shown(name, one.value), *_set_by(one.event)) for name, one in fields.items()]
+        rows = [(name, _shown(name, one.value, one.fixed), *_set_by(one.event)) for name, one in fields.items()]
         show_table(("field", "value", "set by", "event", "at"), rows, left={"field", "value", "set by", "event", "at"})
 
 
 def _show_field(name: str, field: Field) -> None:
     parts = field.value if isinstance(field.value, tuple) and field.value else (field.value,)
     for part in parts:
-        show(Text(f"{name}  {_shown(name, part)}"))
+        show(Text(f"{name}  {_shown(name, part, field.fixed)}"))
     if field.event is None:
         show(Text("No event has set it yet."))
     else:
@@ -67,6 +68,11 @@ def _show_field(name: str, field: Field) -> None:
 
 def _set_by(event: Event[Any] | None) -> tuple[str, str, str]:
     return ("", "", "") if event is None else (event.data.event_name, short(event.id), _text(event.recordedtime))
+
+
+def _written(field: Field) -> dict[str, Any]:
+    fixed = {} if field.fixed is None else {"fixed": field.fixed}
+    return {"value": _json(field.value), "event": _origin(field.event), **fixed}
 
 
 def _origin(event: Event[Any] | None) -> dict[str, Any] | None:
@@ -93,10 +99,10 @@ def _json(value: Any) -> Any:
     return value
 
 
-def _shown(name: str, value: Any) -> str:
+def _shown(name: str, value: Any, fixed: str | None) -> str:
     """Return a field's value as text; a knob without a decision is "as configured"."""
     if value is None and name in PARAMETERS:
-        return "as configured"
+        return f"as configured; {fixed}" if fixed else "as configured"
     if value is None and name in UNSET:
         return "none"
     return _text(value)

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from app.cli.options import FILE, FOLDER, SEED, Place, json_option, placed, set_option
 from app.cli.output import data_only_on_stdout, show_table, write_json
-from app.config import GameConfig, PipelineSettings, nest, suited
+from app.config import DEFAULT_BACKEND, GameConfig, PipelineSettings, nest, suited
 from app.config.loading import BadSettings, pair
 
 YAML = (".yaml", ".yml")
@@ -66,6 +66,11 @@ def train(
     seed give the same weights, interrupted or not. In the folder: the models, the log, the curves and the report.
     """
     config = place.config(config_key)
+    if config.backend != DEFAULT_BACKEND:
+        raise BadSettings(
+            f"flyball train knows the backend {DEFAULT_BACKEND} only; {config_key} has backend = {config.backend!r}.",
+            hint="Train it in the loop: flyball up.",
+        )
     chosen = (*assignments, *([f"collection.initial_policy={STARTS[start]}"] if start else []))
     if only_settings:
         _show_settings(training_settings(config, file, chosen), as_json=as_json)

@@ -90,7 +90,7 @@ def _train(place: RunPlace, head: RunHead, game: RunGame) -> tuple[dict[str, Any
             sinks = [stack.enter_context(closing(sink)) for sink in _sinks(place, head)]
             state = TrainingRun(place, game, settings, head.seed, (progress, *sinks), progress.say).run()
             best = place.model(state.best.model)
-            finals = final_evaluations(game, game.policy(best, settings.training.device), settings.training, head.seed)
+            finals = final_evaluations(game, game.policy(best, settings.games), settings.training, head.seed)
     except KeyboardInterrupt:
         done = place.state()
         where = "before its first iteration" if done is None else f"at the checkpoint after iteration {done.iteration}"

@@ -37,7 +37,7 @@ from app.telemetry import configure
 from daemons.clock import SystemClock
 from daemons.registry import DAEMONS
 from daemons.run_folder import AlreadyRunning, bus_endpoint, held, prepare
-from daemons.suitability import check_lasting, check_playable
+from daemons.suitability import check_devices, check_lasting, check_playable, check_trainers
 from daemons.supervisor import ChildReport, ChildSpec, Supervisor
 
 LOOK_SECONDS = 0.5
@@ -73,6 +73,8 @@ def up(
     given = {"profile": profile, "configs": list(configs) or None, "seed": seed}
     loaded = place.load({key: value for key, value in given.items() if value is not None})
     check_playable(loaded.run)
+    check_trainers(loaded.run, loaded.folder)
+    check_devices(loaded.deployment)
     folder, deployment = place.folder, loaded.deployment
     prepare(folder)
     with held(folder):

@@ -1,6 +1,7 @@
 """Frozen settings of runs and game configurations."""
 
 from app.config.deployment import Deployment, RunFolder
+from app.config.devices import CPU, Compute, Device, JobKind, Precision
 from app.config.feedback import FeedbackSettings
 from app.config.games import GAMES
 from app.config.loading import flatten, nest
@@ -19,10 +20,17 @@ from app.config.run import (
     TournamentSettings,
 )
 from app.config.settings import (
+    DEFAULT_BACKEND,
+    MLP,
+    PARAMETERS,
+    TOWER,
     Builtin,
     EvaluationSettings,
     GameConfig,
+    ManifestPart,
     NetworkSettings,
+    Parameter,
+    PpoCoefficients,
     PpoSettings,
     SelfplaySettings,
     Settings,

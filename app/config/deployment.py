@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
+from app.config.devices import Compute, DeviceSettings, JobKind, PrecisionSettings
 from app.config.settings import Settings
 
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
@@ -22,6 +23,12 @@ class Deployment(Settings):
     log_level: LogLevel = "INFO"
     threads_per_job: int = Field(1, ge=1)
     evaluation_processes: int = Field(1, ge=1, description="processes that play an evaluation's batches at once")
+    device: DeviceSettings = DeviceSettings()
+    precision: PrecisionSettings = PrecisionSettings()
+
+    def compute(self, kind: JobKind) -> Compute:
+        """Return device and precision of a kind of job."""
+        return Compute(device=getattr(self.device, kind), precision=getattr(self.precision, kind))
 
     @field_validator("endpoint")
     @classmethod

@@ -135,6 +135,9 @@ class LearningRateSettings(OrderedSettings):
 class AnomalySettings(Settings):
     """Detection of loss anomalies."""
 
+    metrics: tuple[str, ...] = Field(
+        ("value_loss", "approx_kl"), description="metrics of trainings that are watched; a training may lack some"
+    )
     weight: float = Field(0.1, gt=0, lt=1, description="weight of the newest training in the moving mean and variance")
     warm_up: int = Field(10, ge=2, description="trainings before the first anomaly can be detected")
     deviations: Factor = Field(6.0, description="standard deviations above the mean that make an anomaly")

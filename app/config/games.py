@@ -4,7 +4,7 @@ The games of a request give between 2,000 and 10,000 rows: enough to fill the ba
 enough that the model that plays them is still fresh.
 """
 
-from app.config.settings import Builtin, EvaluationSettings, GameConfig, PpoSettings, SelfplaySettings
+from app.config.settings import Builtin, EvaluationSettings, GameConfig, PpoCoefficients, SelfplaySettings
 from app.core import ConfigKey
 
 
@@ -22,7 +22,7 @@ GAMES: dict[ConfigKey, GameConfig] = {
             key=ConfigKey("tic_tac_toe_2p"),
             game="tic_tac_toe",
             players=2,
-            ppo=PpoSettings(entropy_coef=0.05),  # otherwise so small a game runs out of fresh positions
+            ppo=PpoCoefficients(entropy_coef=0.05),  # otherwise so small a game runs out of fresh positions
             selfplay=_games(256, openings=2),
             evaluation=EvaluationSettings(opening_plies=2),  # more random moves would decide the game
         ),
@@ -34,7 +34,8 @@ GAMES: dict[ConfigKey, GameConfig] = {
             builtins=_WITH_HEURISTIC,
             rows_per_training=24_576,
             # With less entropy, games soon end after a dozen moves, and training stops improving.
-            ppo=PpoSettings(gae_lambda=0.9, epochs=4, batch_size=512, entropy_coef=0.06, entropy_coef_end=0.03),
+            epochs=4,
+            ppo=PpoCoefficients(gae_lambda=0.9, batch_size=512, entropy_coef=0.06, entropy_coef_end=0.03),
             selfplay=_games(512, openings=4),
         ),
         GameConfig(
@@ -53,7 +54,7 @@ GAMES: dict[ConfigKey, GameConfig] = {
             key=ConfigKey("clobber_2p"),
             game="clobber(rows=5,columns=6)",
             players=2,
-            ppo=PpoSettings(entropy_coef=0.01, gae_lambda=0.5),
+            ppo=PpoCoefficients(entropy_coef=0.01, gae_lambda=0.5),
         ),
         GameConfig(key=ConfigKey("oh_hell_3p"), game="oh_hell(players=3)", players=3, evaluation=_DEALT),
         GameConfig(

@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, JsonValue, ValidationError, create_model
+from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError
 
 from app.config.deployment import Deployment, RunFolder
+from app.config.devices import DeviceSettings, PrecisionSettings
 from app.config.games import GAMES
 from app.config.run import MATCHMAKING, PROFILES, RunSettings
 from app.config.settings import GameConfig
-from app.core import ConfigKey, FlyballError
+from app.core import ConfigKey, FlyballError, allow_modules_in
 
 ENV_PREFIX = "FLYBALL_"
 RESERVED = frozenset({"FLYBALL_RUN", "FLYBALL_CONFIG_FILE"})
@@ -30,12 +32,18 @@ GAME_TABLES = "games"
 MATCHMAKING_TABLE = "league.matchmaking"
 """The table that may also be the name of a preset."""
 
+BY_JOB = {"deployment.device": DeviceSettings, "deployment.precision": PrecisionSettings}
+"""Tables with a value for each kind of job; one value stands for all kinds."""
+
 DEFAULT, COMMAND_LINE, SET = "default", "command line", "--set"
 NEEDED = frozenset({"game", "players"})
 """Required keys of a new configuration."""
 
 NO_RUN_SETTING = frozenset({"profile", "configs", "deployment"})
 """Keys of ``flyball.toml`` that RUN_CONFIGURED does not hold in this form."""
+
+MOVED = {"ppo.learning_rate": "learning_rate", "ppo.epochs": "epochs"}
+"""New keys of settings of a configuration, by their former keys."""
 
 M = TypeVar("M", bound=BaseModel)
 Layer = dict[str, tuple[Any, str]]
@@ -57,6 +65,7 @@ class Loaded:
     run: RunSettings  # what is played and learned; journaled
     deployment: Deployment  # how and where this installation runs
     games: Mapping[str, GameConfig]  # all configurations that could be chosen
+    folder: Path  # of the settings file
     origins: Mapping[str, str]  # by dotted key: default, the file's name, "environment FLYBALL_X", or "command line"
 
     def values(self) -> dict[str, Any]:
@@ -67,7 +76,7 @@ class Loaded:
 
 
 def load(run_dir: Path, overrides: Mapping[str, Any] | None = None, *, config_file: Path | None = None) -> Loaded:
-    """Load the settings of the run in a folder, which may not exist yet.
+    """Load the settings of the run in a folder, which may not exist yet. Modules beside the settings can be imported.
 
     Args:
         run_dir: the run folder.
@@ -78,8 +87,10 @@ def load(run_dir: Path, overrides: Mapping[str, Any] | None = None, *, config_fi
     """
     if config_file is not None and not config_file.is_file():
         raise BadSettings(f"There is no settings file {config_file}.", hint="Look at --config-file.")
+    file = config_file or RunFolder(run_dir).settings
+    allow_modules_in(file.parent)
     layers = (
-        _file_layer(config_file or RunFolder(run_dir).settings),
+        _file_layer(file),
         _environment_layer(),
         _layer(flatten(overrides or {}), f"the {COMMAND_LINE}", COMMAND_LINE),
     )
@@ -97,7 +108,7 @@ def load(run_dir: Path, overrides: Mapping[str, Any] | None = None, *, config_fi
         raise _unknown(unknown[0], games, origins["configs"])
     run = _validated(RunSettings, document | {"configs": [games[key] for key in keys]}, "", origins)
     _check_thresholds(run, origins)
-    loaded = Loaded(run, deployment, games, origins)
+    loaded = Loaded(run, deployment, games, file.parent, origins)
     return replace(loaded, origins={key: origins.get(key, DEFAULT) for key in loaded.values()})
 
 
@@ -120,10 +131,21 @@ def _environment_layer() -> Layer:
         key = name.removeprefix(ENV_PREFIX).lower().replace("__", ".")
         _check_key(key, f"the environment variable {name}")
     try:
-        tree = EnvSettingsSource(DOCUMENT, env_prefix=ENV_PREFIX, env_nested_delimiter="__")()
+        tree = _Environment(DOCUMENT, env_prefix=ENV_PREFIX, env_nested_delimiter="__")()
     except SettingsError as error:
         raise BadSettings(f"{error}.", hint='Lists are written as JSON: ["one", "two"].') from error
-    return _layer(flatten(tree), "the environment", "environment {}")
+    values = {key: _read(value) if _is_free(key) else value for key, value in flatten(tree).items()}
+    return _layer(values, "the environment", "environment {}")
+
+
+class _Environment(EnvSettingsSource):
+    """Variables, of which those of tables hold JSON, or the one value that a shorthand consists of."""
+
+    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
+        """Return a table's or a list's value."""
+        shorthands = {key.rpartition(".")[2] for key in (MATCHMAKING_TABLE, *BY_JOB)}
+        is_name = field_name in shorthands and not value.startswith(("{", '"'))
+        return value if is_name else super().decode_complex_value(field_name, field, value)
 
 
 def variable(key: str) -> str:
@@ -132,13 +154,14 @@ def variable(key: str) -> str:
 
 
 def _layer(values: Mapping[str, Any], where: str, origin: str) -> Layer:
-    """Return values with their origins, presets expanded; ``{}`` in the origin stands for the key's variable.
+    """Return values with their origins, shorthands expanded; ``{}`` in the origin stands for the key's variable.
 
     Raises ``BadSettings`` for an unknown key or preset.
     """
-    for key in values:
+    given = {key: value for key, value in values.items() if value != {} or _is_free(key)}  # empty tables set nothing
+    for key in given:
         _check_key(key, where)
-    return {key: (value, origin.replace("{}", variable(key))) for key, value in _without_preset(values, where).items()}
+    return {key: (value, origin.replace("{}", variable(key))) for key, value in _written_out(given, where).items()}
 
 
 def _document() -> type[BaseSettings]:
@@ -164,26 +187,41 @@ def _leaves(model: type[BaseModel]) -> Iterator[str]:
 DOCUMENT = _document()
 """The shape of ``flyball.toml``."""
 
-TOP_KEYS = frozenset(_leaves(DOCUMENT)) | {MATCHMAKING_TABLE}
+TOP_KEYS = frozenset(_leaves(DOCUMENT)) | {MATCHMAKING_TABLE, *BY_JOB}
 GAME_KEYS = frozenset(_leaves(GameConfig)) - {"key"}
+FREE_TABLES = ("options", "network.options")
+"""Tables of a configuration in which any key may be set."""
+
+
+def _is_free(key: str) -> bool:
+    """Return whether a dotted key is one of ``FREE_TABLES`` or below it."""
+    tables, _, rest = key.partition(".")
+    return tables == GAME_TABLES and f"{rest.partition('.')[2]}.".startswith(tuple(f"{name}." for name in FREE_TABLES))
 
 
 def _check_key(key: str, where: str) -> None:
     """Refuse an unknown key, naming the nearest known one."""
+    if _is_free(key):
+        return
     known, prefix, rest = TOP_KEYS, "", key
     if key.startswith(f"{GAME_TABLES}.") and key.count(".") > 1:
         _, game, rest = key.split(".", 2)
         known, prefix = GAME_KEYS, f"{GAME_TABLES}.{game}."
     if rest in known:
         return
+    if prefix and rest in MOVED:
+        raise BadSettings(f"{key!r} in {where} has another name now.", hint=f"Write {prefix}{MOVED[rest]} instead.")
     last = {name.rpartition(".")[2]: name for name in known}
     near = get_close_matches(rest, known, n=1) or [last[n] for n in get_close_matches(rest.rpartition(".")[2], last, 1)]
     hint = f"Did you mean {prefix}{near[0]}?" if near else f"There are: {', '.join(sorted(known))}."
     raise BadSettings(f"Unknown setting {key!r} in {where}.", hint=hint)
 
 
-def _without_preset(values: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    """Replace a preset's name by its values, so that other layers can change some of them."""
+def _written_out(values: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    """Replace shorthands by the values they stand for, so that other layers can change some of them."""
+    for table in BY_JOB.keys() & values.keys():
+        others = {key: value for key, value in values.items() if key != table}
+        values = {f"{table}.{kind}": values[table] for kind in BY_JOB[table].model_fields} | others
     if MATCHMAKING_TABLE not in values:
         return values
     preset = MATCHMAKING.get(values[MATCHMAKING_TABLE])
@@ -285,10 +323,15 @@ def pair(assignment: str, example: str) -> tuple[str, Any]:
     key, equals, text = assignment.partition("=")
     if not equals:
         raise BadSettings(f"{assignment!r} ({SET}) has no value.", hint=f"Write {example}")
+    return key.strip(), _read(text)
+
+
+def _read(text: Any) -> Any:
+    """Return the value that a text is in TOML; other texts, and what is no text, unchanged."""
     try:
-        return key.strip(), tomllib.loads(f"value = {text}")["value"]
+        return tomllib.loads(f"value = {text}")["value"] if isinstance(text, str) else text
     except tomllib.TOMLDecodeError:
-        return key.strip(), text
+        return text
 
 
 def changed(settings: RunSettings, values: Mapping[str, Any]) -> dict[str, JsonValue]:
@@ -310,21 +353,26 @@ def _merged(tree: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested tables as one mapping of dotted keys."""
+    """Return nested tables as one mapping of dotted keys. An empty table is a value."""
     flat: dict[str, Any] = {}
     for name, value in tree.items():
         key = f"{prefix}{name}"
-        flat |= flatten(value, f"{key}.") if isinstance(value, Mapping) else {key: value}
+        flat |= flatten(value, f"{key}.") if isinstance(value, Mapping) and value else {key: value}
     return flat
 
 
 def nest(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a mapping of dotted keys as nested tables: the inverse of ``flatten``."""
+    """Return a mapping of dotted keys as nested tables: the inverse of ``flatten``.
+
+    Of a value and a table with one key, the later one stays.
+    """
     tree: dict[str, Any] = {}
     for key, value in flat.items():
         *tables, name = key.split(".")
         table = tree
         for step in tables:
-            table = table.setdefault(step, {})
-        table[name] = value
+            if not isinstance(table.get(step), dict):
+                table[step] = {}
+            table = table[step]
+        table[name] = {} if value == {} else value
     return tree

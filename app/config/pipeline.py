@@ -2,18 +2,27 @@
 
 from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from app.config.deployment import LogLevel
+from app.config.devices import Compute, Device, Precision
 from app.config.settings import (
+    MLP,
+    Blocks,
+    Channels,
     EvaluationSettings,
     GaeLambda,
     GameConfig,
     Gamma,
+    NetworkKind,
+    NetworkOptions,
+    NetworkSettings,
     Openings,
     PpoSettings,
     Rewards,
     Settings,
+    SqueezeExcite,
+    Width,
 )
 from app.core import HEURISTIC, RANDOM, ConfigKey
 
@@ -45,6 +54,10 @@ class CollectionSettings(Settings):
     opponents: dict[str, float] = Field(
         {SELF: 1.0}, description="shares of games by opponent: 'self', or a bot in all other seats"
     )
+    device: Device | None = Field(None, description="device of the policy in all games; unset: training.device")
+    precision: Precision | None = Field(
+        None, description="precision of the policy in all games; unset: training.precision"
+    )
 
     @model_validator(mode="after")
     def _shares(self) -> Self:
@@ -68,20 +81,35 @@ class CloningSettings(Settings):
 
 
 class TrunkSettings(Settings):
-    """The network's trunk: two layers of ``hidden_dim`` and half as many units, or the layers in ``hidden``."""
+    """The network. An mlp has two layers of ``hidden_dim`` and half as many units, or the layers in ``hidden``."""
+
+    kind: NetworkKind = MLP
 
     obs_dim: int | None = Field(None, ge=1, description="checked against the game's")
     action_dim: int | None = Field(None, ge=1, description="checked against the game's")
-    hidden_dim: int = Field(256, ge=2, description="units of the first layer; the second has half of them")
-    hidden: tuple[int, ...] | None = Field(
-        None, min_length=1, description="units of each layer, for instance [512, 256], instead of hidden_dim"
+    hidden_dim: int = Field(256, ge=2, description="of an mlp: units of the first layer; the second has half of them")
+    hidden: tuple[Width, ...] | None = Field(
+        None, min_length=1, description="of an mlp: units of each layer, for instance [512, 256], instead of hidden_dim"
     )
+    blocks: Blocks = 4
+    channels: Channels = 32
+    squeeze_excite: SqueezeExcite = False
+    options: NetworkOptions = Field({})
     shared_trunk: Literal[True] = Field(True, description="one trunk for actor and critic, always")
 
+    @model_validator(mode="after")
+    def _suits_its_kind(self) -> Self:
+        try:
+            _ = self.network
+        except ValidationError as error:
+            raise ValueError(error.errors()[0]["msg"].removeprefix("Value error, ")) from error
+        return self
+
     @property
-    def widths(self) -> tuple[int, ...]:
-        """Widths of the hidden layers."""
-        return self.hidden or (self.hidden_dim, self.hidden_dim // 2)
+    def network(self) -> NetworkSettings:
+        """The network's settings, as in a configuration."""
+        shared = {name: getattr(self, name) for name in ("kind", "blocks", "channels", "squeeze_excite", "options")}
+        return NetworkSettings(hidden=self.hidden or (self.hidden_dim, self.hidden_dim // 2), **shared)
 
 
 class PipelinePpoSettings(PpoSettings):
@@ -134,7 +162,8 @@ class TrainingSettings(Settings):
     threads: int = Field(
         1, ge=1, description="threads of the arithmetic; their number changes the last bits of results"
     )
-    device: Literal["cpu", "cuda"] = Field("cpu", description="device that computes the updates")
+    device: Device = "cpu"
+    precision: Precision = "float32"
 
 
 class LoggingSettings(Settings):
@@ -159,6 +188,17 @@ class PipelineSettings(Settings):
     ppo: PipelinePpoSettings = PipelinePpoSettings()
     training: TrainingSettings = TrainingSettings()
     logging: LoggingSettings = LoggingSettings()
+
+    @property
+    def updates(self) -> Compute:
+        """Device and precision of updates."""
+        return Compute(device=self.training.device, precision=self.training.precision)
+
+    @property
+    def games(self) -> Compute:
+        """Device and precision of the policy in collected games and evaluations."""
+        asked, otherwise = self.collection, self.updates
+        return Compute(device=asked.device or otherwise.device, precision=asked.precision or otherwise.precision)
 
 
 _TUNED: dict[ConfigKey, dict[str, Any]] = {
@@ -210,7 +250,8 @@ _TUNED: dict[ConfigKey, dict[str, Any]] = {
 
 def suited(config: GameConfig) -> dict[str, Any]:
     """Return the settings that suit a game better than the defaults, by dotted key."""
-    ppo = {f"ppo.{name}": value for name, value in config.ppo.model_dump().items()}
+    knobs = {"learning_rate": config.learning_rate, "epochs": config.epochs}
+    ppo = {f"ppo.{name}": value for name, value in (config.ppo.model_dump() | knobs).items()}
     others = {
         "collection.games_per_iteration": config.selfplay.games_per_request,
         "collection.opening_plies": config.selfplay.opening_plies,
@@ -219,4 +260,6 @@ def suited(config: GameConfig) -> dict[str, Any]:
         "training.eval_games": 400,
         "training.eval_frequency": 5,
     }
-    return {**ppo, **others, **_TUNED.get(config.key, {})}
+    network = config.network.model_dump(exclude=config.network.left_out) if config.network.kind != MLP else {}
+    kind = {f"network.{name}": value for name, value in network.items()}
+    return {**ppo, **others, **kind, **_TUNED.get(config.key, {})}

@@ -2,15 +2,24 @@
 
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from app.core import RANDOM, ConfigKey
 
 Builtin = Literal["random", "heuristic"]
 """Built-in players; not every game has a heuristic one (``app/games/catalogue.py``)."""
+
+
+Parameter = Literal["learning_rate", "epochs", "games_per_iteration", "quality_threshold", "base_temperature"]
+"""A parameter of training or self-play that the feedback may change."""
+
+PARAMETERS: tuple[Parameter, ...] = get_args(Parameter)
+"""All of them; each is also a field of FeedbackState."""
+
+DEFAULT_BACKEND = "policy_gradient"
 
 
 class Settings(BaseModel):
@@ -51,10 +60,71 @@ def _holds_boolean(value: Any) -> bool:
     return isinstance(value, bool) or any(map(_holds_boolean, parts))
 
 
-class NetworkSettings(Settings):
-    """An actor-critic network with one shared trunk."""
+class ManifestPart(Settings):
+    """Base of a model's manifest and of the settings in it.
 
-    hidden: tuple[int, ...] = Field((256, 128), min_length=1)
+    A manifest leaves out the fields in ``later`` that have their default. They were added when models existed already,
+    and a model that does not use them keeps its bytes, and so its hash.
+    """
+
+    later: ClassVar[frozenset[str]] = frozenset()
+
+    @property
+    def left_out(self) -> dict[str, Any]:
+        """The fields to leave out, as ``exclude`` of ``model_dump_json``."""
+        fields = type(self).model_fields
+        unused = {name: True for name in self.later if getattr(self, name) == fields[name].get_default()}
+        parts = {name: part.left_out for name in fields if isinstance(part := getattr(self, name), ManifestPart)}
+        return {name: part for name, part in parts.items() if part} | unused
+
+
+MLP, TOWER = "mlp", "tower"
+Width = Annotated[int, Field(ge=1)]
+NetworkKind = Annotated[
+    str,
+    Field(min_length=1, description="mlp, tower, or one's own: package.module:factory, or the name of an entry point"),
+]
+Blocks = Annotated[int, Field(ge=1, description="of a tower: residual blocks, of two convolutions each")]
+Channels = Annotated[int, Field(ge=1, description="of a tower: channels of each convolution")]
+SqueezeExcite = Annotated[bool, Field(description="of a tower: blocks weight their channels by the whole board")]
+NetworkOptions = Annotated[
+    dict[str, JsonValue], Field(description="of one's own network: passed to its factory unchanged")
+]
+
+
+class NetworkSettings(ManifestPart):
+    """An actor-critic network: our perceptron, our residual tower, or one of the user's.
+
+    Fields of another kind than ``kind`` have to keep their defaults, and are left out of manifests.
+    """
+
+    kind: NetworkKind = MLP
+    hidden: tuple[Width, ...] = Field((256, 128), min_length=1, description="of an mlp: units of each layer")
+    blocks: Blocks = 4
+    channels: Channels = 32
+    squeeze_excite: SqueezeExcite = False
+    options: NetworkOptions = {}
+
+    @property
+    def described(self) -> str:
+        """Kind and sizes, for messages."""
+        used = self.model_dump(exclude=self.left_out | {"kind": True})
+        return f"{self.kind} ({', '.join(f'{name} = {value}' for name, value in used.items())})"
+
+    @property
+    def left_out(self) -> dict[str, Any]:
+        """Fields that a manifest leaves out: those of other kinds, and an mlp's ``kind``."""
+        own = {MLP: {"hidden"}, TOWER: {"kind", "blocks", "channels", "squeeze_excite"}}
+        return dict.fromkeys(type(self).model_fields.keys() - own.get(self.kind, {"kind", "options"}), True)
+
+    @model_validator(mode="after")
+    def _suits_its_kind(self) -> Self:
+        unused = sorted(self.left_out.keys() - {"kind"})
+        for name in unused:
+            value = getattr(self, name)
+            if value != type(self).model_fields[name].default:
+                raise ValueError(f"a network of kind {self.kind!r} has no {name}: leave it out, it is {value!r}")
+        return self
 
 
 Gamma = Annotated[float, Field(gt=0, le=1, description="discount factor from one decision of a seat to its next")]
@@ -64,15 +134,14 @@ GaeLambda = Annotated[
 ]
 
 
-class PpoSettings(Settings):
-    """Proximal policy optimisation (Schulman et al. 2017).
+class PpoCoefficients(Settings):
+    """Coefficients of proximal policy optimisation (Schulman et al. 2017), which no controller changes.
 
     Of several settings, the defaults gave the strongest players of the two-player games after 20 seconds. Rewards come
     at the end of games of any length, so nothing is discounted. Later moves are exploratory and often bad, so the
     critic judges a move soon after it (lambda 0.75 rather than 0.95).
     """
 
-    learning_rate: float = Field(1e-3, ge=1e-12, le=1, description="learning rate of Adam")
     gamma: Gamma = 1.0
     gae_lambda: GaeLambda = 0.75
     clip_epsilon: float = Field(0.2, gt=0, lt=1, description="probability ratios are clipped to 1 ± this")
@@ -83,12 +152,18 @@ class PpoSettings(Settings):
     )
     entropy_trainings: int = Field(100, ge=1, description="trainings until entropy_coef_end is reached")
     max_grad_norm: float = Field(0.5, gt=0, description="maximum norm of a gradient; longer ones are scaled down")
-    epochs: int = Field(3, ge=1, description="passes over the rows")
     batch_size: int = Field(256, ge=8, description="rows in a step of the optimiser")
     target_kl: float = Field(0.1, gt=0, description="KL divergence above which an epoch is the last")
     max_kl: float = Field(1.0, gt=0, description="KL divergence above which an update is discarded as diverged")
     min_entropy: float = Field(1e-3, ge=0, description="entropy in nats below which a policy has collapsed")
     symmetries: bool = Field(True, description="also learn from symmetric images of the positions")
+
+
+class PpoSettings(PpoCoefficients):
+    """All settings of an update: coefficients, learning rate and epochs."""
+
+    learning_rate: float = Field(1e-3, ge=1e-12, le=1, description="learning rate of Adam")
+    epochs: int = Field(3, ge=1, description="passes over the rows")
 
 
 Rewards = Annotated[
@@ -144,9 +219,26 @@ class GameConfig(Settings):
     rows_per_training: int = Field(
         8192, ge=1, le=10**9, description="fresh rows that start a training at normal intensity"
     )
+    backend: str = Field(
+        DEFAULT_BACKEND, description="how its models are made and played: a name, or 'package.module:NAME' of your own"
+    )
+    options: dict[str, JsonValue] = Field({}, description="for a backend or trainer of your own; passed on unchanged")
+    knobs: tuple[Parameter, ...] = Field(
+        PARAMETERS, description="parameters that the feedback may change, as far as the backend understands them"
+    )
+    learning_rate: float = Field(
+        1e-3, ge=1e-12, le=1, description="learning rate of the first trainings; the feedback changes it"
+    )
+    epochs: int = Field(3, ge=1, description="passes over the rows in the first trainings; the feedback changes it")
     builtins: tuple[Builtin, ...] = Field(("random",), description="built-in players of its league")
+    trainer: str | None = Field(
+        None, min_length=1, description="trains instead of the backend: package.module:function, or an entry point"
+    )
+    train_command: tuple[Annotated[str, Field(min_length=1)], ...] | None = Field(
+        None, min_length=1, description="trains instead of the backend: a program and its arguments"
+    )
     network: NetworkSettings = NetworkSettings()
-    ppo: PpoSettings = PpoSettings()
+    ppo: PpoCoefficients = PpoCoefficients()
     selfplay: SelfplaySettings = SelfplaySettings()
     evaluation: EvaluationSettings = EvaluationSettings()
 
@@ -154,4 +246,10 @@ class GameConfig(Settings):
     def _anchored(self) -> Self:
         if RANDOM not in self.builtins:
             raise ValueError(f"builtins of {self.key} lack 'random', on which all ratings are anchored: add it")
+        return self
+
+    @model_validator(mode="after")
+    def _one_trainer(self) -> Self:
+        if self.trainer is not None and self.train_command is not None:
+            raise ValueError(f"{self.key} has a trainer and a train_command: leave one of them out")
         return self

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from app.config import RunSettings
-from app.events import HandlerReducer, Parameter, Payload
+from app.config import Parameter, RunSettings
+from app.events import HandlerReducer, Payload
 
 
 @dataclass(frozen=True)

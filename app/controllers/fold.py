@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
-from app.config import ForeignSettings, RunSettings
+from app.config import ForeignSettings, Parameter, RunSettings
 from app.controllers.controller import Controller
 from app.controllers.state import FeedbackFold, FeedbackState, States, state_of
 from app.core import FlyballError
@@ -19,7 +19,6 @@ from app.events import (
     HyperparameterUpdated,
     ModelPromoted,
     ModelRolledBack,
-    Parameter,
     Payload,
     Reducer,
     Row,

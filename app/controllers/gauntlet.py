@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
+from app.config import Parameter
 from app.controllers.controller import Controller
-from app.controllers.knobs import bounded
+from app.controllers.knobs import bounded, is_turned
 from app.controllers.state import FeedbackState, States, state_of
 from app.controllers.trend import SECONDS_PER_HOUR, US
 from app.core import RANDOM
@@ -13,7 +14,6 @@ from app.events import (
     EvaluationCompleted,
     Event,
     HyperparameterUpdated,
-    Parameter,
     Payload,
     Row,
     Step,
@@ -52,7 +52,7 @@ class GauntletFeedbackController(Controller):
         emissions = []
         for name, (value, why) in self._wanted(state_of(states, key), data).items():
             before = state_of(states, key).parameter(name, self.settings)
-            if value != before:
+            if value != before and is_turned(name, self.settings, key):
                 emissions.append(
                     Emission(HyperparameterUpdated(parameter=name, value=value, previous=before, reason=why))
                 )

@@ -9,9 +9,8 @@ a mean of scores, so when it allows training, at least one score reaches the thr
 configuration could play for ever, with data too good for a pause and too poor for a training.
 """
 
-from app.config import RunSettings
+from app.config import Parameter, RunSettings
 from app.config.settings import MAX_TEMPERATURE
-from app.events import Parameter
 
 
 def bounded(parameter: Parameter, value: float, settings: RunSettings, key: str) -> float:
@@ -20,8 +19,8 @@ def bounded(parameter: Parameter, value: float, settings: RunSettings, key: str)
     strictest = min(settings.feedback.intensity.reduced, max(limits.max_quality_threshold, settings.min_quality))
     games, temperature = config.selfplay.games_per_request, config.selfplay.temperature
     bounds: dict[Parameter, tuple[float, float]] = {
-        "learning_rate": (min(rates.minimum, config.ppo.learning_rate), max(rates.maximum, config.ppo.learning_rate)),
-        "epochs": (1, max(limits.max_epochs, config.ppo.epochs)),
+        "learning_rate": (min(rates.minimum, config.learning_rate), max(rates.maximum, config.learning_rate)),
+        "epochs": (1, max(limits.max_epochs, config.epochs)),
         "games_per_iteration": (1, games * limits.max_games_factor),
         "quality_threshold": (0, strictest),
         "base_temperature": (min(limits.min_temperature, temperature), MAX_TEMPERATURE),
@@ -30,14 +29,22 @@ def bounded(parameter: Parameter, value: float, settings: RunSettings, key: str)
     return min(max(value, least), most)
 
 
+def is_turned(parameter: Parameter, settings: RunSettings, key: str) -> bool:
+    """Return whether the feedback turns a configuration's parameter; otherwise it stays as configured, for anybody.
+
+    The broker records in ``knobs`` only parameters that the configuration's backend understands.
+    """
+    return parameter in settings.config(key).knobs
+
+
 def configured(parameter: Parameter, settings: RunSettings, key: str) -> float:
     """Return a parameter's configured value, which holds until another is decided."""
     config = settings.config(key)
     match parameter:
         case "learning_rate":
-            return config.ppo.learning_rate
+            return config.learning_rate
         case "epochs":
-            return config.ppo.epochs
+            return config.epochs
         case "games_per_iteration":
             return config.selfplay.games_per_request
         case "quality_threshold":

@@ -10,8 +10,9 @@ from datetime import timedelta
 from math import hypot
 from typing import Any, ClassVar
 
+from app.config import Parameter
 from app.controllers.controller import Controller
-from app.controllers.knobs import bounded
+from app.controllers.knobs import bounded, is_turned
 from app.controllers.state import FeedbackState, States, state_of
 from app.controllers.trend import SECONDS_PER_HOUR, US
 from app.events import (
@@ -22,7 +23,6 @@ from app.events import (
     HyperparameterUpdated,
     LossAnomalyDetected,
     ModelRolledBack,
-    Parameter,
     Payload,
     Row,
     Step,
@@ -61,6 +61,8 @@ class EvaluationFeedbackHandler(Controller):
         An operator's learning rate holds for a cooldown; then the rule continues from it.
         """
         data, state = event.data, state_of(states, event.subject)
+        if not is_turned(data.parameter, self.settings, event.subject):
+            return Step()
         if data.parameter == "learning_rate":
             return self._set(rows.get(event.subject, FIRST), event, state, data.value, data.reason)
         if data.parameter in {"epochs", "games_per_iteration"}:
@@ -94,7 +96,7 @@ class EvaluationFeedbackHandler(Controller):
     @handles(TrainingFailed)
     def training_failed(self, rows: Rows, event: Event[TrainingFailed], states: States) -> Step[LearningRow]:
         """Lower the learning rate at once after a divergence."""
-        if event.data.reason != "diverged":
+        if event.data.reason != "diverged" or not is_turned("learning_rate", self.settings, event.subject):
             return Step()
         row, state = rows.get(event.subject, FIRST), state_of(states, event.subject)
         rate = state.parameter("learning_rate", self.settings) * self.settings.feedback.learning_rate.lower_factor
@@ -135,9 +137,11 @@ class EvaluationFeedbackHandler(Controller):
         return Step({event.subject: changed}, (self._params(state, reason, learning_rate=self._within(state, rate)),))
 
     def _within(self, state: FeedbackState, rate: float) -> float:
-        """Return a learning rate within its bounds; a rate that is above them already may stay."""
-        limits = self.settings.feedback.learning_rate
-        return min(max(rate, limits.minimum), max(limits.maximum, state.parameter("learning_rate", self.settings)))
+        """Return a learning rate within its bounds; a rate that is above them already, or not turned, stays."""
+        limits, before = self.settings.feedback.learning_rate, state.parameter("learning_rate", self.settings)
+        if not is_turned("learning_rate", self.settings, state.config_key):
+            return before
+        return min(max(rate, limits.minimum), max(limits.maximum, before))
 
     def _params(self, state: FeedbackState, reason: str, **changes: float) -> Emission:
         """Return the emission of all training parameters, with ``changes`` applied."""

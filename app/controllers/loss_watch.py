@@ -20,15 +20,12 @@ from app.events import (
     Row,
     Step,
     TrainingCompleted,
-    TrainingMetrics,
     handles,
 )
 
-WATCHED = ("value_loss", "approx_kl")
-
 
 class Usual(Row, frozen=True):
-    """The usual range of one metric."""
+    """Exponentially weighted mean and variance of one metric, over ``count`` values."""
 
     mean: float
     variance: float
@@ -53,7 +50,7 @@ class LossRow(Row, frozen=True):
 
 
 class LossWatch(Controller):
-    """Reports loss anomalies; sets no parameter."""
+    """Reports anomalies of the metrics in ``feedback.anomaly.metrics``; sets no parameter."""
 
     name: ClassVar[str] = "LossWatch"
     row: ClassVar[type[LossRow]] = LossRow
@@ -61,22 +58,23 @@ class LossWatch(Controller):
 
     @handles(TrainingCompleted)
     def trained(self, rows: Mapping[str, LossRow], event: Event[TrainingCompleted], states: States) -> Step[LossRow]:
-        """Compare a training's metrics with their usual ranges."""
+        """Compare a training's watched metrics with their usual ranges. Those that it lacks are skipped."""
         data = event.data
         if data.metrics is None:
             return Step()
         settings, row = self.settings.feedback.anomaly, rows.get(event.subject) or LossRow(usual={}, consecutive=0)
         consecutive = row.consecutive + 1
-        found = [_judged(name, data.metrics, row.usual.get(name), settings, consecutive) for name in WATCHED]
-        ranges = {name: after for name, (after, _) in zip(WATCHED, found, strict=True)}
+        watched = [name for name in settings.metrics if name in data.metrics]
+        found = [_judged(name, data.metrics[name], row.usual.get(name), settings, consecutive) for name in watched]
+        ranges = {name: usual for name, usual in row.usual.items() if name in settings.metrics}
+        ranges |= {name: after for name, (after, _) in zip(watched, found, strict=True)}
         anomalies = tuple(Emission(anomaly) for _, anomaly in found if anomaly)
         return Step({event.subject: LossRow(usual=ranges, consecutive=consecutive if anomalies else 0)}, anomalies)
 
 
 def _judged(
-    name: str, metrics: TrainingMetrics, usual: Usual | None, settings: AnomalySettings, consecutive: int
+    name: str, value: float, usual: Usual | None, settings: AnomalySettings, consecutive: int
 ) -> tuple[Usual, LossAnomalyDetected | None]:
-    value = float(getattr(metrics, name))
     if usual is None:
         return Usual(mean=value, variance=0.0, count=1), None
     deviations, after = usual.deviations(value), usual.after(value, settings.weight)

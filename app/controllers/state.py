@@ -8,12 +8,12 @@ state; those that depend on the time take it as an argument.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from msgspec import Meta
 
-from app.config import RunSettings
-from app.controllers.knobs import bounded, configured
+from app.config import PARAMETERS, Parameter, RunSettings
+from app.controllers.knobs import bounded, configured, is_turned
 from app.controllers.lineage import Lineage
 from app.controllers.trend import SECONDS_PER_HOUR, RatingPoint, later, pooled, slope_per_hour
 from app.core import RANDOM, ConfigKey, Elo, EloPerHour, ModelHash
@@ -35,7 +35,6 @@ from app.events import (
     ModelDistributed,
     ModelPromoted,
     ModelRolledBack,
-    Parameter,
     ParityChecked,
     Payload,
     PromotionRejected,
@@ -196,9 +195,6 @@ class FeedbackState(Row, frozen=True):
 
 States = Mapping[str, FeedbackState]
 
-PARAMETERS: tuple[Parameter, ...] = get_args(Parameter)
-"""Numeric parameters with bounds; each is the name of a FeedbackState field."""
-
 WHOLE: frozenset[Parameter] = frozenset({"epochs", "games_per_iteration"})
 """Parameters that are whole numbers."""
 
@@ -288,7 +284,7 @@ class FeedbackFold(HandlerReducer):
             event,
             last_training_time=now,
             data_freshness_hours=played and (now - played).total_seconds() / SECONDS_PER_HOUR,
-            training_accuracy=metrics.explained_variance if metrics else state.training_accuracy,
+            training_accuracy=metrics.get("explained_variance") if metrics else state.training_accuracy,
             consecutive_anomalies=0,  # until a LossAnomalyDetected of this training sets it
             lineage=state.lineage.after(event),
         )
@@ -418,8 +414,10 @@ class FeedbackFold(HandlerReducer):
         return Step({event.subject: self._bounded(state)})
 
     def _bounded(self, state: FeedbackState) -> FeedbackState:
+        """Return the state with parameters within their bounds; those that are not turned stay as configured."""
+        settings, key = self.settings, state.config_key
         changes = {
-            name: type(value)(bounded(name, value, self.settings, state.config_key))
+            name: type(value)(bounded(name, value, settings, key)) if is_turned(name, settings, key) else None
             for name in PARAMETERS
             if (value := getattr(state, name)) is not None
         }

@@ -151,6 +151,38 @@ def _worker_into_shard(data: dict[str, Any]) -> dict[str, Any]:
     return {**kept, "probe": False, "shard": {**data["shard"], "worker": data["worker"] or None}}
 
 
+def _neutral_knobs(data: dict[str, Any]) -> dict[str, Any]:
+    """Move learning rate and epochs out of PPO's settings. Other data stays; whether it is settings is seen later."""
+    settings = data["settings"]
+    if not isinstance(settings, dict) or not isinstance(settings.get("configs"), list):
+        return data
+    return {**data, "settings": {**settings, "configs": [_with_neutral_knobs(one) for one in settings["configs"]]}}
+
+
+def _with_neutral_knobs(config: Any) -> Any:
+    ppo = config.get("ppo") if isinstance(config, dict) else None
+    if not isinstance(ppo, dict):
+        return config
+    moved = {name: ppo[name] for name in ("learning_rate", "epochs") if name in ppo}
+    return {**config, **moved, "ppo": {name: value for name, value in ppo.items() if name not in moved}}
+
+
+MEASURED = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction")
+"""Fields of version 1 of TRAINING_PROGRESS that became metrics."""
+
+
+def _named_progress(data: dict[str, Any]) -> dict[str, Any]:
+    kept = {name: value for name, value in data.items() if name not in MEASURED}
+    return {**kept, "metrics": {name: data[name] for name in MEASURED}}
+
+
+def _named_metrics(data: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what was not measured: the explained variance was null then."""
+    metrics = data["metrics"]
+    known = None if metrics is None else {name: value for name, value in metrics.items() if value is not None}
+    return {**data, "metrics": known}
+
+
 UPCASTS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {
     ("flyball.daemon.heartbeat", 1): lambda data: {**data, "requests": ()},  # version 1 renewed all leases
     # Version 2 only admits more values of a field.
@@ -163,6 +195,9 @@ UPCASTS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {
     ("flyball.quality.parity_checked", 1): _unnamed,
     ("flyball.quality.score_updated", 1): lambda data: {**data, "shard": _unnamed(data["shard"])},
     ("flyball.training.requested", 1): lambda data: {**data, "shards": [_unnamed(shard) for shard in data["shards"]]},
+    ("flyball.training.completed", 1): _named_metrics,
+    ("flyball.training.progress", 1): _named_progress,
+    ("flyball.run.configured", 1): _neutral_knobs,
     ("flyball.selfplay.completed", 1): _worker_into_shard,
     ("flyball.selfplay.requested", 1): lambda data: {**data, "probe": False},  # version 1 had no probes
     ("flyball.training.loss_anomaly_detected", 1): lambda data: {**data, "consecutive": 1},  # no rule depended on it

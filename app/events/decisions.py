@@ -4,6 +4,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from app.config import Parameter
 from app.core import ConfigKey, ModelHash, Name
 from app.events.payload import (
     MOST_ITEMS,
@@ -14,7 +15,6 @@ from app.events.payload import (
     Intensity,
     LearningRate,
     OpponentPick,
-    Parameter,
     PositiveCount,
     Rating,
     Scope,

@@ -13,6 +13,7 @@ from app.events.payload import (
     Figure,
     LeagueRole,
     MatchResult,
+    Metrics,
     Period,
     Position,
     PositiveCount,
@@ -28,7 +29,6 @@ from app.events.payload import (
     Share,
     Temperature,
     Text,
-    TrainingMetrics,
     Velocity,
 )
 
@@ -104,20 +104,16 @@ class TrainingStarted(Fact, type="training.started", name="TRAINING_STARTED"):
     rows: Count
 
 
-class TrainingProgress(Fact, type="training.progress", name="TRAINING_PROGRESS"):
-    """An epoch of an update ended."""
+class TrainingProgress(Fact, type="training.progress", name="TRAINING_PROGRESS", version=2):
+    """An epoch of a training ended."""
 
     request_id: EventId
     epoch: PositiveCount
     epochs: PositiveCount
-    policy_loss: Figure
-    value_loss: Figure
-    entropy: Figure
-    approx_kl: Figure
-    clip_fraction: Figure
+    metrics: Metrics
 
 
-class TrainingCompleted(Fact, type="training.completed", name="TRAINING_COMPLETED"):
+class TrainingCompleted(Fact, type="training.completed", name="TRAINING_COMPLETED", version=2):
     """A new model is stored. ``step`` counts updates since the initial model, which is step 0 and has no metrics."""
 
     request_id: EventId
@@ -125,7 +121,7 @@ class TrainingCompleted(Fact, type="training.completed", name="TRAINING_COMPLETE
     parent: ModelHash | None
     step: Count
     rows: Count
-    metrics: TrainingMetrics | None
+    metrics: Metrics | None
 
 
 class TrainingFailed(Fact, type="training.failed", name="TRAINING_FAILED", version=2, notable=True):
@@ -355,7 +351,7 @@ class NodeProbed(Fact, type="node.probed", name="NODE_PROBED"):
 
 
 class ClockTick(SystemFact, type="clock.tick", name="CLOCK_TICK"):
-    """Time passed. Journaled, so that what happens every so often replays exactly."""
+    """Periodic tick, journaled so that actions that depend on time replay exactly."""
 
     period_seconds: Period
 
@@ -367,7 +363,7 @@ class EventVoided(SystemFact, type="event.voided", name="EVENT_VOIDED"):
     reason: Annotated[Text, Field(min_length=1)]
 
 
-class RunConfigured(SystemFact, type="run.configured", name="RUN_CONFIGURED"):
+class RunConfigured(SystemFact, type="run.configured", name="RUN_CONFIGURED", version=2):
     """The first record of a journal: all the settings, so that replay needs no file."""
 
     run_id: Name

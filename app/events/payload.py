@@ -91,7 +91,6 @@ MOST_ITEMS = 10_000
 
 Intensity = Literal["paused", "reduced", "normal", "accelerated", "hot_path"]
 Severity = Literal["minor", "moderate", "severe", "critical"]
-Parameter = Literal["learning_rate", "epochs", "games_per_iteration", "quality_threshold", "base_temperature"]
 
 Count = Annotated[int, Field(ge=0, le=10**12)]
 PositiveCount = Annotated[int, Field(ge=1, le=10**12)]
@@ -101,6 +100,9 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Seconds = Annotated[float, Field(ge=0, le=1e9)]
 Period = Annotated[float, Field(ge=1e-6, le=1e9, description="seconds")]
 Figure = Annotated[float, Field(ge=-1e12, le=1e12)]
+Metrics = Annotated[
+    dict[Name, Figure], Field(max_length=100, description="a training's figures by name; which ones, its backend says")
+]
 Temperature = Annotated[float, Field(ge=1e-3, le=1e3)]
 LearningRate = Annotated[float, Field(ge=1e-12, le=1)]
 Rating = Annotated[Elo, Field(ge=-100_000, le=100_000)]
@@ -234,18 +236,6 @@ class MatchResult(Value):
                 "count each rotation of P games by its half points, from 0 to 2 P (P - 1)"
             )
         return self
-
-
-class TrainingMetrics(Value):
-    """Metrics of one PPO update; means over its last epoch."""
-
-    policy_loss: Figure
-    value_loss: Figure
-    entropy: Figure
-    approx_kl: Figure
-    clip_fraction: Figure
-    explained_variance: Figure | None
-    seconds: Seconds
 
 
 class Evidence(Value):

@@ -17,7 +17,7 @@ from app.games.table import Floats, Heuristic, Indices, Mask, Observations, Seat
 def tic_tac_toe() -> Codec:
     """Encode planes of own, opponent's and empty cells; actions are 9 cells."""
     views = np.stack([planes((2, 1, 0), np.arange(9)), planes((1, 2, 0), np.arange(9))])
-    return Codec(27, gather(views), identical(2, 9), square_symmetries(TURNS, 3, 3))
+    return Codec(27, gather(views), identical(2, 9), square_symmetries(TURNS, 3, 3), planes=(3, 3, 3))
 
 
 _CELLS = 81
@@ -34,6 +34,8 @@ def ultimate_tic_tac_toe() -> Codec:
     The cells have planes own, opponent's, empty. The forced board is a one-hot of 10; the tenth is free choice. Its
     cells and the boards won have two planes of nine, own and opponent's. OpenSpiel's tensor lacks these two parts.
     They are added because an action, a number from 0 to 8, means another cell on every forced board.
+
+    As planes, every board is a grid of 3 x 3, in three planes.
     """
     forced = _FORCED + 1 + np.arange(10)  # + 1 skips OpenSpiel's feature for the seat to move
     views = np.stack([np.append(planes(order, np.arange(_CELLS)), forced) for order in ((2, 1, 0), (1, 2, 0))])
@@ -47,7 +49,7 @@ def ultimate_tic_tac_toe() -> Codec:
         won = stones[..., _LINES].all(axis=-1).any(axis=-1)
         return np.concatenate([base, here.reshape(-1, 18), won.reshape(-1, 18).astype(np.uint8)], axis=1)
 
-    return Codec(_SIZE, encode, identical(2, 9), tuple(map(_ultimate_symmetry, TURNS)))
+    return Codec(_SIZE, encode, identical(2, 9), tuple(map(_ultimate_symmetry, TURNS)), planes=(27, 3, 3))
 
 
 def _ultimate_symmetry(name: str) -> Symmetry:
@@ -69,7 +71,7 @@ def clobber(rows: int = 5, columns: int = 6) -> Codec:
         cell, direction = np.divmod(np.arange(actions), 4)
         image = flipped[cell] * 4 + np.array([2, 1, 0, 3])[direction]
         symmetries = (symmetry("up_down", planes((0, 1, 2), flipped), image),)
-    return Codec(views.shape[1], gather(views), identical(2, actions), symmetries)
+    return Codec(views.shape[1], gather(views), identical(2, actions), symmetries, planes=(3, rows, columns))
 
 
 def go(board_size: int = 19) -> Codec:
@@ -77,9 +79,8 @@ def go(board_size: int = 19) -> Codec:
     cells = np.arange(board_size**2)
     views = np.stack([planes((0, 1, 2, 3), cells), planes((1, 0, 2, 3), cells)])
     actions = board_size**2 + 1
-    return Codec(
-        views.shape[1], gather(views), identical(2, actions), square_symmetries(TURNS, board_size, 4, passing=True)
-    )
+    symmetries = square_symmetries(TURNS, board_size, 4, passing=True)
+    return Codec(views.shape[1], gather(views), identical(2, actions), symmetries, planes=(4, board_size, board_size))
 
 
 def hex_board(board_size: int = 11) -> Codec:
@@ -96,7 +97,7 @@ def hex_board(board_size: int = 11) -> Codec:
     to_game = np.stack([cells, across])
     half = turn("half_turn", board_size, board_size)
     turned = symmetry("half_turn", planes((0, 2, 1, 3, 5, 4, 6), half), half)
-    return Codec(views.shape[1], gather(views), to_game, (turned,))
+    return Codec(views.shape[1], gather(views), to_game, (turned,), planes=(7, board_size, board_size))
 
 
 _FIELDS = 56  # 40 common fields, which OpenSpiel rotates for the observer, and 4 x 4 goals
@@ -128,7 +129,8 @@ def breakthrough(rows: int = 8, columns: int = 8) -> Codec:
     mirrored = turn("left_right", rows, columns)
     image = (mirrored[cell] * 3 + 2 - direction) * 2 + capture
     mirror = symmetry("left_right", planes((0, 1, 2), mirrored), image)
-    return Codec(views.shape[1], gather(views), to_game, (mirror,), heuristic=_breakthrough_heuristic(rows, columns))
+    heuristic = _breakthrough_heuristic(rows, columns)
+    return Codec(views.shape[1], gather(views), to_game, (mirror,), heuristic=heuristic, planes=(3, rows, columns))
 
 
 _WIN, _CAPTURE, _RUN, _LEAVE_HOME, _ADVANCE = 40.0, 3.0, 8.0, -0.7, 0.2

@@ -25,6 +25,7 @@ class Codec:
     scale: float | None = None
     uniform_chance: bool = False  # chance outcomes are equally likely, so no probabilities are listed
     heuristic: Heuristic | None = None  # the heuristic player, in the same perspective
+    planes: tuple[int, int, int] | None = None  # see ``TableSpec.planes``
     from_game: Indices = field(init=False)  # [P, the game's actions] the inverse; -1: a seat has no such action
 
     def __post_init__(self) -> None:
@@ -37,7 +38,7 @@ class Codec:
         """Return the game's description with a given version of its rules."""
         players, actions = self.to_game.shape
         levels = {} if self.heuristic is None else {HEURISTIC: self.heuristic}
-        return TableSpec(players, actions, self.size, self.kind, rules_version, self.symmetries, levels)
+        return TableSpec(players, actions, self.size, self.kind, rules_version, self.symmetries, levels, self.planes)
 
 
 def identical(players: int, actions: int) -> Indices:

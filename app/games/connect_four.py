@@ -22,8 +22,8 @@ def connect_four(rows: int = ROWS, columns: int = COLUMNS) -> Codec:
     cells = np.arange(rows * columns)
     views = np.stack([planes((0, 1, 2), cells), planes((1, 0, 2), cells)])
     mirror = symmetry("left_right", planes((0, 1, 2), turn("left_right", rows, columns)), np.arange(columns)[::-1])
-    heuristic = _heuristic(rows, columns)
-    return Codec(views.shape[1], gather(views), identical(SEATS, columns), (mirror,), heuristic=heuristic)
+    heuristic, shape = _heuristic(rows, columns), (3, rows, columns)
+    return Codec(views.shape[1], gather(views), identical(SEATS, columns), (mirror,), heuristic=heuristic, planes=shape)
 
 
 _WIN, _BLOCK, _GIVE, _WASTE = 40.0, 20.0, -10.0, -3.0

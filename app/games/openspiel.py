@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib.metadata import version
 from itertools import chain
+from math import prod
 from random import Random
 from typing import Any
 
@@ -68,7 +69,9 @@ class Rules:
         size = self._observer.tensor.size
         self._raw = np.empty((0, size), dtype=np.float32)
         unchanged = identical(game.num_players(), game.num_distinct_actions())
-        self.codec = codec or Codec(size, lambda raw, _: raw.astype(np.float32), unchanged, kind=np.float32)
+        self.codec = codec or Codec(
+            size, lambda raw, _: raw.astype(np.float32), unchanged, kind=np.float32, planes=_planes(game, size)
+        )
         self.spec = self.codec.spec(f"openspiel-{version('open_spiel')}:{name}")
         self._zero_sum = kind.utility == pyspiel.GameType.Utility.ZERO_SUM
         low, high = game.min_utility(), game.max_utility()
@@ -105,6 +108,15 @@ class Rules:
         mask = np.zeros((len(legal), self.spec.actions), dtype=np.bool_)
         mask[rows, self.codec.from_game[seats[rows], flat]] = True
         return mask
+
+
+def _planes(game: Any, size: int) -> tuple[int, int, int] | None:
+    """Return the shape of the game's tensor of ``size`` numbers if it is channels, rows and columns."""
+    if not game.get_type().provides_observation_tensor:
+        return None
+    shape = game.observation_tensor_shape()
+    grid = len(shape) == 3 and game.observation_tensor_layout() == pyspiel.TensorLayout.CHW and prod(shape) == size
+    return (shape[0], shape[1], shape[2]) if grid else None
 
 
 class OpenSpielTable(Table):

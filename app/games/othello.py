@@ -23,7 +23,7 @@ def othello() -> Codec:
     views = np.tile(planes((1, 2, 0), np.arange(CELLS)), (SEATS, 1))
     keeping_the_start = ("half_turn", "transpose", "anti_transpose")
     symmetries = square_symmetries(keeping_the_start, SIDE, 3, passing=True)
-    return Codec(3 * CELLS, gather(views), identical(SEATS, CELLS + 1), symmetries)
+    return Codec(3 * CELLS, gather(views), identical(SEATS, CELLS + 1), symmetries, planes=(3, SIDE, SIDE))
 
 
 _CODEC = othello()

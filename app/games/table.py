@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core import HEURISTIC, RANDOM, FlyballError
+from app.core import HEURISTIC, RANDOM, FlyballError, NetworkShape
 
 
 class UnknownGame(FlyballError):
@@ -60,6 +60,13 @@ class TableSpec:
     rules_version: str  # names the rules and their implementation, for instance ``openspiel-2.0.2:othello``
     symmetries: tuple[Symmetry, ...]  # without the identity
     levels: Mapping[str, Heuristic]  # heuristic players, weakest first
+    planes: tuple[int, int, int] | None = None  # (C, H, W): the first C x H x W features; any others are scalars
+    scale: float = 1.0  # divisor of the features inside the network, for instance 255 for pixels
+
+    @property
+    def shape(self) -> NetworkShape:
+        """The game's shape, as a network sees it."""
+        return NetworkShape(self.observation_size, self.actions, self.planes, self.scale)
 
     @property
     def bots(self) -> tuple[str, ...]:

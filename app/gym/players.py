@@ -42,8 +42,9 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
-from app.config import Settings
+from app.config import Precision, Settings
 from app.core import FlyballError, reading
+from app.learning.devices import arithmetic
 from app.learning.network import BadParameters, bytes_to_parameters
 from app.play.rollout import draw_points, number_streams
 from app.store import DamagedBlob, note_of
@@ -83,8 +84,9 @@ class PolicyRequest:
     count: int  # N, the environments that the policy plays at once
     observation_space: Any  # of one environment, a ``gymnasium.Space``
     action_space: Any  # likewise
-    device: str  # where networks run, ``cpu`` or ``cuda``
+    device: str  # where networks run, ``cpu``, ``cuda`` or ``cuda:1``
     seed: int  # of the policy's own random choices, if it makes any
+    precision: Precision = "float32"  # of the networks' arithmetic
 
 
 Factory = Callable[[PolicyRequest], EnvironmentPolicy]
@@ -171,7 +173,7 @@ class Perceptron:
         self._layers = [(weight.float().to(request.device), bias.float().to(request.device)) for weight, bias in layers]
         self._activation = torch.tanh if manifest.activation == "tanh" else torch.relu
         self._space = request.observation_space
-        self._device = request.device
+        self._device, self._precision = torch.device(request.device), request.precision
         self.action_codec = manifest.action_codec or default_codec(request.action_space)
         size, wanted = _observation_size(self._space), self._layers[0][0].shape[1]
         if size != wanted:
@@ -184,10 +186,10 @@ class Perceptron:
     def outputs(self, observations: Any) -> Outputs:
         """See ``EnvironmentPolicy.outputs``."""
         features = torch.from_numpy(_flattened(observations, self._space)).to(self._device)
-        with torch.inference_mode():
+        with torch.inference_mode(), arithmetic(self._device, self._precision):
             for weight, bias in self._layers[:-1]:
                 features = self._activation(torch.nn.functional.linear(features, weight, bias))
-            return torch.nn.functional.linear(features, *self._layers[-1]).cpu().numpy()
+            return torch.nn.functional.linear(features, *self._layers[-1]).float().cpu().numpy()
 
 
 _OURS: dict[str, Factory] = {"mlp": Perceptron, "random": RandomActions}

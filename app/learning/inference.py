@@ -1,27 +1,34 @@
-"""Fast inference for play: no gradients, both heads in one multiplication, outputs independent of the batch.
+"""Fast inference for play: no gradients, an mlp's heads in one multiplication, outputs independent of the batch.
 
-Where the CPU has AVX-512, oneDNN computes the linear layers. MKL would sum a row's products there in an order that
-depends on the number of rows. A network's output for a position would then depend on how many others are in the batch,
-and a game on the games played beside it. oneDNN keeps one order from ``FEWEST`` rows on. On processors other than
+Towers and users' networks run ``CHUNK`` rows at a time, always as many, because libraries choose the order of sums by
+the size of the batch. A position's outputs then depend on no other position, as long as no layer mixes rows.
+
+Where the CPU has AVX-512, oneDNN computes the linear layers. MKL would sum a row's products there in an
+order that depends on the number of rows; oneDNN keeps one order from ``FEWEST`` rows on. On processors other than
 Intel's it is also faster, because MKL uses only AVX2 there. ``torch.compile`` replaces linear layers by the same oneDNN
 operation. The operation is private to PyTorch; where it is missing, MKL computes the layers.
 """
 
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 
-from app.config import NetworkSettings
-from app.core import FlyballError
-from app.learning.network import Parameters, load_network, masked_log_probs
+from app.config import CPU, Compute, NetworkSettings
+from app.core import FlyballError, NetworkShape
+from app.learning.devices import arithmetic, resolve, to_device
+from app.learning.network import ActorCritic, Parameters, load_network, masked_log_probs
 
 _AVX512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
 _ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if _AVX512 else None
 
 FEWEST = 4  # rows; with fewer, both libraries sum in another order
 STEP = 64  # rows; padded to multiples, because oneDNN compiles for each number, as slowly as it multiplies
+CHUNK = {"cpu": 64, "cuda": 1024}  # rows of a pass by kind of device; on a GPU, small passes take as long as large ones
 
 
 class NoLegalAction(FlyballError):
@@ -29,22 +36,22 @@ class NoLegalAction(FlyballError):
 
 
 class Policy:
-    """A thread-safe snapshot of an ``ActorCritic`` for play; it copies the parameters.
+    """A thread-safe snapshot of a network for play; it copies the parameters.
 
-    The network runs on ``device``; inputs and outputs are arrays in main memory. Raises ``BadParameters`` when the
-    tensors do not fit the settings.
+    The network runs as ``compute`` says; inputs and outputs are arrays in main memory. Raises ``MissingDevice``,
+    ``BadParameters`` when the tensors do not fit the settings, or as ``load_network`` does.
     """
 
     def __init__(
-        self, settings: NetworkSettings, obs_size: int, actions: int, parameters: Parameters, device: str = "cpu"
+        self, settings: NetworkSettings, shape: NetworkShape, parameters: Parameters, compute: Compute = CPU
     ) -> None:
-        self.obs_size = obs_size
-        self.actions = actions
-        self._device = device
-        network = load_network(settings, obs_size, actions, parameters).to(device)
-        self._trunk = [_copied(layer) for layer in network.trunk]
-        heads = [_copied(network.policy_head), _copied(network.value_head)]
-        self._heads = torch.cat([w for w, _ in heads]), torch.cat([b for _, b in heads])
+        self.shape, self.actions = shape, shape.actions
+        self._device, self._precision = resolve(compute.device), compute.precision
+        network = load_network(settings, shape, parameters).to(self._device)
+        if compute.precision == "bfloat16":  # rounded once, because autocast would round them in each pass
+            for parameter in network.parameters():
+                parameter.data = parameter.data.bfloat16()
+        self._network = _Mlp(network, shape) if isinstance(network, ActorCritic) else _Chunks(network, shape.actions)
 
     def forward(
         self, obs: NDArray[np.generic], mask: NDArray[np.bool_], temperature: float = 1.0
@@ -64,7 +71,7 @@ class Policy:
             logits = output[:, : self.actions]
             if temperature != 1.0:
                 logits = logits / temperature
-            log_probs = masked_log_probs(logits, _tensor(mask).to(self._device))
+            log_probs = masked_log_probs(logits, self._tensor(mask))
             return log_probs.cpu().numpy(), output[:, self.actions].cpu().numpy()
 
     def outputs(self, obs: NDArray[np.generic]) -> NDArray[np.float32]:
@@ -74,22 +81,81 @@ class Policy:
             return outputs
 
     def weights(self) -> dict[str, NDArray[np.float32]]:
-        """Return each layer's weight matrix [inputs, outputs], with separate entries for the two heads."""
-        matrices = {f"trunk.{number}": weight for number, (weight, _) in enumerate(self._trunk)}
-        heads = self._heads[0]
-        matrices |= {"policy_head": heads[: self.actions], "value_head": heads[self.actions :]}
-        return {name: weight.t().cpu().numpy() for name, weight in matrices.items()}
+        """Return each layer's weights by name: of an mlp [inputs, outputs], of other networks as they are."""
+        return {name: weight.detach().float().cpu().numpy() for name, weight in self._network.weights().items()}
 
     def _forward(self, obs: NDArray[np.generic]) -> Tensor:
-        features = padded(_tensor(obs).to(self._device))
+        with arithmetic(self._device, self._precision):
+            return self._network.outputs(self._tensor(obs)).float()
+
+    def _tensor(self, array: NDArray[np.generic]) -> Tensor:
+        # Read-only arrays, as in shards read from disk, are copied, because PyTorch warns of tensors that share them.
+        return to_device(torch.from_numpy(array if array.flags.writeable else array.copy()), self._device)
+
+
+class _Mlp:
+    """An mlp's layers as tensors, its heads joined."""
+
+    def __init__(self, network: ActorCritic, shape: NetworkShape) -> None:
+        self._actions, self._scale = shape.actions, shape.scale
+        self._trunk = [_copied(layer) for layer in network.trunk]
+        heads = [_copied(network.policy_head), _copied(network.value_head)]
+        self._heads = torch.cat([w for w, _ in heads]), torch.cat([b for _, b in heads])
+
+    def outputs(self, obs: Tensor) -> Tensor:
+        """Return the outputs [N, A + 1] of observations [N, D]."""
+        features = padded(obs)
+        if self._scale != 1:
+            features = features / self._scale
         for weight, bias in self._trunk:
             features = linear(features, weight, bias).relu_()
         return linear(features, *self._heads)[: len(obs)]
 
+    def weights(self) -> dict[str, Tensor]:
+        """See ``Policy.weights``."""
+        matrices = {f"trunk.{number}": weight for number, (weight, _) in enumerate(self._trunk)}
+        heads = self._heads[0]
+        matrices |= {"policy_head": heads[: self._actions], "value_head": heads[self._actions :]}
+        return {name: weight.t() for name, weight in matrices.items()}
+
+
+class _Chunks:
+    """Any network, run on a constant number of rows."""
+
+    def __init__(self, network: nn.Module, actions: int) -> None:
+        self._network, self._actions = network, actions
+
+    def outputs(self, obs: Tensor) -> Tensor:
+        """Return the outputs [N, A + 1] of observations [N, D]."""
+        rows, chunk = len(obs), CHUNK[obs.device.type]
+        outputs = torch.empty(rows, self._actions + 1, device=obs.device)
+        for begin in range(0, rows, chunk):
+            part = obs[begin : begin + chunk]
+            if len(part) < chunk:
+                part = torch.cat((part, part.new_zeros(chunk - len(part), obs.shape[1])))
+            with _OneDnnLinear():
+                logits, values = self._network(part)
+            outputs[begin : begin + chunk, :-1] = logits[: rows - begin]
+            outputs[begin : begin + chunk, -1] = values[: rows - begin]
+        return outputs
+
+    def weights(self) -> dict[str, Tensor]:
+        """See ``Policy.weights``."""
+        return {name: tensor for name, tensor in self._network.named_parameters() if tensor.ndim > 1}
+
+
+class _OneDnnLinear(TorchFunctionMode):
+    """Computes the linear layers of any network by ``linear``, because MKL's sums also depend on a row's place."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is functional.linear and args[0].dtype == torch.float32:
+            return linear(*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
+
 
 def linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return ``inputs`` [N, K] times transposed ``weight`` [M, K] plus ``bias`` [M], without gradients."""
-    if _ONEDNN and inputs.is_cpu:
+    if _ONEDNN and inputs.is_cpu and weight.dtype == torch.float32:
         product: Tensor = _ONEDNN(inputs, weight, bias, "none", [], "")
         return product
     return functional.linear(inputs, weight, bias)
@@ -111,8 +177,3 @@ def padded(features: Tensor) -> Tensor:
 def _copied(layer: torch.nn.Module) -> tuple[Tensor, Tensor]:
     assert isinstance(layer, torch.nn.Linear)
     return layer.weight.detach().clone(), layer.bias.detach().clone()
-
-
-def _tensor(array: NDArray[np.generic]) -> Tensor:
-    # Read-only arrays, as in shards read from disk, are copied, because PyTorch warns of tensors that share them.
-    return torch.from_numpy(array if array.flags.writeable else array.copy())

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import torch
+from torch import nn
 from torch.nn.functional import mse_loss
 from torch.optim import Adam
 
-from app.config import CloningSettings, PpoSettings
+from app.config import CPU, CloningSettings, Compute, PpoSettings
+from app.learning.devices import arithmetic, resolve
 from app.learning.network import (
-    ActorCritic,
     BadParameters,
     bytes_to_parameters,
     load_network,
@@ -52,38 +53,47 @@ def improve(
     settings: PpoSettings,
     *,
     seed: int,
-    device: torch.device,
+    compute: Compute = CPU,
     report: Callable[[int, EpochMetrics], None],
 ) -> Improvement[EpochMetrics]:
     """Train a copy of ``base`` by PPO, with its optimiser's state if it has one. Raises ``TrainingDiverged``.
 
-    On the CPU, the same arguments and number of threads give the same bytes.
+    The same arguments give the same bytes on one kind of device; on the CPU, with the same number of threads. Raises
+    ``MissingDevice``.
     """
+    device, precision = resolve(compute.device), compute.precision
     network, optimizer = _learner(base, settings.learning_rate, device)
-    generator = torch.Generator().manual_seed(seed)
-    metrics = update(network, optimizer, samples.to(device), settings, generator=generator, report=report)
+    generator, samples = torch.Generator().manual_seed(seed), samples.to(device)
+    metrics = update(network, optimizer, samples, settings, generator=generator, precision=precision, report=report)
     return _improvement(network, optimizer, metrics)
 
 
 def imitate(
-    base: Checkpoint, samples: Samples, settings: CloningSettings, *, seed: int, device: torch.device
+    base: Checkpoint,
+    samples: Samples,
+    settings: CloningSettings,
+    *,
+    seed: int,
+    compute: Compute = CPU,
 ) -> Improvement[CloningMetrics]:
     """Train a copy of ``base`` to imitate the actions in ``samples``; otherwise as ``improve``."""
+    device = resolve(compute.device)
     network, optimizer = _learner(base, settings.learning_rate, device)
     generator, samples = torch.Generator().manual_seed(seed), samples.to(device)
     for _ in range(settings.epochs):
         parts = []
         for batch in minibatches(samples, settings.batch_size, generator):
-            logits, values = network(batch.obs.float())
-            log_probs = masked_log_probs(logits, batch.mask)
-            cross_entropy, value_loss = -log_probs.gather(1, batch.action).mean(), mse_loss(values, batch.target)
+            with arithmetic(device, compute.precision):
+                logits, values = network(batch.obs)
+                log_probs = masked_log_probs(logits, batch.mask)
+                cross_entropy, value_loss = -log_probs.gather(1, batch.action).mean(), mse_loss(values, batch.target)
             descend(network, optimizer, cross_entropy + settings.value_coef * value_loss, settings.max_grad_norm)
             accuracy = (log_probs.argmax(dim=1) == batch.action[:, 0]).float().mean()
             parts.append(torch.stack((cross_entropy, value_loss, accuracy)).detach())
     return _improvement(network, optimizer, CloningMetrics(*torch.stack(parts).mean(dim=0).tolist()))
 
 
-def load_adam(network: ActorCritic, learning_rate: float, state: bytes | None) -> Adam:
+def load_adam(network: nn.Module, learning_rate: float, state: bytes | None) -> Adam:
     """Return Adam over a network's parameters, with a ``state`` from ``adam_to_bytes``, if any.
 
     Raises ``BadParameters`` when the state is of another network.
@@ -102,19 +112,19 @@ def load_adam(network: ActorCritic, learning_rate: float, state: bytes | None) -
     return optimizer
 
 
-def adam_to_bytes(network: ActorCritic, optimizer: Adam) -> bytes:
+def adam_to_bytes(network: nn.Module, optimizer: Adam) -> bytes:
     """Return Adam's state as a safetensors file; tensors are named ``exp_avg.<parameter>`` and so on."""
     named = network.named_parameters()
     return parameters_to_bytes({f"{key}.{name}": optimizer.state[p][key] for name, p in named for key in _STATE})
 
 
-def _learner(base: Checkpoint, learning_rate: float, device: torch.device) -> tuple[ActorCritic, Adam]:
+def _learner(base: Checkpoint, learning_rate: float, device: torch.device) -> tuple[nn.Module, Adam]:
     manifest, parameters = base.manifest, bytes_to_parameters(base.parameters)
-    network = load_network(manifest.network, manifest.obs_size, manifest.actions, parameters).to(device)
+    network = load_network(manifest.network, manifest.shape, parameters).to(device)
     return network, load_adam(network, learning_rate, base.optimizer)
 
 
-def _improvement(network: ActorCritic, optimizer: Adam, metrics: M) -> Improvement[M]:
+def _improvement(network: nn.Module, optimizer: Adam, metrics: M) -> Improvement[M]:
     named = network.named_parameters()
     return Improvement(
         parameters=parameters_to_bytes(network.state_dict()),

@@ -1,30 +1,33 @@
-"""The actor-critic network: a shared trunk and two heads; its devices and serialisation."""
+"""Actor-critic networks, ours and the user's, and their serialisation."""
 
-import re
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from itertools import pairwise
-from math import sqrt
 
 import safetensors.torch
 import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from app.config import NetworkSettings
-from app.core import FlyballError
+from app.config import MLP, TOWER, NetworkSettings
+from app.core import FlyballError, NetworkShape, load_plugin
+from app.learning.layers import POLICY_GAIN, TRUNK_GAIN, VALUE_GAIN, draw, empty_linear
+from app.learning.tower import Tower
 
 MASKED_LOGIT = -1e9  # as minus infinity: its probability underflows to exactly 0 and its gradient is 0, not NaN
-TRUNK_GAIN, POLICY_GAIN, VALUE_GAIN = sqrt(2.0), 0.01, 1.0  # for a near-uniform first policy and a critic of unit scale
+PLUGINS = "flyball.networks"
+PROBED = 2  # observations that a user's network is tried with
 
 Parameters = dict[str, Tensor]
 
 
-class UnknownDevice(FlyballError):
-    """Unknown device name."""
-
-
 class BadParameters(FlyballError):
     """Bytes that are not parameters, or parameters of another network."""
+
+
+class BadNetwork(FlyballError):
+    """A network that cannot be built for a game, or that breaks the contract of ``load_network``."""
 
 
 class ActorCritic(nn.Module):
@@ -33,12 +36,19 @@ class ActorCritic(nn.Module):
     The weights are not initialised: see ``init_policy`` and ``load_network``.
     """
 
-    def __init__(self, settings: NetworkSettings, obs_size: int, actions: int) -> None:
+    def __init__(self, settings: NetworkSettings, shape: NetworkShape) -> None:
         super().__init__()
-        widths = (obs_size, *settings.hidden)
-        self.trunk = nn.ModuleList(_linear(wide, narrow) for wide, narrow in pairwise(widths))
-        self.policy_head = _linear(widths[-1], actions)
-        self.value_head = _linear(widths[-1], 1)
+        widths = (shape.features, *settings.hidden)
+        self.trunk = nn.ModuleList(empty_linear(wide, narrow) for wide, narrow in pairwise(widths))
+        self.policy_head = empty_linear(widths[-1], shape.actions)
+        self.value_head = empty_linear(widths[-1], 1)
+
+    def initialise(self, generator: torch.Generator) -> None:
+        """Draw orthogonal weights; set biases to 0."""
+        gains = [(layer, TRUNK_GAIN) for layer in self.trunk]
+        for layer, gain in (*gains, (self.policy_head, POLICY_GAIN), (self.value_head, VALUE_GAIN)):
+            assert isinstance(layer, nn.Linear)
+            draw(layer, gain, generator)
 
     def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """Return logits [N, A], unmasked, and values [N] of float observations [N, D]."""
@@ -48,38 +58,92 @@ class ActorCritic(nn.Module):
         return self.policy_head(features), self.value_head(features).squeeze(-1)
 
 
-def _linear(inputs: int, outputs: int) -> nn.Linear:
-    # Made without storage first: PyTorch's default initialisation would draw from the global generator.
-    return nn.Linear(inputs, outputs, device="meta").to_empty(device="cpu")
+def seen_shape(settings: NetworkSettings, game: NetworkShape) -> NetworkShape:
+    """Return what a network sees of a game; an mlp sees no planes.
+
+    So its models fit the game whether or not its planes were known when they were made.
+    """
+    return replace(game, planes=None) if settings.kind == MLP else game
 
 
-def init_policy(settings: NetworkSettings, obs_size: int, actions: int, seed: int) -> Parameters:
-    """Draw a network's first parameters from a seed: orthogonal weights and zero biases."""
-    network, generator = ActorCritic(settings, obs_size, actions), torch.Generator().manual_seed(seed)
-    gains = [(layer, TRUNK_GAIN) for layer in network.trunk]
-    for layer, gain in (*gains, (network.policy_head, POLICY_GAIN), (network.value_head, VALUE_GAIN)):
-        assert isinstance(layer, nn.Linear)
-        nn.init.orthogonal_(layer.weight, gain, generator=generator)
-        nn.init.zeros_(layer.bias)
-    return {name: tensor.detach() for name, tensor in network.state_dict().items()}
+def init_policy(settings: NetworkSettings, shape: NetworkShape, seed: int) -> Parameters:
+    """Draw a network's first parameters from a seed. Raises ``BadNetwork`` or ``UnknownPlugin``."""
+    return {name: tensor.detach() for name, tensor in _build(settings, shape, seed).state_dict().items()}
 
 
-def load_network(settings: NetworkSettings, obs_size: int, actions: int, parameters: Parameters) -> ActorCritic:
-    """Build a network that holds a copy of ``parameters``. Raises ``BadParameters`` when they do not fit."""
-    network = ActorCritic(settings, obs_size, actions)
+def load_network(settings: NetworkSettings, shape: NetworkShape, parameters: Parameters) -> nn.Module:
+    """Build a network that holds a copy of ``parameters``.
+
+    It takes observations [N, D] as games give them, uint8 or float32, and returns logits [N, A], unmasked, and values
+    [N]. It stays in evaluation mode: PPO compares the policy that played with the one that learns, so dropout and batch
+    statistics would look like a change of the policy.
+
+    Raises ``BadParameters`` when they do not fit, ``BadNetwork`` or ``UnknownPlugin``.
+    """
+    network = _build(settings, shape, seed=None)
     try:
         network.load_state_dict(parameters)
     except RuntimeError as error:
         raise BadParameters(
-            f"The parameters do not fit a network of {obs_size}, {settings.hidden} and {actions} actions.",
+            f"The parameters do not fit a network of kind {settings.described} for {shape}.",
             hint="Load a model with the settings in its own manifest; a changed network starts afresh.",
         ) from error
+    # A hook, because a module around the network would change the names of its parameters.
+    network.register_forward_pre_hook(partial(_scaled, scale=shape.scale))
+    return network.eval()
+
+
+def _scaled(network: nn.Module, args: tuple[Tensor], scale: float) -> tuple[Tensor]:
+    """Return the observations in the type of the network's parameters, divided by ``scale``."""
+    features = args[0].to(next(network.parameters()).dtype)
+    return (features if scale == 1 else features / scale,)
+
+
+def _build(settings: NetworkSettings, shape: NetworkShape, seed: int | None) -> nn.Module:
+    """Build a network; with a seed, draw its parameters."""
+    if settings.kind not in (MLP, TOWER):
+        return _own_network(settings, shape, seed or 0)
+    if settings.kind == TOWER and shape.planes is None:
+        raise BadNetwork(
+            "A tower needs planes, and this game has none: its observations are no grid of cells.",
+            hint="Use network.kind = 'mlp' or a network of your own; a table of your own may name its planes.",
+        )
+    network = ActorCritic(settings, shape) if settings.kind == MLP else Tower(settings, shape)
+    if seed is not None:
+        network.initialise(torch.Generator().manual_seed(seed))
+    return network
+
+
+def _own_network(settings: NetworkSettings, shape: NetworkShape, seed: int) -> nn.Module:
+    """Build a user's network, its parameters drawn from a seed. Raises ``BadNetwork`` or ``UnknownPlugin``."""
+    factory, probe = load_plugin(PLUGINS, settings.kind, (MLP, TOWER)), torch.zeros(PROBED, shape.features)
+    # PyTorch's layers draw their first parameters from the global generator, so it is seeded here, and put back after.
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        try:
+            network = factory(shape, dict(settings.options))
+            with torch.no_grad():
+                logits, values = network.eval()(probe)
+            sizes = tuple(logits.shape), tuple(values.shape)
+        except Exception as error:  # the user's code may raise anything
+            raise BadNetwork(
+                f"The network {settings.kind} cannot be built or run: {type(error).__name__}: {error}.",
+                hint="It is called as factory(shape, options), and its result as logits, values = network(obs).",
+            ) from error
+    wanted = (PROBED, shape.actions), (PROBED,)
+    if not isinstance(network, nn.Module) or not list(network.parameters()) or sizes != wanted:
+        raise BadNetwork(
+            f"The network {settings.kind} is a {type(network).__name__} whose outputs for {PROBED} observations are "
+            f"{sizes}, not {wanted}.",
+            hint="It has to be a torch.nn.Module with parameters that returns logits [N, A] and values [N].",
+        )
     return network
 
 
 def masked_log_probs(logits: Tensor, mask: Tensor) -> Tensor:
     """Return log-probabilities [N, A] over the legal actions; illegal ones get about ``MASKED_LOGIT``."""
-    return torch.log_softmax(logits.masked_fill(~mask, MASKED_LOGIT), dim=-1)
+    # In float32, because MASKED_LOGIT overflows float16 and differences of large logits vanish in bfloat16.
+    return torch.log_softmax(logits.float().masked_fill(~mask, MASKED_LOGIT), dim=-1)
 
 
 def parameters_to_bytes(state: Mapping[str, Tensor]) -> bytes:
@@ -101,19 +165,6 @@ def bytes_to_parameters(data: bytes) -> Parameters:
             f"These {len(data)} bytes are no safetensors file ({error}).",
             hint="Restore the file from another node or an earlier checkpoint.",
         ) from error
-
-
-def missing_device(device: str) -> str | None:
-    """Return why ``device`` is unavailable here, None if it is available. Raises ``UnknownDevice``."""
-    match = re.fullmatch(r"cpu|cuda(?::(\d+))?", device)
-    if match is None:
-        raise UnknownDevice(f"There is no device {device!r}.", hint="Write cpu, cuda or cuda:1.")
-    if device == "cpu":
-        return None
-    if not torch.cuda.is_available():
-        return f"{device} was asked for and PyTorch finds no CUDA device"
-    count = torch.cuda.device_count()
-    return f"{device} was asked for and there are {count}" if int(match[1] or 0) >= count else None
 
 
 def use_one_thread() -> None:

@@ -4,12 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Adam
 
-from app.config import PpoSettings
+from app.config import PpoSettings, Precision
 from app.core import FlyballError
-from app.learning.network import ActorCritic, masked_log_probs
+from app.learning.devices import arithmetic
+from app.learning.network import masked_log_probs
 from app.learning.samples import Samples, minibatches
 
 
@@ -37,12 +38,13 @@ class TrainingDiverged(FlyballError):
 
 
 def update(
-    network: ActorCritic,
+    network: nn.Module,
     optimizer: Adam,
     samples: Samples,
     settings: PpoSettings,
     *,
     generator: torch.Generator,
+    precision: Precision = "float32",
     report: Callable[[int, EpochMetrics], None],
 ) -> EpochMetrics:
     """Improve ``network`` in place; return the metrics of the last epoch. Raises ``TrainingDiverged``.
@@ -53,13 +55,15 @@ def update(
         samples: rows to learn from.
         settings: coefficients and limits.
         generator: shuffles the rows; on the CPU, so that a seed gives the same order on every device.
+        precision: of the network's arithmetic; parameters and losses are float32.
         report: receives each epoch's number, from 1, and its metrics.
     """
     for epoch in range(1, settings.epochs + 1):
         parts = []
         for batch in minibatches(samples, settings.batch_size, generator):
-            logits, values = network(batch.obs.float())
-            loss, part = losses(logits, values, batch, settings)
+            with arithmetic(samples.action.device, precision):
+                logits, values = network(batch.obs)
+                loss, part = losses(logits, values, batch, settings)
             norm = descend(network, optimizer, loss, settings.max_grad_norm)
             parts.append(torch.cat((part, norm[None])))
         metrics = EpochMetrics(*torch.stack(parts).mean(dim=0).tolist())
@@ -96,7 +100,7 @@ def clipped_value_loss(values: Tensor, old: Tensor, target: Tensor, epsilon: flo
     return torch.maximum((values - target).square(), (clipped - target).square()).mean()
 
 
-def descend(network: ActorCritic, optimizer: Adam, loss: Tensor, max_norm: float) -> Tensor:
+def descend(network: nn.Module, optimizer: Adam, loss: Tensor, max_norm: float) -> Tensor:
     """Take an optimiser step; return the gradient's norm [] before it was clipped to ``max_norm``."""
     optimizer.zero_grad()
     torch.autograd.backward(loss)
@@ -105,7 +109,7 @@ def descend(network: ActorCritic, optimizer: Adam, loss: Tensor, max_norm: float
     return norm
 
 
-def _check(network: ActorCritic, metrics: EpochMetrics, settings: PpoSettings) -> None:
+def _check(network: nn.Module, metrics: EpochMetrics, settings: PpoSettings) -> None:
     finite = all(bool(tensor.isfinite().all()) for tensor in network.parameters())
     if not finite or metrics.policy_loss != metrics.policy_loss:
         raise TrainingDiverged("a parameter or a loss is not a number", metrics)

@@ -12,6 +12,7 @@ from torch import Tensor
 from app.config import PpoSettings
 from app.core import FlyballError, derive_seed
 from app.games import Symmetry
+from app.learning.devices import to_device
 from app.store import Shard
 
 
@@ -37,7 +38,7 @@ class Samples:
 
     def to(self, device: torch.device) -> Self:
         """Return the samples on ``device``."""
-        return type(self)(**{field.name: getattr(self, field.name).to(device) for field in fields(self)})
+        return type(self)(**{field.name: to_device(getattr(self, field.name), device) for field in fields(self)})
 
 
 def minibatches(samples: Samples, size: int, generator: torch.Generator) -> Iterator[Samples]:

@@ -10,7 +10,8 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from app.config import Builtin, EvaluationSettings, GameConfig, Settings
+from app.config import Builtin, Compute, EvaluationSettings, GameConfig, Settings
+from app.config.devices import GPU_GAMES
 from app.core import HEURISTIC, NEWEST_ANCHOR, RANDOM, FlyballError, ModelHash
 from app.play.match_statistics import MatchGames, MatchStatistics, match_statistics
 
@@ -103,14 +104,13 @@ class Batch(Settings):
     games: int = Field(ge=1)
 
 
-class _ModelSpec(Settings):
+class _ModelSpec(Compute):
     """The model under evaluation, and how its games are played."""
 
     store: Path
     config: GameConfig
     model: str = Field(description="a hash, or a built-in player's name")
     seed: int = Field(ge=0, description="of the gauntlet: each opponent and each batch derives its own")
-    device: str = Field(default="cpu", description="where the networks run")
 
 
 class BatchSpec(_ModelSpec):
@@ -155,9 +155,11 @@ class GauntletSpec(_ModelSpec):
 
     @property
     def batches(self) -> tuple[Batch, ...]:
-        """The gauntlet's batches: at most ``batch_games`` games each, but at least one rotation."""
-        players = self.config.players
-        size = max(1, self.config.evaluation.batch_games // players) * players
+        """The gauntlet's batches: at most ``batch_games`` games each, more on a GPU, but at least one rotation."""
+        players, most = self.config.players, self.config.evaluation.batch_games
+        if self.device.startswith("cuda"):
+            most = max(most, GPU_GAMES)
+        size = max(1, most // players) * players
         return tuple(
             Batch(opponent=opponent, first=first, games=min(size, opponent.games - first))
             for opponent in self.opponents

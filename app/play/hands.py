@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from app.config import GameConfig, Settings
+from app.config import Compute, GameConfig, Settings
 from app.engine import JsonObject, Report
 from app.games import UnknownGame, open_table, own_hearts
 from app.games.hearts.table import hand_points, moons
+from app.learning.devices import games_at_once
 from app.play.match_statistics import Columns, NoGames
-from app.play.matches import MatchPlan, play_rotations
+from app.play.matches import IN_FLIGHT, MatchPlan, play_rotations
 from app.play.players import PLAYERS, Player
 from app.store import FileStore
 
@@ -132,7 +133,9 @@ def single_hands(config: GameConfig) -> tuple[GameConfig, bool]:
     return config.replace(game=rules.game, selfplay=selfplay), rules.moon_for_shooter
 
 
-def play_hands(config: GameConfig, policy: Player, others: Player, plan: MatchPlan) -> HandResults:
+def play_hands(
+    config: GameConfig, policy: Player, others: Player, plan: MatchPlan, in_flight: int | None = None
+) -> HandResults:
     """Play single hands of Hearts, even if the configured game has several; a rotation is one deal.
 
     Where ``policy`` and ``others`` are the same object, each deal is played once, and all seats count as the policy's.
@@ -141,7 +144,8 @@ def play_hands(config: GameConfig, policy: Player, others: Player, plan: MatchPl
     config, moon_for_shooter = single_hands(config)
     if alone := policy is others:
         plan = replace(plan, games=plan.games // config.players, first=plan.first // config.players)
-    outcomes, heroes = play_rotations(config, policy, others, plan, seats=1 if alone else config.players)
+    seats = 1 if alone else config.players
+    outcomes, heroes = play_rotations(config, policy, others, plan, seats, in_flight=in_flight)
     returns = outcomes.returns
     points = hand_points(returns, moon_for_shooter=moon_for_shooter)
 
@@ -151,7 +155,7 @@ def play_hands(config: GameConfig, policy: Player, others: Player, plan: MatchPl
     return HandResults(points=own(points), win_shares=own(win_shares(points)), moons=own(moons(returns)))
 
 
-class HandsSpec(Settings):
+class HandsSpec(Compute):
     """Arguments of ``hands``: deals of a policy against copies of another; see ``load_player`` for names."""
 
     store: Path
@@ -162,15 +166,14 @@ class HandsSpec(Settings):
     first: int = Field(default=0, ge=0)
     seed: int = Field(ge=0)
     temperature: float = Field(ge=0)
-    device: str = "cpu"
 
 
 def hands(spec: JsonObject, report: Report) -> JsonObject:
     """Run the job of a ``HandsSpec``; return ``HandResults``. Raises as ``play_hands`` and ``load_player``."""
     asked = HandsSpec.model_validate(spec)
     store, game, seats = FileStore(asked.store), open_table(asked.config, 0).spec, asked.config.players
-    policy, others = (PLAYERS.load(store, name, game, asked.device) for name in (asked.policy, asked.others))
+    policy, others = (PLAYERS.load(store, name, game, asked) for name in (asked.policy, asked.others))
     plan = MatchPlan(asked.deals * seats, asked.seed, asked.temperature, first=asked.first * seats)
-    results = play_hands(asked.config, policy, others, plan)
+    results = play_hands(asked.config, policy, others, plan, games_at_once(asked.device, IN_FLIGHT))
     report({"hands": len(results.points)})
     return results.model_dump(mode="json")

@@ -15,6 +15,7 @@ from app.config import GameConfig
 from app.core import derive_seed
 from app.engine import Engine, JsonObject, Report, scatter
 from app.games import open_table
+from app.learning.devices import games_at_once
 from app.play.gauntlet import ATTEMPTS, BatchResult, BatchSpec, GauntletResult, GauntletSpec
 from app.play.match_statistics import MatchGames, match_games
 from app.play.players import PLAYERS, Player
@@ -38,18 +39,27 @@ class MatchPlan:
     first: int = 0  # number of the first game; a match played in parts of whole rotations has the same games
 
 
-def play_match(config: GameConfig, hero: Player, opponent: Player, plan: MatchPlan) -> MatchGames:
-    """Play a match, or a part of it. Deterministic for its plan on a CPU."""
-    outcomes, heroes = play_rotations(config, hero, opponent, plan)
+def play_match(
+    config: GameConfig, hero: Player, opponent: Player, plan: MatchPlan, in_flight: int | None = None
+) -> MatchGames:
+    """Play a match, or a part of it. Deterministic for its plan on a CPU, for plan and ``in_flight`` on a GPU."""
+    outcomes, heroes = play_rotations(config, hero, opponent, plan, in_flight=in_flight)
     return match_games(outcomes.returns, heroes, outcomes.truncated, outcomes.lengths, outcomes.histories)
 
 
 def play_rotations(
-    config: GameConfig, hero: Player, opponent: Player, plan: MatchPlan, seats: int | None = None
+    config: GameConfig,
+    hero: Player,
+    opponent: Player,
+    plan: MatchPlan,
+    seats: int | None = None,
+    *,
+    in_flight: int | None = None,
 ) -> tuple[Outcomes, NDArray[np.int64]]:
     """Play a match; return the outcomes of its games, and the hero's seats [G].
 
-    In a rotation the hero takes each of the first ``seats`` seats, by default all.
+    In a rotation the hero takes each of the first ``seats`` seats, by default all. At most ``in_flight`` games
+    are played at once.
     """
     rotations, heroes = np.divmod(np.arange(plan.first, plan.first + plan.games), seats or config.players)
     seating = np.full((plan.games, config.players), _OPPONENT, dtype=np.int8)
@@ -63,31 +73,35 @@ def play_rotations(
         first=plan.first,
         openings=np.full(plan.games, plan.opening_plies),
     )
-    table = open_table(config, min(plan.games, IN_FLIGHT))
+    table = open_table(config, min(plan.games, in_flight or IN_FLIGHT))
     return Rollout(table, [hero, opponent], schedule).run(), heroes
 
 
 def batch(spec: JsonObject, report: Report) -> JsonObject:
     """Run the job of a ``BatchSpec``; return ``BatchResult``. Deterministic on a CPU, except ``seconds``.
 
-    Raises ``MissingBlob``, ``DamagedBlob``, ``WrongModel`` or ``UnknownGame``.
+    Raises ``MissingBlob``, ``DamagedBlob``, ``WrongModel``, ``UnknownGame`` or ``MissingDevice``.
     """
     began, asked = perf_counter(), BatchSpec.model_validate(spec)
     config, part, name = asked.config, asked.batch, asked.batch.opponent.player
     store, game = FileStore(asked.store), open_table(config, 0).spec
-    hero, opponent = (PLAYERS.load(store, player, game, asked.device) for player in (asked.model, name))
+    hero, opponent = (PLAYERS.load(store, player, game, asked) for player in (asked.model, name))
     settings, seed = config.evaluation, derive_seed(asked.seed, "match", name)
     plan = MatchPlan(part.games, seed, settings.temperature, settings.opening_plies, part.first)
-    result = BatchResult(games=play_match(config, hero, opponent, plan), seconds=perf_counter() - began)
+    games = play_match(config, hero, opponent, plan, games_at_once(asked.device, IN_FLIGHT))
+    result = BatchResult(games=games, seconds=perf_counter() - began)
     report({"opponent": part.opponent.name, "games": part.games})
     return result.model_dump(mode="json")
 
 
 class EvaluationManager:
-    """Plays gauntlets on an engine. A batch whose process dies, hangs or fails is tried again, then counted as lost."""
+    """Plays gauntlets on an engine. A batch whose process dies, hangs or fails is tried again, then counted as lost.
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    ``function`` is the job that plays a batch; a backend of the user's own has another (``app.backends``).
+    """
+
+    def __init__(self, engine: Engine, function: str = "app.play.matches:batch") -> None:
+        self._engine, self._function = engine, function
 
     async def evaluate(self, spec: GauntletSpec, on_progress: Report | None = None) -> GauntletResult:
         """Play a gauntlet and return its results; any number of processes plays the same games.
@@ -97,7 +111,7 @@ class EvaluationManager:
         """
         parts = await scatter(
             self._engine,
-            "app.play.matches:batch",
+            self._function,
             spec.parts,
             on_progress=on_progress,
             deadline_seconds=spec.config.evaluation.batch_seconds,

@@ -3,16 +3,17 @@
 from collections import OrderedDict
 from dataclasses import dataclass
 from threading import Lock
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from app.config import CPU, Compute
 from app.core import HEURISTIC, RANDOM, FlyballError, ModelHash
 from app.games import Heuristic, Mask, Observations, TableSpec
 from app.learning.inference import Policy
-from app.learning.network import MASKED_LOGIT, bytes_to_parameters
-from app.store import BlobStore, get_checkpoint
+from app.learning.network import MASKED_LOGIT, bytes_to_parameters, seen_shape
+from app.store import NETWORK, BlobStore, get_checkpoint
 
 Floats = NDArray[np.float32]
 
@@ -30,6 +31,15 @@ class Player(Protocol):
 
     def forward(self, obs: Observations, mask: Mask, temperature: float = 1.0) -> tuple[Floats, Floats]:
         """Return log-probabilities [K, A], illegal ones at -1e9, and values [K] of observations [K, D]."""
+        ...
+
+
+@runtime_checkable
+class LogitPlayer(Player, Protocol):
+    """A player by logits, which suffice to draw actions: normalising and masking all of them would double the cost."""
+
+    def outputs(self, obs: Observations) -> Floats:
+        """Return a logit for each action, legal or not, then the value: [K, A + 1] of observations [K, D]."""
         ...
 
 
@@ -59,10 +69,10 @@ class HeuristicPlayer:
 BUILT_IN = (RandomPlayer, HeuristicPlayer)  # these players ignore the temperature
 
 
-def load_player(store: BlobStore, name: str, spec: TableSpec, device: str = "cpu") -> Player:
+def load_player(store: BlobStore, name: str, spec: TableSpec, compute: Compute = CPU) -> Player:
     """Return the player of a name: a model's hash, ``'random'``, ``'heuristic'`` or a heuristic's level.
 
-    Raises ``WrongModel``, ``NoHeuristic``, ``MissingBlob`` or ``DamagedBlob``.
+    Raises ``WrongModel``, ``NoHeuristic``, ``MissingBlob``, ``DamagedBlob`` or ``MissingDevice``.
     """
     if name == RANDOM:
         return RandomPlayer()
@@ -76,14 +86,18 @@ def load_player(store: BlobStore, name: str, spec: TableSpec, device: str = "cpu
         return HeuristicPlayer(heuristic)
     checkpoint = get_checkpoint(store, ModelHash(name))
     manifest = checkpoint.manifest
-    if (manifest.obs_size, manifest.actions) != (spec.observation_size, spec.actions):
+    if manifest.content != NETWORK:
         raise WrongModel(
-            f"Model {name} takes {manifest.obs_size} features and {manifest.actions} actions; {spec.rules_version} "
-            f"has {spec.observation_size} and {spec.actions}.",
+            f"Model {name} is a {manifest.content} of backend {manifest.backend}, not a network.",
+            hint=f"Play it under a configuration with backend = {manifest.backend!r}.",
+        )
+    if manifest.shape != (shape := seen_shape(manifest.network, spec.shape)):
+        raise WrongModel(
+            f"Model {name} is for {manifest.shape}, and {spec.rules_version} has {shape}.",
             hint="Play it under its own configuration, or start a new model when the encoding has changed.",
         )
     parameters = bytes_to_parameters(checkpoint.parameters)
-    return Policy(manifest.network, manifest.obs_size, manifest.actions, parameters, device)
+    return Policy(manifest.network, manifest.shape, parameters, compute)
 
 
 class PlayerCache:
@@ -94,17 +108,17 @@ class PlayerCache:
 
     def __init__(self, capacity: int = 16) -> None:  # enough for a league; 16 small networks take 10 MB
         self._capacity = capacity
-        self._players: OrderedDict[tuple[BlobStore, str, str, str], Player] = OrderedDict()
+        self._players: OrderedDict[tuple[BlobStore, str, str, str, str], Player] = OrderedDict()
         self._lock = Lock()
 
-    def load(self, store: BlobStore, name: str, spec: TableSpec, device: str = "cpu") -> Player:
+    def load(self, store: BlobStore, name: str, spec: TableSpec, compute: Compute = CPU) -> Player:
         """Return a player, loaded on first use; see ``load_player``."""
-        key = (store, name, spec.rules_version, device)
+        key = (store, name, spec.rules_version, compute.device, compute.precision)
         with self._lock:
             if key in self._players:
                 self._players.move_to_end(key)
                 return self._players[key]
-        player = load_player(store, name, spec, device)
+        player = load_player(store, name, spec, compute)
         with self._lock:
             self._players[key] = player
             while len(self._players) > self._capacity:

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from app.core.kernels import kernel
 from app.games import FINISHED, Mask, Observations, Table
-from app.learning.inference import NoLegalAction, Policy
-from app.play.players import BUILT_IN, Floats, Player, RandomPlayer
+from app.learning.inference import NoLegalAction
+from app.play.players import BUILT_IN, Floats, LogitPlayer, Player, RandomPlayer
 from app.play.recording import Decisions, Indices, Outcomes, ShardRecorder
 
 Streams = NDArray[np.uint64]
@@ -64,7 +64,7 @@ def ask(player: Player, obs: Observations, mask: Mask, temperature: float, point
     divisor = temperature or 1.0
     if not temperature and not isinstance(player, BUILT_IN):
         points = np.full(len(mask), GREEDY)
-    if isinstance(player, Policy):  # logits suffice: normalising and masking all actions would double the cost
+    if isinstance(player, LogitPlayer):
         logits = player.outputs(obs)
         action, log_prob = choose(logits, mask, 1 / divisor, points)
         value = logits[:, mask.shape[1]].copy()

@@ -8,10 +8,11 @@ from typing import Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from app.config import GameConfig, Settings
+from app.config import Compute, GameConfig, Settings
 from app.core import ModelHash, derive_seed
 from app.engine import JsonObject, Report
 from app.games import open_table
+from app.learning.devices import games_at_once
 from app.play.match_statistics import seat_wins
 from app.play.players import PLAYERS, Player
 from app.play.recording import Outcomes, ShardRecorder
@@ -62,7 +63,7 @@ class Lineup(Settings):
     games: int = Field(ge=1)
 
 
-class SelfplaySpec(Settings):
+class SelfplaySpec(Compute):
     """Arguments of self-play."""
 
     store: Path
@@ -105,8 +106,8 @@ class SelfplayResult(Settings):
 def play(spec: JsonObject, report: Report) -> JsonObject:
     """Run the job of a ``SelfplaySpec``: store a shard, return ``SelfplayResult``.
 
-    Deterministic on a CPU, except ``seconds``. Raises ``MissingBlob``, ``DamagedBlob``, ``WrongModel``, ``UnknownGame``
-    or ``NoExperience``.
+    Deterministic on one kind of device, except ``seconds``. Raises ``MissingBlob``, ``DamagedBlob``, ``WrongModel``,
+    ``UnknownGame``, ``NoExperience`` or ``MissingDevice``.
     """
     settings = SelfplaySpec.model_validate(spec)
     return play_into(FileStore(settings.store), settings, report).model_dump(mode="json")
@@ -117,7 +118,7 @@ def play_into(store: BlobStore, spec: SelfplaySpec, report: Report) -> SelfplayR
     began = perf_counter()
     game, selfplay = open_table(spec.config, slots=0).spec, spec.config.selfplay
     names = (spec.model, *spec.opponents)
-    players = [PLAYERS.load(store, name, game) for name in names]
+    players = [PLAYERS.load(store, name, game, spec) for name in names]
     schedule = selfplay_schedule(
         spec.games,
         spec.config.players,
@@ -141,7 +142,7 @@ def play_into(store: BlobStore, spec: SelfplaySpec, report: Report) -> SelfplayR
         model=spec.model,
         seed=spec.seed,
         worker=spec.worker,
-        in_flight=IN_FLIGHT,
+        in_flight=games_at_once(spec.device, IN_FLIGHT),
         opponents=spec.opponents,
         progress=progress,
     )

@@ -100,8 +100,9 @@ class Reconciliation:
         daemons: specifications of the daemons whose controllers conclude.
         first: differences before this position are ignored.
         saved: an earlier result of ``dump``.
-        voids: (position of a voided event, position where it was voided) pairs. Conclusions in between
-            are not compared, because only the recorded ones take the voided event into account.
+        voids: (position of a voided event, position where it was voided) pairs. Conclusions from events in between
+            are not compared: the daemons had folded the voided event when they recorded theirs, but the replay skips
+            it from the start.
     """
 
     def __init__(

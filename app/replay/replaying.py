@@ -26,7 +26,10 @@ UNFOLDED_KEY: RowKey = ("replay", "unfolded")
 
 
 class ForeignCheckpoint(FlyballError):
-    """Checkpoint of another run or version, or older than the voiding of an event."""
+    """A checkpoint that the replay cannot continue from.
+
+    It belongs to another run or version, or an event was voided after the checkpoint was saved.
+    """
 
 
 class Unfolded(NamedTuple):
@@ -142,7 +145,8 @@ class Replay:
     def feed_stored(self, stored: list[Stored], *, keep: bool = False) -> None:
         """Fold and reconcile undecoded events; see ``feed``.
 
-        Events that no controller reads (a third of a journal) are compared as bytes, and decoded only if they differ.
+        Events that no controller reads are a third of a journal. Their bytes are compared with the recomputed
+        conclusions. Only those without an equal conclusion are decoded.
         """
         self.feed(self._read(one for one in stored if one.type in self._opened), keep=keep)
         for event in self._read(

@@ -16,13 +16,13 @@ from app.events import (
     SelfplayRequested,
 )
 from app.scenarios.plan import Expected, Known, Plan, Scenario
-from app.store import BlobStore, get_checkpoint, put_checkpoint
+from app.store import NETWORK, BlobStore, get_checkpoint, put_checkpoint
 
 ENOUGH_ELO = 150.0
 """Least Elo of the current model. A weaker one may play no worse with reversed preferences."""
 
 POLICY_HEAD = "policy_head."
-"""Prefix of the tensors that score actions (``app.learning.ActorCritic``)."""
+"""Prefix of the tensors that score actions, in our networks."""
 
 
 def _lacks(known: Known, store: BlobStore) -> str | None:
@@ -31,7 +31,14 @@ def _lacks(known: Known, store: BlobStore) -> str | None:
         return "has no current model yet"
     if promotion.elo < ENOUGH_ELO:
         return f"has learned too little: its model has {promotion.elo:+.0f} Elo, and {ENOUGH_ELO:+.0f} are needed"
-    return None if store.has(promotion.model) else "has a current model that is not in the store"
+    if not store.has(promotion.model):
+        return "has a current model that is not in the store"
+    checkpoint = get_checkpoint(store, promotion.model)
+    content = checkpoint.manifest.content
+    if content != NETWORK:
+        return f"has a {content} for a model, and only a network can be made to play badly"
+    known_head = any(name.startswith(POLICY_HEAD) for name in safetensors.numpy.load(checkpoint.parameters))
+    return None if known_head else f"has a network of its own, without tensors {POLICY_HEAD}* to reverse"
 
 
 def _plan(known: Known, store: BlobStore) -> Plan:

@@ -3,6 +3,7 @@
 The scenario sets the lowest learning rate, and restores the former one after the exploration boost.
 """
 
+from app.controllers.knobs import is_turned
 from app.controllers.trend import SECONDS_PER_HOUR
 from app.events import AdaptiveParamsChanged, ExplorationBoost, HyperparameterUpdated, PlateauDetected
 from app.scenarios.plan import Expected, Known, Plan, Scenario
@@ -23,6 +24,8 @@ show its velocity to within 5,000 Elo/h."""
 def _lacks(known: Known, store: BlobStore) -> str | None:  # noqa: ARG001 - a scenario's
     if known.model is None:
         return "has no current model yet"
+    if not is_turned("learning_rate", known.settings, known.key):
+        return "has a fixed learning rate (games.KEY.knobs, or its backend)"
     return "has stalled already: its exploration is boosted" if known.state.exploration_boost > 1 else None
 
 

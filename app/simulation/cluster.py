@@ -223,7 +223,8 @@ class SimulatedNode:
         if not self._alive or self._playing is not None or not self._requests:
             return
         event = self._requests[0]
-        job = self._playing = _job(event, "app.play.selfplay:play", self._settings.deadlines.selfplay_seconds)
+        function = self._worker.backend(event.cause).play
+        job = self._playing = _job(event, function, self._settings.deadlines.selfplay_seconds)
         config = self._settings.config(event.subject)
         computed = jobs.play(self._world, self._truth, config, job, self._agenda.now_us)
 
@@ -283,7 +284,7 @@ class Cluster:
 
     def _inspect(self, event: Event[Payload]) -> None:
         """Schedule a shard's inspection; the number of inspectors is not limited."""
-        job = _job(event, "app.play.inspection:inspect", self._settings.deadlines.inspection_seconds)
+        job = _job(event, self._monitor.backend(event.cause).inspect, self._settings.deadlines.inspection_seconds)
         computed, monitor = jobs.inspect(self._world, job), self._monitor
         self._agenda.enter(computed.seconds, monitor.place.name, partial(_answer, monitor, job, computed.outcome))
 

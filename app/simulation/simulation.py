@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import cast
 
+from app.backends import understood
 from app.config import RunSettings
 from app.controllers.fold import Factory, Failure, Fold, Hosted
 from app.core import derive_id
@@ -51,7 +52,7 @@ class Simulation:
 
     def __init__(self, settings: RunSettings, plant: PlantSettings, arm: Arm, seed: int, seconds: float) -> None:
         self.end_us = START_US + round(seconds * SECOND_US)
-        self.settings = settings.replace(seed=seed)
+        self.settings = understood(settings.replace(seed=seed))
         self.agenda, self.broker = Agenda(), VirtualBroker()
         self.world = World(plant, seed, self.end_us)
         self.cluster = Cluster(self.settings, self.world, self.agenda)

@@ -234,7 +234,7 @@ class World:
         return self._rngs[purpose]
 
     def config(self, key: str) -> ConfigTruth:
-        """Return a configuration's truth, drawn at the first call."""
+        """Return a configuration's true state; the first call draws it at random."""
         if key not in self._configs:
             self._configs[key] = ConfigTruth(
                 Pupil(self.plant, key, self.rng("pupil", key)),

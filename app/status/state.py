@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from app.backends import reason_fixed
+from app.config import PARAMETERS
 from app.controllers import FeedbackFold, FeedbackState, Lineage
 from app.controllers.fold import Fold
 from app.core import ConfigKey
@@ -16,10 +18,17 @@ FIELDS = (*(name for name in FeedbackState.__struct_fields__ if name != "lineage
 
 
 class Field(NamedTuple):
-    """A field's value, and the event that set it; ``None``: the value is the initial one."""
+    """A field of the state.
+
+    Attributes:
+        value: the value.
+        event: the event that set it; ``None``: the value is the initial one.
+        fixed: why the feedback does not change this parameter; ``None``: it may, or the field is no parameter.
+    """
 
     value: Any
     event: Event[Any] | None
+    fixed: str | None = None
 
 
 def state_fields(events: Iterable[Event[Any]], config_key: ConfigKey, voided: frozenset[int]) -> dict[str, Field]:
@@ -36,6 +45,9 @@ def state_fields(events: Iterable[Event[Any]], config_key: ConfigKey, voided: fr
             if _value(after, name) != field.value:
                 fields[name] = Field(_value(after, name), event)
         state = after
+    if fold.settings and config_key in fold.settings:
+        config = fold.settings.config(config_key)
+        fields |= {name: fields[name]._replace(fixed=reason_fixed(name, config)) for name in PARAMETERS}
     return fields
 
 

@@ -100,10 +100,17 @@ def _training_asked(data: TrainingRequested) -> str:
     return f"from {short(data.base_model)}, step {data.step}, {rows} rows, lr {data.learning_rate:.3g}"
 
 
+METRICS = {"approx_kl": "KL {:.4f}", "entropy": "entropy {:.3f}", "seconds": "{:.1f} s"}
+"""How metrics are shown that most trainings have."""
+
+
 def _training(data: TrainingCompleted) -> str:
-    metrics = data.metrics
-    how = f", KL {metrics.approx_kl:.4f}, entropy {metrics.entropy:.3f}, {metrics.seconds:.1f} s" if metrics else ""
-    return f"step {data.step}: {short(data.model)} from {data.rows} rows{how}"
+    """Return the metrics that are usually shown, or, of another backend's training, the first ones."""
+    metrics = data.metrics or {}
+    usual = [text.format(metrics[name]) for name, text in METRICS.items() if name in metrics]
+    others = [f"{name} {_value(value)}" for name, value in metrics.items()]
+    how = ", ".join(usual) or _listed(others, ", ")
+    return f"step {data.step}: {short(data.model)} from {data.rows} rows{', ' if how else ''}{how}"
 
 
 def _evaluation(data: EvaluationCompleted) -> str:

@@ -1,12 +1,21 @@
 """Checkpoints and shards of experience, content-addressed and verified when read; the league in a file."""
 
 from app.store.blobs import BlobStore, DamagedBlob, FileStore, MemoryStore, MissingBlob
-from app.store.checkpoints import Checkpoint, Manifest, export_checkpoint, get_checkpoint, put_checkpoint, read_model
+from app.store.checkpoints import (
+    NETWORK,
+    Checkpoint,
+    Manifest,
+    export_checkpoint,
+    get_checkpoint,
+    put_checkpoint,
+    read_model,
+)
 from app.store.experience import experience_lines, load_experience, steps_left_out
 from app.store.leagues import ForeignLeague, LeagueFile
 from app.store.shard import Shard, ShardMeta, get_shard, note_of, put_shard, with_note
 
 __all__ = [
+    "NETWORK",
     "BlobStore",
     "Checkpoint",
     "DamagedBlob",

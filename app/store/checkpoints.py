@@ -7,15 +7,15 @@ store in one step, and no index maps models to manifests.
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, ValidationError, model_validator
 from safetensors.numpy import load, save
 
-from app.config import NetworkSettings, Settings
-from app.core import ConfigKey, ModelHash, UnusableFile, reading, writing
-from app.portable import FORMATS, BadPolicyFile, PortablePolicy, read_policy, write_policy
+from app.config import DEFAULT_BACKEND, MLP, TOWER, ManifestPart, NetworkSettings, Settings
+from app.core import ConfigKey, ModelHash, NetworkShape, UnusableFile, reading, writing
+from app.portable import FORMATS, LINEAGE, BadPolicyFile, PortablePolicy, read_policy, write_policy
 from app.store.blobs import BlobStore, DamagedBlob, FileStore, MissingBlob, key_of
 from app.store.shard import note_of, with_note
 
@@ -24,6 +24,9 @@ _PORTABLE_NAMES = {
     f"{theirs}.{part}": f"{ours}.{part}" for ours, theirs in _HEADS.items() for part in ("weight", "bias")
 }
 _OWN_NAMES = {portable: own for own, portable in _PORTABLE_NAMES.items()}
+
+NETWORK = "network"
+"""Content of a model whose tensors are the parameters of the network that its manifest describes."""
 
 
 class NoModel(DamagedBlob):
@@ -34,23 +37,40 @@ class UnusablePolicy(UnusableFile):
     """A file that holds no model, or whose suffix names no format."""
 
 
-class Manifest(Settings):
-    """Metadata of a model: configuration, network, step and parent."""
+class Manifest(ManifestPart):
+    """Metadata of a model: configuration, network, step, parent, and the backend that made it."""
+
+    later: ClassVar[frozenset[str]] = frozenset({"backend", "base", "content", "planes", "scale"})
 
     version: Literal[1] = 1
     config_key: ConfigKey
-    network: NetworkSettings
+    network: NetworkSettings = Field(description="of the configuration; unused where content is another")
     obs_size: int = Field(ge=1)
     actions: int = Field(ge=1)
     step: int = Field(ge=0, description="trainings since the first parameters were drawn")
     parent: ModelHash | None
     optimizer: str | None = Field(description="key of the optimiser's state")
+    backend: str = Field(DEFAULT_BACKEND, description="that made the model, as its configuration names it")
+    base: str | None = Field(None, description="hash or name of a base model that this one adapts")
+    content: str = Field(NETWORK, description="what the tensors are; other backends have words of their own")
+    planes: tuple[int, int, int] | None = Field(None, description="shape of the planes that the network sees, if any")
+    scale: float = Field(1.0, gt=0, description="divisor of the features inside the network")
 
     @model_validator(mode="after")
     def _has_a_parent_unless_first(self) -> Self:
         if (self.parent is None) != (self.step == 0):
             raise ValueError("a model has a parent exactly when its step is above 0")
         return self
+
+    @property
+    def shape(self) -> NetworkShape:
+        """What the network sees and answers."""
+        return NetworkShape(self.obs_size, self.actions, self.planes, self.scale)
+
+    @property
+    def note(self) -> str:
+        """The manifest as JSON, for the header of a parameters file."""
+        return self.model_dump_json(exclude=self.left_out)
 
     def successor(self, model: ModelHash) -> Self:
         """Return the manifest of the next model, trained from ``model``; this is ``model``'s own."""
@@ -80,7 +100,7 @@ def put_checkpoint(store: BlobStore, manifest: Manifest, parameters: bytes, opti
     """
     key = None if optimizer is None else store.put(optimizer)
     complete = manifest.replace(optimizer=key)
-    return ModelHash(store.put(with_note(parameters, complete.model_dump_json())))
+    return ModelHash(store.put(with_note(parameters, complete.note)))
 
 
 def get_checkpoint(store: BlobStore, model: ModelHash, *, optimizer: bool = False) -> Checkpoint:
@@ -117,13 +137,27 @@ def manifest_of(model: ModelHash, parameters: bytes) -> Manifest:
 def export_checkpoint(checkpoint: Checkpoint, path: Path) -> PortablePolicy:
     """Write a model as a portable policy, ``.npz`` or ``.json``, and return it; see ``app.portable``.
 
-    Raises ``UnusablePolicy`` for another suffix, or ``UnusableFile``.
+    Raises ``UnusablePolicy`` for another suffix or a model that is no network, or ``UnusableFile``.
     """
     manifest = checkpoint.manifest
+    if manifest.content != NETWORK:
+        raise UnusablePolicy(
+            f"Model {checkpoint.model} of backend {manifest.backend} is a {manifest.content}, and only a network can "
+            "be exported.",
+            hint="Read its tensors out of the store: it is a safetensors file.",
+        )
+    kind = manifest.network.kind
+    if kind not in (MLP, TOWER):
+        raise UnusablePolicy(
+            f"Model {checkpoint.model} is a network of its own kind, {kind}, which NumPy alone cannot play.",
+            hint="Export it with torch.export or with code of your own; its tensors are in the store, as safetensors.",
+        )
     tensors = {_PORTABLE_NAMES.get(name, name): tensor for name, tensor in load(checkpoint.parameters).items()}
-    lineage = manifest.model_dump(mode="json", include={"step", "parent", "optimizer"})
+    lineage = manifest.model_dump(mode="json", include=set(LINEAGE), exclude=manifest.left_out)
     try:
-        policy = PortablePolicy(manifest.config_key, checkpoint.model, tensors, lineage)
+        policy = PortablePolicy(
+            manifest.config_key, checkpoint.model, tensors, lineage, manifest.planes, manifest.scale
+        )
         with writing(path):
             write_policy(path, policy)
     except BadPolicyFile as error:
@@ -164,21 +198,32 @@ def imported_checkpoint(path: Path) -> bytes:
     try:
         manifest = Manifest(
             config_key=policy.game,  # type: ignore[arg-type]  # checked by the model
-            network=NetworkSettings(hidden=policy.hidden),
+            network=_network_of(policy),
             obs_size=policy.observation_size,
             actions=policy.actions,
+            planes=policy.planes,
+            scale=policy.scale,
             **policy.lineage,
         )
     except (TypeError, ValidationError) as error:
         raise UnusablePolicy(
             f"{path} is of no checkpoint of ours ({error}).", hint="Export the policy again."
         ) from error
-    data = with_note(save(tensors), manifest.model_dump_json())
+    data = with_note(save(tensors), manifest.note)
     if key_of(data) != policy.model:
         raise UnusablePolicy(
             f"{path} says that it is model {policy.model}, and its content is another.", hint="Export the policy again."
         )
     return data
+
+
+def _network_of(policy: PortablePolicy) -> NetworkSettings:
+    """Return the settings of an exported network."""
+    if policy.planes is None:
+        return NetworkSettings(hidden=policy.hidden)
+    found = policy.architecture
+    squeezed = bool(found["squeeze_excite"])
+    return NetworkSettings(kind=TOWER, blocks=found["blocks"], channels=found["channels"], squeeze_excite=squeezed)
 
 
 class DistributionSpec(Settings):

@@ -35,9 +35,7 @@ def points(data: Payload) -> Iterator[Point]:
     match data:
         case TrainingCompleted():
             yield Point("train/rows", data.rows, data.step)
-            for name, value in data.metrics or ():
-                if value is not None:
-                    yield Point(f"train/{name}", value, data.step)
+            yield from (Point(f"train/{name}", value, data.step) for name, value in (data.metrics or {}).items())
         case EvaluationCompleted(purpose="gate"):
             yield from (Point("evaluation/gate/score", match.score.mean, data.step) for match in data.results)
         case EvaluationCompleted(purpose="rating"):

@@ -8,7 +8,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from app.config import SELF, GameConfig, NetworkSettings, PipelineSettings, TrainingSettings
+from app.config import CPU, SELF, Compute, GameConfig, PipelineSettings, TrainingSettings
 from app.core import FlyballError, ModelHash, derive_seed
 from app.games import TableSpec, open_table, own_hearts
 from app.games.hearts.rules import HeartsRules
@@ -60,17 +60,22 @@ class RunGame:
         """Return a built-in player."""
         return load_player(MemoryStore(), name, self.spec)
 
-    def policy(self, checkpoint: Checkpoint, device: str = "cpu") -> Policy:
-        """Return the policy of a checkpoint, on ``device``."""
+    def policy(self, checkpoint: Checkpoint, compute: Compute = CPU) -> Policy:
+        """Return the policy of a checkpoint, which runs as ``compute`` says."""
         parameters = bytes_to_parameters(checkpoint.parameters)
-        return Policy(self.config.network, self.spec.observation_size, self.spec.actions, parameters, device)
+        return Policy(checkpoint.manifest.network, checkpoint.manifest.shape, parameters, compute)
 
 
 def run_game(config: GameConfig, settings: PipelineSettings) -> RunGame:
     """Return a run's game. Raises ``UnknownGame``, or ``UnfitSettings`` if ``settings`` do not fit it."""
+    if config.trainer is not None or config.train_command is not None:
+        raise UnfitSettings(
+            f"{config.key} has a trainer of its own, and flyball train knows PPO alone.",
+            hint="Train it by flyball up, or give PPO a configuration without trainer and train_command.",
+        )
     changes = {
         "game": settings.env.game or config.game,
-        "network": NetworkSettings(hidden=settings.network.widths),
+        "network": settings.network.network,
         "selfplay": config.selfplay.replace(rewards=settings.env.reward_mode),
     }
     game = RunGame(config.replace(**changes))

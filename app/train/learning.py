@@ -5,13 +5,11 @@ from dataclasses import dataclass
 from math import cos, pi
 from pathlib import Path
 
-import torch
-
-from app.config import PipelinePpoSettings, PipelineSettings, PpoSettings
+from app.config import Compute, PipelinePpoSettings, PipelineSettings, PpoSettings
 from app.core import derive_seed, reading
+from app.learning.devices import missing_device
 from app.learning.jobs import first_model
 from app.learning.learner import imitate, improve
-from app.learning.network import missing_device
 from app.learning.ppo import EpochMetrics, TrainingDiverged
 from app.learning.samples import Samples, make_samples
 from app.store import Checkpoint, Manifest, MemoryStore, get_checkpoint, load_experience, put_checkpoint
@@ -22,12 +20,13 @@ CURIOSITY = 1.5  # factor on the entropy coefficient after a divergence, because
 
 
 def check_start(settings: PipelineSettings, *, begun: bool) -> None:
-    """Check that the device exists and, unless the run has ``begun``, the file to clone from.
+    """Check that the devices exist and, unless the run has ``begun``, the file to clone from.
 
     Raises ``UnfitSettings`` or ``UnusableFile``.
     """
-    if reason := missing_device(settings.training.device):
-        raise UnfitSettings(f"training.device: {reason}.", hint="Leave it at cpu.")
+    for key, device in (("training.device", settings.updates.device), ("collection.device", settings.games.device)):
+        if reason := missing_device(device):
+            raise UnfitSettings(f"{key}: {reason}.", hint="Leave it at cpu, or set auto.")
     if not begun and settings.collection.initial_policy == "behavioral_clone" and settings.cloning.experience:
         path = Path(settings.cloning.experience)
         with reading(path):
@@ -44,13 +43,13 @@ def _cloned(
     game: RunGame, student: Checkpoint, settings: PipelineSettings, seed: int, say: Callable[[str], None]
 ) -> Checkpoint:
     """Clone the teacher in rounds, each on new games of its own; or clone the player of a file's rows."""
-    asked, device = settings.cloning, torch.device(settings.training.device)
+    asked = settings.cloning
     given = load_experience(Path(asked.experience), game.config) if asked.experience else None
     for number in range(1, asked.rounds + 1):
         fresh = derive_seed(seed, "lesson", number)
         shard = given or lessons(game, game.bot(asked.teacher), student.model, asked.games_per_round, fresh)
         samples = make_samples([shard], settings.ppo.gamma, gae_lambda=1.0)  # the critic learns whole returns
-        result = imitate(student, samples, asked, seed=derive_seed(seed, "cloning", number), device=device)
+        result = imitate(student, samples, asked, seed=derive_seed(seed, "cloning", number), compute=settings.updates)
         metrics = result.metrics
         say(
             f"cloning {number}/{asked.rounds}: {len(samples):,} rows of {asked.experience or asked.teacher}, accuracy "
@@ -88,7 +87,7 @@ class Learned:
     complaint: str | None = None  # why the update was discarded, None where it was not
 
 
-def learn(base: Checkpoint, samples: Samples, settings: PpoSettings, seed: int, device: str) -> Learned:
+def learn(base: Checkpoint, samples: Samples, settings: PpoSettings, seed: int, compute: Compute) -> Learned:
     """Improve ``base`` by PPO; an update that diverges is discarded."""
     epochs = 0
 
@@ -97,7 +96,7 @@ def learn(base: Checkpoint, samples: Samples, settings: PpoSettings, seed: int, 
         epochs = number
 
     try:
-        result = improve(base, samples, settings, seed=seed, device=torch.device(device), report=count)
+        result = improve(base, samples, settings, seed=seed, compute=compute, report=count)
     except TrainingDiverged as error:
         return Learned(base, error.metrics, epochs, {}, error.message)
     return Learned(_successor(base, result.parameters, result.optimizer), result.metrics, epochs, result.gradients)

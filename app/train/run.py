@@ -120,7 +120,7 @@ class TrainingRun:
         seed, mirrors = self._seed(number, "update"), self.game.spec.symmetries
         samples = prepare([games.shard], ppo, mirrors, seed, normalise=ppo.normalize_advantages)
         laps.append(perf_counter())
-        learned = learn(self._current, samples, ppo, seed, settings.training.device)
+        learned = learn(self._current, samples, ppo, seed, settings.updates)
         self._current = learned.checkpoint
         laps.append(perf_counter())
         policy = self._policy()
@@ -181,7 +181,7 @@ class TrainingRun:
         return evaluate(self.game, policy, asked.eval_opponent, games=games, temperature=temperature, seed=seed)
 
     def _policy(self) -> Policy:
-        return self.game.policy(self._current, self.settings.training.device)
+        return self.game.policy(self._current, self.settings.games)
 
     def _seed(self, number: int, purpose: str) -> int:
         return derive_seed(self.seed, "iteration", number, purpose)

@@ -103,7 +103,7 @@ class RunPlace:
         self._write(self._head, head)
 
     def head(self) -> RunHead:
-        """Return the run's head. Raises ``NoRun`` or ``UnusableFile``."""
+        """Read the run's identity and settings. Raises ``NoRun`` or ``UnusableFile``."""
         return self._read(self._head, RunHead)
 
     def change(self, head: RunHead) -> None:

@@ -114,17 +114,17 @@ class OneAtATime:
 
 def parameters_of(config: GameConfig, seed: int):
     spec = openspiel_rules(config.game, config.players).spec
-    return spec, init_policy(config.network, spec.observation_size, spec.actions, seed=seed)
+    return spec, init_policy(config.network, spec.shape, seed=seed)
 
 
 def policies(config: GameConfig) -> list[Policy]:
     made = [parameters_of(config, seed) for seed in (0, 1)]
-    return [Policy(config.network, spec.observation_size, spec.actions, tensors) for spec, tensors in made]
+    return [Policy(config.network, spec.shape, tensors) for spec, tensors in made]
 
 
 def networks(config: GameConfig) -> list[ActorCritic]:
     made = [parameters_of(config, seed) for seed in (0, 1)]
-    return [load_network(config.network, spec.observation_size, spec.actions, tensors) for spec, tensors in made]
+    return [load_network(config.network, spec.shape, tensors) for spec, tensors in made]
 
 
 def batched(config: GameConfig, plan: MatchPlan) -> tuple[MatchStatistics, float]:

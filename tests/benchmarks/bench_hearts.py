@@ -15,7 +15,7 @@ from open_spiel.python.observation import make_observation
 from torch.distributions import Categorical
 
 from app.config import GAMES, GameConfig
-from app.core import ModelHash, derive_seed
+from app.core import ModelHash, NetworkShape, derive_seed
 from app.core.kernels import kernel
 from app.games import FINISHED, open_table
 from app.games.hearts import bots
@@ -29,6 +29,7 @@ from app.store import ShardMeta
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
 CONFIG = GAMES["hearts_4p"]
+SHAPE = NetworkShape(270, 52)
 GAME = pyspiel.load_game(CONFIG.game)
 ROUNDS = 5
 SLOTS = 1024
@@ -156,11 +157,11 @@ def our_hands(seed: int, hands: int = 2 * SLOTS) -> int:
 
 
 def parameters():
-    return init_policy(CONFIG.network, 270, 52, seed=0)
+    return init_policy(CONFIG.network, SHAPE, seed=0)
 
 
 def policy() -> Policy:
-    return Policy(CONFIG.network, 270, 52, parameters())
+    return Policy(CONFIG.network, SHAPE, parameters())
 
 
 def sequential_hands(seed: int, hands: int = 12) -> int:
@@ -170,7 +171,7 @@ def sequential_hands(seed: int, hands: int = 12) -> int:
     information state, of which the network sees 270 features, so that it is no larger than ours: encoding them as
     ours are would take longer still.
     """
-    network, rng = load_network(CONFIG.network, 270, 52, parameters()), np.random.default_rng(seed)
+    network, rng = load_network(CONFIG.network, SHAPE, parameters()), np.random.default_rng(seed)
     records = []
     for _ in range(hands):
         state = GAME.new_initial_state()

@@ -15,6 +15,7 @@ import torch
 from torch.distributions import Categorical
 
 from app.config import NetworkSettings, PpoSettings
+from app.core import NetworkShape
 from app.learning.learner import load_adam
 from app.learning.network import ActorCritic, init_policy, load_network
 from app.learning.ppo import losses, update
@@ -22,6 +23,7 @@ from app.learning.samples import Samples
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(600)]
 ROWS, OBS_SIZE, ACTIONS, ROUNDS = 20_800, 270, 52, 5
+SHAPE = NetworkShape(OBS_SIZE, ACTIONS)
 NETWORK = NetworkSettings()
 SETTINGS = PpoSettings(batch_size=256, epochs=1, entropy_coef=0.02, target_kl=10, max_kl=10)
 
@@ -45,7 +47,7 @@ def samples() -> Samples:
 
 
 def network() -> ActorCritic:
-    return load_network(NETWORK, OBS_SIZE, ACTIONS, init_policy(NETWORK, OBS_SIZE, ACTIONS, seed=1))
+    return load_network(NETWORK, SHAPE, init_policy(NETWORK, SHAPE, seed=1))
 
 
 def ours(samples: Samples) -> ActorCritic:

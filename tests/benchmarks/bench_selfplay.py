@@ -26,14 +26,14 @@ RATIO = 5
 
 def network_of(config) -> ActorCritic:
     spec = open_table(config, 0).spec
-    parameters = init_policy(config.network, spec.observation_size, spec.actions, seed=0)
-    return load_network(config.network, spec.observation_size, spec.actions, parameters)
+    parameters = init_policy(config.network, spec.shape, seed=0)
+    return load_network(config.network, spec.shape, parameters)
 
 
 def policy_of(config) -> Policy:
     spec = open_table(config, 0).spec
-    parameters = init_policy(config.network, spec.observation_size, spec.actions, seed=0)
-    return Policy(config.network, spec.observation_size, spec.actions, parameters)
+    parameters = init_policy(config.network, spec.shape, seed=0)
+    return Policy(config.network, spec.shape, parameters)
 
 
 def batched(config, policy: Policy, games: int, seed: int) -> float:

@@ -14,7 +14,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from app.cli.group import main
 from app.cli.train import LEAVES, by_key, training_settings
-from app.config import GAMES
+from app.config import GAMES, NetworkSettings
 from app.config.loading import BadSettings
 from app.train.sinks import read_log
 from app.train.state import RunPlace
@@ -105,7 +105,17 @@ def test_the_document_s_own_file_is_understood(tmp_path: Path) -> None:
     assert settings.ppo.learning_rate == 3e-4, "YAML 1.1 takes it for a text"
     assert settings.ppo.epochs == 4
     assert settings.env.reward_mode == "shaped"
-    assert settings.network.widths == (256, 128)
+    assert settings.network.network == NetworkSettings()
+
+
+def test_network_of_any_kind_can_be_trained() -> None:
+    chosen = ["network.kind=tower", "network.blocks=2", "network.squeeze_excite=true"]
+    tower = training_settings(GAMES["connect_four_2p"], None, chosen).network.network
+    assert tower == NetworkSettings(kind="tower", blocks=2, squeeze_excite=True)
+    config = GAMES["connect_four_2p"].replace(network=NetworkSettings(kind="m:f", options={"width": 3}))
+    assert training_settings(config, None, ()).network.network == config.network
+    with pytest.raises(BadSettings, match="'tower' has no hidden"):
+        training_settings(HEARTS, None, ["network.kind=tower", "network.hidden_dim=64"])
 
 
 def test_toml_says_the_same_and_the_command_line_has_the_last_word(tmp_path: Path) -> None:
@@ -328,3 +338,11 @@ def test_settings_are_shown_with_what_they_mean() -> None:
     assert "pip install 'flyball[wandb]'" in table, "brackets are no markup"
     assert "divides the policy's logits" in table
     assert [key for key, meaning in LEAVES.items() if not meaning] == []
+
+
+def test_train_knows_policy_gradient_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLYBALL_GAMES__TIC_TAC_TOE_2P__BACKEND", "tabular_backend:TABULAR")
+    refused = train("tic_tac_toe_2p", "--output", tmp_path / "run")
+    assert refused.exit_code == 2
+    assert "policy_gradient only" in refused.stderr
+    assert "flyball up" in refused.stderr

@@ -60,7 +60,7 @@ def test_the_summary_has_these_fields(flyball: Flyball) -> None:
     told = json.loads(flyball("--env", "CartPole-v1", "--policy", "random", "--episodes", 2).stdout)
     assert list(told) == [
         "env", "num_envs", "autoreset", "seed", "max_steps", "policy", "model", "action_codec", "success", "device",
-        "episodes", "successes", "success_rate", "success_interval", "median_steps_to_goal", "mean_return",
+        "precision", "episodes", "successes", "success_rate", "success_interval", "median_steps_to_goal", "mean_return",
         "return_stderr", "mean_steps", "steps_p50_success", "return_mean_success", "return_mean_fail",
         "dist_at_end_p50",
     ]  # fmt: skip

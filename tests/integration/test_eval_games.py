@@ -24,7 +24,7 @@ def stored(folder: Path, seed: int, key: str = KEY) -> ModelHash:
     config = GAMES[key]
     spec = open_table(config, 0).spec
     sizes = {"network": config.network, "obs_size": spec.observation_size, "actions": spec.actions}
-    tensors = init_policy(config.network, spec.observation_size, spec.actions, seed=seed)
+    tensors = init_policy(config.network, spec.shape, seed=seed)
     manifest = Manifest(config_key=config.key, step=0, parent=None, optimizer=None, **sizes)
     return put_checkpoint(FileStore(folder / "store"), manifest, parameters_to_bytes(tensors), None)
 

@@ -212,7 +212,7 @@ class TalkativeEngine(ScriptedEngine):
         self.calls += 1
         await self.talk.wait()
         losses = dict.fromkeys(("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction"), 0.5)
-        on_progress({"epoch": 1, "epochs": 2, **losses, **self.losses})
+        on_progress({"epoch": 1, "epochs": 2, "metrics": losses | self.losses})
         return await super().run(function, spec, on_progress)
 
 

@@ -124,7 +124,7 @@ def test_lineups_that_do_not_fit_are_refused(tmp_path: Path, lineups, why) -> No
 
 
 def test_a_model_of_another_game_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(WrongModel, match="126 and 7"):
+    with pytest.raises(WrongModel, match="126 features and 7 actions"):
         play(selfplay_spec(tmp_path, put_model(tmp_path, HEARTS)), ignore)
 
 

@@ -1,11 +1,14 @@
 """Settings that cannot run are refused before anything starts."""
 
+from pathlib import Path
+
 import pytest
+from tabular_backend import NAME
 
 from app.config import GAMES, NetworkSettings, RunSettings
 from app.config.loading import BadSettings
 from app.games import open_table
-from daemons.suitability import check_lasting, check_playable
+from daemons.suitability import check_lasting, check_playable, check_trainers
 
 KEY = "tic_tac_toe_2p"
 SETTINGS = RunSettings(configs=(GAMES[KEY],))
@@ -19,16 +22,56 @@ def test_all_known_configurations_can_be_played():
     check_playable(RunSettings(configs=tuple(GAMES.values())))
 
 
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("tower", "hearts_4p has no network: A tower needs planes"),
+        ("nowhere:build", "'nowhere:build' cannot be imported"),
+    ],
+)
+def test_network_that_cannot_be_built_is_refused(kind: str, why: str) -> None:
+    hearts = GAMES["hearts_4p"].replace(network=NetworkSettings(kind=kind))
+    with pytest.raises(BadSettings, match=why):
+        check_playable(RunSettings(configs=(hearts,)))
+
+
 @pytest.mark.parametrize("fields", [{"game": "nosuch"}, {"players": 5}])
 def test_what_cannot_be_played_is_refused_by_its_key(fields):
     with pytest.raises(BadSettings, match=KEY):
         check_playable(changed(**fields))
 
 
-@pytest.mark.parametrize("fields", [{"game": "connect_four"}, {"network": NetworkSettings(hidden=(64,))}])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"game": "connect_four"},
+        {"network": NetworkSettings(hidden=(64,))},
+        {"network": NetworkSettings(kind="tower")},
+        {"backend": NAME},
+    ],
+)
 def test_what_models_depend_on_may_not_change(fields):
     with pytest.raises(BadSettings, match=f"{KEY} was begun with {next(iter(fields))}"):
         check_lasting([SETTINGS], changed(**fields))
+
+
+@pytest.mark.parametrize(
+    ("backend", "said"),
+    [
+        ("policy_gradint", "Did you mean policy_gradient?"),
+        ("no_such_module:MINE", "The module has to be installed, or lie beside flyball.toml"),
+        ("broken_backends:CROWDED", "has 2 players, and broken_backends:CROWDED plays tic_tac_toe with 3"),
+        ("broken_backends:BOTLESS", "has 'random' among its builtins"),
+    ],
+)
+def test_backend_that_cannot_play_is_refused(backend: str, said: str) -> None:
+    with pytest.raises(BadSettings) as refused:
+        check_playable(changed(backend=backend))
+    assert said in str(refused.value)
+
+
+def test_backend_of_ones_own_can_be_played() -> None:
+    check_playable(changed(backend=NAME))
 
 
 def test_anything_else_may_change_and_so_may_new_and_dropped_configurations():
@@ -56,3 +99,27 @@ def test_what_openspiel_says_is_said_once_and_in_a_line(capfd, game, said):
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"trainer": "no_such_module:train"},
+        {"trainer": "no.such.package:train"},
+        {"trainer": "no_such_entry_point"},
+        {"train_command": ("no-such-program",)},
+        {"train_command": ("./mine.py",)},
+    ],
+)
+def test_trainer_that_does_not_exist_is_refused(fields: dict, tmp_path: Path) -> None:
+    with pytest.raises(BadSettings, match=f"games.{KEY}.{next(iter(fields))}: there is no"):
+        check_trainers(changed(**fields), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"trainer": "json:loads"}, {"train_command": ("python", "mine.py")}, {"train_command": ("./mine.py",)}]
+)
+def test_trainer_that_exists_is_accepted(fields: dict, tmp_path: Path) -> None:
+    program = tmp_path / "mine.py"
+    program.touch(0o755)
+    check_trainers(changed(**fields), tmp_path)

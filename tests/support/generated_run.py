@@ -48,7 +48,6 @@ from app.events import (
     ShardRef,
     TrainingCompleted,
     TrainingFailed,
-    TrainingMetrics,
     TrainingProgress,
     TrainingRequested,
     TrainingStarted,
@@ -186,11 +185,13 @@ class StandIn:
             request_id=event.id,
             epoch=epoch,
             epochs=epochs,
-            policy_loss=noise(-0.02, 0.005),
-            value_loss=abs(noise(0.3, 0.05)),
-            entropy=abs(noise(1.1, 0.1)),
-            approx_kl=abs(noise(0.01, 0.003)),
-            clip_fraction=abs(noise(0.1, 0.02)),
+            metrics={
+                "policy_loss": noise(-0.02, 0.005),
+                "value_loss": abs(noise(0.3, 0.05)),
+                "entropy": abs(noise(1.1, 0.1)),
+                "approx_kl": abs(noise(0.01, 0.003)),
+                "clip_fraction": abs(noise(0.1, 0.02)),
+            },
         )
 
     def _trained(self, event: Event[Payload], request: TrainingRequested, rows: int) -> TrainingCompleted:
@@ -198,15 +199,15 @@ class StandIn:
         gain = self._random.gauss(60 * exp(-base / 200), 15)
         self._strength[model] = base + (-120 if self._happens(0.02) else gain)
         spike = 20.0 if self._happens(0.01) else 1.0
-        metrics = TrainingMetrics(
-            policy_loss=-0.02,
-            value_loss=abs(self._random.gauss(0.3, 0.05)) * spike,
-            entropy=1.1,
-            approx_kl=abs(self._random.gauss(0.01, 0.003)),
-            clip_fraction=0.1,
-            explained_variance=self._random.random(),
-            seconds=1.0,
-        )
+        metrics = {
+            "policy_loss": -0.02,
+            "value_loss": abs(self._random.gauss(0.3, 0.05)) * spike,
+            "entropy": 1.1,
+            "approx_kl": abs(self._random.gauss(0.01, 0.003)),
+            "clip_fraction": 0.1,
+            "explained_variance": self._random.random(),
+            "seconds": 1.0,
+        }
         return TrainingCompleted(
             request_id=event.id,
             model=model,

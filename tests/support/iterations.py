@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 
 from app.config import NetworkSettings
+from app.core import NetworkShape
 from app.learning.inference import Policy
 from app.learning.network import init_policy
 from app.train.iteration import Distributions, Evaluation, Iteration, Seconds
@@ -27,7 +28,8 @@ class StillClock:
 
 
 def policy(seed: int = 0) -> Policy:
-    return Policy(NETWORK, 5, 3, init_policy(NETWORK, 5, 3, seed))
+    shape = NetworkShape(5, 3)
+    return Policy(NETWORK, shape, init_policy(NETWORK, shape, seed))
 
 
 def iteration(number: int, *, best: bool = False, points: float | None = 6.25, **changes) -> Iteration:

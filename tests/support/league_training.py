@@ -68,7 +68,8 @@ def train_line(folder: Path, first: int, stride: int, steps: int) -> None:
         played = {"model": model, "lineups": lineups, "games": GAMES_A_STEP, "seed": seed, "temperature": 1.0}
         shard = play({**base, **played, "worker": f"line {first}"}, _quiet)["shard"]
         lesson = {"base_model": model, "shards": [shard], "seed": seed, "step": number}
-        model = train({**base, **lesson, "ppo": CONFIG.ppo.model_dump(mode="json")}, _quiet)["model"]
+        knobs = {"learning_rate": CONFIG.learning_rate, "epochs": CONFIG.epochs}
+        model = train({**base, **lesson, **knobs}, _quiet)["model"]
         FileStore(folder / "store").delete(shard)
         games = rated(folder, model, ("random", *(name for name in opponents if name != "random")), RATED_GAMES, seed)
         registry(folder).update(partial(entered, step, model, games))

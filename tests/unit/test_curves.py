@@ -33,12 +33,9 @@ def test_a_training_has_its_metrics_at_its_step() -> None:
     assert {point.step for point in points(trained(step=3))} == {3}
 
 
-def test_a_figure_that_is_unknown_is_no_point() -> None:
-    data = trained()
-    metrics = data.metrics.replace(explained_variance=None)
-    tags = {point.tag for point in points(data.replace(metrics=metrics))}
-    assert "train/explained_variance" not in tags
-    assert "train/entropy" in tags
+def test_curves_of_another_backend_have_its_metrics() -> None:
+    tags = {point.tag for point in points(trained().replace(metrics={"td_error": 0.5}))}
+    assert tags == {"train/rows", "train/td_error"}
 
 
 def test_a_first_model_has_no_metrics_and_draws_only_its_rows() -> None:

@@ -12,6 +12,7 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 from app.config import NetworkSettings
+from app.core import NetworkShape
 from app.gym.episodes import EpisodeSummary, UnfinishedEpisodes, trajectory_rows
 from app.gym.evaluation import (
     BadEnvironment,
@@ -116,9 +117,9 @@ def test_a_trajectory_has_every_step_that_counts_and_no_other(mode: AutoresetMod
 
 def test_nothing_of_a_training_next_door_is_touched() -> None:
     """Evaluating in the training's environment would leave its observations out of step."""
-    settings = NetworkSettings(hidden=(4,))
-    network = ActorCritic(settings, 1, 2)
-    network.load_state_dict(init_policy(settings, 1, 2, seed=0))
+    settings, shape = NetworkSettings(hidden=(4,)), NetworkShape(1, 2)
+    network = ActorCritic(settings, shape)
+    network.load_state_dict(init_policy(settings, shape, seed=0))
     network.train()
     optimizer = torch.optim.Adam(network.parameters())
     network(torch.ones(1, 1))[0].sum().backward()
@@ -134,11 +135,11 @@ def test_nothing_of_a_training_next_door_is_touched() -> None:
         return repr((parts, optimizer.state_dict(), chance, walked, observations))
 
     before = everything()
-    snapshot = Policy(settings, 1, 2, network.state_dict())
+    snapshot = Policy(settings, shape, network.state_dict())
     evaluated(lambda seen: snapshot.forward(seen, np.ones((len(seen), 2), dtype=bool))[0].argmax(axis=1))
     assert everything() == before
     with torch.no_grad():
         network.trunk[0].weight.zero_()
     log_probs, _ = snapshot.forward(np.ones((1, 1), np.float32), np.ones((1, 2), dtype=bool))
-    fresh, _ = Policy(settings, 1, 2, network.state_dict()).forward(np.ones((1, 1), np.float32), np.ones((1, 2), bool))
+    fresh, _ = Policy(settings, shape, network.state_dict()).forward(np.ones((1, 1), np.float32), np.ones((1, 2), bool))
     assert (log_probs != fresh).any()

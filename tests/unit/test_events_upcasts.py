@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from driving import KEY, played, rated, scored
+from driving import KEY, played, rated, scored, trained
 from scenario_events import asked
 
+from app.config import GAMES, RunSettings
 from app.events import (
     BY_TYPE,
     ClockTick,
@@ -21,9 +22,12 @@ from app.events import (
     ParityChecked,
     Payload,
     QualityDegraded,
+    RunConfigured,
     SelfplayRequested,
     ShardRef,
+    TrainingCompleted,
     TrainingFailed,
+    TrainingProgress,
     TrainingRequested,
     decode,
     encode,
@@ -154,3 +158,41 @@ def test_event_from_before_workers_were_named_is_still_read(now: Payload, otherw
     before = {name: value for name, value in data.items() if name not in new} | otherwise
     lifted = lift(now.event_type, before, 1, now.dataversion)
     assert type(now).model_validate_json(json.dumps(lifted)) == now
+
+
+FIGURES = {"policy_loss": -0.1, "value_loss": 0.3, "entropy": 1.0, "approx_kl": 0.01, "clip_fraction": 0.1}
+
+
+@pytest.mark.parametrize(("explained", "named"), [(None, {}), (0.5, {"explained_variance": 0.5})])
+def test_lift_of_an_old_training_names_its_metrics(explained: float | None, named: dict[str, float]) -> None:
+    now = trained().replace(metrics={**FIGURES, **named, "seconds": 2.0})
+    before = {**now.model_dump(mode="json"), "metrics": {**FIGURES, "explained_variance": explained, "seconds": 2.0}}
+    assert TrainingCompleted(**lift(now.event_type, before, 1, now.dataversion)) == now
+
+
+def test_lift_of_an_old_initial_model_has_no_metrics() -> None:
+    now = trained().replace(parent=None, step=0, metrics=None)
+    assert TrainingCompleted(**lift(now.event_type, now.model_dump(mode="json"), 1, now.dataversion)) == now
+
+
+def test_lift_of_old_progress_names_its_metrics() -> None:
+    now = TrainingProgress(request_id="t", epoch=1, epochs=3, metrics=FIGURES)
+    before = {"request_id": "t", "epoch": 1, "epochs": 3, **FIGURES}
+    assert TrainingProgress(**lift(now.event_type, before, 1, now.dataversion)) == now
+
+
+def test_lift_of_old_settings_moves_knobs_out_of_ppo() -> None:
+    """The learning rate and the epochs were settings of PPO."""
+    now = RunSettings(configs=(GAMES[KEY].replace(learning_rate=2e-4, epochs=7),))
+    before = now.model_dump(mode="json")
+    for config in before["configs"]:
+        config["ppo"] |= {name: config.pop(name) for name in ("learning_rate", "epochs")}
+    lifted = lift(RunConfigured.event_type, {"run_id": "r", "settings": before}, 1, RunConfigured.dataversion)
+    assert RunSettings.recorded(lifted["settings"], "broker@laptop") == now
+
+
+@pytest.mark.parametrize("settings", [{}, {"configs": 1}, {"configs": [1]}, {"configs": [{"ppo": None}]}])
+def test_lift_of_foreign_settings_changes_nothing(settings: dict[str, Any]) -> None:
+    """What a stranger publishes is refused where settings are read, not here."""
+    data = {"run_id": "r", "settings": settings}
+    assert lift(RunConfigured.event_type, data, 1, RunConfigured.dataversion) == data

@@ -214,7 +214,7 @@ def test_decisions_set_the_knobs(driven):
 
 
 def test_decided_parameters_are_kept_within_their_bounds(driven):
-    assert driven.state().parameter("learning_rate", driven.settings) == CONFIG.ppo.learning_rate
+    assert driven.state().parameter("learning_rate", driven.settings) == CONFIG.learning_rate
     driven.feed(params(2e-5, 5, 128), at=10)
     state = driven.state()
     assert (state.learning_rate, state.epochs, state.games_per_iteration) == (2e-5, 5, 128)

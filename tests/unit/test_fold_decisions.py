@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import pytest
 from driving import KEY, NEW, OLD, OTHER_KEY, promoted, run_settings
 
+from app.config import Parameter
 from app.controllers import Controller, FeedbackFold, States, state_of
 from app.controllers.fold import HOST, MOST_PENDING, PENDING, Fold, Outcome, RowKey
 from app.events import (
@@ -17,7 +18,6 @@ from app.events import (
     ExplorationBoost,
     HyperparameterUpdated,
     ModelRolledBack,
-    Parameter,
     Payload,
     QualityDegraded,
     RegressionCleared,

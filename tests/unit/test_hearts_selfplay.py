@@ -5,6 +5,7 @@ from time import process_time
 import numpy as np
 
 from app.config import GAMES
+from app.core import NetworkShape
 from app.games import open_table
 from app.learning.inference import Policy
 from app.learning.network import init_policy
@@ -13,11 +14,12 @@ from app.play.rollout import Rollout, Schedule
 from app.store import MemoryStore, ShardMeta, put_shard
 
 CONFIG = GAMES["hearts_4p"]
+SHAPE = NetworkShape(270, 52)
 
 
 def collect(hands: int, seed: int = 0, slots: int = 256):
     """Return the shard of some hands of a first model, which prefers nothing much, so that it tries everything."""
-    policy = Policy(CONFIG.network, 270, 52, init_policy(CONFIG.network, 270, 52, seed=1))
+    policy = Policy(CONFIG.network, SHAPE, init_policy(CONFIG.network, SHAPE, seed=1))
     schedule = Schedule(list(range(hands)), np.zeros((hands, 4), dtype=np.int8), (1.0,), seed)
     recorder = ShardRecorder()
     outcomes = Rollout(open_table(CONFIG, slots), [policy], schedule, recorder).run()

@@ -47,7 +47,7 @@ class TestGauntlet:
         """Whoever wins nine games of ten plays 20 against random, and wins 13 of them by chance now and then."""
         said = values(gauntlet.feed(rated(0, match(score, games)), at=1))
         more = int(CONFIG.selfplay.games_per_request * 1.5)
-        expected = {"epochs": int(CONFIG.ppo.epochs * 1.5), "games_per_iteration": more}
+        expected = {"epochs": int(CONFIG.epochs * 1.5), "games_per_iteration": more}
         assert said == (expected if changed else {})
 
     def test_nothing_changes_within_the_cooldown(self, gauntlet):
@@ -68,7 +68,7 @@ class TestGauntlet:
         value = partial(gauntlet.state().parameter, settings=gauntlet.settings)
         assert limits.min_temperature <= value("base_temperature") <= CONFIG.selfplay.temperature
         assert value("quality_threshold") <= limits.max_quality_threshold
-        assert CONFIG.ppo.epochs <= value("epochs") <= limits.max_epochs
+        assert CONFIG.epochs <= value("epochs") <= limits.max_epochs
         games = CONFIG.selfplay.games_per_request
         assert games <= value("games_per_iteration") <= limits.max_games_factor * games
 
@@ -81,7 +81,7 @@ class TestLearningRate:
 
     @pytest.mark.parametrize(("gain", "factor"), [(10.0, 1.1), (9.9, None), (-9.9, None), (-10.0, 0.8)])
     def test_it_follows_the_mean_gain_of_the_last_five(self, gain, factor):
-        low = CONFIG.replace(ppo=CONFIG.ppo.replace(learning_rate=1e-4))
+        low = CONFIG.replace(learning_rate=1e-4)
         settings = run_settings().replace(configs=(low,))
         handler = Driven(EvaluationFeedbackHandler, settings)
         said = self.gains(handler, gain)
@@ -110,7 +110,7 @@ class TestLearningRate:
 
     def test_a_divergence_lowers_it_at_once(self, handler):
         (said,) = handler.feed(TrainingFailed(request_id="t", reason="diverged", error="NaN"), at=1)
-        assert said.learning_rate == pytest.approx(0.8 * CONFIG.ppo.learning_rate)
+        assert said.learning_rate == pytest.approx(0.8 * CONFIG.learning_rate)
         assert not handler.feed(TrainingFailed(request_id="t", reason="error", error="disk"), at=2)
 
     @staticmethod
@@ -120,7 +120,7 @@ class TestLearningRate:
     @pytest.mark.parametrize(("trainings", "lowered"), [(1, False), (2, True), (3, True)])
     def test_two_trainings_in_a_row_with_a_loss_anomaly_lower_it(self, handler, trainings, lowered):
         said = handler.feed(self.anomaly(trainings), at=1)
-        assert [one.learning_rate for one in said] == pytest.approx([0.8 * CONFIG.ppo.learning_rate] * lowered)
+        assert [one.learning_rate for one in said] == pytest.approx([0.8 * CONFIG.learning_rate] * lowered)
 
     @pytest.mark.parametrize(("wanted", "lowered"), [(1, True), (2, False)])
     def test_how_many_is_a_setting(self, wanted, lowered):
@@ -137,9 +137,7 @@ class TestLearningRate:
         for number in range(2):
             handler.feed(trained(step=number), at=2 * number + 1)
             said = handler.feed(self.anomaly(2 + number), at=2 * number + 1.5)
-            assert [one.learning_rate for one in said] == pytest.approx(
-                [0.8 ** (number + 1) * CONFIG.ppo.learning_rate]
-            )
+            assert [one.learning_rate for one in said] == pytest.approx([0.8 ** (number + 1) * CONFIG.learning_rate])
             assert not handler.feed(self.anomaly(2 + number, "approx_kl"), at=2 * number + 2)
 
     def test_anomalies_lower_no_rate_at_its_minimum(self, handler):
@@ -153,7 +151,7 @@ class TestLearningRate:
 
     def test_rate_by_an_operator_is_adopted_and_passed_on(self, handler):
         (said,) = handler.feed(self.say(2e-5), at=1)
-        assert (said.learning_rate, said.epochs, said.reason) == (2e-5, CONFIG.ppo.epochs, "by hand")
+        assert (said.learning_rate, said.epochs, said.reason) == (2e-5, CONFIG.epochs, "by hand")
         assert handler.state().learning_rate == 2e-5
 
     def test_it_holds_for_a_cooldown_then_the_rule_goes_on_from_there(self, handler):
@@ -188,7 +186,7 @@ class TestLearningRate:
     def test_other_parameters_are_passed_on_complete(self, handler):
         update = HyperparameterUpdated(parameter="epochs", value=5, previous=3, reason="weak")
         (said,) = handler.feed(update, at=1)
-        assert (said.epochs, said.learning_rate) == (5, CONFIG.ppo.learning_rate)
+        assert (said.epochs, said.learning_rate) == (5, CONFIG.learning_rate)
         assert not handler.feed(
             HyperparameterUpdated(parameter="base_temperature", value=0.8, previous=1, reason="x"), at=2
         )

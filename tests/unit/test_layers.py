@@ -6,6 +6,7 @@ import torch
 from torch.nn import functional
 
 from app.config import NetworkSettings
+from app.core import NetworkShape
 from app.learning.inference import FEWEST, STEP, Policy, linear, padded
 from app.learning.network import init_policy
 
@@ -40,7 +41,8 @@ def test_what_a_network_says_of_a_position_does_not_depend_on_how_many_it_is_ask
     if library == "MKL" and torch.backends.cpu.get_cpu_capability() == "AVX512":
         pytest.skip("with AVX-512, MKL adds up in an order that depends on the number of rows: oneDNN is used there")
     settings = NetworkSettings()
-    policy = Policy(settings, 270, 52, init_policy(settings, 270, 52, seed=1))
+    shape = NetworkShape(270, 52)
+    policy = Policy(settings, shape, init_policy(settings, shape, seed=1))
     obs = (np.random.default_rng(2).random((512, 270)) * 3).astype(kind)
     together = policy.outputs(obs)
     for rows in SIZES:

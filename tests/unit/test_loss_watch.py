@@ -1,6 +1,7 @@
 """LossWatch: its warm-up, its deviations, each at its threshold and beside it, and how it counts trainings in a row."""
 
 from math import inf, nextafter
+from typing import Any
 
 import pytest
 from driving import KEY, NEW, OLD, OTHER_KEY, Driven, run_settings, trained
@@ -15,7 +16,7 @@ USUAL = (0.9, 1.1)
 """Value losses of trainings without anomalies, in turns."""
 
 
-def driven(trainings: int, **anomaly: float) -> Driven:
+def driven(trainings: int, **anomaly: Any) -> Driven:
     """Return a watch that has seen so many usual trainings."""
     watch = Driven(LossWatch, run_settings(KEY, OTHER_KEY, anomaly=anomaly))
     for number in range(trainings):
@@ -86,6 +87,22 @@ def test_a_model_that_was_not_trained_says_nothing():
     before = watch.row()
     assert not watch.feed(trained().replace(metrics=None))
     assert watch.row() is before
+
+
+def test_metrics_that_a_training_lacks_are_skipped():
+    watch = driven(10)
+    ranges = watch.row().usual
+    assert not watch.feed(trained().replace(metrics={"td_error": 50.0}))
+    assert watch.row().usual == ranges
+
+
+def test_metrics_of_a_backend_are_watched_where_declared():
+    watch = driven(0, metrics=["td_error"])
+    for number in range(10):
+        assert not watch.feed(trained().replace(metrics={"td_error": USUAL[number % 2], "value_loss": 1.0}))
+    (anomaly,) = watch.feed(trained().replace(metrics={"td_error": 50.0, "value_loss": 50.0}))
+    assert anomaly.metric == "td_error"
+    assert watch.row().usual.keys() == {"td_error"}
 
 
 class TestConsecutiveAnomalies:

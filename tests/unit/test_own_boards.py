@@ -89,8 +89,8 @@ def test_a_slot_that_begins_again_is_as_new(config: GameConfig) -> None:
 @CONFIGS
 def test_self_play_by_either_engine_gives_the_same_shard_bit_for_bit(config: GameConfig, limit: int | None) -> None:
     spec = open_table(config, 0).spec
-    parameters = init_policy(config.network, spec.observation_size, spec.actions, seed=3)
-    policy = Policy(config.network, spec.observation_size, spec.actions, parameters)
+    parameters = init_policy(config.network, spec.shape, seed=3)
+    policy = Policy(config.network, spec.shape, parameters)
     schedule = selfplay_schedule(300, 2, [([1], 100)], (1.3, 1.0), 5)
 
     def played(engine: str):

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from app.config import NetworkSettings
+from app.core import NetworkShape
 from app.learning.inference import NoLegalAction, Policy
 from app.learning.network import (
     ActorCritic,
@@ -16,10 +17,11 @@ from app.learning.network import (
 )
 
 SMALL = NetworkSettings(hidden=(16, 8))
+SHAPE = NetworkShape(6, 5)
 
 
 def small_policy(seed: int = 1) -> Policy:
-    return Policy(SMALL, 6, 5, init_policy(SMALL, 6, 5, seed))
+    return Policy(SMALL, SHAPE, init_policy(SMALL, SHAPE, seed))
 
 
 def random_batch(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -30,12 +32,12 @@ def random_batch(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_default_network_for_hearts_has_the_documented_size():
-    network = ActorCritic(NetworkSettings(), obs_size=270, actions=52)
+    network = ActorCritic(NetworkSettings(), NetworkShape(270, 52))
     assert sum(tensor.numel() for tensor in network.parameters()) == 109_109
 
 
 def test_initial_weights_are_orthogonal_with_the_gains_of_erratum_004():
-    state = init_policy(NetworkSettings(hidden=(32, 32)), 32, 4, seed=3)
+    state = init_policy(NetworkSettings(hidden=(32, 32)), NetworkShape(32, 4), seed=3)
     for name, gain in (("trunk.0", 2**0.5), ("trunk.1", 2**0.5), ("policy_head", 0.01), ("value_head", 1.0)):
         weight = state[f"{name}.weight"]
         expected = gain**2 * torch.eye(len(weight))
@@ -52,7 +54,7 @@ def test_first_policy_is_nearly_uniform_over_the_legal_actions():
 
 def test_initialisation_depends_on_the_seed_only_and_leaves_global_randomness_alone():
     before = torch.random.get_rng_state()
-    first, again, other = (parameters_to_bytes(init_policy(SMALL, 6, 5, seed)) for seed in (1, 1, 2))
+    first, again, other = (parameters_to_bytes(init_policy(SMALL, SHAPE, seed)) for seed in (1, 1, 2))
     assert first == again
     assert first != other
     assert torch.equal(before, torch.random.get_rng_state())
@@ -60,10 +62,10 @@ def test_initialisation_depends_on_the_seed_only_and_leaves_global_randomness_al
 
 def test_inference_agrees_with_the_network_in_training():
     obs, mask = random_batch(40)
-    state = init_policy(SMALL, 6, 5, seed=4)
-    logits, values = load_network(SMALL, 6, 5, state)(torch.from_numpy(obs))
+    state = init_policy(SMALL, SHAPE, seed=4)
+    logits, values = load_network(SMALL, SHAPE, state)(torch.from_numpy(obs))
     expected = torch.log_softmax(logits.masked_fill(~torch.from_numpy(mask), -torch.inf), dim=1)
-    log_probs, played = Policy(SMALL, 6, 5, state).forward(obs, mask)
+    log_probs, played = Policy(SMALL, SHAPE, state).forward(obs, mask)
     assert np.allclose(log_probs[mask], expected.detach().numpy()[mask], atol=1e-6)
     assert np.allclose(played, values.detach().numpy(), atol=1e-6)
     assert log_probs.dtype == played.dtype == np.float32
@@ -108,8 +110,8 @@ def test_a_row_without_a_legal_action_is_refused():
 
 
 def test_a_policy_is_a_snapshot():
-    state = init_policy(SMALL, 6, 5, seed=1)
-    policy = Policy(SMALL, 6, 5, state)
+    state = init_policy(SMALL, SHAPE, seed=1)
+    policy = Policy(SMALL, SHAPE, state)
     obs, mask = random_batch(3)
     before = policy.forward(obs, mask)
     for tensor in state.values():
@@ -118,7 +120,7 @@ def test_a_policy_is_a_snapshot():
 
 
 def test_bytes_do_not_depend_on_the_order_of_names_and_survive_the_round_trip():
-    state = init_policy(SMALL, 6, 5, seed=1)
+    state = init_policy(SMALL, SHAPE, seed=1)
     backwards = dict(reversed(state.items()))
     data = parameters_to_bytes(state)
     assert data == parameters_to_bytes(backwards)
@@ -132,4 +134,4 @@ def test_other_bytes_and_other_shapes_are_refused_with_a_hint():
         bytes_to_parameters(b"not a model")
     assert refused.value.hint
     with pytest.raises(BadParameters, match="do not fit"):
-        Policy(SMALL, 7, 5, init_policy(SMALL, 6, 5, seed=1))
+        Policy(SMALL, NetworkShape(7, 5), init_policy(SMALL, SHAPE, seed=1))

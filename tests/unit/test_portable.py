@@ -1,6 +1,8 @@
 """Exported policies: what they play with NumPy alone is what the network plays, and what was changed is refused."""
 
+import dataclasses
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,12 +14,12 @@ from click.testing import CliRunner
 from selfplay_rig import put_model
 
 from app.cli.group import main
-from app.config import GAMES
+from app.config import GAMES, NetworkSettings
 from app.core import UnusableFile
 from app.games import FINISHED, open_table
 from app.learning.network import bytes_to_parameters, load_network, masked_log_probs
 from app.portable import BadPolicyFile, PortablePolicy, read_policy, write_policy
-from app.store import Checkpoint, FileStore, export_checkpoint, get_checkpoint
+from app.store import Checkpoint, FileStore, export_checkpoint, get_checkpoint, put_checkpoint
 from app.store.checkpoints import UnusablePolicy, imported_checkpoint
 
 CONFIG = GAMES["hearts_4p"]
@@ -54,9 +56,8 @@ def test_numpy_alone_says_what_the_network_says(tmp_path: Path, key: str, suffix
     checkpoint, file = stored(tmp_path, key), tmp_path / f"policy.{suffix}"
     export_checkpoint(checkpoint, file)
     policy, (obs, mask) = read_policy(file), positions(key)
-    network = load_network(
-        GAMES[key].network, policy.observation_size, policy.actions, bytes_to_parameters(checkpoint.parameters)
-    )
+    parameters = bytes_to_parameters(checkpoint.parameters)
+    network = load_network(GAMES[key].network, checkpoint.manifest.shape, parameters)
     with torch.inference_mode():
         logits, values = network(torch.from_numpy(obs).float())
         expected = masked_log_probs(logits, torch.from_numpy(mask)).exp().numpy()
@@ -68,6 +69,61 @@ def test_numpy_alone_says_what_the_network_says(tmp_path: Path, key: str, suffix
     probabilities = policy.probabilities(obs, mask)
     np.testing.assert_allclose(probabilities, expected, atol=1e-5)
     assert not probabilities[~mask].any()
+
+
+CHANGES = [
+    ({"planes": [3, 6]}, "planes has to consist of numbers above 0"),
+    ({"blocks": 0}, "blocks has to consist of"),
+    ({"heads": 4}, "heads has to consist of"),
+    ({"squeeze_excite": -1}, "squeeze_excite has to consist of"),
+    ({"planes": [3, 7, 7]}, "planes have more cells"),
+    ({"channels": 8}, "blocks.0.excite.bias is"),
+]
+
+
+def tower(squeeze_excite: bool) -> NetworkSettings:
+    return NetworkSettings(kind="tower", blocks=3, channels=16, squeeze_excite=squeeze_excite)
+
+
+@pytest.mark.parametrize("key", ["connect_four_2p", "go7_2p", "ultimate_tic_tac_toe_2p"])
+@pytest.mark.parametrize("squeeze_excite", [False, True])
+def test_tower_in_numpy_agrees_with_torch(tmp_path: Path, key: str, squeeze_excite: bool) -> None:
+    config = GAMES[key].replace(network=tower(squeeze_excite))
+    store = FileStore(tmp_path / "store")
+    # Larger parameters than the first ones, so that all layers matter; and pixels, so that they are scaled.
+    made = get_checkpoint(store, put_model(tmp_path / "store", config, seed=3, scale=2.0))
+    checkpoint = get_checkpoint(store, put_checkpoint(store, made.manifest.replace(scale=3.0), made.parameters, None))
+    network = load_network(config.network, checkpoint.manifest.shape, bytes_to_parameters(checkpoint.parameters))
+    obs, _ = positions(key)
+    with torch.inference_mode():
+        logits, values = network(torch.from_numpy(obs))
+    for suffix in FORMATS:
+        file = tmp_path / f"policy.{suffix}"
+        export_checkpoint(checkpoint, file)
+        found_logits, found_values = read_policy(file).forward(obs)
+        np.testing.assert_allclose(found_logits, logits.numpy(), rtol=0, atol=1e-4)
+        np.testing.assert_allclose(found_values, values.numpy(), rtol=0, atol=1e-4)
+        assert found_logits.dtype == found_values.dtype == np.float32
+        assert imported_checkpoint(file) == checkpoint.parameters
+    assert min(np.ptp(logits.numpy()), np.ptp(values.numpy())) > 0.05
+
+
+def test_own_network_is_not_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "examples")
+    config = GAMES["connect_four_2p"].replace(network=NetworkSettings(kind="conv_network:build"))
+    own = get_checkpoint(FileStore(tmp_path), put_model(tmp_path, config))
+    with pytest.raises(UnusablePolicy, match=r"conv_network:build, which NumPy alone cannot play") as refused:
+        export_checkpoint(own, tmp_path / "policy.npz")
+    assert "torch.export" in refused.value.hint
+
+
+@pytest.mark.parametrize(("change", "why"), CHANGES)
+def test_tower_of_other_sizes_is_refused(tmp_path: Path, change: dict, why: str) -> None:
+    config = GAMES["connect_four_2p"].replace(network=tower(squeeze_excite=True))
+    file = tmp_path / "policy.json"
+    export_checkpoint(get_checkpoint(FileStore(tmp_path), put_model(tmp_path, config)), file)
+    with pytest.raises(BadPolicyFile, match=re.escape(why)):
+        read_policy(changed_json(lambda it: it["architecture"].update(change))(file))
 
 
 def test_importing_the_player_imports_numpy_and_nothing_else() -> None:
@@ -122,13 +178,17 @@ def test_an_exported_policy_is_its_checkpoint_again(tmp_path: Path, checkpoint: 
 
 
 def test_a_trained_model_keeps_its_lineage(tmp_path: Path, checkpoint: Checkpoint) -> None:
-    from app.store import put_checkpoint
-
     store = FileStore(tmp_path / "store")
-    manifest = checkpoint.manifest.replace(step=4, parent=checkpoint.model)
+    manifest = checkpoint.manifest.replace(step=4, parent=checkpoint.model, backend="search", base="hearts-v1")
     child = get_checkpoint(store, put_checkpoint(store, manifest, checkpoint.parameters, b"the state of an optimiser"))
     export_checkpoint(child, tmp_path / "policy.npz")
     assert imported_checkpoint(tmp_path / "policy.npz") == child.parameters
+
+
+def test_export_of_a_model_without_network_is_refused(tmp_path: Path, checkpoint: Checkpoint) -> None:
+    table = dataclasses.replace(checkpoint, manifest=checkpoint.manifest.replace(backend="tabular", content="table"))
+    with pytest.raises(UnusablePolicy, match="of backend tabular is a table"):
+        export_checkpoint(table, tmp_path / "policy.npz")
 
 
 def changed_json(change):
@@ -167,9 +227,11 @@ def bytes_of(suffix: str, change):
         (changed_json(lambda it: it.update(schema_version=3)), "schema_version is 3, and 1 is what can be read"),
         (changed_json(lambda it: it.pop("game")), "game is None, not a str"),
         (changed_json(lambda it: it.update(architecture=[])), r"architecture is \[\], not a dict"),
-        (changed_json(lambda it: it["architecture"].update(activation="tanh")), "actor_critic_mlp with relu"),
+        (changed_json(lambda it: it["architecture"].update(activation="tanh")), "actor_critic_tower with relu"),
         (changed_json(lambda it: it["architecture"].update(hidden=[256, "x"])), "numbers above 0"),
         (changed_json(lambda it: it["architecture"].update(hidden=[])), "numbers above 0"),
+        (changed_json(lambda it: it["architecture"].update(hidden=256)), "numbers above 0"),
+        (changed_json(lambda it: it["architecture"].update(scale=0)), "scale is a number above 0"),
         (changed_json(lambda it: it["architecture"].update(actions=51)), r"actor\.bias is \(52,\), .* \(51,\)"),
         (changed_json(lambda it: it["tensors"].pop("critic.bias")), r"no tensor critic\.bias"),
         (changed_json(lambda it: it["tensors"].update(more=[1.0])), "a tensor more, which"),
@@ -237,7 +299,7 @@ def test_files_have_a_known_suffix_and_a_place(tmp_path: Path, checkpoint: Check
     policy = export_checkpoint(checkpoint, tmp_path / "policy.npz")
     with pytest.raises(BadPolicyFile, match="no tensor critic"):
         PortablePolicy("g", "m", {name: it for name, it in policy.tensors.items() if name != "critic.bias"})
-    with pytest.raises(BadPolicyFile, match="no matrix"):
+    with pytest.raises(BadPolicyFile, match=r"no tensor trunk\.0\.weight of 2"):
         PortablePolicy("g", "m", {})
     foreign = PortablePolicy(policy.game, "0" * 64, policy.tensors, policy.lineage)
     write_policy(tmp_path / "foreign.json", foreign)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from app.config import NetworkSettings, PpoSettings
-from app.core import ConfigKey
+from app.config import CPU, Compute, NetworkSettings, PpoSettings
+from app.core import ConfigKey, NetworkShape
 from app.learning.inference import Policy
 from app.learning.learner import adam_to_bytes, improve, load_adam
 from app.learning.network import BadParameters, bytes_to_parameters, init_policy, load_network, parameters_to_bytes
@@ -17,8 +17,8 @@ from app.store import Manifest, MemoryStore, get_checkpoint, put_checkpoint
 
 NETWORK = NetworkSettings(hidden=(16,))
 SIZE, ACTIONS = 6, 5
+SHAPE = NetworkShape(SIZE, ACTIONS)
 SETTINGS = PpoSettings(learning_rate=3e-3, batch_size=64, epochs=2, entropy_coef=0.01, target_kl=10, max_kl=10)
-CPU = torch.device("cpu")
 
 
 def base_checkpoint():
@@ -32,12 +32,12 @@ def base_checkpoint():
         parent=None,
         optimizer=None,
     )
-    parameters = parameters_to_bytes(init_policy(NETWORK, SIZE, ACTIONS, seed=5))
+    parameters = parameters_to_bytes(init_policy(NETWORK, SHAPE, seed=5))
     return get_checkpoint(store, put_checkpoint(store, manifest, parameters, None))
 
 
 def base_network():
-    return load_network(NETWORK, SIZE, ACTIONS, init_policy(NETWORK, SIZE, ACTIONS, seed=5))
+    return load_network(NETWORK, SHAPE, init_policy(NETWORK, SHAPE, seed=5))
 
 
 def on_policy(rows: int = 300, temperature: float = 1.0, seed: int = 0) -> Samples:
@@ -46,7 +46,7 @@ def on_policy(rows: int = 300, temperature: float = 1.0, seed: int = 0) -> Sampl
     obs = rng.normal(size=(rows, SIZE)).astype(np.float32)
     mask = rng.random((rows, ACTIONS)) < 0.6
     mask[np.arange(rows), rng.integers(0, ACTIONS, rows)] = True
-    policy = Policy(NETWORK, SIZE, ACTIONS, init_policy(NETWORK, SIZE, ACTIONS, seed=5))
+    policy = Policy(NETWORK, SHAPE, init_policy(NETWORK, SHAPE, seed=5))
     log_probs, value = policy.forward(obs, mask, temperature)
     action = (log_probs + rng.gumbel(size=log_probs.shape)).argmax(axis=1)
     advantage = rng.normal(size=rows).astype(np.float32)
@@ -62,14 +62,14 @@ def on_policy(rows: int = 300, temperature: float = 1.0, seed: int = 0) -> Sampl
     )
 
 
-def learn(samples: Samples, settings: PpoSettings = SETTINGS, *, seed: int = 1, base=None, device=CPU):
+def learn(samples: Samples, settings: PpoSettings = SETTINGS, *, seed: int = 1, base=None, compute=CPU):
     epochs = []
     result = improve(
         base or base_checkpoint(),
         samples,
         settings,
         seed=seed,
-        device=device,
+        compute=compute,
         report=lambda number, metrics: epochs.append((number, metrics)),
     )
     return result, epochs
@@ -153,7 +153,7 @@ def test_it_learns_which_action_pays():
     settings = SETTINGS.replace(epochs=20)
     _, before = losses(*base_network()(samples.obs), samples, settings)
     result, epochs = learn(samples, settings)
-    policy = Policy(NETWORK, SIZE, ACTIONS, bytes_to_parameters(result.parameters))
+    policy = Policy(NETWORK, SHAPE, bytes_to_parameters(result.parameters))
     log_probs, _ = policy.forward(samples.obs.numpy(), samples.mask.numpy())
     legal = samples.mask[:, 2].numpy()
     assert np.exp(log_probs[legal, 2]).mean() > 0.6
@@ -172,7 +172,7 @@ def test_the_optimisers_state_is_carried_on():
 def test_the_optimisers_state_of_another_network_is_refused():
     result, _ = learn(on_policy())
     other = NetworkSettings(hidden=(17,))
-    network = load_network(other, SIZE, ACTIONS, init_policy(other, SIZE, ACTIONS, seed=1))
+    network = load_network(other, SHAPE, init_policy(other, SHAPE, seed=1))
     with pytest.raises(BadParameters, match="no moments"):
         load_adam(network, 1e-3, result.optimizer)
 
@@ -226,5 +226,5 @@ def test_any_number_of_rows_is_divided_into_batches(rows):
 
 @pytest.mark.gpu
 def test_a_gpu_learns_the_same_up_to_rounding():
-    (here, _), (there, _) = learn(on_policy()), learn(on_policy(), device=torch.device("cuda"))
+    (here, _), (there, _) = learn(on_policy()), learn(on_policy(), compute=Compute(device="cuda"))
     assert dataclasses.astuple(here.metrics) == pytest.approx(dataclasses.astuple(there.metrics), abs=1e-3)

@@ -8,7 +8,7 @@ import pytest
 from msgspec import defstruct
 from pydantic import Field, create_model
 
-from app.config import RunSettings
+from app.config import GAMES, RunSettings
 from app.controllers.fold import SETTINGS_KEY
 from app.events import Row, Value
 from daemons.registry import DAEMONS
@@ -112,6 +112,18 @@ def test_saved_settings_of_another_version_are_carried_over() -> None:
     carried = carried_over({SETTINGS_KEY: json.dumps(settings).encode()}, [])
     assert carried is not None
     assert RunSettings.model_validate_json(carried[SETTINGS_KEY]) == RunSettings(seed=7)
+
+
+def test_saved_settings_are_lifted_before_they_are_carried_over() -> None:
+    """Learning rate and epochs were settings of PPO; the journal's are lifted alike, and not recorded again."""
+    now = RunSettings(configs=(GAMES["tic_tac_toe_2p"].replace(learning_rate=2e-4, epochs=7),))
+    before = now.model_dump(mode="json")
+    for config in before["configs"]:
+        config["ppo"] |= {name: config.pop(name) for name in ("learning_rate", "epochs")}
+    for saved in (before, now.model_dump(mode="json")):
+        carried = carried_over({SETTINGS_KEY: json.dumps(saved).encode()}, [])
+        assert carried is not None
+        assert RunSettings.model_validate_json(carried[SETTINGS_KEY]) == now
 
 
 @pytest.mark.parametrize("spec", DAEMONS.values(), ids=DAEMONS)

@@ -40,7 +40,7 @@ from app.scenarios import SCENARIOS, Plan, Watch, choose, known_of
 from app.scenarios.plan import Known, NotReady, Scenario
 from app.scenarios.regression import turned_round
 from app.scenarios.stall import QUICK
-from app.store import FileStore, MemoryStore, get_checkpoint, get_shard
+from app.store import FileStore, MemoryStore, get_checkpoint, get_shard, put_checkpoint
 
 CONFIG = GAMES[KEY]
 
@@ -128,6 +128,19 @@ class TestChoosing:
         with pytest.raises(NotReady, match=lack):
             choose(SCENARIOS[name], {KEY: known_after(*so_far)}, None, MemoryStore())
 
+    def test_stall_needs_a_learning_rate_that_is_turned(self, record):
+        settings = run_settings().replace(configs=(CONFIG.replace(knobs=("epochs",)),))
+        known = known_of(settings, [record(promoted(), KEY)])
+        with pytest.raises(NotReady, match="fixed learning rate"):
+            choose(SCENARIOS["stall"], known, None, MemoryStore())
+
+    def test_regression_needs_a_network(self, learned):
+        known, store = learned
+        good = get_checkpoint(store, known.model)
+        table = put_checkpoint(store, good.manifest.replace(content="q_table"), good.parameters, None)
+        with pytest.raises(NotReady, match="has a q_table for a model"):
+            choose(SCENARIOS["regression"], {KEY: known_after(promoted(table))}, None, store)
+
     @pytest.mark.parametrize("scenario", SCENARIOS.values())
     def test_one_that_has_learned_lacks_nothing(self, learned, scenario: Scenario):
         assert scenario.lacks(*learned) is None
@@ -137,10 +150,13 @@ class TestRegression:
     def test_the_model_likes_best_what_the_good_one_likes_least(self, learned):
         known, store = learned
         good, bad = known.model, turned_round(store, known.model)
-        size, actions = (get_checkpoint(store, good).manifest.model_dump()[name] for name in ("obs_size", "actions"))
-        obs, mask = np.random.default_rng(1).random((50, size), np.float32), np.ones((50, actions), np.bool_)
+        shape = get_checkpoint(store, good).manifest.shape
+        obs, mask = (
+            np.random.default_rng(1).random((50, shape.features), np.float32),
+            np.ones((50, shape.actions), bool),
+        )
         first, second = (
-            Policy(CONFIG.network, size, actions, bytes_to_parameters(get_checkpoint(store, model).parameters))
+            Policy(CONFIG.network, shape, bytes_to_parameters(get_checkpoint(store, model).parameters))
             for model in (good, bad)
         )
         liked, disliked = first.forward(obs, mask)[0], second.forward(obs, mask)[0]
@@ -258,7 +274,7 @@ class TestStall:
         remedy, stage = story.tell(plan.remedy, raised)
         assert stage is None
         assert isinstance(remedy.data, HyperparameterUpdated)
-        assert story.tell(adapted(CONFIG.ppo.learning_rate), remedy)[1] == "recovered"
+        assert story.tell(adapted(CONFIG.learning_rate), remedy)[1] == "recovered"
         assert story.tell(boosted(1.2))[1] is None
         assert story.tell(boosted(1.0))[1] == "recovered"
 

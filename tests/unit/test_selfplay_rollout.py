@@ -3,6 +3,7 @@ import pytest
 import torch
 
 from app.config import GAMES, NetworkSettings
+from app.core import NetworkShape
 from app.games import checker_for, open_table
 from app.learning.inference import NoLegalAction, Policy
 from app.learning.network import init_policy
@@ -76,18 +77,35 @@ def test_the_ends_of_the_unit_interval_choose_legal_actions(point: float) -> Non
     assert mask[np.arange(500), chosen].all()
 
 
+def fresh(hidden: int, shape: NetworkShape) -> Policy:
+    settings = NetworkSettings(hidden=(hidden,))
+    return Policy(settings, shape, init_policy(settings, shape, seed=0))
+
+
 def test_a_position_without_a_legal_action_is_refused() -> None:
     mask = np.ones((3, 4), dtype=bool)
     mask[1] = False
-    settings = NetworkSettings(hidden=(8,))
-    policy = Policy(settings, 5, 4, init_policy(settings, 5, 4, seed=0))
+    policy = fresh(8, NetworkShape(5, 4))
     with pytest.raises(NoLegalAction, match="Row 1"):
         ask(policy, np.zeros((3, 5), dtype=np.float32), mask, 1.0, np.zeros(3))
 
 
+def test_player_with_outputs_is_asked_for_logits() -> None:
+    class Own:
+        def outputs(self, obs: np.ndarray) -> np.ndarray:
+            return np.tile(np.array([0, 9, 50, 0.25], dtype=np.float32), (len(obs), 1))
+
+        def forward(self, obs, mask, temperature=1.0):
+            raise AssertionError("logits suffice")
+
+    mask = np.array([[True, True, False], [True, False, False]])
+    choices = ask(Own(), np.zeros((2, 4), dtype=np.float32), mask, 1.0, np.full(2, 0.5))
+    assert choices.action.tolist() == [1, 0]
+    assert choices.value.tolist() == [0.25, 0.25]
+
+
 def test_a_policy_is_asked_for_what_its_forward_pass_says() -> None:
-    settings, rng = NetworkSettings(hidden=(16,)), np.random.default_rng(1)
-    policy = Policy(settings, 5, 9, init_policy(settings, 5, 9, seed=0))
+    policy, rng = fresh(16, NetworkShape(5, 9)), np.random.default_rng(1)
     obs, mask = rng.random((50, 5), dtype=np.float32), rng.random((50, 9)) < 0.5
     mask[:, 0] = True
     log_probs, values = policy.forward(obs, mask, 0.7)

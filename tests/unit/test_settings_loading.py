@@ -45,23 +45,74 @@ def test_workers_live_on_the_node_that_is_set(tmp_path: Path) -> None:
 
 
 def test_a_game_is_changed_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path, "configs = ['hearts_4p']\n[games.hearts_4p.ppo]\nlearning_rate = 2e-4\nepochs = 4\n")
-    monkeypatch.setenv("FLYBALL_GAMES__HEARTS_4P__PPO__EPOCHS", "5")
+    write(tmp_path, "configs = ['hearts_4p']\n[games.hearts_4p]\nlearning_rate = 2e-4\nepochs = 4\n")
+    monkeypatch.setenv("FLYBALL_GAMES__HEARTS_4P__EPOCHS", "5")
     monkeypatch.setenv("FLYBALL_GAMES__HEARTS_4P__NETWORK__HIDDEN", "[8, 4]")
     loaded = load(tmp_path)
     (hearts,) = loaded.run.configs
-    assert (hearts.ppo.learning_rate, hearts.ppo.epochs, hearts.network.hidden) == (2e-4, 5, (8, 4))
+    assert (hearts.learning_rate, hearts.epochs, hearts.network.hidden) == (2e-4, 5, (8, 4))
     assert hearts.ppo.gamma == GAMES[hearts.key].ppo.gamma
-    assert loaded.origins["games.hearts_4p.ppo.learning_rate"] == "flyball.toml"
-    assert loaded.origins["games.hearts_4p.ppo.epochs"] == "environment FLYBALL_GAMES__HEARTS_4P__PPO__EPOCHS"
+    assert loaded.origins["games.hearts_4p.learning_rate"] == "flyball.toml"
+    assert loaded.origins["games.hearts_4p.epochs"] == "environment FLYBALL_GAMES__HEARTS_4P__EPOCHS"
     assert loaded.origins["games.hearts_4p.ppo.gamma"] == "default"
 
 
 def test_booleans_are_booleans_and_numbers_may_be_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, "configs = ['hearts_4p']\n[games.hearts_4p.ppo]\nsymmetries = false\n")
-    monkeypatch.setenv("FLYBALL_GAMES__HEARTS_4P__PPO__LEARNING_RATE", "1")
+    monkeypatch.setenv("FLYBALL_GAMES__HEARTS_4P__LEARNING_RATE", "1")
     (hearts,) = load(tmp_path).run.configs
-    assert (hearts.ppo.symmetries, hearts.ppo.learning_rate) == (False, 1.0)
+    assert (hearts.ppo.symmetries, hearts.learning_rate) == (False, 1.0)
+
+
+def test_options_of_an_own_network_take_any_key(tmp_path: Path) -> None:
+    text = (
+        "[games.hearts_4p.network]\nkind = 'mine:build'\n[games.hearts_4p.network.options]\nwidth = 8\ndeep.er = [1]\n"
+    )
+    loaded = load(write(tmp_path, f"configs = ['hearts_4p']\n{text}"))
+    (hearts,) = loaded.run.configs
+    assert hearts.network.options == {"width": 8, "deep": {"er": [1]}}
+    assert loaded.origins["games.hearts_4p.network.options.width"] == "flyball.toml"
+    assert loaded.values()["games.hearts_4p.network.options.deep.er"] == [1]
+
+
+def test_options_take_any_key_and_keep_their_origins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = "rate = 0.5\nnames = ['a', {b = 1}]\nempty = {}\n[games.hearts_4p.options.deep]\nx = 1\n"
+    write(tmp_path, f"configs = ['hearts_4p']\n[games.hearts_4p.options]\n{given}")
+    monkeypatch.setenv("FLYBALL_GAMES__HEARTS_4P__OPTIONS__RATE", "2")
+    monkeypatch.setenv("FLYBALL_GAMES__HEARTS_4P__OPTIONS__WORD", "two")
+    loaded = load(tmp_path, nest({"games.hearts_4p.options.deep.y": True}))
+    deep = {"x": 1, "y": True}
+    expected = {"rate": 2, "names": ["a", {"b": 1}], "empty": {}, "deep": deep, "word": "two"}
+    assert loaded.run.configs[0].options == expected
+    table = "games.hearts_4p.options."
+    assert {key.removeprefix(table): loaded.origins[key] for key in loaded.origins if key.startswith(table)} == {
+        "rate": "environment FLYBALL_GAMES__HEARTS_4P__OPTIONS__RATE",
+        "names": "flyball.toml",
+        "empty": "flyball.toml",
+        "deep.x": "flyball.toml",
+        "deep.y": "command line",
+        "word": "environment FLYBALL_GAMES__HEARTS_4P__OPTIONS__WORD",
+    }
+
+
+def test_later_layers_replace_options_of_another_shape(tmp_path: Path) -> None:
+    write(tmp_path, "configs = ['hearts_4p']\n[games.hearts_4p.options]\nrate = 0.5\nnet = {size = 3}\n")
+    (hearts,) = load(tmp_path, nest({"games.hearts_4p.options": {"rate": {"first": 1}, "net": "small"}})).run.configs
+    assert hearts.options == {"rate": {"first": 1}, "net": "small"}
+
+
+def test_empty_tables_set_nothing(tmp_path: Path) -> None:
+    write(tmp_path, "configs = ['hearts_4p']\n[feedback]\n[games.hearts_4p]\n[games.hearts_4p.options]\n")
+    loaded = load(tmp_path)
+    assert loaded.run.configs == (GAMES["hearts_4p"],)
+    assert loaded.values()["games.hearts_4p.options"] == {}
+
+
+def test_new_knobs_are_chosen_among_those_known(tmp_path: Path) -> None:
+    (hearts,) = load(write(tmp_path, "configs = ['hearts_4p']\n[games.hearts_4p]\nknobs = ['epochs']\n")).run.configs
+    assert hearts.knobs == ("epochs",)
+    with pytest.raises(BadSettings, match=r"games.hearts_4p.knobs.* \(flyball.toml\)"):
+        load(write(tmp_path, "configs = ['hearts_4p']\n[games.hearts_4p]\nknobs = ['epoch']\n"))
 
 
 def test_a_new_game_is_a_full_table(tmp_path: Path) -> None:
@@ -81,12 +132,20 @@ def test_a_profile_above_covers_configs_below(tmp_path: Path) -> None:
     [
         ("sede = 1", ["'sede'", "flyball.toml", "Did you mean seed?"]),
         ("[deployment]\nnodes = 'x'", ["'deployment.nodes'", "Did you mean deployment.node?"]),
-        ("[games.hearts_4p]\nlearning_rate = 1", ["Did you mean games.hearts_4p.ppo.learning_rate?"]),
+        ("[games.hearts_4p.ppo]\nlearning_rate = 1", ["flyball.toml", "Write games.hearts_4p.learning_rate instead"]),
+        ("[games.hearts_4p.ppo]\nepochs = 1", ["Write games.hearts_4p.epochs instead"]),
         ("seed = 'many'", ["seed (flyball.toml)", "integer"]),
-        ("[games.hearts_4p.ppo]\nepochs = 0", ["games.hearts_4p.ppo.epochs (flyball.toml)"]),
+        ("[games.hearts_4p]\nepochs = 0", ["games.hearts_4p.epochs (flyball.toml)"]),
         ("seed = false", ["seed (flyball.toml)", "a number, which true and false are not"]),
-        ("[games.hearts_4p.ppo]\nlearning_rate = true", ["games.hearts_4p.ppo.learning_rate (flyball.toml)", "number"]),
+        ("[games.hearts_4p]\nlearning_rate = true", ["games.hearts_4p.learning_rate (flyball.toml)", "number"]),
         ("[games.hearts_4p.network]\nhidden = [8, true]", ["games.hearts_4p.network.hidden (flyball.toml)", "number"]),
+        (
+            "[games.hearts_4p.network]\nkind = 'tower'\nhidden = [8]",
+            ["games.hearts_4p.network", "'tower' has no hidden"],
+        ),
+        ("[games.hearts_4p.network]\nblocks = 8", ["games.hearts_4p.network", "'mlp' has no blocks"]),
+        ("[games.hearts_4p.network]\noption.a = 8", ["Did you mean games.hearts_4p.network.options?"]),
+        ("[deployment.options]\na = 8", ["Unknown setting 'deployment.options.a'"]),
         ("[games.hearts_4p]\nmax_moves = true", ["games.hearts_4p.max_moves (flyball.toml)", "number"]),
         ("seed = ", ["flyball.toml cannot be read"]),
         ("profile = 'desk'", ["'desk'", "laptop"]),
@@ -104,7 +163,7 @@ def test_bad_files_are_refused_with_the_key_and_the_way_out(tmp_path: Path, text
     assert [part for part in parts if part not in str(caught.value)] == []
 
 
-@pytest.mark.parametrize("text", ["configs = ['harts_4p']", "[games.harts_4p.ppo]\nepochs = 2"])
+@pytest.mark.parametrize("text", ["configs = ['harts_4p']", "[games.harts_4p]\nepochs = 2"])
 def test_unknown_configurations_name_the_nearest(tmp_path: Path, text: str) -> None:
     with pytest.raises(UnknownConfig, match="Did you mean hearts_4p"):
         load(write(tmp_path, text))

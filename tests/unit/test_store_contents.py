@@ -3,12 +3,13 @@
 import dataclasses
 import json
 from collections.abc import Callable
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
-from app.config import NetworkSettings
-from app.core import ConfigKey, ModelHash, ShardKey
+from app.config import ManifestPart, NetworkSettings
+from app.core import ConfigKey, ModelHash, NetworkShape, ShardKey
 from app.learning.network import bytes_to_parameters, init_policy, parameters_to_bytes
 from app.store import (
     DamagedBlob,
@@ -27,7 +28,7 @@ from app.store.checkpoints import delete_checkpoint, distribute
 from app.store.shard import BadShard, note_of, with_note
 
 NETWORK = NetworkSettings(hidden=(4,))
-PARAMETERS = parameters_to_bytes(init_policy(NETWORK, 3, 2, seed=1))
+PARAMETERS = parameters_to_bytes(init_policy(NETWORK, NetworkShape(3, 2), seed=1))
 PARENT = ModelHash("a" * 64)
 
 
@@ -188,6 +189,43 @@ def test_a_manifest_of_a_later_version_is_refused():
 def test_only_a_first_model_has_no_parent(step, parent):
     with pytest.raises(ValueError, match="parent"):
         manifest(step, parent)
+
+
+def test_manifest_with_defaults_keeps_the_bytes_of_before():
+    """Fields that were added later change no hash of a model that does not use them."""
+    before = (
+        '{"version":1,"config_key":"tic_tac_toe_2p","network":{"hidden":[4]},"obs_size":3,"actions":2,"step":0,'
+        '"parent":null,"optimizer":null}'
+    )
+    assert manifest().note == before
+    assert Manifest.model_validate_json(before) == manifest()
+
+
+def test_manifest_of_another_backend_comes_back_complete():
+    store, own = MemoryStore(), {"backend": "tabular", "base": "llm-7b", "content": "table"}
+    model = put_checkpoint(store, manifest().replace(**own), PARAMETERS, None)
+    found = get_checkpoint(store, model).manifest
+    assert {name: getattr(found, name) for name in own} == own
+    assert json.loads(found.note).keys() - json.loads(manifest().note).keys() == own.keys()
+
+
+class _Part(ManifestPart):
+    later: ClassVar[frozenset[str]] = frozenset({"kind"})
+
+    width: int = 1
+    kind: str = "plain"
+
+
+class _Whole(ManifestPart):
+    part: _Part = _Part()
+
+
+@pytest.mark.parametrize(
+    ("kind", "written"), [("plain", '{"part":{"width":1}}'), ("odd", '{"part":{"width":1,"kind":"odd"}}')]
+)
+def test_left_out_reaches_into_the_parts_of_a_manifest(kind, written):
+    whole = _Whole(part=_Part(kind=kind))
+    assert whole.model_dump_json(exclude=whole.left_out) == written
 
 
 def test_deleting_takes_the_optimiser_along_and_is_idempotent():

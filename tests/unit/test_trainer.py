@@ -3,9 +3,9 @@
 import pytest
 from driving import OLD, DrivenWorker, trained
 
-import app.learning.jobs
 import app.learning.ppo
 import app.learning.samples
+import app.learning.training
 import app.store.blobs
 import app.store.checkpoints
 import app.store.shard
@@ -58,7 +58,11 @@ def test_a_request_takes_the_place_of_the_one_before(trainer: DrivenWorker) -> N
 
 @pytest.mark.parametrize(
     ("kind", "reason"),
-    [("TrainingDiverged", "diverged"), *((kind, "bad_data") for kind in sorted(BAD_DATA)), ("ValueError", "error")],
+    [
+        *((kind, "diverged") for kind in sorted(DIVERGED)),
+        *((kind, "bad_data") for kind in sorted(BAD_DATA)),
+        ("ValueError", "error"),
+    ],
 )
 def test_a_failure_names_its_reason(trainer: DrivenWorker, kind: str, reason: str) -> None:
     job = ask(trainer, FIRST)
@@ -77,12 +81,12 @@ def test_the_names_of_the_jobs_errors_are_those_of_classes() -> None:
         app.store.blobs,
         app.store.checkpoints,
         app.store.shard,
-        app.learning.jobs,
         app.learning.ppo,
         app.learning.samples,
+        app.learning.training,
     )
     known = {name for module in modules for name, kind in vars(module).items() if _is_error(kind)}
-    assert known >= {*BAD_DATA, DIVERGED}
+    assert known >= {*BAD_DATA, *DIVERGED}
 
 
 def _is_error(kind: object) -> bool:

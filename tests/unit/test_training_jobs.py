@@ -5,15 +5,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.config import GAMES, NetworkSettings, PpoSettings
-from app.core import ConfigKey
+from app.config import GAMES, NetworkSettings, PpoCoefficients, PpoSettings
+from app.core import ConfigKey, NetworkShape
 from app.engine import InlineEngine, JobFailed
 from app.games import open_table
 from app.learning.inference import Policy
-from app.learning.jobs import UnfitData, annealed, initialise, train
+from app.learning.jobs import annealed, initialise, train
 from app.learning.network import bytes_to_parameters
 from app.learning.ppo import TrainingDiverged
 from app.learning.samples import UnfinishedEpisode
+from app.learning.training import UnfitData
 from app.store import DamagedBlob, FileStore, MissingBlob, Shard, ShardMeta, get_checkpoint, put_shard
 
 CONFIG = GAMES[ConfigKey("tic_tac_toe_2p")].replace(network=NetworkSettings(hidden=(8,)))
@@ -80,13 +81,19 @@ def spec(tmp_path: Path, store, first) -> dict:
     shards = [put_shard(store, episodes()), put_shard(store, episodes(games=30))]
     return {
         "store": str(tmp_path),
-        "config": CONFIG.model_dump(mode="json"),
+        "config": CONFIG.replace(ppo=PpoCoefficients(batch_size=64)).model_dump(mode="json"),
         "base_model": first,
         "shards": shards,
         "seed": 3,
         "step": 0,
-        "ppo": PpoSettings(batch_size=64, learning_rate=1e-3).model_dump(mode="json"),
+        "learning_rate": 1e-3,
+        "epochs": 3,
     }
+
+
+def with_ppo(spec: dict, **changes: object) -> dict:
+    """Return the spec with other coefficients of PPO."""
+    return {**spec, "config": {**spec["config"], "ppo": {**spec["config"]["ppo"], **changes}}}
 
 
 def test_a_first_model_has_the_game_s_shape_and_depends_on_run_seed_and_configuration(tmp_path, store, first):
@@ -104,10 +111,10 @@ def test_training_stores_a_playable_child_and_tells_its_metrics(store, spec):
     assert (checkpoint.manifest.parent, checkpoint.manifest.step) == (spec["base_model"], 1)
     assert (result["parent"], result["step"], result["rows"]) == (spec["base_model"], 1, 280)
     assert [report["epoch"] for report in heard] == [1, 2, 3]
-    assert {"policy_loss", "value_loss", "entropy", "approx_kl", "epochs"} <= heard[0].keys()
-    assert result["metrics"]["policy_loss"] == heard[-1]["policy_loss"]
+    assert {"policy_loss", "value_loss", "entropy", "approx_kl"} <= heard[0]["metrics"].keys()
+    assert result["metrics"]["policy_loss"] == heard[-1]["metrics"]["policy_loss"]
     assert result["metrics"]["explained_variance"] <= 1
-    policy = Policy(CONFIG.network, 27, 9, bytes_to_parameters(checkpoint.parameters))
+    policy = Policy(CONFIG.network, NetworkShape(27, 9), bytes_to_parameters(checkpoint.parameters))
     assert policy.forward(episodes().obs, episodes().mask)[0].shape == (160, 9)
 
 
@@ -117,7 +124,7 @@ def test_the_same_spec_gives_the_same_model_and_another_seed_another(spec):
 
 
 def test_images_of_the_positions_are_learnt_from_unless_turned_off(spec):
-    plain = {**spec, "ppo": {**spec["ppo"], "symmetries": False}}
+    plain = with_ppo(spec, symmetries=False)
     assert train(plain, ignore)["model"] != train(spec, ignore)["model"]
 
 
@@ -132,7 +139,7 @@ def test_training_goes_on_from_a_trained_model_with_its_optimiser(store, spec):
 def test_a_diverged_training_stores_nothing(store, spec):
     before = set(store.keys())
     with pytest.raises(TrainingDiverged):
-        train({**spec, "ppo": {**spec["ppo"], "max_kl": 1e-12}}, ignore)
+        train(with_ppo(spec, max_kl=1e-12), ignore)
     assert set(store.keys()) == before
 
 
@@ -183,7 +190,7 @@ async def test_an_engine_runs_the_jobs_by_name_and_tells_divergence_by_its_kind(
     assert result["model"] == train(spec, ignore)["model"]
     assert len(heard) == 3
     with pytest.raises(JobFailed) as failed:
-        await engine.run("app.learning.jobs:train", {**spec, "ppo": {**spec["ppo"], "max_kl": 1e-12}})
+        await engine.run("app.learning.jobs:train", with_ppo(spec, max_kl=1e-12))
     assert failed.value.kind == "TrainingDiverged"
     await engine.close()
 
@@ -198,8 +205,8 @@ def test_annealed_entropy_falls_with_the_step_to_its_end() -> None:
 
 def test_train_job_anneals_by_the_step_of_its_base(spec) -> None:
     """A job after annealing equals one with the final entropy coefficient."""
-    ended = spec | {"ppo": spec["ppo"] | {"entropy_coef": 0.9, "entropy_coef_end": 0.0, "entropy_trainings": 1}}
-    steady = spec | {"ppo": spec["ppo"] | {"entropy_coef": 0.0}}
+    ended = with_ppo(spec, entropy_coef=0.9, entropy_coef_end=0.0, entropy_trainings=1)
+    steady = with_ppo(spec, entropy_coef=0.0)
     base = train(spec, ignore)["model"]
     later = {"base_model": base, "step": 1}
     assert train(ended | later, ignore)["model"] == train(steady | later, ignore)["model"]

@@ -226,7 +226,7 @@ def test_what_is_configured_beyond_the_bounds_may_stay():
     settings = run_settings(gauntlet={"max_epochs": 2}, learning_rate={"maximum": 1e-4})
     trigger = Driven(TrainingTrigger, settings)
     trigger.settle()
-    usual = settings.config(KEY).ppo
+    usual = settings.config(KEY)
     decided = {"epochs": usual.epochs, "learning_rate": usual.learning_rate}
     trigger.feed(AdaptiveParamsChanged(**decided, games_per_iteration=192, reason="x"))
     (request,) = trigger.feed(scored())

@@ -187,9 +187,9 @@ def test_settings_are_changed_where_they_are(assignment, path, value):
 
 
 def test_a_configuration_is_changed_alone():
-    after: Any = changed(hasty(), parse([f"games.{KEY}.ppo.epochs=9", f"games.{KEY}.max_moves=7"]))
+    after: Any = changed(hasty(), parse([f"games.{KEY}.epochs=9", f"games.{KEY}.max_moves=7"]))
     for before, config in zip(SETTINGS["configs"], after["configs"], strict=True):
         if config["key"] == KEY:
-            assert (config["ppo"]["epochs"], config["max_moves"]) == (9, 7)
+            assert (config["epochs"], config["max_moves"]) == (9, 7)
         else:
             assert config == before

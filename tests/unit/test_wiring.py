@@ -6,7 +6,7 @@ from typing import ClassVar, get_args
 
 import pytest
 
-from app.config import RunSettings
+from app.config import Parameter, RunSettings
 from app.controllers import Controller, EvaluationFeedbackHandler, FeedbackFold
 from app.controllers.fold import UndeclaredEmission, draft
 from app.events import (
@@ -15,7 +15,6 @@ from app.events import (
     HyperparameterUpdated,
     Kind,
     ModelPromoted,
-    Parameter,
     Payload,
     RegressionCleared,
     RegressionDetected,

@@ -1,0 +1,173 @@
+"""Backends: how the models of a configuration are made and played.
+
+A backend is a description and the names of six jobs. Daemons run the jobs, and know nothing else of it. Each job is a
+function ``job(spec, report) -> result``; spec, reports and result are JSON (``app.engine.Job``). It runs in a process
+of its own. Every spec has ``store``, the folder of the blob store, and all but that of ``distribute`` have ``config``,
+the configuration's settings. Those of ``initialise``, ``play``, ``train`` and ``match`` have ``device`` (cpu, cuda,
+cuda:1 or auto) and ``precision`` (float32 or bfloat16); a job raises ``MissingDevice`` rather than run on another
+device. These are the other keys, and those of the result:
+
+- ``initialise``: ``seed``. Returns ``model`` (its key in the store), ``parent`` None, ``step`` 0, ``rows`` 0, and
+  ``metrics`` None.
+- ``play``: ``model``, ``lineups`` (each with ``opponents`` in the seats after the model's, and ``games``), ``games``,
+  ``seed``, ``temperature``, ``worker``. Returns ``shard`` (its key in the store), ``rows``, ``games``, ``mean_length``
+  (decisions), ``truncated`` (games), ``seconds``.
+- ``inspect``: ``shard``, ``model``, ``earlier`` (shards), ``discard`` (shards to delete first), ``seed``. Returns
+  ``checked`` (games), ``failures`` (a text for each game that breaks the rules), ``score`` in [0, 1], ``components``
+  (figures by name).
+- ``train``: ``base_model``, ``shards``, ``seed``, ``step`` (the base's), ``learning_rate``, ``epochs``. Returns
+  ``model``, ``parent`` (the base), ``step`` (one higher), ``rows``, ``metrics`` (figures by name). Each report has
+  ``epoch``, ``epochs`` and ``metrics``.
+- ``match``: ``model``, ``seed``, ``batch`` (an ``app.play.gauntlet.Batch``). Returns ``games`` (an
+  ``app.play.match_statistics.MatchGames``) and ``seconds``.
+- ``distribute``: ``model`` to verify, or None, and ``discard``, models to delete. Returns ``model``.
+
+Specs may get further keys in later versions. For the same spec a job returns the same result on the same device, except
+for values called ``seconds``, because a job may run twice. Models and shards are named by the hash of their content. A
+model has a ``Manifest`` (``app.store``). A configuration's ``options`` are for backends of the user's own. A training
+raises ``TrainingDiverged`` if its update has to be discarded, ``UnfitData`` for unusable shards or base models.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+from app.config import DEFAULT_BACKEND, PARAMETERS, GameConfig, Parameter, RunSettings
+from app.core import HEURISTIC, FlyballError, load_plugin
+
+BACKENDS = "flyball.backends"
+"""Group of entry points that are backends."""
+
+JOBS = ("initialise", "play", "inspect", "train", "match", "distribute")
+"""Fields of a backend that name jobs."""
+
+
+class UnusableBackend(FlyballError):
+    """A name that leads to no backend, or a backend that cannot describe a configuration."""
+
+
+@dataclass(frozen=True, slots=True)
+class GameInfo:
+    """What a backend knows of a configuration.
+
+    Attributes:
+        rules_version: names the rules and their implementation; shards of other rules are not mixed.
+        players: number of seats.
+        bots: names of the built-in players that it can play.
+        knobs: parameters that its jobs understand; the feedback changes no others.
+    """
+
+    rules_version: str
+    players: int
+    bots: tuple[str, ...]
+    knobs: frozenset[Parameter]
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """A way to make and play models; see the module's docstring for the jobs.
+
+    Attributes:
+        name: shown to people.
+        describe: describes a configuration. Raises ``FlyballError`` for one that cannot be played.
+        initialise: the job that makes a configuration's first model, 'package.module:function'.
+        play: the job that plays games and stores their rows as a shard.
+        inspect: the job that judges a shard.
+        train: the job that makes a model of another one and shards.
+        match: the job that plays a batch of games of a model against an opponent.
+        distribute: the job that verifies a model and deletes superseded ones.
+    """
+
+    name: str
+    describe: Callable[[GameConfig], GameInfo]
+    initialise: str
+    play: str
+    inspect: str
+    train: str
+    match: str
+    distribute: str
+
+
+def _described(config: GameConfig) -> GameInfo:
+    from app.games import open_table  # imported late, because most processes don't need OpenSpiel
+
+    game = open_table(config, slots=0).spec
+    bots = dict.fromkeys((*game.bots, HEURISTIC) if game.heuristic else game.bots)
+    return GameInfo(game.rules_version, game.players, tuple(bots), frozenset(PARAMETERS))
+
+
+POLICY_GRADIENT = Backend(
+    name=DEFAULT_BACKEND,
+    describe=_described,
+    initialise="app.learning.jobs:initialise",
+    play="app.play.selfplay:play",
+    inspect="app.play.inspection:inspect",
+    train="app.learning.jobs:train",
+    match="app.play.matches:batch",
+    distribute="app.store.checkpoints:distribute",
+)
+"""An actor-critic network that learns by proximal policy optimisation."""
+
+OURS = {POLICY_GRADIENT.name: POLICY_GRADIENT}
+
+
+def backend_of(config: GameConfig) -> Backend:
+    """Return a configuration's backend. Raises ``UnknownPlugin`` or ``UnusableBackend``."""
+    return _backend(config.backend)
+
+
+@cache
+def _backend(name: str) -> Backend:
+    backend = OURS.get(name) or load_plugin(BACKENDS, name, OURS)
+    if not isinstance(backend, Backend):
+        raise UnusableBackend(
+            f"{name!r} is a {type(backend).__name__}, not a backend.", hint="Name an object of app.backends.Backend."
+        )
+    return backend
+
+
+def describe(config: GameConfig) -> GameInfo:
+    """Return what a configuration's backend knows of it. Raises ``FlyballError``."""
+    backend = backend_of(config)
+    try:
+        info = backend.describe(config)
+    except FlyballError:
+        raise
+    except Exception as error:  # a function of the user's may raise anything
+        raise UnusableBackend(
+            f"The backend {backend.name} does not describe {config.key}: {type(error).__name__}: {error}.",
+            hint="Its `describe` takes a GameConfig and returns a GameInfo.",
+        ) from error
+    if not isinstance(info, GameInfo):
+        raise UnusableBackend(
+            f"The backend {backend.name} describes {config.key} by a {type(info).__name__}.",
+            hint="Its `describe` takes a GameConfig and returns a GameInfo.",
+        )
+    return info
+
+
+def understood(settings: RunSettings) -> RunSettings:
+    """Return settings whose ``knobs`` are only those that each configuration's backend understands.
+
+    Raises ``FlyballError``.
+    """
+    known = {config.key: describe(config).knobs for config in settings.configs}
+    return settings.replace(
+        configs=tuple(
+            config.replace(knobs=tuple(knob for knob in config.knobs if knob in known[config.key]))
+            for config in settings.configs
+        )
+    )
+
+
+def reason_fixed(parameter: Parameter, config: GameConfig) -> str | None:
+    """Return why the feedback does not change a parameter of a recorded configuration; None: it may."""
+    if parameter in config.knobs:
+        return None
+    try:
+        known = describe(config).knobs
+    except FlyballError:
+        return "fixed"
+    if parameter not in known:
+        return f"fixed: backend {config.backend} does not understand it"
+    return f"fixed by games.{config.key}.knobs"

@@ -1,0 +1,58 @@
+"""Where networks run, and with which precision."""
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from app.config.settings import Settings
+
+JobKind = Literal["selfplay", "training", "evaluation"]
+"""A kind of job that runs networks."""
+
+AUTO = "auto"
+DEVICE_NAMES = "cpu, cuda, cuda:1 or auto"
+
+GPU_GAMES = 4096
+"""Games that a process plays at once on a GPU, at least: a pass takes as long there for few positions as for many."""
+
+
+def _known(device: str) -> str:
+    if re.fullmatch(r"auto|cpu|cuda(:\d+)?", device) is None:
+        raise ValueError(f"{device!r} is no device: write {DEVICE_NAMES}")
+    return device
+
+
+Device = Annotated[
+    str, AfterValidator(_known), Field(description="cpu, cuda, cuda:1, or auto: cuda where there is one, else cpu")
+]
+Precision = Annotated[
+    Literal["float32", "bfloat16"],
+    Field(description="of networks' arithmetic; parameters, losses and metrics are always float32"),
+]
+
+
+class Compute(Settings):
+    """Device and precision of a job's networks, a part of its spec."""
+
+    device: Device = "cpu"
+    precision: Precision = "float32"
+
+
+CPU = Compute()
+
+
+class DeviceSettings(Settings):
+    """Device of each kind of job. In ``flyball.toml``, one name stands for all kinds."""
+
+    selfplay: Device = "cpu"
+    training: Device = "cpu"
+    evaluation: Device = "cpu"
+
+
+class PrecisionSettings(Settings):
+    """Precision of each kind of job. In ``flyball.toml``, one name stands for all kinds."""
+
+    selfplay: Precision = "float32"
+    training: Precision = "float32"
+    evaluation: Precision = "float32"

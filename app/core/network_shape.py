@@ -1,0 +1,24 @@
+"""The shape of a game, as a network sees it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkShape:
+    """Sizes of a network's inputs and outputs: observations [N, D], logits [N, A] and values [N]."""
+
+    features: int  # D
+    actions: int  # A
+    planes: tuple[int, int, int] | None = None  # (C, H, W): the first C x H x W features; any others are scalars
+    scale: float = 1.0  # divisor of the features, applied before the network's own ``forward``
+
+    def __str__(self) -> str:
+        grid = f" in planes of {' x '.join(map(str, self.planes))}" if self.planes else ""
+        scaled = "" if self.scale == 1 else f" divided by {self.scale:g}"
+        return f"{self.features} features{grid}{scaled} and {self.actions} actions"
+
+    @property
+    def scalars(self) -> int:
+        """The number of features after the planes; D if there are no planes."""
+        channels, height, width = self.planes or (0, 0, 0)
+        return self.features - channels * height * width

@@ -1,0 +1,102 @@
+"""Devices of networks: resolved and checked by name, transfers to them, precision of what runs on them.
+
+On a CUDA device the same seed gives the same games and weights again, on the same kind of device with the same
+libraries. ``resolve`` sees to it: convolutions and multiplications by TF32 are off, algorithms are deterministic. Sums
+depend on the size of a batch there, so the games of a job depend on how many it plays at once; on a CPU they do not.
+"""
+
+import os
+import re
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+
+import structlog
+import torch
+from torch import Tensor
+
+from app.config import Precision
+from app.config.devices import AUTO, DEVICE_NAMES, GPU_GAMES
+from app.core import FlyballError
+from app.engine import JsonObject, Report
+
+_WORKSPACE = ":4096:8"  # two settings make cuBLAS deterministic; this is the faster one
+
+
+class UnknownDevice(FlyballError):
+    """Unknown device name."""
+
+
+class MissingDevice(FlyballError):
+    """A device that PyTorch does not find on this machine."""
+
+
+def missing_device(device: str) -> str | None:
+    """Return why ``device`` is unavailable here, None if it is available. Raises ``UnknownDevice``."""
+    match = re.fullmatch(r"auto|cpu|cuda(?::(\d+))?", device)
+    if match is None:
+        raise UnknownDevice(f"There is no device {device!r}.", hint=f"Write {DEVICE_NAMES}.")
+    if not device.startswith("cuda"):
+        return None
+    if not torch.cuda.is_available():
+        return f"{device} was asked for and PyTorch finds no CUDA device"
+    count = torch.cuda.device_count()
+    return f"{device} was asked for and there are {count}" if int(match[1] or 0) >= count else None
+
+
+def missing(spec: JsonObject, report: Report) -> JsonObject:  # noqa: ARG001  # a job, with nothing to report
+    """Return ``{"reasons": …}``, why each of the spec's ``devices`` is unavailable, None where it is available.
+
+    It is a job so that processes without PyTorch, which takes a second to import, can ask.
+    """
+    return {"reasons": {device: missing_device(device) for device in spec["devices"]}}
+
+
+@cache
+def resolve(device: str) -> torch.device:
+    """Return the device called ``device``; ``auto`` is cuda where PyTorch finds one, otherwise cpu.
+
+    The first call logs what a device resolves to. Raises ``MissingDevice`` or ``UnknownDevice``.
+    """
+    if reason := missing_device(device):
+        raise MissingDevice(
+            f"The device is missing: {reason}.",
+            hint="Set it to cpu or auto, or install the driver and PyTorch's build for CUDA.",
+        )
+    found = torch.device(_automatic() if device == AUTO else device)
+    if found.type == "cuda":
+        _be_deterministic()
+    if device != "cpu":
+        name = torch.cuda.get_device_name(found) if found.type == "cuda" else None
+        structlog.get_logger("devices").info("device of networks", asked=device, found=str(found), name=name)
+    return found
+
+
+def _automatic() -> str:
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _be_deterministic() -> None:
+    """Make the process's CUDA arithmetic repeatable. An operation that can't be only warns: it may be a user's."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", _WORKSPACE)  # read by cuBLAS at its first multiplication
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
+    torch.use_deterministic_algorithms(mode=True, warn_only=True)
+
+
+def to_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """Return ``tensor`` on ``device``. Copies to a GPU come from pinned memory and don't block the processor."""
+    if device.type == "cuda" and not tensor.is_cuda:
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)
+
+
+def arithmetic(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
+    """Return the context in which networks run: PyTorch's autocast for bfloat16, none for float32."""
+    if precision == "float32":
+        return nullcontext()
+    return torch.autocast(device.type, torch.bfloat16)
+
+
+def games_at_once(device: str, on_cpu: int) -> int:
+    """Return how many games a process should play at once on ``device``. Raises as ``resolve``."""
+    return max(on_cpu, GPU_GAMES) if resolve(device).type == "cuda" else on_cpu

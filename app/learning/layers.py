@@ -1,0 +1,28 @@
+"""Layers without parameters, and how their first parameters are drawn from an explicit generator.
+
+Layers are made without storage first, because PyTorch's default initialisation would draw from the global generator.
+"""
+
+from math import sqrt
+
+import torch
+from torch import nn
+
+TRUNK_GAIN, POLICY_GAIN, VALUE_GAIN = sqrt(2.0), 0.01, 1.0  # for a near-uniform first policy and a critic of unit scale
+
+
+def empty_linear(inputs: int, outputs: int) -> nn.Linear:
+    """Return a linear layer with undefined parameters."""
+    return nn.Linear(inputs, outputs, device="meta").to_empty(device="cpu")
+
+
+def empty_conv(inputs: int, outputs: int, size: int) -> nn.Conv2d:
+    """Return a ``size`` x ``size`` convolution, padded to keep the board's size, with undefined parameters."""
+    return nn.Conv2d(inputs, outputs, size, padding=size // 2, device="meta").to_empty(device="cpu")
+
+
+def draw(layer: nn.Linear | nn.Conv2d, gain: float, generator: torch.Generator) -> None:
+    """Draw orthogonal weights, each output's as one row, and set the biases to 0."""
+    nn.init.orthogonal_(layer.weight, gain, generator=generator)
+    assert layer.bias is not None
+    nn.init.zeros_(layer.bias)

@@ -1,0 +1,251 @@
+"""Jobs that train by the user's own trainer: a Python function, or a command that reads and writes a folder."""
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import ValidationError
+from torch import Tensor
+
+from app.config import Settings
+from app.core import FlyballError, ModelHash, load_plugin
+from app.engine import JsonObject, Report
+from app.engine.guard import Ended, command_environment, run_guarded
+from app.events.payload import Metrics
+from app.learning.network import bytes_to_parameters
+from app.learning.training import Training, TrainSpec
+from app.store import FileStore, get_checkpoint
+
+FORMAT: Final = 1
+"""Version of the folder's format; it rises when a command would have to change."""
+
+REQUEST, BASE, BASE_NPZ, ROWS = "request.json", "base.safetensors", "base.npz", "rows.npz"
+RESULT, MODEL, MODEL_NPZ = "result.json", "model.safetensors", "model.npz"
+
+_SHOWN = 1500  # characters of stderr in an error, so that it fits into an event
+
+
+NO_NUMPY_TYPE = frozenset({torch.bfloat16})
+"""Types of tensors that NumPy lacks."""
+
+
+class CommandFailed(FlyballError):
+    """A command that could not be started, was ended by a signal, or exited with another code than 0."""
+
+
+class BadResult(FlyballError):
+    """A trainer's result that is missing, incomplete, or not of this training."""
+
+
+class TrainerExited(FlyballError):
+    """A trainer's function asked its process to exit."""
+
+
+class TrainResult(Settings):
+    """The result of a job that trains."""
+
+    model: ModelHash
+    parent: ModelHash
+    step: int
+    rows: int
+    metrics: Metrics
+
+
+def train_by_function(spec: JsonObject, report: Report) -> JsonObject:
+    """Run the configuration's ``trainer``, and check that its result is a successor of the base model (a job).
+
+    Raises ``UnknownPlugin``, ``BadResult``, ``TrainerExited``, and whatever the function raises.
+    """
+    wanted = TrainSpec.model_validate(spec)
+    name = wanted.config.trainer
+    assert name is not None
+    try:
+        returned = load_plugin("flyball.trainers", name)(spec, report)
+    except SystemExit as error:
+        raise TrainerExited(
+            f"The trainer {name} called sys.exit({error.code!r}).", hint="Raise an error, or call training.discard."
+        ) from error
+    try:
+        result = TrainResult.model_validate(returned)
+    except ValidationError as error:
+        raise BadResult(
+            f"The trainer {name} returned {returned!r:.200}, which is no result.",
+            hint="End it with: return training.finish(parameters).",
+        ) from error
+    store = FileStore(Path(wanted.store))
+    successor = get_checkpoint(store, wanted.base_model).manifest.successor(wanted.base_model)
+    found = get_checkpoint(store, result.model).manifest
+    if found.replace(optimizer=None) != successor.replace(optimizer=None):
+        raise BadResult(
+            f"The trainer {name} returned model {result.model}, which is no successor of {wanted.base_model}.",
+            hint="End it with: return training.finish(parameters).",
+        )
+    return result.model_dump(mode="json")
+
+
+def train_by_command(spec: JsonObject, report: Report) -> JsonObject:
+    """Run the configuration's ``train_command`` on a folder, and store the model that it writes there (a job).
+
+    The folder's path is the command's last argument. Its working directory is that of ``flyball.toml``. Raises
+    ``CommandFailed``, ``BadResult``, and what ``Training`` raises; then nothing is stored.
+    """
+    training = Training(spec, report)
+    command = training.config.train_command
+    assert command is not None
+
+    def on_line(line: str) -> None:
+        if (fields := _progress(line)) is None:
+            print(line, file=sys.stderr)  # noqa: T201 - the daemon's log of what its jobs print
+        else:
+            training.progress(fields.pop("epoch"), fields.pop("epochs"), **fields)
+
+    with private_folder(Path(spec["store"]) / "trainings") as folder:
+        write_request(training, folder)
+        place = str(training.settings_folder)
+        ended = run_guarded((*command, str(folder)), place, command_environment(), on_line)
+        if ended.code != 0:
+            raise CommandFailed(f"{' '.join(command)} {_described(ended)}", hint=_HINT)
+        metrics = read_result(training, folder / RESULT)
+        return training.finish(read_model(folder), **metrics)
+
+
+_HINT = "The base model stands. Its output is in logs/training.stderr."
+
+
+@contextmanager
+def private_folder(parent: Path) -> Iterator[Path]:
+    """Make a folder in ``parent`` for as long as this lasts, and remove those of processes that died.
+
+    The owner holds a lock on its folder, which the system releases when a process dies.
+    """
+    parent.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as lock:
+        with _locked(parent):  # otherwise a new folder could be swept before its owner has locked it
+            for old in parent.iterdir():
+                with suppress(BlockingIOError), _locked(old, fcntl.LOCK_NB):
+                    shutil.rmtree(old, ignore_errors=True)  # a dying command may still write; the next job sweeps
+            folder = Path(mkdtemp(dir=parent)).absolute()
+            lock.enter_context(_locked(folder))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _locked(folder: Path, flags: int = 0) -> Iterator[None]:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | flags)
+        yield
+    finally:
+        os.close(handle)
+
+
+def write_request(training: Training, folder: Path) -> None:
+    """Write a training's request, base model and rows into a folder.
+
+    The base is written twice: safetensors keep every type, and NumPy alone reads ``.npz``, which lacks bfloat16; there
+    is no ``base.npz`` of a model that has it.
+    """
+    config, game, rows = training.config, training.game, training.rows
+    (folder / BASE).write_bytes(training.base.parameters)
+    names = {"base": BASE, "rows": ROWS, "result": RESULT, "model": MODEL, "model_npz": MODEL_NPZ}
+    base = bytes_to_parameters(training.base.parameters)
+    if not any(tensor.dtype in NO_NUMPY_TYPE for tensor in base.values()):
+        arrays = {name: tensor.numpy() for name, tensor in base.items()}
+        np.savez(folder / BASE_NPZ, **arrays)  # type: ignore[arg-type]  # its stubs take names for options
+        names["base_npz"] = BASE_NPZ
+    np.savez(folder / ROWS, advantage=training.advantages(), **rows.columns())  # type: ignore[arg-type]
+    request = {
+        "format": FORMAT,
+        "config_key": config.key,
+        "game": config.game,
+        "players": config.players,
+        "obs_size": game.observation_size,
+        "actions": game.actions,
+        "network": config.network.model_dump(mode="json"),
+        "rows": len(rows),
+        "base_model": training.base.model,
+        "step": training.step,
+        "seed": training.seed,
+        "learning_rate": training.learning_rate,
+        "epochs": training.epochs,
+        "options": training.options,
+        "device": str(training.device),
+        "precision": training.compute.precision,
+        "paths": {name: str(folder / file) for name, file in names.items()},
+    }
+    (folder / REQUEST).write_text(json.dumps(request, indent=2))
+
+
+def read_result(training: Training, path: Path) -> dict[str, Any]:
+    """Return the metrics in a result file. Raises ``BadResult``, or ``DiscardedUpdate`` if the file says so."""
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise BadResult(f"The command exited with 0 and wrote no {RESULT}.", hint=_RESULT_HINT) from None
+    except (ValueError, RecursionError, OSError) as error:
+        raise BadResult(f"{RESULT} is no JSON ({error}).", hint=_RESULT_HINT) from error
+    match result:
+        case {"discard": str(reason), **rest} if not rest:
+            training.discard(reason)
+        case {"metrics": dict(metrics), **rest} if not rest:
+            return metrics
+    raise BadResult(f"{RESULT} is {result!r:.200}.", hint=_RESULT_HINT)
+
+
+_RESULT_HINT = 'Write {"metrics": {"policy_loss": 0.1}}, or {"discard": "why"} when the update diverged.'
+
+
+def read_model(folder: Path) -> Mapping[str, Tensor | NDArray[np.generic]]:
+    """Return the tensors of the model that a command wrote. Raises ``BadResult``."""
+    written = [path for path in (folder / MODEL, folder / MODEL_NPZ) if path.exists()]
+    if len(written) != 1:
+        raise BadResult(
+            f"The command wrote {'both' if written else 'neither'} {MODEL} {'and' if written else 'nor'} {MODEL_NPZ}.",
+            hint="Write one of them, with the tensors of the base model.",
+        )
+    (path,) = written
+    try:
+        if path.name == MODEL:
+            return bytes_to_parameters(path.read_bytes())
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return dict(arrays)
+    except Exception as error:  # NumPy and zipfile raise a dozen kinds for damaged files
+        raise BadResult(f"{path.name} cannot be read: {error}.", hint="Write it before the command ends.") from error
+
+
+def _progress(line: str) -> dict[str, Any] | None:
+    """Return the fields of a progress report: a JSON object with integers ``epoch`` and ``epochs``."""
+    if not line.startswith("{"):
+        return None
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    whole = all(type(fields.get(name)) is int for name in ("epoch", "epochs"))
+    return fields if whole else None
+
+
+def _described(ended: Ended) -> str:
+    """Describe in a sentence how a command ended, with the end of its stderr."""
+    if ended.code is None:
+        return f"could not be started: {ended.problem}."
+    how = f"exited with code {ended.code}"
+    if ended.code < 0:
+        with suppress(ValueError):
+            how = f"was ended by {signal.Signals(-ended.code).name}"
+    errors = ended.errors.strip()[-_SHOWN:]
+    return f"{how}:\n{errors}\n" if errors else f"{how}."

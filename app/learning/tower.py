@@ -1,0 +1,81 @@
+"""Residual towers (He et al. 2016) for games with planes, with policy and value heads as in AlphaZero.
+
+A tower has no normalisation: a block begins as a small change of its input, because its second convolution is drawn
+with a small gain (Zhang et al. 2019, Fixup). So a position's outputs depend on that position alone, and playing and
+training compute the same function.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from app.config import NetworkSettings
+from app.core import NetworkShape
+from app.learning.layers import POLICY_GAIN, TRUNK_GAIN, VALUE_GAIN, draw, empty_conv, empty_linear
+
+POLICY_PLANES, VALUE_PLANES = 8, 4  # channels that a head reads, after a 1 x 1 convolution
+VALUE_UNITS = 64  # of the value head's hidden layer
+SQUEEZED, LEAST_SQUEEZED = 4, 8  # channels for each unit that weighs them, and the fewest units: few all die
+
+
+class Tower(nn.Module):
+    """A 3 x 3 convolution and residual blocks under two heads; scalars are added to each cell of the first layer.
+
+    Adding a linear map of the scalars is what a 1 x 1 convolution of constant planes would do.
+    """
+
+    def __init__(self, settings: NetworkSettings, shape: NetworkShape) -> None:
+        super().__init__()
+        assert shape.planes is not None
+        self._planes = shape.planes
+        planes, height, width = shape.planes
+        cells, channels = height * width, settings.channels
+        self.stem = empty_conv(planes, channels, 3)
+        self.scalars = empty_linear(shape.scalars, channels) if shape.scalars else None
+        self.blocks = nn.ModuleList(Block(channels, settings.squeeze_excite) for _ in range(settings.blocks))
+        self.policy_planes = empty_conv(channels, POLICY_PLANES, 1)
+        self.policy_head = empty_linear(POLICY_PLANES * cells, shape.actions)
+        self.value_planes = empty_conv(channels, VALUE_PLANES, 1)
+        self.value_hidden = empty_linear(VALUE_PLANES * cells, VALUE_UNITS)
+        self.value_head = empty_linear(VALUE_UNITS, 1)
+
+    def initialise(self, generator: torch.Generator) -> None:
+        """Draw all parameters: orthogonal weights, with small gains where a block or the policy ends."""
+        gains = {"second": TRUNK_GAIN / len(self.blocks), "policy_head": POLICY_GAIN, "value_head": VALUE_GAIN}
+        for name, layer in self.named_modules():
+            if isinstance(layer, nn.Linear | nn.Conv2d):
+                draw(layer, gains.get(name.rpartition(".")[2], TRUNK_GAIN), generator)
+
+    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        """Return logits [N, A], unmasked, and values [N] of float observations [N, D]."""
+        channels, height, width = self._planes
+        size = channels * height * width
+        planes = obs[:, :size].reshape(-1, channels, height, width)
+        # On a CPU, channels next to each other in memory make a training step half as long again as fast.
+        features = self.stem(planes.contiguous(memory_format=torch.channels_last))
+        if self.scalars is not None:
+            features = features + self.scalars(obs[:, size:])[:, :, None, None]
+        features = torch.relu(features)
+        for block in self.blocks:
+            features = block(features)
+        policy = torch.relu(self.policy_planes(features)).flatten(1)
+        value = torch.relu(self.value_planes(features)).flatten(1)
+        return self.policy_head(policy), self.value_head(torch.relu(self.value_hidden(value))).squeeze(-1)
+
+
+class Block(nn.Module):
+    """Two 3 x 3 convolutions beside a shortcut; perhaps with squeeze and excitation (Hu et al. 2018)."""
+
+    def __init__(self, channels: int, squeeze_excite: bool) -> None:  # noqa: FBT001 - a setting
+        super().__init__()
+        self.first, self.second = empty_conv(channels, channels, 3), empty_conv(channels, channels, 3)
+        units = max(LEAST_SQUEEZED, channels // SQUEEZED)
+        self.squeeze = empty_linear(channels, units) if squeeze_excite else None
+        self.excite = empty_linear(units, channels) if squeeze_excite else None
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Return features [N, channels, H, W] of features of the same shape."""
+        change = self.second(torch.relu(self.first(features)))
+        if self.squeeze is not None and self.excite is not None:
+            weights = torch.sigmoid(self.excite(torch.relu(self.squeeze(change.mean(dim=(2, 3))))))
+            change = change * weights[:, :, None, None]
+        return torch.relu(features + change)

@@ -1,0 +1,264 @@
+"""One training: what its job asks for, checked, and the storing of its result; shared by all trainers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from math import isfinite
+from pathlib import Path
+from time import perf_counter
+from typing import NoReturn
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from torch import Tensor, nn
+
+from app.config import Compute, GameConfig
+from app.core import FlyballError, ModelHash, ShardKey
+from app.engine import JsonObject, Report
+from app.events.payload import Metrics
+from app.games import open_table
+from app.learning.devices import resolve
+from app.learning.network import Parameters, bytes_to_parameters, load_network, parameters_to_bytes, seen_shape
+from app.learning.samples import advantages
+from app.store import FileStore, get_checkpoint, get_shard, put_checkpoint
+
+
+class UnfitData(FlyballError):
+    """A base model or a shard that does not belong to the training asked for."""
+
+
+class UnfitModel(FlyballError):
+    """Parameters that are not those of the base model's network."""
+
+
+class DiscardedUpdate(FlyballError):
+    """An update that must be discarded: its trainer says so, or a number of it is NaN or infinity."""
+
+
+class BadProgress(FlyballError):
+    """A progress report or a metric that no event can hold."""
+
+
+_METRICS = TypeAdapter(Metrics, config=ConfigDict(strict=True))
+
+
+class TrainSpec(Compute):
+    """Arguments of every job that trains.
+
+    ``step`` is the base model's; the new model's is one higher. ``learning_rate`` and ``epochs`` are as the feedback
+    has set them.
+    """
+
+    store: str
+    config: GameConfig
+    base_model: ModelHash
+    shards: tuple[ShardKey, ...] = Field(min_length=1)
+    seed: int = Field(ge=0)
+    step: int = Field(ge=0)
+    learning_rate: float = Field(ge=1e-12, le=1)
+    epochs: int = Field(ge=1)
+    settings_folder: str = Field(".", description="of flyball.toml; train_command runs there")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """R decisions of the self-play games to learn from; D features, A actions.
+
+    The rows of a seat in a game are an episode; sort by ``game``, ``seat`` and ``step`` to get them in order.
+    """
+
+    obs: NDArray[np.generic]  # [R, D] uint8 or float32
+    mask: NDArray[np.bool_]  # [R, A] legal actions
+    action: NDArray[np.int32]  # [R]
+    temperature: NDArray[np.float32]  # [R] divisor of the logits when the action was drawn
+    log_prob: NDArray[np.float32]  # [R] of the action, under the policy that played, temperature included
+    value: NDArray[np.float32]  # [R] of the position before the action, by the critic that played
+    reward: NDArray[np.float32]  # [R] the seat's, until its next decision or the end
+    done: NDArray[np.bool_]  # [R] the game ended before the seat's next decision
+    truncated: NDArray[np.bool_]  # [R] the game was cut off before the seat's next decision
+    bootstrap: NDArray[np.float32]  # [R] the critic's value of the state after a truncated row, else 0
+    seat: NDArray[np.int8]  # [R] the deciding seat
+    game: NDArray[np.int32]  # [R] the game, numbered over all shards
+    step: NDArray[np.int32]  # [R] number of the decision within its game
+
+    def __len__(self) -> int:
+        return len(self.action)
+
+    def columns(self) -> dict[str, NDArray[np.generic]]:
+        """Return the columns by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+class Training:
+    """One training, as a job's spec asks for it.
+
+    Begin a trainer with ``training = Training(spec, report)`` and end it with ``return training.finish(parameters)``.
+    Raises ``UnfitData`` when base model and shards are not of the configuration, its rules and its step,
+    ``MissingDevice``, and what reading the store raises.
+
+    Attributes:
+        config: the configuration.
+        game: the game's description: sizes, players, symmetries.
+        base: the checkpoint to train from.
+        shards: the self-play to learn from; ``rows`` joins them.
+        seed: of everything that the trainer draws.
+        step: trainings that the base model has had.
+        learning_rate: as the controllers set it.
+        epochs: passes over the rows, as the controllers set them.
+        options: the configuration's ``options``, unchanged.
+        compute: device and precision, as the deployment's settings name them.
+        device: where to compute.
+        settings_folder: the folder of ``flyball.toml``.
+    """
+
+    def __init__(self, spec: JsonObject, report: Report) -> None:
+        self._begun = perf_counter()
+        self._report = report
+        self._epoch = 0
+        wanted = TrainSpec.model_validate(spec)
+        self._store = FileStore(Path(wanted.store))
+        self.config, self.options = wanted.config, wanted.config.options
+        self.seed, self.step = wanted.seed, wanted.step
+        self.learning_rate, self.epochs = wanted.learning_rate, wanted.epochs
+        self.compute, self.device = wanted, resolve(wanted.device)
+        self.settings_folder = Path(wanted.settings_folder)
+        self.base = get_checkpoint(self._store, wanted.base_model, optimizer=True)
+        self.shards = [get_shard(self._store, key) for key in wanted.shards]
+        self.game = open_table(wanted.config, slots=0).spec
+        self._check()
+
+    def _check(self) -> None:
+        manifest, key, network = self.base.manifest, self.config.key, self.config.network
+        found = manifest.config_key, manifest.step, manifest.network, manifest.shape
+        expected = key, self.step, network, seen_shape(network, self.game.shape)
+        if found != expected:
+            raise UnfitData(
+                f"Model {self.base.model} is {found}, not {expected}.",
+                hint="Ask for the model's own configuration and step; with another network, begin a new run.",
+            )
+        played = key, self.game.rules_version, self.game.observation_size, self.game.actions
+        for shard in self.shards:
+            meta, sizes = shard.meta, (shard.obs.shape[1], shard.mask.shape[1])
+            if (meta.config_key, meta.rules_version, *sizes) != played:
+                raise UnfitData(
+                    f"A shard of {meta.worker} is of {(meta.config_key, meta.rules_version, *sizes)}, not of {played}.",
+                    hint="Leave it out; it was played by other rules or another version of this program.",
+                )
+
+    @cached_property
+    def rows(self) -> Rows:
+        """The decisions of all shards."""
+        names = [field.name for field in fields(Rows) if field.name not in ("temperature", "game")]
+        columns = {name: np.concatenate([getattr(shard, name) for shard in self.shards]) for name in names}
+        before = np.cumsum([0, *(shard.games for shard in self.shards[:-1])]).astype(np.int32)
+        game = [shard.game + first for shard, first in zip(self.shards, before, strict=True)]
+        temperature = [np.full(shard.rows, shard.meta.temperature, np.float32) for shard in self.shards]
+        return Rows(**columns, temperature=np.concatenate(temperature), game=np.concatenate(game))
+
+    def advantages(self, gamma: float | None = None, gae_lambda: float | None = None) -> NDArray[np.float32]:
+        """Return the advantage of each row [R] by GAE; the settings' ``gamma`` and ``gae_lambda`` are the default.
+
+        Add ``rows.value`` to get targets of a critic. Raises ``UnfinishedEpisode``.
+        """
+        discount = self.config.ppo.gamma if gamma is None else gamma
+        decay = self.config.ppo.gae_lambda if gae_lambda is None else gae_lambda
+        return np.concatenate([advantages(shard, discount, decay) for shard in self.shards])
+
+    def parameters(self) -> Parameters:
+        """Return the base model's tensors by name, on ``device``."""
+        return {name: tensor.to(self.device) for name, tensor in bytes_to_parameters(self.base.parameters).items()}
+
+    def network(self) -> nn.Module:
+        """Return a network with the base model's parameters, on ``device``; it maps observations to logits, values."""
+        return load_network(self.config.network, self.base.manifest.shape, self.parameters()).to(self.device)
+
+    def progress(self, epoch: int, epochs: int, /, **metrics: float) -> None:
+        """Publish that an epoch of ``epochs`` has ended, with any metrics.
+
+        Epochs count from 1 and rise. Raises ``BadProgress``, or ``DiscardedUpdate`` for a metric that is not finite.
+        """
+        if not self._epoch < epoch <= epochs:
+            raise BadProgress(
+                f"Epoch {epoch} of {epochs} was reported after epoch {self._epoch}.",
+                hint="Report each epoch once, from 1 to the number of epochs.",
+            )
+        self._epoch = epoch
+        self._report({"epoch": epoch, "epochs": epochs, "metrics": _checked_metrics(metrics)})
+
+    def discard(self, reason: str) -> NoReturn:
+        """Throw the update away, because it diverged; the base model stands. Raises ``DiscardedUpdate``."""
+        raise DiscardedUpdate(f"The trainer discarded its update: {reason}", hint="The base model stands.")
+
+    def finish(self, parameters: Mapping[str, Tensor | NDArray[np.generic]], /, **metrics: float) -> JsonObject:
+        """Store parameters as the base model's successor; return the job's result, with the metrics and ``seconds``.
+
+        Names, shapes and types have to be the base model's. Raises ``UnfitModel``, ``BadProgress``, or
+        ``DiscardedUpdate`` when a number is not finite; then nothing is stored.
+        """
+        fitting = _fitting(parameters, bytes_to_parameters(self.base.parameters))
+        return self.store(parameters_to_bytes(fitting), None, metrics)
+
+    def store(self, parameters: bytes, optimizer: bytes | None, metrics: Mapping[str, float]) -> JsonObject:
+        """Store a safetensors file of checked parameters as the base's successor; return the job's result.
+
+        Raises ``BadProgress`` or ``DiscardedUpdate`` for a metric; then nothing is stored.
+        """
+        checked = _checked_metrics({**metrics, "seconds": perf_counter() - self._begun})
+        manifest = self.base.manifest.successor(self.base.model)
+        model = put_checkpoint(self._store, manifest, parameters, optimizer)
+        return {
+            "model": model,
+            "parent": self.base.model,
+            "step": manifest.step,
+            "rows": sum(shard.rows for shard in self.shards),
+            "metrics": checked,
+        }
+
+
+def _checked_metrics(metrics: Mapping[str, object]) -> dict[str, float]:
+    numbers = {name: value.item() if isinstance(value, np.number) else value for name, value in metrics.items()}
+    for name, value in numbers.items():
+        if isinstance(value, float) and not isfinite(value):
+            raise DiscardedUpdate(f"The metric {name} is {value}.", hint="The update has diverged: train more gently.")
+    try:
+        return _METRICS.validate_python(numbers)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise BadProgress(
+            f"The metric {'.'.join(map(str, first['loc']))} is {first['input']!r:.100}: {first['msg']}.",
+            hint="Metrics are at most 100 floats, with seconds, of at most a million million, by name.",
+        ) from error
+
+
+def _fitting(parameters: Mapping[str, Tensor | NDArray[np.generic]], base: Parameters) -> Parameters:
+    """Return parameters as tensors if names, shapes and types are those of ``base``, and all numbers finite."""
+    if parameters.keys() != base.keys():
+        lacking, unknown = sorted(base.keys() - parameters.keys()), sorted(parameters.keys() - base.keys())
+        raise UnfitModel(
+            f"The model lacks {lacking or 'nothing'}, and has {unknown or 'nothing'} that its base has not.",
+            hint="A trained model has the tensors of its base, by the same names.",
+        )
+    tensors = {name: _tensor(name, value) for name, value in parameters.items()}
+    for name, tensor in tensors.items():
+        found, wanted = (tuple(tensor.shape), tensor.dtype), (tuple(base[name].shape), base[name].dtype)
+        if found != wanted:
+            raise UnfitModel(
+                f"{name} is {_named(*found)}, not {_named(*wanted)}.",
+                hint="A trained model has the shapes and types of its base; convert it before you return it.",
+            )
+        if not tensor.isfinite().all():
+            raise DiscardedUpdate(f"{name} holds a NaN or an infinity.", hint="The update has diverged.")
+    return tensors
+
+
+def _tensor(name: str, value: Tensor | NDArray[np.generic]) -> Tensor:
+    try:
+        return value if isinstance(value, Tensor) else torch.from_numpy(np.array(value, order="C"))
+    except TypeError as error:
+        raise UnfitModel(f"{name} is no tensor ({error}).", hint="Return tensors or arrays of numbers.") from error
+
+
+def _named(shape: tuple[int, ...], dtype: torch.dtype) -> str:
+    return f"{str(dtype).removeprefix('torch.')} {list(shape)}"

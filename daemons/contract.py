@@ -1,0 +1,270 @@
+"""The contract of backends, checked on a few games in a temporary store.
+
+The daemons' own workers make the jobs' specs, and facts of their results. So a backend that passes is called as in a
+run.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
+
+from app.backends import GameInfo, describe, understood
+from app.config import GAMES, PARAMETERS, GameConfig, RunSettings
+from app.controllers.fold import Fold
+from app.core import HEURISTIC, RANDOM, ConfigKey, Elo, FlyballError, ModelHash, derive_id
+from app.core.findings import Finding
+from app.engine import InlineEngine
+from app.events import (
+    Event,
+    Evidence,
+    Lineup,
+    MatchesRequested,
+    ModelDistributed,
+    ModelPromoted,
+    Payload,
+    QualityDegraded,
+    RunConfigured,
+    SelfplayComplete,
+    SelfplayRequested,
+    TrainingCompleted,
+    TrainingRequested,
+    originate,
+)
+from app.events.envelope import EPOCH
+from app.store import DamagedBlob, FileStore, MissingBlob, get_checkpoint, get_shard
+from daemons.distribution import Distributor
+from daemons.evaluation import Evaluator
+from daemons.jobs import Job, Json, Place, Worker
+from daemons.quality_monitor import QualityMonitor
+from daemons.selfplay_worker import SelfplayWorker
+from daemons.training import Trainer
+
+TINY = GAMES[ConfigKey("tic_tac_toe_2p")]
+"""The configuration that is played where no other is named."""
+
+PLAYED_GAMES, MATCH_GAMES, SEED = 32, 4, 7
+WORKERS = (Trainer, SelfplayWorker, QualityMonitor, Evaluator, Distributor)
+PLACE = "selfplay_worker@check"
+DETERMINISM = "Derive all random numbers from the spec's seed, with app.core.derive_seed."
+
+P = TypeVar("P", bound=Payload)
+
+
+class BrokenContract(FlyballError):
+    """A job whose result is unusable, so that those after it cannot run."""
+
+
+def check_backend(name: str, config: GameConfig = TINY) -> list[Finding]:
+    """Return the faults of a backend, found by running each of its jobs; a sound one has none.
+
+    The jobs run in threads of this process, one after the other, each twice.
+
+    Args:
+        name: as a configuration names it; modules beside ``flyball.toml`` have to be importable.
+        config: what to play; its ``backend`` is replaced.
+    """
+    try:
+        settings = understood(RunSettings(configs=(config.replace(backend=name),), selfplay_workers=(PLACE,)))
+        info = describe(settings.configs[0])
+    except FlyballError as error:
+        return [Finding("describe", error.message, error.hint)]
+    if found := _misdescribed(info, config):
+        return found
+    with TemporaryDirectory() as folder:
+        trial = _Trial(settings, info, FileStore(Path(folder)), folder)
+        try:
+            asyncio.run(trial.run())
+        except FlyballError as error:
+            trial.find(error.message, error.hint)
+        return trial.findings
+
+
+def _misdescribed(info: GameInfo, config: GameConfig) -> list[Finding]:
+    found = []
+    if info.players != config.players:
+        found.append((f"players is {info.players}; {config.key} has {config.players}.", "Return the game's own."))
+    if RANDOM not in info.bots:
+        found.append(("bots lack 'random', on which ratings are anchored.", "Let the match job play it, and name it."))
+    if unknown := sorted(set(info.knobs) - set(PARAMETERS)):
+        found.append((f"There is no knob {unknown[0]!r}.", f"Choose among {', '.join(PARAMETERS)}."))
+    return [Finding("describe", what, hint) for what, hint in found]
+
+
+class _Trial:
+    """A run in memory that closes one loop."""
+
+    def __init__(self, settings: RunSettings, info: GameInfo, store: FileStore, folder: str) -> None:
+        (self.config,) = settings.configs
+        self.info, self.store, self.engine = info, store, InlineEngine()
+        self.findings: list[Finding] = []
+        self.where = ""
+        self.recorded = 0
+        place = Place(PLACE, "check", folder)
+        self.fold = Fold(tuple(partial(worker, place=place) for worker in WORKERS))
+        self.feed(RunConfigured(run_id="check", settings=settings.model_dump(mode="json")), subject=None)
+
+    def find(self, what: str, hint: str) -> None:
+        """Add a finding about the job that was run last."""
+        self.findings.append(Finding(self.where, what, hint))
+
+    async def run(self) -> None:
+        """Run each job. Raises ``FlyballError`` where those after it cannot run."""
+        try:
+            first = await self.initialise()
+            played = await self.play(first)
+            await self.inspect()
+            trained = await self.train(first, played)
+            await self.match(first, trained)
+            await self.distribute(first, trained)
+        finally:
+            await self.engine.close()
+
+    async def initialise(self) -> TrainingCompleted:
+        """Make the first model."""
+        self.feed(self.training(None, ()))
+        _, made = await self.answered("initialise", Trainer, TrainingCompleted)
+        if (made.parent, made.step, made.metrics) != (None, 0, None):
+            self.find("It returned a parent, a step or metrics.", "Return parent None, step 0 and metrics None.")
+        self.check_model(made.model)
+        return made
+
+    async def play(self, first: TrainingCompleted) -> SelfplayComplete:
+        """Play games of the first model, some of them against the random bot."""
+        others = Lineup(opponents=(RANDOM,) * (self.config.players - 1), games=PLAYED_GAMES // 2)
+        knobs: dict[str, Any] = {"games": PLAYED_GAMES, "temperature": self.config.selfplay.temperature, "seed": SEED}
+        self.feed(SelfplayRequested(worker=PLACE, model=first.model, lineups=(others,), probe=False, **knobs))
+        job, played = await self.answered("play", SelfplayWorker, SelfplayComplete)
+        shard = played.shard
+        if shard.games != PLAYED_GAMES:
+            self.find(f"It played {shard.games} games, not {PLAYED_GAMES}.", "Play as many as the spec's games.")
+        if not self.store.has(shard.key):
+            raise BrokenContract(f"Its shard {shard.key} is not in the store.", hint="Put it with app.store.put_shard.")
+        with suppress(DamagedBlob):  # a format of its own
+            if (rules := get_shard(self.store, shard.key).meta.rules_version) != self.info.rules_version:
+                hint = "Both name the same rules: shards of other rules are refused."
+                self.find(f"Its shard is of rules {rules}; describe says {self.info.rules_version}.", hint)
+        await self.check_changes(job, "shard", {"seed": SEED + 1}, "Another seed gave the same shard.", DETERMINISM)
+        await self.check_knob(job, "shard", "base_temperature", "temperature", 2 * self.config.selfplay.temperature)
+        return played
+
+    async def inspect(self) -> None:
+        """Inspect the shard."""
+        _, verdict = await self.answered("inspect", QualityMonitor, Payload)
+        if isinstance(verdict, QualityDegraded):
+            self.find(f"It refuses the backend's own shard: {verdict.reason}", "Play by the rules that it checks.")
+
+    async def train(self, first: TrainingCompleted, played: SelfplayComplete) -> TrainingCompleted:
+        """Train the first model on the shard."""
+        self.feed(self.training(first.model, (played.shard,)))
+        job, trained = await self.answered("train", Trainer, TrainingCompleted)
+        if (trained.parent, trained.step) != (first.model, 1):
+            self.find("Its parent is not the base model, or its step not one higher.", "Use Manifest.successor.")
+        if trained.metrics is None:
+            self.find("It returned no metrics.", "Return a mapping of names to finite figures; it may be empty.")
+        self.check_model(trained.model)
+        await self.check_knob(job, "model", "learning_rate", "learning_rate", self.config.learning_rate / 2)
+        await self.check_knob(job, "model", "epochs", "epochs", self.config.epochs + 1)
+        return trained
+
+    async def match(self, first: TrainingCompleted, trained: TrainingCompleted) -> None:
+        """Let the new model play the first one and the built-in players."""
+        bots = tuple(bot for bot in (RANDOM, HEURISTIC) if bot in self.info.bots)
+        opponents = bots if first.model == trained.model else (first.model, *bots)
+        wanted: dict[str, Any] = {"purpose": "retest", "games": MATCH_GAMES, "opponents": opponents}
+        self.feed(MatchesRequested(model=trained.model, step=1, seed=SEED, **wanted))
+        await self.answered("match", Evaluator, Payload)
+
+    async def distribute(self, first: TrainingCompleted, trained: TrainingCompleted) -> None:
+        """Distribute the new model, and delete the first one."""
+        figures: dict[str, Any] = {"statistic": "check", "value": 0.0, "threshold": 0.0, "games": 1}
+        evidence = Evidence(evaluation_id=derive_id("check"), elo=Elo(0.0), elo_stderr=1.0, **figures)
+        model, elo = trained.model, Elo(0.0)
+        self.feed(ModelPromoted(model=model, previous=None, step=trained.step, elo=elo, evidence=evidence))
+        job, _ = await self.answered("distribute", Distributor, ModelDistributed)
+        if first.model == model:
+            return
+        await self.result(job, {**job.parts[0], "discard": [first.model]})
+        if self.store.has(first.model) or not self.store.has(model):
+            self.find("It deletes other models than those in discard.", "Delete them, and nothing else.")
+
+    def training(self, base: ModelHash | None, shards: tuple[Any, ...]) -> TrainingRequested:
+        """Return the request for a training."""
+        knobs: dict[str, Any] = {"learning_rate": self.config.learning_rate, "epochs": self.config.epochs}
+        return TrainingRequested(base_model=base, shards=shards, step=0, seed=SEED, **knobs)
+
+    def feed(self, data: Payload, subject: str | None = "") -> None:
+        """Record an event about the configuration, or, with ``subject`` None, about the run."""
+        self.recorded += 1
+        time = EPOCH + timedelta(seconds=self.recorded)
+        key = self.config.key if subject == "" else subject
+        envelope = originate(data, event_id=derive_id("check", self.recorded), time=time, subject=key)
+        failures = self.fold.feed([Event(envelope, self.recorded, self.recorded * 10**6, "broker@check")]).failures
+        assert not failures, failures
+
+    async def answered(self, where: str, kind: type[Worker[Any]], answer: type[P]) -> tuple[Job[Any], P]:
+        """Run a worker's waiting job twice; record the facts about it, and return the last one of type ``answer``."""
+        self.where = where
+        (worker,) = (one for one in self.fold.reducers if isinstance(one, kind))
+        waiting = {key: row for key, row in self.fold.rows(worker.name).items() if row.cause}
+        (job,) = worker.jobs(waiting, self.fold.states)
+        reports: list[Json] = []
+        results = [await self.result(job, part, reports) for part in job.parts]
+        if _timeless(results) != _timeless([await self.result(job, part) for part in job.parts]):
+            self.find("The same spec gave two results.", DETERMINISM)
+        try:
+            for report in reports:
+                worker.progressed(job, report)
+            facts = worker.completed(job, job.gather(results))
+        except (LookupError, TypeError, ValueError) as error:
+            raise BrokenContract(
+                f"No fact can be made of what it returned: {type(error).__name__}: {error}",
+                hint="See app.backends for the keys of results and reports.",
+            ) from error
+        for fact in facts:
+            self.feed(fact)
+        return job, [fact for fact in facts if isinstance(fact, answer)][-1]
+
+    async def result(self, job: Job[Any], spec: Json, reports: list[Json] | None = None) -> Json:
+        """Run a job's function. Raises ``FlyballError``."""
+        return await self.engine.run(
+            job.function, spec, None if reports is None else reports.append, job.deadline_seconds
+        )
+
+    async def check_changes(self, job: Job[Any], name: str, changes: Json, what: str, hint: str) -> None:
+        """Add a finding if other values in the spec lead to the same ``name`` in the result."""
+        before, after = [(await self.result(job, spec))[name] for spec in (job.parts[0], job.parts[0] | changes)]
+        if before == after:
+            self.find(what, hint)
+
+    async def check_knob(self, job: Job[Any], name: str, knob: str, key: str, value: float) -> None:
+        """Add a finding if the backend claims to understand a knob that changes nothing."""
+        if knob in self.info.knobs:
+            what = f"{knob} changes nothing, and describe names it among the knobs."
+            await self.check_changes(job, name, {key: value}, what, f"Use the spec's {key}, or leave the knob out.")
+
+    def check_model(self, model: ModelHash) -> None:
+        """Check that a model is in the store, with a manifest of this backend. Raises ``BrokenContract``."""
+        try:
+            manifest = get_checkpoint(self.store, model).manifest
+        except (MissingBlob, DamagedBlob) as error:
+            raise BrokenContract(error.message, hint="Put it with app.store.put_checkpoint.") from error
+        if (manifest.backend, manifest.config_key) != (self.config.backend, self.config.key):
+            self.find(
+                f"The model's manifest names backend {manifest.backend} and configuration {manifest.config_key}.",
+                f"Write backend = {self.config.backend!r} and the spec's configuration into it.",
+            )
+
+
+def _timeless(result: Any) -> Any:
+    """Return a result without the durations in it."""
+    match result:
+        case Mapping():
+            return {name: _timeless(value) for name, value in result.items() if name != "seconds"}
+        case list():
+            return [_timeless(value) for value in result]
+    return result

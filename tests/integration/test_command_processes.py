@@ -1,0 +1,219 @@
+"""Commands that train die with their jobs, with everything that they started; their failures become facts."""
+
+import asyncio
+from pathlib import Path
+
+import psutil
+import pytest
+from in_memory import MemoryBus, MemoryJournal, MemoryStateStore
+from own_training import (
+    BASE,
+    GOOD,
+    OPEN,
+    TIC_TAC_TOE,
+    commanded,
+    first_model,
+    folders,
+    stored,
+    train_spec,
+)
+from selfplay_rig import ignore
+from structlog.testing import capture_logs
+
+from app.config import DeadlineSettings, GameConfig, RunSettings
+from app.core import FlyballError
+from app.engine import InlineEngine, JobFailed, JobTimedOut, LocalEngine
+from app.events import (
+    Payload,
+    RunConfigured,
+    ShardRef,
+    TrainingCompleted,
+    TrainingFailed,
+    TrainingProgress,
+    TrainingRequested,
+    originate,
+)
+from app.journal import history
+from app.learning.own_trainers import private_folder, train_by_command
+from daemons.clock import SystemClock
+from daemons.host import Host, Ports, Rhythm
+from daemons.jobs import Place
+from daemons.registry import DAEMONS
+from daemons.supervisor import Notifier
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+HANG = """
+import os, subprocess, time
+child = subprocess.Popen(["sleep", "1000"])
+Path("pids.part").write_text(f"{os.getpid()} {child.pid}")
+Path("pids.part").rename("pids")
+print('{"epoch": 1, "epochs": 9}', flush=True)
+time.sleep(1000)
+"""
+
+
+async def pids_of(root: Path) -> list[psutil.Process]:
+    """Return the command and its child, once they run."""
+    file = root.parent / "pids"
+    async with asyncio.timeout(60):
+        while not file.exists():
+            await asyncio.sleep(0.02)
+    return [psutil.Process(int(pid)) for pid in file.read_text().split()]
+
+
+def gone(processes: list[psutil.Process]) -> bool:
+    _, alive = psutil.wait_procs(processes, timeout=10)
+    return all(process.status() == psutil.STATUS_ZOMBIE for process in alive)
+
+
+JOB = "app.learning.own_trainers:train_by_command"
+
+
+async def test_command_dies_with_its_child_at_the_deadline(root: Path) -> None:
+    spec, engine = commanded(root, "sys.exit(1)"), LocalEngine()
+    before = stored(root)
+    with pytest.raises(JobFailed, match="code 1"):  # starts the worker, which takes seconds
+        await engine.run(JOB, spec)
+    (root.parent / "mine.py").write_text(BASE + HANG)
+    with pytest.raises(JobTimedOut):
+        await engine.run(JOB, spec, deadline_seconds=3.0)
+    assert await asyncio.to_thread(gone, await pids_of(root))
+    (left,) = folders(root)
+    (root.parent / "mine.py").write_text(BASE + "sys.exit(1)")
+    with pytest.raises(JobFailed, match="code 1"):
+        await engine.run(JOB, spec)
+    assert not left.exists(), "the next job removes what a killed one left"
+    assert stored(root) == before
+    await engine.close()
+
+
+@pytest.mark.parametrize("kind", [LocalEngine, InlineEngine])
+async def test_command_dies_when_its_job_is_cancelled(root: Path, kind: type) -> None:
+    """A job in a thread ends at its next report, so there the command goes on reporting."""
+    script = HANG.replace("time.sleep(1000)", TICKING) if kind is InlineEngine else HANG
+    spec, engine = commanded(root, script), kind()
+    task = asyncio.get_running_loop().create_task(engine.run(JOB, spec))
+    processes = await pids_of(root)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await asyncio.to_thread(gone, processes)
+    await engine.close()
+
+
+TICKING = """
+for epoch in range(2, 1000):
+    print(json.dumps({"epoch": epoch, "epochs": 1000}), flush=True)
+    time.sleep(0.1)
+"""
+
+
+async def test_command_dies_with_a_killed_worker(root: Path) -> None:
+    spec, engine = commanded(root, HANG), LocalEngine()
+    task = asyncio.get_running_loop().create_task(engine.run(JOB, spec))
+    processes = await pids_of(root)
+    guard = processes[0].parent()
+    worker = guard.parent()
+    worker.kill()
+    with pytest.raises(FlyballError, match="ended before its job did"):
+        await task
+    assert await asyncio.to_thread(gone, [*processes, guard])
+    await engine.close()
+
+
+def test_children_of_an_ended_command_are_killed(root: Path) -> None:
+    leave = 'import subprocess\nPath("pids").write_text(str(subprocess.Popen(["sleep", "1000"]).pid))\n'
+    train_by_command(commanded(root, leave + GOOD), ignore)
+    pid = int((root.parent / "pids").read_text())
+    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+def test_folder_of_a_live_job_is_not_swept(root: Path) -> None:
+    with private_folder(root / "trainings") as mine, private_folder(root / "trainings") as other:
+        assert mine.exists()
+        assert other.exists()
+    assert folders(root) == []
+
+
+class Story:
+    """A training daemon with real jobs, on a journal in memory."""
+
+    def __init__(self, root: Path, config: GameConfig, seconds: float) -> None:
+        self.root, self.clock, self.published = root, SystemClock(), 0
+        self.settings = RunSettings(configs=(config,), deadlines=DeadlineSettings(training_seconds=seconds))
+        self.journal = MemoryJournal()
+        self.bus = MemoryBus(self.journal, self.clock, producer="broker@laptop")
+
+    async def publish(self, data: Payload, subject: str | None) -> None:
+        self.published += 1
+        envelope = originate(data, event_id=f"e{self.published}", time=self.clock.now(), subject=subject)
+        await self.bus.publish(envelope)
+
+    async def ask(self, spec: dict) -> TrainingFailed | TrainingCompleted:
+        """Ask for a training, and return the event that ends it."""
+        if not self.published:
+            configured = RunConfigured(run_id="r", settings=self.settings.model_dump(mode="json"))
+            await self.publish(configured, None)
+        worker, names = "selfplay_worker@laptop", ("base_model", "step", "seed", "learning_rate", "epochs")
+        shards = [
+            ShardRef(worker=worker, key=key, rows=9, games=1, model=spec["base_model"], seed=1)
+            for key in spec["shards"]
+        ]
+        asked = TrainingRequested(shards=tuple(shards), **{name: spec[name] for name in names})
+        await self.publish(asked, spec["config"]["key"])
+        before, stop = len(self.of(TrainingFailed, TrainingCompleted)), asyncio.Event()
+        ports = Ports(self.bus, MemoryStateStore(), self.clock, InlineEngine(), Notifier(""))
+        place = Place("training@laptop", "laptop", str(self.root), str(self.root.parent))
+        host = Host(DAEMONS["training"], place, f"boot{self.published}", ports, Rhythm(0.1, 5.0))
+        async with asyncio.TaskGroup() as group, asyncio.timeout(120):
+            group.create_task(host.run(stop))
+            while len(ended := self.of(TrainingFailed, TrainingCompleted)) == before:
+                await asyncio.sleep(0.02)
+            stop.set()
+        return ended[-1]
+
+    def of(self, *types: type[Payload]) -> list:
+        return [event.data for event in history(self.journal, types=types)]
+
+
+REASONS = {
+    "diverged": OPEN + "Path(paths['result']).write_text(json.dumps({'discard': 'too far'}))",
+    "error": "sys.exit(3)",
+    "timed_out": "import time" + TICKING,
+}
+
+
+async def test_failed_command_is_published_and_next_one_trains(root: Path) -> None:
+    spec = commanded(root, "")
+    story, before = Story(root, GameConfig.model_validate(spec["config"]), seconds=4.0), stored(root)
+    for reason, script in REASONS.items():
+        (root.parent / "mine.py").write_text(BASE + script)
+        ended = await story.ask(spec)
+        assert (type(ended), ended.reason) == (TrainingFailed, reason), ended
+    (root.parent / "mine.py").write_text(BASE + """print('{"epoch": 1, "epochs": 1, "elbo": 0.5}')""" + GOOD)
+    missing = await story.ask({**spec, "shards": ["f" * 64]})
+    assert missing.reason == "bad_data"
+    assert stored(root) == before
+    ended = await story.ask(spec)
+    assert isinstance(ended, TrainingCompleted), ended
+    assert ended.parent == spec["base_model"], "the base model stood"
+    assert ended.metrics["policy_loss"] == 0.25
+    assert story.of(TrainingProgress)[-1].metrics == {"elbo": 0.5}
+
+
+async def test_failed_function_is_logged_with_its_trace(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (root.parent / "raising_trainer.py").write_text("def train(spec, report):\n    return 1 / 0\n")
+    monkeypatch.syspath_prepend(root.parent)
+    config = TIC_TAC_TOE.replace(trainer="raising_trainer:train")
+    spec = train_spec(root, config, first_model(root, config), games=8)
+    with capture_logs() as logs:
+        ended = await Story(root, config, seconds=60.0).ask(spec)
+    assert ended.reason == "error"
+    assert "raised ZeroDivisionError: division by zero" in ended.error
+    (failed,) = (line for line in logs if line["event"] == "job failed")
+    assert "raising_trainer.py" in failed["trace"]

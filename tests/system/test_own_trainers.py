@@ -1,0 +1,41 @@
+"""The examples of own trainers in a running loop: their models are promoted."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from own_training import EXAMPLES
+from running_loop import BRISK, FLYBALL, running_loop
+
+from app.events import ModelPromoted, TrainingCompleted, TrainingFailed, TrainingProgress, TrainingRequested
+
+TRAINERS = {
+    "trainer_torch.py": 'trainer = "trainer_torch:train"',
+    "trainer_numpy.py": 'train_command = ["python", "trainer_numpy.py"]',
+}
+
+
+@pytest.mark.timeout(500)
+@pytest.mark.parametrize("example", TRAINERS)
+def test_model_of_example_trainer_is_promoted(tmp_path: Path, example: str) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    shutil.copy(EXAMPLES / example, folder)
+    table = "[games.tic_tac_toe_2p]\n"
+    settings = BRISK.replace(table, f"{table}{TRAINERS[example]}\n")
+    with running_loop(folder, settings, cwd=tmp_path) as loop:
+
+        def promoted() -> list:
+            return [event for event in loop.events(ModelPromoted) if event.data.step > 0]
+
+        promotion = loop.wait_for("a promotion", promoted)[0]
+        trained = next(e for e in loop.events(TrainingCompleted) if e.data.model == promotion.data.model)
+        assert trained.data.metrics.keys() == {"policy_loss", "value_loss", "entropy", "seconds"}
+        asked = next(e for e in loop.events(TrainingRequested) if e.id == trained.data.request_id)
+        epochs = [e.data.epoch for e in loop.events(TrainingProgress) if e.data.request_id == asked.id]
+        assert epochs == list(range(1, asked.data.epochs + 1))
+        assert not loop.events(TrainingFailed)
+        words = [FLYBALL, "--run", str(folder), "trace", promotion.id, "--json"]
+        traced = subprocess.run(words, capture_output=True, text=True, check=True)
+        assert "flyball.training.completed" in traced.stdout

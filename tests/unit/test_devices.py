@@ -1,0 +1,238 @@
+"""Devices and precision: settings, checks, specs, and bfloat16 on the CPU."""
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from driving import KEY, run_settings
+from scenario_events import asked as asked_games
+from selfplay_rig import CONFIG, ignore, put_model, selfplay_spec
+
+from app.config import Compute, Deployment, PipelineSettings, PpoCoefficients
+from app.config.devices import GPU_GAMES
+from app.config.loading import BadSettings, load
+from app.controllers.fold import Fold
+from app.engine import InlineEngine, JobFailed
+from app.events import EvaluationRequested, Payload, RunConfigured, TrainingRequested
+from app.games import open_table
+from app.learning import devices
+from app.learning.devices import MissingDevice, UnknownDevice, games_at_once, missing_device, resolve
+from app.learning.jobs import train
+from app.learning.network import bytes_to_parameters
+from app.play.gauntlet import GauntletSpec, Opponent
+from app.play.matches import batch
+from app.play.players import load_player
+from app.play.selfplay import play
+from app.store import FileStore, get_checkpoint, get_shard
+from app.train.game import UnfitSettings
+from app.train.learning import check_start
+from daemons import suitability
+from daemons.evaluation import Evaluator
+from daemons.jobs import Place, Worker
+from daemons.selfplay_worker import SelfplayWorker
+from daemons.suitability import check_devices
+from daemons.training import Trainer
+
+BFLOAT16 = Compute(precision="bfloat16")
+GPU = Compute(device="cuda:1", precision="bfloat16")
+
+
+@pytest.fixture(autouse=True)
+def no_gpu(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest):
+    """Let PyTorch find no CUDA device, wherever the tests run."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    resolve.cache_clear()
+    yield
+    resolve.cache_clear()
+
+
+def settings_of(folder: Path, text: str) -> Deployment:
+    (folder / "flyball.toml").write_text(text)
+    return load(folder).deployment
+
+
+def test_one_device_name_stands_for_every_kind_of_job(tmp_path: Path) -> None:
+    found = settings_of(tmp_path, "[deployment]\ndevice = 'cuda:1'\nprecision = 'bfloat16'\n")
+    assert [found.compute(kind) for kind in ("selfplay", "training", "evaluation")] == [GPU] * 3
+
+
+def test_devices_of_kinds_of_jobs_are_set_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLYBALL_DEPLOYMENT__DEVICE__EVALUATION", "cpu")
+    found = settings_of(tmp_path, "[deployment.device]\ntraining = 'cuda'\nevaluation = 'auto'\n").device
+    assert (found.selfplay, found.training, found.evaluation) == ("cpu", "cuda", "cpu")
+
+
+def test_a_variable_with_one_device_replaces_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLYBALL_DEPLOYMENT__DEVICE", "auto")
+    found = settings_of(tmp_path, "[deployment.device]\ntraining = 'cuda'\n").device
+    assert set(found.model_dump().values()) == {"auto"}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("device = 'gpu'", "deployment.device.selfplay (flyball.toml): 'gpu' is no device: write cpu, cuda"),
+        ("device = 1", "deployment.device.selfplay (flyball.toml)"),
+        ("precision = 'float16'", "deployment.precision.selfplay (flyball.toml)"),
+        ("device = {trainings = 'cpu'}", "Unknown setting 'deployment.device.trainings'"),
+    ],
+)
+def test_a_bad_device_names_its_key_and_file(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(BadSettings) as refused:
+        settings_of(tmp_path, f"[deployment]\n{text}\n")
+    assert words in refused.value.message
+
+
+WANTED: dict[type[Worker], Payload] = {
+    SelfplayWorker: asked_games("selfplay_worker@laptop"),
+    Trainer: TrainingRequested(base_model="b" * 64, shards=(), step=0, seed=1, learning_rate=1e-3, epochs=1),
+    Evaluator: EvaluationRequested(purpose="rating", model="a" * 64, step=0, seed=1),
+}
+
+
+@pytest.mark.parametrize("worker", WANTED)
+def test_a_worker_s_jobs_say_device_and_precision(record, worker: type[Worker]) -> None:
+    place = Place("selfplay_worker@laptop", "laptop", "store", compute=GPU)
+    settings = run_settings(KEY).model_dump(mode="json")
+    fold = Fold((partial(worker, place=place),))
+    fold.feed([record(RunConfigured(run_id="run", settings=settings), at=1), record(WANTED[worker], KEY, at=2)])
+    (job,) = fold.reducers[-1].jobs(fold.rows(worker.name), fold.states)
+    assert job.parts
+    assert all((part["device"], part["precision"]) == ("cuda:1", "bfloat16") for part in job.parts)
+
+
+def test_auto_is_the_cpu_where_there_is_no_gpu() -> None:
+    assert (resolve("auto"), resolve("cpu")) == (torch.device("cpu"),) * 2
+    assert games_at_once("auto", 256) == 256
+
+
+def test_auto_is_the_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _device: "test")
+    monkeypatch.setattr(devices, "_be_deterministic", lambda: None)
+    assert resolve("auto") == torch.device("cuda")
+    assert games_at_once("auto", 256) == GPU_GAMES
+
+
+def test_a_device_is_missing_beyond_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert missing_device("cuda") == "cuda was asked for and PyTorch finds no CUDA device"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert missing_device("cuda:0") is None
+    assert missing_device("cuda:1") == "cuda:1 was asked for and there are 1"
+    with pytest.raises(UnknownDevice):
+        missing_device("gpu")
+
+
+async def test_a_job_on_a_missing_device_fails_and_says_so(tmp_path: Path) -> None:
+    model = put_model(tmp_path)
+    base = {"store": str(tmp_path), "config": CONFIG.model_dump(mode="json"), "device": "cuda"}
+    training = {**base, "base_model": model, "shards": ["c" * 64], "seed": 1, "step": 0}
+    training |= {"learning_rate": 1e-3, "epochs": 1}
+    (match,) = gauntlet(tmp_path, model, device="cuda").parts
+    jobs = {
+        "app.play.selfplay:play": selfplay_spec(tmp_path, model, device="cuda"),
+        "app.play.matches:batch": match,
+        "app.learning.jobs:train": training,
+    }
+    engine = InlineEngine()
+    for function, spec in jobs.items():
+        with pytest.raises(JobFailed, match="cuda was asked for and PyTorch finds no CUDA device") as failed:
+            await engine.run(function, spec)
+        assert (failed.value.kind, bool(failed.value.hint)) == ("MissingDevice", True)
+    await engine.close()
+
+
+def test_a_run_is_refused_where_its_device_is_missing() -> None:
+    """The check asks another process, where nothing is patched: the device is one that no machine has."""
+    device = {"training": "cuda:99"}
+    with pytest.raises(BadSettings, match=r"deployment.device.training: cuda:99 was asked for") as refused:
+        check_devices(Deployment.model_validate({"device": device}))
+    assert refused.value.hint
+
+
+def test_no_process_is_asked_unless_a_gpu_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suitability, "LocalEngine", None)
+    check_devices(Deployment.model_validate({"device": {"training": "auto"}}))
+
+
+def test_a_training_run_checks_the_device_of_its_games() -> None:
+    settings = PipelineSettings.model_validate({"collection": {"device": "cuda", "precision": "bfloat16"}})
+    assert (settings.updates, settings.games) == (Compute(), Compute(device="cuda", precision="bfloat16"))
+    with pytest.raises(UnfitSettings, match=r"collection.device: cuda was asked for"):
+        check_start(settings, begun=False)
+
+
+def gauntlet(root: Path, model: str, **compute: str) -> GauntletSpec:
+    opponents = (Opponent(name="random", kind="random", games=20),)
+    return GauntletSpec(store=root, config=CONFIG, model=model, seed=1, opponents=opponents, **compute)
+
+
+def test_a_gauntlet_s_batches_are_larger_on_a_gpu(tmp_path: Path) -> None:
+    opponents = (Opponent(name="random", kind="random", games=1000),)
+    here, there = (
+        gauntlet(tmp_path, "a" * 64, device=device).replace(opponents=opponents).batches for device in ("cpu", "cuda")
+    )
+    assert (len(here), len(there)) == (4, 1)
+    assert sum(batch.games for batch in here) == sum(batch.games for batch in there) == 1000
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> tuple[str, dict]:
+    """Return a model whose logits differ, and a training on games that it played in bfloat16."""
+    model = put_model(tmp_path, scale=3)
+    shard = play(selfplay_spec(tmp_path, model, games=60, precision="bfloat16"), ignore)["shard"]
+    spec = {
+        "store": str(tmp_path),
+        "config": CONFIG.replace(ppo=PpoCoefficients(batch_size=64, target_kl=10, max_kl=10)).model_dump(mode="json"),
+        "base_model": model,
+        "shards": [shard],
+        "seed": 3,
+        "step": 0,
+        "learning_rate": 1e-3,
+        "epochs": 2,
+    }
+    return model, spec
+
+
+def test_bfloat16_play_is_near_float32_and_always_legal(tmp_path: Path, trained) -> None:
+    model, spec = trained
+    store, game = FileStore(tmp_path), open_table(CONFIG, 0).spec
+    shard = get_shard(store, spec["shards"][0])
+    full, half = (load_player(store, model, game, compute) for compute in (Compute(), BFLOAT16))
+    (exact, values), (rounded, near) = (player.forward(shard.obs, shard.mask) for player in (full, half))
+    assert (rounded.dtype, near.dtype) == (np.float32, np.float32)
+    assert np.abs(values - near).max() > 0
+    np.testing.assert_allclose(near, values, rtol=0.02, atol=0.1)
+    np.testing.assert_allclose(np.exp(rounded), np.exp(exact), atol=0.05)
+    assert (np.exp(rounded)[~shard.mask] == 0).all()
+    np.testing.assert_allclose(np.exp(rounded).sum(axis=1), 1, rtol=1e-5)
+    np.testing.assert_allclose(half.weights()["policy_head"], full.weights()["policy_head"], rtol=2**-8)
+
+
+def test_bfloat16_games_are_the_same_for_the_same_seed(tmp_path: Path, trained) -> None:
+    model, spec = trained
+    again = play(selfplay_spec(tmp_path, model, games=60, precision="bfloat16"), ignore)["shard"]
+    assert [again] == spec["shards"]
+    (part,) = gauntlet(tmp_path, model, precision="bfloat16").parts
+    first, second = batch(part, ignore), batch(part, ignore)
+    assert first["games"] == second["games"]
+
+
+def test_a_bfloat16_update_is_near_float32_with_float32_weights(tmp_path: Path, trained) -> None:
+    _, spec = trained
+    full, half, again = (train({**spec, "precision": p}, ignore) for p in ("float32", "bfloat16", "bfloat16"))
+    assert half["model"] == again["model"] != full["model"]
+    for name in ("policy_loss", "value_loss", "entropy", "approx_kl", "explained_variance"):
+        assert half["metrics"][name] == pytest.approx(full["metrics"][name], rel=0.02, abs=0.02), name
+    checkpoint = get_checkpoint(FileStore(tmp_path), half["model"], optimizer=True)
+    for file in (checkpoint.parameters, checkpoint.optimizer):
+        assert {tensor.dtype for tensor in bytes_to_parameters(file).values()} == {torch.float32}
+
+
+def test_missing_device_of_a_policy_is_an_error(tmp_path: Path) -> None:
+    game = open_table(CONFIG, 0).spec
+    with pytest.raises(MissingDevice):
+        load_player(FileStore(tmp_path), put_model(tmp_path), game, Compute(device="cuda"))

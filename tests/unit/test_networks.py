@@ -1,0 +1,314 @@
+"""Kinds of networks: towers and the user's own, their shapes, bytes, inference and checks."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from selfplay_rig import FULL_GAMES, ignore, put_model, selfplay_spec
+from torch import nn
+
+from app.config import GAMES, Compute, GameConfig, NetworkSettings
+from app.core import NetworkShape, UnknownPlugin
+from app.games import open_table
+from app.learning.inference import CHUNK, Policy
+from app.learning.jobs import train
+from app.learning.network import (
+    BadNetwork,
+    BadParameters,
+    bytes_to_parameters,
+    init_policy,
+    load_network,
+    masked_log_probs,
+    parameters_to_bytes,
+)
+from app.learning.network_check import check_network
+from app.play.players import load_player
+from app.play.selfplay import play
+from app.store import FileStore, Manifest, get_checkpoint, get_shard
+
+TOWER = NetworkSettings(kind="tower", blocks=2, channels=8)
+EXCITED = TOWER.replace(squeeze_excite=True)
+CONV = NetworkSettings(kind="conv_network:build", options={"channels": 4})
+BOARD = open_table(GAMES["connect_four_2p"], 0).spec.shape
+WITH_SCALARS = open_table(GAMES["ultimate_tic_tac_toe_2p"], 0).spec.shape
+
+
+@pytest.fixture(autouse=True)
+def _examples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "examples")
+
+
+def positions(shape: NetworkShape, rows: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 2, (rows, shape.features), dtype=np.uint8)
+
+
+def policy_of(settings: NetworkSettings, shape: NetworkShape, seed: int = 1) -> Policy:
+    return Policy(settings, shape, init_policy(settings, shape, seed))
+
+
+@pytest.mark.parametrize("settings", [TOWER, EXCITED, CONV])
+def test_network_from_a_seed_has_deterministic_bytes(settings: NetworkSettings) -> None:
+    before = torch.random.get_rng_state()
+    first, again, other = (parameters_to_bytes(init_policy(settings, BOARD, seed)) for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+@pytest.mark.parametrize(("settings", "shape"), [(TOWER, BOARD), (EXCITED, WITH_SCALARS), (CONV, BOARD)])
+def test_policy_of_any_kind_agrees_with_its_network(settings: NetworkSettings, shape: NetworkShape) -> None:
+    parameters, obs = init_policy(settings, shape, 3), positions(shape, 150)
+    with torch.no_grad():
+        logits, values = load_network(settings, shape, parameters)(torch.from_numpy(obs))
+    outputs = Policy(settings, shape, parameters).outputs(obs)
+    np.testing.assert_allclose(outputs[:, :-1], logits, atol=1e-5)
+    np.testing.assert_allclose(outputs[:, -1], values, atol=1e-5)
+    assert np.ptp(values.numpy()) > 0.01
+
+
+@pytest.mark.parametrize(("settings", "shape"), [(TOWER, BOARD), (EXCITED, WITH_SCALARS), (CONV, BOARD)])
+@pytest.mark.parametrize("rows", [0, 1, 5, CHUNK["cpu"] - 1, CHUNK["cpu"], CHUNK["cpu"] + 1, 200])
+def test_outputs_do_not_depend_on_the_batch(settings: NetworkSettings, shape: NetworkShape, rows: int) -> None:
+    policy, obs = policy_of(settings, shape), positions(shape, 300)
+    together = policy.outputs(obs)
+    for begin in (0, 37, 300 - rows):
+        assert np.array_equal(policy.outputs(obs[begin : begin + rows]), together[begin : begin + rows])
+
+
+def test_games_of_a_tower_do_not_depend_on_games_beside_them(tmp_path: Path) -> None:
+    config = GAMES["connect_four_2p"].replace(network=TOWER, selfplay=FULL_GAMES)
+    model = put_model(tmp_path, config)
+
+    def games(number: int) -> list[list[int]]:
+        key = play(selfplay_spec(tmp_path, model, config, games=number), ignore)["shard"]
+        shard = get_shard(FileStore(tmp_path), key)
+        return [shard.action[shard.game == game].tolist() for game in range(5)]
+
+    assert games(5) == games(80)
+
+
+@pytest.mark.parametrize("settings", [NetworkSettings(hidden=(8,)), TOWER, CONV])
+def test_features_are_scaled_inside_the_network(settings: NetworkSettings) -> None:
+    pixels = NetworkShape(BOARD.features, BOARD.actions, BOARD.planes, scale=255.0)
+    parameters, obs = init_policy(settings, BOARD, 1), positions(BOARD, 20)
+    bright = obs * np.uint8(255)
+    plain, scaled = (Policy(settings, shape, parameters) for shape in (BOARD, pixels))
+    assert np.array_equal(scaled.outputs(bright), plain.outputs(obs))
+    expected = load_network(settings, BOARD, parameters)(torch.from_numpy(obs))
+    trained = load_network(settings, pixels, parameters)(torch.from_numpy(bright))
+    assert all(torch.equal(a, b) for a, b in zip(trained, expected, strict=True))
+
+
+@pytest.mark.parametrize(("settings", "shape"), [(TOWER, BOARD), (EXCITED, WITH_SCALARS), (CONV, BOARD)])
+def test_network_in_bfloat16_is_near_float32(settings: NetworkSettings, shape: NetworkShape) -> None:
+    parameters, obs = init_policy(settings, shape, 3), positions(shape, 100)
+    exact = Policy(settings, shape, parameters).outputs(obs)
+    rounded = Policy(settings, shape, parameters, Compute(precision="bfloat16")).outputs(obs)
+    assert rounded.dtype == np.float32
+    assert 0 < np.abs(rounded - exact).max() < 0.05
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("network", [EXCITED, CONV])
+def test_training_of_any_network_is_deterministic(tmp_path: Path, network: NetworkSettings, precision: str) -> None:
+    config = GAMES["connect_four_2p"].replace(network=network)
+    model = put_model(tmp_path, config)
+    shard = play(selfplay_spec(tmp_path, model, config, games=40), ignore)["shard"]
+    spec = {"store": str(tmp_path), "config": config.model_dump(mode="json"), "base_model": model, "shards": [shard]}
+    spec |= {"seed": 3, "step": 0, "learning_rate": 1e-3, "epochs": 2, "precision": precision}
+    first, again = (train(spec, ignore) for _ in range(2))
+    assert first["model"] == again["model"]
+    assert first["metrics"]["approx_kl"] > 0
+    manifest = get_checkpoint(FileStore(tmp_path), first["model"], optimizer=True).manifest
+    assert (manifest.step, manifest.network, manifest.shape) == (1, network, BOARD)
+
+
+def test_weights_of_a_tower_are_named_matrices() -> None:
+    policy = policy_of(TOWER, BOARD)
+    shapes = {name: weight.shape for name, weight in policy.weights().items()}
+    assert shapes["stem.weight"] == (8, 3, 3, 3)
+    assert shapes["policy_head.weight"] == (7, 336)
+
+
+def test_tower_for_a_game_without_planes_is_refused() -> None:
+    hearts = open_table(GAMES["hearts_4p"], 0).spec.shape
+    with pytest.raises(BadNetwork, match="needs planes"):
+        init_policy(TOWER, hearts, 0)
+
+
+def test_parameters_of_another_tower_are_refused() -> None:
+    with pytest.raises(BadParameters, match=r"tower \(blocks = 3"):
+        load_network(TOWER.replace(blocks=3), BOARD, init_policy(TOWER, BOARD, 0))
+
+
+@pytest.mark.parametrize(
+    ("key", "planes"),
+    [
+        ("tic_tac_toe_2p", (3, 3, 3)),
+        ("connect_four_2p", (3, 6, 7)),
+        ("breakthrough6_2p", (3, 6, 6)),
+        ("hex7_2p", (7, 7, 7)),
+        ("go7_2p", (4, 7, 7)),
+        ("othello_2p", (3, 8, 8)),
+        ("ultimate_tic_tac_toe_2p", (27, 3, 3)),
+        ("clobber_2p", (3, 5, 6)),
+        ("oh_hell_3p", None),
+        ("maedn_4p", None),
+        ("chinese_checkers_3p", None),
+        ("hearts_4p", None),
+    ],
+)
+def test_planes_of_our_games_cover_their_cells(key: str, planes: tuple[int, int, int] | None) -> None:
+    spec = open_table(GAMES[key], 0).spec
+    assert (spec.planes, spec.scale) == (planes, 1.0)
+    scalars = {"ultimate_tic_tac_toe_2p": 46}.get(key, 0)
+    assert spec.shape.scalars == (scalars if planes else spec.observation_size)
+
+
+@pytest.mark.parametrize(("game", "planes"), [("y(board_size=5)", (3, 5, 5)), ("leduc_poker", None)])
+def test_planes_of_openspiel_games_are_their_tensors(game: str, planes: tuple[int, int, int] | None) -> None:
+    spec = open_table(GameConfig(key="foreign_2p", game=game, players=2), 0).spec
+    assert spec.planes == planes
+
+
+def test_mirrored_positions_are_mirrored_planes() -> None:
+    spec = open_table(GAMES["connect_four_2p"], 0).spec
+    grid = np.arange(spec.observation_size).reshape(spec.planes)
+    assert np.array_equal(spec.symmetries[0].observation.reshape(spec.planes), grid[:, :, ::-1])
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("largest", [1.0, 30_000.0])
+def test_masking_is_safe_in_every_precision(kind: torch.dtype, largest: float) -> None:
+    drawn = torch.rand((50, 9), generator=torch.Generator().manual_seed(1)) * 2 - 1
+    logits = (drawn * largest).to(kind).requires_grad_()
+    mask = torch.zeros(50, 9, dtype=torch.bool)
+    mask[:, 4] = True  # all but one are masked
+    mask[25:] |= drawn[25:] > 0
+    log_probs = masked_log_probs(logits, mask)
+    assert log_probs.dtype == torch.float32
+    assert not log_probs[:25, 4].any()
+    assert not log_probs.exp()[~mask].any()
+    assert torch.allclose(log_probs.exp().sum(dim=1), torch.ones(50))
+    (log_probs.exp() * log_probs).sum().backward()
+    assert logits.grad is not None
+    assert logits.grad.isfinite().all()
+    assert not logits.grad[~mask].any()
+
+
+def test_manifest_of_a_perceptron_is_as_before() -> None:
+    manifest = Manifest(
+        config_key="connect_four_2p",
+        network=NetworkSettings(hidden=(4,)),
+        obs_size=126,
+        actions=7,
+        step=0,
+        parent=None,
+        optimizer=None,
+    )
+    text = '"network":{"hidden":[4]},"obs_size":126,"actions":7,"step":0,"parent":null,"optimizer":null}'
+    assert manifest.note == f'{{"version":1,"config_key":"connect_four_2p",{text}'
+
+
+@pytest.mark.parametrize("settings", [TOWER, EXCITED, CONV])
+def test_manifest_carries_kind_and_planes(tmp_path: Path, settings: NetworkSettings) -> None:
+    config = GAMES["connect_four_2p"].replace(network=settings)
+    manifest = get_checkpoint(FileStore(tmp_path), put_model(tmp_path, config)).manifest
+    assert (manifest.network, manifest.shape) == (settings, BOARD)
+    assert '"hidden"' not in manifest.note
+    player = load_player(FileStore(tmp_path), put_model(tmp_path, config), open_table(config, 0).spec)
+    assert player.forward(positions(BOARD, 3), np.ones((3, 7), dtype=bool))[0].shape == (3, 7)
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"kind": "tower", "hidden": (64,)}, "'tower' has no hidden"),
+        ({"blocks": 3}, "'mlp' has no blocks"),
+        ({"options": {"a": 1}}, "'mlp' has no options"),
+        ({"kind": "mine:build", "channels": 8}, "'mine:build' has no channels"),
+    ],
+)
+def test_fields_of_another_kind_are_refused(fields: dict, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        NetworkSettings(**fields)
+
+
+def test_unknown_kind_names_ours() -> None:
+    with pytest.raises(UnknownPlugin, match="'towers'") as refused:
+        init_policy(NetworkSettings(kind="towers"), BOARD, 0)
+    assert "Did you mean tower?" in refused.value.hint
+
+
+class OwnNetwork(nn.Module):
+    """A linear network, with a fault if one is named."""
+
+    def __init__(self, shape: NetworkShape, fault: str) -> None:
+        super().__init__()
+        self.logits, self.value = nn.Linear(shape.features, shape.actions), nn.Linear(shape.features, 1)
+        self.norm = nn.BatchNorm1d(shape.features) if fault == "batch norm" else nn.Identity()
+        self.spare = nn.Linear(2, 2) if fault == "unused" else None
+        if fault == "unseeded":
+            nn.init.constant_(self.value.bias, float(np.random.default_rng().random()))
+        self.fault = fault
+
+    def forward(self, obs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        obs = self.norm(obs) - obs.mean(dim=0) * (self.fault == "mixes rows")
+        logits, value = self.logits(obs), self.value(obs).squeeze(-1)
+        if self.fault == "infinite":
+            logits = logits / (obs[:, :1] * 0)
+        if self.fault == "constants":
+            logits = nn.functional.linear(obs, torch.ones(logits.shape[1], obs.shape[1])) + logits
+        return (logits.double() if self.fault == "float64" else logits), value
+
+
+@pytest.fixture
+def own(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = type(sys)("faulty_networks")
+    module.build = lambda shape, options: OwnNetwork(shape, options.get("fault", ""))
+    module.column = lambda shape, options: nn.Linear(shape.features, shape.actions)
+    monkeypatch.setitem(sys.modules, "faulty_networks", module)
+
+
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize(
+    ("fault", "where", "what"),
+    [
+        ("batch norm", "forward", "train"),
+        ("unused", "spare.weight", "no gradient"),
+        ("unseeded", "factory", "different parameters"),
+        ("mixes rows", "forward", "other positions"),
+        ("infinite", "logits", "finite"),
+        ("float64", "logits", "float64"),
+        ("constants", "bfloat16", "dtype"),
+    ],
+)
+def test_check_of_a_faulty_network_finds_it(fault: str, where: str, what: str) -> None:
+    findings = check_network(NetworkSettings(kind="faulty_networks:build", options={"fault": fault}), BOARD)
+    assert any(finding.where == where and what in finding.what for finding in findings), findings
+    assert all(finding.hint for finding in findings)
+
+
+@pytest.mark.usefixtures("own")
+def test_check_of_a_sound_network_finds_nothing() -> None:
+    sound = NetworkSettings(kind="faulty_networks:build")
+    for settings, shape in ((sound, BOARD), (CONV, BOARD), (TOWER, BOARD), (EXCITED, WITH_SCALARS)):
+        assert check_network(settings, shape) == []
+    assert check_network(NetworkSettings(), BOARD) == []
+
+
+@pytest.mark.usefixtures("own")
+def test_network_with_one_output_is_refused() -> None:
+    settings = NetworkSettings(kind="faulty_networks:column")
+    with pytest.raises(BadNetwork, match="is a Linear whose outputs"):
+        init_policy(settings, BOARD, 0)
+    [finding] = check_network(settings, BOARD)
+    assert finding.where == "factory"
+
+
+def test_bytes_of_a_tower_survive_the_round_trip() -> None:
+    parameters = init_policy(EXCITED, WITH_SCALARS, 1)
+    restored = bytes_to_parameters(parameters_to_bytes(parameters))
+    assert all(torch.equal(restored[name], tensor) for name, tensor in parameters.items())
