@@ -189,8 +189,8 @@ DOCUMENT = _document()
 
 TOP_KEYS = frozenset(_leaves(DOCUMENT)) | {MATCHMAKING_TABLE, *BY_JOB}
 GAME_KEYS = frozenset(_leaves(GameConfig)) - {"key"}
-FREE_TABLES = ("options", "network.options")
-"""Tables of a configuration in which any key may be set."""
+FREE_TABLES = ("options", "network.options", "bots")
+"""Tables of a configuration in which any key may be set here; those of ``bots`` are checked with their values."""
 
 
 def _is_free(key: str) -> bool:

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from app.core.kernels import kernel
 from app.games import FINISHED, Mask, Observations, Table
 from app.learning.inference import NoLegalAction
-from app.play.players import BUILT_IN, Floats, LogitPlayer, Player, RandomPlayer
+from app.play.own_players import DecidingPlayer, Floats, Turn
+from app.play.players import BUILT_IN, LogitPlayer, Player, PolicyPlayer, RandomPlayer
 from app.play.recording import Decisions, Indices, Outcomes, ShardRecorder
 
 Streams = NDArray[np.uint64]
@@ -55,7 +56,9 @@ class Choices(NamedTuple):
     value: Floats
 
 
-def ask(player: Player, obs: Observations, mask: Mask, temperature: float, points: NDArray[np.float64]) -> Choices:
+def ask(
+    player: PolicyPlayer, obs: Observations, mask: Mask, temperature: float, points: NDArray[np.float64]
+) -> Choices:
     """Return a player's choices in K positions, drawn by ``points`` [K], which are uniform in [0, 1).
 
     A temperature of 0 takes the most probable action, and returns its log-probability at a temperature of 1. Built-in
@@ -195,7 +198,10 @@ class Rollout:
             if outcomes.truncated[game] and self.recorder is not None and len(seats):
                 obs = self.table.view(np.full(len(seats), slot), seats)
                 anything = np.ones((len(seats), self.table.spec.actions), dtype=np.bool_)  # values need no mask
-                self.recorder.cut_off(game, seats, self.players[HERO].forward(obs, anything)[1])
+                hero = self.players[HERO]
+                judges = not isinstance(hero, DecidingPlayer)
+                values = hero.forward(obs, anything)[1] if judges else np.zeros(len(seats), dtype=np.float32)
+                self.recorder.cut_off(game, seats, values)
         self._games[slots] = -1
         self._over += len(slots)
 
@@ -214,7 +220,7 @@ class Rollout:
             if player == _OPENING:
                 actions[rows] = ask(RandomPlayer(), seen, legal, 1.0, points[rows]).action
                 continue
-            chosen = ask(self.players[player], seen, legal, self.schedule.temperatures[player], points[rows])
+            chosen = self._chosen(player, Turn(seen, legal, self.table, live[rows]), points[rows])
             actions[rows] = chosen.action
             if player == HERO and self.recorder is not None:
                 game, step = games[rows].astype(np.int32), steps[rows].astype(np.int32)
@@ -222,3 +228,11 @@ class Rollout:
                 self.recorder.decided(Decisions(game, seats[rows], step, seen, legal, *chosen, earned))
         self._steps[games] = steps + 1
         self.table.step(live, actions)
+
+    def _chosen(self, number: int, turn: Turn, points: NDArray[np.float64]) -> Choices:
+        """Return a player's choices; log-probabilities and values are 0 where it tells none."""
+        player = self.players[number]
+        if isinstance(player, DecidingPlayer):
+            unknown = np.zeros(len(points), dtype=np.float32)
+            return Choices(player.decide(turn, points), unknown, unknown)
+        return ask(player, turn.obs, turn.mask, self.schedule.temperatures[number], points)
