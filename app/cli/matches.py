@@ -18,12 +18,12 @@ from app.cli.options import Place
 from app.cli.output import note
 from app.cli.selection import open_journal
 from app.config import GameConfig, Precision
-from app.core import FlyballError, ModelHash, derive_seed
+from app.core import FlyballError, ModelHash, derive_seed, is_model
 from app.engine import Engine, InlineEngine, JsonObject, LocalEngine, Report, scatter
 from app.games import open_table
 from app.league.league import Agent, League
 from app.league.matchmaking import STRATEGIES, Strategy, select
-from app.play.gauntlet import GauntletResult, GauntletSpec, Opponent
+from app.play.gauntlet import MODEL, GauntletResult, GauntletSpec, Opponent
 from app.play.hands import HandResults, HandsSpec, compare_paired, single_hands
 from app.play.matches import IN_FLIGHT, EvaluationManager
 from app.store import BlobStore, FileStore
@@ -172,6 +172,7 @@ def _play(request: Request, store: Path, hero: str, players: Mapping[str, str]) 
         seed=request.seed,
         device=request.device,
         precision=request.precision,
+        settings_folder=str(request.place.load().folder.absolute()),
     )
     progress = _progress("games", lambda played: f"{played}/{planned} games")
 
@@ -184,13 +185,12 @@ def _play(request: Request, store: Path, hero: str, players: Mapping[str, str]) 
 
 def _opponent(name: str, player: str, request: Request) -> Opponent:
     config = request.config
-    bot, settings = open_table(config, 0).spec.has_bot(player), config.evaluation
-    asked = request.games or (settings.random_games if bot else settings.model_games)
+    settings, model = config.evaluation, ModelHash(player) if is_model(player) else None
+    asked = request.games or (settings.random_games if model is None else settings.model_games)
     played = -(-asked // config.players) * config.players  # every seat equally often
     if played != asked:
         note(f"{played} games against {name} instead of {asked}: every seat is taken equally often.")
-    kind, model = (player, None) if bot else ("model", ModelHash(player))
-    return Opponent(name=name, kind=kind, model=model, games=played)
+    return Opponent(name=name, kind=player if model is None else MODEL, model=model, games=played)
 
 
 def _progress(unit: str, text: Callable[[int], str]) -> Report:
@@ -239,6 +239,7 @@ def _compare(request: Request, store: Path, hero: str, opponents: Mapping[str, s
         temperature=config.evaluation.temperature,
         device=request.device,
         precision=request.precision,
+        settings_folder=str(request.place.load().folder.absolute()),
     )
     lineups = tuple(dict.fromkeys(lineup for pair in pairs.values() for lineup in pair))
     played = asyncio.run(_play_hands(spec, lineups, request.workers))

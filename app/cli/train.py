@@ -79,7 +79,8 @@ def train(
 
     folder = output or Path("training") / config_key
     with data_only_on_stdout():
-        summary, words = train_game(config, file, chosen, seed, folder, resume=resume)
+        settings_folder = str(place.load().folder.absolute())
+        summary, words = train_game(config, file, chosen, seed, folder, resume=resume, settings_folder=settings_folder)
     if as_json:
         write_json(summary)
     else:

@@ -41,7 +41,14 @@ class Interrupted(FlyballError):
 
 
 def train_game(
-    config: GameConfig, file: Path | None, assignments: Sequence[str], seed: int | None, output: Path, *, resume: bool
+    config: GameConfig,
+    file: Path | None,
+    assignments: Sequence[str],
+    seed: int | None,
+    output: Path,
+    *,
+    resume: bool,
+    settings_folder: str,
 ) -> tuple[dict[str, Any], str]:
     """Begin or resume a run; return its summary as values and as text."""
     place = RunPlace(output)
@@ -56,7 +63,7 @@ def train_game(
     if log := _log_of(place, head):
         with reading(log):
             read_log(log)
-    game = run_game(config, head.settings)
+    game = run_game(config, head.settings, settings_folder)
     check_start(head.settings, begun=place.state() is not None)
     with place.held():
         if resume:

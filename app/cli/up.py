@@ -37,7 +37,7 @@ from app.telemetry import configure
 from daemons.clock import SystemClock
 from daemons.registry import DAEMONS
 from daemons.run_folder import AlreadyRunning, bus_endpoint, held, prepare
-from daemons.suitability import check_devices, check_lasting, check_playable, check_trainers
+from daemons.suitability import check_bots, check_devices, check_lasting, check_playable, check_trainers
 from daemons.supervisor import ChildReport, ChildSpec, Supervisor
 
 LOOK_SECONDS = 0.5
@@ -74,6 +74,7 @@ def up(
     loaded = place.load({key: value for key, value in given.items() if value is not None})
     check_playable(loaded.run)
     check_trainers(loaded.run, loaded.folder)
+    check_bots(loaded.run, loaded.folder)
     check_devices(loaded.deployment)
     folder, deployment = place.folder, loaded.deployment
     prepare(folder)

@@ -32,7 +32,10 @@ class Exchange(NamedTuple):
 class EngineSpeech(Protocol):
     """A protocol, with a bot's settings."""
 
-    start: tuple[Exchange, ...]  # once, when the engine has started
+    @property
+    def start(self) -> tuple[Exchange, ...]:
+        """What an engine is told once, after its start."""
+        ...
 
     def question(self, position: Position, point: float) -> Exchange:
         """Return the question for a move; ``point`` in [0, 1) seeds the engine's own choices if it has a command."""
@@ -43,7 +46,7 @@ class Gtp:
     """Go Text Protocol; ``game`` holds the game's options. Commands are numbered, and so are their answers."""
 
     def __init__(self, settings: BotSettings, game: Mapping[str, Any]) -> None:
-        self._board = (f"boardsize {game['board_size']}", "clear_board", f"komi {game['komi']:g}")
+        self._board: tuple[str, ...] = (f"boardsize {game['board_size']}", "clear_board", f"komi {game['komi']:g}")
         if settings.seconds is not None:
             self._board += (f"time_settings 0 {ceil(settings.seconds)} 1",)
         options = (f"{name} {_written(value)}" for name, value in settings.options.items())

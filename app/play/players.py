@@ -6,7 +6,6 @@ from threading import Lock
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from app.config import CPU, Compute, GameConfig
 from app.core import HEURISTIC, RANDOM, FlyballError, ModelHash

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from app.core import FlyballError
 from app.games import Mask, Observations
-from app.play.players import Floats
+from app.play.own_players import Floats
 from app.store import Shard, ShardMeta
 
 Indices = NDArray[np.int64]

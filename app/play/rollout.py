@@ -198,9 +198,9 @@ class Rollout:
             if outcomes.truncated[game] and self.recorder is not None and len(seats):
                 obs = self.table.view(np.full(len(seats), slot), seats)
                 anything = np.ones((len(seats), self.table.spec.actions), dtype=np.bool_)  # values need no mask
-                hero = self.players[HERO]
-                judges = not isinstance(hero, DecidingPlayer)
-                values = hero.forward(obs, anything)[1] if judges else np.zeros(len(seats), dtype=np.float32)
+                hero, values = self.players[HERO], np.zeros(len(seats), dtype=np.float32)
+                if not isinstance(hero, DecidingPlayer):  # which tells no values
+                    values = hero.forward(obs, anything)[1]
                 self.recorder.cut_off(game, seats, values)
         self._games[slots] = -1
         self._over += len(slots)
