@@ -21,7 +21,7 @@ from app.config.deployment import Deployment, RunFolder
 from app.config.devices import DeviceSettings, PrecisionSettings
 from app.config.games import GAMES
 from app.config.run import MATCHMAKING, PROFILES, RunSettings
-from app.config.settings import GameConfig
+from app.config.settings import BotSettings, GameConfig
 from app.core import ConfigKey, FlyballError, allow_modules_in
 
 ENV_PREFIX = "FLYBALL_"
@@ -189,8 +189,12 @@ DOCUMENT = _document()
 
 TOP_KEYS = frozenset(_leaves(DOCUMENT)) | {MATCHMAKING_TABLE, *BY_JOB}
 GAME_KEYS = frozenset(_leaves(GameConfig)) - {"key"}
-FREE_TABLES = ("options", "network.options", "bots")
-"""Tables of a configuration in which any key may be set here; those of ``bots`` are checked with their values."""
+BOT_TABLES = "bots"
+"""The table of a configuration with a table for each bot; any name is a key there."""
+
+BOT_KEYS = frozenset(BotSettings.model_fields)
+FREE_TABLES = ("options", "network.options", BOT_TABLES)
+"""Tables of a configuration in which any key may be set."""
 
 
 def _is_free(key: str) -> bool:
@@ -201,13 +205,15 @@ def _is_free(key: str) -> bool:
 
 def _check_key(key: str, where: str) -> None:
     """Refuse an unknown key, naming the nearest known one."""
-    if _is_free(key):
-        return
     known, prefix, rest = TOP_KEYS, "", key
     if key.startswith(f"{GAME_TABLES}.") and key.count(".") > 1:
         _, game, rest = key.split(".", 2)
         known, prefix = GAME_KEYS, f"{GAME_TABLES}.{game}."
-    if rest in known:
+    is_of_bot = known is GAME_KEYS and rest.startswith(f"{BOT_TABLES}.") and rest.count(".") == 2
+    if is_of_bot:
+        _, bot, rest = rest.split(".")
+        known, prefix = BOT_KEYS, f"{prefix}{BOT_TABLES}.{bot}."
+    if rest in known or (_is_free(key) and not is_of_bot):
         return
     if prefix and rest in MOVED:
         raise BadSettings(f"{key!r} in {where} has another name now.", hint=f"Write {prefix}{MOVED[rest]} instead.")
@@ -281,7 +287,8 @@ def _validated(
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         key = (prefix + ".".join(map(str, first["loc"]))).rstrip(".")
-        origin = origins.get(key) or origins.get(key.rpartition(".")[0], default)
+        below = (origins[name] for name in origins if name.startswith(f"{key}."))
+        origin = origins.get(key) or origins.get(key.rpartition(".")[0]) or next(below, default)
         what = first["msg"].removeprefix("Value error, ")
         raise BadSettings(f"{key} ({origin}): {what}.", hint="See: flyball config show") from error
 
