@@ -1,7 +1,7 @@
 """An engine that speaks GTP and always passes; or misbehaves, as its first argument says.
 
-The second argument is a file: each start adds a line with the process's number. A mode that ends in ``-once`` is for the
-first start only.
+The second argument is a file: each start adds a line with the process's number. A mode that ends in ``-once`` is for
+the first start only.
 """
 
 import os
@@ -23,19 +23,23 @@ def main() -> None:
             answer += " " + misbehave(mode, number)
         elif command.startswith("set_random_seed") or mode == "refuses":
             answer = f"?{number} unknown command"
-        print(f"{answer}\n", flush=True)
+        write(f"{answer}\n")
+
+
+def write(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 def misbehave(mode: str, number: str) -> str:
     match mode:
         case "dies":
-            print("out of stones", file=sys.stderr, flush=True)
-            sys.exit(3)
+            sys.exit("out of stones")
         case "hangs":
             time.sleep(600)
         case "floods":
             while True:
-                print("x" * 65536)
+                write("x" * 65536)
         case "illegal":
             return "z99"
         case "resigns":

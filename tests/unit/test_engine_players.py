@@ -76,14 +76,14 @@ def test_engine_that_hangs_is_killed_and_restarted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("mode", "why"),
     [
-        ("dies", r"3 times in a row, at last because it exited with code 3:\nout of stones"),
+        ("dies", r"3 times in a row, at last because it exited with code 1:\nout of stones"),
         ("illegal", r"3 times in a row, at last because it answered 'z99', which is no legal move after ''"),
         ("refuses", r"3 times in a row, at last because it refused 'protocol_version': unknown command"),
     ],
 )
 def test_engine_that_fails_repeatedly_is_given_up(tmp_path: Path, mode: str, why: str) -> None:
     engine = Scripted(tmp_path, mode)
-    with pytest.raises(EngineFailed, match=f"bot scripted failed {why}") as caught:
+    with pytest.raises(EngineFailed, match=rf"bot scripted failed {why}") as caught:
         engine.moves()
     assert caught.value.hint.startswith("Try it by hand: ")
     assert len(engine.pids()) == 3
@@ -96,7 +96,7 @@ def test_engine_of_another_protocol_is_given_up(tmp_path: Path) -> None:
     table = open_table(GO, 1)
     table.reset(np.array([0]), [0])
     turn = Turn(*table.observe(np.array([0])), table, np.array([0]))
-    with pytest.raises(EngineFailed, match="it did not answer '1 protocol_version' within 0.2 s"):
+    with pytest.raises(EngineFailed, match=r"it did not answer '1 protocol_version' within 0.2 s"):
         player.decide(turn, np.array([0.5]))
 
 
@@ -107,13 +107,13 @@ def test_engine_that_resigns_plays_a_legal_move(tmp_path: Path) -> None:
 
 def test_missing_program_is_an_error_at_once(tmp_path: Path) -> None:
     bot = BotSettings(command=("no-such-engine",), protocol="gtp")
-    with pytest.raises(EngineFailed, match="no program 'no-such-engine'.*games.go7_2p.bots.x.command"):
+    with pytest.raises(EngineFailed, match=r"no program 'no-such-engine'.*games.go7_2p.bots.x.command"):
         EnginePlayer("x", bot, GO, str(tmp_path))
 
 
 def test_game_without_notation_is_refused(tmp_path: Path) -> None:
     bot = BotSettings(command=("cat",), protocol="gtp")
-    with pytest.raises(NoNotation, match="speak gtp are not asked about hex.*go by gtp, chess by uci, shogi by usi"):
+    with pytest.raises(NoNotation, match=r"speak gtp are not asked about hex.*go by gtp, chess by uci, shogi by usi"):
         EnginePlayer("x", bot, GAMES[ConfigKey("hex7_2p")], str(tmp_path))
 
 

@@ -56,7 +56,7 @@ def test_notation_of_go_has_vertices_without_the_letter_i() -> None:
 
 
 def test_notation_of_unusual_rules_is_refused() -> None:
-    with pytest.raises(NoNotation, match="go with handicap = 2. Leave handicap out"):
+    with pytest.raises(NoNotation, match=r"go with handicap = 2. Leave handicap out"):
         Notation(GO.replace(game="go(board_size=19,handicap=2)"), "gtp")
 
 
@@ -73,11 +73,11 @@ def test_gtp_question_holds_board_limits_and_moves() -> None:
         "8 genmove b",
     )
     assert question.read(["?1 unknown command", *(f"={number}" for number in range(2, 8)), "=8 A1"]) == "a1"
-    with pytest.raises(EngineFault, match="it refused 'play w pass': illegal move"):
+    with pytest.raises(EngineFault, match=r"it refused 'play w pass': illegal move"):
         question.read(["=1", "?7 illegal move", "=8 A1"])
     (start,) = speech("gtp", options={"level": 3}).start
     assert start.commands == ("1 protocol_version", "2 level 3")
-    with pytest.raises(EngineFault, match="it refused 'level 3'"):
+    with pytest.raises(EngineFault, match=r"it refused 'level 3'"):
         start.read(["=1 2", "?2 unknown command"])
 
 
@@ -85,7 +85,7 @@ def test_uci_question_holds_position_and_limits() -> None:
     question = speech("uci", nodes=100, seconds=0.5).question(Position(("e2e4",), {}), 0.5)
     assert question.commands == ("ucinewgame", "position startpos moves e2e4", "go nodes 100 movetime 500")
     assert question.read(["info depth 1", "bestmove e7e5 ponder g1f3"]) == "e7e5"
-    with pytest.raises(EngineFault, match="'bestmove' without a move"):
+    with pytest.raises(EngineFault, match=r"'bestmove' without a move"):
         question.read(["bestmove"])
     assert speech("uci", nodes=1).question(Position((), {}), 0.5).commands[1] == "position startpos"
 
@@ -100,6 +100,6 @@ def test_uci_options_are_set_and_unknown_ones_refused() -> None:
     hello, options = speech("uci", nodes=1, options={"Skill Level": 3, "Ponder": False}).start
     assert hello.commands == ("uci",)
     assert hello.read(["option name Skill Level type spin", "option name Ponder type check", "uciok"]) == "uciok"
-    with pytest.raises(EngineFault, match="it has no option 'skill level', but Ponder"):
+    with pytest.raises(EngineFault, match=r"it has no option 'skill level', but Ponder"):
         hello.read(["option name Ponder type check", "uciok"])
     assert options.commands == ("setoption name Skill Level value 3", "setoption name Ponder value false", "isready")

@@ -153,12 +153,12 @@ def test_factory_without_a_player_is_refused(name: str, error: type[Exception], 
 
 def test_factory_that_does_not_exist_is_refused() -> None:
     config = TIC_TAC_TOE.replace(bots={"x": BotSettings(player="nowhere:build")})
-    with pytest.raises(UnknownPlugin, match="'nowhere:build' cannot be imported"):
+    with pytest.raises(UnknownPlugin, match=r"'nowhere:build' cannot be imported"):
         loaded("x", config)
 
 
 def test_player_that_raises_is_named() -> None:
-    with pytest.raises(UnusablePlayer, match="bot shouting failed: choose raised RuntimeError: no idea"):
+    with pytest.raises(UnusablePlayer, match=r"bot shouting failed: choose raised RuntimeError: no idea"):
         play_match(CONFIG, loaded("shouting"), RandomPlayer(), MatchPlan(2, seed=1, temperature=0.3))
 
 
@@ -180,7 +180,7 @@ MASK = np.array([[True, True, False], [False, True, True]])
 def test_unusable_choice_is_refused(answer: Any, what: str) -> None:
     table = open_table(CONFIG, 2)
     turn = Turn(np.zeros((2, 4), dtype=np.float32), MASK, table, np.arange(2))
-    with pytest.raises(UnusablePlayer, match=f"bot x failed: its decide {what}"):
+    with pytest.raises(UnusablePlayer, match=rf"bot x failed: its decide {what}"):
         OwnDecider("x", lambda turn, points: answer).decide(turn, np.array([0.1, 0.2]))
 
 
@@ -203,12 +203,12 @@ ROWS, VALUES = np.zeros((2, 3)), np.zeros(2)
     ],
 )
 def test_unusable_probabilities_are_refused(answer: Any, what: str) -> None:
-    with pytest.raises(UnusablePlayer, match=f"bot x failed: its forward {what}"):
+    with pytest.raises(UnusablePlayer, match=rf"bot x failed: its forward {what}"):
         OwnPolicy("x", lambda obs, mask, temperature: answer).forward(np.zeros((2, 4), dtype=np.float32), MASK)
 
 
 def test_bot_with_a_name_of_the_game_is_refused() -> None:
     hearts = GAMES[ConfigKey("hearts_4p")].replace(bots={"easy": BotSettings(player="x:y")})
-    with pytest.raises(UnknownGame, match="has a bot 'easy' of its own. Rename games.hearts_4p.bots.easy"):
+    with pytest.raises(UnknownGame, match=r"has a bot 'easy' of its own. Rename games.hearts_4p.bots.easy"):
         bots_of(hearts)
     assert bots_of(CONFIG)[:2] == ("random", "first")
