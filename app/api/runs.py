@@ -48,6 +48,16 @@ class Place:
         return self.load({"configs": [key]}).run.config(key)
 
 
+def place_of(run: str | Path, config_file: str | Path | None = None) -> Place:
+    """Return the place of a run folder, whose settings a file may replace."""
+    return Place(RunFolder(Path(run)), None if config_file is None else Path(config_file))
+
+
+def config_of(game: str | GameConfig, place: Place) -> GameConfig:
+    """Return a configuration, by its key unless it is one. Raises ``UnknownConfig``."""
+    return place.config(game) if isinstance(game, str) else game
+
+
 def silent(_: str) -> None:
     """Drop a line: the default of ``say``."""
 
