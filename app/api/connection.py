@@ -234,9 +234,9 @@ class Connection(RunReader):
         try:
             while (event := self._call(step())) is not None:
                 yield event
-        finally:
+        finally:  # nothing waits for it, because a program may be ending, whose threads stand still
             if not self._loop.is_closed():
-                self._call(events.aclose())
+                asyncio.run_coroutine_threadsafe(events.aclose(), self._loop)
 
     def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         if self._loop.is_closed():
@@ -253,6 +253,7 @@ class Connection(RunReader):
         """Close the connection to the broker. Idempotent."""
         if not self._loop.is_closed():
             self._call(self._run.close())
+            self._call(self._loop.shutdown_asyncgens())
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
@@ -284,8 +285,8 @@ def connect(run: str | Path = "run", *, config_file: str | Path | None = None, t
     >>> with flyball.connect("run") as run:
     ...     state = run.state("tic_tac_toe_2p")
     ...     names = [event.data.event_name for event in run.journal("MODEL_*")]
-    >>> state.lineage.current is not None, names
-    (True, ['MODEL_PROMOTED', 'MODEL_DISTRIBUTED'])
+    >>> state.lineage.current.step, names
+    (0, ['MODEL_PROMOTED'])
 
     With a running run:
 

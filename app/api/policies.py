@@ -53,7 +53,8 @@ class LoadedPolicy:
         if seen.dtype != np.uint8:
             seen = seen.astype(np.float32)
         rows, masks = np.atleast_2d(seen), np.atleast_2d(legal)
-        chosen = ask(self._policy, rows, masks, temperature, self._random.random(len(rows))).action
+        points = self._random.random(len(rows)) if temperature else np.zeros(len(rows))
+        chosen = ask(self._policy, rows, masks, temperature, points).action
         return chosen if legal.ndim > 1 else chosen[0]
 
     def forward(self, obs: Observations, mask: Mask, temperature: float = 1.0) -> tuple[Floats, Floats]:
