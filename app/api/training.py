@@ -14,13 +14,13 @@ from app.learning.inference import Policy
 from app.learning.network import threads
 from app.play.players import policy_of
 from app.store import FileStore
-from app.telemetry import NoPlots
+from app.telemetry import NoPlots, check_wandb
 from app.train.game import RunGame, final_evaluations, run_game
 from app.train.iteration import Evaluation, Iteration, Sink
 from app.train.learning import check_start
 from app.train.report import REPORT, draw_curves, summary_text, write_report
 from app.train.run import TrainingRun
-from app.train.sinks import CsvLog, TensorBoardSink, WandbSink, loaded_wandb, read_log
+from app.train.sinks import CsvLog, TensorBoardSink, WandbSink, read_log
 from app.train.state import RunHead, RunPlace, RunState
 from daemons.clock import SystemClock, boot_id
 
@@ -90,8 +90,7 @@ def prepare_training(
         head = _resumed(place, config, values)
     else:
         raise BadUsage("A run that goes on keeps its settings and seed; --set changes what is left of it.")
-    if head.settings.logging.wandb != "off":
-        loaded_wandb()
+    check_wandb(head.settings.logging.wandb, "logging.wandb")
     if log := _log_of(place, head):
         with reading(log):
             read_log(log)

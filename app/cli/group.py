@@ -40,8 +40,8 @@ COMMANDS = {
 ERRORS = {
     1: "DamagedDatabase",
     2: "BadData BadEnvironment BadParameters BadPlant BadPolicy BadSettings BadUsage ForeignModel ForeignSettings "
-    "MissingDevice NoHeuristic NoModel NoRun NotRetriable OtherFormat Pointless RunExists UnfitSettings UnknownDevice "
-    "UnknownGame UnsuitedCodec UnusableFile UnusableFolder WrongModel",
+    "MissingDevice NoHeuristic NoModel NoRun NotRetriable OtherFormat Pointless RunExists UnfitSettings "
+    "UnknownDevice UnknownGame UnsuitedCodec UnusableFile UnusableFolder WrongModel",
     3: "NotAJournal NotRunning",
     4: "AmbiguousEvent NobodyToPlay NothingToVoid NoLeague TooFewMembers UnknownConfig UnknownDaemon UnknownDeadLetter "
     "UnknownField UnknownEnvironment UnknownModel UnknownPolicy UnknownEvent UnknownEventType",

@@ -34,7 +34,7 @@ from app.journal.history import past_settings, voided_events
 from app.status.status import READS, Board, DaemonStatus, Status, load_board
 from app.status.summary import event_text
 from app.status.tables import STATE_STYLES, status_table
-from app.telemetry import configure
+from app.telemetry import check_wandb, configure
 from daemons.clock import SystemClock
 from daemons.registry import DAEMONS
 from daemons.run_folder import AlreadyRunning, bus_endpoint, held, prepare
@@ -76,6 +76,7 @@ def up(
     check_playable(loaded.run)
     check_trainers(loaded.run, loaded.folder)
     check_devices(loaded.deployment)
+    check_wandb(loaded.deployment.wandb, "deployment.wandb")
     folder, deployment = place.folder, loaded.deployment
     prepare(folder)
     with held(folder):
