@@ -81,6 +81,7 @@ def check(place: Place, file: Path, *, config_key: str, as_json: bool) -> None:
     """
     import numpy as np
 
+    from app.core.legal import legal_counts
     from app.store import load_experience, steps_left_out
 
     config = place.config(config_key)
@@ -94,7 +95,7 @@ def check(place: Place, file: Path, *, config_key: str, as_json: bool) -> None:
         "truncated": int(shard.truncated.sum()),
         "steps_left_out": steps_left_out(shard),
         "best_outcome": round(float(shard.returns.max()), 6),
-        "legal_actions": round(float(shard.mask.sum(axis=1).mean()), 3),
+        "legal_actions": round(float(legal_counts(shard.mask).mean()), 3),
         "seats": np.unique(shard.seat).tolist(),
         "sha256": shard.meta.model,
     }

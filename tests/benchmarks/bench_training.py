@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from app.config import GAMES, PipelineSettings
+from app.config import CPU, GAMES, PipelineSettings
 from app.learning.samples import prepare
 from app.play.players import policy_of
 from app.train.game import collect, run_game
@@ -50,7 +50,7 @@ def iterations(key: str, games: int, game: str | None = None) -> Callable[[int],
 
     def iterate(seed: int) -> int:
         rows = collect(table, base.model, policy_of(base), settings, seed).shard
-        learn(base, prepare([rows], settings.ppo, (), seed), settings.ppo, seed, "cpu")
+        learn(base, prepare([rows], settings.ppo, (), seed), settings.ppo, seed, CPU)
         return rows.rows
 
     return iterate
