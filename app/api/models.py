@@ -106,7 +106,7 @@ def _full_hash(name: str, argument: str, place: Place) -> str:
 
 def _current(argument: str, place: Place, config_key: str | None, say: Say) -> ModelHash:
     if config_key is None:
-        raise BadUsage("Name the configuration whose current model is meant, as config.")
+        raise BadUsage("Name the configuration whose current model is meant: --config KEY, or config=KEY in Python.")
     with open_journal(place) as reader:
         model = current_model(place, reader, config_key, say)
         if model is None:
