@@ -94,8 +94,9 @@ def up(
 def _check_journal(file: Path, settings: RunSettings) -> None:
     """Migrate an older journal; refuse damage and unfit settings, at which the broker would fail at each restart."""
     if file.is_file() and file.stat().st_size:
-        with closing(SqliteJournal(file)) as journal:
-            check_lasting(past_settings(journal), settings)
+        # The settings are closed too, because their reader would fail later in a closed journal.
+        with closing(SqliteJournal(file)) as journal, closing(past_settings(journal)) as past:
+            check_lasting(past, settings)
 
 
 PINNED_LINES = 6
