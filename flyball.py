@@ -21,8 +21,10 @@ Journals:
 
 Controllers:
     Controller: base class of a controller: a pure function of its rows, an event and the FeedbackStates.
-    FeedbackState: what is known of a configuration, folded from events.
-    Step, Emission: what a controller returns: rows and events to emit.
+    FeedbackState, state_of: what is known of a configuration, folded from events; look one up by its key.
+    Row, handles: base of a controller's rows; marks the handler of an event type.
+    Step, Emission: what a handler returns: rows and events to emit.
+    events: the module of all event types, such as ``events.TrainingCompleted``.
 
 ``import flyball`` is cheap: a name is imported when it is first used.
 """
@@ -31,9 +33,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from app import events
     from app.config import GAMES, GameConfig, RunSettings
-    from app.controllers import Controller, FeedbackState
-    from app.events import Emission, Event, Payload, Step
+    from app.controllers import Controller, FeedbackState, state_of
+    from app.events import Emission, Event, Payload, Row, Step, handles
     from app.games import Table, open_table
     from app.journal import SqliteJournalReader, history
     from app.learning.training import Training
@@ -54,22 +57,26 @@ __all__ = [
     "MatchPlan",
     "Payload",
     "Player",
+    "Row",
     "RunSettings",
     "SqliteJournalReader",
     "Step",
     "Table",
     "Training",
     "__version__",
+    "events",
+    "handles",
     "history",
     "load_player",
     "open_table",
     "play_match",
+    "state_of",
 ]
 
 _NAMES = {
     "app.config": ("GAMES", "GameConfig", "RunSettings"),
-    "app.controllers": ("Controller", "FeedbackState"),
-    "app.events": ("Emission", "Event", "Payload", "Step"),
+    "app.controllers": ("Controller", "FeedbackState", "state_of"),
+    "app.events": ("Emission", "Event", "Payload", "Row", "Step", "events", "handles"),
     "app.games": ("Table", "open_table"),
     "app.journal": ("SqliteJournalReader", "history"),
     "app.learning.training": ("Training",),
@@ -88,7 +95,8 @@ def __getattr__(name: str) -> Any:
         return version("flyball")
     if name not in _HOMES:
         raise AttributeError(f"module 'flyball' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    module = import_module(_HOMES[name])
+    return module if name == "events" else getattr(module, name)
 
 
 def __dir__() -> list[str]:

@@ -13,12 +13,12 @@ from app.config.loading import parse
 from app.core import ConfigKey
 from app.simulation import (
     ALL,
-    ARMS,
     NONE,
     ArmSummary,
     Interval,
     RunResult,
     Task,
+    arms_of,
     load_plant,
     plot,
     run_tasks,
@@ -26,6 +26,7 @@ from app.simulation import (
     summarise,
 )
 from app.status.summary import UNKNOWN
+from daemons.bootstrap import check_controllers
 
 SECONDS_PER_DAY = 86_400
 COLUMNS_EXPLAINED = """\b
@@ -106,11 +107,12 @@ def simulate(
 
     The controllers are the real ones; the cluster, its troubles and how strength grows are modelled
     (app/simulation/plant.toml; --plant takes your own). The same seed gives the same events. Settings are those of the
-    run folder, with a cluster's pace.
+    run folder, with a cluster's pace. A controller of your own takes part, and is also left out in an arm of its own.
     """
     loaded = place.load(nest(simulated(nodes, _keys(configs)) | parse(assignments)))
     settings, plant = loaded.run, load_plant(plant_file, loaded.games)
-    arms = tuple(ARMS) if ablate else (ALL, NONE)
+    check_controllers(settings)
+    arms = tuple(arms_of(settings)) if ablate else (ALL, NONE, *(f"without {name}" for name in settings.controllers))
     tasks = [
         Task(settings=settings, plant=plant, arm=arm, seed=seed, seconds=days * SECONDS_PER_DAY)
         for seed in range(first_seed, first_seed + seeds)

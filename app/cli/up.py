@@ -34,6 +34,7 @@ from app.status.status import READS, Board, DaemonStatus, Status, load_board
 from app.status.summary import event_text
 from app.status.tables import STATE_STYLES, status_table
 from app.telemetry import configure
+from daemons.bootstrap import check_controllers
 from daemons.clock import SystemClock
 from daemons.registry import DAEMONS
 from daemons.run_folder import AlreadyRunning, bus_endpoint, held, prepare
@@ -74,6 +75,7 @@ def up(
     loaded = place.load({key: value for key, value in given.items() if value is not None})
     check_playable(loaded.run)
     check_trainers(loaded.run, loaded.folder)
+    check_controllers(loaded.run)
     check_devices(loaded.deployment)
     folder, deployment = place.folder, loaded.deployment
     prepare(folder)
