@@ -45,7 +45,12 @@ def _own(name: str, use: str) -> type[Controller]:
     _check_class(found, where)
     digest = sha256(Path(file).read_bytes()).hexdigest() if file else ""
     own = {"name": name, "origin": Origin(use, where, digest), "emits": frozenset(found.emits), "__module__": __name__}
-    return type(found.__name__, (found,), own)
+    return type(found.__name__, (found,), own | {"__setattr__": _refuse_memory})
+
+
+def _refuse_memory(_: Any, name: str, value: Any) -> None:
+    """Refuse what a controller would remember outside its rows: it is lost at a restart, and a replay decides otherwise."""
+    raise TypeError(f"{name} = {value!r} would be lost at a restart: keep it in a row")
 
 
 def _check_class(found: Any, where: str) -> None:

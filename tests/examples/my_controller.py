@@ -31,6 +31,6 @@ class Cosine(Controller):
         share = lowest + (1 - lowest) * (1 + cos(pi * min(1, row.trainings / most))) / 2
         rate = share * self.settings.config(key).learning_rate
         before = state_of(states, key).parameter("learning_rate", self.settings)
-        reason = f"{share:.1%} of the configured rate after {row.trainings} trainings"
+        reason = f"{share:.2%} of the configured rate after training {row.trainings}"
         decision = events.HyperparameterUpdated(parameter="learning_rate", value=rate, previous=before, reason=reason)
         return Step({key: row}, (Emission(decision),))
