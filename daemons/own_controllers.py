@@ -49,7 +49,7 @@ def _own(name: str, use: str) -> type[Controller]:
 
 
 def _refuse_memory(_: Any, name: str, value: Any) -> None:
-    """Refuse what a controller would remember outside its rows: it is lost at a restart, and a replay decides otherwise."""
+    """Refuse state outside of rows, because replays and restarted daemons would decide otherwise."""
     raise TypeError(f"{name} = {value!r} would be lost at a restart: keep it in a row")
 
 

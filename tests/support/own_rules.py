@@ -130,3 +130,28 @@ class Waiting(Sets):
     @handles(events.EventVoided)
     def voided(self, rows, event, states):
         return Step()
+
+
+class PromotesAll(Controller):
+    """Promotes every model once it is rated."""
+
+    emits = frozenset({events.ModelPromoted, events.PromotionRejected})
+
+    @handles(events.EvaluationCompleted)
+    def evaluated(self, rows, event, states):
+        data, lineage = event.data, state_of(states, event.subject).lineage
+        if data.purpose != "rating" or data.model == lineage.current_model:
+            return Step()
+        evidence = events.Evidence(
+            evaluation_id=event.id,
+            statistic="rated",
+            value=0.0,
+            threshold=0.0,
+            games=0,
+            elo=data.elo,
+            elo_stderr=data.elo_stderr,
+        )
+        promotion = events.ModelPromoted(
+            model=data.model, previous=lineage.current_model, step=data.step, elo=data.elo, evidence=evidence
+        )
+        return Step({}, (Emission(promotion),))

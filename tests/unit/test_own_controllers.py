@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from driving import KEY, OTHER_KEY, Driven, match, rated, run_settings, trained
+from driving import KEY, NEW, OLD, OTHER_KEY, Driven, match, rated, run_settings, trained
 from golden_runs import load
 from msgspec.structs import replace
 
 from app.config import KNOBS, RunSettings
 from app.config.loading import changed
-from app.controllers import EvaluationFeedbackHandler, GauntletFeedbackController
+from app.controllers import EvaluationFeedbackHandler, GauntletFeedbackController, ModelLifecycleCoordinator
 from app.controllers.fold import Conclusion, Fold, UndeclaredEmission, draft
 from app.controllers.ownership import knob_of
 from app.events import (
@@ -21,8 +21,10 @@ from app.events import (
     Emission,
     Event,
     HyperparameterUpdated,
+    ModelRolledBack,
     Payload,
     RegressionCleared,
+    RegressionDetected,
     RunConfigured,
     SelfplayRequested,
     TrainingFailed,
@@ -33,6 +35,7 @@ from daemons.registry import daemons_of
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 GAUNTLETS = ("epochs", "games_per_iteration", "quality_threshold", "base_temperature")
+WORSE = "d" * 64
 DIVERGED = TrainingFailed(request_id="t", reason="diverged", error="x")
 
 
@@ -182,6 +185,19 @@ def test_built_in_controller_may_not_set_what_it_does_not_declare(record: Any) -
     cause = record(RegressionCleared(model="a" * 64), KEY).cause
     with pytest.raises(UndeclaredEmission, match="which it does not declare"):
         draft(handler, cause, [Emission(RegressionCleared(model="a" * 64))])
+
+
+def test_candidate_survives_a_rollback_that_is_not_taken() -> None:
+    """Otherwise nobody would ever judge it."""
+    for settings, survives in ((owning("own_rules:Silent", "rollback"), True), (run_settings(), False)):
+        coordinator = Driven(ModelLifecycleCoordinator, settings)
+        coordinator.settle(WORSE)
+        coordinator.settle(OLD, 1)
+        coordinator.feed(trained(NEW, OLD, 2), rated(model=NEW))
+        drop = RegressionDetected(model=OLD, last_good=WORSE, severity="severe", elo_drop=60.0, games=40)
+        decided = coordinator.feed(drop)
+        assert any(isinstance(one, ModelRolledBack) for one in decided) is not survives
+        assert (coordinator.row().candidate is not None) is survives
 
 
 def test_worker_is_not_blamed_for_dropped_requests() -> None:
