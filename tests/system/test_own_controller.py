@@ -36,11 +36,11 @@ def test_example_controller_owns_the_learning_rate(tmp_path: Path) -> None:
         loop.wait_for("a promotion", lambda: [one for one in loop.events(ModelPromoted) if one.data.step > 0])
         assert decision.data.reason.endswith("after training 1")
         assert not loop.events(AdaptiveParamsChanged)
-        traced = json.dumps(flyball("trace", decision.id, "--json"))
-        assert "flyball.training.completed" in traced
-        assert "flyball.training.hyperparameter_updated" in traced
-        rate = flyball("state", KEY, "learning_rate", "--json")["learning_rate"]
-        assert (rate["owner"], rate["event"]["name"]) == ("cosine", "HYPERPARAMETER_UPDATED")
+    traced = json.dumps(flyball("trace", decision.id, "--json"))
+    assert "flyball.training.completed" in traced
+    assert "flyball.training.hyperparameter_updated" in traced
+    rate = flyball("state", KEY, "learning_rate", "--json")["learning_rate"]
+    assert (rate["owner"], rate["event"]["name"]) == ("cosine", "HYPERPARAMETER_UPDATED")
     report = flyball("replay", "--check", "--json")
     assert (report["differing"], report["unfolded"]) == (0, [])
     assert report["matched"]["HYPERPARAMETER_UPDATED"] >= 1
