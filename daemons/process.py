@@ -92,6 +92,8 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
         settings_folder=str(loaded.folder.absolute()),
         compute=deployment.compute(kind) if kind else CPU,
     )
+    if kind:
+        structlog.get_logger("daemon").info("device of jobs", **place.compute.model_dump())
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

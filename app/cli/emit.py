@@ -8,11 +8,11 @@ from typing import Any
 import click
 from pydantic import ValidationError
 
+from app.api.runs import Place, check_config, connected, current_model, open_journal
+from app.api.selection import Selection
 from app.bus import BROKER_ONLY, BrokerUnavailable, Bus
-from app.cli.options import Place, connected, json_option, placed, timeout_option
-from app.cli.output import note, write_json, write_row
-from app.cli.selection import Selection, check_config, complete_types, open_journal
-from app.cli.status import current_model
+from app.cli.options import complete_types, json_option, placed, timeout_option
+from app.cli.output import complain, note, write_json, write_row
 from app.core import NAME_LENGTH, EventId, FlyballError, derive_id
 from app.events import Envelope, Event, EventVoided, ModelRolledBack, Payload, Scope, originate, resolve
 from app.journal import JournalReader, NotAJournal
@@ -179,10 +179,10 @@ def _check_rollback(
     place: Place, reader: JournalReader, wanted: ModelRolledBack, config_key: str, event_id: str | None
 ) -> None:
     """Refuse a rollback from a model that is not current, because it would undo every promotion since."""
-    recorded = Selection(frozenset({ModelRolledBack}), config_key).read(reader)
+    recorded = Selection(frozenset({ModelRolledBack}), config_key).read(reader, on_dead=complain)
     if event_id is not None and any(event.id == event_id for event in recorded):
         return  # already recorded: publishing it again changes nothing
-    current = current_model(place, reader, config_key)
+    current = current_model(place, reader, config_key, note)
     if wanted.from_model != current:
         raise BadData(
             f"from_model is {wanted.from_model}, but the current model of {config_key} is {current or 'none yet'}.",

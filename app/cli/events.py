@@ -5,9 +5,9 @@ from typing import Literal
 
 import click
 
-from app.cli.options import Place, json_option, placed
+from app.api.selection import Place
+from app.cli.options import complete_types, json_option, placed
 from app.cli.output import write_row
-from app.cli.selection import complete_types
 from app.events import CATALOGUE, resolve
 
 

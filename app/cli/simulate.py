@@ -6,7 +6,8 @@ from time import perf_counter
 
 import click
 
-from app.cli.options import FILE, Place, figure_option, json_option, placed, set_option
+from app.api.runs import Place
+from app.cli.options import FILE, figure_option, json_option, placed, set_option
 from app.cli.output import note, show_table, write_json
 from app.config import GAMES, nest
 from app.config.loading import parse

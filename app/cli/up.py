@@ -19,10 +19,11 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from app.api.runs import SAVE_AFTER, Place, is_listening, try_save
 from app.cli.group import tolerate_closed_output
-from app.cli.options import Place, is_listening, json_option, placed
+from app.cli.options import json_option, placed
 from app.cli.output import note, stdout_console, write_event, write_json
-from app.cli.status import SAVE_AFTER, silent_after, try_save
+from app.cli.status import silent_after
 from app.config import PROFILES, RunFolder, RunSettings
 from app.config.loading import COMMAND_LINE, Loaded, variable
 from app.core import FlyballError

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from app.config import MLP, TOWER, NetworkSettings
 from app.core import FlyballError, NetworkShape, load_plugin
+from app.core.legal import LegalActions
+from app.learning.devices import to_device
 from app.learning.layers import POLICY_GAIN, TRUNK_GAIN, VALUE_GAIN, draw, empty_linear
 from app.learning.tower import Tower
 
@@ -140,10 +142,17 @@ def _own_network(settings: NetworkSettings, shape: NetworkShape, seed: int) -> n
     return network
 
 
-def masked_log_probs(logits: Tensor, mask: Tensor) -> Tensor:
-    """Return log-probabilities [N, A] over the legal actions; illegal ones get about ``MASKED_LOGIT``."""
+def masked_log_probs(logits: Tensor, legal: Tensor | LegalActions) -> Tensor:
+    """Return log-probabilities [N, A], float32, over legal actions, a mask or lists; others get ``MASKED_LOGIT``."""
+    mask = _mask(legal, logits.device) if isinstance(legal, LegalActions) else legal
     # In float32, because MASKED_LOGIT overflows float16 and differences of large logits vanish in bfloat16.
     return torch.log_softmax(logits.float().masked_fill(~mask, MASKED_LOGIT), dim=-1)
+
+
+def _mask(legal: LegalActions, device: torch.device) -> Tensor:
+    """Return the mask [N, A] on ``device``, made there, because lists are quicker to transfer."""
+    flat = torch.zeros(len(legal) * legal.actions, dtype=torch.bool, device=device)
+    return flat.index_fill_(0, to_device(torch.from_numpy(legal.places), device), 1).view(legal.shape)
 
 
 def parameters_to_bytes(state: Mapping[str, Tensor]) -> bytes:

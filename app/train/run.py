@@ -33,7 +33,7 @@ def _distributions(policy: Policy, samples: Samples, gradients: Mapping[str, flo
     """Return the data of histograms, from rows spread evenly over ``samples``."""
     rows = np.linspace(0, len(samples) - 1, min(SAMPLED, len(samples))).astype(np.int64)
     outputs = policy.outputs(samples.obs[rows].numpy())
-    mask = samples.mask[rows].numpy()
+    mask = np.asarray(samples.mask[rows])
     return Distributions(
         logits=outputs[:, : policy.actions][mask],
         values=outputs[:, policy.actions],

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from app.config import GAMES, PipelineSettings
+from app.config import CPU, GAMES, PipelineSettings
 from app.learning.samples import prepare
 from app.train.game import collect, run_game
 from app.train.learning import first_policy, learn
@@ -49,7 +49,7 @@ def iterations(key: str, games: int, game: str | None = None) -> Callable[[int],
 
     def iterate(seed: int) -> int:
         rows = collect(table, base.model, table.policy(base), settings, seed).shard
-        learn(base, prepare([rows], settings.ppo, (), seed), settings.ppo, seed, "cpu")
+        learn(base, prepare([rows], settings.ppo, (), seed), settings.ppo, seed, CPU)
         return rows.rows
 
     return iterate

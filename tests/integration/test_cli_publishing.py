@@ -15,9 +15,9 @@ from bus_rig import FLYBALL, broker_daemon
 from click.testing import CliRunner, Result
 from driving import KEY, NEW, OLD, promoted
 
+from app.api.runs import is_listening
 from app.bus import ZmqBus
 from app.cli.group import main
-from app.cli.options import is_listening
 from app.config import Deployment, RunFolder
 from app.events import Event, ModelRolledBack, Payload, encode
 from app.events.frames import DeadLetter
