@@ -5,6 +5,8 @@ Games and settings:
     GameConfig: one configuration: game, players, network, PPO, evaluation.
     RunSettings: all settings of a run.
     Table, open_table: a batch of games; open the one of a configuration.
+    Game: base class of a game of your own, which plays one game.
+    TableSpec, Symmetry, symmetry, FINISHED, IllegalAction: what a game or table of your own is made of.
 
 Models and matches:
     FileStore: models and shards in a folder, each under the hash of its content.
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from app.config import GAMES, GameConfig, RunSettings
     from app.controllers import Controller, FeedbackState
     from app.events import Emission, Event, Payload, Step
-    from app.games import Table, open_table
+    from app.games import FINISHED, Game, IllegalAction, Symmetry, Table, TableSpec, open_table, symmetry
     from app.journal import SqliteJournalReader, history
     from app.learning.training import Training
     from app.play.matches import MatchPlan, play_match
@@ -44,33 +46,41 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "FINISHED",
     "GAMES",
     "Controller",
     "Emission",
     "Event",
     "FeedbackState",
     "FileStore",
+    "Game",
     "GameConfig",
+    "IllegalAction",
     "MatchPlan",
     "Payload",
     "Player",
     "RunSettings",
     "SqliteJournalReader",
     "Step",
+    "Symmetry",
     "Table",
+    "TableSpec",
     "Training",
     "__version__",
     "history",
     "load_player",
     "open_table",
     "play_match",
+    "symmetry",
 ]
 
 _NAMES = {
     "app.config": ("GAMES", "GameConfig", "RunSettings"),
     "app.controllers": ("Controller", "FeedbackState"),
     "app.events": ("Emission", "Event", "Payload", "Step"),
-    "app.games": ("Table", "open_table"),
+    "app.games": (
+        *("FINISHED", "Game", "IllegalAction", "Symmetry", "Table", "TableSpec", "open_table", "symmetry"),
+    ),
     "app.journal": ("SqliteJournalReader", "history"),
     "app.learning.training": ("Training",),
     "app.play.matches": ("MatchPlan", "play_match"),

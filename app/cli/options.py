@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from app.bus import ZmqBus
 from app.config import GameConfig, RunFolder
 from app.config.loading import Loaded, load
-from app.core import FlyballError
+from app.core import FlyballError, allow_modules_in
 from app.telemetry import FIGURE_FORMATS
 from daemons.run_folder import bus_endpoint
 
@@ -41,6 +41,11 @@ class Place:
     folder: RunFolder
     config_file: Path | None
 
+    @property
+    def settings(self) -> Path:
+        """The settings file."""
+        return self.config_file or self.folder.settings
+
     def load(self, overrides: Mapping[str, Any] | None = None) -> Loaded:
         """Load the settings."""
         return load(self.folder.path, overrides, config_file=self.config_file)
@@ -56,7 +61,10 @@ def _set(ctx: click.Context, param: click.Parameter, value: Path | None) -> None
 
 
 def placed(command: C) -> C:
-    """Add ``--run`` and ``--config-file`` to a command, and pass it the place as its first argument."""
+    """Add ``--run`` and ``--config-file`` to a command, and pass it the place as its first argument.
+
+    The command can import modules beside the settings file: games and backends of the user's own.
+    """
 
     @click.option("--run", "run_dir", type=FOLDER, callback=_set, expose_value=False, help="Folder of the run.")
     @click.option("--config-file", type=FILE, callback=_set, expose_value=False, help="Settings file.")
@@ -64,7 +72,9 @@ def placed(command: C) -> C:
     @wraps(command)
     def with_place(ctx: click.Context, /, *args: Any, **options: Any) -> Any:
         chosen = ctx.find_root().obj
-        return command(Place(RunFolder(chosen["run_dir"]), chosen["config_file"]), *args, **options)
+        place = Place(RunFolder(chosen["run_dir"]), chosen["config_file"])
+        allow_modules_in(place.settings.parent)
+        return command(place, *args, **options)
 
     return with_place  # type: ignore[return-value]  # click's decorators call it as they would the command
 

@@ -41,7 +41,7 @@ from app.core import FlyballError, ModelHash, ShardKey
 from app.engine import JsonObject, Report
 from app.games import GameRecord, checker_for, open_table
 from app.play.match_statistics import seat_wins
-from app.store import BlobStore, DamagedBlob, FileStore, MissingBlob, Shard, get_shard
+from app.store import BlobStore, DamagedBlob, FileStore, MissingBlob, Shard, game_seed, get_shard
 
 Games = Sequence[bytes]  # a shard's games in order, each as the bytes of its history
 
@@ -243,6 +243,7 @@ def game_record(shard: Shard, game: int) -> GameRecord:
         action=shard.action[rows],
         obs=shard.obs[rows],
         mask=shard.mask[rows],
+        seed=game_seed(shard.meta.seed, game),
     )
 
 

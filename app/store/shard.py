@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError
 from safetensors import SafetensorError
 
 from app.config import Settings
-from app.core import ConfigKey, FlyballError, Name, ShardKey
+from app.core import ConfigKey, FlyballError, Name, ShardKey, derive_seed
 from app.store.blobs import BlobStore, DamagedBlob
 
 _LENGTH_BYTES = 8
@@ -74,6 +74,11 @@ GAME_TYPES: dict[str, type[np.generic]] = {
 
 class BadShard(FlyballError):
     """Arrays that do not form a shard."""
+
+
+def game_seed(seed: int, game: int) -> int:
+    """Return the seed from which game number ``game`` of a shard draws chance; ``seed`` is the shard's."""
+    return derive_seed(seed, "game", game)
 
 
 class ShardMeta(Settings):
