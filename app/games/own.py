@@ -49,7 +49,15 @@ def open_own(config: GameConfig, slots: int) -> Table:
 def own_checker(config: GameConfig) -> Checker:
     """Return the parity checker of a game of the user's own: its own one, or a replay."""
     make = getattr(open_own(config, 0), "checker", None)
-    return ReplayChecker(lambda: open_own(config, 1)) if make is None else make()
+    if make is None:
+        return ReplayChecker(lambda: open_own(config, 1))
+    checker: Checker = make()
+    if not callable(getattr(checker, "failures", None)) or not isinstance(getattr(checker, "against", None), str):
+        raise BrokenGame(
+            f"{config.game} has a checker that makes a {type(checker).__name__} without failures or against.",
+            hint="Make an object with `failures(record)`, which returns texts, and `against`, the name of its rules.",
+        )
+    return checker
 
 
 def _table(config: GameConfig, slots: int) -> Table:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import version
+from importlib.util import find_spec
 from random import Random
 from typing import Any
 
@@ -24,7 +25,7 @@ from app.games.spec_check import spec_faults
 from app.games.table import TableSpec, UnknownGame
 
 PREFIX = "pettingzoo:"
-FAMILIES = ("classic", "butterfly", "atari", "sisl", "mpe")
+FAMILIES = ("classic", "butterfly", "atari", "sisl")
 SEED_BITS = 31  # Gymnasium's generators take seeds of any size, and older environments none above 32 bits
 
 
@@ -38,24 +39,38 @@ def pettingzoo_table(game: str, slots: int, max_moves: int | None = None) -> Gam
 def _environment(game: str) -> tuple[Callable[[], Any], TableSpec]:
     """Return what makes a game's environments, and their description, for which one is made."""
     name = game.removeprefix(PREFIX)
-    for family in FAMILIES:
-        module = f"pettingzoo.{family}.{name}"
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # PettingZoo deprecates its modules, which all of its releases have
-                make: Callable[[], Any] = import_module(module).env
-                return make, _spec(make(), game, f"pettingzoo-{version('pettingzoo')}:{name}")
-        except ModuleNotFoundError as error:
-            if error.name is not None and module.startswith(error.name) and error.name != "pettingzoo":
-                continue  # another family may have it
-            raise UnknownGame(
-                f"{game!r} needs {error.name}, which is not installed.",
-                hint="pip install 'flyball[pettingzoo]'; games of PettingZoo that need more name it in their manuals.",
-            ) from error
-    raise UnknownGame(
-        f"PettingZoo has no {name!r} in {', '.join(FAMILIES)}.",
-        hint="Write the module's name with its version, for instance pettingzoo:connect_four_v3.",
-    )
+    make = _maker(game, name)
+    try:
+        env = make()
+    except Exception as error:  # an environment may raise anything
+        raise UnknownGame(
+            f"{game!r} cannot be made: {type(error).__name__}: {error}.", hint="Its manual says what it needs."
+        ) from error
+    return make, _spec(env, game, f"pettingzoo-{version('pettingzoo')}:{name}")
+
+
+def _maker(game: str, name: str) -> Callable[[], Any]:
+    if find_spec("pettingzoo") is None:
+        raise UnknownGame(
+            f"{game!r} needs PettingZoo, which is not installed.", hint="pip install 'flyball[pettingzoo]'"
+        )
+    modules = [f"pettingzoo.{family}.{name}" for family in FAMILIES]
+    found = [module for module in modules if name.isidentifier() and find_spec(module) is not None]
+    if not found:
+        raise UnknownGame(
+            f"PettingZoo has no {name!r} in {', '.join(FAMILIES)}.",
+            hint="Write the module's name with its version, for instance pettingzoo:connect_four_v3.",
+        )
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # PettingZoo's for these modules: all releases have them
+            make: Callable[[], Any] = import_module(found[0]).env
+            return make
+    except ImportError as error:
+        raise UnknownGame(
+            f"{game!r} needs {error.name}, which is not installed.",
+            hint="Install it, or what all classic games need: pip install 'pettingzoo[classic]'",
+        ) from error
 
 
 def _spec(env: Any, game: str, rules_version: str) -> TableSpec:

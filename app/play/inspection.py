@@ -37,9 +37,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from app.config import GameConfig, Settings
-from app.core import FlyballError, ModelHash, ShardKey
+from app.core import FlyballError, ModelHash, Name, ShardKey
 from app.engine import JsonObject, Report
-from app.games import GameRecord, checker_for, open_table
+from app.games import Checker, GameRecord, checker_for, open_table
 from app.play.match_statistics import seat_wins
 from app.store import BlobStore, DamagedBlob, FileStore, MissingBlob, Shard, game_seed, get_shard
 
@@ -101,6 +101,7 @@ class InspectionResult(QualityScore):
 
     statistics: ShardStatistics
     checked: int = Field(description="games played again")
+    against: Name = Field(description="the rules that played them again")
     failures: tuple[str, ...] = Field(description="one for each game that differs, with its first difference")
 
 
@@ -136,12 +137,14 @@ def inspect_in(store: BlobStore, spec: InspectionSpec, report: Report) -> Inspec
     _check_repetition(store, shard, spec.earlier[-COMPARED:])
     counted = shard_statistics(shard)
     report({"rows": counted.rows, "games": counted.games})
+    checker = checker_for(spec.config)
     sample = np.random.default_rng(spec.seed).permutation(shard.games)[: spec.sample_games]
     return InspectionResult(
         **dict(quality_score(counted)),
         statistics=counted,
+        against=checker.against,
         checked=len(sample),
-        failures=tuple(_differences(shard, spec.config, np.sort(sample))),
+        failures=tuple(_differences(shard, checker, np.sort(sample))),
     )
 
 
@@ -247,8 +250,7 @@ def game_record(shard: Shard, game: int) -> GameRecord:
     )
 
 
-def _differences(shard: Shard, config: GameConfig, games: NDArray[np.int64]) -> Iterator[str]:
-    checker = checker_for(config)
+def _differences(shard: Shard, checker: Checker, games: NDArray[np.int64]) -> Iterator[str]:
     for game in games.tolist():
         found = [*checker.failures(game_record(shard, game)), *_rewards(shard, game)]
         if found:
