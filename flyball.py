@@ -78,9 +78,7 @@ _NAMES = {
     "app.config": ("GAMES", "GameConfig", "RunSettings"),
     "app.controllers": ("Controller", "FeedbackState"),
     "app.events": ("Emission", "Event", "Payload", "Step"),
-    "app.games": (
-        *("FINISHED", "Game", "IllegalAction", "Symmetry", "Table", "TableSpec", "open_table", "symmetry"),
-    ),
+    "app.games": (*("FINISHED", "Game", "IllegalAction", "Symmetry", "Table", "TableSpec", "open_table", "symmetry"),),
     "app.journal": ("SqliteJournalReader", "history"),
     "app.learning.training": ("Training",),
     "app.play.matches": ("MatchPlan", "play_match"),

@@ -90,29 +90,31 @@ class Game:
         return False
 
 
+ENDLESS = 100_000
+"""Moves after which a game without a move limit counts as endless; otherwise forced moves could go on for ever."""
+
 METHODS = ("reset", "seat", "legal", "play", "observe", "returns")
 """Methods that a game has to define."""
 
 
 def game_spec(game: type[Game], name: str) -> TableSpec:
-    """Return the description of a class's games. Raises ``BrokenGame``; ``name`` is what its message calls the class."""
+    """Return the description of a class's games, which messages call ``name``. Raises ``BrokenGame``."""
     for method in METHODS:
         if getattr(game, method) is getattr(Game, method):
             raise BrokenGame(f"{name} has no method {method}.", hint=f"Define {method}, as flyball.Game describes it.")
     planes = game.planes
-    size = getattr(game, "observation_size", None if planes is None else int(np.prod(planes)))
-    values = {"observation_size": size} | {key: getattr(game, key, None) for key in ("version", "players", "actions")}
-    for attribute, value in values.items():
+    size: Any = getattr(game, "observation_size", None if planes is None else int(np.prod(planes)))
+    counts = {key: getattr(game, key, None) for key in ("version", "players", "actions")} | {"observation_size": size}
+    for attribute, value in counts.items():
         if type(value) is not int or value < 1:
             raise BrokenGame(
-                f"{name}.{attribute} is {'missing' if value is None else repr(value)}; it has to be a whole number, 1 "
-                "or more.",
-                hint=f"Write for instance {attribute} = 1 in the class.",
+                f"{name}.{attribute} is {'missing' if value is None else repr(value)}.",
+                hint=f"Write for instance {attribute} = 1 in the class: a whole number, 1 or more.",
             )
     spec = TableSpec(
         players=game.players,
         actions=game.actions,
-        observation_size=values["observation_size"],
+        observation_size=size,
         observation_type=game.observation_type,
         rules_version=f"{game.__module__}-{game.version}:{game.__qualname__}",
         symmetries=game.symmetries,
@@ -142,6 +144,7 @@ class GameTable(Table):
         spec: TableSpec,
         name: str,
         slots: int,
+        *,
         max_moves: int | None = None,
         checker: Callable[[], Checker] | None = None,
     ) -> None:
@@ -176,7 +179,8 @@ class GameTable(Table):
 
     def view(self, slots: Indices, seats: Seats) -> Observations:
         """See ``Table.view``."""
-        seen: Observations = np.empty((len(slots), self.spec.observation_size), dtype=self.spec.observation_type)
+        shape = (len(slots), self.spec.observation_size)
+        seen: NDArray[Any] = np.empty(shape, dtype=self.spec.observation_type)
         for row, slot, seat in zip(range(len(slots)), slots.tolist(), seats.tolist(), strict=True):
             seen[row] = self._seen(slot, self._called(slot, "observe", self._games[slot].observe, seat))
         return seen
@@ -211,12 +215,14 @@ class GameTable(Table):
         """Play forced moves until a seat has a choice, or the game is over or cut off."""
         game = self._games[slot]
         while (seat := self._called(slot, "seat", game.seat)) is not None:
-            if not isinstance(seat, int | np.integer) or not 0 <= seat < self.spec.players:
+            if not _is_number(seat, self.spec.players):
                 hint = f"Return a seat from 0 to {self.spec.players - 1}, or None once the game is over."
                 self._fail(slot, "seat()", f"returned {seat!r}", hint)
             if len(self._histories[slot]) == self._limit:
                 self._truncated[slot] = True
                 break
+            if len(self._histories[slot]) >= ENDLESS:
+                self._fail(slot, "seat()", "has not returned None", "End the game, or set max_moves.")
             legal = self._legal(slot)
             if len(legal) > 1:
                 self._seats[slot] = seat
@@ -233,13 +239,11 @@ class GameTable(Table):
 
     def _legal(self, slot: int) -> list[int]:
         given = self._called(slot, "legal", lambda: list(self._games[slot].legal()))
-        most = self.spec.actions - 1
         if not given:
             self._fail(slot, "legal()", "returned no action", "Return at least one, or let seat() return None.")
-        if not all(isinstance(action, int | np.integer) and type(action) is not bool for action in given):
-            self._fail(slot, "legal()", f"returned {given!r}", "Return the numbers of the legal actions, not a mask.")
-        if not 0 <= min(given) <= max(given) <= most:
-            self._fail(slot, "legal()", f"returned {given!r}", f"Actions are the numbers from 0 to {most}.")
+        if not all(_is_number(action, self.spec.actions) for action in given):
+            hint = f"Return the numbers of the legal actions, from 0 to {self.spec.actions - 1}, and no mask."
+            self._fail(slot, "legal()", f"returned {given!r}", hint)
         if len(set(given)) < len(given):
             self._fail(slot, "legal()", f"returned {given!r}", "Return each action once.")
         return [int(action) for action in given]
@@ -248,7 +252,8 @@ class GameTable(Table):
         size, kind = self.spec.observation_size, self.spec.observation_type
         try:
             seen = np.asarray(given)
-            typed = seen.astype(kind).reshape(-1)
+            with np.errstate(invalid="ignore", over="ignore"):  # what does not fit is reported below
+                typed = seen.astype(kind).reshape(-1)
         except (TypeError, ValueError) as error:
             self._fail(slot, "observe()", f"returned no numbers ({error})", "Return a list or an array of numbers.")
         if seen.size != size:
@@ -271,7 +276,9 @@ class GameTable(Table):
         if outcome.shape != (self.spec.players,):
             self._fail(slot, "returns()", f"returned {given!r}", f"Return {self.spec.players} numbers, one a seat.")
         if not np.abs(outcome).max() <= 1 + TOLERANCE or abs(outcome.sum()) > TOLERANCE:
-            hint = "Outcomes are in [-1, 1] and their sum is 0: subtract their mean, and divide by the largest possible."
+            hint = (
+                "Outcomes are in [-1, 1] and their sum is 0: subtract their mean, and divide by the largest possible."
+            )
             self._fail(slot, "returns()", f"returned {given!r}", hint)
         return outcome
 
@@ -290,3 +297,8 @@ class GameTable(Table):
     def _broken(self, slot: int, call: str, what: str, hint: str) -> BrokenGame:
         where = f"after move {len(self._histories[slot])} of the game of seed {self._seeds[slot]}"
         return BrokenGame(f"{self._name}: {call} {what} {where}.", hint=hint)
+
+
+def _is_number(value: Any, count: int) -> bool:
+    """Return whether a value is a whole number from 0 to ``count`` - 1."""
+    return isinstance(value, int | np.integer) and type(value) is not bool and bool(0 <= value < count)

@@ -66,7 +66,7 @@ def _table(config: GameConfig, slots: int) -> Table:
         return pettingzoo_table(name, slots, config.max_moves)
     found = load_plugin(GAMES, name)
     if isinstance(found, type) and issubclass(found, Game):
-        return GameTable(found, game_spec(found, name), name, slots, config.max_moves, found.checker)
+        return GameTable(found, game_spec(found, name), name, slots, max_moves=config.max_moves, checker=found.checker)
     if not callable(found):
         raise BrokenGame(
             f"{name} is a {type(found).__name__}.",

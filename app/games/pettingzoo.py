@@ -1,11 +1,11 @@
 """Environments of PettingZoo as games: agents are seats, and masks in observations say which actions are legal.
 
-PettingZoo's interface is that of its AEC environments (https://pettingzoo.farama.org/api/aec). An environment is one
-for two agents or more that observe a dictionary of ``observation`` and ``action_mask``, and choose among as many actions.
+An environment has PettingZoo's AEC interface (https://pettingzoo.farama.org/api/aec). Its agents observe a dictionary
+of ``observation`` and ``action_mask``, and choose among numbered actions.
 
-**Outcomes** are the sums of an agent's rewards, less the mean of all agents', so that they sum to 0. If one is then
-beyond [-1, 1], all are divided by the largest. So wins of +1 and losses of -1 stay as they are; in a game for chips, a large
-win counts as much as a larger one, and small ones keep their size.
+**Outcomes** are the sums of the agents' rewards, less their mean, so that they sum to 0. If one is then beyond [-1, 1],
+all are divided by the largest. So wins of +1 and losses of -1 stay as they are. In a game for chips, a large win counts
+as much as a larger one, and small ones keep their size.
 """
 
 import warnings
@@ -32,7 +32,7 @@ SEED_BITS = 31  # Gymnasium's generators take seeds of any size, and older envir
 def pettingzoo_table(game: str, slots: int, max_moves: int | None = None) -> GameTable:
     """Return a table of a game string such as ``pettingzoo:connect_four_v3``. Raises ``UnknownGame``."""
     make, spec = _environment(game)
-    return GameTable(partial(EnvironmentGame, make), spec, game, slots, max_moves)
+    return GameTable(partial(EnvironmentGame, make), spec, game, slots, max_moves=max_moves)
 
 
 @cache
@@ -63,7 +63,9 @@ def _maker(game: str, name: str) -> Callable[[], Any]:
         )
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # PettingZoo's for these modules: all releases have them
+            warnings.simplefilter(
+                "ignore", DeprecationWarning
+            )  # PettingZoo's for these modules: all releases have them
             make: Callable[[], Any] = import_module(found[0]).env
             return make
     except ImportError as error:
@@ -148,7 +150,8 @@ class EnvironmentGame(Game):
         """See ``Game.returns``, and the module for other rewards than 1 and -1."""
         rewards = np.array([self._rewards[agent] for agent in self._agents])
         outcome: NDArray[np.float64] = rewards - rewards.mean()
-        return (outcome / max(1.0, float(np.abs(outcome).max()))).tolist()
+        capped: list[float] = (outcome / max(1.0, float(np.abs(outcome).max()))).tolist()
+        return capped
 
     def cut_off(self) -> bool:
         """See ``Game.cut_off``."""

@@ -1,6 +1,7 @@
 """Check of a game's description, of our own tables' as of the user's."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -11,10 +12,17 @@ from app.games.table import Indices, Symmetry, TableSpec
 def spec_faults(spec: TableSpec) -> Iterator[Finding]:
     """Yield what is wrong with a game's description."""
     sizes = {name: getattr(spec, name) for name in ("players", "actions", "observation_size")}
-    for name, value in sizes.items():
-        if type(value) is not int or value < 1:
-            yield _fault(f"{name} is {value!r}, not a whole number of 1 or more.", "Count them.")
-            return  # the other checks need sound sizes
+    odd = {name: value for name, value in sizes.items() if type(value) is not int or value < 1}
+    for name, value in odd.items():
+        yield _fault(f"{name} is {value!r}.", "It is a whole number, 1 or more.")
+    if not odd:  # otherwise nothing can be compared with the sizes
+        yield from _value_faults(spec)
+        for symmetry in spec.symmetries:
+            yield from _symmetry_faults(symmetry, spec)
+
+
+def _value_faults(spec: Any) -> Iterator[Finding]:
+    """Yield faults of a description, whose values may have any type."""
     if not 2 <= spec.players <= 7:
         yield _fault(f"players is {spec.players}.", "Games for 2 to 7 can be played.")
     if spec.observation_type not in (np.uint8, np.float32):
@@ -26,8 +34,6 @@ def spec_faults(spec: TableSpec) -> Iterator[Finding]:
     if spec.planes is not None and (len(spec.planes) != 3 or not 1 <= np.prod(spec.planes) <= spec.observation_size):
         hint = "The first C x H x W features are the planes; others may follow."
         yield _fault(f"planes {spec.planes} do not fit into {spec.observation_size} features.", hint)
-    for symmetry in spec.symmetries:
-        yield from _symmetry_faults(symmetry, spec)
 
 
 def _symmetry_faults(symmetry: Symmetry, spec: TableSpec) -> Iterator[Finding]:
