@@ -18,10 +18,11 @@ from app.games import FINISHED, Game, IllegalAction, UnknownGame, checker_for, o
 from app.games.game import game_spec
 from app.games.game_check import check_game
 from app.games.openspiel import OpenSpielTable
-from app.play.inspection import game_record, history
+from app.play.inspection import InspectionSpec, game_record, history, inspect_in
 from app.play.players import RandomPlayer, load_player
 from app.play.selfplay import play_recorded, selfplay_schedule
-from app.store import MemoryStore, Shard, game_seed
+from app.scenarios.bad_data import falsified
+from app.store import MemoryStore, Shard, game_seed, put_shard
 from daemons.suitability import check_lasting, check_playable
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -193,6 +194,15 @@ def test_game_of_another_seed_does_not_replay() -> None:
     shard, checker = shard_of(config("Race")), checker_for(config("Race"))
     records = [replace(game_record(shard, game), seed=game) for game in range(12)]
     assert any(checker.failures(record) for record in records)
+
+
+def test_inspection_finds_false_outcomes_of_an_own_game() -> None:
+    store, shard = MemoryStore(), shard_of(config("Race"), games=64)
+    about = {"store": Path(), "config": config("Race"), "model": "a" * 64, "seed": 1}
+    honest, false = put_shard(store, shard), put_shard(store, falsified(shard))
+    result = inspect_in(store, InspectionSpec(shard=honest, **about), lambda _: None)
+    assert (result.against, result.checked, result.failures) == ("its own rules", 16, ())
+    assert len(inspect_in(store, InspectionSpec(shard=false, **about), lambda _: None).failures) == 16
 
 
 def test_checker_of_a_game_s_own_is_asked() -> None:
