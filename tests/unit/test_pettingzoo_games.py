@@ -17,9 +17,12 @@ CONFIG = GameConfig(key="foreign_2p", game=CONNECT_FOUR, players=2)
 PLAYED = 200
 
 
-def test_connect_four_is_the_game_that_ours_is() -> None:
+@pytest.mark.parametrize(
+    ("game", "rows"), [(CONNECT_FOUR, slice(None, None, -1)), ("plain_connect_four:ConnectFour", slice(None))]
+)
+def test_connect_four_is_the_game_that_ours_is(game: str, rows: slice) -> None:
     """Seats, masks, positions, outcomes and lengths of random games, move for move."""
-    ours, theirs = open_table(GAMES["connect_four_2p"], PLAYED), open_table(CONFIG, PLAYED)
+    ours, theirs = open_table(GAMES["connect_four_2p"], PLAYED), open_table(CONFIG.replace(game=game), PLAYED)
     for table in (ours, theirs):
         table.reset(np.arange(PLAYED), range(PLAYED))
     rng = np.random.default_rng(1)
@@ -27,7 +30,7 @@ def test_connect_four_is_the_game_that_ours_is() -> None:
         assert np.array_equal(ours.seats(), theirs.seats())
         (seen, mask), (shown, legal) = ours.observe(live), theirs.observe(live)
         assert np.array_equal(mask, legal)
-        pieces = seen.reshape(-1, 3, 6, 7)[:, :2, ::-1]  # own and opponent's, the top row first
+        pieces = seen.reshape(-1, 3, 6, 7)[:, :2, rows]  # own and opponent's; PettingZoo shows the top row first
         assert np.array_equal(pieces, shown.reshape(-1, 2, 6, 7))
         actions = (rng.random(mask.shape) * mask).argmax(axis=1).astype(np.int32)
         ours.step(live, actions)
