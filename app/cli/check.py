@@ -7,7 +7,8 @@ from typing import NoReturn
 
 import click
 
-from app.cli.options import Place, json_option, placed, seed_option
+from app.api.runs import Place
+from app.cli.options import json_option, placed, seed_option
 from app.cli.output import data_only_on_stdout, write_json
 from app.config import GameConfig
 from app.core import ConfigKey, Finding

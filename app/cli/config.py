@@ -4,7 +4,8 @@ import json
 
 import click
 
-from app.cli.options import Place, json_option, placed
+from app.api.runs import Place
+from app.cli.options import json_option, placed
 from app.cli.output import note, write_json
 
 

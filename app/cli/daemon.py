@@ -4,7 +4,8 @@ import sys
 
 import click
 
-from app.cli.options import Place, is_listening, json_option, placed
+from app.api.runs import Place, is_listening
+from app.cli.options import json_option, placed
 from app.cli.output import note, write_row
 from app.core import BROKER
 from daemons.registry import DAEMONS, spec_of

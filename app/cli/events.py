@@ -5,9 +5,8 @@ from typing import Literal
 
 import click
 
-from app.cli.options import json_option
+from app.cli.options import complete_types, json_option
 from app.cli.output import write_row
-from app.cli.selection import complete_types
 from app.events import CATALOGUE, resolve
 
 

@@ -14,21 +14,21 @@ from typing import Any
 import click
 from rich.text import Text
 
+from app.api.runs import Place, check_config, connected, open_run
+from app.api.selection import Selection, select
 from app.bus import BROKER_ONLY
 from app.cli.group import tolerate_closed_output
 from app.cli.options import (
     FILE,
-    Place,
+    complete_types,
     config_key_option,
-    connected,
     given_options,
     json_option,
     pick,
     placed,
     timeout_option,
 )
-from app.cli.output import note, show, show_time, write_event, write_json, write_row
-from app.cli.selection import Selection, check_config, complain, complete_types, open_run, select
+from app.cli.output import complain, note, show, show_time, write_event, write_json, write_row
 from app.config.loading import parse
 from app.core import UnusableFile
 from app.events import CATALOGUE, Event, Kind, OpponentSampled, follow
@@ -141,7 +141,8 @@ def _checked_end(head: int, first: int, last: int | None) -> int:
 
 def _again(place: Place, reader: JournalReader, selection: Selection, end: int, options: dict[str, Any]) -> None:
     """Publish the chosen events again with ``--yes``; otherwise show them."""
-    upto = takewhile(lambda event: event.sequence <= end, selection.read(reader, after=options["first"] - 1))
+    found = selection.read(reader, after=options["first"] - 1, on_dead=complain)
+    upto = takewhile(lambda event: event.sequence <= end, found)
     chosen = (event for event in upto if event.data.event_type not in BROKER_ONLY)
     if options["yes"]:
         asyncio.run(_publish(place, chosen, options["timeout"], **pick(options, "reason", "speed", "as_json")))

@@ -6,9 +6,9 @@ from typing import Any
 import click
 from rich.text import Text
 
-from app.cli.options import Place, json_option, placed
-from app.cli.output import show, show_table, show_time, write_json
-from app.cli.selection import check_config, check_played, complain, open_run
+from app.api.runs import Place, check_config, check_played, open_run
+from app.cli.options import json_option, placed
+from app.cli.output import complain, show, show_table, show_time, write_json
 from app.config import PARAMETERS
 from app.controllers import RatingPoint
 from app.controllers.lineage import Champion, DistributedModel

@@ -38,6 +38,7 @@ from pydantic import Field
 
 from app.config import GameConfig, Settings
 from app.core import FlyballError, ModelHash, Name, ShardKey
+from app.core.legal import legal_counts
 from app.engine import JsonObject, Report
 from app.games import Checker, GameRecord, checker_for, open_table
 from app.play.match_statistics import seat_wins
@@ -204,7 +205,7 @@ def shard_statistics(shard: Shard) -> ShardStatistics:
         wins=wins,
         drawn_games=drawn,
         surprise=max(0.0, float(-shard.log_prob.mean())),
-        freedom=float(np.log(shard.mask.sum(axis=1)).mean()),
+        freedom=float(np.log(legal_counts(shard.mask)).mean()),
         mean_length=float(np.bincount(shard.game, minlength=shard.games).mean()),
     )
 
@@ -245,7 +246,7 @@ def game_record(shard: Shard, game: int) -> GameRecord:
         seat=shard.seat[rows],
         action=shard.action[rows],
         obs=shard.obs[rows],
-        mask=shard.mask[rows],
+        mask=np.asarray(shard.mask[rows]),
         seed=game_seed(shard.meta.seed, game),
     )
 

@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 import torch
 
-from app.config import GAMES, PipelineSettings
+from app.config import CPU, GAMES, PipelineSettings
 from app.learning.samples import prepare
+from app.play.players import policy_of
 from app.train.game import collect, run_game
 from app.train.learning import first_policy, learn
 
@@ -48,8 +49,8 @@ def iterations(key: str, games: int, game: str | None = None) -> Callable[[int],
     base = first_policy(table, settings, 0, lambda _text: None)
 
     def iterate(seed: int) -> int:
-        rows = collect(table, base.model, table.policy(base), settings, seed).shard
-        learn(base, prepare([rows], settings.ppo, (), seed), settings.ppo, seed, "cpu")
+        rows = collect(table, base.model, policy_of(base), settings, seed).shard
+        learn(base, prepare([rows], settings.ppo, (), seed), settings.ppo, seed, CPU)
         return rows.rows
 
     return iterate

@@ -15,8 +15,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from app.api.runs import is_listening
 from app.bus import Broker, Subscription, ZmqBus
-from app.cli.options import is_listening
 from app.config import Deployment, RunFolder
 from app.core import derive_id
 from app.events import Envelope, Event, ParityChecked, QualityDegraded, originate
