@@ -5,7 +5,7 @@ from typing import Literal
 
 import click
 
-from app.api.selection import Place
+from app.api.runs import Place
 from app.cli.options import complete_types, json_option, placed
 from app.cli.output import write_row
 from app.events import CATALOGUE, resolve
