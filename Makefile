@@ -48,4 +48,4 @@ live-view: venv
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks
-	find app daemons tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find app daemons flyball tests -name __pycache__ -type d -prune -exec rm -rf {} +

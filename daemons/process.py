@@ -17,12 +17,13 @@ from app.core import BROKER, FlyballError
 from app.engine import LocalEngine
 from app.journal import DamagedDatabase, SqliteJournal, SqliteOutbox, SqliteStateStore
 from app.telemetry import configure
-from daemons.bootstrap import check
+from daemons.bootstrap import check, check_controllers
 from daemons.broker import BrokerVoice, serve
 from daemons.clock import SystemClock, boot_id
 from daemons.evaluation import Evaluator
 from daemons.host import Host, Ports, Rhythm
 from daemons.jobs import Place
+from daemons.registry import daemons_of
 from daemons.run_folder import bus_endpoint
 from daemons.spec import DaemonSpec
 from daemons.supervisor import Notifier
@@ -44,7 +45,11 @@ def run_daemon(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> int:
     configure(spec.name, loaded.deployment.node, folder.log(spec.name), loaded.deployment.log_level)
     log = structlog.get_logger("daemon")
     try:
-        check()
+        if spec.hosts_own:
+            check_controllers(loaded.run)
+            spec = daemons_of(loaded.run)[spec.name]
+        else:
+            check()
         calm_collector()
         if spec.name == BROKER:
             _run_broker(loaded, folder)
@@ -86,6 +91,8 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
         store=str(folder.store.absolute()),
         compute=(deployment.compute(kind) if kind else CPU).replace(settings_folder=str(loaded.folder.absolute())),
     )
+    if kind:
+        structlog.get_logger("daemon").info("device of jobs", **place.compute.model_dump())
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -95,7 +102,7 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
     )
     processes = deployment.evaluation_processes if spec.worker is Evaluator else spec.capacity
     engine = LocalEngine(processes, deployment.threads_per_job, nice=5) if spec.worker else None
-    sink = spec.sink(folder.curves) if spec.sink else None
+    sink = spec.sink(folder, deployment, boot_id()) if spec.sink else None
     with closing(states), closing(outbox), closing(sink) if sink else nullcontext():
         endpoint = bus_endpoint(folder, deployment)
         bus = ZmqBus(endpoint, producer=place.name, outbox=outbox, deadline_s=PATIENCE_SECONDS)

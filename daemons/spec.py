@@ -7,7 +7,7 @@ from typing import Any, cast
 from app.controllers import Controller, FeedbackFold
 from app.controllers.fold import Factory, Hosted
 from app.events import Payload
-from app.telemetry import TensorBoardCurves
+from app.telemetry import RunCurves
 from daemons.jobs import Place, Worker
 
 
@@ -17,6 +17,7 @@ class DaemonSpec:
 
     Reducers that derive from ``Controller``, including workers, receive FeedbackState.
     A sink emits nothing. It receives each recorded event of the types that it reads at least once.
+    One daemon ``hosts_own``: the controllers of the user's own that a run's settings name.
     """
 
     name: str
@@ -24,7 +25,8 @@ class DaemonSpec:
     controllers: tuple[type[Hosted], ...] = ()
     worker: type[Worker[Any]] | None = None
     capacity: int = 0
-    sink: type[TensorBoardCurves] | None = None
+    sink: type[RunCurves] | None = None
+    hosts_own: bool = False
 
     @property
     def reducers(self) -> tuple[type[Hosted], ...]:

@@ -50,6 +50,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not item.nodeid.startswith(SYSTEM))
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip tests of a GPU where PyTorch finds none."""
+    if item.get_closest_marker("gpu"):
+        from app.learning.devices import missing_device
+
+        if reason := missing_device("cuda"):
+            pytest.skip(reason)
+
+
 @pytest.fixture(autouse=True)
 def logging_as_before() -> Iterator[None]:
     """Undo what a test configures of logging: a command that runs in this process leads all logs into its own file."""

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from app.cli.matches import engine_of, play_gauntlet
-from app.cli.options import Place
+from app.api.evaluation import engine_of, play_gauntlet
+from app.api.runs import Place
 from app.cli.output import note, show, show_table
 from app.config import GameConfig
 from app.core import FlyballError, derive_seed

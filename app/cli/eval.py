@@ -4,8 +4,9 @@ from typing import Any
 
 import click
 
-from app.cli.options import FILE, Place, given_options, pick, placed, seed_option, workers_option
-from app.cli.output import data_only_on_stdout, write_json
+from app.api.runs import Place
+from app.cli.options import FILE, given_options, pick, placed, seed_option, workers_option
+from app.cli.output import data_only_on_stdout, note, write_json
 
 SHARED = ("seed", "device", "precision")
 OF_GAMES = ("against", "games", "workers", "temperature", "reference", "paired")
@@ -83,13 +84,12 @@ def eval(place: Place, /, config_key: str | None, environment: str | None, **opt
     """
     _check_combination(config_key, environment, options)
     from app.learning.devices import missing_device, resolve  # loads torch
-    from app.learning.network import use_one_thread
+    from app.learning.network import threads
 
     if reason := missing_device(options["device"]):
         write_json({"skipped": reason})
         return
-    use_one_thread()
-    with data_only_on_stdout():
+    with data_only_on_stdout(), threads(1):
         options["device"] = str(resolve(options["device"]))
         summary = _evaluate(place, config_key, environment, options)
     write_json(summary)
@@ -100,7 +100,9 @@ def _evaluate(place: Place, config_key: str | None, environment: str | None, opt
         from app.cli.episodes import evaluate_environment
 
         return evaluate_environment(environment, **pick(options, "model", *SHARED, *OF_ENVIRONMENTS))
-    from app.cli.matches import Request, evaluate
+    from app.api.evaluation import evaluate_gauntlet
+    from app.api.opponents import Request
+    from app.api.paired import compare_hands
 
     assert config_key is not None
     config = place.config(config_key)
@@ -109,7 +111,8 @@ def _evaluate(place: Place, config_key: str | None, environment: str | None, opt
     model = "current" if options["model"] is None else options["model"]
     against = [name.strip() for names in options["against"] for name in names.split(",")]
     others = pick(options, *SHARED, "games", "workers", "reference", "paired")
-    return evaluate(Request(place, config, model, against, **others))
+    request = Request(place, config, model, against, **others, say=note)
+    return compare_hands(request) if request.paired else evaluate_gauntlet(request).model_dump(mode="json")
 
 
 def _check_combination(config_key: str | None, environment: str | None, options: dict[str, Any]) -> None:

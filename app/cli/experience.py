@@ -4,7 +4,8 @@ from pathlib import Path
 
 import click
 
-from app.cli.options import FILE, Place, json_option, placed, seed_option
+from app.api.runs import Place
+from app.cli.options import FILE, json_option, placed, seed_option
 from app.cli.output import note, write_values
 
 file_argument = click.argument("file", type=FILE)
@@ -43,25 +44,24 @@ def export(
     as_json: bool,
 ) -> None:
     """Play games and write every decision of every seat into FILE."""
-    from app.cli.models import fetch_player
+    from app.api.models import fetch_player
     from app.config import Compute
     from app.core import writing
     from app.games import open_table
-    from app.learning.network import use_one_thread
+    from app.learning.network import threads
     from app.play.players import load_player
     from app.play.selfplay import play_lessons
     from app.store import MemoryStore, experience_lines
 
-    use_one_thread()
     config = place.config(config_key)
     if rewards is not None:
         config = config.replace(selfplay=config.selfplay.replace(rewards=rewards))
     store = MemoryStore()
-    name = fetch_player(model, "--model", place, config, store)
-    compute = Compute(settings_folder=str(place.load().folder.absolute()))
+    name = fetch_player(model, "model", place, config, store, say=note)
+    compute = Compute(settings_folder=place.settings_folder)
     player = load_player(store, name, open_table(config, 0).spec, compute, config)
     rows = played = 0
-    with writing(file), file.open("w", encoding="utf-8") as lines:
+    with threads(1), writing(file), file.open("w", encoding="utf-8") as lines:
         for shard in play_lessons(config, player, name, games, seed=seed, temperature=temperature):
             lines.writelines(f"{line}\n" for line in experience_lines(shard, played))
             rows, played = rows + shard.rows, played + shard.games
@@ -83,6 +83,7 @@ def check(place: Place, file: Path, *, config_key: str, as_json: bool) -> None:
     """
     import numpy as np
 
+    from app.core.legal import legal_counts
     from app.store import load_experience, steps_left_out
 
     config = place.config(config_key)
@@ -96,7 +97,7 @@ def check(place: Place, file: Path, *, config_key: str, as_json: bool) -> None:
         "truncated": int(shard.truncated.sum()),
         "steps_left_out": steps_left_out(shard),
         "best_outcome": round(float(shard.returns.max()), 6),
-        "legal_actions": round(float(shard.mask.sum(axis=1).mean()), 3),
+        "legal_actions": round(float(legal_counts(shard.mask).mean()), 3),
         "seats": np.unique(shard.seat).tolist(),
         "sha256": shard.meta.model,
     }

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import click
 
-from app.cli.options import FILE, Place, json_option, placed
-from app.cli.output import write_values
+from app.api.runs import Place
+from app.cli.options import FILE, json_option, placed
+from app.cli.output import note, write_values
 
 
 @click.command()
@@ -20,14 +21,16 @@ def export(place: Place, model: str, file: Path, *, config_key: str | None, as_j
     MODEL is a file, a folder of 'flyball train' (its best), a hash, or 'current' with --config. app/portable.py
     describes the formats, and plays them with nothing but NumPy. 'flyball eval --model FILE' evaluates them.
     """
-    from app.cli.models import fetch_model
+    from app.api.models import fetch_model
     from app.core import HEURISTIC, RANDOM
     from app.store import MemoryStore, export_checkpoint, get_checkpoint
 
     if model in (RANDOM, HEURISTIC):
         raise click.UsageError(f"MODEL: {model} is a bot and has no parameters; name a model.")
     store = MemoryStore()
-    policy = export_checkpoint(get_checkpoint(store, fetch_model(model, "MODEL", place, config_key, store)), file)
+    policy = export_checkpoint(
+        get_checkpoint(store, fetch_model(model, "MODEL", place, config_key, store, say=note)), file
+    )
     values = {
         "file": str(file),
         "game": policy.game,

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import click
 
+from app.api.runs import Place, connected, is_listening, open_journal
 from app.bus import BROKER_ONLY, JournalPublisher, ZmqBus
-from app.cli.options import Place, connected, is_listening, json_option, placed, timeout_option
+from app.cli.options import json_option, placed, timeout_option
 from app.cli.output import note, write_row, write_values
-from app.cli.selection import open_journal
 from app.core import FlyballError, derive_id
 from app.events import Envelope, Event, EventVoided, Payload, decode, follow, originate
 from app.events.frames import DeadLetter, Frame

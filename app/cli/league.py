@@ -5,16 +5,15 @@ from typing import Any
 
 import click
 
-from app.cli.options import FILE, Place, figure_option, json_option, placed
-from app.cli.output import show, show_table, write_json
-from app.cli.selection import check_config, check_played, complain, open_run
+from app.api.runs import Place, check_config, check_played, leagues_in, open_run
+from app.cli.options import FILE, figure_option, json_option, placed
+from app.cli.output import note, show, show_table, write_json
 from app.config import RunSettings
 from app.core import LEAST_P, FlyballError, reading, writing
-from app.journal import JournalReader, history
 from app.journal.history import last_settings
 from app.league.document import dump_league, load_league
 from app.league.league import League
-from app.status.league import LEAGUES_READ, LeagueView, draw_league, read_leagues
+from app.status.league import LeagueView, draw_league
 from app.status.summary import UNKNOWN, short, show_progress
 from app.store import ForeignLeague, LeagueFile
 
@@ -102,7 +101,7 @@ def _leagues(place: Place, config_key: str | None) -> dict[str, LeagueView]:
     """Read the league of a configuration, or of all that have one. Raises ``UnknownConfig`` or ``NoLeague``."""
     with open_run(place) as reader:
         check_config(reader, config_key)
-        views = leagues_in(reader)
+        views = leagues_in(reader, note)
         if config_key is None:
             return views
         if config_key not in views:
@@ -112,11 +111,6 @@ def _leagues(place: Place, config_key: str | None) -> dict[str, LeagueView]:
                 hint="It begins when the first model has been evaluated, soon after flyball up: look again then.",
             )
     return {config_key: views[config_key]}
-
-
-def leagues_in(reader: JournalReader) -> dict[str, LeagueView]:
-    """Read the leagues of all configurations from a journal."""
-    return read_leagues(history(reader, types=LEAGUES_READ, on_dead=complain))
 
 
 def _save(place: Place, key: str, view: LeagueView, figure: Path | None, document: Path | None) -> None:

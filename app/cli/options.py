@@ -1,9 +1,6 @@
-"""Options that commands share, the run folder first, and connecting to the run's broker."""
+"""Options that commands share, the run folder first."""
 
-import socket
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,12 +8,9 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from app.bus import ZmqBus
-from app.config import GameConfig, RunFolder
-from app.config.loading import Loaded, load
-from app.core import FlyballError
+from app.api.runs import place_of
+from app.events import CATALOGUE
 from app.telemetry import FIGURE_FORMATS
-from daemons.run_folder import bus_endpoint
 
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -31,23 +25,6 @@ set_option = click.option(
 )
 FILE = click.Path(dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
-PROBE_SECONDS = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """The run folder, and the settings file if one is named."""
-
-    folder: RunFolder
-    config_file: Path | None
-
-    def load(self, overrides: Mapping[str, Any] | None = None) -> Loaded:
-        """Load the settings."""
-        return load(self.folder.path, overrides, config_file=self.config_file)
-
-    def config(self, key: str) -> GameConfig:
-        """Load one configuration, whether or not the run plays it. Raises ``UnknownConfig``."""
-        return self.load({"configs": [key]}).run.config(key)
 
 
 def _set(ctx: click.Context, param: click.Parameter, value: Path | None) -> None:
@@ -64,7 +41,7 @@ def placed(command: C) -> C:
     @wraps(command)
     def with_place(ctx: click.Context, /, *args: Any, **options: Any) -> Any:
         chosen = ctx.find_root().obj
-        return command(Place(RunFolder(chosen["run_dir"]), chosen["config_file"]), *args, **options)
+        return command(place_of(chosen["run_dir"], chosen["config_file"]), *args, **options)
 
     return with_place  # type: ignore[return-value]  # click's decorators call it as they would the command
 
@@ -95,34 +72,6 @@ def _check_figure(_: click.Context, __: click.Parameter, path: Path | None) -> P
     return path
 
 
-class NotRunning(FlyballError):
-    """No broker answers."""
-
-
-def is_listening(endpoint: str) -> bool:
-    """Return whether a broker listens at an address."""
-    transport, _, rest = endpoint.partition("://")
-    with suppress(OSError):
-        if transport == "ipc":
-            with socket.socket(socket.AF_UNIX) as probe:
-                probe.settimeout(PROBE_SECONDS)
-                probe.connect(rest)
-                return True
-        host, _, port = rest.rpartition(":")
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=PROBE_SECONDS):
-            return True
-    return False
-
-
-@asynccontextmanager
-async def connected(place: Place, deadline_s: float) -> AsyncIterator[ZmqBus]:
-    """Connect to the run's broker, as the producer ``cli@node``. Raises ``NotRunning`` when none listens."""
-    deployment = place.load().deployment
-    endpoint = bus_endpoint(place.folder, deployment)
-    if not is_listening(endpoint):
-        raise NotRunning(f"No broker listens at {endpoint}.", hint=f"Start it: flyball --run {place.folder.path} up")
-    bus = ZmqBus(endpoint, producer=f"cli@{deployment.node}", deadline_s=deadline_s)
-    try:
-        yield bus
-    finally:
-        await bus.close()
+def complete_types(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """Complete event names."""
+    return [payload.event_name for payload in CATALOGUE if payload.event_name.startswith(incomplete.upper())]

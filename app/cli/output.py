@@ -12,7 +12,9 @@ import click
 from rich.console import Console, RenderableType
 from rich.table import Table
 
+from app.api.runs import complaint
 from app.events import Event
+from app.events.frames import DeadLetter
 from app.status.summary import event_text
 
 PLAIN_WIDTH = 1000
@@ -88,6 +90,11 @@ def data_only_on_stdout() -> Iterator[None]:
 def note(text: str) -> None:
     """Write a line to stderr."""
     click.echo(text, err=True)
+
+
+def complain(dead: DeadLetter) -> None:
+    """Warn on stderr that an event can't be read."""
+    complaint(note)(dead)
 
 
 def show_time(moment: datetime, precision: str = "seconds") -> str:

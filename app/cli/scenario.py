@@ -9,10 +9,10 @@ from typing import Any
 import click
 from rich.text import Text
 
+from app.api.runs import Place, check_config, connected, open_journal
 from app.bus import Bus, Subscription
-from app.cli.options import Place, connected, json_option, placed
+from app.cli.options import json_option, placed
 from app.cli.output import note, show, write_json
-from app.cli.selection import check_config, open_journal
 from app.config import RunFolder
 from app.config.loading import UnknownConfig
 from app.core import FlyballError, derive_id

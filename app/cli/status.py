@@ -1,21 +1,18 @@
 """``flyball status``: what is known of a run."""
 
 from collections import Counter
-from contextlib import suppress
 
 import click
 from rich.text import Text
 
-from app.cli.options import NotRunning, Place, is_listening, json_option, placed
+from app.api.runs import NotRunning, Place, is_listening, open_run, read_board
+from app.cli.options import json_option, placed
 from app.cli.output import note, show, stdout_console, write_json
-from app.cli.selection import complain, open_run
-from app.config import Deployment, RunFolder, RunSettings
-from app.core import ModelHash
+from app.config import Deployment, RunSettings
 from app.core.clock import SECOND_US, SLOWED, SMALL_JUMP_US
 from app.events.envelope import EPOCH
-from app.journal import JournalReader, SqliteJournalReader, history
-from app.journal.history import open_dead_letters, voided_events
-from app.status.status import READS, Board, load_board
+from app.journal import SqliteJournalReader
+from app.journal.history import open_dead_letters
 from app.status.summary import show_age
 from app.status.tables import daemons_table, status_table
 from daemons.clock import MICROSECOND, SystemClock
@@ -23,9 +20,6 @@ from daemons.run_folder import bus_endpoint, is_held
 
 MISSED_BEATS = 3
 """Missed heartbeats after which a daemon is called silent."""
-
-SAVE_AFTER = 20_000
-"""Events read before the board is saved again, which spares the next reader seconds."""
 
 
 @click.command()
@@ -46,7 +40,7 @@ def status(place: Place, *, as_json: bool) -> None:
     most. A configuration that waits for something has a line that says for what, and what to do.
     """
     with open_run(place) as reader:
-        board = read_board(place.folder, reader)
+        board = read_board(place.folder, reader, note)
         head, unfolded = reader.head, {dead.position for dead in open_dead_letters(reader)}
         refused = sum(not dead.position for dead in reader.dead_letters())
         lead_seconds = _lead_seconds(reader)
@@ -87,29 +81,6 @@ def _lead_seconds(reader: SqliteJournalReader) -> float:
     last = next(reader.headers_back(reader.head), None)
     now_us = (SystemClock().now() - EPOCH) // MICROSECOND
     return max(0, last.recorded_us - now_us) / SECOND_US if last else 0.0
-
-
-def read_board(folder: RunFolder, reader: JournalReader) -> Board:
-    """Load the saved board and feed it the events recorded since. Raises ``DamagedRecord``."""
-    board = load_board(folder.board, reader)
-    start, voided = board.position, voided_events(reader)
-    events = history(reader, after=start, types=READS, on_dead=complain)
-    board.feed(event for event in events if event.sequence not in voided)
-    if board.position - start >= SAVE_AFTER:
-        try_save(folder, board)
-    return board
-
-
-def current_model(place: Place, reader: JournalReader, config_key: str) -> ModelHash | None:
-    """Return a configuration's current model; None before the first."""
-    row = read_board(place.folder, reader).configs.get(config_key)
-    return row.model if row else None
-
-
-def try_save(folder: RunFolder, board: Board) -> None:
-    """Save a board; ignore a failure, which only makes the next load slower."""
-    with suppress(OSError):
-        board.save(folder.board)
 
 
 def silent_after(settings: RunSettings | None, deployment: Deployment) -> float:

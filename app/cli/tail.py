@@ -5,9 +5,10 @@ from contextlib import suppress
 
 import click
 
-from app.cli.options import Place, config_key_option, connected, json_option, placed
-from app.cli.output import write_event
-from app.cli.selection import Selection, before_last, before_since, check_config, complete_types, open_journal, select
+from app.api.runs import Place, check_config, connected, open_journal
+from app.api.selection import Selection, before_last, before_since, select
+from app.cli.options import complete_types, config_key_option, json_option, placed
+from app.cli.output import complain, write_event
 
 DEFAULT_COUNT = 20
 FOLLOW_DEADLINE_S = 10.0
@@ -39,7 +40,7 @@ def tail(
         start = before_since(reader, since) if since else 0
         if count is not None or since is None:
             start = max(start, before_last(reader, DEFAULT_COUNT if count is None else count, selection, end))
-        for event in selection.read(reader, after=start):
+        for event in selection.read(reader, after=start, on_dead=complain):
             if event.sequence > end:
                 break
             write_event(event, as_json=as_json)

@@ -6,9 +6,10 @@ import click
 from rich.text import Text
 from rich.tree import Tree
 
-from app.cli.options import Place, json_option, placed
-from app.cli.output import show, write_json
-from app.cli.selection import Selection, open_journal
+from app.api.runs import Place, open_journal
+from app.api.selection import Selection
+from app.cli.options import json_option, placed
+from app.cli.output import complain, show, write_json
 from app.status.summary import event_text, short
 from app.status.trace import Node, Trace
 from app.status.trace import trace as find_trace
@@ -30,7 +31,8 @@ def trace(place: Place, event_id: str, *, causes: int, effects: int, everything:
     if everything:
         causes = effects = NO_BOUND
     with open_journal(place) as reader:
-        found = find_trace(lambda: Selection(None, None).read(reader), event_id, causes=causes, effects=effects)
+        everywhere = Selection(None, None)
+        found = find_trace(lambda: everywhere.read(reader, on_dead=complain), event_id, causes=causes, effects=effects)
     if as_json:
         write_json({"id": found.id, "earlier": found.earlier, "events": trace_json(found)})
     else:

@@ -19,10 +19,11 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from app.api.runs import SAVE_AFTER, Place, is_listening, try_save
 from app.cli.group import tolerate_closed_output
-from app.cli.options import Place, is_listening, json_option, placed
+from app.cli.options import json_option, placed
 from app.cli.output import note, stdout_console, write_event, write_json
-from app.cli.status import SAVE_AFTER, silent_after, try_save
+from app.cli.status import silent_after
 from app.config import PROFILES, RunFolder, RunSettings
 from app.config.loading import COMMAND_LINE, Loaded, variable
 from app.core import FlyballError
@@ -33,7 +34,8 @@ from app.journal.history import past_settings, voided_events
 from app.status.status import READS, Board, DaemonStatus, Status, load_board
 from app.status.summary import event_text
 from app.status.tables import STATE_STYLES, status_table
-from app.telemetry import configure
+from app.telemetry import check_wandb, configure
+from daemons.bootstrap import check_controllers
 from daemons.clock import SystemClock
 from daemons.registry import DAEMONS
 from daemons.run_folder import AlreadyRunning, bus_endpoint, held, prepare
@@ -75,7 +77,9 @@ def up(
     check_playable(loaded.run)
     check_trainers(loaded.run, loaded.folder)
     check_bots(loaded.run, loaded.folder)
+    check_controllers(loaded.run)
     check_devices(loaded.deployment)
+    check_wandb(loaded.deployment.wandb, "deployment.wandb")
     folder, deployment = place.folder, loaded.deployment
     prepare(folder)
     with held(folder):
@@ -93,8 +97,9 @@ def up(
 def _check_journal(file: Path, settings: RunSettings) -> None:
     """Migrate an older journal; refuse damage and unfit settings, at which the broker would fail at each restart."""
     if file.is_file() and file.stat().st_size:
-        with closing(SqliteJournal(file)) as journal:
-            check_lasting(past_settings(journal), settings)
+        # The settings are closed too, because their reader would fail later in a closed journal.
+        with closing(SqliteJournal(file)) as journal, closing(past_settings(journal)) as past:
+            check_lasting(past, settings)
 
 
 PINNED_LINES = 6

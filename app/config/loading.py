@@ -17,11 +17,12 @@ from pydantic import BaseModel, JsonValue, ValidationError, create_model
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError
 
+from app.config.controllers import ControllerSettings
 from app.config.deployment import Deployment, RunFolder
 from app.config.devices import DeviceSettings, PrecisionSettings
 from app.config.games import GAMES
 from app.config.run import MATCHMAKING, PROFILES, RunSettings
-from app.config.settings import BotSettings, GameConfig
+from app.config.settings import BotSettings, GameConfig, Modules, Settings
 from app.core import ConfigKey, FlyballError, allow_modules_in
 
 ENV_PREFIX = "FLYBALL_"
@@ -29,6 +30,10 @@ RESERVED = frozenset({"FLYBALL_RUN", "FLYBALL_CONFIG_FILE"})
 """Variables that name the run folder and the settings file, not settings."""
 
 GAME_TABLES = "games"
+CONTROLLER_TABLES = "controllers"
+IMPORT = "import"
+"""Modules imported before a game is loaded, for games that register themselves with OpenSpiel."""
+
 MATCHMAKING_TABLE = "league.matchmaking"
 """The table that may also be the name of a preset."""
 
@@ -39,11 +44,14 @@ DEFAULT, COMMAND_LINE, SET = "default", "command line", "--set"
 NEEDED = frozenset({"game", "players"})
 """Required keys of a new configuration."""
 
-NO_RUN_SETTING = frozenset({"profile", "configs", "deployment"})
+NO_RUN_SETTING = frozenset({"profile", "configs", "deployment", "import"})
 """Keys of ``flyball.toml`` that RUN_CONFIGURED does not hold in this form."""
 
 MOVED = {"ppo.learning_rate": "learning_rate", "ppo.epochs": "epochs"}
 """New keys of settings of a configuration, by their former keys."""
+
+IMPORTS = create_model("Imports", __base__=Settings, **cast("dict[str, Any]", {IMPORT: (Modules, ())}))
+"""The one setting that is every configuration's; a field cannot have its name in Python."""
 
 M = TypeVar("M", bound=BaseModel)
 Layer = dict[str, tuple[Any, str]]
@@ -70,8 +78,10 @@ class Loaded:
 
     def values(self) -> dict[str, Any]:
         """Return every effective value by dotted key, as in ``flyball.toml``."""
-        top = self.run.model_dump(mode="json") | {"configs": [config.key for config in self.run.configs]}
-        games = {config.key: config.model_dump(mode="json", exclude={"key"}) for config in self.run.configs}
+        configs = self.run.configs
+        top = self.run.model_dump(mode="json")
+        top |= {"configs": [config.key for config in configs], IMPORT: list(configs[0].imports)}
+        games = {config.key: config.model_dump(mode="json", exclude={"key", "imports"}) for config in configs}
         return flatten(top | {"deployment": self.deployment.model_dump(mode="json"), GAME_TABLES: games})
 
 
@@ -106,6 +116,8 @@ def load(run_dir: Path, overrides: Mapping[str, Any] | None = None, *, config_fi
         origins["selfplay_workers"] = origins.get("deployment.node", DEFAULT)
     if unknown := [key for key in keys if key not in games]:
         raise _unknown(unknown[0], games, origins["configs"])
+    imports = _validated(IMPORTS, {IMPORT: tables.get(IMPORT, ())}, "", origins).model_dump()[IMPORT]
+    games = {key: game.replace(imports=imports) for key, game in games.items()}
     run = _validated(RunSettings, document | {"configs": [games[key] for key in keys]}, "", origins)
     _check_thresholds(run, origins)
     loaded = Loaded(run, deployment, games, file.parent, origins)
@@ -169,6 +181,7 @@ def _document() -> type[BaseSettings]:
     fields: dict[str, Any] = {name: (field.annotation, field) for name, field in run if name != "configs"} | {
         "profile": (str | None, None),
         "configs": (tuple[ConfigKey, ...] | None, None),
+        IMPORT: (Modules, ()),
         "deployment": (Deployment, Deployment()),
         GAME_TABLES: (dict[str, GameConfig], {}),
     }
@@ -180,7 +193,7 @@ def _leaves(model: type[BaseModel]) -> Iterator[str]:
     for name, field in model.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             yield from (f"{name}.{leaf}" for leaf in _leaves(field.annotation))
-        elif name != GAME_TABLES:
+        elif name not in (GAME_TABLES, CONTROLLER_TABLES):
             yield name
 
 
@@ -188,28 +201,33 @@ DOCUMENT = _document()
 """The shape of ``flyball.toml``."""
 
 TOP_KEYS = frozenset(_leaves(DOCUMENT)) | {MATCHMAKING_TABLE, *BY_JOB}
-GAME_KEYS = frozenset(_leaves(GameConfig)) - {"key"}
+NAMED_KEYS = {
+    GAME_TABLES: frozenset(_leaves(GameConfig)) - {"key", "imports"},
+    CONTROLLER_TABLES: frozenset(_leaves(ControllerSettings)),
+}
+"""Keys of tables whose names the user chooses: ``games.KEY.game``, ``controllers.NAME.use``."""
+
 BOT_TABLES = "bots"
 """The table of a configuration with a table for each bot; any name is a key there."""
 
 BOT_KEYS = frozenset(BotSettings.model_fields)
-FREE_TABLES = ("options", "network.options", BOT_TABLES)
-"""Tables of a configuration in which any key may be set."""
+FREE_TABLES = {GAME_TABLES: ("options.", "network.options.", f"{BOT_TABLES}."), CONTROLLER_TABLES: ("options.",)}
+"""Tables of these in which any key may be set, with a final dot."""
 
 
 def _is_free(key: str) -> bool:
-    """Return whether a dotted key is one of ``FREE_TABLES`` or below it."""
+    """Return whether a dotted key may have any value: below ``FREE_TABLES``, or all controllers (``{}`` drops them)."""
     tables, _, rest = key.partition(".")
-    return tables == GAME_TABLES and f"{rest.partition('.')[2]}.".startswith(tuple(f"{name}." for name in FREE_TABLES))
+    return key == CONTROLLER_TABLES or f"{rest.partition('.')[2]}.".startswith(FREE_TABLES.get(tables, ()))
 
 
 def _check_key(key: str, where: str) -> None:
     """Refuse an unknown key, naming the nearest known one."""
     known, prefix, rest = TOP_KEYS, "", key
-    if key.startswith(f"{GAME_TABLES}.") and key.count(".") > 1:
-        _, game, rest = key.split(".", 2)
-        known, prefix = GAME_KEYS, f"{GAME_TABLES}.{game}."
-    is_of_bot = known is GAME_KEYS and rest.startswith(f"{BOT_TABLES}.") and rest.count(".") == 2
+    if key.count(".") > 1 and key.partition(".")[0] in NAMED_KEYS:
+        tables, name, rest = key.split(".", 2)
+        known, prefix = NAMED_KEYS[tables], f"{tables}.{name}."
+    is_of_bot = prefix.startswith(f"{GAME_TABLES}.") and rest.startswith(f"{BOT_TABLES}.") and rest.count(".") == 2
     if is_of_bot:
         _, bot, rest = rest.split(".")
         known, prefix = BOT_KEYS, f"{prefix}{BOT_TABLES}.{bot}."
@@ -287,8 +305,9 @@ def _validated(
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         key = (prefix + ".".join(map(str, first["loc"]))).rstrip(".")
-        below = (origins[name] for name in origins if name.startswith(f"{key}."))
-        origin = origins.get(key) or origins.get(key.rpartition(".")[0]) or next(below, default)
+        parent = key.rpartition(".")[0]
+        near = [origin for name, origin in origins.items() if name.startswith((f"{key}.", f"{parent or key}."))]
+        origin = origins.get(key) or origins.get(parent) or next(iter(near), default)
         what = first["msg"].removeprefix("Value error, ")
         raise BadSettings(f"{key} ({origin}): {what}.", hint="See: flyball config show") from error
 

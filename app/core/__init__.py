@@ -1,7 +1,7 @@
 """Ids, statistics, seeds, clock and errors, on which everything else builds."""
 
 from app.core.clock import Clock
-from app.core.errors import FlyballError, UnusableFile, reading, writing
+from app.core.errors import BadUsage, FlyballError, UnusableFile, reading, writing
 from app.core.findings import Finding
 from app.core.ids import (
     ANCHOR,
@@ -24,7 +24,7 @@ from app.core.ids import (
     is_model,
 )
 from app.core.network_shape import NetworkShape
-from app.core.plugins import UnknownPlugin, allow_modules_in, load_plugin
+from app.core.plugins import UnknownPlugin, allow_modules_in, import_modules, load_plugin
 from app.core.rng import Wheel, derive_point, derive_seed, lineups
 from app.core.statistics import (
     ELO_SCALE,

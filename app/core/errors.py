@@ -22,6 +22,10 @@ class FlyballError(Exception):
         return f"{self.message} {self.hint}".rstrip()
 
 
+class BadUsage(FlyballError):
+    """Arguments that do not fit together, or that name nothing."""
+
+
 class UnusableFile(FlyballError):
     """A named file or folder that is missing, cannot be read or written, or holds something else."""
 

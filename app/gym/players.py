@@ -44,7 +44,7 @@ from pydantic import Field, ValidationError
 
 from app.config import Precision, Settings
 from app.core import FlyballError, reading
-from app.learning.devices import arithmetic
+from app.learning.devices import arithmetic, to_device
 from app.learning.network import BadParameters, bytes_to_parameters
 from app.play.rollout import draw_points, number_streams
 from app.store import DamagedBlob, note_of
@@ -185,7 +185,7 @@ class Perceptron:
 
     def outputs(self, observations: Any) -> Outputs:
         """See ``EnvironmentPolicy.outputs``."""
-        features = torch.from_numpy(_flattened(observations, self._space)).to(self._device)
+        features = to_device(torch.from_numpy(_flattened(observations, self._space)), self._device)
         with torch.inference_mode(), arithmetic(self._device, self._precision):
             for weight, bias in self._layers[:-1]:
                 features = self._activation(torch.nn.functional.linear(features, weight, bias))

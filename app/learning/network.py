@@ -1,6 +1,7 @@
 """Actor-critic networks, ours and the user's, and their serialisation."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -12,6 +13,8 @@ from torch import Tensor, nn
 
 from app.config import MLP, TOWER, NetworkSettings
 from app.core import FlyballError, NetworkShape, load_plugin
+from app.core.legal import LegalActions
+from app.learning.devices import to_device
 from app.learning.layers import POLICY_GAIN, TRUNK_GAIN, VALUE_GAIN, draw, empty_linear
 from app.learning.tower import Tower
 
@@ -85,7 +88,7 @@ def load_network(settings: NetworkSettings, shape: NetworkShape, parameters: Par
         network.load_state_dict(parameters)
     except RuntimeError as error:
         raise BadParameters(
-            f"The parameters do not fit a network of kind {settings.described} for {shape}.",
+            f"The parameters do not fit a network of kind {settings} for {shape}.",
             hint="Load a model with the settings in its own manifest; a changed network starts afresh.",
         ) from error
     # A hook, because a module around the network would change the names of its parameters.
@@ -140,10 +143,17 @@ def _own_network(settings: NetworkSettings, shape: NetworkShape, seed: int) -> n
     return network
 
 
-def masked_log_probs(logits: Tensor, mask: Tensor) -> Tensor:
-    """Return log-probabilities [N, A] over the legal actions; illegal ones get about ``MASKED_LOGIT``."""
+def masked_log_probs(logits: Tensor, legal: Tensor | LegalActions) -> Tensor:
+    """Return log-probabilities [N, A], float32, over legal actions, a mask or lists; others get ``MASKED_LOGIT``."""
+    mask = _mask(legal, logits.device) if isinstance(legal, LegalActions) else legal
     # In float32, because MASKED_LOGIT overflows float16 and differences of large logits vanish in bfloat16.
     return torch.log_softmax(logits.float().masked_fill(~mask, MASKED_LOGIT), dim=-1)
+
+
+def _mask(legal: LegalActions, device: torch.device) -> Tensor:
+    """Return the mask [N, A] on ``device``, made there, because lists are quicker to transfer."""
+    flat = torch.zeros(len(legal) * legal.actions, dtype=torch.bool, device=device)
+    return flat.index_fill_(0, to_device(torch.from_numpy(legal.places), device), 1).view(legal.shape)
 
 
 def parameters_to_bytes(state: Mapping[str, Tensor]) -> bytes:
@@ -167,6 +177,15 @@ def bytes_to_parameters(data: bytes) -> Parameters:
         ) from error
 
 
-def use_one_thread() -> None:
-    """Limit PyTorch to one thread: small batches gain nothing from more, and sums keep their order."""
-    torch.set_num_threads(1)
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Give PyTorch ``count`` threads in the block.
+
+    Small batches gain nothing from more than one, and one keeps the order of sums.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from typing import Self
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from app.config import PpoSettings
 from app.core import FlyballError, derive_seed
+from app.core.legal import LegalActions, join
 from app.games import Symmetry
 from app.learning.devices import to_device
 from app.store import Shard
@@ -25,7 +27,7 @@ class Samples:
     """Tensors of N decisions."""
 
     obs: Tensor  # [N, D] uint8 or float32
-    mask: Tensor  # [N, A] legal actions
+    mask: Tensor | LegalActions  # [N, A] legal actions; lists stay in main memory
     action: Tensor  # [N, 1] int64
     temperature: Tensor  # [N, 1] divisor of the logits when the action was drawn
     log_prob: Tensor  # [N] of the action, under the policy that played
@@ -37,19 +39,29 @@ class Samples:
         return len(self.action)
 
     def to(self, device: torch.device) -> Self:
-        """Return the samples on ``device``."""
-        return type(self)(**{field.name: to_device(getattr(self, field.name), device) for field in fields(self)})
+        """Return the samples on ``device``; lists of legal actions stay, because each batch makes a mask of its own."""
+        columns = {field.name: getattr(self, field.name) for field in fields(self)}
+        moved = {name: to_device(column, device) for name, column in columns.items() if isinstance(column, Tensor)}
+        return replace(self, **moved)
 
 
 def minibatches(samples: Samples, size: int, generator: torch.Generator) -> Iterator[Samples]:
     """Return all samples, shuffled, in batches of about ``size``. A seed gives one order on every device."""
     batches = max(1, round(len(samples) / size))
-    order = torch.randperm(len(samples), generator=generator).to(samples.action.device)
+    order = torch.randperm(len(samples), generator=generator)
     cuts = [len(samples) * batch // batches for batch in range(1, batches)]
     columns = (getattr(samples, field.name) for field in fields(samples))
-    # All rows are shuffled at once, so that batches are views; ``column[order]`` would copy by elements, not by rows.
-    shuffled = (column.index_select(0, order).tensor_split(cuts) for column in columns)
+    shuffled = (_shuffled(column, order, cuts) for column in columns)
     return (Samples(*batch) for batch in zip(*shuffled, strict=True))
+
+
+def _shuffled(column: Tensor | LegalActions, order: Tensor, cuts: Sequence[int]) -> Sequence[Tensor | LegalActions]:
+    """Return a column's rows in ``order``, cut into batches."""
+    # All rows are shuffled at once, so that batches are views; ``column[order]`` would copy by elements, not by rows.
+    if isinstance(column, Tensor):
+        return column.index_select(0, order.to(column.device)).tensor_split(cuts)
+    rows = column[order.numpy()]
+    return [rows[begin:end] for begin, end in pairwise((0, *cuts, len(rows)))]
 
 
 def advantages(rows: Shard, gamma: float, gae_lambda: float) -> NDArray[np.float32]:
@@ -105,9 +117,10 @@ def make_samples(shards: Sequence[Shard], gamma: float, gae_lambda: float, *, no
     scaled = np.asarray((advantage - advantage.mean()) / (advantage.std() + 1e-8), dtype=np.float32)
     value = np.concatenate([shard.value for shard in shards])
     temperature = [np.full((shard.rows, 1), shard.meta.temperature, dtype=np.float32) for shard in shards]
+    mask = join([shard.mask for shard in shards])
     return Samples(
         obs=torch.from_numpy(np.concatenate([shard.obs for shard in shards])),
-        mask=torch.from_numpy(np.concatenate([shard.mask for shard in shards])),
+        mask=mask if isinstance(mask, LegalActions) else torch.from_numpy(mask),
         action=torch.from_numpy(np.concatenate([shard.action for shard in shards]).astype(np.int64)[:, None]),
         temperature=torch.from_numpy(np.concatenate(temperature)),
         log_prob=torch.from_numpy(np.concatenate([shard.log_prob for shard in shards])),
@@ -136,11 +149,16 @@ def oriented(samples: Samples, symmetries: Sequence[Symmetry], generator: torch.
     if not symmetries:
         return samples
     drawn = torch.randint(len(symmetries) + 1, (len(samples),), generator=generator)
-    obs, mask, action = samples.obs.clone(), samples.mask.clone(), samples.action.clone()
+    obs, mask, action = samples.obs.clone(), samples.mask, samples.action.clone()
+    if isinstance(mask, Tensor):
+        mask = mask.clone()
     for number, symmetry in enumerate(symmetries):
         rows = (drawn == number).nonzero().squeeze(1)
         obs[rows] = obs[rows][:, torch.from_numpy(symmetry.observation)]
-        mask[rows] = mask[rows][:, torch.from_numpy(symmetry.action)]
+        if isinstance(mask, Tensor):
+            mask[rows] = mask[rows][:, torch.from_numpy(symmetry.action)]
+        else:
+            mask = mask.renamed(rows.numpy(), symmetry.image)
         action[rows] = torch.from_numpy(symmetry.image)[action[rows]]
     return replace(samples, obs=obs, mask=mask, action=action)
 

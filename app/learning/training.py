@@ -69,7 +69,7 @@ class Rows:
     """
 
     obs: NDArray[np.generic]  # [R, D] uint8 or float32
-    mask: NDArray[np.bool_]  # [R, A] legal actions
+    mask: NDArray[np.bool_]  # [R, A] legal actions; of every game, also where the shards hold lists of them
     action: NDArray[np.int32]  # [R]
     temperature: NDArray[np.float32]  # [R] divisor of the logits when the action was drawn
     log_prob: NDArray[np.float32]  # [R] of the action, under the policy that played, temperature included

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core import FlyballError
-from app.games import Mask, Observations
+from app.core.legal import Legal, LegalActions, join
+from app.games import Observations
 from app.play.own_players import Floats
 from app.store import Shard, ShardMeta
 
@@ -43,7 +44,7 @@ class Decisions:
     seat: NDArray[np.int8]
     step: NDArray[np.int32]
     obs: Observations
-    mask: Mask
+    mask: Legal
     action: NDArray[np.int32]
     log_prob: Floats
     value: Floats
@@ -103,7 +104,7 @@ class ShardRecorder:
             meta=meta,
         )
 
-    def _ordered(self) -> dict[str, NDArray[Any]]:
+    def _ordered(self) -> dict[str, Any]:
         """Return every column sorted by game, seat and step; each row is copied once."""
         if not self._decisions:
             raise NoExperience(
@@ -112,12 +113,16 @@ class ShardRecorder:
         game, seat, step = (
             np.concatenate([getattr(part, name) for part in self._decisions]) for name in ("game", "seat", "step")
         )
+        order = np.lexsort((step, seat, game))
         place = np.empty(len(game), dtype=np.int64)  # sorted position of each row
-        place[np.lexsort((step, seat, game))] = np.arange(len(game))
+        place[order] = np.arange(len(game))
         places = np.split(place, np.cumsum([len(part.game) for part in self._decisions])[:-1])
-        rows: dict[str, NDArray[Any]] = {}
+        rows: dict[str, Any] = {}
         for name in (field.name for field in fields(Decisions)):
             first = getattr(self._decisions[0], name)
+            if isinstance(first, LegalActions):
+                rows[name] = join([part.mask for part in self._decisions])[order]
+                continue
             rows[name] = np.empty((len(place), *first.shape[1:]), dtype=first.dtype)
             for part, there in zip(self._decisions, places, strict=True):
                 rows[name][there] = getattr(part, name)

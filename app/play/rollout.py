@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.kernels import kernel
+from app.core.legal import compact
 from app.games import FINISHED, Mask, Observations, Table
 from app.learning.inference import NoLegalAction
 from app.play.own_players import DecidingPlayer, Floats, Turn
@@ -225,7 +226,7 @@ class Rollout:
             if player == HERO and self.recorder is not None:
                 game, step = games[rows].astype(np.int32), steps[rows].astype(np.int32)
                 earned = self.table.earned(live[rows], seats[rows])
-                self.recorder.decided(Decisions(game, seats[rows], step, seen, legal, *chosen, earned))
+                self.recorder.decided(Decisions(game, seats[rows], step, seen, compact(legal), *chosen, earned))
         self._steps[games] = steps + 1
         self.table.step(live, actions)
 

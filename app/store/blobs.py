@@ -130,7 +130,7 @@ class FileStore:
     def put(self, data: bytes) -> str:
         """See ``BlobStore.put``."""
         key = key_of(data)
-        path = self._path(key)
+        path = self.path(key)
         if not _holds(path, data):
             path.parent.mkdir(parents=True, exist_ok=True)
             replace_durably(path, data, self._unfinished)
@@ -141,23 +141,24 @@ class FileStore:
     def get(self, key: str) -> bytes:
         """See ``BlobStore.get``."""
         try:
-            return verified(key, self._path(checked_key(key)).read_bytes())
+            return verified(key, self.path(checked_key(key)).read_bytes())
         except FileNotFoundError:
             raise missing(key) from None
 
     def has(self, key: str) -> bool:
         """See ``BlobStore.has``."""
-        return self._path(checked_key(key)).exists()
+        return self.path(checked_key(key)).exists()
 
     def delete(self, key: str) -> None:
         """See ``BlobStore.delete``."""
-        self._path(checked_key(key)).unlink(missing_ok=True)
+        self.path(checked_key(key)).unlink(missing_ok=True)
 
     def keys(self) -> Iterator[str]:
         """See ``BlobStore.keys``."""
         return (path.name for path in self._root.glob("[0-9a-f][0-9a-f]/[0-9a-f][0-9a-f]/*"))
 
-    def _path(self, key: str) -> Path:
+    def path(self, key: str) -> Path:
+        """Return the file of a blob, which may not exist."""
         return self._root / key[:2] / key[2:4] / key
 
 

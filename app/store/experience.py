@@ -16,10 +16,11 @@ from pydantic import Field, ValidationError, model_validator
 
 from app.config import GameConfig, Settings
 from app.core import UnusableFile, reading
+from app.core.legal import Legal, compact, join
 from app.store.shard import ROW_TYPES, BadShard, Shard, ShardMeta
 
 if TYPE_CHECKING:  # the rules are costly to import, and most users of the store do not need them
-    from app.games import Mask, Observations, TableSpec
+    from app.games import Observations, TableSpec
 
 
 class BadExperience(UnusableFile):
@@ -65,7 +66,7 @@ def experience_lines(shard: Shard, first_game: int = 0) -> Iterator[str]:
     for k in range(shard.rows):
         row: dict[str, Any] = {
             "obs": shard.obs[k].tolist(),
-            "mask": shard.mask[k].astype(np.int8).tolist(),
+            "mask": np.asarray(shard.mask[k : k + 1])[0].astype(np.int8).tolist(),
             "action": int(shard.action[k]),
             "reward": float(shard.reward[k]),
             "value": float(shard.value[k]),
@@ -86,7 +87,7 @@ class _Row(NamedTuple):
     number: int
     decision: Experience
     obs: "Observations"
-    mask: "Mask"
+    mask: Legal  # of one row
 
 
 def load_experience(path: Path, config: GameConfig) -> Shard:
@@ -167,7 +168,7 @@ def _row(name: str, number: int, line: str | bytes, game: "TableSpec") -> _Row:
     obs: Any = np.array(decision.obs, dtype=np.float64).astype(game.observation_type)
     if game.observation_type == np.uint8 and not np.array_equal(obs, decision.obs):
         raise BadExperience(name, number, f"field obs: {game.rules_version} has whole numbers from 0 to 255")
-    mask = np.array(decision.mask, dtype=np.bool_)
+    mask = compact(np.array([decision.mask], dtype=np.bool_))
     return _Row(number, decision.model_copy(update={"obs": [], "mask": []}), obs, mask)
 
 
@@ -197,7 +198,7 @@ def _shard(name: str, rows: list[_Row], meta: ShardMeta, game: "TableSpec") -> S
     try:
         return Shard(
             obs=obs,
-            mask=np.stack([row.mask for row in rows]),
+            mask=join([row.mask for row in rows]),
             game=numbers.astype(np.int32),
             step=np.array([row.decision.step_id for row in rows], dtype=np.int32),
             returns=returns,

@@ -2,12 +2,13 @@
 
 A shard is one safetensors file whose header holds its metadata as a note: a single entry with one spelling. So equal
 shards have equal bytes and one key, although the safetensors library writes metadata entries in no fixed order.
+Masks are stored as bits, and lists of legal actions as the gaps between them.
 Source: the format, https://huggingface.co/docs/safetensors (8 bytes of header length, JSON header, tensors).
 """
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, Literal
 
 import numpy as np
 import safetensors.numpy
@@ -16,7 +17,8 @@ from pydantic import Field, ValidationError
 from safetensors import SafetensorError
 
 from app.config import Settings
-from app.core import ConfigKey, FlyballError, Name, ShardKey
+from app.core import ConfigKey, FlyballError, Name, ShardKey, derive_seed
+from app.core.legal import Legal, LegalActions, are_legal, compact
 from app.store.blobs import BlobStore, DamagedBlob
 
 _LENGTH_BYTES = 8
@@ -76,6 +78,11 @@ class BadShard(FlyballError):
     """Arrays that do not form a shard."""
 
 
+def game_seed(seed: int, game: int) -> int:
+    """Return the seed from which game number ``game`` of a shard draws chance; ``seed`` is the shard's."""
+    return derive_seed(seed, "game", game)
+
+
 class ShardMeta(Settings):
     """Origin of a shard. ``model`` and ``opponents`` are its players: models by hash, bots by name.
 
@@ -97,7 +104,7 @@ class Shard:
 
     Attributes:
         obs: [R, D] observations, uint8 or float32.
-        mask: [R, A] legal actions, bool.
+        mask: [R, A] legal actions: bool, or lists in games with many actions (``app.core.legal``).
         action: [R] the chosen action.
         log_prob: [R] the action's log-probability under the policy that played, temperature included.
         value: [R] the critic's value before the action.
@@ -117,7 +124,7 @@ class Shard:
     """
 
     obs: NDArray[np.uint8] | NDArray[np.float32]
-    mask: NDArray[np.bool_]
+    mask: Legal
     action: NDArray[np.int32]
     log_prob: NDArray[np.float32]
     value: NDArray[np.float32]
@@ -152,8 +159,12 @@ def _check_shapes(shard: Shard) -> None:
     rows = shard.rows
     _require(shard.obs.dtype in (np.uint8, np.float32), f"obs is {shard.obs.dtype}, not uint8 or float32")
     _require(shard.obs.ndim == 2 and len(shard.obs) == rows, f"obs is {shard.obs.shape} for {rows} rows")
-    _require(shard.mask.dtype == np.bool_, f"mask is {shard.mask.dtype}, not bool")
-    _require(shard.mask.ndim == 2 and len(shard.mask) == rows, f"mask is {shard.mask.shape} for {rows} rows")
+    mask = shard.mask
+    if isinstance(mask, LegalActions):
+        _require(len(mask.listed) == mask.counts.sum(), "a legal action is beyond the last row")
+    else:
+        _require(mask.dtype == np.bool_, f"mask is {mask.dtype}, not bool")
+    _require(len(mask.shape) == 2 and len(mask) == rows, f"mask is {mask.shape} for {rows} rows")
     for name, kind in ROW_TYPES.items():
         array = getattr(shard, name)
         _require(array.shape == (rows,), f"{name} is {array.shape} for {rows} rows")
@@ -172,8 +183,7 @@ def _check_values(shard: Shard) -> None:
     for name, count in (("game", shard.games), ("seat", seats), ("action", shard.mask.shape[1])):
         array = getattr(shard, name)
         _require(bool(((array >= 0) & (array < count)).all()), f"a {name} is outside 0 … {count - 1}")
-    legal = np.take_along_axis(shard.mask, shard.action[:, None].astype(np.int64), axis=1)
-    _require(bool(legal.all()), "an action is not legal under its mask")
+    _require(bool(are_legal(shard.mask, shard.action).all()), "an action is not legal under its mask")
     for name in ("log_prob", "value", "reward", "bootstrap", "returns"):
         _require(bool(np.isfinite(getattr(shard, name)).all()), f"{name} holds a NaN or an infinity")
 
@@ -186,18 +196,47 @@ def _require(condition: bool, complaint: str) -> None:  # noqa: FBT001
 _ARRAYS = ("obs", *ROW_TYPES, *GAME_TYPES)
 
 
+_BITS: Final = 1  # version of the format with legal actions as the bits of a mask
+_GAPS: Final = 2  # version with the gaps between them
+
+
 class _Note(ShardMeta):
-    """Metadata, and the mask's width A, because packed bits do not show it."""
+    """Metadata, and the mask's width A, because neither packed bits nor gaps show it."""
 
     actions: int
+    version: Literal[1, 2] = _BITS  # left out if it is the first, so that such shards keep their bytes
+
+
+_LEAP = 255  # stands for a gap that is in the list of leaps, because it does not fit into a byte
+
+
+def _gaps(legal: LegalActions) -> dict[str, NDArray[Any]]:
+    """Return the gaps between legal actions in the flattened mask [R x A], and those of ``_LEAP`` or more apart."""
+    gaps = np.diff(legal.places, prepend=-1)
+    far = gaps >= _LEAP
+    leaps = gaps[far].astype(np.min_scalar_type(2 * legal.actions))  # every row has a legal action
+    return {"legal_gaps": np.where(far, _LEAP, gaps).astype(np.uint8), "legal_leaps": leaps}
+
+
+def _legal(arrays: dict[str, NDArray[Any]], note: _Note) -> Legal:
+    """Remove the legal actions from a shard's arrays and return them."""
+    if note.version == _BITS:
+        return compact(np.unpackbits(arrays.pop("mask_bits"), axis=1, count=note.actions).astype(np.bool_))
+    packed, leaps = arrays.pop("legal_gaps"), arrays.pop("legal_leaps")
+    gaps, far = packed.astype(np.int64), packed == _LEAP
+    _require(np.count_nonzero(far) == len(leaps), f"there are {len(leaps)} leaps, not {np.count_nonzero(far)}")
+    gaps[far] = leaps
+    return LegalActions.at(np.cumsum(gaps) - 1, len(arrays["action"]), note.actions)
 
 
 def put_shard(store: BlobStore, shard: Shard) -> ShardKey:
     """Store a shard and return its key. The same shard always has the same key."""
     arrays: dict[str, NDArray[Any]] = {name: np.ascontiguousarray(getattr(shard, name)) for name in _ARRAYS}
-    arrays["mask_bits"] = np.packbits(shard.mask, axis=1)
-    note = _Note(**shard.meta.model_dump(), actions=shard.mask.shape[1])
-    return ShardKey(store.put(with_note(safetensors.numpy.save(arrays), note.model_dump_json())))
+    mask = compact(shard.mask)
+    lists = isinstance(mask, LegalActions)
+    arrays |= _gaps(mask) if isinstance(mask, LegalActions) else {"mask_bits": np.packbits(mask, axis=1)}
+    note = _Note(**shard.meta.model_dump(), actions=mask.shape[1], version=_GAPS if lists else _BITS)
+    return ShardKey(store.put(with_note(safetensors.numpy.save(arrays), note.model_dump_json(exclude_defaults=True))))
 
 
 def get_shard(store: BlobStore, key: ShardKey) -> Shard:
@@ -206,10 +245,10 @@ def get_shard(store: BlobStore, key: ShardKey) -> Shard:
     try:
         note = _Note.model_validate_json(note_of(data))
         arrays = safetensors.numpy.load(data)
-        mask = np.unpackbits(arrays.pop("mask_bits"), axis=1, count=note.actions).astype(np.bool_)
-        return Shard(**arrays, mask=mask, meta=ShardMeta(**note.model_dump(exclude={"actions"})))
+        mask = _legal(arrays, note)
+        return Shard(**arrays, mask=mask, meta=ShardMeta(**note.model_dump(exclude={"actions", "version"})))
     except (SafetensorError, ValidationError, KeyError, TypeError, BadShard) as error:
         raise DamagedBlob(
             f"Blob {key} is intact but is no shard ({error}).",
-            hint="Is it a checkpoint, or a shard of an older version? Leave it out and play fresh games.",
+            hint="Is it a checkpoint, or a shard of another version? Leave it out and play fresh games.",
         ) from error

@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from torch.distributions import Categorical
+from cleanrl_loop import cleanrl_epoch
 
 from app.config import NetworkSettings, PpoSettings
 from app.core import NetworkShape
@@ -52,37 +52,15 @@ def network() -> ActorCritic:
 
 def ours(samples: Samples) -> ActorCritic:
     learner = network()
-    optimizer = load_adam(learner, 1e-3, None)
+    optimizer = load_adam(learner, SETTINGS.learning_rate, None)
     generator = torch.Generator().manual_seed(1)
     update(learner, optimizer, samples, SETTINGS, generator=generator, report=lambda epoch, metrics: None)
     return learner
 
 
 def cleanrl_style(samples: Samples) -> ActorCritic:
-    """One epoch as CleanRL's ppo.py does it, with masked logits and with the value loss clipped."""
     learner = network()
-    optimizer = torch.optim.Adam(learner.parameters(), lr=1e-3, eps=1e-5)
-    indices, clipped = np.arange(ROWS), []
-    np.random.default_rng(1).shuffle(indices)
-    for start in range(0, ROWS, SETTINGS.batch_size):
-        rows = indices[start : start + SETTINGS.batch_size]
-        logits, values = learner(samples.obs[rows])
-        policy = Categorical(logits=torch.where(samples.mask[rows], logits, torch.tensor(-1e8)))
-        log_ratio = policy.log_prob(samples.action[rows, 0]) - samples.log_prob[rows]
-        ratio = log_ratio.exp()
-        with torch.no_grad():
-            ((ratio - 1) - log_ratio).mean()
-            clipped.append(((ratio - 1).abs() > 0.2).float().mean().item())
-        advantage = samples.advantage[rows]
-        policy_loss = torch.max(-advantage * ratio, -advantage * ratio.clamp(0.8, 1.2)).mean()
-        old, target = samples.value[rows], samples.target[rows]
-        near = old + (values - old).clamp(-0.2, 0.2)
-        value_loss = torch.max((values - target) ** 2, (near - target) ** 2).mean()
-        loss = policy_loss - 0.02 * policy.entropy().mean() + 0.5 * value_loss
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(learner.parameters(), 0.5)
-        optimizer.step()
+    cleanrl_epoch(learner, samples, SETTINGS)
     return learner
 
 

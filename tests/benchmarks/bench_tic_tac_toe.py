@@ -14,8 +14,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from perfect_tic_tac_toe import PerfectPlayer
 
-from app.cli.models import fetch_player
-from app.cli.options import Place
+from app.api.models import fetch_player
+from app.api.runs import Place, silent
 from app.config import GAMES, RunFolder
 from app.core import ConfigKey
 from app.games import open_table
@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
     store = MemoryStore()
-    name = fetch_player(asked.model, "MODEL", Place(RunFolder(asked.run), None), CONFIG, store)
+    name = fetch_player(asked.model, "MODEL", Place(RunFolder(asked.run), None), CONFIG, store, say=silent)
     model = load_player(store, name, open_table(CONFIG, 0).spec)
     plan = MatchPlan(asked.games, asked.seed, CONFIG.evaluation.temperature)
     match = match_statistics(play_match(CONFIG, model, PerfectPlayer(), plan), CONFIG.players)

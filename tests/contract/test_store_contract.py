@@ -17,7 +17,7 @@ def overwrite_in_memory(store: MemoryStore, key: str, data: bytes) -> None:
 
 
 def overwrite_file(store: FileStore, key: str, data: bytes) -> None:
-    store._path(key).write_bytes(data)
+    store.path(key).write_bytes(data)
 
 
 @pytest.fixture(params=["memory", "files"])

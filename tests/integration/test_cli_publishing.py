@@ -15,9 +15,9 @@ from bus_rig import FLYBALL, broker_daemon
 from click.testing import CliRunner, Result
 from driving import KEY, NEW, OLD, promoted
 
+from app.api.runs import is_listening
 from app.bus import ZmqBus
 from app.cli.group import main
-from app.cli.options import is_listening
 from app.config import Deployment, RunFolder
 from app.events import Event, ModelRolledBack, Payload, encode
 from app.events.frames import DeadLetter
@@ -93,7 +93,7 @@ def test_emit_void_is_refused_as_usage(flyball: Flyball) -> None:
 def test_emit_long_id_is_refused_as_usage(flyball: Flyball) -> None:
     refused = flyball("emit", *TICK, "--id", "x" * 300)
     assert (refused.exit_code, refused.stdout) == (2, "")
-    assert "--id has 300 characters; an id has at most 255" in refused.stderr
+    assert "The id has 300 characters; an id has 1 to 255" in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from click.testing import CliRunner, Result
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from app.cli.group import main
-from app.cli.train import LEAVES, by_key, training_settings
 from app.config import GAMES, NetworkSettings
 from app.config.loading import BadSettings
+from app.config.pipeline_loading import LEAVES, assigned, by_key, training_settings
 from app.train.sinks import read_log
 from app.train.state import RunPlace
 
@@ -95,13 +95,13 @@ def test_ctrl_c_says_where_the_run_goes_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize("key", GAMES)
 def test_training_evaluates_at_the_temperature_of_eval(key: str) -> None:
     """The defaults of ``eval`` are the configuration's."""
-    assert training_settings(GAMES[key], None, ()).training.eval_temperature == GAMES[key].evaluation.temperature
+    assert training_settings(GAMES[key], None, {}).training.eval_temperature == GAMES[key].evaluation.temperature
 
 
 def test_the_document_s_own_file_is_understood(tmp_path: Path) -> None:
     file = tmp_path / "ppo_default.yaml"
     file.write_text(SEED_004)
-    settings = training_settings(HEARTS, file, ())
+    settings = training_settings(HEARTS, file, {})
     assert settings.ppo.learning_rate == 3e-4, "YAML 1.1 takes it for a text"
     assert settings.ppo.epochs == 4
     assert settings.env.reward_mode == "shaped"
@@ -110,26 +110,26 @@ def test_the_document_s_own_file_is_understood(tmp_path: Path) -> None:
 
 def test_network_of_any_kind_can_be_trained() -> None:
     chosen = ["network.kind=tower", "network.blocks=2", "network.squeeze_excite=true"]
-    tower = training_settings(GAMES["connect_four_2p"], None, chosen).network.network
+    tower = training_settings(GAMES["connect_four_2p"], None, assigned(chosen)).network.network
     assert tower == NetworkSettings(kind="tower", blocks=2, squeeze_excite=True)
     config = GAMES["connect_four_2p"].replace(network=NetworkSettings(kind="m:f", options={"width": 3}))
-    assert training_settings(config, None, ()).network.network == config.network
+    assert training_settings(config, None, {}).network.network == config.network
     with pytest.raises(BadSettings, match="'tower' has no hidden"):
-        training_settings(HEARTS, None, ["network.kind=tower", "network.hidden_dim=64"])
+        training_settings(HEARTS, None, {"network.kind": "tower", "network.hidden_dim": 64})
 
 
 def test_toml_says_the_same_and_the_command_line_has_the_last_word(tmp_path: Path) -> None:
     file = tmp_path / "run.toml"
     file.write_text("[ppo]\nlearning_rate = 3e-4\ngamma = 0.9\n[collection.opponents]\nself = 0.5\nrandom = 0.5\n")
-    settings = training_settings(HEARTS, file, ["ppo.gamma=0.8", "collection.initial_policy=random"])
+    settings = training_settings(HEARTS, file, {"ppo.gamma": 0.8, "collection.initial_policy": "random"})
     assert (settings.ppo.learning_rate, settings.ppo.gamma) == (3e-4, 0.8)
     assert settings.collection.opponents == {"self": 0.5, "random": 0.5}
     assert settings.collection.initial_policy == "random"
 
 
 def test_a_game_has_settings_of_its_own() -> None:
-    assert training_settings(HEARTS, None, ()).training.eval_opponent == "heuristic"
-    four = training_settings(GAMES["clobber_2p"], None, ())
+    assert training_settings(HEARTS, None, {}).training.eval_opponent == "heuristic"
+    four = training_settings(GAMES["clobber_2p"], None, {})
     assert four.ppo.gae_lambda == GAMES["clobber_2p"].ppo.gae_lambda
 
 
@@ -156,7 +156,7 @@ def test_errors_name_the_key_and_the_file(tmp_path: Path, name: str, text: str, 
     file = tmp_path / name
     file.write_text(text)
     with pytest.raises(BadSettings, match=complaint) as refused:
-        training_settings(HEARTS, file, ())
+        training_settings(HEARTS, file, {})
     assert refused.value.hint
 
 
@@ -333,7 +333,7 @@ def test_a_damaged_run_says_what_is_wrong_in_a_line(tmp_path: Path) -> None:
 
 def test_settings_are_shown_with_what_they_mean() -> None:
     shown = train("hearts_4p", "--settings", "--json", "--start", "random")
-    assert json.loads(shown.stdout) == by_key(training_settings(HEARTS, None, ["collection.initial_policy=random"]))
+    assert json.loads(shown.stdout) == by_key(training_settings(HEARTS, None, {"collection.initial_policy": "random"}))
     table = train("hearts_4p", "--settings").stdout
     assert "pip install 'flyball[wandb]'" in table, "brackets are no markup"
     assert "divides the policy's logits" in table

@@ -163,19 +163,19 @@ def test_drawn_members_are_the_same_for_a_seed(flyball: Flyball, league) -> None
     [
         (("--against", "recent:none"), 2, "for instance recent:3"),
         (("--against", "recent:0"), 2, "for instance recent:3"),
-        (("--against", "recent:1"), 4, "--against recent:1: the league of tic_tac_toe_2p has no opponents"),
-        (("--against", "recent"), 2, "--against recent: say how many, for instance recent:3"),
+        (("--against", "recent:1"), 4, "against recent:1: the league of tic_tac_toe_2p has no opponents"),
+        (("--against", "recent"), 2, "against recent: say how many, for instance recent:3"),
         (("--against", "best:3"), 2, "no strategy 'best', but champion, top_k"),
-        (("--against", ""), 2, "--against names nobody"),
-        (("--against", "random,,"), 2, "--against names nobody"),
-        (("--against", "randm"), 4, "--against: there is nothing called 'randm'. hint: It takes a file"),
+        (("--against", ""), 2, "against names nobody"),
+        (("--against", "random,,"), 2, "against names nobody"),
+        (("--against", "randm"), 4, "against: there is nothing called 'randm'. hint: It takes a file"),
         (("--against", "hard"), 4, "Bots of tic_tac_toe_2p are random. A strategy is written top_k:3."),
-        (("--against", "champion"), 2, "--against champion is the same as --model current"),
-        (("--model", "random"), 2, "--against random is the same as --model random"),
-        (("--model", ""), 2, "--model is empty"),
-        (("--model", "abcdef"), 4, "--model: there is nothing called 'abcdef'"),
+        (("--against", "champion"), 2, "against champion is the same as model current"),
+        (("--model", "random"), 2, "against random is the same as model random"),
+        (("--model", ""), 2, "model is empty"),
+        (("--model", "abcdef"), 4, "model: there is nothing called 'abcdef'"),
         (("--model", "ab"), 4, "at least 6 digits"),
-        (("--model", "absent.npz"), 2, "--model: there is no file absent.npz"),
+        (("--model", "absent.npz"), 2, "model: there is no file absent.npz"),
         (("--model", __file__), 2, "test_eval_games.py is no model. hint: What is read: a checkpoint"),
         (("--episodes", 5), 2, "--episodes goes with --env"),
     ],
@@ -203,7 +203,7 @@ def test_a_model_of_another_game_is_refused_before_anything_is_played(
     model = stored(tmp_path, 1, "connect_four_2p")
     done = flyball("--config", KEY, option, model)
     assert (done.exit_code, done.stdout) == (2, "")
-    assert f"{option} {model} was trained for connect_four_2p, not for {KEY}" in done.stderr
+    assert f"{option.removeprefix('--')} {model} was trained for connect_four_2p, not for {KEY}" in done.stderr
     assert "games" not in done.stderr
     # Of the same size, but not the same: nothing that is played could tell.
     othello, variant = GAMES["othello_2p"], tmp_path / "flyball.toml"

@@ -93,7 +93,7 @@ def test_hands_are_rounded_up_to_whole_deals(flyball: Flyball) -> None:
     ("words", "code", "why"),
     [
         (("--model", "normal", "--against", "abcdef"), 4, "has no models"),
-        (("--model", "normal", "--reference", "abcdef"), 4, "--reference: there is nothing called 'abcdef'"),
+        (("--model", "normal", "--reference", "abcdef"), 4, "reference: there is nothing called 'abcdef'"),
         (("--episodes", 4), 2, "--episodes goes with --env"),
     ],
 )

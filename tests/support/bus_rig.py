@@ -15,8 +15,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from app.api.runs import is_listening
 from app.bus import Broker, Subscription, ZmqBus
-from app.cli.options import is_listening
 from app.config import Deployment, RunFolder
 from app.core import derive_id
 from app.events import Envelope, Event, ParityChecked, QualityDegraded, originate
@@ -47,6 +47,7 @@ def checked(number: int, *, who: str = "test") -> Envelope[Any]:
         request_id=derive_id("request", who),
         worker="selfplay_worker@laptop",
         shard="a" * 64,
+        against="openspiel",
         checked=abs(number) + 1,
         failures=0,
     )

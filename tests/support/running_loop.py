@@ -1,6 +1,7 @@
 """A running Flyball, as its user starts it, and what the tests ask of it."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -45,6 +46,7 @@ max_games = 100
 """Loops that close in a few seconds: gates let in what is not much worse, which takes tens of games, not hundreds."""
 
 FLYBALL = str(Path(sys.executable).with_name("flyball"))
+EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 class RunningLoop:
@@ -108,6 +110,13 @@ class RunningLoop:
         """Return the ends of all logs, for a failure's message."""
         ends = [f"--- {path.name}\n{path.read_text()[-800:]}" for path in sorted((self.folder / "logs").glob("*"))]
         return "\n".join(ends)
+
+
+def copied_example(name: str, folder: Path) -> str:
+    """Copy an example into a new run folder, as its user would; return its settings."""
+    folder.mkdir()
+    shutil.copy(EXAMPLES / f"{name}.py", folder)
+    return (EXAMPLES / f"{name}.toml").read_text(encoding="utf-8")
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import tabular_backend
-from running_loop import BRISK, FLYBALL, RunningLoop, running_loop
+from running_loop import BRISK, FLYBALL, RunningLoop, copied_example, running_loop
 
 from app.events import (
     AdaptiveParamsChanged,
@@ -90,3 +90,15 @@ def test_model_of_an_own_backend_is_evaluated_by_its_job(loop: RunningLoop) -> N
     words = ("--config", KEY, "--model", "current", "--against", "random", "--games", "20", "--seed", "1")
     (result,) = json.loads(flyball(loop, "eval", *words))["results"]
     assert (result["opponent"], result["games"]) == ("random", 20)
+
+
+def test_model_of_example_backend_is_promoted(tmp_path: Path) -> None:
+    """Its trainings find their function beside the settings, and use as many shards as the options say."""
+    folder = tmp_path / "run"
+    with running_loop(folder, copied_example("own_backend", folder), cwd=tmp_path) as started:
+        started.wait_for("a promotion", lambda: [one for one in promotions(started) if one.data.step > 0])
+        trained = trainings(started)[0].data
+        asked = next(one.data for one in started.events(TrainingRequested) if one.id == trained.request_id)
+        assert trained.rows == sum(shard.rows for shard in asked.shards[-4:])
+        assert len(asked.shards) > 4
+        assert not started.events(DaemonFailed)

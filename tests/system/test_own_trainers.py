@@ -1,29 +1,19 @@
 """The examples of own trainers in a running loop: their models are promoted."""
 
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
-from own_training import EXAMPLES
-from running_loop import BRISK, FLYBALL, running_loop
+from running_loop import FLYBALL, copied_example, running_loop
 
 from app.events import ModelPromoted, TrainingCompleted, TrainingFailed, TrainingProgress, TrainingRequested
 
-TRAINERS = {
-    "trainer_torch.py": 'trainer = "trainer_torch:train"',
-    "trainer_numpy.py": 'train_command = ["python", "trainer_numpy.py"]',
-}
-
 
 @pytest.mark.timeout(500)
-@pytest.mark.parametrize("example", TRAINERS)
+@pytest.mark.parametrize("example", ["trainer_torch", "trainer_numpy"])
 def test_model_of_example_trainer_is_promoted(tmp_path: Path, example: str) -> None:
     folder = tmp_path / "run"
-    folder.mkdir()
-    shutil.copy(EXAMPLES / example, folder)
-    table = "[games.tic_tac_toe_2p]\n"
-    settings = BRISK.replace(table, f"{table}{TRAINERS[example]}\n")
+    settings = copied_example(example, folder)
     with running_loop(folder, settings, cwd=tmp_path) as loop:
 
         def promoted() -> list:

@@ -11,6 +11,7 @@ from torch import nn
 
 from app.config import GAMES, Compute, GameConfig, NetworkSettings
 from app.core import NetworkShape, UnknownPlugin
+from app.core.legal import LegalActions
 from app.games import open_table
 from app.learning.inference import CHUNK, Policy
 from app.learning.jobs import train
@@ -188,6 +189,7 @@ def test_masking_is_safe_in_every_precision(kind: torch.dtype, largest: float) -
     mask[:, 4] = True  # all but one are masked
     mask[25:] |= drawn[25:] > 0
     log_probs = masked_log_probs(logits, mask)
+    assert torch.equal(masked_log_probs(logits, LegalActions.of(mask.numpy())), log_probs)
     assert log_probs.dtype == torch.float32
     assert not log_probs[:25, 4].any()
     assert not log_probs.exp()[~mask].any()

@@ -301,7 +301,3 @@ def test_example_trainer_beats_random_more_than_before(
     config = TIC_TAC_TOE.replace(learning_rate=2e-3, **changes)
     first, last = train_often(root, config, trainings=24)
     assert score_against_random(root, config, last) > score_against_random(root, config, first) + 0.2
-
-
-def test_examples_are_short() -> None:
-    assert all(len(path.read_text().splitlines()) <= 60 for path in EXAMPLES.glob("trainer_*.py"))

@@ -8,14 +8,23 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DECISIONS = sorted((ROOT / "ADR").glob("[0-9]*.md"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "ADR").glob("*.md"))]
+GUIDES = sorted((ROOT / "ADR").glob("own_*.md"))
+EXAMPLES = ROOT / "tests" / "examples"
+LONGEST = {"conv_network.py": 30, "*controller*.py": 40, "trainer_*.py": 60, "*game*.py": 60}
+"""Most lines of the examples with these names."""
+
 FOLDERS = ("app/", "daemons/", "deploy/", "tests/")
 TESTS = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
 
 
+def prose(page: Path) -> str:
+    """Return a page without its blocks of code."""
+    return re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+
+
 def quoted(page: Path) -> set[str]:
     """Return what stands between backticks, beyond line breaks too."""
-    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
-    return {"".join(words.split()) for words in re.findall(r"`([^`]+)`", text)}
+    return {"".join(words.split()) for words in re.findall(r"`([^`]+)`", prose(page))}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -31,8 +40,41 @@ def test_page_names_files_and_tests_that_exist(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_page_links_to_what_exists(page):
-    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
-        assert "://" in target or (page.parent / target).exists(), target
+    for target in re.findall(r"\]\(([^)]+)\)", prose(page)):
+        file, _, heading = target.partition("#")
+        if "://" in target:
+            continue
+        linked = page.parent / file if file else page
+        assert linked.exists(), target
+        assert not heading or heading in anchors(linked), target
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def examples(page: Path) -> list[tuple[str, str]]:
+    """Return each Python and TOML block of a page whose introduction names an example: the name, and the block."""
+    blocks = r"^(\S[^\n]*(?:\n[^\n]+)*)\n\n?```(?:python|toml)\n(.*?)^```"
+    found = re.findall(blocks, page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    named = [(re.findall(r"tests/examples/([\w.]+)", introduction), block) for introduction, block in found]
+    return [(names[-1], block) for names, block in named if names]
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.name)
+def test_guide_quotes_its_examples_unchanged(page):
+    quotations = examples(page)
+    for name, block in quotations:
+        assert block == (EXAMPLES / name).read_text(encoding="utf-8"), name
+    assert {Path(name).suffix for name, _ in quotations} == {".py", ".toml"}
+
+
+@pytest.mark.parametrize("pattern", LONGEST)
+def test_example_is_short(pattern):
+    for example in EXAMPLES.glob(pattern):
+        assert len(example.read_text(encoding="utf-8").splitlines()) <= LONGEST[pattern], example.name
 
 
 @pytest.mark.parametrize("page", DECISIONS, ids=lambda page: page.name)

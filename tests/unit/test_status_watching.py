@@ -10,9 +10,8 @@ import pytest
 from msgspec.structs import replace
 from recorded_run import KEY, NEW, OLD, recording, write_journal
 
+from app.api.runs import Place, read_board, silent
 from app.cli import up as watching
-from app.cli.options import Place
-from app.cli.status import read_board
 from app.cli.up import STREAM_LINES, JournalWatch, LiveScreen, Screen, child_environment, child_specs, describe
 from app.config import RunFolder
 from app.config.loading import load
@@ -74,7 +73,7 @@ def test_a_board_goes_on_from_where_it_was_saved(tmp_path: Path, monkeypatch: py
     whole.feed(events)
     assert again.board == whole
     with closing(SqliteJournalReader(folder.journal)) as reader:
-        assert read_board(folder, reader) == whole
+        assert read_board(folder, reader, silent) == whole
 
 
 def test_the_end_of_a_watch_is_saved(tmp_path: Path) -> None:

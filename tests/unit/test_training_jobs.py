@@ -169,7 +169,7 @@ def test_an_unfinished_game_is_refused(store, spec):
 
 
 def test_damaged_and_missing_shards_are_refused(store, spec):
-    store._path(spec["shards"][0]).write_bytes(b"damaged")
+    store.path(spec["shards"][0]).write_bytes(b"damaged")
     with pytest.raises(DamagedBlob):
         train(spec, ignore)
     with pytest.raises(MissingBlob):

@@ -4,27 +4,23 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-import click
-
-from app.cli.options import Place
-from app.cli.output import note
-from app.cli.selection import check_played, open_journal
-from app.cli.status import current_model
-from app.config import DEFAULT_BACKEND, GameConfig
+from app.api.runs import Place, Say, check_played, current_model, open_journal
+from app.config import DEFAULT_BACKEND, GameConfig, RunFolder
 from app.config.loading import UnknownConfig
-from app.core import HEURISTIC, FlyballError, ModelHash, UnusableFile
+from app.core import HEURISTIC, RANDOM, BadUsage, FlyballError, ModelHash, UnusableFile
 from app.games import bots_of, open_table, own_hearts
 from app.games.hearts.rules import HeartsRules
-from app.store import BlobStore, FileStore, Manifest, get_checkpoint, read_model
+from app.journal.history import last_settings
+from app.store import BlobStore, FileStore, Manifest, MemoryStore, get_checkpoint, read_model
 
-AGAINST = "--against"
-"""The option that also accepts strategies."""
+AGAINST = "against"
+"""The argument that also accepts strategies."""
 
 CURRENT = ("current", "champion")
 SHORTEST_HASH = 6
 """Fewest digits that name a model, if no other hash begins with them."""
 
-MODELS = f"a file, a folder of flyball train, a hash of at least {SHORTEST_HASH} digits, or current"
+MODELS = f"a file, a folder of flyball train, a run folder, a hash of at least {SHORTEST_HASH} digits, or current"
 
 
 class UnknownModel(FlyballError):
@@ -35,10 +31,10 @@ class ForeignModel(FlyballError):
     """A model of another game."""
 
 
-def fetch_player(name: str, option: str, place: Place, config: GameConfig, store: BlobStore) -> str:
+def fetch_player(name: str, argument: str, place: Place, config: GameConfig, store: BlobStore, *, say: Say) -> str:
     """Find a bot or model and return its name for ``load_player``; a model is copied into ``store``.
 
-    ``option`` is the option that named it, for messages. Raises the errors of ``fetch_model``, ``ForeignModel``, and
+    ``argument`` is the one that named it, for messages. Raises the errors of ``fetch_model``, ``ForeignModel``, and
     for a model that cannot play ``WrongModel`` or ``BadParameters``.
     """
     from app.play.players import load_player  # loads torch
@@ -47,42 +43,66 @@ def fetch_player(name: str, option: str, place: Place, config: GameConfig, store
     if (bot := spec.bot(name)) in bots:
         return bot
     if name == HEURISTIC:
-        raise UnknownModel(f"{option}: {config.key} has no heuristic player.", hint=f"It has {', '.join(bots)}.")
+        raise UnknownModel(f"{argument}: {config.key} has no heuristic player.", hint=f"It has {', '.join(bots)}.")
     try:
-        model = fetch_model(name, option, place, config.key, store)
+        model = fetch_model(name, argument, place, config.key, store, say=say)
     except UnknownModel as error:
-        strategy = " A strategy is written top_k:3." if option == AGAINST else ""
+        strategy = " A strategy is written top_k:3." if argument == AGAINST else ""
         known = f"Bots of {config.key} are {', '.join(bots)}."
         raise UnknownModel(error.message, hint=f"{error.hint} {known}{strategy}") from error
-    _check_game(f"{option} {name}", get_checkpoint(store, model).manifest, config, place)
+    _check_game(f"{argument} {name}", get_checkpoint(store, model).manifest, config, place, say)
     if config.backend == DEFAULT_BACKEND:  # another backend's own job says what it cannot play
         load_player(store, model, spec)
     return model
 
 
-def fetch_model(name: str, option: str, place: Place, config_key: str | None, store: BlobStore) -> ModelHash:
+def fetch_model(
+    name: str, argument: str, place: Place, config_key: str | None, store: BlobStore, *, say: Say
+) -> ModelHash:
     """Copy a model into ``store`` and return its hash.
 
     ``name`` is a file with a checkpoint or an exported policy; a folder of ``flyball train``, for its best model; a
-    hash in the run's store, or its beginning; or ``current``, for the current model of ``config_key``. ``option`` is
-    the option that named it, for messages.
+    run folder, for its current model of ``config_key``; a hash in the run's store, or its beginning; or ``current``,
+    for the current model of ``config_key``. ``argument`` is the one that named it, for messages.
 
     Raises ``UnknownModel``, ``UnusableFile``, ``NoRun``, ``NotAJournal``, ``NoModel`` or ``DamagedBlob``.
     """
     if not name:
-        raise click.UsageError(f"{option} is empty; it takes {MODELS}.")
+        raise BadUsage(f"{argument} is empty; it takes {MODELS}.")
     if (file := Path(name)).is_dir():
-        data = _trained(file)
+        data = _in_folder(file, argument, config_key, say)
     elif file.exists():
         data = read_model(file)
     elif os.sep in name or file.suffix:
-        raise UnusableFile(f"{option}: there is no file {name}.", hint=f"It takes {MODELS}.")
+        raise UnusableFile(f"{argument}: there is no file {name}.", hint=f"It takes {MODELS}.")
     else:
-        found = _current(option, place, config_key) if name in CURRENT else _full_hash(name, option, place)
+        found = _current(argument, place, config_key, say) if name in CURRENT else _full_hash(name, argument, place)
         data = FileStore(place.folder.store).get(found)
     model = ModelHash(store.put(data))
     get_checkpoint(store, model)  # refuses data that is not a model before anything is played
     return model
+
+
+def game_of(name: str, place: Place, say: Say) -> str:
+    """Return the configuration that a model was trained for. Raises as ``fetch_model``, and ``BadUsage`` for a bot."""
+    if name in (RANDOM, HEURISTIC):
+        raise BadUsage(f"model {name} is a bot of many games.", hint="Name the configuration, too.")
+    store = MemoryStore()
+    return get_checkpoint(store, fetch_model(name, "model", place, None, store, say=say)).manifest.config_key
+
+
+def _in_folder(folder: Path, argument: str, config_key: str | None, say: Say) -> bytes:
+    if not RunFolder(folder).journal.exists():
+        return _trained(folder)
+    place = Place(RunFolder(folder), None)
+    return FileStore(place.folder.store).get(_current(argument, place, config_key or _only_config(place), say))
+
+
+def _only_config(place: Place) -> str | None:
+    """Return the configuration that a run plays; None if it plays several."""
+    with open_journal(place) as reader:
+        settings = last_settings(reader)
+    return settings.configs[0].key if settings and len(settings.configs) == 1 else None
 
 
 def _trained(folder: Path) -> bytes:
@@ -96,30 +116,30 @@ def _trained(folder: Path) -> bytes:
     return FileStore(run.models).get(state.best.model)
 
 
-def _full_hash(name: str, option: str, place: Place) -> str:
+def _full_hash(name: str, argument: str, place: Place) -> str:
     folder = place.folder.store
     known = FileStore(folder).keys() if folder.is_dir() else ()
     found = [key for key in known if key.startswith(name)] if len(name) >= SHORTEST_HASH else []
     if len(found) != 1:
         what = f"{len(found)} models of {place.folder.path} begin with" if found else "there is nothing called"
         run = "" if folder.is_dir() else f" The folder {place.folder.path} has no models: look at --run."
-        raise UnknownModel(f"{option}: {what} {name!r}.", hint=f"It takes {MODELS}.{run}")
+        raise UnknownModel(f"{argument}: {what} {name!r}.", hint=f"It takes {MODELS}.{run}")
     return found[0]
 
 
-def _current(option: str, place: Place, config_key: str | None) -> ModelHash:
+def _current(argument: str, place: Place, config_key: str | None, say: Say) -> ModelHash:
     if config_key is None:
-        raise click.UsageError("Say of which configuration: --config KEY.")
+        raise BadUsage("Name the configuration whose current model is meant: --config KEY, or game=KEY in Python.")
     with open_journal(place) as reader:
-        model = current_model(place, reader, config_key)
+        model = current_model(place, reader, config_key, say)
         if model is None:
             check_played(reader, place, config_key)
     if model is None:
-        raise UnknownModel(f"{option}: {config_key} has no current model yet.", hint="Name a hash or a file.")
+        raise UnknownModel(f"{argument}: {config_key} has no current model yet.", hint="Name a hash or a file.")
     return model
 
 
-def _check_game(what: str, manifest: Manifest, config: GameConfig, place: Place) -> None:
+def _check_game(what: str, manifest: Manifest, config: GameConfig, place: Place, say: Say) -> None:
     """Refuse a model of other rules or another number of players. Raises ``ForeignModel``."""
     theirs = manifest.config_key
     if theirs == config.key:
@@ -127,7 +147,7 @@ def _check_game(what: str, manifest: Manifest, config: GameConfig, place: Place)
     try:
         trained = place.config(theirs)
     except UnknownConfig:
-        note(f"{what} was trained for {theirs}, which is not known here; it plays if it has the same shape.")
+        say(f"{what} was trained for {theirs}, which is not known here; it plays if it has the same shape.")
         return
     if _rules(trained) != _rules(config):
         raise ForeignModel(

@@ -1,27 +1,19 @@
-"""Reading the run's journal: opening it, and selecting events by pattern, configuration and range."""
+"""Selecting events of a journal by pattern, configuration and range."""
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any
 
-import click
-
-from app.cli.options import Place
-from app.cli.output import note
-from app.config import GAMES
-from app.config.loading import UnknownConfig
+from app.core import BadUsage
 from app.events import CATALOGUE, Event, Payload, resolve
 from app.events.envelope import EPOCH
 from app.events.frames import DeadLetter
-from app.journal import JournalReader, NotAJournal, SqliteJournalReader, history
-from app.journal.history import last_settings, past_settings
+from app.journal import JournalReader, history
 from daemons.clock import SystemClock
 
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -35,9 +27,11 @@ class Selection:
     types: frozenset[type[Payload]] | None
     config_key: str | None
 
-    def read(self, reader: JournalReader, after: int = 0) -> Iterator[Event[Any]]:
-        """Iterate over the selected events after a position."""
-        for event in history(reader, after=after, types=self.types, on_dead=complain):
+    def read(
+        self, reader: JournalReader, after: int = 0, *, on_dead: Callable[[DeadLetter], None]
+    ) -> Iterator[Event[Any]]:
+        """Iterate over the selected events after a position; ``on_dead`` receives those that can't be read."""
+        for event in history(reader, after=after, types=self.types, on_dead=on_dead):
             if self.config_key in (None, event.subject):
                 yield event
 
@@ -57,50 +51,6 @@ def _matching(pattern: str) -> list[type[Payload]]:
         p for p in CATALOGUE if fnmatchcase(p.event_name, name) or any(fnmatchcase(p.event_type, k) for k in kinds)
     ]
     return found or [resolve(pattern)]
-
-
-def complain(dead: DeadLetter) -> None:
-    """Warn on stderr that an event can't be read."""
-    note(f"The event at position {dead.position} can't be read: {dead.error}")
-
-
-@contextmanager
-def open_journal(place: Place) -> Iterator[SqliteJournalReader]:
-    """Open the run's journal for reading. Raises ``NotAJournal``."""
-    if not place.folder.journal.exists():
-        hint = "Name its folder by --run, or begin one: flyball up."
-        raise NotAJournal(f"There is no run in {place.folder.path}.", hint=hint)
-    with closing(SqliteJournalReader(place.folder.journal)) as reader:
-        yield reader
-
-
-@contextmanager
-def open_run(place: Place) -> Iterator[SqliteJournalReader]:
-    """Open the run's journal, and refuse settings of another version. Raises ``NotAJournal`` or ``ForeignSettings``."""
-    with open_journal(place) as reader:
-        last_settings(reader)
-        yield reader
-
-
-def check_config(reader: JournalReader | None, config_key: str | None) -> None:
-    """Refuse a configuration that neither the run nor Flyball knows. Raises ``UnknownConfig``, naming the nearest."""
-    if config_key is None or config_key in GAMES:
-        return
-    past = past_settings(reader) if reader else ()
-    known = {str(key) for key in (*GAMES, *(config.key for settings in past for config in settings.configs))}
-    if config_key not in known:
-        near = get_close_matches(config_key, known, n=1)
-        hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(sorted(known))}."
-        raise UnknownConfig(f"There is no configuration {config_key!r}.", hint=hint)
-
-
-def check_played(reader: JournalReader, place: Place, config_key: str) -> None:
-    """Refuse a configuration that the run has not played since its last start. Raises ``UnknownConfig``."""
-    settings = last_settings(reader)
-    played = sorted(config.key for config in settings.configs) if settings else []
-    if played and config_key not in played:
-        hint = f"It plays {', '.join(played)}."
-        raise UnknownConfig(f"The run in {place.folder.path} does not play {config_key}.", hint=hint)
 
 
 def before_last(reader: JournalReader, count: int, selection: Selection, end: int) -> int:
@@ -136,10 +86,5 @@ def _moment(text: str) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise click.BadParameter(f"{text!r}: write 10m, 2h, a position, or a time such as 2026-01-31T12:00.") from None
+        raise BadUsage(f"{text!r} is no time: write 10m, 2h, a position, or 2026-01-31T12:00.") from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
-def complete_types(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-    """Complete event names."""
-    return [payload.event_name for payload in CATALOGUE if payload.event_name.startswith(incomplete.upper())]

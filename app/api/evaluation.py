@@ -1,0 +1,188 @@
+"""Evaluations: a model's games against opponents in one of our games."""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from app.api.models import fetch_player, game_of
+from app.api.opponents import Request, fetch_opponents
+from app.api.runs import Say, config_of, place_of, silent
+from app.backends import backend_of
+from app.config import GameConfig, Precision, Settings
+from app.core import RANDOM, ConfigKey, FlyballError, ModelHash, is_model
+from app.engine import Engine, InlineEngine, JsonObject, LocalEngine, Report, run_coroutine
+from app.games import open_table
+from app.learning.devices import resolve
+from app.learning.network import threads
+from app.play.gauntlet import MODEL, GauntletResult, GauntletSpec, Opponent, OpponentResult
+from app.play.matches import IN_FLIGHT, EvaluationManager
+from app.store import FileStore
+
+
+class EvaluationResult(Settings):
+    """Statistics of a model's games, by opponent."""
+
+    config: ConfigKey
+    rules: str
+    model: str
+    seed: int
+    device: str
+    precision: Precision
+    temperature: float
+    opening_plies: int
+    results: tuple[OpponentResult, ...]
+
+
+class LostGames(FlyballError):
+    """Some games could not be played, so the others are not the requested sample."""
+
+
+def evaluate_gauntlet(request: Request) -> EvaluationResult:
+    """Play a gauntlet and return its results.
+
+    The models are copied first, so a later promotion has no effect. Unplayable models are refused before any game.
+    """
+    config = request.config
+    with TemporaryDirectory(prefix="flyball-eval-") as folder:
+        store = FileStore(Path(folder))
+        hero = fetch_player(request.model, "model", request.place, config, store, say=request.say)
+        opponents = fetch_opponents(request, hero, store)
+        results = _play(request, Path(folder), hero, opponents)
+    return EvaluationResult(
+        config=config.key,
+        rules=open_table(config, 0).spec.rules_version,
+        model=hero,
+        seed=request.seed,
+        device=request.device,
+        precision=request.precision,
+        temperature=config.evaluation.temperature,
+        opening_plies=config.evaluation.opening_plies,
+        results=results,
+    )
+
+
+def _play(request: Request, store: Path, hero: str, players: Mapping[str, str]) -> tuple[OpponentResult, ...]:
+    """Play the gauntlet and return each opponent's statistics."""
+    opponents = tuple(_opponent(name, player, request) for name, player in players.items())
+    planned = sum(opponent.games for opponent in opponents)
+    # this batch size keeps all workers busy; no game depends on its batch
+    spread = request.config.evaluation.replace(batch_games=min(-(-planned // request.workers), IN_FLIGHT))
+    spec = GauntletSpec(
+        store=store,
+        config=request.config.replace(evaluation=spread),
+        model=hero,
+        opponents=opponents,
+        seed=request.seed,
+        device=request.device,
+        precision=request.precision,
+        settings_folder=request.place.settings_folder,
+    )
+    progress = summed("games", request.say, lambda played: f"{played}/{planned} games")
+
+    async def play() -> GauntletResult:
+        async with engine_of(request.workers) as engine:
+            return await play_gauntlet(engine, spec, progress)
+
+    return run_coroutine(play()).results
+
+
+def _opponent(name: str, player: str, request: Request) -> Opponent:
+    config = request.config
+    settings, model = config.evaluation, ModelHash(player) if is_model(player) else None
+    asked = request.games or (settings.random_games if model is None else settings.model_games)
+    played = -(-asked // config.players) * config.players  # every seat equally often
+    if played != asked:
+        request.say(f"{played} games against {name} instead of {asked}: every seat is taken equally often.")
+    return Opponent(name=name, kind=player if model is None else MODEL, model=model, games=played)
+
+
+def summed(unit: str, say: Say, text: Callable[[int], str]) -> Report:
+    """Return a function that sums the units in jobs' reports and says the total."""
+    played = 0
+
+    def show(report: JsonObject) -> None:
+        nonlocal played
+        played += report[unit]
+        say(text(played))
+
+    return show
+
+
+async def play_gauntlet(engine: Engine, spec: GauntletSpec, on_progress: Report | None = None) -> GauntletResult:
+    """Play all games of a gauntlet. Raises ``NothingPlayed`` or ``LostGames``."""
+    result = await EvaluationManager(engine, backend_of(spec.config).match).evaluate(spec, on_progress)
+    if result.lost_games:
+        raise LostGames(f"{result.lost_games} games could not be played: {result.error}", hint="Try again.")
+    return result
+
+
+@asynccontextmanager
+async def engine_of(workers: int) -> AsyncIterator[Engine]:
+    """Open an engine with ``workers`` processes; a single worker is this process."""
+    engine: Engine = InlineEngine() if workers == 1 else LocalEngine(workers)
+    try:
+        yield engine
+    finally:
+        await engine.close()
+
+
+def evaluate(
+    model: str | Path,
+    game: str | GameConfig | None = None,
+    *,
+    against: str | Path | Sequence[str | Path] = RANDOM,
+    games: int | None = None,
+    seed: int = 0,
+    temperature: float | None = None,
+    workers: int = 1,
+    device: str = "cpu",
+    precision: Precision = "float32",
+    run: str | Path = "run",
+    config_file: str | Path | None = None,
+    progress: Say = silent,
+) -> EvaluationResult:
+    """Play a model's games against opponents, as `flyball eval` does. The same arguments give the same result.
+
+    Args:
+        model: a file, a folder of `flyball train` or a run folder, the beginning of a hash, "current", or a bot.
+        game: key of a configuration, or a configuration itself; by default the one that the model was trained for.
+        against: opponents, named like models, or members of the run's league, such as "top_k:3".
+        games: against each opponent, rounded up to whole rotations of the seats; by default as configured.
+        seed: of all random draws.
+        temperature: of all players, 0 is greedy; by default as configured.
+        workers: processes that play.
+        device: cpu, cuda, cuda:1 or auto.
+        precision: of the networks.
+        run: the run folder, for hashes, "current" and the league.
+        config_file: read instead of the run folder's ``flyball.toml``.
+        progress: receives lines of text, for instance ``print``.
+
+    Raises ``UnknownModel``, ``ForeignModel``, ``UnknownConfig``, ``MissingDevice``, ``LostGames`` or another
+    ``FlyballError``.
+
+    >>> result = flyball.evaluate("heuristic", "connect_four_2p", against="random", games=20)
+    >>> result.results[0].games
+    20
+    >>> result.results[0].score.mean > 0.5
+    True
+    """
+    place = place_of(run, config_file)
+    config = config_of(game_of(str(model), place, progress) if game is None else game, place)
+    if temperature is not None:
+        config = config.replace(evaluation=config.evaluation.replace(temperature=temperature))
+    named = [against] if isinstance(against, str | Path) else against
+    request = Request(
+        place,
+        config,
+        str(model),
+        [str(name) for name in named],
+        games=games,
+        seed=seed,
+        workers=workers,
+        device=str(resolve(device)),
+        precision=precision,
+        say=progress,
+    )
+    with threads(1):
+        return evaluate_gauntlet(request)

@@ -1,0 +1,102 @@
+"""Who plays in an evaluation: the model, and opponents by name, hash or strategy."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.api.models import AGAINST, CURRENT, fetch_player
+from app.api.runs import Place, Say, leagues_in, open_journal, silent
+from app.config import GameConfig, Precision
+from app.core import BadUsage, FlyballError
+from app.league.league import Agent, League
+from app.league.matchmaking import STRATEGIES, Strategy, select
+from app.store import BlobStore
+
+NAMES = ("random", "champion")
+"""Strategies whose names without a count are players: the random bot, the current model."""
+
+
+class NobodyToPlay(FlyballError):
+    """A strategy finds no opponent in the league."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """An evaluation in one of our games; ``config`` has the requested temperature."""
+
+    place: Place
+    config: GameConfig
+    model: str
+    against: Sequence[str]
+    games: int | None = None  # against each opponent; None for the configured number
+    seed: int = 0
+    workers: int = 1
+    device: str = "cpu"
+    precision: Precision = "float32"
+    paired: bool = False  # a comparison with a reference on the same deals: see ``app.api.paired``
+    reference: str | None = None  # of a paired comparison; None for the opponent itself
+    say: Say = silent
+
+
+def fetch_opponents(request: Request, hero: str, store: BlobStore) -> dict[str, str]:
+    """Copy the opponents' models into ``store``; return the names for ``load_player``, by opponent.
+
+    A member that several strategies choose is played once. Only a paired model may play against itself.
+    """
+    players: dict[str, str] = {}
+    itself = list[str]()
+    for name in _named(request, hero):
+        is_hero = name in CURRENT and request.model in CURRENT  # no second look-up: a promotion may come between
+        player = hero if is_hero else fetch_player(name, AGAINST, request.place, request.config, store, say=request.say)
+        if player == hero and not request.paired:
+            itself.append(name)
+        elif player in players.values():
+            request.say(f"{AGAINST}: {name} is there already, and is played once.")
+        else:
+            players[name] = player
+    for name in itself:
+        if not players:
+            raise BadUsage(f"{AGAINST} {name} is the same as model {request.model}: name somebody else.")
+        request.say(f"{AGAINST}: {name} is the model itself, and is not played.")
+    return players
+
+
+def _named(request: Request, hero: str) -> Iterator[str]:
+    """Iterate over opponents by name or hash; ``STRATEGY:COUNT`` selects members of the run's league."""
+    key = request.config.key
+    league: League | None = None
+    for name in request.against:
+        if (wanted := _strategy(name)) is None:
+            yield name
+            continue
+        strategy, count = wanted
+        if league is None:
+            with open_journal(request.place) as reader:
+                views = leagues_in(reader, request.say)
+            league = views[key].league if key in views else League()
+        member = league.agents.get(hero) or Agent(id=hero, kind="checkpoint", step=0)
+        chosen = select(league, strategy, member, count, seed=request.seed)
+        if not chosen:
+            raise NobodyToPlay(
+                f"{AGAINST} {name}: the league of {key} has no opponents for it yet.",
+                hint="See `flyball league`; name opponents by their hashes or files.",
+            )
+        if len(chosen) < count:
+            request.say(f"{AGAINST} {name}: the league of {key} has {len(chosen)} of these, not {count}.")
+        yield from (agent.id for agent in chosen)
+
+
+def _strategy(name: str) -> tuple[Strategy, int] | None:
+    """Return a strategy and how many it selects; None for a player. Raises ``BadUsage`` for neither."""
+    strategy, colon, count = name.partition(":")
+    if not name:
+        raise BadUsage(f"{AGAINST} names nobody; write for instance random.")
+    if not colon and name in STRATEGIES and name not in NAMES:
+        raise BadUsage(f"{AGAINST} {name}: say how many, for instance {name}:3.")
+    if not colon or (strategy not in STRATEGIES and Path(name).exists()):
+        return None
+    if strategy not in STRATEGIES:
+        raise BadUsage(f"{AGAINST} {name}: there is no strategy {strategy!r}, but {', '.join(STRATEGIES)}.")
+    if count and (not count.isdecimal() or int(count) < 1):
+        raise BadUsage(f"{AGAINST} {name}: after the colon comes how many, for instance recent:3.")
+    return strategy, int(count or 1)

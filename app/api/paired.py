@@ -1,0 +1,116 @@
+"""Paired comparisons in Hearts: a model and a reference play the same deals in the same seats."""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from app.api.evaluation import LostGames, engine_of, summed
+from app.api.models import fetch_player
+from app.api.opponents import Request, fetch_opponents
+from app.api.runs import Say
+from app.core import FlyballError, derive_seed
+from app.engine import JsonObject, run_coroutine, scatter
+from app.games import open_table
+from app.play.hands import HandResults, HandsSpec, compare_paired, single_hands
+from app.store import FileStore
+
+HANDS_JOB = "app.play.hands:hands"
+HANDS = 4000
+"""Default hands against each opponent, enough to detect a difference of half a point."""
+
+PARTS = 4
+"""Parts for each process; several, so that all processes finish at about the same time."""
+
+Lineup = tuple[str, str]
+"""The player in the compared seat and the one in all other seats, by their names for ``load_player``."""
+
+
+def compare_hands(request: Request) -> dict[str, Any]:
+    """Play the hands of a paired comparison and return its results as JSON. Raises ``UnknownGame`` unless Hearts.
+
+    The models are copied first, so a later promotion has no effect. Unplayable models are refused before any hand.
+    """
+    config = request.config
+    single_hands(config)  # refuses other games than Hearts
+    with TemporaryDirectory(prefix="flyball-eval-") as folder:
+        store = FileStore(Path(folder))
+        hero = fetch_player(request.model, "model", request.place, config, store, say=request.say)
+        opponents = fetch_opponents(request, hero, store)
+        results = _compare(request, Path(folder), hero, opponents)
+    return {
+        "config": config.key,
+        "rules": open_table(config, 0).spec.rules_version,
+        "policy": hero,
+        "seed": request.seed,
+        "device": request.device,
+        "precision": request.precision,
+        "temperature": config.evaluation.temperature,
+        "results": results,
+    }
+
+
+def _compare(request: Request, store: Path, hero: str, opponents: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Compare the model with its reference (default: the opponent) against each opponent, on the same deals."""
+    config, fixed = request.config, None
+    if request.reference is not None:
+        fixed = fetch_player(request.reference, "reference", request.place, config, FileStore(store), say=request.say)
+    pairs = {name: ((hero, player), (fixed or player, player)) for name, player in opponents.items()}
+    spec = HandsSpec(
+        store=store,
+        config=config,
+        policy=hero,
+        others=hero,
+        deals=_deals(request.games or HANDS, config.players, request.say),
+        seed=derive_seed(request.seed, "hands"),
+        temperature=config.evaluation.temperature,
+        device=request.device,
+        precision=request.precision,
+        settings_folder=request.place.settings_folder,
+    )
+    lineups = tuple(dict.fromkeys(lineup for pair in pairs.values() for lineup in pair))
+    played = run_coroutine(_play_hands(spec, lineups, request.workers, request.say))
+    return [
+        {
+            "opponent": name,
+            "opponent_player": compared[1],
+            "reference_player": other[0],
+            **compare_paired(played[compared], played[other], config.players).model_dump(mode="json"),
+        }
+        for name, (compared, other) in pairs.items()
+    ]
+
+
+def _deals(asked: int, seats: int, say: Say) -> int:
+    deals = max(2, -(-asked // seats))
+    if deals * seats != asked:
+        say(f"{deals * seats} hands instead of {asked}: every deal is played in every seat, and two deals compared.")
+    return deals
+
+
+async def _play_hands(spec: HandsSpec, lineups: Sequence[Lineup], workers: int, say: Say) -> dict[Lineup, HandResults]:
+    """Play all deals with each lineup, in parallel parts; no hand depends on its part."""
+    parts = 1 if workers == 1 else min(spec.deals, workers * PARTS)
+    bounds = list(pairwise(spec.deals * part // parts for part in range(parts + 1)))
+    jobs = [
+        spec.replace(policy=policy, others=others, first=first, deals=end - first).model_dump(mode="json")
+        for policy, others in lineups
+        for first, end in bounds
+    ]
+    hands = spec.deals * spec.config.players
+    text = f"of {hands} hands against each opponent, the reference's included"
+    progress = summed("hands", say, lambda played: f"{played / (hands * len(lineups)):.0%} {text}")
+    async with engine_of(workers) as engine:
+        outcomes = await scatter(engine, HANDS_JOB, jobs, on_progress=progress)
+    starts = range(0, len(outcomes), parts)
+    return {lineup: _total(outcomes[at : at + parts]) for lineup, at in zip(lineups, starts, strict=True)}
+
+
+def _total(outcomes: Sequence[JsonObject | FlyballError]) -> HandResults:
+    results = HandResults()
+    for outcome in outcomes:
+        if isinstance(outcome, FlyballError):
+            raise LostGames(f"Some hands could not be played: {outcome.message}", hint=outcome.hint or "Try again.")
+        results = results.plus(HandResults.model_validate(outcome))
+    return results

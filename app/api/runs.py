@@ -1,0 +1,173 @@
+"""A run: its folder and settings, its journal, its board, and its broker."""
+
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from app.bus import ZmqBus
+from app.config import GAMES, GameConfig, RunFolder
+from app.config.loading import Loaded, UnknownConfig, load
+from app.core import FlyballError, ModelHash, allow_modules_in
+from app.events.frames import DeadLetter
+from app.journal import JournalReader, NotAJournal, SqliteJournalReader, history
+from app.journal.history import last_settings, past_settings, voided_events
+from app.status.league import LEAGUES_READ, LeagueView, read_leagues
+from app.status.status import READS, Board, load_board
+from daemons.run_folder import bus_endpoint
+
+SAVE_AFTER = 20_000
+"""Events read before the board is saved again, which spares the next reader seconds."""
+
+PROBE_SECONDS = 2.0
+
+Say = Callable[[str], None]
+"""Receives a line of progress or a warning."""
+
+
+class NotRunning(FlyballError):
+    """No broker answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The run folder, and the settings file if one is named."""
+
+    folder: RunFolder
+    config_file: Path | None
+
+    def load(self, overrides: Mapping[str, Any] | None = None) -> Loaded:
+        """Load the settings."""
+        return load(self.folder.path, overrides, config_file=self.config_file)
+
+    @property
+    def settings_folder(self) -> str:
+        """The folder of the settings file, where the user's commands run."""
+        return str((self.config_file or self.folder.settings).parent.absolute())
+
+    def config(self, key: str) -> GameConfig:
+        """Load one configuration, whether or not the run plays it. Raises ``UnknownConfig``."""
+        return self.load({"configs": [key]}).run.config(key)
+
+
+def place_of(run: str | Path, config_file: str | Path | None = None) -> Place:
+    """Return the place of a run folder, whose settings a file may replace.
+
+    Modules beside the settings can be imported from then on: games and backends of the user's own.
+    """
+    folder, file = RunFolder(Path(run)), None if config_file is None else Path(config_file)
+    allow_modules_in((file or folder.settings).parent)
+    return Place(folder, file)
+
+
+def config_of(game: str | GameConfig, place: Place) -> GameConfig:
+    """Return a configuration, by its key unless it is one. Raises ``UnknownConfig``."""
+    return place.config(game) if isinstance(game, str) else game
+
+
+def silent(_: str) -> None:
+    """Drop a line: the default of ``say``."""
+
+
+def complaint(say: Say) -> Callable[[DeadLetter], None]:
+    """Return a function that says that an event can't be read."""
+    return lambda dead: say(f"The event at position {dead.position} can't be read: {dead.error}")
+
+
+@contextmanager
+def open_journal(place: Place) -> Iterator[SqliteJournalReader]:
+    """Open the run's journal for reading. Raises ``NotAJournal``."""
+    if not place.folder.journal.exists():
+        hint = "Name its folder by --run, or begin one: flyball up."
+        raise NotAJournal(f"There is no run in {place.folder.path}.", hint=hint)
+    with closing(SqliteJournalReader(place.folder.journal)) as reader:
+        yield reader
+
+
+@contextmanager
+def open_run(place: Place) -> Iterator[SqliteJournalReader]:
+    """Open the run's journal, and refuse settings of another version. Raises ``NotAJournal`` or ``ForeignSettings``."""
+    with open_journal(place) as reader:
+        last_settings(reader)
+        yield reader
+
+
+def check_config(reader: JournalReader | None, config_key: str | None) -> None:
+    """Refuse a configuration that neither the run nor Flyball knows. Raises ``UnknownConfig``, naming the nearest."""
+    if config_key is None or config_key in GAMES:
+        return
+    past = past_settings(reader) if reader else ()
+    known = {str(key) for key in (*GAMES, *(config.key for settings in past for config in settings.configs))}
+    if config_key not in known:
+        near = get_close_matches(config_key, known, n=1)
+        hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(sorted(known))}."
+        raise UnknownConfig(f"There is no configuration {config_key!r}.", hint=hint)
+
+
+def check_played(reader: JournalReader, place: Place, config_key: str) -> None:
+    """Refuse a configuration that the run has not played since its last start. Raises ``UnknownConfig``."""
+    settings = last_settings(reader)
+    played = sorted(config.key for config in settings.configs) if settings else []
+    if played and config_key not in played:
+        hint = f"It plays {', '.join(played)}."
+        raise UnknownConfig(f"The run in {place.folder.path} does not play {config_key}.", hint=hint)
+
+
+def read_board(folder: RunFolder, reader: JournalReader, say: Say) -> Board:
+    """Load the saved board and feed it the events recorded since. Raises ``DamagedRecord``."""
+    board = load_board(folder.board, reader)
+    start, voided = board.position, voided_events(reader)
+    events = history(reader, after=start, types=READS, on_dead=complaint(say))
+    board.feed(event for event in events if event.sequence not in voided)
+    if board.position - start >= SAVE_AFTER:
+        try_save(folder, board)
+    return board
+
+
+def try_save(folder: RunFolder, board: Board) -> None:
+    """Save a board; ignore a failure, which only makes the next load slower."""
+    with suppress(OSError):
+        board.save(folder.board)
+
+
+def current_model(place: Place, reader: JournalReader, config_key: str, say: Say) -> ModelHash | None:
+    """Return a configuration's current model; None before the first."""
+    row = read_board(place.folder, reader, say).configs.get(config_key)
+    return row.model if row else None
+
+
+def leagues_in(reader: JournalReader, say: Say) -> dict[str, LeagueView]:
+    """Read the leagues of all configurations from a journal."""
+    return read_leagues(history(reader, types=LEAGUES_READ, on_dead=complaint(say)))
+
+
+def is_listening(endpoint: str) -> bool:
+    """Return whether a broker listens at an address."""
+    transport, _, rest = endpoint.partition("://")
+    with suppress(OSError):
+        if transport == "ipc":
+            with socket.socket(socket.AF_UNIX) as probe:
+                probe.settimeout(PROBE_SECONDS)
+                probe.connect(rest)
+                return True
+        host, _, port = rest.rpartition(":")
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=PROBE_SECONDS):
+            return True
+    return False
+
+
+@asynccontextmanager
+async def connected(place: Place, deadline_s: float, producer: str = "cli") -> AsyncIterator[ZmqBus]:
+    """Connect to the run's broker, as ``producer@node``. Raises ``NotRunning`` when none listens."""
+    deployment = place.load().deployment
+    endpoint = bus_endpoint(place.folder, deployment)
+    if not is_listening(endpoint):
+        raise NotRunning(f"No broker listens at {endpoint}.", hint=f"Start it: flyball --run {place.folder.path} up")
+    bus = ZmqBus(endpoint, producer=f"{producer}@{deployment.node}", deadline_s=deadline_s)
+    try:
+        yield bus
+    finally:
+        await bus.close()

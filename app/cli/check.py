@@ -1,0 +1,127 @@
+"""``flyball check``: check something of the user's own before a run uses it."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import NoReturn
+
+import click
+
+from app.api.runs import Place
+from app.cli.options import json_option, placed, seed_option
+from app.cli.output import data_only_on_stdout, note, write_json
+from app.config import GameConfig, NetworkSettings
+from app.core import ConfigKey, Finding
+
+KEY = re.compile(r"[a-z][a-z0-9_]*_[2-7]p")
+"""Keys of configurations; no game string looks like one."""
+
+FAULTY = 2
+"""Exit code of a check that found faults."""
+
+
+@click.group()
+def check() -> None:
+    """Check something of your own before a run uses it: 0 if it is sound, 2 with what is wrong and what to do."""
+
+
+@check.command()
+@click.argument("name")
+@click.option("--players", default=2, type=click.IntRange(2, 7), help="Of a game string.")
+@click.option("--games", default=16, type=click.IntRange(2, 1000), help="Games to play at random.")
+@seed_option
+@json_option
+@placed
+def game(place: Place, name: str, *, players: int, games: int, seed: int, as_json: bool) -> None:
+    """Check the game NAME: a configuration's key, or a game string such as my_games:Nim.
+
+    It is played at random. Masks, seeds, perspective, outcomes, truncation and symmetries are checked.
+    """
+    from app.games.game_check import check_game  # loads OpenSpiel
+
+    config = _config(place, name, players)
+    with data_only_on_stdout():  # a game may print
+        findings = check_game(config, games, seed)
+    report(f"game {name}", findings, as_json=as_json)
+
+
+@check.command()
+@click.argument("name")
+@click.option("--config", "config_key", default="connect_four_2p", help="Whose observations the network gets.")
+@seed_option
+@json_option
+@placed
+def network(place: Place, name: str, *, config_key: str, seed: int, as_json: bool) -> None:
+    """Check the network NAME: a configuration's key, or a kind such as my_networks:build.
+
+    It is built from one seed twice, and run on random observations. Parameters, shapes, batches, gradients and bfloat16
+    are checked. A kind is built with default options.
+    """
+    from app.games import open_table
+    from app.learning.network_check import check_network
+
+    config = place.config(name if KEY.fullmatch(name) else config_key)
+    settings = config.network if KEY.fullmatch(name) else NetworkSettings(kind=name)
+    with data_only_on_stdout():
+        findings = check_network(settings, open_table(config, slots=0).spec.shape, seed)
+    report(f"network {name}", findings, as_json=as_json)
+
+
+@check.command()
+@click.argument("name")
+@click.option("--config", "config_key", default="tic_tac_toe_2p", help="What to play.")
+@json_option
+@placed
+def backend(place: Place, name: str, *, config_key: str, as_json: bool) -> None:
+    """Check the backend NAME: a configuration's key, or an object such as my_backend:BACKEND.
+
+    Each of its jobs is run twice on a few games, in a folder of its own. Results, seeds and knobs are checked.
+    """
+    from daemons.contract import check_backend
+
+    config = place.config(name if KEY.fullmatch(name) else config_key)
+    with data_only_on_stdout():
+        findings = check_backend(config.backend if KEY.fullmatch(name) else name, config)
+    report(f"backend {name}", findings, as_json=as_json)
+
+
+@check.command()
+@click.argument("name")
+@click.option("--config", "config_key", required=True, metavar="KEY", help="Whose bot it is.")
+@json_option
+@placed
+def player(place: Place, name: str, *, config_key: str, as_json: bool) -> None:
+    """Check the player NAME, one of a configuration's bots: a Python player or an engine.
+
+    It is asked about the same positions together, again, one by one, loaded twice and restarted; then it plays some
+    games. Shapes, legality, repeatability and probabilities are checked.
+    """
+    from app.config import Compute
+    from app.play.check_player import check_player, measure_player
+
+    config, compute = place.config(config_key), Compute(settings_folder=place.settings_folder)
+    with data_only_on_stdout():
+        findings = check_player(name, config, compute)
+        figures = {} if findings else measure_player(name, config, compute)
+    for figure, value in figures.items():
+        note(f"{figure.replace('_', ' ')}: {value:.3g}")
+    report(f"player {name}", findings, as_json=as_json)
+
+
+def report(what: str, findings: Sequence[Finding], *, as_json: bool) -> NoReturn:
+    """Write what a check found, and exit: with ``FAULTY`` if it found anything."""
+    if as_json:
+        write_json({"checked": what, "ok": not findings, "findings": [asdict(finding) for finding in findings]})
+    else:
+        for finding in findings:
+            click.echo(f"{click.style(finding.where, bold=True)}: {finding.what}\n    {finding.hint}")
+        click.echo(f"{what}: {len(findings) or 'no'} fault{'' if len(findings) == 1 else 's'} found")
+    raise click.exceptions.Exit(FAULTY if findings else 0)
+
+
+def _config(place: Place, name: str, players: int) -> GameConfig:
+    """Return the configuration of a key, or one that plays a game string with the run's imports."""
+    if KEY.fullmatch(name):
+        return place.config(name)
+    imports = place.load().run.configs[0].imports
+    return GameConfig(key=ConfigKey(f"checked_{players}p"), game=name, players=players, imports=imports)

@@ -1,0 +1,120 @@
+"""Settings of a training run: what suits the game, changed by a file, then by single values."""
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from app.config.loading import SET, BadSettings, flatten, nest, pair
+from app.config.pipeline import PipelineSettings, suited
+from app.config.settings import DEFAULT_BACKEND, GameConfig
+
+YAML = (".yaml", ".yml")
+RENAMED = {"ppo.ppo_epochs": "ppo.epochs"}
+"""Aliases of keys."""
+
+
+def _leaves(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for name, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from _leaves(field.annotation, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", field.description or ""
+
+
+LEAVES = dict(_leaves(PipelineSettings))
+"""The description of every setting, by dotted key."""
+
+
+def training_settings(config: GameConfig, file: Path | None, values: Mapping[str, Any]) -> PipelineSettings:
+    """Return the settings of a run of a game: what suits it, changed by a file, then by ``values``.
+
+    ``values`` are by dotted key, or tables. Raises ``BadSettings``, which names the key and where it was set.
+    """
+    check_backend(config)
+    layers = [("what suits the game", suited(config))]
+    if file is not None:
+        layers.append((str(file), _checked(_read(file), str(file))))
+    layers.append((SET, _checked(nest(flatten(values)), SET)))
+    effective: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for origin, layer in layers:
+        effective |= layer
+        origins |= dict.fromkeys(layer, origin)
+    return _validated(effective, origins)
+
+
+def check_backend(config: GameConfig) -> None:
+    """Refuse a configuration that training runs can't train. Raises ``BadSettings``."""
+    if config.backend != DEFAULT_BACKEND:
+        raise BadSettings(
+            f"flyball train knows the backend {DEFAULT_BACKEND} only; {config.key} has backend = {config.backend!r}.",
+            hint="Train it in the loop: flyball up.",
+        )
+
+
+def changed(settings: PipelineSettings, values: Mapping[str, Any]) -> PipelineSettings:
+    """Return a resumed run's settings with some of them changed. Raises ``BadSettings``."""
+    changes = _checked(nest(flatten(values)), SET)
+    return _validated(by_key(settings) | changes, dict.fromkeys(changes, SET))
+
+
+def assigned(assignments: Sequence[str]) -> dict[str, Any]:
+    """Return the values of ``key=value``, by key. Raises ``BadSettings``."""
+    return dict(pair(assignment, "ppo.learning_rate=3e-4") for assignment in assignments)
+
+
+def by_key(settings: PipelineSettings) -> dict[str, Any]:
+    """Return all values by dotted key."""
+    return _flat(settings.model_dump(mode="json"))
+
+
+def _validated(values: Mapping[str, Any], origins: Mapping[str, str]) -> PipelineSettings:
+    try:
+        return PipelineSettings.model_validate(nest(values))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        key = next((known for known in LEAVES if place == known or place.startswith(f"{known}.")), place)
+        what = first["msg"].removeprefix("Value error, ")
+        given = "" if isinstance(first["input"], Mapping) else f", not {first['input']!r}"
+        where = origins.get(key, "together")
+        raise BadSettings(f"{place} ({where}): {what}{given}.", hint="See flyball train GAME --settings.") from error
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        tree = (yaml.safe_load(text) or {}) if path.suffix in YAML else tomllib.loads(text)
+    except FileNotFoundError:
+        raise BadSettings(f"There is no settings file {path}.", hint="Look at --config.") from None
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise BadSettings(f"{path} cannot be read: {error}.", hint="It has to be TOML, or YAML if .yaml.") from error
+    if not isinstance(tree, Mapping):
+        raise BadSettings(f"{path} holds no tables.", hint="Write tables such as [ppo], with keys below them.")
+    return tree
+
+
+def _checked(tree: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return the values by dotted key. Raises ``BadSettings`` for an unknown key."""
+    flat = {RENAMED.get(key, key): value for key, value in _flat(tree).items()}
+    for key in flat:
+        if key not in LEAVES:
+            near = get_close_matches(key, [*LEAVES, *RENAMED], n=1)
+            hint = f"Did you mean {near[0]}?" if near else "See flyball train GAME --settings."
+            raise BadSettings(f"Unknown setting {key!r} in {where}.", hint=hint)
+    return flat
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return values by dotted key; a setting that is itself a mapping stays one."""
+    flat: dict[str, Any] = {}
+    for name, value in tree.items():
+        key = f"{prefix}{name}"
+        is_table = isinstance(value, Mapping) and key not in LEAVES
+        flat |= _flat(value, f"{key}.") if is_table else {key: value}
+    return flat

@@ -1,0 +1,104 @@
+"""Legal actions of many rows: a mask, or lists in games with so many actions that masks would fill memory and disk."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+MANY_ACTIONS = 1024
+"""Games with at least so many actions keep lists. With fewer, a mask takes at most 128 bytes a row on disk."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LegalActions:
+    """The legal actions of N rows as lists, of a game with A actions; ``np.asarray`` returns the mask [N, A].
+
+    A slice, or an array of row numbers or booleans, selects rows as it would of a mask.
+    """
+
+    listed: NDArray[np.unsignedinteger]  # [L] legal actions, row after row and ascending within each
+    ends: NDArray[np.int64]  # [N] where the list of each row ends
+    actions: int  # A
+
+    @classmethod
+    def of(cls, mask: NDArray[np.bool_]) -> Self:
+        """Return those of a mask [N, A]."""
+        return cls.at(np.flatnonzero(mask), *mask.shape)
+
+    @classmethod
+    def at(cls, places: NDArray[np.int64], rows: int, actions: int) -> Self:
+        """Return those at ascending ``places`` [L] of a flattened mask [N x A]."""
+        kind = np.min_scalar_type(actions - 1)
+        return cls((places % actions).astype(kind), np.searchsorted(places, np.arange(1, rows + 1) * actions), actions)
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def __getitem__(self, chosen: slice | NDArray[Any]) -> Self:
+        counts = self.counts[chosen]
+        begins, ends = (self.ends - self.counts)[chosen], np.cumsum(counts)
+        here = np.arange(counts.sum()) + np.repeat(begins - (ends - counts), counts)
+        return type(self)(self.listed[here], ends, self.actions)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: FBT001
+        mask = np.zeros(len(self) * self.actions, dtype=np.bool_)
+        mask[self.places] = True
+        return mask.reshape(self.shape).astype(np.bool_ if dtype is None else dtype, copy=False)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape of the mask, (N, A)."""
+        return len(self), self.actions
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """The number of legal actions of each row [N]."""
+        return np.diff(self.ends, prepend=0)
+
+    @property
+    def places(self) -> NDArray[np.int64]:
+        """The ascending places [L] of the legal actions in the flattened mask [N x A]."""
+        return np.repeat(np.arange(len(self)) * self.actions, self.counts) + self.listed
+
+    def renamed(self, rows: NDArray[np.int64], image: NDArray[np.int64]) -> Self:
+        """Return a copy in which each legal action a of ``rows`` is ``image[a]``."""
+        chosen = np.zeros(len(self), dtype=np.bool_)
+        chosen[rows] = True
+        listed = np.where(np.repeat(chosen, self.counts), image[self.listed], self.listed)
+        places = self.places - self.listed + listed
+        return self.at(np.sort(places), *self.shape)
+
+
+Legal = NDArray[np.bool_] | LegalActions
+"""Legal actions of N rows: a mask [N, A], or lists."""
+
+
+def compact(legal: Legal) -> Legal:
+    """Return the lists of a mask [N, A] of a game with many actions; anything else as it is."""
+    many = not isinstance(legal, LegalActions) and legal.shape[1] >= MANY_ACTIONS
+    return LegalActions.of(np.asarray(legal)) if many else legal
+
+
+def join(parts: Sequence[Legal]) -> Legal:
+    """Return the rows of all parts, which are of one game."""
+    if not any(isinstance(part, LegalActions) for part in parts):
+        return np.concatenate([np.asarray(part) for part in parts])
+    lists = [part if isinstance(part, LegalActions) else LegalActions.of(part) for part in parts]
+    before = np.cumsum([0, *(len(part.listed) for part in lists[:-1])])
+    ends = [part.ends + begin for part, begin in zip(lists, before, strict=True)]
+    return LegalActions(np.concatenate([part.listed for part in lists]), np.concatenate(ends), lists[0].actions)
+
+
+def legal_counts(legal: Legal) -> NDArray[np.int64]:
+    """Return the number of legal actions of each row [N]."""
+    return legal.counts if isinstance(legal, LegalActions) else legal.sum(axis=1)
+
+
+def are_legal(legal: Legal, action: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Return which actions [N], each in 0 … A - 1, are legal in their row."""
+    if not isinstance(legal, LegalActions):
+        return np.take_along_axis(legal, action[:, None].astype(np.int64), axis=1)[:, 0]
+    wanted = np.arange(len(legal)) * legal.actions + action
+    return np.isin(wanted, legal.places)

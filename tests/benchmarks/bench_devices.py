@@ -1,0 +1,147 @@
+"""Self-play, update and evaluation on a GPU against one thread of the CPU, and the update against CleanRL's loop there.
+
+The game is connect four. Rates are by wall time, because a GPU's work is no processor time; each is the best of some
+rounds, of which the first warms up. Run with ``pytest tests/benchmarks/bench_devices.py -m "benchmark and gpu" -s``.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+
+import pytest
+import torch
+from cleanrl_loop import cleanrl_epoch
+from selfplay_rig import CONFIG, ignore, put_model, selfplay_spec
+from torch import nn
+
+from app.config import CPU, MLP, Compute, GameConfig, NetworkSettings, PpoSettings
+from app.core import ModelHash
+from app.games import open_table
+from app.learning.devices import games_at_once, resolve
+from app.learning.learner import load_adam
+from app.learning.network import init_policy, load_network
+from app.learning.ppo import update
+from app.learning.samples import Samples, make_samples
+from app.play.matches import IN_FLIGHT, MatchPlan, play_match
+from app.play.players import PLAYERS, RandomPlayer
+from app.play.selfplay import play
+from app.store import FileStore, get_shard
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.gpu, pytest.mark.timeout(1800)]
+NETWORKS = {
+    "mlp 256, 128": NetworkSettings(),
+    "tower 8 x 128": NetworkSettings(kind="tower", blocks=8, channels=128),
+}
+GPU, HALF = Compute(device="cuda"), Compute(device="cuda", precision="bfloat16")
+PLAYED = {"cpu": 256, "cuda": 8192}  # games: enough for both to be busy, few enough for a CPU
+SETTINGS = PpoSettings(batch_size=1024, epochs=1, learning_rate=1e-4, target_kl=10, max_kl=10)
+ROUNDS = 4
+Played = tuple[GameConfig, Path, ModelHash]
+
+
+@pytest.fixture(params=NETWORKS)
+def played(request: pytest.FixtureRequest, tmp_path: Path) -> Played:
+    torch.set_num_threads(1)
+    config = CONFIG.replace(network=NETWORKS[request.param])
+    return config, tmp_path, put_model(tmp_path, config)
+
+
+def best(work: Callable[[], int]) -> float:
+    """Return the highest rate of some rounds of ``work``, which returns how much it did."""
+    rates = []
+    for _ in range(ROUNDS):
+        torch.cuda.synchronize()
+        began = perf_counter()
+        done = work()
+        torch.cuda.synchronize()
+        rates.append(done / (perf_counter() - began))
+    return max(rates[1:])
+
+
+def compare(work: str, unit: str, network: NetworkSettings, rate: Callable[[Compute], float]) -> None:
+    """Print a work's rates. A tower has to gain from the GPU; a perceptron's passes may be too small for it."""
+    here, there, half = (rate(compute) for compute in (CPU, GPU, HALF))
+    times = max(there, half) / here
+    print(  # noqa: T201
+        f"\n{work}, {network.described}: CPU {here:,.0f} {unit}/s, GPU {there:,.0f}, in bfloat16 {half:,.0f}, "
+        f"{times:.1f} times"
+    )
+    assert network.kind == MLP or times > 1
+
+
+def test_self_play_on_a_gpu(played: Played) -> None:
+    config, root, model = played
+
+    def rate(compute: Compute) -> float:
+        spec = selfplay_spec(root, model, config, games=PLAYED[compute.device], **compute.model_dump())
+        return best(lambda: play(spec, ignore)["rows"])
+
+    compare("self-play", "rows", config.network, rate)
+
+
+def test_evaluation_on_a_gpu(played: Played) -> None:
+    config, root, model = played
+    game = open_table(config, 0).spec
+
+    def rate(compute: Compute) -> float:
+        hero, games = PLAYERS.load(FileStore(root), model, game, compute), PLAYED[compute.device]
+        at_once = games_at_once(compute.device, IN_FLIGHT)
+        return best(lambda: len(play_match(config, hero, RandomPlayer(), MatchPlan(games, 1, 1.0), at_once).scores))
+
+    compare("evaluation", "games", config.network, rate)
+
+
+def test_an_update_on_a_gpu(played: Played) -> None:
+    config, samples = played[0], samples_of(played)
+    compare("update", "rows", config.network, lambda compute: updating(config, samples, compute))
+
+
+def test_an_update_on_a_gpu_keeps_up_with_cleanrl_s(played: Played) -> None:
+    config, samples = played[0], samples_of(played).to(resolve("cuda"))
+
+    def theirs() -> int:
+        cleanrl_epoch(learner(config, "cuda"), samples, SETTINGS)
+        return len(samples)
+
+    own = updating(config, samples, GPU)
+    with pytorch_as_it_is():
+        peer = best(theirs)
+    print(  # noqa: T201
+        f"\nupdate on the GPU, {config.network.described}: {own:,.0f} rows/s, CleanRL style {peer:,.0f}, "
+        f"{own / peer:.2f} times"
+    )
+    assert own / peer >= 0.95  # both are bound by the same kernels where a network is large
+
+
+def samples_of(played: Played) -> Samples:
+    config, root, model = played
+    shard = play(selfplay_spec(root, model, config, games=1024, device="cuda"), ignore)["shard"]
+    return make_samples([get_shard(FileStore(root), shard)], 1.0, 0.95)
+
+
+def learner(config: GameConfig, device: str) -> nn.Module:
+    shape = open_table(config, 0).spec.shape
+    return load_network(config.network, shape, init_policy(config.network, shape, 1)).to(device)
+
+
+def updating(config: GameConfig, samples: Samples, compute: Compute) -> float:
+    """Return the rows a second of an epoch, with the transfer of samples that are elsewhere."""
+    device = resolve(compute.device)
+
+    def epoch() -> int:
+        network, here = learner(config, compute.device), samples.to(device)
+        optimizer, generator = load_adam(network, SETTINGS.learning_rate, None), torch.Generator().manual_seed(1)
+        said = {"precision": compute.precision, "report": lambda number, metrics: None}
+        update(network, optimizer, here, SETTINGS, generator=generator, **said)
+        return len(samples)
+
+    return best(epoch)
+
+
+@contextmanager
+def pytorch_as_it_is() -> Iterator[None]:
+    """Let PyTorch choose its algorithms as in CleanRL, which makes those of cuDNN alone deterministic."""
+    torch.use_deterministic_algorithms(mode=False)
+    yield
+    torch.use_deterministic_algorithms(mode=True, warn_only=True)
