@@ -1,6 +1,6 @@
-"""The curves daemon: writes training and evaluation curves as TensorBoard event files."""
+"""The curves daemon: writes training and evaluation curves for TensorBoard, and to Weights & Biases."""
 
-from app.telemetry import TensorBoardCurves
+from app.telemetry import RunCurves
 from daemons.spec import DaemonSpec
 
-DAEMON = DaemonSpec("curves", "draws the curves of training and evaluation", sink=TensorBoardCurves)
+DAEMON = DaemonSpec("curves", "draws the curves of training and evaluation", sink=RunCurves)

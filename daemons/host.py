@@ -36,7 +36,7 @@ from app.events import (
 )
 from app.events.frames import DeadLetter
 from app.journal import StateStore
-from app.telemetry import TensorBoardCurves
+from app.telemetry import Curves
 from daemons.jobs import Job, JobRunner, Place, Worker
 from daemons.saved_state import ACCOUNTS, Accounts, SavedState, program_of
 from daemons.spec import DaemonSpec
@@ -69,7 +69,7 @@ class Ports:
     clock: Clock
     engine: Engine | None = None
     notifier: Notifier = field(default_factory=Notifier)
-    sink: TensorBoardCurves | None = None
+    sink: Curves | None = None
 
 
 class Host:

@@ -103,7 +103,7 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
     )
     processes = deployment.evaluation_processes if spec.worker is Evaluator else spec.capacity
     engine = LocalEngine(processes, deployment.threads_per_job, nice=5) if spec.worker else None
-    sink = spec.sink(folder.curves) if spec.sink else None
+    sink = spec.sink(folder, deployment, boot_id()) if spec.sink else None
     with closing(states), closing(outbox), closing(sink) if sink else nullcontext():
         endpoint = bus_endpoint(folder, deployment)
         bus = ZmqBus(endpoint, producer=place.name, outbox=outbox, deadline_s=PATIENCE_SECONDS)

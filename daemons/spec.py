@@ -7,7 +7,7 @@ from typing import Any, cast
 from app.controllers import Controller, FeedbackFold
 from app.controllers.fold import Factory, Hosted
 from app.events import Payload
-from app.telemetry import TensorBoardCurves
+from app.telemetry import RunCurves
 from daemons.jobs import Place, Worker
 
 
@@ -25,7 +25,7 @@ class DaemonSpec:
     controllers: tuple[type[Hosted], ...] = ()
     worker: type[Worker[Any]] | None = None
     capacity: int = 0
-    sink: type[TensorBoardCurves] | None = None
+    sink: type[RunCurves] | None = None
     hosts_own: bool = False
 
     @property

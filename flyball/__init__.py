@@ -1,30 +1,43 @@
-"""Public API: what researchers import; other names may move between versions.
+"""Public API: what engineers and researchers import; other names may move between versions.
+
+Do what the commands do:
+    train: train a policy in this process; return a TrainingResult with its best checkpoint and scores.
+    evaluate: play a model's games against opponents; return an EvaluationResult.
+    load_policy: load a checkpoint, a run's best policy or an exported one as a LoadedPolicy, which acts.
+    connect, connect_async: open a run as a Connection or AsyncConnection: publish, subscribe, state, journal.
+    simulate: run the controllers on a modelled cluster; return a SimulationResult.
 
 Games and settings:
     GAMES: configurations by key, such as ``GAMES["connect_four_2p"]``.
     GameConfig: one configuration: game, players, network, PPO, evaluation.
     RunSettings: all settings of a run.
-    Table, open_table: a batch of games; open the one of a configuration.
+    Table, TableSpec, open_table: a batch of games, and their description; open the table of a configuration.
+    FINISHED, IllegalAction: the seat to move in a finished game; what a table raises.
 
 Models and matches:
-    FileStore: models and shards in a folder, each under the hash of its content.
+    BlobStore, FileStore, MemoryStore: models and shards, each under the hash of its content; in a folder, in memory.
     Player, load_player: anything that plays; load a model, a bot or ``"random"``.
     MatchPlan, play_match: games, seed and temperature; play a match and count its results.
 
-Trainers:
+Objects of your own:
+    Game: base class of a game, which plays one game at a time.
+    Symmetry, symmetry: a relabelling that leaves a game the same; make one.
+    Backend, GameInfo: how models of a configuration are made and played; what a backend knows of a configuration.
     Training: what a trainer is asked for, and the storing of its result.
-
-Journals:
-    SqliteJournalReader: opens a journal for reading, also while the run is running.
-    history: iterates over a journal's typed events.
-    Event, Payload: an event with position, time and cause; what it says.
-
-Controllers:
+    NetworkShape: what a network sees and answers.
     Controller: base class of a controller: a pure function of its rows, an event and the FeedbackStates.
     FeedbackState, state_of: what is known of a configuration, folded from events; look one up by its key.
     Row, handles: base of a controller's rows; marks the handler of an event type.
     Step, Emission: what a handler returns: rows and events to emit.
-    events: the module of all event types, such as ``events.TrainingCompleted``.
+
+Events and journals:
+    events: the module of all event types, such as ``events.ModelPromoted``.
+    Event, Payload: an event with position, time and cause; what it says.
+    JournalReader, SqliteJournalReader: reads a journal; opens one in a file, also while the run is running.
+    history: iterates over a journal's typed events.
+
+Errors:
+    FlyballError: base of all errors that are raised on purpose, with a message and a hint.
 
 ``import flyball`` is cheap: a name is imported when it is first used.
 """
@@ -34,55 +47,95 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from app import events
+    from app.api.connection import AsyncConnection, Connection, connect, connect_async
+    from app.api.evaluation import EvaluationResult, evaluate
+    from app.api.policies import LoadedPolicy, load_policy
+    from app.api.simulation import SimulationResult, simulate
+    from app.api.training import TrainingResult, train
+    from app.backends import Backend, GameInfo
     from app.config import GAMES, GameConfig, RunSettings
     from app.controllers import Controller, FeedbackState, state_of
+    from app.core import FlyballError, NetworkShape
     from app.events import Emission, Event, Payload, Row, Step, handles
-    from app.games import Table, open_table
-    from app.journal import SqliteJournalReader, history
+    from app.games import FINISHED, Game, IllegalAction, Symmetry, Table, TableSpec, open_table, symmetry
+    from app.journal import JournalReader, SqliteJournalReader, history
     from app.learning.training import Training
     from app.play.matches import MatchPlan, play_match
     from app.play.players import Player, load_player
-    from app.store import FileStore
+    from app.store import BlobStore, FileStore, MemoryStore
 
     __version__: str
 
 __all__ = [
+    "FINISHED",
     "GAMES",
+    "AsyncConnection",
+    "Backend",
+    "BlobStore",
+    "Connection",
     "Controller",
     "Emission",
+    "EvaluationResult",
     "Event",
     "FeedbackState",
     "FileStore",
+    "FlyballError",
+    "Game",
     "GameConfig",
+    "GameInfo",
+    "IllegalAction",
+    "JournalReader",
+    "LoadedPolicy",
     "MatchPlan",
+    "MemoryStore",
+    "NetworkShape",
     "Payload",
     "Player",
     "Row",
     "RunSettings",
+    "SimulationResult",
     "SqliteJournalReader",
     "Step",
+    "Symmetry",
     "Table",
+    "TableSpec",
     "Training",
+    "TrainingResult",
     "__version__",
+    "connect",
+    "connect_async",
+    "evaluate",
     "events",
     "handles",
     "history",
     "load_player",
+    "load_policy",
     "open_table",
     "play_match",
+    "simulate",
     "state_of",
+    "symmetry",
+    "train",
 ]
 
 _NAMES = {
+    "app": ("events",),
+    "app.api.connection": ("AsyncConnection", "Connection", "connect", "connect_async"),
+    "app.api.evaluation": ("EvaluationResult", "evaluate"),
+    "app.api.policies": ("LoadedPolicy", "load_policy"),
+    "app.api.simulation": ("SimulationResult", "simulate"),
+    "app.api.training": ("TrainingResult", "train"),
+    "app.backends": ("Backend", "GameInfo"),
     "app.config": ("GAMES", "GameConfig", "RunSettings"),
     "app.controllers": ("Controller", "FeedbackState", "state_of"),
-    "app.events": ("Emission", "Event", "Payload", "Row", "Step", "events", "handles"),
-    "app.games": ("Table", "open_table"),
-    "app.journal": ("SqliteJournalReader", "history"),
+    "app.core": ("FlyballError", "NetworkShape"),
+    "app.events": ("Emission", "Event", "Payload", "Row", "Step", "handles"),
+    "app.games": (*("FINISHED", "Game", "IllegalAction", "Symmetry", "Table", "TableSpec", "open_table", "symmetry"),),
+    "app.journal": ("JournalReader", "SqliteJournalReader", "history"),
     "app.learning.training": ("Training",),
     "app.play.matches": ("MatchPlan", "play_match"),
     "app.play.players": ("Player", "load_player"),
-    "app.store": ("FileStore",),
+    "app.store": ("BlobStore", "FileStore", "MemoryStore"),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
@@ -95,8 +148,8 @@ def __getattr__(name: str) -> Any:
         return version("flyball")
     if name not in _HOMES:
         raise AttributeError(f"module 'flyball' has no attribute {name!r}")
-    module = import_module(_HOMES[name])
-    return module if name == "events" else getattr(module, name)
+    home = _HOMES[name]
+    return import_module(f"{home}.{name}") if home == "app" else getattr(import_module(home), name)
 
 
 def __dir__() -> list[str]:

@@ -1,19 +1,20 @@
 """Evaluations: a model's games against opponents in one of our games."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from app.api.loops import run_coroutine
-from app.api.models import fetch_player
+from app.api.models import fetch_player, game_of
 from app.api.opponents import Request, fetch_opponents
-from app.api.runs import Say
+from app.api.runs import Say, config_of, place_of, silent
 from app.backends import backend_of
-from app.config import Precision, Settings
-from app.core import ConfigKey, FlyballError, ModelHash
-from app.engine import Engine, InlineEngine, JsonObject, LocalEngine, Report
+from app.config import GameConfig, Precision, Settings
+from app.core import RANDOM, ConfigKey, FlyballError, ModelHash
+from app.engine import Engine, InlineEngine, JsonObject, LocalEngine, Report, run_coroutine
 from app.games import open_table
+from app.learning.devices import resolve
+from app.learning.network import threads
 from app.play.gauntlet import GauntletResult, GauntletSpec, Opponent, OpponentResult
 from app.play.matches import IN_FLIGHT, EvaluationManager
 from app.store import FileStore
@@ -124,3 +125,64 @@ async def engine_of(workers: int) -> AsyncIterator[Engine]:
         yield engine
     finally:
         await engine.close()
+
+
+def evaluate(
+    model: str | Path,
+    game: str | GameConfig | None = None,
+    *,
+    against: str | Path | Sequence[str | Path] = RANDOM,
+    games: int | None = None,
+    seed: int = 0,
+    temperature: float | None = None,
+    workers: int = 1,
+    device: str = "cpu",
+    precision: Precision = "float32",
+    run: str | Path = "run",
+    config_file: str | Path | None = None,
+    progress: Say = silent,
+) -> EvaluationResult:
+    """Play a model's games against opponents, as `flyball eval` does. The same arguments give the same result.
+
+    Args:
+        model: a file, a folder of `flyball train` or a run folder, the beginning of a hash, "current", or a bot.
+        game: key of a configuration, or a configuration itself; by default the one that the model was trained for.
+        against: opponents, named like models, or members of the run's league, such as "top_k:3".
+        games: against each opponent, rounded up to whole rotations of the seats; by default as configured.
+        seed: of all random draws.
+        temperature: of all players, 0 is greedy; by default as configured.
+        workers: processes that play.
+        device: cpu, cuda, cuda:1 or auto.
+        precision: of the networks.
+        run: the run folder, for hashes, "current" and the league.
+        config_file: read instead of the run folder's ``flyball.toml``.
+        progress: receives lines of text, for instance ``print``.
+
+    Raises ``UnknownModel``, ``ForeignModel``, ``UnknownConfig``, ``MissingDevice``, ``LostGames`` or another
+    ``FlyballError``.
+
+    >>> result = flyball.evaluate("heuristic", "connect_four_2p", against="random", games=20)
+    >>> result.results[0].games
+    20
+    >>> result.results[0].score.mean > 0.5
+    True
+    """
+    place = place_of(run, config_file)
+    config = config_of(game_of(str(model), place, progress) if game is None else game, place)
+    if temperature is not None:
+        config = config.replace(evaluation=config.evaluation.replace(temperature=temperature))
+    named = [against] if isinstance(against, str | Path) else against
+    request = Request(
+        place,
+        config,
+        str(model),
+        [str(name) for name in named],
+        games=games,
+        seed=seed,
+        workers=workers,
+        device=str(resolve(device)),
+        precision=precision,
+        say=progress,
+    )
+    with threads(1):
+        return evaluate_gauntlet(request)

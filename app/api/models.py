@@ -5,12 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from app.api.runs import Place, Say, check_played, current_model, open_journal
-from app.config import DEFAULT_BACKEND, GameConfig
+from app.config import DEFAULT_BACKEND, GameConfig, RunFolder
 from app.config.loading import UnknownConfig
-from app.core import HEURISTIC, BadUsage, FlyballError, ModelHash, UnusableFile
+from app.core import HEURISTIC, RANDOM, BadUsage, FlyballError, ModelHash, UnusableFile
 from app.games import open_table, own_hearts
 from app.games.hearts.rules import HeartsRules
-from app.store import BlobStore, FileStore, Manifest, get_checkpoint, read_model
+from app.journal.history import last_settings
+from app.store import BlobStore, FileStore, Manifest, MemoryStore, get_checkpoint, read_model
 
 AGAINST = "against"
 """The argument that also accepts strategies."""
@@ -19,7 +20,7 @@ CURRENT = ("current", "champion")
 SHORTEST_HASH = 6
 """Fewest digits that name a model, if no other hash begins with them."""
 
-MODELS = f"a file, a folder of flyball train, a hash of at least {SHORTEST_HASH} digits, or current"
+MODELS = f"a file, a folder of flyball train, a run folder, a hash of at least {SHORTEST_HASH} digits, or current"
 
 
 class UnknownModel(FlyballError):
@@ -61,15 +62,15 @@ def fetch_model(
     """Copy a model into ``store`` and return its hash.
 
     ``name`` is a file with a checkpoint or an exported policy; a folder of ``flyball train``, for its best model; a
-    hash in the run's store, or its beginning; or ``current``, for the current model of ``config_key``. ``argument``
-    is the one that named it, for messages.
+    run folder, for its current model of ``config_key``; a hash in the run's store, or its beginning; or ``current``,
+    for the current model of ``config_key``. ``argument`` is the one that named it, for messages.
 
     Raises ``UnknownModel``, ``UnusableFile``, ``NoRun``, ``NotAJournal``, ``NoModel`` or ``DamagedBlob``.
     """
     if not name:
         raise BadUsage(f"{argument} is empty; it takes {MODELS}.")
     if (file := Path(name)).is_dir():
-        data = _trained(file)
+        data = _in_folder(file, argument, config_key, say)
     elif file.exists():
         data = read_model(file)
     elif os.sep in name or file.suffix:
@@ -80,6 +81,28 @@ def fetch_model(
     model = ModelHash(store.put(data))
     get_checkpoint(store, model)  # refuses data that is not a model before anything is played
     return model
+
+
+def game_of(name: str, place: Place, say: Say) -> str:
+    """Return the configuration that a model was trained for. Raises as ``fetch_model``, and ``BadUsage`` for a bot."""
+    if name in (RANDOM, HEURISTIC):
+        raise BadUsage(f"model {name} is a bot of many games.", hint="Name the configuration, too.")
+    store = MemoryStore()
+    return get_checkpoint(store, fetch_model(name, "model", place, None, store, say=say)).manifest.config_key
+
+
+def _in_folder(folder: Path, argument: str, config_key: str | None, say: Say) -> bytes:
+    if not RunFolder(folder).journal.exists():
+        return _trained(folder)
+    place = Place(RunFolder(folder), None)
+    return FileStore(place.folder.store).get(_current(argument, place, config_key or _only_config(place), say))
+
+
+def _only_config(place: Place) -> str | None:
+    """Return the configuration that a run plays; None if it plays several."""
+    with open_journal(place) as reader:
+        settings = last_settings(reader)
+    return settings.configs[0].key if settings and len(settings.configs) == 1 else None
 
 
 def _trained(folder: Path) -> bytes:
@@ -106,7 +129,7 @@ def _full_hash(name: str, argument: str, place: Place) -> str:
 
 def _current(argument: str, place: Place, config_key: str | None, say: Say) -> ModelHash:
     if config_key is None:
-        raise BadUsage("Name the configuration whose current model is meant: --config KEY, or config=KEY in Python.")
+        raise BadUsage("Name the configuration whose current model is meant: --config KEY, or game=KEY in Python.")
     with open_journal(place) as reader:
         model = current_model(place, reader, config_key, say)
         if model is None:

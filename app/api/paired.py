@@ -7,12 +7,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from app.api.evaluation import LostGames, engine_of, summed
-from app.api.loops import run_coroutine
 from app.api.models import fetch_player
 from app.api.opponents import Request, fetch_opponents
 from app.api.runs import Say
 from app.core import FlyballError, derive_seed
-from app.engine import JsonObject, scatter
+from app.engine import JsonObject, run_coroutine, scatter
 from app.games import open_table
 from app.play.hands import HandResults, HandsSpec, compare_paired, single_hands
 from app.store import FileStore

@@ -6,19 +6,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from app.api.runs import Say
+from app.api.runs import Say, config_of, place_of, silent
 from app.config import GameConfig, PipelineSettings
 from app.config.pipeline_loading import by_key, changed, check_backend, training_settings
 from app.core import BadUsage, ConfigKey, ModelHash, reading
 from app.learning.inference import Policy
+from app.learning.network import threads
+from app.play.players import policy_of
 from app.store import FileStore
-from app.telemetry import NoPlots
+from app.telemetry import NoPlots, check_wandb
 from app.train.game import RunGame, final_evaluations, run_game
 from app.train.iteration import Evaluation, Iteration, Sink
 from app.train.learning import check_start
 from app.train.report import REPORT, draw_curves, summary_text, write_report
 from app.train.run import TrainingRun
-from app.train.sinks import CsvLog, TensorBoardSink, WandbSink, loaded_wandb, read_log
+from app.train.sinks import CsvLog, TensorBoardSink, WandbSink, read_log
 from app.train.state import RunHead, RunPlace, RunState
 from daemons.clock import SystemClock, boot_id
 
@@ -88,8 +90,7 @@ def prepare_training(
         head = _resumed(place, config, values)
     else:
         raise BadUsage("A run that goes on keeps its settings and seed; --set changes what is left of it.")
-    if head.settings.logging.wandb != "off":
-        loaded_wandb()
+    check_wandb(head.settings.logging.wandb, "logging.wandb")
     if log := _log_of(place, head):
         with reading(log):
             read_log(log)
@@ -115,7 +116,7 @@ def _resumed(place: RunPlace, config: GameConfig, values: Mapping[str, Any]) -> 
 def train_prepared(run: PreparedTraining, progress: "ProgressLines", say: Say) -> TrainingResult:
     """Train until the run ends, and report on it; ``say`` receives what is said at any log level."""
     place, head, game = run.place, run.head, run.game
-    with place.held(), ExitStack() as stack:
+    with place.held(), threads(head.settings.training.threads), ExitStack() as stack:
         if run.resume:
             place.change(head)
         else:
@@ -123,7 +124,7 @@ def train_prepared(run: PreparedTraining, progress: "ProgressLines", say: Say) -
         say(f"Run folder {place.path.absolute()}; if interrupted, it goes on by --resume.")
         opened = [stack.enter_context(closing(sink)) for sink in _sinks(place, head)]
         state = TrainingRun(place, game, head.settings, head.seed, (progress, *opened), progress.say).run()
-        best = game.policy(place.model(state.best.model), head.settings.games)
+        best = policy_of(place.model(state.best.model), head.settings.games)
         finals = final_evaluations(game, best, head.settings.training, head.seed)
         summary = _report(run, state, finals, say)
     return TrainingResult(place.path, head.config, head.seed, state, tuple(finals), summary)
@@ -191,3 +192,45 @@ def _line(iteration: Iteration, iterations: int) -> str:
     if iteration.evaluation:
         parts.append(f"{iteration.evaluation}{' (best)' if iteration.best else ''}")
     return "  ".join(parts)
+
+
+def train(
+    game: str | GameConfig,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    output: str | Path | None = None,
+    seed: int | None = None,
+    resume: bool = False,
+    settings_file: str | Path | None = None,
+    run: str | Path = "run",
+    config_file: str | Path | None = None,
+    progress: Say = silent,
+) -> TrainingResult:
+    """Train a policy in this process, as `flyball train` does, and return its best checkpoint and scores.
+
+    Args:
+        game: key of a configuration, or a configuration itself.
+        settings: by dotted key, or tables; `flyball train GAME --settings` lists them.
+        output: folder of the run; by default ``training/GAME``.
+        seed: of all random draws; 0 by default.
+        resume: continue the run in the folder, with ``settings`` for what is left of it.
+        settings_file: TOML or YAML with settings, which ``settings`` override.
+        run: a folder whose ``flyball.toml`` may define the configuration.
+        config_file: read instead of that ``flyball.toml``.
+        progress: receives lines of text, for instance ``print``.
+
+    Raises ``BadSettings``, ``UnknownConfig``, ``RunExists``, ``RunInUse``, ``NoRun`` or another ``FlyballError``.
+
+    >>> brief = {"collection": {"num_iterations": 1, "games_per_iteration": 16}, "training.final_games": 8}
+    >>> result = flyball.train("tic_tac_toe_2p", brief, output="trained")
+    >>> result.state.iteration, list(result.scores)
+    (1, ['random'])
+    >>> result.policy.is_file()
+    True
+    """
+    config = config_of(game, place_of(run, config_file))
+    folder = Path("training") / config.key if output is None else Path(output)
+    file = None if settings_file is None else Path(settings_file)
+    prepared = prepare_training(config, file, settings or {}, seed, folder, resume=resume)
+    with closing(ProgressLines(prepared.head.settings, progress)) as lines:
+        return train_prepared(prepared, lines, progress)

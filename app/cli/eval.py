@@ -84,13 +84,12 @@ def eval(place: Place, /, config_key: str | None, environment: str | None, **opt
     """
     _check_combination(config_key, environment, options)
     from app.learning.devices import missing_device, resolve  # loads torch
-    from app.learning.network import use_one_thread
+    from app.learning.network import threads
 
     if reason := missing_device(options["device"]):
         write_json({"skipped": reason})
         return
-    use_one_thread()
-    with data_only_on_stdout():
+    with data_only_on_stdout(), threads(1):
         options["device"] = str(resolve(options["device"]))
         summary = _evaluate(place, config_key, environment, options)
     write_json(summary)

@@ -47,12 +47,11 @@ def export(
     from app.api.models import fetch_player
     from app.core import writing
     from app.games import open_table
-    from app.learning.network import use_one_thread
+    from app.learning.network import threads
     from app.play.players import load_player
     from app.play.selfplay import play_lessons
     from app.store import MemoryStore, experience_lines
 
-    use_one_thread()
     config = place.config(config_key)
     if rewards is not None:
         config = config.replace(selfplay=config.selfplay.replace(rewards=rewards))
@@ -60,7 +59,7 @@ def export(
     name = fetch_player(model, "model", place, config, store, say=note)
     player = load_player(store, name, open_table(config, 0).spec)
     rows = played = 0
-    with writing(file), file.open("w", encoding="utf-8") as lines:
+    with threads(1), writing(file), file.open("w", encoding="utf-8") as lines:
         for shard in play_lessons(config, player, name, games, seed=seed, temperature=temperature):
             lines.writelines(f"{line}\n" for line in experience_lines(shard, played))
             rows, played = rows + shard.rows, played + shard.games

@@ -32,6 +32,7 @@ COMMANDS = {
     "journal": "Look for damage in the journal, migrate it, rebuild it; look after dead letters.",
     "daemon": "Run one daemon, or list them.",
     "config": "Show or check the settings.",
+    "check": "Check something of your own before a run uses it.",
     "events": "List event types, show a schema, draw the graph of events.",
     "completion": "Print the completion script of a shell.",
 }
@@ -40,8 +41,8 @@ COMMANDS = {
 ERRORS = {
     1: "DamagedDatabase",
     2: "BadData BadEnvironment BadParameters BadPlant BadPolicy BadSettings BadUsage ForeignModel ForeignSettings "
-    "MissingDevice NoHeuristic NoModel NoRun NotRetriable OtherFormat Pointless RunExists UnfitSettings UnknownDevice "
-    "UnknownGame UnsuitedCodec UnusableFile UnusableFolder WrongModel",
+    "MissingDevice NoHeuristic NoModel NoRun NotRetriable OtherFormat Pointless RunExists UnfitSettings "
+    "UnknownDevice UnknownGame UnknownPlugin UnsuitedCodec UnusableFile UnusableFolder WrongModel",
     3: "NotAJournal NotRunning",
     4: "AmbiguousEvent NobodyToPlay NothingToVoid NoLeague TooFewMembers UnknownConfig UnknownDaemon UnknownDeadLetter "
     "UnknownField UnknownEnvironment UnknownModel UnknownPolicy UnknownEvent UnknownEventType",

@@ -1,35 +1,20 @@
 """``flyball simulate``: compare arms with and without controllers on a modelled cluster."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from time import perf_counter
 
 import click
 
 from app.api.runs import Place
+from app.api.simulation import ordered, simulate_arms
 from app.cli.options import FILE, figure_option, json_option, placed, set_option
 from app.cli.output import note, show_table, write_json
 from app.config import GAMES, nest
 from app.config.loading import parse
 from app.core import ConfigKey
-from app.simulation import (
-    ALL,
-    NONE,
-    ArmSummary,
-    Interval,
-    RunResult,
-    Task,
-    arms_of,
-    load_plant,
-    plot,
-    run_tasks,
-    simulated,
-    summarise,
-)
+from app.simulation import ArmSummary, Interval, plot, simulated
 from app.status.summary import UNKNOWN
-from daemons.bootstrap import check_controllers
 
-SECONDS_PER_DAY = 86_400
 COLUMNS_EXPLAINED = """\b
 Columns; "-" is what cannot be told, [low, high] a 95% interval over seeds:
 gain, Elo       strength gained in all configurations, models' luck included
@@ -111,51 +96,18 @@ def simulate(
     run folder, with a cluster's pace. A controller of your own takes part, and is also left out in an arm of its own.
     """
     loaded = place.load(nest(simulated(nodes, _keys(configs)) | parse(assignments)))
-    settings, plant = loaded.run, load_plant(plant_file, loaded.games)
-    check_controllers(settings)
-    arms = tuple(arms_of(settings)) if ablate else (ALL, NONE, *(f"without {name}" for name in settings.controllers))
-    tasks = [
-        Task(settings=settings, plant=plant, arm=arm, seed=seed, seconds=days * SECONDS_PER_DAY)
-        for seed in range(first_seed, first_seed + seeds)
-        for arm in arms
-    ]
-    results = _run(tasks, jobs)
-    summaries = summarise(results)
+    numbers = range(first_seed, first_seed + seeds)
+    result = simulate_arms(loaded, numbers, days=days, plant=plant_file, jobs=jobs, ablate=ablate, say=note)
     if as_json:
-        runs = [result.model_dump(mode="json") for result in results]
-        write_json({"arms": [summary.model_dump(mode="json") for summary in summaries], "runs": runs})
+        write_json(result.model_dump(mode="json"))
     else:
-        rows = [[cell(summary) for cell in COLUMNS.values()] for summary in summaries]
+        rows = [[cell(summary) for cell in COLUMNS.values()] for summary in result.arms]
         show_table(list(COLUMNS), rows, left={"arm"})
     if figure:  # last, so that its failure cannot lose the results of hours
-        plot(results, summaries, figure)
+        plot(result.runs, result.arms, figure)
 
 
 def _keys(configs: str) -> tuple[ConfigKey, ...]:
-    """Return the configurations in a fixed order, so that the same ones give the same run."""
     if configs == "all":
         return tuple(GAMES)
-    named = [ConfigKey(key.strip()) for key in configs.split(",") if key.strip()]
-    if not named:
-        raise click.UsageError("--configs names no configuration: give at least one, or all.")
-    if len(set(named)) < len(named):
-        raise click.UsageError(f"--configs names a configuration twice: {configs}.")
-    return (*(key for key in GAMES if key in named), *sorted(set(named) - GAMES.keys()))
-
-
-def _run(tasks: Sequence[Task], jobs: int) -> list[RunResult]:
-    """Run all tasks and print the progress."""
-    began, results = perf_counter(), list[RunResult]()
-
-    def take(result: RunResult) -> None:
-        results.append(result)
-        seconds = perf_counter() - began
-        note(
-            f"{len(results)}/{len(tasks)}: seed {result.seed}, {result.arm}: {result.total_gain:+z,.0f} Elo, "
-            f"{result.events:,} events, {seconds:.0f} s"
-        )
-        for unfolded in result.unfolded:
-            note(f"Not folded: {unfolded}")
-
-    run_tasks(tasks, jobs, take)
-    return results
+    return ordered([key.strip() for key in configs.split(",") if key.strip()])

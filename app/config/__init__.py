@@ -1,7 +1,7 @@
 """Frozen settings of runs and game configurations."""
 
 from app.config.controllers import KNOBS, ControllerSettings, Knob
-from app.config.deployment import Deployment, RunFolder
+from app.config.deployment import Deployment, RunFolder, WandbMode
 from app.config.devices import CPU, Compute, Device, JobKind, Precision
 from app.config.feedback import FeedbackSettings
 from app.config.games import GAMES

@@ -11,6 +11,7 @@ from app.config.devices import Compute, DeviceSettings, JobKind, PrecisionSettin
 from app.config.settings import Settings
 
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
+WandbMode = Literal["off", "offline", "online"]
 
 
 class Deployment(Settings):
@@ -21,6 +22,7 @@ class Deployment(Settings):
     heartbeat_seconds: float = Field(5.0, gt=0)
     drain_seconds: float = Field(10.0, ge=0, description="for running jobs when a daemon is asked to stop")
     log_level: LogLevel = "INFO"
+    wandb: WandbMode = Field("off", description="curves at Weights & Biases, too: pip install 'flyball[wandb]'")
     threads_per_job: int = Field(1, ge=1)
     evaluation_processes: int = Field(1, ge=1, description="processes that play an evaluation's batches at once")
     device: DeviceSettings = DeviceSettings()

@@ -4,7 +4,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from app.config.deployment import LogLevel
+from app.config.deployment import LogLevel, WandbMode
 from app.config.devices import Compute, Device, Precision
 from app.config.settings import (
     MLP,
@@ -171,9 +171,7 @@ class LoggingSettings(Settings):
 
     tensorboard: bool = Field(True, description="write TensorBoard curves to the output folder")
     csv_log: str = Field("training_log.csv", description="CSV file in the output folder; '' for none")
-    wandb: Literal["off", "offline", "online"] = Field(
-        "off", description="Weights & Biases: pip install 'flyball[wandb]'"
-    )
+    wandb: WandbMode = Field("off", description="Weights & Biases: pip install 'flyball[wandb]'")
     log_level: LogLevel = Field("INFO", description="WARNING and ERROR hide the progress")
     print_frequency: int = Field(1, ge=1, description="iterations between lines of progress")
 

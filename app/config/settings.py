@@ -105,9 +105,7 @@ class NetworkSettings(ManifestPart):
     squeeze_excite: SqueezeExcite = False
     options: NetworkOptions = {}
 
-    @property
-    def described(self) -> str:
-        """Kind and sizes, for messages."""
+    def __str__(self) -> str:
         used = self.model_dump(exclude=self.left_out | {"kind": True})
         return f"{self.kind} ({', '.join(f'{name} = {value}' for name, value in used.items())})"
 
@@ -206,11 +204,20 @@ class EvaluationSettings(Settings):
     )
 
 
+Modules = tuple[Annotated[str, Field(pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")], ...]
+"""Names of modules, for instance ``my_games`` or ``package.games``."""
+
+
 class GameConfig(Settings):
     """One game configuration: game, number of players, network and settings."""
 
     key: ConfigKey = Field(pattern=r"^[a-z][a-z0-9_]*_[2-7]p$")
-    game: str = Field(description="an OpenSpiel game string, for instance 'hex(board_size=7)'")
+    game: str = Field(
+        min_length=1,
+        description="an OpenSpiel game string, for instance 'hex(board_size=7)'; 'package.module:name' or an entry "
+        "point for a game of your own; or 'pettingzoo:connect_four_v3'",
+    )
+    imports: Modules = Field((), description="modules imported before its game is loaded: the run's setting `import`")
     players: int = Field(ge=2, le=7)
     engine: Literal["openspiel", "flyball"] = Field(
         "openspiel", description="implementation of the rules; flyball has Hearts, Othello and standard connect four"

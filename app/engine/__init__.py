@@ -1,4 +1,5 @@
 """Engines, which run jobs in child processes or in threads of this process."""
 
 from app.engine.local import InlineEngine, LocalEngine, python_module
+from app.engine.loops import run_coroutine
 from app.engine.port import Engine, EngineClosed, JobFailed, JobTimedOut, JsonObject, Report, WorkerLost, scatter

@@ -1,6 +1,7 @@
 """Actor-critic networks, ours and the user's, and their serialisation."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -87,7 +88,7 @@ def load_network(settings: NetworkSettings, shape: NetworkShape, parameters: Par
         network.load_state_dict(parameters)
     except RuntimeError as error:
         raise BadParameters(
-            f"The parameters do not fit a network of kind {settings.described} for {shape}.",
+            f"The parameters do not fit a network of kind {settings} for {shape}.",
             hint="Load a model with the settings in its own manifest; a changed network starts afresh.",
         ) from error
     # A hook, because a module around the network would change the names of its parameters.
@@ -176,6 +177,15 @@ def bytes_to_parameters(data: bytes) -> Parameters:
         ) from error
 
 
-def use_one_thread() -> None:
-    """Limit PyTorch to one thread: small batches gain nothing from more, and sums keep their order."""
-    torch.set_num_threads(1)
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Give PyTorch ``count`` threads in the block.
+
+    Small batches gain nothing from more than one, and one keeps the order of sums.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -13,7 +13,7 @@ from app.core import HEURISTIC, RANDOM, FlyballError, ModelHash
 from app.games import Heuristic, Mask, Observations, TableSpec
 from app.learning.inference import Policy
 from app.learning.network import MASKED_LOGIT, bytes_to_parameters, seen_shape
-from app.store import NETWORK, BlobStore, get_checkpoint
+from app.store import NETWORK, BlobStore, Checkpoint, get_checkpoint
 
 Floats = NDArray[np.float32]
 
@@ -85,19 +85,30 @@ def load_player(store: BlobStore, name: str, spec: TableSpec, compute: Compute =
     if heuristic is not None:
         return HeuristicPlayer(heuristic)
     checkpoint = get_checkpoint(store, ModelHash(name))
+    _check_network(checkpoint)
     manifest = checkpoint.manifest
-    if manifest.content != NETWORK:
-        raise WrongModel(
-            f"Model {name} is a {manifest.content} of backend {manifest.backend}, not a network.",
-            hint=f"Play it under a configuration with backend = {manifest.backend!r}.",
-        )
     if manifest.shape != (shape := seen_shape(manifest.network, spec.shape)):
         raise WrongModel(
             f"Model {name} is for {manifest.shape}, and {spec.rules_version} has {shape}.",
             hint="Play it under its own configuration, or start a new model when the encoding has changed.",
         )
-    parameters = bytes_to_parameters(checkpoint.parameters)
-    return Policy(manifest.network, manifest.shape, parameters, compute)
+    return policy_of(checkpoint, compute)
+
+
+def policy_of(checkpoint: Checkpoint, compute: Compute = CPU) -> Policy:
+    """Return the policy of a checkpoint. Raises ``WrongModel`` for a model that is no network, or ``MissingDevice``."""
+    _check_network(checkpoint)
+    manifest = checkpoint.manifest
+    return Policy(manifest.network, manifest.shape, bytes_to_parameters(checkpoint.parameters), compute)
+
+
+def _check_network(checkpoint: Checkpoint) -> None:
+    manifest = checkpoint.manifest
+    if manifest.content != NETWORK:
+        raise WrongModel(
+            f"Model {checkpoint.model} is a {manifest.content} of backend {manifest.backend}, not a network.",
+            hint=f"Play it under a configuration with backend = {manifest.backend!r}.",
+        )
 
 
 class PlayerCache:

@@ -15,7 +15,7 @@ from pydantic import Field
 from app.config import RunSettings, Settings
 from app.controllers import FeedbackLoopController, ModelLifecycleCoordinator, SelfplayScheduler, TrainingTrigger
 from app.controllers.fold import Hosted
-from app.engine import JsonObject, LocalEngine, Report
+from app.engine import JsonObject, LocalEngine, Report, run_coroutine
 from app.simulation.baselines import (
     EvaluateAlways,
     PromoteAlways,
@@ -146,7 +146,7 @@ def run_tasks(tasks: Sequence[Task], jobs: int, on_result: Callable[[RunResult],
         for task in tasks:
             on_result(run_task(task))
     else:
-        asyncio.run(_run_in_processes(tasks, jobs, on_result))
+        run_coroutine(_run_in_processes(tasks, jobs, on_result))
 
 
 async def _run_in_processes(tasks: Sequence[Task], jobs: int, on_result: Callable[[RunResult], None]) -> None:

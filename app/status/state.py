@@ -65,5 +65,12 @@ def state_fields(events: Iterable[Event[Any]], config_key: ConfigKey, voided: fr
     return fields
 
 
+def feedback_state(events: Iterable[Event[Any]], config_key: ConfigKey, voided: frozenset[int]) -> FeedbackState:
+    """Return a configuration's FeedbackState, folded from all events of ``STATE_READS``."""
+    fold = Fold((FeedbackFold,), voided=voided)
+    fold.feed(event for event in events if event.envelope.subject in (None, config_key))
+    return fold.states.get(config_key, FeedbackState(config_key=config_key))
+
+
 def _value(state: FeedbackState, name: str) -> Any:
     return getattr(state.lineage if name in Lineage.__struct_fields__ else state, name)

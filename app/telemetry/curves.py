@@ -5,7 +5,7 @@ Points carry the time of their event, so the same journal gives the same curves.
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from numpy.typing import NDArray
 
@@ -27,7 +27,7 @@ class Point(NamedTuple):
 
 
 def points(data: Payload) -> Iterator[Point]:
-    """Iterate over an event's points; only the types in ``TensorBoardCurves.reads`` have any.
+    """Iterate over an event's points; only the types in ``Curves.reads`` have any.
 
     Trainings: ``train/policy_loss``, ``train/entropy`` … Evaluations: ``evaluation/elo``, ``evaluation/score/random`` …
     and ratings in the league. A gate's games decide a promotion and rate nothing, so their score has its own curve.
@@ -114,13 +114,23 @@ class Board:
         self._writer.add_event(Event(wall_time=seconds, step=step, **content))
 
 
-class TensorBoardCurves:
-    """Writes the points of events into a subfolder for each configuration; each start of a process adds files.
-
-    An event taken twice is written twice, at the same step of the same curve.
-    """
+class Curves(Protocol):
+    """Receives the points of events. An event taken twice is written twice, at the same step of the same curve."""
 
     reads: ClassVar[frozenset[type[Payload]]] = frozenset({CheckpointAdded, EvaluationCompleted, TrainingCompleted})
+
+    def take(self, event: Event[Payload]) -> None:
+        """Write an event's points."""
+
+    def flush(self) -> None:
+        """Write pending points to files."""
+
+    def close(self) -> None:
+        """Flush and close; nothing is taken afterwards."""
+
+
+class TensorBoardCurves(Curves):
+    """Writes the points of events into a subfolder for each configuration; each start of a process adds files."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -8,19 +8,17 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from app.config import CPU, SELF, Compute, GameConfig, PipelineSettings, TrainingSettings
+from app.config import SELF, GameConfig, PipelineSettings, TrainingSettings
 from app.core import FlyballError, ModelHash, derive_seed
 from app.games import TableSpec, open_table, own_hearts
 from app.games.hearts.rules import HeartsRules
 from app.games.hearts.table import hand_points, moons
-from app.learning.inference import Policy
-from app.learning.network import bytes_to_parameters
 from app.play.hands import win_shares
 from app.play.matches import MatchPlan, play_rotations
 from app.play.players import Player, load_player
 from app.play.rollout import HERO
 from app.play.selfplay import play_recorded, selfplay_schedule
-from app.store import Checkpoint, MemoryStore, Shard
+from app.store import MemoryStore, Shard
 from app.train.iteration import Evaluation
 
 IN_FLIGHT = 4096  # games at once
@@ -59,11 +57,6 @@ class RunGame:
     def bot(self, name: str) -> Player:
         """Return a built-in player."""
         return load_player(MemoryStore(), name, self.spec)
-
-    def policy(self, checkpoint: Checkpoint, compute: Compute = CPU) -> Policy:
-        """Return the policy of a checkpoint, which runs as ``compute`` says."""
-        parameters = bytes_to_parameters(checkpoint.parameters)
-        return Policy(checkpoint.manifest.network, checkpoint.manifest.shape, parameters, compute)
 
 
 def run_game(config: GameConfig, settings: PipelineSettings) -> RunGame:

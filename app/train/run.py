@@ -9,12 +9,12 @@ from dataclasses import asdict, dataclass, field
 from time import perf_counter, process_time
 
 import numpy as np
-import torch
 
 from app.config import PipelineSettings
 from app.core import FlyballError, derive_seed
 from app.learning.inference import Policy
 from app.learning.samples import Samples, explained_variance, prepare
+from app.play.players import policy_of
 from app.store import Checkpoint
 from app.train.game import RunGame, collect, evaluate
 from app.train.iteration import PHASES, Distributions, Evaluation, Iteration, Seconds, Sink
@@ -69,7 +69,6 @@ class TrainingRun:
 
     def run(self) -> RunState:
         """Train until the run ends; return its final state. Raises ``TooManyDivergences``."""
-        torch.set_num_threads(self.settings.training.threads)
         state = self._begin()
         while (reason := self._ended(state)) is None:
             state = self._iterate(state)
@@ -181,7 +180,7 @@ class TrainingRun:
         return evaluate(self.game, policy, asked.eval_opponent, games=games, temperature=temperature, seed=seed)
 
     def _policy(self) -> Policy:
-        return self.game.policy(self._current, self.settings.games)
+        return policy_of(self._current, self.settings.games)
 
     def _seed(self, number: int, purpose: str) -> int:
         return derive_seed(self.seed, "iteration", number, purpose)

@@ -1,21 +1,18 @@
-"""Records of a run: a log as CSV, and curves in TensorBoard and at Weights & Biases.
-
-W&B is an extra: ``pip install 'flyball[wandb]'``.
-"""
+"""Records of a run: a log as CSV, and curves in TensorBoard and at Weights & Biases."""
 
 import csv
 from collections.abc import Iterable, Iterator, Mapping
 from io import StringIO
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from app.config import flatten
-from app.core import Clock, FlyballError, UnusableFile, writing
+from app.config import WandbMode, flatten
+from app.core import Clock, UnusableFile, writing
 from app.learning.inference import Policy
 from app.store.blobs import replace_durably
-from app.telemetry import Board
+from app.telemetry import Board, WandbRun
 from app.train.iteration import PHASES, Evaluation, Floats, Iteration, Sink
 
 LOSSES = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "explained_variance", "gradient_norm")
@@ -30,8 +27,6 @@ COLUMNS = (  # of the log; ``checkpoint`` marks a policy kept as the best so far
     *("seconds", "processor_seconds"),
     *(f"{phase}_seconds" for phase in PHASES),
 )
-
-_STEP, _ID = "iteration", "wandb.id"
 
 
 class ForeignLog(UnusableFile):
@@ -218,61 +213,22 @@ class TensorBoardSink(Sink):
         self._board.close()
 
 
-class NoWandb(FlyballError):
-    """wandb is not installed."""
-
-
-def loaded_wandb() -> Any:
-    """Return the module ``wandb``. Raises ``NoWandb``."""
-    try:
-        import wandb
-    except ImportError as error:
-        raise NoWandb(
-            "Logging to Weights & Biases needs wandb.",
-            hint="Install it with: pip install 'flyball[wandb]', or set logging.wandb to off.",
-        ) from error
-    return wandb
-
-
 class WandbSink(Sink):
-    """Logs iterations to a W&B run; an offline run lies in ``folder/wandb``, ready for ``wandb sync``.
+    """Logs iterations to a W&B run. See ``WandbRun``."""
 
-    Curves are drawn over a logged iteration number, because a resumed run goes back, and W&B's own steps cannot. The
-    folder keeps ``fresh_id``, so that a resumed run continues under its first ID. Raises ``NoWandb``.
-    """
-
-    def __init__(
-        self, folder: Path, name: str, fresh_id: str, settings: dict[str, Any], mode: Literal["online", "offline"]
-    ) -> None:
-        self._wandb = wandb = loaded_wandb()
-        folder.mkdir(parents=True, exist_ok=True)
-        kept = folder / _ID
-        if not kept.exists():
-            kept.write_text(fresh_id)
-        self._run = wandb.init(
-            project="flyball",
-            name=name,
-            id=kept.read_text(),
-            dir=str(folder),
-            config=settings,
-            mode=mode,
-            resume="allow",
-        )
-        self._run.define_metric(_STEP)
-        self._run.define_metric("*", step_metric=_STEP)
+    def __init__(self, folder: Path, name: str, fresh_id: str, settings: dict[str, Any], mode: WandbMode) -> None:
+        self._run = WandbRun(folder, name, fresh_id, settings, mode, "iteration")
 
     def begin(self, evaluation: Evaluation) -> None:
         """See ``Sink.begin``; the evaluation is iteration 0 of the curves."""
-        self._run.log({_STEP: 0, **evaluation_scalars(evaluation)})
+        self._run.log(0, evaluation_scalars(evaluation))
 
     def write(self, iteration: Iteration, policy: Policy) -> None:
         """See ``Sink.write``."""
-        logged: dict[str, Any] = dict(scalars(iteration))
-        logged |= {tag: self._wandb.Histogram(values.ravel()) for tag, values in histograms(iteration, policy)}
-        self._run.log({_STEP: iteration.number, **logged})
+        self._run.log(iteration.number, {**dict(scalars(iteration)), **dict(histograms(iteration, policy))})
         if iteration.best:
-            self._run.summary["best_iteration"] = iteration.number
+            self._run.summarise("best_iteration", iteration.number)
 
     def close(self) -> None:
         """See ``Sink.close``."""
-        self._run.finish()
+        self._run.close()

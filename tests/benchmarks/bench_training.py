@@ -1,6 +1,6 @@
 """Whole iterations of training, games included, against peers in one run: steps a second of processor time, one thread.
 
-Run with ``pytest tests/benchmarks/bench_training.py -m benchmark -s``. PettingZoo needs the extra ``peers``.
+Run with ``pytest tests/benchmarks/bench_training.py -m benchmark -s``. PettingZoo needs the extra ``pettingzoo``.
 """
 
 import subprocess
@@ -18,6 +18,7 @@ import torch
 
 from app.config import CPU, GAMES, PipelineSettings
 from app.learning.samples import prepare
+from app.play.players import policy_of
 from app.train.game import collect, run_game
 from app.train.learning import first_policy, learn
 
@@ -48,7 +49,7 @@ def iterations(key: str, games: int, game: str | None = None) -> Callable[[int],
     base = first_policy(table, settings, 0, lambda _text: None)
 
     def iterate(seed: int) -> int:
-        rows = collect(table, base.model, table.policy(base), settings, seed).shard
+        rows = collect(table, base.model, policy_of(base), settings, seed).shard
         learn(base, prepare([rows], settings.ppo, (), seed), settings.ppo, seed, CPU)
         return rows.rows
 
@@ -143,7 +144,9 @@ class ConnectFour(gymnasium.Env):
 
 def test_connect_four_against_maskable_ppo_and_pettingzoo() -> None:
     sb3 = pytest.importorskip("sb3_contrib")
-    pytest.importorskip("pettingzoo.classic.connect_four_v3", reason="install the extra: pip install -e '.[peers]'")
+    pytest.importorskip(
+        "pettingzoo.classic.connect_four_v3", reason="install the extra: pip install -e '.[pettingzoo]'"
+    )
     from stable_baselines3.common.vec_env import DummyVecEnv
 
     steps = 32

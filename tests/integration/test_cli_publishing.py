@@ -93,7 +93,7 @@ def test_emit_void_is_refused_as_usage(flyball: Flyball) -> None:
 def test_emit_long_id_is_refused_as_usage(flyball: Flyball) -> None:
     refused = flyball("emit", *TICK, "--id", "x" * 300)
     assert (refused.exit_code, refused.stdout) == (2, "")
-    assert "--id has 300 characters; an id has at most 255" in refused.stderr
+    assert "The id has 300 characters; an id has 1 to 255" in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ def test_exit_codes_belong_to_errors_that_exist() -> None:
         (["trace", "0"], 4, "Write more"),
         (["trace", ""], 2, "write an id"),
         (["emit", "CLOCK_TICK", "{}", "--id", "x", "--count", "2"], 2, "leave --count out"),
-        (["emit", "CLOCK_TICK", "{}", "--id", ""], 2, "write an id"),
+        (["emit", "CLOCK_TICK", "{}", "--id", ""], 2, "an id has 1 to 255"),
         (["events", "schema", "ELO"], 4, "no event type"),
         (["daemon", "run", "brocker"], 4, "brocker"),
         (["tail", "-f", "-n", "0"], 3, "No broker listens"),
@@ -322,7 +322,7 @@ def test_emit_validates_without_a_broker(run: Path, flyball: Flyball, tmp_path: 
         (["ROLLBACK_REQUESTED", json.dumps({"model": sha("m"), "reason": ""}), "--config-key", KEY], 2, "reason"),
         (["ROLLBACK_REQUESTED", "nonsense", "--config-key", KEY], 2, "flyball events schema ROLLBACK_REQUESTED"),
         (["ROLLBACK_REQUESTED", "@/nowhere", "--config-key", KEY], 2, "/nowhere cannot be read"),
-        (["ROLLBACK_REQUESTED", json.dumps({"model": sha("m"), "reason": "r"})], 2, "--config-key"),
+        (["ROLLBACK_REQUESTED", json.dumps({"model": sha("m"), "reason": "r"})], 2, "name its config key"),
         (
             ["ROLLBACK_REQUESTED", json.dumps({"model": sha("m"), "reason": "r"}), "--config-key", "chess_2p"],
             4,

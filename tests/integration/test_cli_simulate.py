@@ -170,7 +170,7 @@ def test_unfit_arguments_are_refused_before_anything_runs(flyball: Flyball, tmp_
     assert (unknown.exit_code, "feedback.stall.velocity" in unknown.stderr) == (2, True)
     assert flyball("simulate", "--configs", "chess_2p").exit_code == 4
     twice = flyball("simulate", "--configs", "hex7_2p,hex7_2p")
-    assert (twice.exit_code, "names a configuration twice" in twice.stderr) == (2, True)
+    assert (twice.exit_code, "A configuration is named twice" in twice.stderr) == (2, True)
     empty = flyball("simulate", "--configs", "")
     assert (empty.exit_code, "at least one" in empty.stderr) == (2, True)
     nowhere = flyball(*SMALL, "--plot", tmp_path / "figure.bmp2")

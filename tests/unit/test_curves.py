@@ -1,15 +1,21 @@
 """Curves lie in one record a configuration, evaluations beside the trainings that made their models."""
 
+import sys
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from click.testing import CliRunner
 from driving import gated, match, rated, trained
+from structlog.testing import capture_logs
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from app.cli.group import main
+from app.config import Deployment, RunFolder
 from app.events import CheckpointAdded, Event, Payload, originate
 from app.events.envelope import EPOCH
-from app.telemetry import TensorBoardCurves, points
+from app.telemetry import NoWandb, RunCurves, TensorBoardCurves, check_wandb, points
 
 CONFIG = "connect_four_2p"
 
@@ -94,3 +100,63 @@ def test_events_without_points_make_no_file(tmp_path: Path) -> None:
     curves.take(event(CheckpointAdded(**joined, roles=("recent",))))
     curves.close()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_run_curves_at_wandb_are_those_of_tensorboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("wandb", reason="Weights & Biases is an extra: pip install 'flyball[wandb]'")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    folder = RunFolder(tmp_path / "run")
+    for start in ("first", "second"):  # a later start continues the same W&B runs
+        curves = RunCurves(folder, Deployment(wandb="offline"), start)
+        curves.take(event(trained(step=1, entropy=1.25)))
+        curves.take(event(rated(30.0, step=2), 2, "hex7_2p"))
+        curves.flush()
+        curves.close()
+    assert read(folder.curves / CONFIG).Scalars("train/entropy")[0].value == 1.25
+    for config in (CONFIG, "hex7_2p"):
+        assert (folder.curves / config / "wandb.id").read_text() == f"first-{config}"
+        records = sorted((folder.curves / config).glob(f"wandb/offline-run-*-first-{config}/*.wandb"))
+        assert records, config
+        content = b"".join(record.read_bytes() for record in records)
+        assert b"training_step" in content
+        assert (b"train/entropy" in content) == (config == CONFIG)
+        assert (b"evaluation/elo" in content) == (config == "hex7_2p")
+
+
+def test_wandb_failure_costs_only_its_own_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**_: object) -> None:
+        raise OSError("the disk is full")
+
+    wandb = SimpleNamespace(init=refuse, Error=RuntimeError)
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    curves = RunCurves(RunFolder(tmp_path), Deployment(wandb="offline"), "id")
+    with capture_logs() as logs:
+        for step in (1, 2):
+            curves.take(event(trained(step=step), step))
+        curves.close()
+    assert [point.step for point in read(tmp_path / "curves" / CONFIG).Scalars("train/rows")] == [1, 2]
+    assert [(log["event"], log["error"]) for log in logs] == [("W&B receives no more curves", "the disk is full")]
+
+
+@pytest.mark.parametrize(
+    ("mode", "installed", "words"),
+    [
+        ("offline", False, r"pip install 'flyball\[wandb\]', or set deployment.wandb to off"),
+        ("online", False, "needs wandb"),
+        ("online", True, "no API key. Run `wandb login`"),
+    ],
+)
+def test_wandb_that_cannot_be_used_is_refused(monkeypatch, mode: str, installed: bool, words: str) -> None:
+    no_key = SimpleNamespace(login=lambda **_: False) if installed else None
+    monkeypatch.setitem(sys.modules, "wandb", no_key)
+    with pytest.raises(NoWandb, match=words):
+        check_wandb(mode, "deployment.wandb")
+    check_wandb("off", "deployment.wandb")
+
+
+def test_up_refuses_wandb_before_it_starts_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    (tmp_path / "flyball.toml").write_text('configs = ["tic_tac_toe_2p"]\n[deployment]\nwandb = "offline"\n')
+    refused = CliRunner().invoke(main, ["--run", str(tmp_path), "up"])
+    assert (refused.exit_code, "needs wandb" in refused.stderr) == (1, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["flyball.toml"]

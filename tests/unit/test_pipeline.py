@@ -11,7 +11,7 @@ from app.config import GAMES, SELF, PipelinePpoSettings, PipelineSettings
 from app.core import ModelHash
 from app.games import open_table
 from app.play.inspection import history
-from app.play.players import RandomPlayer
+from app.play.players import RandomPlayer, policy_of
 from app.store import FileStore
 from app.train.game import UnfitSettings, collect, divided, evaluate, lessons, run_game
 from app.train.learning import first_policy, scheduled
@@ -258,7 +258,7 @@ def test_a_student_does_what_its_teacher_does() -> None:
     assert student.manifest.step == 4
     assert student.optimizer is None, "what Adam knows of imitating is no help in reinforcement"
     teaching = lessons(game, game.bot("heuristic"), MODEL, 64, seed=9)
-    log_probs, values = game.policy(student).forward(teaching.obs, teaching.mask)
+    log_probs, values = policy_of(student).forward(teaching.obs, teaching.mask)
     agreed = np.exp(log_probs[np.arange(teaching.rows), teaching.action]).mean()
     assert agreed > 1.5 / teaching.mask.sum(axis=1).mean()
     outcome = teaching.returns[teaching.game, teaching.seat]

@@ -10,12 +10,11 @@ from iterations import StillClock, iteration, policy
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.util.tensor_util import make_ndarray
 
-from app.telemetry import Board
+from app.telemetry import Board, NoWandb
 from app.train.sinks import (
     COLUMNS,
     CsvLog,
     ForeignLog,
-    NoWandb,
     TensorBoardSink,
     WandbSink,
     histograms,

@@ -1,0 +1,309 @@
+"""Connections to a run: publish, subscribe, read the journal and the state of a configuration."""
+
+import asyncio
+import warnings
+from collections.abc import AsyncGenerator, Coroutine, Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from itertools import count, islice
+from pathlib import Path
+from threading import Thread
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from app.api.publishing import check_id, check_publishable, check_scope, payload_of, publish_on
+from app.api.runs import Place, check_config, check_played, complaint, connected, open_journal, open_run, place_of
+from app.api.selection import Selection, before_last, before_since, select
+from app.bus import Bus
+from app.bus.ports import BusClosed
+from app.controllers import FeedbackState
+from app.core import ConfigKey, EventId, derive_id
+from app.events import Event, Payload, originate, resolve
+from app.journal import history
+from app.journal.history import voided_events
+from app.status.state import STATE_READS, feedback_state
+from daemons.clock import SystemClock, boot_id
+
+T = TypeVar("T")
+CHUNK = 1000  # events that a thread reads before the event loop sees them
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Position in the journal, and id, of a published event."""
+
+    position: int
+    id: EventId
+
+
+class RunReader:
+    """The files of a run, readable whether or not it is running. Raises ``NotAJournal``, or ``ForeignSettings``."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        with open_run(place):  # refuses a folder without a run
+            pass
+
+    def journal(
+        self, *patterns: str, config_key: str | None = None, since: str | int | None = None, last: int | None = None
+    ) -> Generator[Event[Any]]:
+        """Iterate over the events that are recorded now, in order.
+
+        Args:
+            patterns: event names or types, such as "MODEL_PROMOTED" or "TRAINING_*"; all events by default.
+            config_key: only events about this configuration.
+            since: a position, a time (ISO 8601) or an age such as "10m"; the beginning by default.
+            last: the latest events, so many at most.
+
+        Raises ``UnknownEventType``, ``UnknownConfig`` or ``BadUsage``.
+        """
+        selection = select(patterns, config_key)
+        with open_journal(self._place) as reader:
+            check_config(reader, config_key)
+            end = reader.head
+            start = 0 if since is None else before_since(reader, str(since))
+            if last is not None:
+                start = max(start, before_last(reader, last, selection, end))
+        return self._events(selection, start, end)
+
+    def _events(self, selection: Selection, start: int, end: int) -> Generator[Event[Any]]:
+        with open_journal(self._place) as reader:
+            for event in selection.read(reader, start, on_dead=complaint(_warn)):
+                if event.sequence > end:
+                    return
+                yield event
+
+    def head(self) -> int:
+        """Return the position of the last event."""
+        with open_journal(self._place) as reader:
+            return reader.head
+
+    def state(self, config_key: str) -> FeedbackState:
+        """Return what is known of a configuration: signals, knobs and lineage. Raises ``UnknownConfig``."""
+        with open_run(self._place) as reader:
+            check_config(reader, config_key)
+            check_played(reader, self._place, config_key)
+            events = history(reader, types=STATE_READS, on_dead=complaint(_warn))
+            return feedback_state(events, ConfigKey(config_key), frozenset(voided_events(reader)))
+
+
+class AsyncConnection:
+    """A run's files, and its broker from the first use on; an async context manager. See ``connect_async``."""
+
+    def __init__(self, place: Place, timeout: float) -> None:
+        self._reader, self._place, self._timeout = RunReader(place), place, timeout
+        self._boot, self._numbers = boot_id(), count()
+        self._stack = AsyncExitStack()
+        self._bus: Bus | None = None
+        self._opening = asyncio.Lock()
+
+    async def publish(
+        self,
+        event: Payload | str,
+        data: Mapping[str, Any] | None = None,
+        *,
+        config_key: str | None = None,
+        event_id: str | None = None,
+    ) -> Published:
+        """Publish an event and return its position and id, once it is durable.
+
+        Args:
+            event: a payload, or the name of an event type with its ``data``.
+            data: fields of the payload.
+            config_key: the configuration that the event is about.
+            event_id: an id; an event whose id is recorded already is not recorded again.
+
+        Raises ``BadData``, ``BadUsage``, ``UnknownEventType``, ``UnknownConfig``, ``NotRunning``, ``NotAcknowledged``
+        or ``IdTaken``.
+        """
+        payload = payload_of(resolve(event), dict(data or {})) if isinstance(event, str) else event
+        check_publishable(type(payload))
+        check_id(event_id)
+        await asyncio.to_thread(check_scope, self._place, payload, config_key, event_id, _warn)
+        chosen = EventId(event_id or derive_id("api", self._boot, next(self._numbers)))
+        envelope = originate(payload, event_id=chosen, time=SystemClock().now(), subject=config_key)
+        (position,) = await publish_on(await self._connected(), [envelope], _warn, known=event_id is not None)
+        return Published(position, chosen)
+
+    def subscribe(
+        self, *patterns: str, config_key: str | None = None, after: int | None = None, seconds: float | None = None
+    ) -> AsyncGenerator[Event[Any]]:
+        """Iterate over events as they are recorded.
+
+        Args:
+            patterns: as in ``journal``.
+            config_key: only events about this configuration.
+            after: begin after this position; by default after what is recorded now.
+            seconds: end so long after the first step; by default never.
+
+        Raises ``UnknownEventType``, ``NotRunning`` or ``BrokerUnavailable``.
+        """
+        selection = select(patterns, config_key)
+        return self._events(selection, self._reader.head() if after is None else after, seconds)
+
+    async def _events(self, selection: Selection, after: int, seconds: float | None) -> AsyncGenerator[Event[Any]]:
+        end = None if seconds is None else asyncio.get_running_loop().time() + seconds
+        bus = await self._connected()
+        async with bus.subscribe(selection.types, after=after) as subscription:
+            while True:
+                try:
+                    async with asyncio.timeout_at(end):
+                        batch = await anext(subscription)
+                except (TimeoutError, StopAsyncIteration):
+                    return
+                for event in batch.events:
+                    if selection.config_key in (None, event.subject):
+                        yield event
+
+    async def _connected(self) -> Bus:
+        async with self._opening:
+            if self._bus is None:
+                bus = connected(self._place, self._timeout, producer="api")
+                self._bus = await self._stack.enter_async_context(bus)
+        return self._bus
+
+    async def journal(
+        self, *patterns: str, config_key: str | None = None, since: str | int | None = None, last: int | None = None
+    ) -> AsyncGenerator[Event[Any]]:
+        """Iterate over the events that are recorded now. See ``RunReader.journal``."""
+        loop = asyncio.get_running_loop()
+        with ThreadPoolExecutor(1) as pool:  # one thread, because SQLite's connections are bound to theirs
+            events = await loop.run_in_executor(
+                pool, lambda: self._reader.journal(*patterns, config_key=config_key, since=since, last=last)
+            )
+            try:
+                while chunk := await loop.run_in_executor(pool, lambda: list(islice(events, CHUNK))):
+                    for event in chunk:
+                        yield event
+            finally:
+                await loop.run_in_executor(pool, events.close)
+
+    async def state(self, config_key: str) -> FeedbackState:
+        """Return what is known of a configuration. See ``RunReader.state``."""
+        return await asyncio.to_thread(self._reader.state, config_key)
+
+    async def close(self) -> None:
+        """Close the connection to the broker. Idempotent."""
+        await self._stack.aclose()
+        self._bus = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class Connection(RunReader):
+    """A run's files, and its broker from the first use on; a context manager. See ``connect``.
+
+    The broker is served by an event loop in a thread of its own, so that this works in notebooks, too.
+    """
+
+    def __init__(self, place: Place, timeout: float) -> None:
+        super().__init__(place)
+        self._run = AsyncConnection(place, timeout)
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, name="flyball connection", daemon=True)
+        self._thread.start()
+
+    def publish(
+        self,
+        event: Payload | str,
+        data: Mapping[str, Any] | None = None,
+        *,
+        config_key: str | None = None,
+        event_id: str | None = None,
+    ) -> Published:
+        """Publish an event and return its position and id, once it is durable. See ``AsyncConnection.publish``."""
+        return self._call(self._run.publish(event, data, config_key=config_key, event_id=event_id))
+
+    def subscribe(
+        self, *patterns: str, config_key: str | None = None, after: int | None = None, seconds: float | None = None
+    ) -> Generator[Event[Any]]:
+        """Iterate over events as they are recorded. See ``AsyncConnection.subscribe``."""
+        return self._steps(self._run.subscribe(*patterns, config_key=config_key, after=after, seconds=seconds))
+
+    def _steps(self, events: AsyncGenerator[Event[Any]]) -> Generator[Event[Any]]:
+        async def step() -> Event[Any] | None:
+            return await anext(events, None)
+
+        try:
+            while (event := self._call(step())) is not None:
+                yield event
+        finally:  # nothing waits for it, because a program may be ending, whose threads stand still
+            if not self._loop.is_closed():
+                asyncio.run_coroutine_threadsafe(events.aclose(), self._loop)
+
+    def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        if self._loop.is_closed():
+            coroutine.close()
+            raise BusClosed("The connection is closed.", hint="Open another one: flyball.connect(...).")
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        except BaseException:  # for instance Ctrl-C: nothing waits for the result any longer
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        """Close the connection to the broker. Idempotent."""
+        if not self._loop.is_closed():
+            self._call(self._run.close())
+            self._call(self._loop.shutdown_asyncgens())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, stacklevel=2)
+
+
+def connect(run: str | Path = "run", *, config_file: str | Path | None = None, timeout: float = 10.0) -> Connection:
+    """Connect to a run: publish, subscribe, read its journal and the state of its configurations.
+
+    Args:
+        run: the run folder.
+        config_file: the settings file of the run, if it is not the folder's ``flyball.toml``.
+        timeout: seconds to wait for the broker's answers.
+
+    Journal and state are read from files, also while the run is not running. Raises ``NotAJournal`` for a folder
+    without a run, or ``ForeignSettings``.
+
+    >>> with flyball.connect("run") as run:
+    ...     state = run.state("tic_tac_toe_2p")
+    ...     names = [event.data.event_name for event in run.journal("MODEL_*")]
+    >>> state.lineage.current.step, names
+    (0, ['MODEL_PROMOTED'])
+
+    With a running run:
+
+    >>> with flyball.connect("run") as run:  # doctest: +SKIP
+    ...     done = run.publish("ROLLBACK_REQUESTED", {"model": model, "reason": "odd play"}, config_key="hex7_2p")
+    ...     for event in run.subscribe("MODEL_*", after=done.position, seconds=60):
+    ...         print(event.recordedtime, event.data.event_name)
+    """
+    return Connection(place_of(run, config_file), timeout)
+
+
+def connect_async(
+    run: str | Path = "run", *, config_file: str | Path | None = None, timeout: float = 10.0
+) -> AsyncConnection:
+    """Connect to a run from a program with an event loop: ``async with connect_async("run") as run``.
+
+    Its methods are those of ``connect``: ``publish`` and ``state`` are awaited, ``subscribe`` and ``journal`` are
+    iterated over by ``async for``. Raises as ``connect``.
+    """
+    return AsyncConnection(place_of(run, config_file), timeout)

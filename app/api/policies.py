@@ -1,0 +1,102 @@
+"""Trained policies for programs of one's own."""
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from app.api.models import fetch_model
+from app.api.runs import place_of, silent
+from app.config import Compute, Precision
+from app.core import BadUsage, ConfigKey, ModelHash
+from app.games import Mask, Observations
+from app.learning.devices import resolve
+from app.learning.inference import Policy
+from app.play.players import policy_of
+from app.play.rollout import ask
+from app.store import Checkpoint, MemoryStore, get_checkpoint
+
+Floats = NDArray[np.float32]
+
+
+class LoadedPolicy:
+    """A model's network that chooses actions. It is a ``Player``, so that matches can be played with it.
+
+    Attributes:
+        game: the configuration that it was trained for.
+        model: hash of its checkpoint.
+        observation_size: D, features of an observation.
+        actions: A, legal or not.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, compute: Compute, seed: int) -> None:
+        self._policy: Policy = policy_of(checkpoint, compute)
+        self._random = np.random.default_rng(seed)
+        self.game: ConfigKey = checkpoint.manifest.config_key
+        self.model: ModelHash = checkpoint.model
+        self.observation_size: int = checkpoint.manifest.obs_size
+        self.actions: int = checkpoint.manifest.actions
+
+    def act(self, obs: ArrayLike, mask: ArrayLike, *, temperature: float = 0.0) -> NDArray[np.int32]:
+        """Return actions [N] for observations [N, D] and masks [N, A] of legal actions; for one position, [D] and [A].
+
+        A temperature of 0 takes the most probable action; others draw from the probabilities. Raises ``BadUsage`` for
+        other shapes, or ``NoLegalAction``.
+        """
+        seen, legal = np.asarray(obs), np.asarray(mask, dtype=np.bool_)
+        if seen.shape != (*legal.shape[:-1], self.observation_size) or legal.shape[-1:] != (self.actions,):
+            raise BadUsage(
+                f"Observations {seen.shape} and mask {legal.shape} do not fit: a position of {self.game} has "
+                f"{self.observation_size} features and {self.actions} actions.",
+                hint="`Table.observe` returns both.",
+            )
+        if seen.dtype != np.uint8:
+            seen = seen.astype(np.float32)
+        rows, masks = np.atleast_2d(seen), np.atleast_2d(legal)
+        points = self._random.random(len(rows)) if temperature else np.zeros(len(rows))
+        chosen = ask(self._policy, rows, masks, temperature, points).action
+        return chosen if legal.ndim > 1 else chosen[0]
+
+    def forward(self, obs: Observations, mask: Mask, temperature: float = 1.0) -> tuple[Floats, Floats]:
+        """See ``Player.forward``."""
+        return self._policy.forward(obs, mask, temperature)
+
+    def __repr__(self) -> str:
+        return f"<policy of {self.game}, model {self.model[:12]}>"
+
+
+def load_policy(
+    path: str | Path,
+    game: str | None = None,
+    *,
+    seed: int = 0,
+    device: str = "cpu",
+    precision: Precision = "float32",
+    run: str | Path = "run",
+) -> LoadedPolicy:
+    """Load a policy that chooses actions.
+
+    Args:
+        path: a checkpoint, a policy of `flyball export`, a folder of `flyball train` (its best), a run folder (its
+            current model), or the beginning of a hash in ``run``.
+        game: key of the configuration whose current model is meant, where a run plays several.
+        seed: of the actions that are drawn with a temperature.
+        device: cpu, cuda, cuda:1 or auto.
+        precision: of the network.
+        run: the run folder, for hashes.
+
+    Raises ``UnknownModel``, ``UnusableFile``, ``NoModel``, ``WrongModel``, ``MissingDevice`` or another
+    ``FlyballError``.
+
+    >>> policy = flyball.load_policy("trained")
+    >>> table = flyball.open_table(flyball.GAMES[policy.game], 2)  # two games at once
+    >>> games = np.arange(2)
+    >>> table.reset(games, [7, 8])
+    >>> obs, mask = table.observe(games)
+    >>> actions = policy.act(obs, mask)
+    >>> bool(mask[games, actions].all())
+    True
+    """
+    store = MemoryStore()
+    model = fetch_model(str(path), "path", place_of(run), game, store, say=silent)
+    return LoadedPolicy(get_checkpoint(store, model), Compute(device=str(resolve(device)), precision=precision), seed)

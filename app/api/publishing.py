@@ -1,0 +1,136 @@
+"""Publishing events by hand: what may be published, and what the broker says."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from app.api.runs import Place, Say, check_config, complaint, current_model, open_journal
+from app.api.selection import Selection
+from app.bus import BROKER_ONLY, BrokerUnavailable, Bus
+from app.core import NAME_LENGTH, BadUsage, FlyballError
+from app.events import Envelope, Event, EventVoided, ModelRolledBack, Payload, Scope
+from app.journal import JournalReader, NotAJournal
+
+SOME = 3
+"""Ids named when many events were not acknowledged."""
+
+
+class BadData(FlyballError):
+    """The data does not fit the event type."""
+
+
+class IdTaken(FlyballError):
+    """Another event is recorded under this id."""
+
+
+class NotAcknowledged(FlyballError):
+    """The broker did not confirm in time that it recorded the events."""
+
+
+def payload_of(kind: type[Payload], data: str | Mapping[str, Any]) -> Payload:
+    """Return a payload of JSON, or of values by field. Raises ``BadData``."""
+    hint = f"See: flyball events schema {kind.event_name}"
+    try:
+        text = data if isinstance(data, str) else json.dumps(data)
+        return kind.model_validate_json(text, strict=True)
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        what = "; ".join(f"{'.'.join(map(str, one['loc'])) or 'data'}: {one['msg']}" for one in found)
+        raise BadData(f"This is no {kind.event_name}: {what}.", hint=hint) from error
+    except TypeError as error:  # values that JSON does not know
+        raise BadData(f"This is no {kind.event_name}: {error}.", hint=hint) from error
+
+
+def check_id(event_id: str | None) -> None:
+    """Refuse an id that no event can have. Raises ``BadUsage``."""
+    if event_id is not None and not 0 < len(event_id) <= NAME_LENGTH:
+        raise BadUsage(f"The id has {len(event_id)} characters; an id has 1 to {NAME_LENGTH}.")
+
+
+def check_publishable(kind: type[Payload]) -> None:
+    """Refuse an event type that only others may publish. Raises ``BadUsage``."""
+    if kind.event_type in BROKER_ONLY:
+        raise BadUsage(
+            f"Only the broker publishes {kind.event_name}. To change a run's settings, change flyball.toml and start "
+            "the run again."
+        )
+    if kind is EventVoided:
+        raise BadUsage(
+            "Only an event that a daemon failed at can be voided: flyball journal repair --void N --reason WHY"
+        )
+
+
+def check_scope(place: Place, payload: Payload, config_key: str | None, event_id: str | None, say: Say) -> None:
+    """Refuse an event about the wrong subject. Raises ``BadUsage``, ``UnknownConfig`` or ``BadData``."""
+    if payload.scope is Scope.SYSTEM:
+        if config_key is not None:
+            raise BadUsage(f"{payload.event_name} is about the whole system: leave its config key out.")
+        return
+    if config_key is None:
+        raise BadUsage(f"{payload.event_name} is about one configuration: name its config key.")
+    try:
+        with open_journal(place) as reader:
+            check_config(reader, config_key)
+            if isinstance(payload, ModelRolledBack):
+                _check_rollback(place, reader, payload, config_key, event_id, say=say)
+    except NotAJournal:
+        check_config(None, config_key)
+
+
+def _check_rollback(
+    place: Place, reader: JournalReader, wanted: ModelRolledBack, config_key: str, event_id: str | None, *, say: Say
+) -> None:
+    """Refuse a rollback from a model that is not current, because it would undo every promotion since."""
+    recorded = Selection(frozenset({ModelRolledBack}), config_key).read(reader, on_dead=complaint(say))
+    if event_id is not None and any(event.id == event_id for event in recorded):
+        return  # already recorded: publishing it again changes nothing
+    current = current_model(place, reader, config_key, say)
+    if wanted.from_model != current:
+        raise BadData(
+            f"from_model is {wanted.from_model}, but the current model of {config_key} is {current or 'none yet'}.",
+            hint="Was it published before? To roll back the current model, name it as from_model.",
+        )
+
+
+async def publish_on(bus: Bus, envelopes: Sequence[Envelope[Payload]], say: Say, *, known: bool) -> tuple[int, ...]:
+    """Publish events and return their positions. Raises ``NotAcknowledged``.
+
+    With ``known``, the user chose the first event's id, so it may be recorded already. Raises ``IdTaken`` if the
+    recorded event is a different one.
+    """
+    try:
+        positions = await bus.publish_many(envelopes)
+        if known:
+            _check_same(envelopes[0], await _recorded_at(bus, positions[0]), positions[0], say)
+    except BrokerUnavailable as error:
+        more = f" and {len(envelopes) - SOME} more" if len(envelopes) > SOME else ""
+        ids = ", ".join(envelope.id for envelope in envelopes[:SOME])
+        raise NotAcknowledged(
+            f"The broker at {error.endpoint} did not acknowledge {ids}{more} within {error.seconds:g} s. "
+            "It may have been recorded all the same.",
+            hint="Publish it again under the same id (--id): then it is recorded once.",
+        ) from error
+    return positions
+
+
+async def _recorded_at(bus: Bus, position: int) -> Event[Any] | None:
+    """Return the event at a position; ``None`` if it can't be read."""
+    async with bus.subscribe(after=position - 1) as subscription:
+        async for batch in subscription:
+            if batch.position >= position:
+                return next((event for event in batch.events if event.sequence == position), None)
+    return None
+
+
+def _check_same(wanted: Envelope[Payload], found: Event[Any] | None, position: int, say: Say) -> None:
+    """Refuse an id under which another event is recorded. Raises ``IdTaken``."""
+    if found is None or (found.envelope.data, found.envelope.subject) != (wanted.data, wanted.subject):
+        what = f"{found.data.event_name} about {found.subject or 'the system'}" if found else "an unreadable event"
+        raise IdTaken(
+            f"The id {wanted.id} is taken: {what} with other content is recorded under it at position {position}.",
+            hint=f"Choose another id. See: flyball trace {wanted.id}",
+        )
+    if found.envelope.time != wanted.time:
+        say("Already recorded with the same content: nothing new is recorded.")

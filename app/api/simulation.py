@@ -1,0 +1,107 @@
+"""Simulations: runs of the real controllers on a modelled cluster."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from app.api.runs import Say, place_of, silent
+from app.config import GAMES, Settings, flatten, nest
+from app.config.loading import Loaded
+from app.core import BadUsage, ConfigKey
+from app.simulation import ALL, NONE, ArmSummary, RunResult, Task, arms_of, load_plant, run_tasks, simulated, summarise
+from daemons.bootstrap import check_controllers
+
+SECONDS_PER_DAY = 86_400
+
+
+class SimulationResult(Settings):
+    """Figures of each arm over all seeds, and of each run."""
+
+    arms: tuple[ArmSummary, ...]
+    runs: tuple[RunResult, ...]
+
+
+def simulate(
+    games: Sequence[str] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    nodes: int = 36,
+    days: float = 7.0,
+    seeds: int | Sequence[int] = 1,
+    ablate: bool = False,
+    plant: str | Path | None = None,
+    jobs: int = 1,
+    run: str | Path = "run",
+    config_file: str | Path | None = None,
+    progress: Say = silent,
+) -> SimulationResult:
+    """Run all controllers, and none, on a modelled cluster, as `flyball simulate` does.
+
+    Args:
+        games: keys of configurations; by default all of Flyball's own.
+        settings: by dotted key, as in ``flyball.toml``.
+        nodes: nodes that play.
+        days: virtual time.
+        seeds: number of runs of each arm, or their seeds.
+        ablate: leave out each controller in turn, too.
+        plant: TOML with the models of cluster and learning, instead of ``app/simulation/plant.toml``.
+        jobs: runs at once.
+        run: a folder whose ``flyball.toml`` has settings.
+        config_file: read instead of that ``flyball.toml``.
+        progress: receives lines of text, for instance ``print``.
+
+    Raises ``BadSettings``, ``BadPlant`` or ``BadUsage``.
+
+    >>> result = flyball.simulate(["hex7_2p"], nodes=2, days=0.05)
+    >>> [arm.arm for arm in result.arms]
+    ['all', 'none']
+    """
+    chosen = tuple(GAMES) if games is None else ordered(games)
+    place = place_of(run, config_file)
+    loaded = place.load(nest(simulated(nodes, chosen) | flatten(settings or {})))
+    numbers = range(seeds) if isinstance(seeds, int) else seeds
+    file = None if plant is None else Path(plant)
+    return simulate_arms(loaded, numbers, days=days, plant=file, jobs=jobs, ablate=ablate, say=progress)
+
+
+def simulate_arms(
+    loaded: Loaded, seeds: Sequence[int], *, days: float, plant: Path | None, jobs: int, ablate: bool, say: Say
+) -> SimulationResult:
+    """Run each arm with each seed; ``say`` receives a line for each run.
+
+    Without ``ablate``, only the user's own controllers are left out in turn.
+    """
+    modelled = load_plant(plant, loaded.games)
+    check_controllers(loaded.run)
+    arms = (
+        tuple(arms_of(loaded.run)) if ablate else (ALL, NONE, *(f"without {name}" for name in loaded.run.controllers))
+    )
+    tasks = [
+        Task(settings=loaded.run, plant=modelled, arm=arm, seed=seed, seconds=days * SECONDS_PER_DAY)
+        for seed in seeds
+        for arm in arms
+    ]
+    began, results = perf_counter(), list[RunResult]()
+
+    def take(result: RunResult) -> None:
+        results.append(result)
+        seconds = perf_counter() - began
+        say(
+            f"{len(results)}/{len(tasks)}: seed {result.seed}, {result.arm}: {result.total_gain:+z,.0f} Elo, "
+            f"{result.events:,} events, {seconds:.0f} s"
+        )
+        for unfolded in result.unfolded:
+            say(f"Not folded: {unfolded}")
+
+    run_tasks(tasks, jobs, take)
+    return SimulationResult(arms=tuple(summarise(results)), runs=tuple(results))
+
+
+def ordered(keys: Sequence[str]) -> tuple[ConfigKey, ...]:
+    """Return configurations in a fixed order, so that the same ones give the same run. Raises ``BadUsage``."""
+    if not keys:
+        raise BadUsage("No configuration is named: give at least one, or all.")
+    if len(set(keys)) < len(keys):
+        raise BadUsage(f"A configuration is named twice: {', '.join(keys)}.")
+    return (*(key for key in GAMES if key in keys), *map(ConfigKey, sorted(set(keys) - GAMES.keys())))

@@ -1,0 +1,34 @@
+"""The curves of a run, wherever its settings ask for them."""
+
+from app.config import Deployment, RunFolder
+from app.events import Event, Payload
+from app.telemetry.curves import Curves, TensorBoardCurves
+from app.telemetry.wandb_runs import WandbCurves
+
+
+class RunCurves(Curves):
+    """Writes points for TensorBoard and, if ``deployment.wandb`` asks for it, to Weights & Biases.
+
+    ``fresh_id`` becomes part of the IDs of new W&B runs. Raises ``NoWandb``.
+    """
+
+    def __init__(self, folder: RunFolder, deployment: Deployment, fresh_id: str) -> None:
+        self._all: list[Curves] = [TensorBoardCurves(folder.curves)]
+        if deployment.wandb != "off":
+            group = folder.path.absolute().name
+            self._all.append(WandbCurves(folder.curves, group, fresh_id, deployment.wandb))
+
+    def take(self, event: Event[Payload]) -> None:
+        """See ``Curves.take``."""
+        for curves in self._all:
+            curves.take(event)
+
+    def flush(self) -> None:
+        """See ``Curves.flush``."""
+        for curves in self._all:
+            curves.flush()
+
+    def close(self) -> None:
+        """See ``Curves.close``."""
+        for curves in self._all:
+            curves.close()

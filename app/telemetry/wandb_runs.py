@@ -1,0 +1,148 @@
+"""Weights & Biases: runs that receive curves. W&B is an extra: ``pip install 'flyball[wandb]'``."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any
+
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+from app.config import WandbMode
+from app.core import FlyballError
+from app.events import Event, Payload
+from app.telemetry.curves import Curves, points
+
+ID_FILE = "wandb.id"
+FINISH_SECONDS = 5.0
+"""Longest wait for W&B when a daemon ends. What was not sent by then lies in the run folder, for ``wandb sync``."""
+
+
+class NoWandb(FlyballError):
+    """wandb is not installed, or has no account to write to."""
+
+
+def check_wandb(mode: WandbMode, setting: str) -> None:
+    """Check that curves can be written to W&B; ``setting`` names the setting that asks for it. Raises ``NoWandb``."""
+    if mode == "off":
+        return
+    wandb = loaded_wandb(setting)
+    if mode == "online" and not wandb.login(prompt=False, verify=False):
+        raise NoWandb(
+            f"{setting} is online, and W&B has no API key.",
+            hint=f"Run `wandb login`, set WANDB_API_KEY, or set {setting} to offline.",
+        )
+
+
+def loaded_wandb(setting: str) -> Any:
+    """Return the module ``wandb``. Raises ``NoWandb``."""
+    try:
+        import wandb
+    except ImportError as error:
+        raise NoWandb(
+            "Logging to Weights & Biases needs wandb.",
+            hint=f"Install it with: pip install 'flyball[wandb]', or set {setting} to off.",
+        ) from error
+    return wandb
+
+
+class WandbRun:
+    """A W&B run. An offline one lies in ``folder/wandb``, ready for ``wandb sync``.
+
+    Curves are drawn over a logged ``step``, because steps fall after a resume or a rollback, and W&B's own cannot. The
+    folder keeps ``fresh_id``, so that a later start continues under the first ID. Raises ``NoWandb``.
+    """
+
+    def __init__(  # noqa: PLR0917 - all are needed, by name at every call
+        self, folder: Path, name: str, fresh_id: str, settings: Mapping[str, Any], mode: WandbMode, step: str
+    ) -> None:
+        self._wandb, self._step = loaded_wandb("wandb"), step
+        folder.mkdir(parents=True, exist_ok=True)
+        kept = folder / ID_FILE
+        if not kept.exists():
+            kept.write_text(fresh_id)
+        self._run = self._wandb.init(
+            project="flyball",
+            name=name,
+            id=kept.read_text(),
+            dir=str(folder),
+            config=dict(settings),
+            mode=mode,
+            resume="allow",
+            reinit="create_new",  # a run for each configuration, and perhaps one of the caller's
+        )
+        self._run.define_metric(step)
+        self._run.define_metric("*", step_metric=step)
+
+    def log(self, step: int, values: Mapping[str, float | NDArray[Any]]) -> None:
+        """Log values by curve name; arrays become histograms."""
+        histogram = self._wandb.Histogram
+        logged = {name: histogram(v.ravel()) if isinstance(v, np.ndarray) else v for name, v in values.items()}
+        self._run.log({self._step: step, **logged})
+
+    def summarise(self, name: str, value: float) -> None:
+        """Set a value of the run's summary."""
+        self._run.summary[name] = value
+
+    def close(self) -> None:
+        """Send what is pending, and end the run."""
+        self._run.finish()
+
+
+class WandbCurves(Curves):
+    """Writes the points of events to a W&B run for each configuration, in a thread, because W&B waits for networks.
+
+    Args:
+        folder: has a subfolder for each configuration.
+        group: name under which W&B shows the configurations together.
+        fresh_id: part of the IDs of new W&B runs.
+        mode: offline or online.
+    """
+
+    def __init__(self, folder: Path, group: str, fresh_id: str, mode: WandbMode) -> None:
+        self._folder, self._group, self._fresh_id, self._mode = folder, group, fresh_id, mode
+        self._wandb = loaded_wandb("deployment.wandb")
+        self._runs: dict[str, WandbRun] = {}
+        self._queue: SimpleQueue[Event[Payload] | None] = SimpleQueue()
+        self._thread = Thread(target=self._work, name="wandb", daemon=True)
+        self._thread.start()
+
+    def take(self, event: Event[Payload]) -> None:
+        """See ``Curves.take``."""
+        self._queue.put(event)
+
+    def flush(self) -> None:
+        """Do nothing: W&B sends points as they come."""
+
+    def close(self) -> None:
+        """Wait for the thread, up to ``FINISH_SECONDS``."""
+        self._queue.put(None)
+        self._thread.join(FINISH_SECONDS)
+
+    def _work(self) -> None:
+        try:
+            while event := self._queue.get():
+                self._write(event)
+            for run in self._runs.values():
+                run.close()
+        except (self._wandb.Error, OSError) as error:  # W&B's failure costs its curves, and nothing else
+            hint = "TensorBoard's curves go on; start the run again to continue these"
+            structlog.get_logger("wandb").error("W&B receives no more curves", error=str(error), remedy=hint)
+
+    def _write(self, event: Event[Payload]) -> None:
+        by_step: dict[int, dict[str, float]] = {}
+        for tag, value, step in points(event.data):
+            by_step.setdefault(step, {})[tag] = value
+        for step, values in by_step.items():
+            self._run_of(event.subject).log(step, values)
+
+    def _run_of(self, config_key: str) -> WandbRun:
+        if config_key not in self._runs:
+            settings = {"config": config_key, "run": self._group}
+            self._runs[config_key] = WandbRun(
+                self._folder / config_key, f"{self._group}/{config_key}", f"{self._fresh_id}-{config_key}",
+                settings, self._mode, "training_step",
+            )  # fmt: skip
+        return self._runs[config_key]
