@@ -25,6 +25,7 @@ Objects of your own:
     Controller: base class of a controller: a pure function of its rows, an event and the FeedbackStates.
     FeedbackState: what is known of a configuration, folded from events.
     Step, Emission: what a controller returns: rows and events to emit.
+    Curves: receives events, and writes points of training and evaluation curves.
 
 Events and journals:
     events: the module of all event types, such as ``events.ModelPromoted``.
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from app.play.matches import MatchPlan, play_match
     from app.play.players import Player, load_player
     from app.store import BlobStore, FileStore, MemoryStore
+    from app.telemetry import Curves
 
     __version__: str
 
@@ -69,6 +71,7 @@ __all__ = [
     "BlobStore",
     "Connection",
     "Controller",
+    "Curves",
     "Emission",
     "EvaluationResult",
     "Event",
@@ -124,6 +127,7 @@ _NAMES = {
     "app.play.matches": ("MatchPlan", "play_match"),
     "app.play.players": ("Player", "load_player"),
     "app.store": ("BlobStore", "FileStore", "MemoryStore"),
+    "app.telemetry": ("Curves",),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
