@@ -35,6 +35,7 @@ from app.status.status import READS, Board, DaemonStatus, Status, load_board
 from app.status.summary import event_text
 from app.status.tables import STATE_STYLES, status_table
 from app.telemetry import check_wandb, configure
+from daemons.bootstrap import check_controllers
 from daemons.clock import SystemClock
 from daemons.registry import DAEMONS
 from daemons.run_folder import AlreadyRunning, bus_endpoint, held, prepare
@@ -75,6 +76,7 @@ def up(
     loaded = place.load({key: value for key, value in given.items() if value is not None})
     check_playable(loaded.run)
     check_trainers(loaded.run, loaded.folder)
+    check_controllers(loaded.run)
     check_devices(loaded.deployment)
     check_wandb(loaded.deployment.wandb, "deployment.wandb")
     folder, deployment = place.folder, loaded.deployment
@@ -94,8 +96,9 @@ def up(
 def _check_journal(file: Path, settings: RunSettings) -> None:
     """Migrate an older journal; refuse damage and unfit settings, at which the broker would fail at each restart."""
     if file.is_file() and file.stat().st_size:
-        with closing(SqliteJournal(file)) as journal:
-            check_lasting(past_settings(journal), settings)
+        # The settings are closed too, because their reader would fail later in a closed journal.
+        with closing(SqliteJournal(file)) as journal, closing(past_settings(journal)) as past:
+            check_lasting(past, settings)
 
 
 PINNED_LINES = 6

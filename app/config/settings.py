@@ -105,9 +105,7 @@ class NetworkSettings(ManifestPart):
     squeeze_excite: SqueezeExcite = False
     options: NetworkOptions = {}
 
-    @property
-    def described(self) -> str:
-        """Kind and sizes, for messages."""
+    def __str__(self) -> str:
         used = self.model_dump(exclude=self.left_out | {"kind": True})
         return f"{self.kind} ({', '.join(f'{name} = {value}' for name, value in used.items())})"
 

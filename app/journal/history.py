@@ -1,6 +1,6 @@
 """Reading a journal as typed events."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from itertools import takewhile
 from typing import Any
 
@@ -55,7 +55,7 @@ def open_dead_letters(journal: JournalReader) -> list[DeadLetter]:
     return [dead for dead in recorded_dead_letters(journal) if dead.position not in voided]
 
 
-def past_settings(journal: JournalReader) -> Iterator[RunSettings]:
+def past_settings(journal: JournalReader) -> Generator[RunSettings, None, None]:
     """Iterate over the settings that were in force, the latest first.
 
     Voided and unreadable settings are skipped.

@@ -88,7 +88,7 @@ def load_network(settings: NetworkSettings, shape: NetworkShape, parameters: Par
         network.load_state_dict(parameters)
     except RuntimeError as error:
         raise BadParameters(
-            f"The parameters do not fit a network of kind {settings.described} for {shape}.",
+            f"The parameters do not fit a network of kind {settings} for {shape}.",
             hint="Load a model with the settings in its own manifest; a changed network starts afresh.",
         ) from error
     # A hook, because a module around the network would change the names of its parameters.

@@ -3,10 +3,14 @@
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+from recorded_run import Recording, write_journal
 from tabular_backend import NAME
 
+from app.cli.group import main
 from app.config import GAMES, NetworkSettings, RunSettings
 from app.config.loading import BadSettings
+from app.events import RunConfigured
 from app.games import open_table
 from daemons.suitability import check_lasting, check_playable, check_trainers
 
@@ -53,6 +57,16 @@ def test_what_cannot_be_played_is_refused_by_its_key(fields):
 def test_what_models_depend_on_may_not_change(fields):
     with pytest.raises(BadSettings, match=f"{KEY} was begun with {next(iter(fields))}"):
         check_lasting([SETTINGS], changed(**fields))
+
+
+def test_up_with_another_network_than_the_journal_is_refused(tmp_path: Path) -> None:
+    """Reading the journal ends with it: an error from a closed journal would say that it is damaged."""
+    run = Recording([])
+    run.add(RunConfigured(run_id="1", settings=changed(network=NetworkSettings(kind="tower")).model_dump(mode="json")))
+    write_journal(tmp_path / "journal.sqlite", run.events)
+    refused = CliRunner().invoke(main, ["--run", str(tmp_path), "up", "--config", KEY])
+    assert refused.exit_code == 2
+    assert "begun with network = tower (blocks = 4, channels = 32, squeeze_excite = False)" in refused.stderr
 
 
 @pytest.mark.parametrize(
