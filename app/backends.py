@@ -14,7 +14,7 @@ device. These are the other keys, and those of the result:
   (decisions), ``truncated`` (games), ``seconds``.
 - ``inspect``: ``shard``, ``model``, ``earlier`` (shards), ``discard`` (shards to delete first), ``seed``. Returns
   ``checked`` (games), ``failures`` (a text for each game that breaks the rules), ``score`` in [0, 1], ``components``
-  (figures by name).
+  (figures by name), and perhaps ``against`` (a name of the rules that played the checked games again).
 - ``train``: ``base_model``, ``shards``, ``seed``, ``step`` (the base's), ``learning_rate``, ``epochs``. Returns
   ``model``, ``parent`` (the base), ``step`` (one higher), ``rows``, ``metrics`` (figures by name). Each report has
   ``epoch``, ``epochs`` and ``metrics``.

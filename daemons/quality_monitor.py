@@ -211,6 +211,7 @@ class QualityMonitor(Worker[SelfplayComplete], Controller):
             request_id=played.request_id,
             worker=shard.worker,
             shard=shard.key,
+            against=result.get("against"),
             checked=result["checked"],
             failures=len(failures),
         )

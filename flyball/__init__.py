@@ -12,6 +12,7 @@ Games and settings:
     GameConfig: one configuration: game, players, network, PPO, evaluation.
     RunSettings: all settings of a run.
     Table, TableSpec, open_table: a batch of games, and their description; open the table of a configuration.
+    FINISHED, IllegalAction: the seat to move in a finished game; what a table raises.
 
 Models and matches:
     BlobStore, FileStore, MemoryStore: models and shards, each under the hash of its content; in a folder, in memory.
@@ -19,6 +20,8 @@ Models and matches:
     MatchPlan, play_match: games, seed and temperature; play a match and count its results.
 
 Objects of your own:
+    Game: base class of a game, which plays one game at a time.
+    Symmetry, symmetry: a relabelling that leaves a game the same; make one.
     Backend, GameInfo: how models of a configuration are made and played; what a backend knows of a configuration.
     Training: what a trainer is asked for, and the storing of its result.
     NetworkShape: what a network sees and answers.
@@ -55,7 +58,7 @@ if TYPE_CHECKING:
     from app.controllers import Controller, FeedbackState, state_of
     from app.core import FlyballError, NetworkShape
     from app.events import Emission, Event, Payload, Row, Step, handles
-    from app.games import Table, TableSpec, open_table
+    from app.games import FINISHED, Game, IllegalAction, Symmetry, Table, TableSpec, open_table, symmetry
     from app.journal import JournalReader, SqliteJournalReader, history
     from app.learning.training import Training
     from app.play.matches import MatchPlan, play_match
@@ -66,6 +69,7 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "FINISHED",
     "GAMES",
     "AsyncConnection",
     "Backend",
@@ -79,8 +83,10 @@ __all__ = [
     "FeedbackState",
     "FileStore",
     "FlyballError",
+    "Game",
     "GameConfig",
     "GameInfo",
+    "IllegalAction",
     "JournalReader",
     "LoadedPolicy",
     "MatchPlan",
@@ -93,6 +99,7 @@ __all__ = [
     "SimulationResult",
     "SqliteJournalReader",
     "Step",
+    "Symmetry",
     "Table",
     "TableSpec",
     "Training",
@@ -110,6 +117,7 @@ __all__ = [
     "play_match",
     "simulate",
     "state_of",
+    "symmetry",
     "train",
 ]
 
@@ -125,7 +133,7 @@ _NAMES = {
     "app.controllers": ("Controller", "FeedbackState", "state_of"),
     "app.core": ("FlyballError", "NetworkShape"),
     "app.events": ("Emission", "Event", "Payload", "Row", "Step", "handles"),
-    "app.games": ("Table", "TableSpec", "open_table"),
+    "app.games": (*("FINISHED", "Game", "IllegalAction", "Symmetry", "Table", "TableSpec", "open_table", "symmetry"),),
     "app.journal": ("JournalReader", "SqliteJournalReader", "history"),
     "app.learning.training": ("Training",),
     "app.play.matches": ("MatchPlan", "play_match"),

@@ -11,7 +11,7 @@ from typing import Any
 from app.bus import ZmqBus
 from app.config import GAMES, GameConfig, RunFolder
 from app.config.loading import Loaded, UnknownConfig, load
-from app.core import FlyballError, ModelHash
+from app.core import FlyballError, ModelHash, allow_modules_in
 from app.events.frames import DeadLetter
 from app.journal import JournalReader, NotAJournal, SqliteJournalReader, history
 from app.journal.history import last_settings, past_settings, voided_events
@@ -49,8 +49,13 @@ class Place:
 
 
 def place_of(run: str | Path, config_file: str | Path | None = None) -> Place:
-    """Return the place of a run folder, whose settings a file may replace."""
-    return Place(RunFolder(Path(run)), None if config_file is None else Path(config_file))
+    """Return the place of a run folder, whose settings a file may replace.
+
+    Modules beside the settings can be imported from then on: games and backends of the user's own.
+    """
+    folder, file = RunFolder(Path(run)), None if config_file is None else Path(config_file)
+    allow_modules_in((file or folder.settings).parent)
+    return Place(folder, file)
 
 
 def config_of(game: str | GameConfig, place: Place) -> GameConfig:

@@ -32,6 +32,7 @@ COMMANDS = {
     "journal": "Look for damage in the journal, migrate it, rebuild it; look after dead letters.",
     "daemon": "Run one daemon, or list them.",
     "config": "Show or check the settings.",
+    "check": "Check something of your own before a run uses it.",
     "events": "List event types, show a schema, draw the graph of events.",
     "completion": "Print the completion script of a shell.",
 }
@@ -41,7 +42,7 @@ ERRORS = {
     1: "DamagedDatabase",
     2: "BadData BadEnvironment BadParameters BadPlant BadPolicy BadSettings BadUsage ForeignModel ForeignSettings "
     "MissingDevice NoHeuristic NoModel NoRun NotRetriable OtherFormat Pointless RunExists UnfitSettings "
-    "UnknownDevice UnknownGame UnsuitedCodec UnusableFile UnusableFolder WrongModel",
+    "UnknownDevice UnknownGame UnknownPlugin UnsuitedCodec UnusableFile UnusableFolder WrongModel",
     3: "NotAJournal NotRunning",
     4: "AmbiguousEvent NobodyToPlay NothingToVoid NoLeague TooFewMembers UnknownConfig UnknownDaemon UnknownDeadLetter "
     "UnknownField UnknownEnvironment UnknownModel UnknownPolicy UnknownEvent UnknownEventType",

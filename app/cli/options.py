@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from app.api.runs import Place
-from app.config import RunFolder
+from app.api.runs import place_of
 from app.events import CATALOGUE
 from app.telemetry import FIGURE_FORMATS
 
@@ -42,7 +41,7 @@ def placed(command: C) -> C:
     @wraps(command)
     def with_place(ctx: click.Context, /, *args: Any, **options: Any) -> Any:
         chosen = ctx.find_root().obj
-        return command(Place(RunFolder(chosen["run_dir"]), chosen["config_file"]), *args, **options)
+        return command(place_of(chosen["run_dir"], chosen["config_file"]), *args, **options)
 
     return with_place  # type: ignore[return-value]  # click's decorators call it as they would the command
 

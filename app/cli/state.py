@@ -12,7 +12,7 @@ from app.cli.output import complain, show, show_table, show_time, write_json
 from app.config import PARAMETERS
 from app.controllers import RatingPoint
 from app.controllers.lineage import Champion, DistributedModel
-from app.core import ConfigKey, FlyballError, allow_modules_in
+from app.core import ConfigKey, FlyballError
 from app.events import Cause, Event, MatchmakingUpdated, Payload, Row
 from app.journal import history
 from app.journal.history import voided_events
@@ -37,7 +37,6 @@ def state(place: Place, config_key: str, field: str | None, *, as_json: bool) ->
 
     `flyball trace ID` shows what led to that event.
     """
-    allow_modules_in(place.folder.settings.parent)  # a backend of the user's own says what it understands
     with open_run(place) as reader:
         check_config(reader, config_key)
         check_played(reader, place, config_key)

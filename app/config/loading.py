@@ -22,7 +22,7 @@ from app.config.deployment import Deployment, RunFolder
 from app.config.devices import DeviceSettings, PrecisionSettings
 from app.config.games import GAMES
 from app.config.run import MATCHMAKING, PROFILES, RunSettings
-from app.config.settings import GameConfig
+from app.config.settings import GameConfig, Modules, Settings
 from app.core import ConfigKey, FlyballError, allow_modules_in
 
 ENV_PREFIX = "FLYBALL_"
@@ -31,6 +31,9 @@ RESERVED = frozenset({"FLYBALL_RUN", "FLYBALL_CONFIG_FILE"})
 
 GAME_TABLES = "games"
 CONTROLLER_TABLES = "controllers"
+IMPORT = "import"
+"""Modules imported before a game is loaded, for games that register themselves with OpenSpiel."""
+
 MATCHMAKING_TABLE = "league.matchmaking"
 """The table that may also be the name of a preset."""
 
@@ -41,11 +44,14 @@ DEFAULT, COMMAND_LINE, SET = "default", "command line", "--set"
 NEEDED = frozenset({"game", "players"})
 """Required keys of a new configuration."""
 
-NO_RUN_SETTING = frozenset({"profile", "configs", "deployment"})
+NO_RUN_SETTING = frozenset({"profile", "configs", "deployment", "import"})
 """Keys of ``flyball.toml`` that RUN_CONFIGURED does not hold in this form."""
 
 MOVED = {"ppo.learning_rate": "learning_rate", "ppo.epochs": "epochs"}
 """New keys of settings of a configuration, by their former keys."""
+
+IMPORTS = create_model("Imports", __base__=Settings, **cast("dict[str, Any]", {IMPORT: (Modules, ())}))
+"""The one setting that is every configuration's; a field cannot have its name in Python."""
 
 M = TypeVar("M", bound=BaseModel)
 Layer = dict[str, tuple[Any, str]]
@@ -72,8 +78,10 @@ class Loaded:
 
     def values(self) -> dict[str, Any]:
         """Return every effective value by dotted key, as in ``flyball.toml``."""
-        top = self.run.model_dump(mode="json") | {"configs": [config.key for config in self.run.configs]}
-        games = {config.key: config.model_dump(mode="json", exclude={"key"}) for config in self.run.configs}
+        configs = self.run.configs
+        top = self.run.model_dump(mode="json")
+        top |= {"configs": [config.key for config in configs], IMPORT: list(configs[0].imports)}
+        games = {config.key: config.model_dump(mode="json", exclude={"key", "imports"}) for config in configs}
         return flatten(top | {"deployment": self.deployment.model_dump(mode="json"), GAME_TABLES: games})
 
 
@@ -108,6 +116,8 @@ def load(run_dir: Path, overrides: Mapping[str, Any] | None = None, *, config_fi
         origins["selfplay_workers"] = origins.get("deployment.node", DEFAULT)
     if unknown := [key for key in keys if key not in games]:
         raise _unknown(unknown[0], games, origins["configs"])
+    imports = _validated(IMPORTS, {IMPORT: tables.get(IMPORT, ())}, "", origins).model_dump()[IMPORT]
+    games = {key: game.replace(imports=imports) for key, game in games.items()}
     run = _validated(RunSettings, document | {"configs": [games[key] for key in keys]}, "", origins)
     _check_thresholds(run, origins)
     loaded = Loaded(run, deployment, games, file.parent, origins)
@@ -171,6 +181,7 @@ def _document() -> type[BaseSettings]:
     fields: dict[str, Any] = {name: (field.annotation, field) for name, field in run if name != "configs"} | {
         "profile": (str | None, None),
         "configs": (tuple[ConfigKey, ...] | None, None),
+        IMPORT: (Modules, ()),
         "deployment": (Deployment, Deployment()),
         GAME_TABLES: (dict[str, GameConfig], {}),
     }
@@ -191,7 +202,7 @@ DOCUMENT = _document()
 
 TOP_KEYS = frozenset(_leaves(DOCUMENT)) | {MATCHMAKING_TABLE, *BY_JOB}
 NAMED_KEYS = {
-    GAME_TABLES: frozenset(_leaves(GameConfig)) - {"key"},
+    GAME_TABLES: frozenset(_leaves(GameConfig)) - {"key", "imports"},
     CONTROLLER_TABLES: frozenset(_leaves(ControllerSettings)),
 }
 """Keys of tables whose names the user chooses: ``games.KEY.game``, ``controllers.NAME.use``."""

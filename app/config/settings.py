@@ -204,11 +204,20 @@ class EvaluationSettings(Settings):
     )
 
 
+Modules = tuple[Annotated[str, Field(pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")], ...]
+"""Names of modules, for instance ``my_games`` or ``package.games``."""
+
+
 class GameConfig(Settings):
     """One game configuration: game, number of players, network and settings."""
 
     key: ConfigKey = Field(pattern=r"^[a-z][a-z0-9_]*_[2-7]p$")
-    game: str = Field(description="an OpenSpiel game string, for instance 'hex(board_size=7)'")
+    game: str = Field(
+        min_length=1,
+        description="an OpenSpiel game string, for instance 'hex(board_size=7)'; 'package.module:name' or an entry "
+        "point for a game of your own; or 'pettingzoo:connect_four_v3'",
+    )
+    imports: Modules = Field((), description="modules imported before its game is loaded: the run's setting `import`")
     players: int = Field(ge=2, le=7)
     engine: Literal["openspiel", "flyball"] = Field(
         "openspiel", description="implementation of the rules; flyball has Hearts, Othello and standard connect four"

@@ -308,7 +308,8 @@ class Fold:
         except Exception as error:  # noqa: BLE001 - an event that one reducer cannot fold must not stop the others
             outcome.failures.append(Failure(name, event, f"{type(error).__name__}: {error}"))
             return
-        if (allowed := self._owners.allowed(name, drafted)) is None:
+        allowed = self._owners.allowed(name, drafted) if drafted else drafted
+        if allowed is None:
             return
         if recorded is not None and any((one.id, one.data.event_type) not in recorded for one in allowed):
             outcome.dropped += 1

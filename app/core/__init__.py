@@ -22,7 +22,7 @@ from app.core.ids import (
     is_broker,
 )
 from app.core.network_shape import NetworkShape
-from app.core.plugins import UnknownPlugin, allow_modules_in, load_plugin
+from app.core.plugins import UnknownPlugin, allow_modules_in, import_modules, load_plugin
 from app.core.rng import Wheel, derive_point, derive_seed, lineups
 from app.core.statistics import (
     ELO_SCALE,

@@ -22,6 +22,18 @@ def allow_modules_in(folder: Path) -> None:
         sys.path.append(path)
 
 
+def import_modules(names: Iterable[str]) -> None:
+    """Import modules for what they register. Raises ``UnknownPlugin``."""
+    for name in names:
+        try:
+            import_module(name)
+        except Exception as error:  # a module of the user's may raise anything
+            raise UnknownPlugin(
+                f"The module {name!r} cannot be imported: {type(error).__name__}: {error}.",
+                hint="Look at the setting import. The module has to be installed, or lie beside flyball.toml.",
+            ) from error
+
+
 def load_plugin(group: str, name: str, ours: Iterable[str] = ()) -> Any:
     """Return the object called ``name``: 'package.module:attribute', or an entry point of ``group``.
 

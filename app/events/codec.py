@@ -193,6 +193,7 @@ UPCASTS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {
     # Version 1 did not name the worker, or not in the shard.
     ("flyball.quality.degraded", 1): _unnamed,
     ("flyball.quality.parity_checked", 1): _unnamed,
+    ("flyball.quality.parity_checked", 2): lambda data: {**data, "against": None},  # version 2 did not name the rules
     ("flyball.quality.score_updated", 1): lambda data: {**data, "shard": _unnamed(data["shard"])},
     ("flyball.training.requested", 1): lambda data: {**data, "shards": [_unnamed(shard) for shard in data["shards"]]},
     ("flyball.training.completed", 1): _named_metrics,

@@ -72,12 +72,13 @@ class QualityDegraded(Fact, type="quality.degraded", name="QUALITY_DEGRADED", ve
     reason: Text
 
 
-class ParityChecked(Fact, type="quality.parity_checked", name="PARITY_CHECKED", version=2):
-    """Recorded games were played again through the rules library."""
+class ParityChecked(Fact, type="quality.parity_checked", name="PARITY_CHECKED", version=3):
+    """Recorded games were played again. ``against`` names the rules that played them; ``None``: unknown."""
 
     request_id: EventId
     worker: ShardWorker
     shard: ShardKey
+    against: Name | None
     checked: PositiveCount
     failures: Count
 

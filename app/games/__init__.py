@@ -1,7 +1,9 @@
 """Rules and encodings of games, in batches and from the mover's perspective. Seeds are arguments."""
 
 from app.games.catalogue import checker_for, open_table, own_hearts
-from app.games.parity import GameRecord
+from app.games.codec import symmetry
+from app.games.game import BrokenGame, Game
+from app.games.parity import Checker, GameRecord
 from app.games.table import (
     FINISHED,
     Heuristic,
@@ -16,6 +18,9 @@ from app.games.table import (
 
 __all__ = [
     "FINISHED",
+    "BrokenGame",
+    "Checker",
+    "Game",
     "GameRecord",
     "Heuristic",
     "IllegalAction",
@@ -28,4 +33,5 @@ __all__ = [
     "checker_for",
     "open_table",
     "own_hearts",
+    "symmetry",
 ]

@@ -3,6 +3,7 @@
 - Any OpenSpiel game can be played without code, from a configuration alone.
 - ``CODECS``: OpenSpiel games with observations from the mover's perspective, and perhaps symmetries and a heuristic.
 - ``BOARDS`` and Hearts: games by our own rules, for configurations with ``engine = "flyball"``.
+- ``app.games.own``: games of the user's own, and PettingZoo's.
 """
 
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from typing import Any
 import pyspiel
 
 from app.config import GameConfig
+from app.core import import_modules
 from app.games import boards, tricks
 from app.games.board_table import BoardRules, BoardTable
 from app.games.codec import Codec
@@ -21,7 +23,8 @@ from app.games.hearts.rules import HeartsRules, parse_rules
 from app.games.hearts.table import HeartsTable
 from app.games.openspiel import OpenSpielTable, Rules, load_game
 from app.games.othello import OTHELLO, othello
-from app.games.parity import HeartsChecker, ParityChecker
+from app.games.own import is_own, open_own, own_checker
+from app.games.parity import Checker, HeartsChecker, ParityChecker
 from app.games.table import Table, UnknownGame
 
 CODECS: dict[str, Callable[..., Codec]] = {
@@ -55,8 +58,10 @@ BOARDS: dict[str, BoardRules] = {"connect_four": CONNECT_FOUR, "othello": OTHELL
 
 
 def open_table(config: GameConfig, slots: int) -> Table:
-    """Return a table for ``slots`` games of a configuration. Raises ``UnknownGame``."""
-    hearts = own_hearts(config)
+    """Return a table for ``slots`` games of a configuration. Raises ``UnknownGame`` or ``UnknownPlugin``."""
+    import_modules(config.imports)
+    own = is_own(config.game)
+    hearts = None if own else own_hearts(config)
     if hearts is not None:
         return HeartsTable(hearts, slots, config.selfplay.rewards)
     if config.selfplay.rewards != "terminal":
@@ -64,6 +69,8 @@ def open_table(config: GameConfig, slots: int) -> Table:
             f"{config.game!r} is rewarded at its end, not {config.selfplay.rewards}.",
             hint="Leave rewards at 'terminal'; Hearts with engine = 'flyball' has others.",
         )
+    if own:
+        return open_own(config, slots)
     name = _name(config)
     if config.engine == "flyball":
         usual, asked = load_game(name, config.players), load_game(config.game, config.players)
@@ -72,8 +79,11 @@ def open_table(config: GameConfig, slots: int) -> Table:
     return OpenSpielTable(openspiel_rules(config.game, config.players), slots, config.max_moves)
 
 
-def checker_for(config: GameConfig) -> ParityChecker:
-    """Return the parity checker of a configuration. Raises ``UnknownGame``."""
+def checker_for(config: GameConfig) -> Checker:
+    """Return the parity checker of a configuration. Raises ``UnknownGame`` or ``UnknownPlugin``."""
+    import_modules(config.imports)
+    if is_own(config.game):
+        return own_checker(config)
     hearts = own_hearts(config)
     if hearts is not None:
         return HeartsChecker(openspiel_rules(hearts.hand, SEATS), hearts)

@@ -1,10 +1,12 @@
-"""Parity check: OpenSpiel replays a recorded game move by move.
+"""Parity check: recorded games are played again, move by move, and compared.
 
-A replay uses only the codec and the outcome of the batched adapter. It plays one game at a time on OpenSpiel's states.
+OpenSpiel replays its games and those by our own rules. A replay uses only the codec and the outcome of the batched
+adapter, and plays one game at a time on OpenSpiel's states. All other games are played again by their own rules.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +17,7 @@ from app.games.hearts.play import DIRECTION_ORDER, HOLD, PASSED
 from app.games.hearts.rules import HeartsRules
 from app.games.hearts.table import hand_points
 from app.games.openspiel import CHANCE, Rules
-from app.games.table import Floats, Mask, Observations, Seats
+from app.games.table import FINISHED, Floats, Mask, Observations, Seats, Table
 
 TOLERANCE = 1e-5
 """Largest difference between equal outcomes, which are float32 in [-1, 1]."""
@@ -33,14 +35,25 @@ class GameRecord:
     action: NDArray[np.int32]  # [K] the chosen actions, in the seat's numbers
     obs: Observations  # [K, D] the seat's observations
     mask: Mask  # [K, A] the legal actions
+    seed: int  # the game's, from which a table draws chance
+
+
+class Checker(Protocol):
+    """Compares recorded games with another play of them."""
+
+    against: str
+    """The rules that play the games again, for people; at most 100 characters."""
+
+    def failures(self, record: GameRecord) -> Sequence[str]:
+        """Return a message for each difference between a recorded game and its replay."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decision:
-    """One decision in a replay, with actions in OpenSpiel's numbers."""
+    """One decision in a replay, with actions in the seat's numbers."""
 
     seat: int
-    legal: list[int]
+    legal: frozenset[int]
     taken: int
     obs: Observations  # [D] the seat's observation
 
@@ -58,8 +71,10 @@ class IllegalMove(ValueError):
     """A recorded move that OpenSpiel does not allow; the message becomes a parity failure."""
 
 
-class ParityChecker:
-    """Replay of recorded games, with an optional move limit."""
+class ParityChecker(Checker):
+    """Replay of recorded games on OpenSpiel, with an optional move limit."""
+
+    against = "openspiel"
 
     def __init__(self, rules: Rules, max_moves: int | None = None) -> None:
         self._rules = rules
@@ -71,7 +86,7 @@ class ParityChecker:
             replay = self.replay(record.history)
         except IllegalMove as illegal:
             return [str(illegal)]
-        return [*self._ending(replay, record), *self._rows(replay.decisions, record)]
+        return [*self._ending(replay, record), *_row_differences(replay.decisions, record)]
 
     def replay(self, history: Sequence[int]) -> Replay:
         """Replay a history of actions on OpenSpiel. Raises ``IllegalMove``."""
@@ -91,9 +106,12 @@ class ParityChecker:
                     decided.append((seat, legal, action))
                     tensors.append(state.observation_tensor(seat) if whole else state.information_state_tensor(seat))
             state.apply_action(action)
-        seats = np.array([seat for seat, *_ in decided], dtype=np.int8)
-        seen = self._rules.codec.encode(np.array(tensors, dtype=np.float32), seats) if decided else ()
-        decisions = [Decision(*decision, obs) for decision, obs in zip(decided, seen, strict=True)]
+        seats, codec = np.array([seat for seat, *_ in decided], dtype=np.int8), self._rules.codec
+        seen = codec.encode(np.array(tensors, dtype=np.float32), seats) if decided else ()
+        decisions = [
+            Decision(seat, frozenset(codec.from_game[seat, legal].tolist()), int(codec.from_game[seat, taken]), obs)
+            for (seat, legal, taken), obs in zip(decided, seen, strict=True)
+        ]
         return Replay(decisions, moves, self._rules.outcome(state) if state.is_terminal() else None)
 
     def _ending(self, replay: Replay, record: GameRecord) -> Iterator[str]:
@@ -109,26 +127,27 @@ class ParityChecker:
         if not np.allclose(expected, record.returns, rtol=0, atol=TOLERANCE):
             yield f"outcome {record.returns.tolist()} recorded, {expected.tolist()} by the rules"
 
-    def _rows(self, decisions: Sequence[Decision], record: GameRecord) -> Iterator[str]:
-        for k, step in enumerate(record.step.tolist()):
-            if step >= len(decisions):
-                yield f"decision {step} is recorded, the game has {len(decisions)}"
-                continue
-            for wrong in self._row(decisions[step], record, k):
-                yield f"decision {step}: {wrong}"
 
-    def _row(self, decision: Decision, record: GameRecord, k: int) -> Iterator[str]:
-        seat = decision.seat
-        if record.seat[k] != seat:
-            yield f"seat {record.seat[k]} recorded, seat {seat} was to move"
-            return
-        numbers = self._rules.codec.from_game[seat]
-        if numbers[decision.taken] != record.action[k]:
-            yield f"action {record.action[k]} recorded, action {numbers[decision.taken]} played"
-        if not np.array_equal(decision.obs, record.obs[k]):
-            yield "the observation is not what the seat saw"
-        if set(np.flatnonzero(record.mask[k]).tolist()) != set(numbers[decision.legal].tolist()):
-            yield "the legal mask is not that of the position"
+def _row_differences(decisions: Sequence[Decision], record: GameRecord) -> Iterator[str]:
+    """Compare a record's rows with all decisions of a replay."""
+    for k, step in enumerate(record.step.tolist()):
+        if step >= len(decisions):
+            yield f"decision {step} is recorded, the game has {len(decisions)}"
+            continue
+        for wrong in _row_faults(decisions[step], record, k):
+            yield f"decision {step}: {wrong}"
+
+
+def _row_faults(decision: Decision, record: GameRecord, k: int) -> Iterator[str]:
+    if record.seat[k] != decision.seat:
+        yield f"seat {record.seat[k]} recorded, seat {decision.seat} was to move"
+        return
+    if decision.taken != record.action[k]:
+        yield f"action {record.action[k]} recorded, action {decision.taken} played"
+    if not np.array_equal(decision.obs, record.obs[k]):
+        yield "the observation is not what the seat saw"
+    if set(np.flatnonzero(record.mask[k]).tolist()) != decision.legal:
+        yield "the legal mask is not that of the position"
 
 
 _HAND = 1 + CARDS + CARDS  # actions of a hand without passing: direction, deal, plays
@@ -186,3 +205,52 @@ def _hands(history: Sequence[int]) -> Iterator[Sequence[int]]:
         end = begin + _HAND + (SEATS * PASSED if history[begin] != HOLD else 0)
         yield history[begin:end]
         begin = end
+
+
+class ReplayChecker(Checker):
+    """Replay of recorded games on a fresh table of the same rules, which draws chance from the recorded seed.
+
+    It finds games that were altered, or that depend on more than seed and actions, but no mistakes in the rules. A
+    table's history has to hold the chosen actions in the numbers of the seats to move.
+
+    Args:
+        fresh: returns a table of one slot.
+    """
+
+    against = "its own rules"
+
+    def __init__(self, fresh: Callable[[], Table]) -> None:
+        self._fresh = fresh
+
+    def failures(self, record: GameRecord) -> list[str]:
+        """See ``Checker.failures``."""
+        table, slot, history = self._fresh(), np.zeros(1, dtype=np.int64), list(record.history)
+        table.reset(slot, [record.seed])
+        decisions: list[Decision] = []
+        while (seat := int(table.seats()[0])) != FINISHED:
+            move = len(table.history(0))
+            if move >= len(history):
+                return [f"the recorded game ends after {len(history)} moves, and by the rules it goes on"]
+            obs, mask = table.observe(slot)
+            action, legal = history[move], np.flatnonzero(mask[0]).tolist()
+            if action not in legal:
+                return [f"move {move}: action {action} is not legal; legal are {legal}"]
+            decisions.append(Decision(seat, frozenset(legal), action, obs[0]))
+            table.step(slot, np.array([action], dtype=np.int32))
+        return [*_ending_differences(table, record), *_row_differences(decisions, record)]
+
+
+def _ending_differences(table: Table, record: GameRecord) -> Iterator[str]:
+    """Compare how a recorded game and its replay in slot 0 of a table ended."""
+    if (history := table.history(0)) != list(record.history):
+        yield f"history {list(record.history)} recorded, {history} by the rules"
+    truncated = bool(table.truncated()[0])
+    if len(record.step) and record.truncated != truncated:  # without rows, no record tells of the cut
+        yield f"recorded as {_how(record.truncated)}, by the rules it is {_how(truncated)}"
+    expected = table.returns()[0]
+    if not np.allclose(expected, record.returns, rtol=0, atol=TOLERANCE):
+        yield f"outcome {record.returns.tolist()} recorded, {expected.tolist()} by the rules"
+
+
+def _how(truncated: bool) -> str:  # noqa: FBT001 - the only argument
+    return "truncated" if truncated else "finished"

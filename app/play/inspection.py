@@ -37,12 +37,12 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from app.config import GameConfig, Settings
-from app.core import FlyballError, ModelHash, ShardKey
+from app.core import FlyballError, ModelHash, Name, ShardKey
 from app.core.legal import legal_counts
 from app.engine import JsonObject, Report
-from app.games import GameRecord, checker_for, open_table
+from app.games import Checker, GameRecord, checker_for, open_table
 from app.play.match_statistics import seat_wins
-from app.store import BlobStore, DamagedBlob, FileStore, MissingBlob, Shard, get_shard
+from app.store import BlobStore, DamagedBlob, FileStore, MissingBlob, Shard, game_seed, get_shard
 
 Games = Sequence[bytes]  # a shard's games in order, each as the bytes of its history
 
@@ -102,6 +102,7 @@ class InspectionResult(QualityScore):
 
     statistics: ShardStatistics
     checked: int = Field(description="games played again")
+    against: Name = Field(description="the rules that played them again")
     failures: tuple[str, ...] = Field(description="one for each game that differs, with its first difference")
 
 
@@ -137,12 +138,14 @@ def inspect_in(store: BlobStore, spec: InspectionSpec, report: Report) -> Inspec
     _check_repetition(store, shard, spec.earlier[-COMPARED:])
     counted = shard_statistics(shard)
     report({"rows": counted.rows, "games": counted.games})
+    checker = checker_for(spec.config)
     sample = np.random.default_rng(spec.seed).permutation(shard.games)[: spec.sample_games]
     return InspectionResult(
         **dict(quality_score(counted)),
         statistics=counted,
+        against=checker.against,
         checked=len(sample),
-        failures=tuple(_differences(shard, spec.config, np.sort(sample))),
+        failures=tuple(_differences(shard, checker, np.sort(sample))),
     )
 
 
@@ -244,11 +247,11 @@ def game_record(shard: Shard, game: int) -> GameRecord:
         action=shard.action[rows],
         obs=shard.obs[rows],
         mask=np.asarray(shard.mask[rows]),
+        seed=game_seed(shard.meta.seed, game),
     )
 
 
-def _differences(shard: Shard, config: GameConfig, games: NDArray[np.int64]) -> Iterator[str]:
-    checker = checker_for(config)
+def _differences(shard: Shard, checker: Checker, games: NDArray[np.int64]) -> Iterator[str]:
     for game in games.tolist():
         found = [*checker.failures(game_record(shard, game)), *_rewards(shard, game)]
         if found:

@@ -17,7 +17,7 @@ from app.play.match_statistics import seat_wins
 from app.play.players import PLAYERS, Player
 from app.play.recording import Outcomes, ShardRecorder
 from app.play.rollout import HERO, Rollout, Schedule, draw_points, number_streams
-from app.store import BlobStore, FileStore, Shard, ShardMeta, put_shard
+from app.store import BlobStore, FileStore, Shard, ShardMeta, game_seed, put_shard
 
 IN_FLIGHT = 256  # games at once: more make a forward pass no cheaper per row, fewer raise Python's share of the time
 LESSON_GAMES = 1024  # games in a shard of lessons: tens of megabytes where observations are long
@@ -48,7 +48,7 @@ def selfplay_schedule(
     streams = number_streams(derive_seed(seed, "openings"), np.arange(games))
     points = draw_points(streams, np.zeros(games, dtype=np.int64))
     return Schedule(
-        seeds=[derive_seed(seed, "game", game) for game in range(games)],
+        seeds=[game_seed(seed, game) for game in range(games)],
         seating=seating,
         temperatures=temperatures,
         seed=derive_seed(seed, "choices"),

@@ -12,7 +12,7 @@ from app.store.checkpoints import (
 )
 from app.store.experience import experience_lines, load_experience, steps_left_out
 from app.store.leagues import ForeignLeague, LeagueFile
-from app.store.shard import Shard, ShardMeta, get_shard, note_of, put_shard, with_note
+from app.store.shard import Shard, ShardMeta, game_seed, get_shard, note_of, put_shard, with_note
 
 __all__ = [
     "NETWORK",
@@ -29,6 +29,7 @@ __all__ = [
     "ShardMeta",
     "experience_lines",
     "export_checkpoint",
+    "game_seed",
     "get_checkpoint",
     "get_shard",
     "load_experience",

@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError
 from safetensors import SafetensorError
 
 from app.config import Settings
-from app.core import ConfigKey, FlyballError, Name, ShardKey
+from app.core import ConfigKey, FlyballError, Name, ShardKey, derive_seed
 from app.core.legal import Legal, LegalActions, are_legal, compact
 from app.store.blobs import BlobStore, DamagedBlob
 
@@ -76,6 +76,11 @@ GAME_TYPES: dict[str, type[np.generic]] = {
 
 class BadShard(FlyballError):
     """Arrays that do not form a shard."""
+
+
+def game_seed(seed: int, game: int) -> int:
+    """Return the seed from which game number ``game`` of a shard draws chance; ``seed`` is the shard's."""
+    return derive_seed(seed, "game", game)
 
 
 class ShardMeta(Settings):

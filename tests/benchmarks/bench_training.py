@@ -1,6 +1,6 @@
 """Whole iterations of training, games included, against peers in one run: steps a second of processor time, one thread.
 
-Run with ``pytest tests/benchmarks/bench_training.py -m benchmark -s``. PettingZoo needs the extra ``peers``.
+Run with ``pytest tests/benchmarks/bench_training.py -m benchmark -s``. PettingZoo needs the extra ``pettingzoo``.
 """
 
 import subprocess
@@ -144,7 +144,9 @@ class ConnectFour(gymnasium.Env):
 
 def test_connect_four_against_maskable_ppo_and_pettingzoo() -> None:
     sb3 = pytest.importorskip("sb3_contrib")
-    pytest.importorskip("pettingzoo.classic.connect_four_v3", reason="install the extra: pip install -e '.[peers]'")
+    pytest.importorskip(
+        "pettingzoo.classic.connect_four_v3", reason="install the extra: pip install -e '.[pettingzoo]'"
+    )
     from stable_baselines3.common.vec_env import DummyVecEnv
 
     steps = 32

@@ -166,7 +166,7 @@ class ConstantRun:
                 if probe:
                     yield NodeProbed(**about, score=None if failures else self._quality, error="no" * failures or None)
                     return
-                yield ParityChecked(**about, checked=16, failures=failures)
+                yield ParityChecked(**about, against=None, checked=16, failures=failures)
                 score = scored(self._quality, model=shard.model, rows=shard.rows, request=request, shard=shard.key)
                 yield score.replace(shard=shard)
             case ModelPromoted(model=model, step=step) | ModelRolledBack(to_model=model, step=step):

@@ -47,6 +47,7 @@ def checked(number: int, *, who: str = "test") -> Envelope[Any]:
         request_id=derive_id("request", who),
         worker="selfplay_worker@laptop",
         shard="a" * 64,
+        against="openspiel",
         checked=abs(number) + 1,
         failures=0,
     )

@@ -315,7 +315,7 @@ class StandIn:
             self._bad_until[event.subject] = now + 300 * self._pace
         bad = now < self._bad_until.get(event.subject, 0.0)
         failures = int(self._happens(0.001))
-        yield done, "quality_monitor@laptop", ParityChecked(**about, checked=8, failures=failures)
+        yield done, "quality_monitor@laptop", ParityChecked(**about, against="openspiel", checked=8, failures=failures)
         score = min(1.0, max(0.0, self._random.gauss(0.2 if bad else 0.85, 0.05)))
         components = {"diversity": score, "length": 1.0, "balance": score}
         judged = QualityScoreUpdated(

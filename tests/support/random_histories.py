@@ -155,7 +155,7 @@ def _inspect(draw: st.DrawFn, _: "Story", event: Event[SelfplayComplete]) -> lis
         return [NodeProbed(**named, score=None if found > 7 else score, error="no" if found > 7 else None)]
     if found == 9:
         return [QualityDegraded(**named, reason="no")]
-    parity = ParityChecked(**named, checked=16, failures=found // 8)
+    parity = ParityChecked(**named, against=None, checked=16, failures=found // 8)
     judged = scored(score, model=shard.model, rows=shard.rows, request=about, shard=shard.key)
     return [parity, judged.replace(shard=judged.shard.replace(worker=shard.worker))]
 

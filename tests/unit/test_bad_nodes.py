@@ -31,7 +31,7 @@ def loop() -> Driven:
 
 
 def parity(worker: str | None, failures: int = 16) -> ParityChecked:
-    return ParityChecked(request_id="q", worker=worker, shard="c" * 64, checked=16, failures=failures)
+    return ParityChecked(request_id="q", worker=worker, shard="c" * 64, against=None, checked=16, failures=failures)
 
 
 def shard(worker: str | None, score: float = 0.95):

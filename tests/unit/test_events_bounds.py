@@ -24,7 +24,7 @@ from app.events.envelope import EPOCH
 from app.events.schemas import envelope_schema
 
 SHARD = "c" * 64
-PARITY = {"request_id": "r", "worker": None, "shard": SHARD, "checked": 3, "failures": 0}
+PARITY = {"request_id": "r", "worker": None, "shard": SHARD, "against": None, "checked": 3, "failures": 0}
 BOOST = {"multiplier": 1.5, "lasts_seconds": 60.0, "reason": "stall"}
 EVIDENCE = {
     "evaluation_id": "e", "statistic": "llr", "value": 1.0, "threshold": 1.0, "games": 1, "elo": 0.0, "elo_stderr": 1.0

@@ -143,7 +143,7 @@ UNNAMED: list[tuple[Payload, dict[str, Any]]] = [
         TrainingRequested(base_model=None, shards=(SHARD,), step=0, seed=1, learning_rate=0.1, epochs=1),
         {"shards": [BARE]},
     ),
-    (ParityChecked(request_id="q", worker=None, shard="c" * 64, checked=16, failures=0), {}),
+    (ParityChecked(request_id="q", worker=None, shard="c" * 64, against=None, checked=16, failures=0), {}),
     (QualityDegraded(request_id="q", worker=None, shard="c" * 64, reason="x"), {}),
     (DaemonHeartbeat(daemon="training", node="laptop", position=1, lag=0, jobs=1, requests=()), {}),
     (TrainingFailed(request_id="t", reason="diverged", error="x"), {}),
@@ -154,10 +154,15 @@ UNNAMED: list[tuple[Payload, dict[str, Any]]] = [
 @pytest.mark.parametrize(("now", "otherwise"), UNNAMED, ids=lambda one: getattr(one, "event_name", ""))
 def test_event_from_before_workers_were_named_is_still_read(now: Payload, otherwise: dict[str, Any]) -> None:
     data = now.model_dump(mode="json")
-    new = {"probe", "requests"} if isinstance(now, SelfplayRequested) else {"probe", "requests", "worker"}
+    new = {"probe", "requests", "against", *(() if isinstance(now, SelfplayRequested) else ("worker",))}
     before = {name: value for name, value in data.items() if name not in new} | otherwise
     lifted = lift(now.event_type, before, 1, now.dataversion)
     assert type(now).model_validate_json(json.dumps(lifted)) == now
+
+
+def test_lift_of_an_old_parity_check_knows_no_rules() -> None:
+    before = {"request_id": "q", "worker": None, "shard": "c" * 64, "checked": 16, "failures": 0}
+    assert ParityChecked(**lift(ParityChecked.event_type, before, 2, 3)).against is None
 
 
 FIGURES = {"policy_loss": -0.1, "value_loss": 0.3, "entropy": 1.0, "approx_kl": 0.01, "clip_fraction": 0.1}

@@ -42,7 +42,12 @@ def late():
 
 def parity(failures: int, checked: int = 16) -> ParityChecked:
     return ParityChecked(
-        request_id="q", worker="selfplay_worker@laptop", shard="c" * 64, checked=checked, failures=failures
+        request_id="q",
+        worker="selfplay_worker@laptop",
+        shard="c" * 64,
+        against=None,
+        checked=checked,
+        failures=failures,
     )
 
 

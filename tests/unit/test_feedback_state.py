@@ -162,7 +162,10 @@ def test_facts_set_the_signals(driven):
     driven.feed(rated(50, match(0.8), stderr=9), at=7300)
     driven.feed(scored(0.8), scored(0.4), promoted(NEW), distributed(NEW), at=7400)
     driven.feed(
-        ParityChecked(request_id="q", worker="selfplay_worker@laptop", shard="c" * 64, checked=8, failures=0), at=7500
+        ParityChecked(
+            request_id="q", worker="selfplay_worker@laptop", shard="c" * 64, against=None, checked=8, failures=0
+        ),
+        at=7500,
     )
     state = driven.state()
     assert state.games_played == 14

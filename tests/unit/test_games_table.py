@@ -24,7 +24,7 @@ def play_first_legal(table, slot=0):
         table.step(ONE, action)
     step, seat, action, obs, mask = (np.array(column) for column in zip(*rows, strict=True))
     truncated = bool(table.truncated()[slot])
-    return GameRecord(table.history(slot), table.returns()[slot], truncated, step, seat, action, obs, mask)
+    return GameRecord(table.history(slot), table.returns()[slot], truncated, step, seat, action, obs, mask, seed=4)
 
 
 def game(name, players=2, **kwargs):

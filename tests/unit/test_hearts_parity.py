@@ -30,7 +30,7 @@ def played(game: str, seed: int):
 
     table = play(HeartsTable(parse_rules(game), 1), [seed], random_choice(np.random.default_rng(seed)), watch)
     step, seat, action, obs, mask = (np.array(column) for column in zip(*rows, strict=True))
-    return config, GameRecord(table.history(0), table.returns()[0], False, step, seat, action, obs, mask)
+    return config, GameRecord(table.history(0), table.returns()[0], False, step, seat, action, obs, mask, seed=0)
 
 
 @pytest.mark.parametrize("game", GAMES_STRINGS)

@@ -226,7 +226,9 @@ class TestBadData:
         known, store = learned
         story = Story(record, SCENARIOS["bad-data"].plan(known, store))
         key = story.trouble.data.shard.key
-        check = ParityChecked(request_id="r", worker="selfplay_worker@laptop", shard=key, checked=16, failures=16)
+        check = ParityChecked(
+            request_id="r", worker="selfplay_worker@laptop", shard=key, against=None, checked=16, failures=16
+        )
         assert story.tell(check.replace(shard="e" * 64))[1] is None
         checked, stage = story.tell(check, story.trouble)
         assert stage == "detected"

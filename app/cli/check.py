@@ -1,0 +1,64 @@
+"""``flyball check``: check something of the user's own before a run uses it."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import NoReturn
+
+import click
+
+from app.api.runs import Place
+from app.cli.options import json_option, placed, seed_option
+from app.cli.output import data_only_on_stdout, write_json
+from app.config import GameConfig
+from app.core import ConfigKey, Finding
+
+KEY = re.compile(r"[a-z][a-z0-9_]*_[2-7]p")
+"""Keys of configurations; no game string looks like one."""
+
+FAULTY = 2
+"""Exit code of a check that found faults."""
+
+
+@click.group()
+def check() -> None:
+    """Check something of your own before a run uses it: 0 if it is sound, 2 with what is wrong and what to do."""
+
+
+@check.command()
+@click.argument("name")
+@click.option("--players", default=2, type=click.IntRange(2, 7), help="Of a game string.")
+@click.option("--games", default=16, type=click.IntRange(2, 1000), help="Games to play at random.")
+@seed_option
+@json_option
+@placed
+def game(place: Place, name: str, *, players: int, games: int, seed: int, as_json: bool) -> None:
+    """Check the game NAME: a configuration's key, or a game string such as my_games:Nim.
+
+    It is played at random. Masks, seeds, perspective, outcomes, truncation and symmetries are checked.
+    """
+    from app.games.game_check import check_game  # loads OpenSpiel
+
+    config = _config(place, name, players)
+    with data_only_on_stdout():  # a game may print
+        findings = check_game(config, games, seed)
+    report(f"game {name}", findings, as_json=as_json)
+
+
+def report(what: str, findings: Sequence[Finding], *, as_json: bool) -> NoReturn:
+    """Write what a check found, and exit: with ``FAULTY`` if it found anything."""
+    if as_json:
+        write_json({"checked": what, "ok": not findings, "findings": [asdict(finding) for finding in findings]})
+    else:
+        for finding in findings:
+            click.echo(f"{click.style(finding.where, bold=True)}: {finding.what}\n    {finding.hint}")
+        click.echo(f"{what}: {len(findings) or 'no'} fault{'' if len(findings) == 1 else 's'} found")
+    raise click.exceptions.Exit(FAULTY if findings else 0)
+
+
+def _config(place: Place, name: str, players: int) -> GameConfig:
+    """Return the configuration of a key, or one that plays a game string with the run's imports."""
+    if KEY.fullmatch(name):
+        return place.config(name)
+    imports = place.load().run.configs[0].imports
+    return GameConfig(key=ConfigKey(f"checked_{players}p"), game=name, players=players, imports=imports)

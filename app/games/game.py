@@ -1,0 +1,304 @@
+"""Games written as one class that plays one game, and the table that plays many of them.
+
+``Game`` is the base class of such a class. ``GameTable`` plays N of its games at once: it draws chance from each
+game's seed, plays forced moves, cuts off long games, keeps histories, and checks whatever the class returns.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from random import Random
+from typing import Any, ClassVar, NoReturn, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from app.core import HEURISTIC
+from app.games.parity import TOLERANCE, Checker
+from app.games.spec_check import spec_faults
+from app.games.table import (
+    FINISHED,
+    Floats,
+    Heuristic,
+    IllegalAction,
+    Indices,
+    Mask,
+    Observations,
+    Seats,
+    Symmetry,
+    Table,
+    TableSpec,
+    UnknownGame,
+)
+
+R = TypeVar("R")
+
+
+class BrokenGame(UnknownGame):
+    """A game of the user's own that lacks something, raises, or returns what no game can."""
+
+
+class Game:
+    """Base class of one's own game; an object plays one game after the other.
+
+    Seats are numbered from 0, actions too. Chance is drawn from the generator that ``reset`` is given, at any time, and
+    from nothing else. Neither clocks nor global random numbers may be read, because games are played again to be
+    checked. ``legal``, ``seat``, ``observe`` and ``returns`` change nothing.
+    """
+
+    version: ClassVar[int]
+    """Version of the rules and observations; raise it when either changes."""
+    players: ClassVar[int]
+    actions: ClassVar[int]
+    """A, all actions of the game, legal or not."""
+    observation_size: ClassVar[int]
+    """D, the numbers that ``observe`` returns. It may be left out where ``planes`` is set."""
+    observation_type: ClassVar[type[np.uint8] | type[np.float32]] = np.float32
+    """``numpy.uint8`` where all numbers are whole, from 0 to 255."""
+    planes: ClassVar[tuple[int, int, int] | None] = None
+    """See ``TableSpec.planes``."""
+    symmetries: ClassVar[tuple[Symmetry, ...]] = ()
+    heuristic: ClassVar[Heuristic | None] = None
+    """A static method: the built-in player ``heuristic``."""
+    checker: ClassVar[Callable[[], Checker] | None] = None
+    """Makes a parity checker of one's own; without it, recorded games are played again by this class."""
+
+    def reset(self, rng: Random) -> None:
+        """Begin a game; ``rng`` is the source of all its chance."""
+        raise NotImplementedError
+
+    def seat(self) -> int | None:
+        """Return the seat to move; None once the game is over."""
+        raise NotImplementedError
+
+    def legal(self) -> Iterable[int]:
+        """Return the numbers of the actions that the seat to move may choose; at least one."""
+        raise NotImplementedError
+
+    def play(self, action: int) -> None:
+        """Play a legal action of the seat to move."""
+        raise NotImplementedError
+
+    def observe(self, seat: int) -> ArrayLike:
+        """Return what a seat sees: D numbers, or planes [C, H, W]. The same for every seat in the same position."""
+        raise NotImplementedError
+
+    def returns(self) -> Sequence[float]:
+        """Return each seat's outcome of a finished game, in [-1, 1], with the sum 0; asked once it is over."""
+        raise NotImplementedError
+
+    def cut_off(self) -> bool:
+        """Return whether a finished game was ended undecided, by a move limit of its own."""
+        return False
+
+
+ENDLESS = 100_000
+"""Moves after which a game without a move limit counts as endless; otherwise forced moves could go on for ever."""
+
+METHODS = ("reset", "seat", "legal", "play", "observe", "returns")
+"""Methods that a game has to define."""
+
+
+def game_spec(game: type[Game], name: str) -> TableSpec:
+    """Return the description of a class's games, which messages call ``name``. Raises ``BrokenGame``."""
+    for method in METHODS:
+        if getattr(game, method) is getattr(Game, method):
+            raise BrokenGame(f"{name} has no method {method}.", hint=f"Define {method}, as flyball.Game describes it.")
+    planes = game.planes
+    size: Any = getattr(game, "observation_size", None if planes is None else int(np.prod(planes)))
+    counts = {key: getattr(game, key, None) for key in ("version", "players", "actions")} | {"observation_size": size}
+    for attribute, value in counts.items():
+        if type(value) is not int or value < 1:
+            raise BrokenGame(
+                f"{name}.{attribute} is {'missing' if value is None else repr(value)}.",
+                hint=f"Write for instance {attribute} = 1 in the class: a whole number, 1 or more.",
+            )
+    spec = TableSpec(
+        players=game.players,
+        actions=game.actions,
+        observation_size=size,
+        observation_type=game.observation_type,
+        rules_version=f"{game.__module__}-{game.version}:{game.__qualname__}",
+        symmetries=game.symmetries,
+        levels={} if game.heuristic is None else {HEURISTIC: game.heuristic},
+        planes=planes,
+    )
+    for fault in spec_faults(spec):
+        raise BrokenGame(f"{name}: {fault.what}", hint=fault.hint)
+    return spec
+
+
+class GameTable(Table):
+    """N games of a ``Game`` at once, truncated after ``max_moves`` moves of the players, forced moves included.
+
+    Args:
+        make: makes a game; called once for each slot.
+        spec: the game's description.
+        name: what messages call the game.
+        slots: N.
+        max_moves: the move limit.
+        checker: makes a parity checker; None: games are played again on such a table.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Game],
+        spec: TableSpec,
+        name: str,
+        slots: int,
+        *,
+        max_moves: int | None = None,
+        checker: Callable[[], Checker] | None = None,
+    ) -> None:
+        self.spec, self.checker = spec, checker
+        self._name, self._limit = name, max_moves
+        self._seeds = [0] * slots
+        self._histories: list[list[int]] = [[] for _ in range(slots)]
+        self._seats = np.full(slots, FINISHED, dtype=np.int8)
+        self._mask = np.zeros((slots, spec.actions), dtype=np.bool_)
+        self._returns = np.zeros((slots, spec.players), dtype=np.float32)
+        self._truncated = np.zeros(slots, dtype=np.bool_)
+        self._games = [self._called(slot, "__init__", make) for slot in range(slots)]
+
+    def reset(self, slots: Indices, seeds: Sequence[int]) -> None:
+        """See ``Table.reset``."""
+        if len(seeds) != len(slots):
+            raise ValueError(f"{len(slots)} slots cannot begin from {len(seeds)} seeds")
+        self._returns[slots] = 0
+        self._truncated[slots] = False
+        for slot, seed in zip(slots.tolist(), seeds, strict=True):
+            self._seeds[slot], self._histories[slot] = int(seed), []
+            self._called(slot, "reset", self._games[slot].reset, Random(int(seed)))
+            self._settle(slot)
+
+    def seats(self) -> Seats:
+        """See ``Table.seats``."""
+        return self._seats.copy()
+
+    def observe(self, slots: Indices) -> tuple[Observations, Mask]:
+        """See ``Table.observe``."""
+        return self.view(slots, self._seats[slots]), self._mask[slots]
+
+    def view(self, slots: Indices, seats: Seats) -> Observations:
+        """See ``Table.view``."""
+        shape = (len(slots), self.spec.observation_size)
+        seen: NDArray[Any] = np.empty(shape, dtype=self.spec.observation_type)
+        for row, slot, seat in zip(range(len(slots)), slots.tolist(), seats.tolist(), strict=True):
+            seen[row] = self._seen(slot, self._called(slot, "observe", self._games[slot].observe, seat))
+        return seen
+
+    def step(self, slots: Indices, actions: NDArray[np.int32]) -> None:
+        """See ``Table.step``."""
+        moves = list(zip(slots.tolist(), actions.tolist(), strict=True))
+        for slot, action in moves:
+            if not 0 <= action < self.spec.actions or not self._mask[slot, action]:
+                raise IllegalAction(action, slot, np.flatnonzero(self._mask[slot]).tolist())
+        for slot, action in moves:
+            self._play(slot, action)
+            self._settle(slot)
+
+    def returns(self) -> Floats:
+        """See ``Table.returns``."""
+        return self._returns.copy()
+
+    def truncated(self) -> Mask:
+        """See ``Table.truncated``."""
+        return self._truncated.copy()
+
+    def history(self, slot: int) -> list[int]:
+        """See ``Table.history``; chance is not in it, because the seed decides it."""
+        return self._histories[slot].copy()
+
+    def _play(self, slot: int, action: int) -> None:
+        self._called(slot, "play", self._games[slot].play, action)
+        self._histories[slot].append(action)
+
+    def _settle(self, slot: int) -> None:
+        """Play forced moves until a seat has a choice, or the game is over or cut off."""
+        game = self._games[slot]
+        while (seat := self._called(slot, "seat", game.seat)) is not None:
+            if not _is_number(seat, self.spec.players):
+                hint = f"Return a seat from 0 to {self.spec.players - 1}, or None once the game is over."
+                self._fail(slot, "seat()", f"returned {seat!r}", hint)
+            if len(self._histories[slot]) == self._limit:
+                self._truncated[slot] = True
+                break
+            if len(self._histories[slot]) >= ENDLESS:
+                self._fail(slot, "seat()", "has not returned None", "End the game, or set max_moves.")
+            legal = self._legal(slot)
+            if len(legal) > 1:
+                self._seats[slot] = seat
+                self._mask[slot] = False
+                self._mask[slot, legal] = True
+                return
+            self._play(slot, legal[0])
+        else:
+            self._truncated[slot] = bool(self._called(slot, "cut_off", game.cut_off))
+            if not self._truncated[slot]:
+                self._returns[slot] = self._outcome(slot)
+        self._seats[slot] = FINISHED
+        self._mask[slot] = False
+
+    def _legal(self, slot: int) -> list[int]:
+        given = self._called(slot, "legal", lambda: list(self._games[slot].legal()))
+        if not given:
+            self._fail(slot, "legal()", "returned no action", "Return at least one, or let seat() return None.")
+        if not all(_is_number(action, self.spec.actions) for action in given):
+            hint = f"Return the numbers of the legal actions, from 0 to {self.spec.actions - 1}, and no mask."
+            self._fail(slot, "legal()", f"returned {given!r}", hint)
+        if len(set(given)) < len(given):
+            self._fail(slot, "legal()", f"returned {given!r}", "Return each action once.")
+        return [int(action) for action in given]
+
+    def _seen(self, slot: int, given: Any) -> NDArray[Any]:
+        size, kind = self.spec.observation_size, self.spec.observation_type
+        try:
+            seen = np.asarray(given)
+            with np.errstate(invalid="ignore", over="ignore"):  # what does not fit is reported below
+                typed = seen.astype(kind).reshape(-1)
+        except (TypeError, ValueError) as error:
+            self._fail(slot, "observe()", f"returned no numbers ({error})", "Return a list or an array of numbers.")
+        if seen.size != size:
+            self._fail(
+                slot, "observe()", f"returned {seen.size} numbers", f"Return {size}, or change observation_size."
+            )
+        if kind is np.float32 and not np.isfinite(typed).all():
+            self._fail(slot, "observe()", "returned a number that is not finite", "Look for divisions by 0.")
+        if kind is np.uint8 and seen.dtype != np.uint8 and (seen.reshape(-1) != typed).any():
+            hint = "Return whole numbers from 0 to 255, or set observation_type = numpy.float32."
+            self._fail(slot, "observe()", "returned a number that uint8 does not hold", hint)
+        return typed
+
+    def _outcome(self, slot: int) -> Floats:
+        given = self._called(slot, "returns", self._games[slot].returns)
+        try:
+            outcome = np.asarray(given, dtype=np.float32)
+        except (TypeError, ValueError):
+            outcome = np.empty(0, dtype=np.float32)
+        if outcome.shape != (self.spec.players,):
+            self._fail(slot, "returns()", f"returned {given!r}", f"Return {self.spec.players} numbers, one a seat.")
+        if not np.abs(outcome).max() <= 1 + TOLERANCE or abs(outcome.sum()) > TOLERANCE:
+            hint = (
+                "Outcomes are in [-1, 1] and their sum is 0: subtract their mean, and divide by the largest possible."
+            )
+            self._fail(slot, "returns()", f"returned {given!r}", hint)
+        return outcome
+
+    def _called(self, slot: int, method: str, function: Callable[..., R], *arguments: Any) -> R:
+        """Call a method of a slot's game. Raises ``BrokenGame`` if it raises."""
+        try:
+            return function(*arguments)
+        except Exception as error:  # a method of the user's may raise anything
+            words = ", ".join(map(repr, arguments)) if method in ("play", "observe") else ""
+            what = f"raised {type(error).__name__}: {error}"
+            raise self._broken(slot, f"{method}({words})", what, "Mend it; the traceback names the line.") from error
+
+    def _fail(self, slot: int, call: str, what: str, hint: str) -> NoReturn:
+        raise self._broken(slot, call, what, hint)
+
+    def _broken(self, slot: int, call: str, what: str, hint: str) -> BrokenGame:
+        where = f"after move {len(self._histories[slot])} of the game of seed {self._seeds[slot]}"
+        return BrokenGame(f"{self._name}: {call} {what} {where}.", hint=hint)
+
+
+def _is_number(value: Any, count: int) -> bool:
+    """Return whether a value is a whole number from 0 to ``count`` - 1."""
+    return isinstance(value, int | np.integer) and type(value) is not bool and bool(0 <= value < count)

@@ -1,0 +1,99 @@
+"""Games of the user's own, by the game strings that name them.
+
+- ``package.module:name``, or an entry point of group ``flyball.games``: a ``Game`` class, or a factory
+  ``factory(config, slots)`` of a ``Table``.
+- ``pettingzoo:connect_four_v3``: an environment of PettingZoo.
+"""
+
+from importlib.metadata import entry_points
+from typing import Any
+
+import pyspiel
+
+from app.config import GameConfig
+from app.core import load_plugin
+from app.games.game import BrokenGame, Game, GameTable, game_spec
+from app.games.parity import Checker, ReplayChecker
+from app.games.pettingzoo import PREFIX, pettingzoo_table
+from app.games.spec_check import spec_faults
+from app.games.table import Table, TableSpec, UnknownGame
+
+GAMES = "flyball.games"
+"""Group of entry points that are games."""
+
+TABLE_METHODS = ("reset", "seats", "observe", "view", "step", "earned", "returns", "truncated", "history")
+
+
+def is_own(game: str) -> bool:
+    """Return whether a game string names an object, or an entry point that is no game of OpenSpiel's."""
+    name = game.partition("(")[0]
+    return ":" in name or (name not in pyspiel.registered_names() and bool(entry_points(group=GAMES, name=game)))
+
+
+def open_own(config: GameConfig, slots: int) -> Table:
+    """Return a table for ``slots`` games. Raises ``UnknownGame`` or ``UnknownPlugin``."""
+    if config.engine != "openspiel":
+        raise UnknownGame(
+            f"{config.key} has engine = {config.engine!r}, which is for Flyball's own rules, and plays {config.game}.",
+            hint="Leave engine out.",
+        )
+    table = _table(config, slots)
+    if table.spec.players != config.players:
+        raise UnknownGame(
+            f"{config.game!r} is played by {table.spec.players}, the configuration says {config.players}.",
+            hint=f"Set players = {table.spec.players}, and the end of the key accordingly.",
+        )
+    return table
+
+
+def own_checker(config: GameConfig) -> Checker:
+    """Return the parity checker of a game of the user's own: its own one, or a replay."""
+    make = getattr(open_own(config, 0), "checker", None)
+    if make is None:
+        return ReplayChecker(lambda: open_own(config, 1))
+    checker: Checker = make()
+    if not callable(getattr(checker, "failures", None)) or not isinstance(getattr(checker, "against", None), str):
+        raise BrokenGame(
+            f"{config.game} has a checker that makes a {type(checker).__name__} without failures or against.",
+            hint="Make an object with `failures(record)`, which returns texts, and `against`, the name of its rules.",
+        )
+    return checker
+
+
+def _table(config: GameConfig, slots: int) -> Table:
+    name = config.game
+    if name.startswith(PREFIX):
+        return pettingzoo_table(name, slots, config.max_moves)
+    found = load_plugin(GAMES, name)
+    if isinstance(found, type) and issubclass(found, Game):
+        return GameTable(found, game_spec(found, name), name, slots, max_moves=config.max_moves, checker=found.checker)
+    if not callable(found):
+        raise BrokenGame(
+            f"{name} is a {type(found).__name__}.",
+            hint="Name a subclass of flyball.Game, or a function of a GameConfig and a number of slots.",
+        )
+    try:
+        table = found(config, slots)
+    except UnknownGame:
+        raise
+    except Exception as error:  # a function of the user's may raise anything
+        raise BrokenGame(
+            f"{name} makes no table of {slots} slots: {type(error).__name__}: {error}.",
+            hint="It is called with a GameConfig and the number of slots, which may be 0.",
+        ) from error
+    return _checked(table, name)
+
+
+def _checked(table: Any, name: str) -> Table:
+    """Return a factory's result if it has all that a table has. Raises ``BrokenGame``."""
+    if missing := [method for method in TABLE_METHODS if not callable(getattr(table, method, None))]:
+        raise BrokenGame(
+            f"{name} returned a {type(table).__name__} without {', '.join(missing)}.",
+            hint="Return a table, best of a subclass of flyball.Table, which says what each method does.",
+        )
+    if not isinstance(getattr(table, "spec", None), TableSpec):
+        raise BrokenGame(f"{name} returned a table whose spec is no TableSpec.", hint="Set it to a flyball.TableSpec.")
+    for fault in spec_faults(table.spec):
+        raise BrokenGame(f"{name}: {fault.what}", hint=fault.hint)
+    whole: Table = table
+    return whole

@@ -1,0 +1,177 @@
+"""Environments of PettingZoo as games: agents are seats, and masks in observations say which actions are legal.
+
+An environment has PettingZoo's AEC interface (https://pettingzoo.farama.org/api/aec). Its agents observe a dictionary
+of ``observation`` and ``action_mask``, and choose among numbered actions.
+
+**Outcomes** are the sums of the agents' rewards, less their mean, so that they sum to 0. If one is then beyond [-1, 1],
+all are divided by the largest. So wins of +1 and losses of -1 stay as they are. In a game for chips, a large win counts
+as much as a larger one, and small ones keep their size.
+"""
+
+import warnings
+from collections.abc import Callable
+from functools import cache, partial
+from importlib import import_module
+from importlib.metadata import version
+from importlib.util import find_spec
+from random import Random
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.games.game import BrokenGame, Game, GameTable
+from app.games.spec_check import spec_faults
+from app.games.table import TableSpec, UnknownGame
+
+PREFIX = "pettingzoo:"
+FAMILIES = ("classic", "butterfly", "atari", "sisl")
+SEED_BITS = 31  # Gymnasium's generators take seeds of any size, and older environments none above 32 bits
+
+
+def pettingzoo_table(game: str, slots: int, max_moves: int | None = None) -> GameTable:
+    """Return a table of a game string such as ``pettingzoo:connect_four_v3``. Raises ``UnknownGame``."""
+    make, spec = _environment(game)
+    return GameTable(partial(EnvironmentGame, make), spec, game, slots, max_moves=max_moves)
+
+
+@cache
+def _environment(game: str) -> tuple[Callable[[], Any], TableSpec]:
+    """Return what makes a game's environments, and their description, for which one is made."""
+    name = game.removeprefix(PREFIX)
+    make = _maker(game, name)
+    try:
+        env = make()
+    except Exception as error:  # an environment may raise anything
+        raise UnknownGame(
+            f"{game!r} cannot be made: {type(error).__name__}: {error}.", hint="Its manual says what it needs."
+        ) from error
+    return make, _spec(env, game, f"pettingzoo-{version('pettingzoo')}:{name}")
+
+
+def _maker(game: str, name: str) -> Callable[[], Any]:
+    if find_spec("pettingzoo") is None:
+        raise UnknownGame(
+            f"{game!r} needs PettingZoo, which is not installed.", hint="pip install 'flyball[pettingzoo]'"
+        )
+    modules = [f"pettingzoo.{family}.{name}" for family in FAMILIES]
+    found = [module for module in modules if name.isidentifier() and find_spec(module) is not None]
+    if not found:
+        raise UnknownGame(
+            f"PettingZoo has no {name!r} in {', '.join(FAMILIES)}.",
+            hint="Write the module's name with its version, for instance pettingzoo:connect_four_v3.",
+        )
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore", DeprecationWarning
+            )  # PettingZoo's for these modules: all releases have them
+            make: Callable[[], Any] = import_module(found[0]).env
+            return make
+    except ImportError as error:
+        raise UnknownGame(
+            f"{game!r} needs {error.name}, which is not installed.",
+            hint="Install it, or what all classic games need: pip install 'pettingzoo[classic]'",
+        ) from error
+
+
+def _spec(env: Any, game: str, rules_version: str) -> TableSpec:
+    """Return an environment's description. Raises ``UnknownGame`` for one that cannot be played here."""
+    agents = env.possible_agents
+    spaces = [(env.observation_space(agent), env.action_space(agent)) for agent in agents]
+    seen, actions = spaces[0]
+    masked = {"observation", "action_mask"} <= set(getattr(seen, "spaces", ()))
+    if any(pair != spaces[0] for pair in spaces) or not masked or not hasattr(actions, "n"):
+        raise UnknownGame(
+            f"{game!r} cannot be played here: its agents' spaces differ, or lack an action_mask or numbered actions.",
+            hint="Choose one of PettingZoo's classic board or card games, or wrap the environment in a flyball.Game.",
+        )
+    box = seen["observation"]
+    whole = box.dtype == np.bool_ or np.issubdtype(box.dtype, np.integer)
+    small = whole and (box.dtype == np.bool_ or (box.low.min() >= 0 and box.high.max() <= 255))
+    shape = _channels_first(np.empty(box.shape)).shape
+    spec = TableSpec(
+        players=len(agents),
+        actions=int(actions.n),
+        observation_size=int(np.prod(shape)),
+        observation_type=np.uint8 if small else np.float32,
+        rules_version=rules_version,
+        symmetries=(),
+        levels={},
+        planes=(shape[0], shape[1], shape[2]) if len(shape) == 3 else None,
+    )
+    for fault in spec_faults(spec):
+        raise BrokenGame(f"{game}: {fault.what}", hint=fault.hint)
+    return spec
+
+
+def _channels_first(observation: NDArray[Any]) -> NDArray[Any]:
+    """Return an image [H, W, C], as PettingZoo shows it, as planes [C, H, W]; other shapes unchanged."""
+    return observation.transpose(2, 0, 1) if observation.ndim == 3 else observation
+
+
+class EnvironmentGame(Game):
+    """One game of an AEC environment."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._env = make()
+        self._agents: list[str] = list(self._env.possible_agents)
+
+    def reset(self, rng: Random) -> None:
+        """See ``Game.reset``."""
+        self._env.reset(seed=rng.getrandbits(SEED_BITS))
+        self._rewards = dict.fromkeys(self._agents, 0.0)
+        self._last: dict[str, Any] = {}  # what each agent sees at the end
+        self._cut = False
+        self._advance()
+
+    def seat(self) -> int | None:
+        """See ``Game.seat``."""
+        return None if self._last else self._agents.index(self._env.agent_selection)
+
+    def legal(self) -> list[int]:
+        """See ``Game.legal``."""
+        mask = self._env.observe(self._env.agent_selection)["action_mask"]
+        legal: list[int] = np.flatnonzero(mask).tolist()
+        return legal
+
+    def play(self, action: int) -> None:
+        """See ``Game.play``."""
+        self._env.step(action)
+        self._advance()
+
+    def observe(self, seat: int) -> NDArray[Any]:
+        """See ``Game.observe``."""
+        agent = self._agents[seat]
+        seen = self._last[agent] if self._last else self._env.observe(agent)
+        return _channels_first(seen["observation"])
+
+    def returns(self) -> list[float]:
+        """See ``Game.returns``, and the module for other rewards than 1 and -1."""
+        rewards = np.array([self._rewards[agent] for agent in self._agents])
+        outcome: NDArray[np.float64] = rewards - rewards.mean()
+        capped: list[float] = (outcome / max(1.0, float(np.abs(outcome).max()))).tolist()
+        return capped
+
+    def cut_off(self) -> bool:
+        """See ``Game.cut_off``."""
+        return self._cut
+
+    def _advance(self) -> None:
+        """Add up rewards until an agent is to move; agents that are out take their leave, by a step of None.
+
+        An agent's rewards since its last step are its own once it is selected.
+        """
+        env = self._env
+        while True:
+            agent = env.agent_selection
+            _, reward, terminated, truncated, _ = env.last(observe=False)
+            self._rewards[agent] += float(reward)
+            if not (terminated or truncated):
+                return
+            self._cut |= bool(truncated)
+            if all(env.terminations[one] or env.truncations[one] for one in env.agents) and not self._last:
+                self._last = {one: env.observe(one) for one in self._agents}
+            env.step(None)
+            if not env.agents:
+                return

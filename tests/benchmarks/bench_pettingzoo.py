@@ -1,0 +1,55 @@
+"""Self-play of connect four by PettingZoo's environment, as a game of one class, by OpenSpiel and by our own rules.
+
+Run with ``pytest tests/benchmarks/bench_pettingzoo.py -m benchmark -s``. All are measured in one run, by CPU time on
+one thread, with the same network and 256 games at once. Only the order of the slowest and the fastest is asserted.
+"""
+
+from time import process_time
+
+import numpy as np
+import pytest
+import torch
+
+from app.config import GAMES, GameConfig
+from app.core import derive_seed
+from app.games import open_table
+from app.learning.inference import Policy
+from app.learning.network import init_policy
+from app.play.recording import ShardRecorder
+from app.play.rollout import Rollout, Schedule
+from app.play.selfplay import IN_FLIGHT
+
+pytestmark = pytest.mark.benchmark
+OURS = GAMES["connect_four_2p"]
+TABLES = {
+    "our rules": OURS,
+    "OpenSpiel": OURS.replace(engine="openspiel"),
+    "one class": GameConfig(key="class_2p", game="plain_connect_four:ConnectFour", players=2, network=OURS.network),
+    "PettingZoo": GameConfig(key="foreign_2p", game="pettingzoo:connect_four_v3", players=2, network=OURS.network),
+}
+ROUNDS, GAMES_PLAYED = 5, 512
+
+
+def rows_a_second(config: GameConfig, seed: int) -> float:
+    """Return recorded rows a second of processor time, in games that a new network plays against itself."""
+    spec = open_table(config, 0).spec
+    policy = Policy(config.network, spec.shape, init_policy(config.network, spec.shape, seed=0))
+    seating = np.zeros((GAMES_PLAYED, 2), dtype=np.int8)
+    schedule = Schedule([derive_seed(seed, game) for game in range(GAMES_PLAYED)], seating, (1.0,), seed)
+    began = process_time()
+    outcomes = Rollout(open_table(config, IN_FLIGHT), [policy], schedule, ShardRecorder()).run()
+    return float(outcomes.lengths.sum()) / (process_time() - began)
+
+
+def test_self_play_through_each_kind_of_table() -> None:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        rounds = [{name: rows_a_second(config, seed) for name, config in TABLES.items()} for seed in range(ROUNDS + 1)]
+    finally:
+        torch.set_num_threads(threads)
+    for name in TABLES:
+        rates = sorted(one[name] for one in rounds[1:])  # the first round compiles
+        print(f"{name}: {np.median(rates):,.0f} rows/s ({rates[0]:,.0f} to {rates[-1]:,.0f})")  # noqa: T201
+    slowest, fastest = (np.median([one[name] for one in rounds[1:]]) for name in ("PettingZoo", "our rules"))
+    assert slowest < fastest

@@ -1,0 +1,118 @@
+"""The check of games: it finds nothing wrong with sound ones, and each of its rules can fail."""
+
+import broken_games
+import pytest
+
+from app.config import GameConfig
+from app.games import game_check
+from app.games.game_check import check_game
+
+
+def config(name: str, players: int = 2) -> GameConfig:
+    return GameConfig(key=f"race_{players}p", game=f"broken_games:{name}", players=players)
+
+
+@pytest.mark.parametrize("name", ["Race", "Planes", "Undecided", "Race16", "RefusesLimits"])
+def test_check_of_a_sound_game_finds_nothing(name: str) -> None:
+    assert check_game(config(name)) == []
+
+
+def test_check_of_three_seats_finds_nothing() -> None:
+    assert check_game(config("Three", players=3)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "where", "what"),
+    [
+        # what cannot be opened
+        ("Nobody", "open", "cannot be imported"),
+        ("NO_GAME", "open", "is a dict"),
+        ("failing", "open", "OSError: no disk"),
+        ("Three", "open", "is played by 3, the configuration says 2"),
+        ("Nameless", "open", "has no method seat"),
+        ("Unversioned", "open", "version is missing"),
+        ("Crowded", "open", "players is 8"),
+        ("Flat", "open", "planes (2, 3, 4) do not fit into 13 features"),
+        ("OtherType", "open", "observation_type"),
+        ("Lopsided", "open", "observation of the symmetry twice does not name each of 13 indices once"),
+        ("Uninitialised", "open", "__init__() raised OSError: no licence"),
+        ("NotATable", "open", "returned a NotATable without truncated, history"),
+        ("NoSpec", "open", "no TableSpec"),
+        ("Unnamed", "open", "rules_version is ''"),
+        # what a class returns
+        ("SeatTwo", "play", "seat() returned 2 after move"),
+        ("NoMoves", "play", "legal() returned no action after move"),
+        ("Masked", "play", "legal() returned [np.True_"),
+        ("Beyond", "play", "legal() returned [0, 1, 2, 3]"),
+        ("Twice", "play", "legal() returned [0, 1, 1] after move 0 of the game of seed 0"),
+        ("Falling", "play", "raised KeyError: 'four' after move"),
+        ("Short", "play", "observe() returned 2 numbers"),
+        ("Worded", "play", "observe() returned no numbers"),
+        ("Infinite", "play", "not finite"),
+        ("Large", "play", "a number that uint8 does not hold"),
+        ("OneReturn", "play", "returns() returned 1 after move"),
+        ("BigReturns", "play", "returns() returned (2, -2)"),
+        ("Generous", "play", "returns() returned (1, 0)"),
+        ("Endless", "end", "not over after 50 decisions"),
+        ("ForcedForEver", "play", "has not returned None after move 60"),
+        # determinism and looking
+        ("Forgetful", "determinism", "Played again"),
+        ("Unseeded", "determinism", "Played again"),
+        ("Watched", "perspective", "view() of the seat to move is not what observe() shows"),
+        ("Shared", "perspective", "changes with the next step"),
+        ("OtherView", "perspective", "view() of the seat to move"),
+        # legality and forced moves
+        ("PlaysAll", "legality", "is illegal by the mask, and step() played it"),
+        ("Race16Masks", "legality", "is illegal by the mask, and step() played it"),
+        ("RefusesAll", "legality", "the mask allows was refused"),
+        ("HalfPlayed", "legality", "was refused, and changed the game"),
+        ("AsksForced", "forced moves", "has 1 legal actions"),
+        # outcomes
+        ("EarlyReturns", "returns", "A game that goes on has returns [0.5, -0.5]"),
+        ("CutReturns", "returns", "A truncated game has outcomes [1.0, -1.0]"),
+        ("LargeReturns", "returns", "Outcomes are"),
+        ("UnevenReturns", "returns", "with the sum 2"),
+        ("Unlimited", "truncation", "not cut off"),
+        # slots, shapes, seeds, histories
+        ("Neighbours", "history", "A step in other slots changed its history"),
+        ("WideSeats", "shape", "seats() returned int64 [16]"),
+        ("SeatNine", "seats", "9"),
+        ("ByteObservations", "shape", "observations uint8 [16, 13]"),
+        ("Careless", "reset", "1 seed for 2 slots"),
+        ("Renumbered", "replay", "By its own rules: move 0"),
+        ("Crashing", "play", "IndexError: out of bounds"),
+        # symmetries and players
+        ("Mirrored", "symmetries", "The image under swapped is seen otherwise"),
+        ("Speechless", "heuristics", "The player heuristic returned float32"),
+        ("Hopeless", "heuristics", "no finite weight of a legal action"),
+        ("Raising", "heuristics", "ZeroDivisionError: nobody"),
+        ("Doubted", "replay", "By a doubter"),
+    ],
+)
+def test_check_of_a_broken_game_names_rule_and_fault(
+    name: str, where: str, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(game_check, "LONGEST", 50)
+    monkeypatch.setattr("app.games.game.ENDLESS", 60)
+    found = {finding.where.partition(" (")[0]: finding for finding in check_game(config(name))}
+    assert where in found, found
+    assert what in found[where].what
+    assert found[where].hint
+
+
+def test_fault_is_placed_by_seed_and_decision() -> None:
+    (found,) = check_game(config("Unlimited"), games=2, seed=40)
+    assert found.where.startswith(("truncation (seed 40, decision", "truncation (seed 41, decision"))
+
+
+def test_every_broken_game_is_checked() -> None:
+    """Otherwise a rule could lose its test."""
+    own = {name for name, kind in vars(broken_games).items() if getattr(kind, "__module__", "") == "broken_games"}
+    listed = {case[0] for mark in _cases() for case in mark}
+    helpers = {"Race", "Three", "Planes", "Undecided", "Race16", "RefusesLimits", "Doubter"}
+    assert own - listed <= helpers
+
+
+def _cases():
+    marks = [*test_check_of_a_broken_game_names_rule_and_fault.pytestmark]
+    return [mark.args[1] for mark in marks if mark.name == "parametrize"]

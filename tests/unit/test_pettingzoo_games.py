@@ -1,0 +1,181 @@
+"""PettingZoo's environments as games: the same games as ours, rewards, truncation, and errors."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+from chips_environment import Chips
+from gymnasium.spaces import Box, Discrete
+
+from app.config import GAMES, GameConfig
+from app.games import FINISHED, UnknownGame, open_table
+from app.games import pettingzoo as adapter
+from app.games.game_check import check_game
+
+CONNECT_FOUR = "pettingzoo:connect_four_v3"
+CONFIG = GameConfig(key="foreign_2p", game=CONNECT_FOUR, players=2)
+PLAYED = 200
+
+
+@pytest.mark.parametrize(
+    ("game", "rows"), [(CONNECT_FOUR, slice(None, None, -1)), ("plain_connect_four:ConnectFour", slice(None))]
+)
+def test_connect_four_is_the_game_that_ours_is(game: str, rows: slice) -> None:
+    """Seats, masks, positions, outcomes and lengths of random games, move for move."""
+    ours, theirs = open_table(GAMES["connect_four_2p"], PLAYED), open_table(CONFIG.replace(game=game), PLAYED)
+    for table in (ours, theirs):
+        table.reset(np.arange(PLAYED), range(PLAYED))
+    rng = np.random.default_rng(1)
+    while len(live := np.flatnonzero(ours.seats() != FINISHED)):
+        assert np.array_equal(ours.seats(), theirs.seats())
+        (seen, mask), (shown, legal) = ours.observe(live), theirs.observe(live)
+        assert np.array_equal(mask, legal)
+        pieces = seen.reshape(-1, 3, 6, 7)[:, :2, rows]  # own and opponent's; PettingZoo shows the top row first
+        assert np.array_equal(pieces, shown.reshape(-1, 2, 6, 7))
+        actions = (rng.random(mask.shape) * mask).argmax(axis=1).astype(np.int32)
+        ours.step(live, actions)
+        theirs.step(live, actions)
+    assert (theirs.seats() == FINISHED).all()
+    assert np.array_equal(ours.returns(), theirs.returns())
+    assert [ours.history(slot) for slot in range(PLAYED)] == [theirs.history(slot) for slot in range(PLAYED)]
+    assert {row[0] for row in theirs.returns().tolist()} >= {-1.0, 1.0}
+
+
+@pytest.mark.parametrize("name", ["connect_four_v3", "tictactoe_v3"])
+def test_check_of_an_environment_finds_nothing(name: str) -> None:
+    assert check_game(CONFIG.replace(game=f"pettingzoo:{name}")) == []
+
+
+def test_environment_is_described_with_channels_first() -> None:
+    spec = open_table(CONFIG, 0).spec
+    assert (spec.players, spec.actions, spec.planes, spec.observation_size) == (2, 7, (2, 6, 7), 84)
+    assert spec.observation_type is np.uint8
+    assert spec.rules_version.startswith("pettingzoo-1.")
+    assert spec.rules_version.endswith(":connect_four_v3")
+
+
+def chips(monkeypatch: pytest.MonkeyPatch, make=Chips, **changes) -> GameConfig:
+    """Return a configuration of the environment for three, under a name that PettingZoo has not."""
+    monkeypatch.setattr(adapter, "_maker", lambda game, name: make)
+    adapter._environment.cache_clear()
+    name = f"pettingzoo:chips_{make.__name__ if isinstance(make, type) else 'cut'}"
+    return GameConfig(key="chips_3p", game=name, players=3, **changes)
+
+
+def played(config: GameConfig, *actions: int):
+    table, slot = open_table(config, 1), np.zeros(1, dtype=np.int64)
+    table.reset(slot, [3])
+    for action in actions:
+        table.step(slot, np.array([action], dtype=np.int32))
+    return table
+
+
+def test_agents_leave_and_rewards_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ann bets 5, Bob folds, Cyn bets 5, Ann folds; Cyn has 5 more than at first, Ann 5 less."""
+    table = played(chips(monkeypatch), 1, 0, 1)
+    assert table.seats()[0] == 0
+    assert not table.returns().any()
+    table.step(np.zeros(1, dtype=np.int64), np.array([0], dtype=np.int32))
+    assert table.seats()[0] == FINISHED
+    assert table.returns()[0].tolist() == [-1.0, 0.0, 1.0]  # -5, 0, +5, divided by the largest
+    assert not table.truncated()[0]
+
+
+def test_outcomes_within_bounds_keep_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chips_environment.STAKE", 0.25)
+    table = played(chips(monkeypatch), 1, 0, 1, 0)
+    assert table.returns()[0].tolist() == [-0.25, 0.0, 0.25]
+
+
+def test_rewards_for_everybody_sum_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Gifts(Chips):
+        def step(self, action):
+            super().step(action)
+            if action is not None and self.moves == 1:
+                self._cumulative_rewards = {one: value + 0.1 for one, value in self._cumulative_rewards.items()}
+
+    table = played(chips(monkeypatch, Gifts), 0, 0)
+    assert table.seats()[0] == FINISHED
+    assert table.returns()[0].tolist() == pytest.approx([0, 0, 0], abs=1e-6)
+
+
+def test_environment_that_truncates_has_a_truncated_game(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = played(chips(monkeypatch, partial(Chips, most=2)), 1, 1)
+    assert (table.seats()[0], bool(table.truncated()[0])) == (FINISHED, True)
+    assert not table.returns().any()
+    seen = table.view(np.zeros(3, dtype=np.int64), np.arange(3, dtype=np.int8))
+    assert seen[:, :3].tolist() == [[5, 5, 0], [5, 0, 5], [0, 5, 5]]
+
+
+def test_move_limit_cuts_an_environment_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = played(chips(monkeypatch, max_moves=3), 1, 1, 1)
+    assert table.truncated()[0]
+    assert table.view(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int8)).tolist()[0][:3] == [5, 5, 5]
+
+
+def test_environment_s_chance_comes_from_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = open_table(chips(monkeypatch), 20)
+    table.reset(np.arange(20), range(20))
+    first = table.observe(np.arange(20))[0][:, 3]
+    table.reset(np.arange(20), range(20))
+    assert np.array_equal(table.observe(np.arange(20))[0][:, 3], first)
+    assert len(set(first.tolist())) > 10
+
+
+def test_check_of_an_environment_for_three_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert check_game(chips(monkeypatch)) == []
+
+
+@pytest.mark.parametrize(("kind", "expected"), [(np.uint8, np.uint8), (np.int16, np.uint8), (np.float32, np.float32)])
+def test_small_whole_numbers_are_bytes(monkeypatch: pytest.MonkeyPatch, kind: type, expected: type) -> None:
+    typed = type("Typed", (Chips,), {"kind": kind})
+    assert open_table(chips(monkeypatch, typed), 0).spec.observation_type is expected
+
+
+class Uneven(Chips):
+    def action_space(self, agent):
+        return Discrete(2 + self.possible_agents.index(agent))
+
+
+class Unmasked(Chips):
+    def observation_space(self, agent):
+        return Box(0, 200, (4,))
+
+
+class Continuous(Chips):
+    def action_space(self, agent):
+        return Box(0, 1, (2,))
+
+
+@pytest.mark.parametrize("make", [Uneven, Unmasked, Continuous])
+def test_unsuited_environment_is_refused(monkeypatch: pytest.MonkeyPatch, make: type) -> None:
+    with pytest.raises(UnknownGame, match="its agents' spaces differ, or lack an action_mask") as refused:
+        open_table(chips(monkeypatch, make), 0)
+    assert "flyball.Game" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("connect_five_v1", "PettingZoo has no 'connect_five_v1'"),
+        ("", "PettingZoo has no ''"),
+        ("classic.chess", "PettingZoo has no 'classic.chess'"),
+        ("rps_v2", "lack an action_mask"),
+    ],
+)
+def test_unknown_environment_is_refused(name: str, message: str) -> None:
+    with pytest.raises(UnknownGame, match=message) as refused:
+        open_table(CONFIG.replace(game=f"pettingzoo:{name}"), 0)
+    assert refused.value.hint
+
+
+def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adapter, "find_spec", lambda name: None)
+    with pytest.raises(UnknownGame, match="needs PettingZoo, which is not installed") as refused:
+        open_table(CONFIG.replace(game="pettingzoo:tictactoe_v3"), 0)
+    assert "flyball[pettingzoo]" in refused.value.hint
+
+
+def test_number_of_agents_is_that_of_the_configuration() -> None:
+    with pytest.raises(UnknownGame, match="is played by 2, the configuration says 3"):
+        open_table(CONFIG.replace(key="foreign_3p", players=3), 0)
