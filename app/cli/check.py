@@ -45,6 +45,38 @@ def game(place: Place, name: str, *, players: int, games: int, seed: int, as_jso
     report(f"game {name}", findings, as_json=as_json)
 
 
+@check.command()
+@click.argument("config_key", metavar="KEY")
+@json_option
+@placed
+def network(place: Place, config_key: str, *, as_json: bool) -> None:
+    """Check the network of the configuration KEY: shapes, seeds, rows that don't mix, devices, gradients."""
+    from app.games import open_table
+    from app.learning.network_check import check_network  # loads PyTorch
+
+    config = place.config(config_key)
+    with data_only_on_stdout():
+        findings = check_network(config.network, open_table(config, 0).spec.shape)
+    report(f"network of {config_key}", findings, as_json=as_json)
+
+
+@check.command()
+@click.argument("config_key", metavar="KEY")
+@json_option
+@placed
+def backend(place: Place, config_key: str, *, as_json: bool) -> None:
+    """Check how models of the configuration KEY are made and played: its backend, network and trainer.
+
+    A few games pass through each job, twice, as in a run. It takes 5 to 30 seconds.
+    """
+    from daemons.contract import check_backend  # loads PyTorch
+
+    config = place.config(config_key)
+    with data_only_on_stdout():
+        findings = check_backend(config.backend, config, place.load().folder)
+    report(f"backend of {config_key}", findings, as_json=as_json)
+
+
 def report(what: str, findings: Sequence[Finding], *, as_json: bool) -> NoReturn:
     """Write what a check found, and exit: with ``FAULTY`` if it found anything."""
     if as_json:
