@@ -6,15 +6,17 @@ refuses types that are read but never emitted, and knobs with two owners.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import get_args
+from types import MappingProxyType
 
 from app import events
-from app.config import Parameter
+from app.config import KNOBS, Knob, RunSettings
+from app.config.loading import BadSettings
 from app.controllers import Controller
-from app.controllers.fold import Hosted
+from app.controllers.fold import Hosted, own_name
+from app.controllers.ownership import SET_BY, knobs_set
 from app.core import BROKER, FlyballError
 from app.events import CATALOGUE, DaemonFact, Payload
-from daemons.registry import DAEMONS
+from daemons.registry import DAEMONS, daemons_of
 from daemons.spec import DaemonSpec
 
 Edges = Mapping[type[Payload], frozenset[str]]
@@ -25,22 +27,6 @@ OUTSIDERS: Mapping[str, frozenset[type[Payload]]] = {
     "an operator": frozenset({events.RollbackRequested, events.EventVoided}),
 }
 """Emitters other than reducers, with their types: daemons' hosts, the broker, and people with ``flyball emit``."""
-
-KNOBS: Mapping[str, frozenset[type[Payload]]] = {
-    "exploration boost": frozenset({events.ExplorationBoost}),
-    "self-play rate": frozenset({events.QualityPenaltyApplied}),
-    "training intensity": frozenset({events.TrainingIntensityChanged}),
-    "training block": frozenset({events.TrainingBlockedByQuality, events.TrainingUnblocked}),
-    "epochs, games per iteration, quality threshold, base temperature": frozenset({events.HyperparameterUpdated}),
-    "learning rate": frozenset({events.AdaptiveParamsChanged}),
-    "curriculum weights": frozenset({events.CurriculumRebalanced}),
-    "which model is current": frozenset({events.ModelPromoted, events.PromotionRejected, events.ModelRolledBack}),
-    "self-play's opponents": frozenset({events.MatchmakingUpdated}),
-    "quarantine of workers": frozenset({events.NodeQuarantined, events.NodeReleased}),
-    "allocation of games": frozenset({events.SelfplayRequested}),
-    "when to train": frozenset({events.TrainingRequested}),
-}
-"""Knobs, each with the events that set it."""
 
 TERMINAL: Mapping[type[Payload], str] = {
     events.DaemonFailed: "the status shows the error; the supervisor has started the daemon again",
@@ -65,9 +51,15 @@ class LooseEnd(FlyballError):
     """A type is read but never emitted, or a knob has two owners."""
 
 
-def emitters(daemons: Mapping[str, DaemonSpec] = DAEMONS) -> Edges:
+Taken = Mapping[Knob, str]
+"""Knobs that controllers of the user's own take over, each with the controller's name."""
+
+NOTHING: Taken = MappingProxyType({})
+
+
+def emitters(daemons: Mapping[str, DaemonSpec] = DAEMONS, taken: Taken = NOTHING) -> Edges:
     """Return the names of each payload type's emitters, both reducers and outsiders."""
-    return _inverted([*OUTSIDERS.items(), *((one.name, one.emits) for one in _reducers(daemons))])
+    return _inverted([*OUTSIDERS.items(), *((one.name, _kept(one, taken)) for one in _reducers(daemons))])
 
 
 def consumers(daemons: Mapping[str, DaemonSpec] = DAEMONS) -> Edges:
@@ -87,37 +79,100 @@ def _inverted(declared: Iterable[tuple[str, Iterable[type[Payload]]]]) -> Edges:
     return dict(found)
 
 
-def owners(daemons: Mapping[str, DaemonSpec] = DAEMONS) -> Mapping[Parameter, frozenset[str]]:
-    """Return the owning controllers of each parameter of training and self-play."""
-    controllers = [one for one in _reducers(daemons) if issubclass(one, Controller)]
-    return {
-        parameter: frozenset(one.name for one in controllers if parameter in one.parameters)
-        for parameter in get_args(Parameter)
-    }
+def owners(daemons: Mapping[str, DaemonSpec] = DAEMONS, taken: Taken = NOTHING) -> Mapping[Knob, frozenset[str]]:
+    """Return the owning controllers of each knob."""
+    reducers = list(_reducers(daemons))
+    return {knob: frozenset(one.name for one in reducers if knob in _owned(one, taken)) for knob in KNOBS}
 
 
-def check(daemons: Mapping[str, DaemonSpec] = DAEMONS) -> None:
-    """Check that every type read has an emitter, and each knob or parameter one owner.
+def _owned(reducer: type[Hosted], taken: Taken) -> frozenset[Knob]:
+    """Return the knobs that a reducer owns: by its declarations, or by having taken them over."""
+    if own_name(reducer) is not None:
+        return frozenset(knob for knob, name in taken.items() if name == reducer.name)
+    parameters = reducer.parameters if issubclass(reducer, Controller) else frozenset[Knob]()
+    return (parameters | {SET_BY[payload] for payload in reducer.emits if payload in SET_BY}) - taken.keys()
+
+
+def _kept(reducer: type[Hosted], taken: Taken) -> frozenset[type[Payload]]:
+    """Return the types that a reducer emits, without those that set only knobs of others."""
+    owned = _owned(reducer, taken) if taken else frozenset[Knob]()
+    return frozenset(one for one in reducer.emits if not taken or not knobs_set(one) or knobs_set(one) & owned)
+
+
+def check(daemons: Mapping[str, DaemonSpec] = DAEMONS, taken: Taken = NOTHING) -> None:
+    """Check that every type read has an emitter, and each knob one owner.
 
     Raises:
         LooseEnd: names the event or the knob, and the reducers concerned.
     """
-    emitted = emitters(daemons)
+    described = {one.name: getattr(one, "origin", None) for one in _reducers(daemons)}
+
+    def listed(names: Iterable[str]) -> str:
+        return ", ".join(origin.where if (origin := described.get(name)) else name for name in sorted(names))
+
+    emitted = emitters(daemons, taken)
     for payload, readers in sorted(consumers(daemons).items(), key=lambda one: one[0].event_name):
-        if payload not in emitted:
+        if payload not in emitted and not knobs_set(payload) & taken.keys():
             raise LooseEnd(
-                f"{payload.event_name} is read by {', '.join(sorted(readers))}, and nobody emits it.",
+                f"{payload.event_name} is read by {listed(readers)}, and nobody emits it.",
                 hint="Register the daemon that emits it, or stop reading it.",
             )
-    claims: dict[str, frozenset[str]] = {}
-    for knob, types in KNOBS.items():
-        settings = ", ".join(sorted(payload.event_name for payload in types))
-        setters = frozenset[str]().union(*(emitted.get(payload, ()) for payload in types))
-        claims[f"{settings}: several owners set one knob ({knob})"] = setters
-    claims |= {f"Several own one parameter ({parameter})": names for parameter, names in owners(daemons).items()}
-    for claim, names in claims.items():
+    for knob, names in owners(daemons, taken).items():
         if len(names) > 1:
             raise LooseEnd(
-                f"{claim}: {', '.join(sorted(names))}.",
+                f"Several own one knob ({knob}): {listed(names)}.",
                 hint="One controller sets a knob; let the others publish observations.",
+            )
+
+
+def check_controllers(settings: RunSettings) -> None:
+    """Check the wiring of a run with its controllers of the user's own, and that these can be built.
+
+    Raises:
+        BadSettings: a controller cannot be used; names its table, its class and its file.
+        LooseEnd: see ``check``.
+    """
+    daemons = daemons_of(settings)
+    results = frozenset().union(*(spec.worker.emits for spec in daemons.values() if spec.worker))
+    others = results | OUTSIDERS["every daemon"] | OUTSIDERS[BROKER] | {events.EventVoided}
+    for one in _reducers(daemons):
+        if issubclass(one, Controller) and one.origin:
+            _check_knobs(one, settings, others)
+            try:
+                one(settings)
+            except Exception as error:  # constructors of the user's may raise anything
+                raise BadSettings(
+                    f"{one.origin.where} cannot be built: {type(error).__name__}: {error}.",
+                    hint=f"Look at controllers.{one.name}.options.",
+                ) from error
+    check(daemons, settings.taken_over)
+
+
+def _check_knobs(one: type[Controller], settings: RunSettings, others: frozenset[type[Payload]]) -> None:
+    """Check that a controller of the user's own emits what sets its knobs, and nothing that others own."""
+    assert one.origin is not None
+    where, owned = one.origin.where, frozenset(settings.controllers[one.name].takes_over)
+    for payload in sorted(one.emits, key=lambda payload: payload.event_name):
+        if payload in others:
+            raise BadSettings(
+                f"{where} emits {payload.event_name}, which workers, hosts or operators publish.",
+                hint="A controller emits decisions, requests and observations.",
+            )
+        if payload is events.AdaptiveParamsChanged:
+            raise BadSettings(
+                f"{where} emits {payload.event_name}, which sets several knobs.",
+                hint="Emit HYPERPARAMETER_UPDATED for each parameter.",
+            )
+        if (knobs := knobs_set(payload)) and not knobs & owned:
+            raise BadSettings(
+                f"{where} emits {payload.event_name}, which sets {' or '.join(sorted(knobs))}.",
+                hint=f"Name that knob in controllers.{one.name}.takes_over, or do not emit it.",
+            )
+    for knob in sorted(owned):
+        if not any(knob in knobs_set(payload) for payload in one.emits):
+            setting = sorted(payload.event_name for payload in CATALOGUE if knob in knobs_set(payload))
+            wanted = " or ".join(name for name in setting if name != events.AdaptiveParamsChanged.event_name)
+            raise BadSettings(
+                f"{where} takes over {knob} and does not emit {wanted}: nobody would set it.",
+                hint=f"Add it to `emits`, or take {knob} out of controllers.{one.name}.takes_over.",
             )

@@ -21,4 +21,5 @@ DAEMON = DaemonSpec(
         ModelPerformanceWatchdog,
         LossWatch,
     ),
+    hosts_own=True,
 )

@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from app.config import RunSettings
 from app.controllers import FeedbackFold
 from app.events import CATALOGUE, Kind, Payload, Scope
 from daemons.bootstrap import TERMINAL, consumers, emitters
-from daemons.registry import DAEMONS
+from daemons.registry import DAEMONS, daemons_of
 
 STATES = FeedbackFold.name
 COLOURS = {Kind.FACT: "#d6eaf8", Kind.REQUEST: "#fcf3cf", Kind.DECISION: "#f5b7b1"}
@@ -37,28 +38,32 @@ class Graph:
         return sorted({name for node in self.nodes for name in node.emitters} - hosted)
 
 
-def whole() -> Graph:
-    """Return all types and reducers. FeedbackState appears once, though each daemon with controllers folds it."""
-    emitted, read = emitters(), consumers()
+def whole(settings: RunSettings | None = None) -> Graph:
+    """Return all types and reducers, those of the user's own included if a run's settings are given.
+
+    FeedbackState appears once, though each daemon with controllers folds it.
+    """
+    daemons = daemons_of(settings) if settings else DAEMONS
+    emitted, read = emitters(daemons, settings.taken_over if settings else {}), consumers(daemons)
     nodes = tuple(
         Node(payload, tuple(sorted(emitted.get(payload, ()))), tuple(sorted(read.get(payload, ()))))
         for payload in CATALOGUE
     )
     hosted = {
         name: tuple(reducer.name for reducer in spec.reducers if reducer is not FeedbackFold)
-        for name, spec in DAEMONS.items()
+        for name, spec in daemons.items()
         if spec.reducers
     }
     return Graph(nodes, {"controllers' shared state": (STATES,), **hosted})
 
 
-def compact() -> Graph:
+def compact(settings: RunSettings | None = None) -> Graph:
     """Return the main part of the graph: requests, decisions and important facts.
 
     Omitted types are failures, those that no reducer reads, and facts and requests about the whole system.
     Omitted readers are a type's own emitters, and FeedbackState except as the only reader of a decision.
     """
-    graph, nodes = whole(), list[Node]()
+    graph, nodes = whole(settings), list[Node]()
     for node in graph.nodes:
         payload = node.payload
         is_decision = payload.kind is Kind.DECISION

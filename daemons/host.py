@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 
 from app.bus import Batch, Bus
-from app.controllers.fold import Failure, Fold, Outcome, Recorded
+from app.controllers.fold import SETTINGS_KEY, Failure, Fold, Outcome, Recorded
 from app.core import Clock, FlyballError, derive_id
 from app.engine import Engine
 from app.events import (
@@ -224,11 +224,23 @@ class Host:
         for failure in outcome.failures:  # first, because a heartbeat may save the cursor with the rows
             await self._bury(failure)
         self._saved.changed |= outcome.changed
+        if self._spec.hosts_own and SETTINGS_KEY in outcome.changed:
+            self._warn_of_unhosted()
         if sink := self._ports.sink:
             for event in events:
                 sink.take(event)
             sink.flush()
         return outcome
+
+    def _warn_of_unhosted(self) -> None:
+        """Report controllers of the user's own that the recorded settings name, and this process does not host."""
+        settings, hosted = self._fold.settings, {one.name for one in self._fold.reducers}
+        if settings and (unhosted := settings.controllers.keys() - hosted):
+            self._log.error(
+                "the run's settings name controllers that this daemon does not host",
+                controllers=sorted(unhosted),
+                remedy="restart this daemon with the run's flyball.toml",
+            )
 
     async def _bury(self, failure: Failure) -> None:
         event = failure.event

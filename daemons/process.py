@@ -17,12 +17,13 @@ from app.core import BROKER, FlyballError
 from app.engine import LocalEngine
 from app.journal import DamagedDatabase, SqliteJournal, SqliteOutbox, SqliteStateStore
 from app.telemetry import configure
-from daemons.bootstrap import check
+from daemons.bootstrap import check, check_controllers
 from daemons.broker import BrokerVoice, serve
 from daemons.clock import SystemClock, boot_id
 from daemons.evaluation import Evaluator
 from daemons.host import Host, Ports, Rhythm
 from daemons.jobs import Place
+from daemons.registry import daemons_of
 from daemons.run_folder import bus_endpoint
 from daemons.spec import DaemonSpec
 from daemons.supervisor import Notifier
@@ -44,7 +45,11 @@ def run_daemon(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> int:
     configure(spec.name, loaded.deployment.node, folder.log(spec.name), loaded.deployment.log_level)
     log = structlog.get_logger("daemon")
     try:
-        check()
+        if spec.hosts_own:
+            check_controllers(loaded.run)
+            spec = daemons_of(loaded.run)[spec.name]
+        else:
+            check()
         calm_collector()
         if spec.name == BROKER:
             _run_broker(loaded, folder)

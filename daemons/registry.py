@@ -1,7 +1,9 @@
 """The registry of daemons (ADR-009). Each daemon's file describes it as ``DAEMON``."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+from app.config import RunSettings
 from app.core import FlyballError
 from daemons import (
     broker,
@@ -16,6 +18,7 @@ from daemons import (
     training,
     training_trigger,
 )
+from daemons.own_controllers import own_controllers
 from daemons.spec import DaemonSpec
 
 
@@ -40,6 +43,18 @@ DAEMONS: Mapping[str, DaemonSpec] = {
     )
 }
 """All daemons by name, in the order that starts a run fastest; any order works."""
+
+
+def daemons_of(*settings: RunSettings) -> Mapping[str, DaemonSpec]:
+    """Return all daemons, with the controllers of the user's own that any of these settings name.
+
+    Raises ``BadSettings`` for a controller that cannot be used.
+    """
+    own = own_controllers(settings)
+    return {
+        name: replace(spec, controllers=(*spec.controllers, *own)) if spec.hosts_own and own else spec
+        for name, spec in DAEMONS.items()
+    }
 
 
 def spec_of(name: str) -> DaemonSpec:

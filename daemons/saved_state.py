@@ -17,7 +17,7 @@ import structlog
 from msgspec import MsgspecError
 
 from app.config import RunSettings
-from app.controllers.fold import HOST, SETTINGS_KEY, VOIDED_KEY, Changed, RowKey, VoidedEvents, written
+from app.controllers.fold import HOST, SETTINGS_KEY, VOIDED_KEY, Changed, RowKey, VoidedEvents, own_name, written
 from app.events import (
     DaemonFact,
     DaemonHeartbeat,
@@ -54,8 +54,13 @@ def readable(saved: Mapping[RowKey, bytes], reducers: Iterable[Any]) -> bool:
 
 
 def program_of(reducers: Iterable[Any]) -> str:
-    """Return the version of a daemon's program; other versions may decide differently."""
-    return f"{version('flyball')}+rows.{sha256(schemas_of(reducers)).hexdigest()[:8]}"
+    """Return the version of a daemon's program; other versions may decide differently.
+
+    The files of controllers of the user's own are part of it.
+    """
+    hosted = tuple(reducers)
+    own = "".join(one.origin.digest for one in hosted if own_name(one) is not None)
+    return f"{version('flyball')}+rows.{sha256(schemas_of(hosted) + own.encode()).hexdigest()[:8]}"
 
 
 def carried_over(saved: Mapping[RowKey, bytes], reducers: Iterable[Any]) -> dict[RowKey, bytes] | None:

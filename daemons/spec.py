@@ -17,6 +17,7 @@ class DaemonSpec:
 
     Reducers that derive from ``Controller``, including workers, receive FeedbackState.
     A sink emits nothing. It receives each recorded event of the types that it reads at least once.
+    One daemon ``hosts_own``: the controllers of the user's own that a run's settings name.
     """
 
     name: str
@@ -25,6 +26,7 @@ class DaemonSpec:
     worker: type[Worker[Any]] | None = None
     capacity: int = 0
     sink: type[RunCurves] | None = None
+    hosts_own: bool = False
 
     @property
     def reducers(self) -> tuple[type[Hosted], ...]:

@@ -130,17 +130,24 @@ def _silent_stderr() -> Iterator[None]:
 
 
 def check_lasting(past: Iterable[RunSettings], now: RunSettings) -> None:
-    """Refuse a configuration whose models would not fit its new settings.
+    """Refuse settings that don't fit what was recorded under the same name.
 
     Args:
-        past: the run's earlier settings, the latest first; read until every configuration is found in them.
+        past: the run's earlier settings, the latest first; read until all configurations and controllers are found.
         now: the run's new settings.
 
     Raises:
-        BadSettings: a recorded configuration would get another game, number of players or network.
+        BadSettings: a recorded configuration would get another game, number of players or network, whose models would
+            not fit; or a controller of the user's own another class, whose rows would not fit.
     """
-    unseen = set(now.by_key)
+    unseen, new = set(now.by_key), dict(now.controllers)
     for before in past:
+        for name in new.keys() & before.controllers.keys():
+            if (recorded := before.controllers[name].use) != new.pop(name).use:
+                raise BadSettings(
+                    f"controllers.{name} was begun with use = {recorded!r}, and its rows don't fit another class.",
+                    hint="Set it back, or give the other controller a name of its own.",
+                )
         for key, name in product(unseen & before.by_key.keys(), LASTING):
             recorded = getattr(before.config(key), name)
             if recorded != getattr(now.config(key), name):
@@ -149,5 +156,5 @@ def check_lasting(past: Iterable[RunSettings], now: RunSettings) -> None:
                     hint="Set it back, or give the new one a key or a run folder of its own.",
                 )
         unseen -= before.by_key.keys()
-        if not unseen:
+        if not unseen and not new:
             return

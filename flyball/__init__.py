@@ -26,8 +26,9 @@ Objects of your own:
     Training: what a trainer is asked for, and the storing of its result.
     NetworkShape: what a network sees and answers.
     Controller: base class of a controller: a pure function of its rows, an event and the FeedbackStates.
-    FeedbackState: what is known of a configuration, folded from events.
-    Step, Emission: what a controller returns: rows and events to emit.
+    FeedbackState, state_of: what is known of a configuration, folded from events; look one up by its key.
+    Row, handles: base of a controller's rows; marks the handler of an event type.
+    Step, Emission: what a handler returns: rows and events to emit.
 
 Events and journals:
     events: the module of all event types, such as ``events.ModelPromoted``.
@@ -53,9 +54,9 @@ if TYPE_CHECKING:
     from app.api.training import TrainingResult, train
     from app.backends import Backend, GameInfo
     from app.config import GAMES, GameConfig, RunSettings
-    from app.controllers import Controller, FeedbackState
+    from app.controllers import Controller, FeedbackState, state_of
     from app.core import FlyballError, NetworkShape
-    from app.events import Emission, Event, Payload, Step
+    from app.events import Emission, Event, Payload, Row, Step, handles
     from app.games import FINISHED, Game, IllegalAction, Symmetry, Table, TableSpec, open_table, symmetry
     from app.journal import JournalReader, SqliteJournalReader, history
     from app.learning.training import Training
@@ -90,6 +91,7 @@ __all__ = [
     "NetworkShape",
     "Payload",
     "Player",
+    "Row",
     "RunSettings",
     "SimulationResult",
     "SqliteJournalReader",
@@ -104,12 +106,14 @@ __all__ = [
     "connect_async",
     "evaluate",
     "events",
+    "handles",
     "history",
     "load_player",
     "load_policy",
     "open_table",
     "play_match",
     "simulate",
+    "state_of",
     "symmetry",
     "train",
 ]
@@ -123,9 +127,9 @@ _NAMES = {
     "app.api.training": ("TrainingResult", "train"),
     "app.backends": ("Backend", "GameInfo"),
     "app.config": ("GAMES", "GameConfig", "RunSettings"),
-    "app.controllers": ("Controller", "FeedbackState"),
+    "app.controllers": ("Controller", "FeedbackState", "state_of"),
     "app.core": ("FlyballError", "NetworkShape"),
-    "app.events": ("Emission", "Event", "Payload", "Step"),
+    "app.events": ("Emission", "Event", "Payload", "Row", "Step", "handles"),
     "app.games": (*("FINISHED", "Game", "IllegalAction", "Symmetry", "Table", "TableSpec", "open_table", "symmetry"),),
     "app.journal": ("JournalReader", "SqliteJournalReader", "history"),
     "app.learning.training": ("Training",),

@@ -9,7 +9,8 @@ from app.api.runs import Say, place_of, silent
 from app.config import GAMES, Settings, flatten, nest
 from app.config.loading import Loaded
 from app.core import BadUsage, ConfigKey
-from app.simulation import ALL, ARMS, NONE, ArmSummary, RunResult, Task, load_plant, run_tasks, simulated, summarise
+from app.simulation import ALL, NONE, ArmSummary, RunResult, Task, arms_of, load_plant, run_tasks, simulated, summarise
+from daemons.bootstrap import check_controllers
 
 SECONDS_PER_DAY = 86_400
 
@@ -67,9 +68,15 @@ def simulate(
 def simulate_arms(
     loaded: Loaded, seeds: Sequence[int], *, days: float, plant: Path | None, jobs: int, ablate: bool, say: Say
 ) -> SimulationResult:
-    """Run each arm with each seed; ``say`` receives a line for each run."""
+    """Run each arm with each seed; ``say`` receives a line for each run.
+
+    Without ``ablate``, only the user's own controllers are left out in turn.
+    """
     modelled = load_plant(plant, loaded.games)
-    arms = tuple(ARMS) if ablate else (ALL, NONE)
+    check_controllers(loaded.run)
+    arms = (
+        tuple(arms_of(loaded.run)) if ablate else (ALL, NONE, *(f"without {name}" for name in loaded.run.controllers))
+    )
     tasks = [
         Task(settings=loaded.run, plant=modelled, arm=arm, seed=seed, seconds=days * SECONDS_PER_DAY)
         for seed in seeds

@@ -10,7 +10,7 @@ import click
 from app.api.runs import Place
 from app.cli.options import json_option, placed, seed_option
 from app.cli.output import data_only_on_stdout, write_json
-from app.config import GameConfig
+from app.config import GameConfig, NetworkSettings
 from app.core import ConfigKey, Finding
 
 KEY = re.compile(r"[a-z][a-z0-9_]*_[2-7]p")
@@ -43,6 +43,46 @@ def game(place: Place, name: str, *, players: int, games: int, seed: int, as_jso
     with data_only_on_stdout():  # a game may print
         findings = check_game(config, games, seed)
     report(f"game {name}", findings, as_json=as_json)
+
+
+@check.command()
+@click.argument("name")
+@click.option("--config", "config_key", default="connect_four_2p", help="Whose observations the network gets.")
+@seed_option
+@json_option
+@placed
+def network(place: Place, name: str, *, config_key: str, seed: int, as_json: bool) -> None:
+    """Check the network NAME: a configuration's key, or a kind such as my_networks:build.
+
+    It is built from one seed twice, and run on random observations. Parameters, shapes, batches, gradients and bfloat16
+    are checked. A kind is built with default options.
+    """
+    from app.games import open_table
+    from app.learning.network_check import check_network
+
+    config = place.config(name if KEY.fullmatch(name) else config_key)
+    settings = config.network if KEY.fullmatch(name) else NetworkSettings(kind=name)
+    with data_only_on_stdout():
+        findings = check_network(settings, open_table(config, slots=0).spec.shape, seed)
+    report(f"network {name}", findings, as_json=as_json)
+
+
+@check.command()
+@click.argument("name")
+@click.option("--config", "config_key", default="tic_tac_toe_2p", help="What to play.")
+@json_option
+@placed
+def backend(place: Place, name: str, *, config_key: str, as_json: bool) -> None:
+    """Check the backend NAME: a configuration's key, or an object such as my_backend:BACKEND.
+
+    Each of its jobs is run twice on a few games, in a folder of its own. Results, seeds and knobs are checked.
+    """
+    from daemons.contract import check_backend
+
+    config = place.config(name if KEY.fullmatch(name) else config_key)
+    with data_only_on_stdout():
+        findings = check_backend(config.backend if KEY.fullmatch(name) else name, config)
+    report(f"backend {name}", findings, as_json=as_json)
 
 
 def report(what: str, findings: Sequence[Finding], *, as_json: bool) -> NoReturn:

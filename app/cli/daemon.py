@@ -7,8 +7,9 @@ import click
 from app.api.runs import Place, is_listening
 from app.cli.options import json_option, placed
 from app.cli.output import note, write_row
+from app.controllers import Controller
 from app.core import BROKER
-from daemons.registry import DAEMONS, spec_of
+from daemons.registry import daemons_of, spec_of
 from daemons.run_folder import bus_endpoint
 
 
@@ -41,8 +42,11 @@ def run(place: Place, name: str, *, supervised: bool) -> None:
 
 @daemon.command(name="list")
 @json_option
-def list_daemons(*, as_json: bool) -> None:
-    """List all daemons, in the order of starting."""
-    for name, spec in DAEMONS.items():
-        row = {"name": name, "purpose": spec.purpose, "capacity": spec.capacity}
-        write_row(row, f"{name:<20} {spec.purpose}", as_json=as_json)
+@placed
+def list_daemons(place: Place, *, as_json: bool) -> None:
+    """List all daemons, in the order of starting, with the controllers of your own that they host."""
+    for name, spec in daemons_of(place.load().run).items():
+        own = [one.origin.where for one in spec.controllers if issubclass(one, Controller) and one.origin]
+        row = {"name": name, "purpose": spec.purpose, "capacity": spec.capacity, "own": own}
+        purpose = ", and ".join((spec.purpose, *own))
+        write_row(row, f"{name:<20} {purpose}", as_json=as_json)

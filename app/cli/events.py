@@ -5,7 +5,8 @@ from typing import Literal
 
 import click
 
-from app.cli.options import complete_types, json_option
+from app.api.runs import Place
+from app.cli.options import complete_types, json_option, placed
 from app.cli.output import write_row
 from app.events import CATALOGUE, resolve
 
@@ -52,8 +53,10 @@ def schema(type_name: str, *, whole: bool) -> None:
     help="Language.",
 )
 @click.option("--compact", is_flag=True, help="Only requests, decisions and main facts.")
-def graph(form: Literal["mermaid", "dot", "json"], *, compact: bool) -> None:
+@placed
+def graph(place: Place, form: Literal["mermaid", "dot", "json"], *, compact: bool) -> None:
     """Draw the graph of events: daemons, the reducers in them, and the types that they emit and read."""
     from daemons import graph as drawing
 
-    click.echo(drawing.render(drawing.compact() if compact else drawing.whole(), form), nl=False)
+    settings = place.load().run
+    click.echo(drawing.render(drawing.compact(settings) if compact else drawing.whole(settings), form), nl=False)

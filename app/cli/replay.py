@@ -30,12 +30,12 @@ from app.cli.options import (
 )
 from app.cli.output import complain, note, show, show_time, write_event, write_json, write_row
 from app.config.loading import parse
-from app.core import UnusableFile
+from app.core import UnusableFile, allow_modules_in
 from app.events import CATALOGUE, Event, Kind, OpponentSampled, follow
 from app.journal import DamagedDatabase, JournalReader, SqliteStateStore, StateStore, history
 from app.journal.history import voided_events
 from app.replay.explain import NonDeterministicReplay, Story, differing, verify
-from app.replay.replaying import EVERY, Report, replay_journal
+from app.replay.replaying import EVERY, Report, all_settings, replay_journal
 from app.replay.what_if import Change, Divergence, WhatIf
 from app.status.summary import event_text, summarise
 from daemons.clock import SystemClock
@@ -103,6 +103,7 @@ def replay(ctx: click.Context, /, place: Place, **options: Any) -> None:
         model current. RUN_CONFIGURED is skipped: only the broker publishes it.
     """
     mode = _mode(ctx)
+    allow_modules_in((place.config_file or place.folder.settings).parent)  # for controllers of the user's own
     with open_run(place) as reader:
         check_config(reader, options["config_key"])
         end = _checked_end(reader.head, options["first"], options["last"])
@@ -314,7 +315,7 @@ def _name(one: Divergence) -> str:
 
 
 def _divergences(reader: JournalReader, assignments: Sequence[str], first: int, end: int) -> Iterator[Divergence]:
-    what_if = WhatIf(parse(assignments), voided=voided_events(reader).keys())
+    what_if = WhatIf(parse(assignments), past=all_settings(reader), voided=voided_events(reader).keys())
     for event in takewhile(lambda event: event.sequence <= end, history(reader, types=what_if.reads, on_dead=complain)):
         found = what_if.feed(event)
         if event.sequence >= first:

@@ -93,7 +93,7 @@ def simulate(
 
     The controllers are the real ones; the cluster, its troubles and how strength grows are modelled
     (app/simulation/plant.toml; --plant takes your own). The same seed gives the same events. Settings are those of the
-    run folder, with a cluster's pace.
+    run folder, with a cluster's pace. A controller of your own takes part, and is also left out in an arm of its own.
     """
     loaded = place.load(nest(simulated(nodes, _keys(configs)) | parse(assignments)))
     numbers = range(first_seed, first_seed + seeds)

@@ -51,14 +51,14 @@ def state(place: Place, config_key: str, field: str | None, *, as_json: bool) ->
     elif field is not None:
         _show_field(field, fields[field])
     else:
-        rows = [(name, _shown(name, one.value, one.fixed), *_set_by(one.event)) for name, one in fields.items()]
+        rows = [(name, _shown(name, one.value, one), *_set_by(one.event)) for name, one in fields.items()]
         show_table(("field", "value", "set by", "event", "at"), rows, left={"field", "value", "set by", "event", "at"})
 
 
 def _show_field(name: str, field: Field) -> None:
     parts = field.value if isinstance(field.value, tuple) and field.value else (field.value,)
     for part in parts:
-        show(Text(f"{name}  {_shown(name, part, field.fixed)}"))
+        show(Text(f"{name}  {_shown(name, part, field)}"))
     if field.event is None:
         show(Text("No event has set it yet."))
     else:
@@ -70,8 +70,9 @@ def _set_by(event: Event[Any] | None) -> tuple[str, str, str]:
 
 
 def _written(field: Field) -> dict[str, Any]:
-    fixed = {} if field.fixed is None else {"fixed": field.fixed}
-    return {"value": _json(field.value), "event": _origin(field.event), **fixed}
+    notes = {"fixed": field.fixed, "owner": field.owner}
+    known = {name: note for name, note in notes.items() if note is not None}
+    return {"value": _json(field.value), "event": _origin(field.event), **known}
 
 
 def _origin(event: Event[Any] | None) -> dict[str, Any] | None:
@@ -98,13 +99,14 @@ def _json(value: Any) -> Any:
     return value
 
 
-def _shown(name: str, value: Any, fixed: str | None) -> str:
-    """Return a field's value as text; a knob without a decision is "as configured"."""
+def _shown(name: str, value: Any, field: Field) -> str:
+    """Return a field's value as text, with its owner if it was taken over; an undecided knob is "as configured"."""
+    text = _text(value)
     if value is None and name in PARAMETERS:
-        return f"as configured; {fixed}" if fixed else "as configured"
-    if value is None and name in UNSET:
-        return "none"
-    return _text(value)
+        text = f"as configured; {field.fixed}" if field.fixed else "as configured"
+    elif value is None and name in UNSET:
+        text = "none"
+    return f"{text}; owned by {field.owner}" if field.owner else text
 
 
 def _text(value: Any) -> str:  # noqa: C901 - one case a kind of value

@@ -35,6 +35,7 @@ from app.status.status import READS, Board, DaemonStatus, Status, load_board
 from app.status.summary import event_text
 from app.status.tables import STATE_STYLES, status_table
 from app.telemetry import check_wandb, configure
+from daemons.bootstrap import check_controllers
 from daemons.clock import SystemClock
 from daemons.registry import DAEMONS
 from daemons.run_folder import AlreadyRunning, bus_endpoint, held, prepare
@@ -75,6 +76,7 @@ def up(
     loaded = place.load({key: value for key, value in given.items() if value is not None})
     check_playable(loaded.run)
     check_trainers(loaded.run, loaded.folder)
+    check_controllers(loaded.run)
     check_devices(loaded.deployment)
     check_wandb(loaded.deployment.wandb, "deployment.wandb")
     folder, deployment = place.folder, loaded.deployment

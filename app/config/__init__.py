@@ -1,5 +1,6 @@
 """Frozen settings of runs and game configurations."""
 
+from app.config.controllers import KNOBS, ControllerSettings, Knob
 from app.config.deployment import Deployment, RunFolder, WandbMode
 from app.config.devices import CPU, Compute, Device, JobKind, Precision
 from app.config.feedback import FeedbackSettings

@@ -17,6 +17,7 @@ from pydantic import BaseModel, JsonValue, ValidationError, create_model
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError
 
+from app.config.controllers import ControllerSettings
 from app.config.deployment import Deployment, RunFolder
 from app.config.devices import DeviceSettings, PrecisionSettings
 from app.config.games import GAMES
@@ -29,6 +30,7 @@ RESERVED = frozenset({"FLYBALL_RUN", "FLYBALL_CONFIG_FILE"})
 """Variables that name the run folder and the settings file, not settings."""
 
 GAME_TABLES = "games"
+CONTROLLER_TABLES = "controllers"
 IMPORT = "import"
 """Modules imported before a game is loaded, for games that register themselves with OpenSpiel."""
 
@@ -191,7 +193,7 @@ def _leaves(model: type[BaseModel]) -> Iterator[str]:
     for name, field in model.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             yield from (f"{name}.{leaf}" for leaf in _leaves(field.annotation))
-        elif name != GAME_TABLES:
+        elif name not in (GAME_TABLES, CONTROLLER_TABLES):
             yield name
 
 
@@ -199,15 +201,20 @@ DOCUMENT = _document()
 """The shape of ``flyball.toml``."""
 
 TOP_KEYS = frozenset(_leaves(DOCUMENT)) | {MATCHMAKING_TABLE, *BY_JOB}
-GAME_KEYS = frozenset(_leaves(GameConfig)) - {"key", "imports"}
-FREE_TABLES = ("options", "network.options")
-"""Tables of a configuration in which any key may be set."""
+NAMED_KEYS = {
+    GAME_TABLES: frozenset(_leaves(GameConfig)) - {"key", "imports"},
+    CONTROLLER_TABLES: frozenset(_leaves(ControllerSettings)),
+}
+"""Keys of tables whose names the user chooses: ``games.KEY.game``, ``controllers.NAME.use``."""
+
+FREE_TABLES = {GAME_TABLES: ("options.", "network.options."), CONTROLLER_TABLES: ("options.",)}
+"""Tables of these in which any key may be set, with a final dot."""
 
 
 def _is_free(key: str) -> bool:
-    """Return whether a dotted key is one of ``FREE_TABLES`` or below it."""
+    """Return whether a dotted key may have any value: below ``FREE_TABLES``, or all controllers (``{}`` drops them)."""
     tables, _, rest = key.partition(".")
-    return tables == GAME_TABLES and f"{rest.partition('.')[2]}.".startswith(tuple(f"{name}." for name in FREE_TABLES))
+    return key == CONTROLLER_TABLES or f"{rest.partition('.')[2]}.".startswith(FREE_TABLES.get(tables, ()))
 
 
 def _check_key(key: str, where: str) -> None:
@@ -215,9 +222,9 @@ def _check_key(key: str, where: str) -> None:
     if _is_free(key):
         return
     known, prefix, rest = TOP_KEYS, "", key
-    if key.startswith(f"{GAME_TABLES}.") and key.count(".") > 1:
-        _, game, rest = key.split(".", 2)
-        known, prefix = GAME_KEYS, f"{GAME_TABLES}.{game}."
+    if key.count(".") > 1 and key.partition(".")[0] in NAMED_KEYS:
+        tables, name, rest = key.split(".", 2)
+        known, prefix = NAMED_KEYS[tables], f"{tables}.{name}."
     if rest in known:
         return
     if prefix and rest in MOVED:
@@ -292,7 +299,9 @@ def _validated(
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         key = (prefix + ".".join(map(str, first["loc"]))).rstrip(".")
-        origin = origins.get(key) or origins.get(key.rpartition(".")[0], default)
+        parent = key.rpartition(".")[0]
+        near = [origin for name, origin in origins.items() if name.startswith((f"{key}.", f"{parent or key}."))]
+        origin = origins.get(key) or origins.get(parent) or next(iter(near), default)
         what = first["msg"].removeprefix("Value error, ")
         raise BadSettings(f"{key} ({origin}): {what}.", hint="See: flyball config show") from error
 

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
+from app.config.controllers import ControllerName, ControllerSettings, Knob
 from app.config.feedback import MAX_SECONDS, FeedbackSettings, Seconds, Share
 from app.config.games import GAMES
 from app.config.settings import GameConfig, Settings
@@ -120,6 +121,9 @@ class RunSettings(Settings):
     deadlines: DeadlineSettings = DeadlineSettings()
     feedback: FeedbackSettings = FeedbackSettings()
     league: LeagueSettings = LeagueSettings()
+    controllers: dict[ControllerName, ControllerSettings] = Field(
+        {}, description="controllers of the user's own, by name"
+    )
     configs: tuple[GameConfig, ...] = Field(tuple(GAMES[key] for key in LAPTOP), min_length=1)
 
     @model_validator(mode="after")
@@ -128,6 +132,16 @@ class RunSettings(Settings):
         if len(set(keys)) < len(keys):
             raise ValueError(f"a configuration is named twice among {', '.join(sorted(keys))}")
         return self
+
+    @field_validator("controllers")
+    @classmethod
+    def _one_owner(cls, controllers: dict[str, ControllerSettings]) -> dict[str, ControllerSettings]:
+        owners: dict[Knob, str] = {}
+        for name, table in controllers.items():
+            for knob in table.takes_over:
+                if (other := owners.setdefault(knob, name)) != name:
+                    raise ValueError(f"{other} and {name} both take over {knob}: only one controller may own it")
+        return controllers
 
     @classmethod
     def recorded(cls, settings: Mapping[str, Any], source: str) -> Self:
@@ -149,6 +163,11 @@ class RunSettings(Settings):
     def by_key(self) -> dict[ConfigKey, GameConfig]:
         """The configurations by key, cached because controllers look them up at every event."""
         return {config.key: config for config in self.configs}
+
+    @cached_property
+    def taken_over(self) -> dict[Knob, str]:
+        """The knobs that controllers of the user's own take over, each with the controller's name."""
+        return {knob: name for name, table in self.controllers.items() for knob in table.takes_over}
 
     def __contains__(self, key: object) -> bool:
         """Return whether this run plays a configuration; its journal may hold events about earlier ones."""

@@ -1,10 +1,25 @@
 """Base class of controllers: reducers that can read every configuration's FeedbackState."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from app.config import Parameter, RunSettings
-from app.events import HandlerReducer, Payload
+from app.events import HandlerReducer, Payload, Row
+
+
+class Origin(NamedTuple):
+    """Where a controller of the user's own comes from.
+
+    Attributes:
+        use: the class, as the settings name it.
+        where: its table in the settings, its class and its file, for errors.
+        digest: SHA-256 of the file; another version may decide differently.
+    """
+
+    use: str
+    where: str
+    digest: str
 
 
 @dataclass(frozen=True)
@@ -14,13 +29,26 @@ class Controller(HandlerReducer):
     For each event the host first updates FeedbackState, once for all controllers. Then it calls each controller's
     handler of the event with the controller's own rows, the event, and those states.
 
+    A class of the user's own gives ``emits``, ``row`` unless it needs no rows, and handlers. Its name is that of its
+    table in the settings, and it sets the knobs that the table takes over.
+
     Attributes:
         row: the type of its rows.
         parameters: the parameters of training and self-play that it owns; only their owner may set them.
+        origin: where it comes from, if it is of the user's own and settings name it.
     """
 
     settings: RunSettings
     name: ClassVar[str]
-    row: ClassVar[type[Any]]
+    row: ClassVar[type[Any]] = Row
     emits: ClassVar[frozenset[type[Payload]]]
     parameters: ClassVar[frozenset[Parameter]] = frozenset()
+    origin: ClassVar[Origin | None] = None
+
+    def __post_init__(self) -> None:
+        """Do nothing; a class of the user's own may check its options here, and raise any error."""
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The options in the controller's table of the settings, if it is of the user's own."""
+        return self.settings.controllers[self.name].options

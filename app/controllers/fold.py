@@ -4,10 +4,13 @@ from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
-from app.config import ForeignSettings, Parameter, RunSettings
+from app.config import ForeignSettings, RunSettings
 from app.controllers.controller import Controller
+from app.controllers.own_steps import check_step
+from app.controllers.ownership import Owners, knob_of
 from app.controllers.state import FeedbackFold, FeedbackState, States, state_of
 from app.core import FlyballError
 from app.events import (
@@ -150,6 +153,7 @@ class _Seat(NamedTuple):
     step: Callable[..., Step[Any]]
     rows: dict[str, Row]
     is_controller: bool
+    is_own: bool
 
 
 class Fold:
@@ -157,10 +161,12 @@ class Fold:
 
     The reducers are built from the settings in RUN_CONFIGURED. A later RUN_CONFIGURED rebuilds them and keeps their
     rows. They receive events about the system and about configurations in the run's settings. If there are
-    controllers, FeedbackState folds each event before them.
+    controllers, FeedbackState folds each event before them. Controllers of the user's own take part while the settings
+    name them. Decisions about the knobs that they take over are dropped, except their own.
 
     A controller sees its own decisions in FeedbackState at once, and their records are not passed to it. So an event
-    of a type that it emits and reads comes from an operator. Promotions and rollbacks that change nothing are dropped.
+    of a type that it emits and reads comes from an operator, or from another controller that took over its knob.
+    Promotions and rollbacks that change nothing are dropped.
 
     A reducer that fails at an event skips it: its rows stay as they were, the failure is in the outcome, and the other
     reducers go on. Voided events are skipped by all reducers.
@@ -255,7 +261,7 @@ class Fold:
             outcome.failures.append(Failure(HOST, event, str(error)))
             return False
         outcome.changed[SETTINGS_KEY] = settings
-        self._build(settings)
+        outcome.failures += [Failure(name, event, error) for name, error in self._build(settings).items()]
         return True
 
     def _recorded(self, event: Event[Payload], outcome: Outcome) -> str | None:
@@ -283,17 +289,29 @@ class Fold:
                 states.update(self._feedback.step(states, event).rows)  # type: ignore[arg-type]  # no row is deleted
         return states
 
+    def _decided(self, seat: _Seat, event: Event[Payload]) -> tuple[Step[Any], list[Envelope[Payload]]]:
+        """Return a reducer's step, and the events that it emits. Raises whatever the reducer raises."""
+        reducer, name, step, rows, is_controller, is_own = seat
+        if is_own:  # its mistakes must not reach the state of others
+            done = step(MappingProxyType(rows), event, MappingProxyType(self._shown(name)))
+            check_step(reducer.row, done, self._concerned)
+        else:
+            done = step(rows, event, self._shown(name)) if is_controller else step(rows, event)
+        return done, draft(reducer, event.cause, done.emissions) if done.emissions else []
+
     def _apply(
         self, seat: _Seat, event: Event[Payload], outcome: Outcome, recorded: Collection[Recorded] | None
     ) -> None:
-        reducer, name, step, rows, is_controller = seat
+        reducer, name, rows = seat.reducer, seat.name, seat.rows
         try:
-            done = step(rows, event, self._shown(name)) if is_controller else step(rows, event)
-            drafted = draft(reducer, event.cause, done.emissions) if done.emissions else []
+            done, drafted = self._decided(seat, event)
         except Exception as error:  # noqa: BLE001 - an event that one reducer cannot fold must not stop the others
             outcome.failures.append(Failure(name, event, f"{type(error).__name__}: {error}"))
             return
-        if recorded is not None and any((one.id, one.data.event_type) not in recorded for one in drafted):
+        allowed = self._owners.allowed(name, drafted) if drafted else drafted
+        if allowed is None:
+            return
+        if recorded is not None and any((one.id, one.data.event_type) not in recorded for one in allowed):
             outcome.dropped += 1
             return
         for key, row in done.rows.items():
@@ -302,32 +320,55 @@ class Fold:
             else:
                 rows[key] = row
             outcome.changed[name, key] = row
-        for envelope in drafted:
+        for envelope in allowed:
             outcome.conclusions.append(Conclusion(name, event.sequence, envelope))
-            if is_controller and type(envelope.data) in FeedbackFold.reads | reducer.reads:
+            if seat.is_controller and type(envelope.data) in FeedbackFold.reads | reducer.reads:
                 decision = Event(envelope, event.sequence, event.recorded_us, name)
                 self._pending[envelope.id] = name, decision
                 outcome.changed[HOST, PENDING + envelope.id] = PendingDecision.of(name, decision)
 
-    def _build(self, settings: RunSettings) -> None:
-        self.settings = settings
+    def _build(self, settings: RunSettings) -> dict[str, str]:
+        """Build the reducers; return the errors of controllers of the user's own that cannot be built, by name."""
+        self.settings, self._owners = settings, Owners(settings)
         self._concerned = frozenset({None, *(config.key for config in settings.configs)})
         self._feedback = FeedbackFold(settings)
-        hosted = [factory(settings) for factory in self._factories]
+        hosted, errors = list[Hosted](), dict[str, str]()
+        for factory in self._factories:
+            name = own_name(factory)
+            if name is None:
+                hosted.append(factory(settings))
+            elif is_named(factory, settings):
+                try:
+                    hosted.append(factory(settings))
+                except Exception as error:  # noqa: BLE001 - constructors of the user's may raise anything
+                    errors[name] = f"{type(error).__name__}: {error}"
         shows_states = any(isinstance(reducer, Controller) for reducer in hosted)
         self.reducers = (self._feedback, *hosted) if shows_states else tuple(hosted)
         seats = [self._seat(reducer) for reducer in self.reducers]
         read = frozenset[type[Payload]]().union(*(reducer.reads for reducer in self.reducers))
         self._readers = {kind: tuple(seat for seat in seats if kind in seat.reducer.reads) for kind in read}
+        return errors
 
     def _seat(self, reducer: Hosted) -> _Seat:
         if reducer.name not in self._rows:
             self._rows[reducer.name] = self._load(reducer)
         rows = self._rows[reducer.name]
-        return _Seat(reducer, reducer.name, reducer.step, rows, isinstance(reducer, Controller))
+        is_own = own_name(reducer) is not None
+        return _Seat(reducer, reducer.name, reducer.step, rows, isinstance(reducer, Controller), is_own)
 
     def _load(self, reducer: Hosted) -> dict[str, Row]:
         return {key: reducer.row.from_json(row) for (owner, key), row in self._saved.items() if owner == reducer.name}
+
+
+def own_name(hosted: Any) -> str | None:
+    """Return the name of a controller of the user's own, or of its class; ``None`` for everything built in."""
+    return hosted.name if getattr(hosted, "origin", None) else None
+
+
+def is_named(own: Any, settings: RunSettings) -> bool:
+    """Return whether settings name this controller of the user's own."""
+    table = settings.controllers.get(own.name)
+    return table is not None and table.use == own.origin.use
 
 
 def voided_in(saved: Mapping[RowKey, bytes]) -> frozenset[int]:
@@ -355,9 +396,18 @@ def _check_declared(reducer: Hosted, data: Payload) -> None:
             f"{reducer.name} emitted {data.event_name}, which it does not declare.",
             hint="Add the payload type to its `emits`, and see who consumes it.",
         )
-    owned = reducer.parameters if isinstance(reducer, Controller) else frozenset[Parameter]()
-    if type(data) is HyperparameterUpdated and data.parameter not in owned:
+    if not _owns(reducer, data):
         raise UndeclaredEmission(
-            f"{reducer.name} set {data.parameter}, which it does not own.",
-            hint="Publish an observation for its owner; if there is none, add it to its `parameters`.",
+            f"{reducer.name} set {knob_of(data)}, which it does not own.",
+            hint="Publish an observation for its owner; if there is none, add it to its `parameters`. A controller of "
+            "your own sets what its table in flyball.toml names in `takes_over`.",
         )
+
+
+def _owns(reducer: Hosted, data: Payload) -> bool:
+    """Return whether a reducer that declares a payload's type may set its knob."""
+    if isinstance(reducer, Controller) and own_name(reducer) is not None:
+        return knob_of(data) in (None, *reducer.settings.controllers[reducer.name].takes_over)
+    if type(data) is HyperparameterUpdated:
+        return isinstance(reducer, Controller) and data.parameter in reducer.parameters
+    return True

@@ -2,21 +2,23 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import NamedTuple, cast
 
 from pydantic import TypeAdapter
 
+from app.config import ForeignSettings, RunSettings
 from app.controllers import FeedbackFold
 from app.controllers.fold import VOIDED_KEY, Conclusion, Factory, Fold, Outcome, RowKey, VoidedEvents, voided_in
 from app.core import FlyballError
 from app.events import Event, Payload, Row, RunConfigured
 from app.events.frames import DeadLetter, Stored, stored_in
 from app.journal import JournalReader, StateStore, history
-from app.journal.history import voided_events
+from app.journal.history import past_settings, voided_events
 from app.replay.reconcile import Difference, Handover, Reconciliation
-from daemons.registry import DAEMONS
+from daemons.registry import DAEMONS, daemons_of
 from daemons.saved_state import ACCOUNTS, SCHEMAS_KEY, readable, schemas_of
 from daemons.spec import DaemonSpec
 
@@ -202,6 +204,14 @@ class CheckpointAhead(FlyballError):
     """A checkpoint lies beyond the replay's end."""
 
 
+def all_settings(reader: JournalReader) -> list[RunSettings]:
+    """Return all readable settings of a run, the latest first."""
+    found = list[RunSettings]()
+    with suppress(ForeignSettings):  # raised after the last one if none is readable; the replay reports it
+        found.extend(past_settings(reader))
+    return found
+
+
 def replay_journal(
     reader: JournalReader,
     *,
@@ -210,7 +220,7 @@ def replay_journal(
     checkpoints: StateStore | None = None,
     every: int = EVERY,
 ) -> Report:
-    """Fold a journal through all controllers and compare.
+    """Fold a journal through all controllers, those of the user's own included, and compare.
 
     Args:
         reader: the journal.
@@ -222,13 +232,14 @@ def replay_journal(
     Raises:
         CheckpointAhead: the saved position is beyond the last one to fold.
         ForeignCheckpoint: see ``Replay``.
+        BadSettings: a controller of the user's own, which the run's settings name, cannot be used.
         DamagedRecord: the journal is damaged.
     """
     end = reader.head if last is None else min(last, reader.head)
     position, saved = checkpoints.load() if checkpoints else (0, dict[RowKey, bytes]())
     voids = {voided: void.sequence for voided, void in voided_events(reader).items() if void.sequence <= end}
     run = next((event.id for event in history(reader, on_dead=lambda _: None)), "")
-    replay = Replay(first=first, saved=saved, voids=voids, run=run)
+    replay = Replay(daemons_of(*all_settings(reader)), first=first, saved=saved, voids=voids, run=run)
     if position > end:
         raise CheckpointAhead(
             f"The checkpoint is at position {position}, beyond the replay's end at {end}.",

@@ -6,7 +6,7 @@ those that would not have been taken.
 """
 
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,7 +19,8 @@ from app.config.loading import changed
 from app.controllers.fold import Conclusion, Fold
 from app.events import Envelope, Event, Payload, RunConfigured
 from app.replay.replaying import controllers
-from daemons.registry import DAEMONS
+from daemons.bootstrap import check_controllers
+from daemons.registry import daemons_of
 
 SOURCE = "what-if@replay"
 
@@ -52,14 +53,26 @@ class Divergence:
 class WhatIf:
     """Folds a history with the run's settings and with others.
 
-    ``values`` are the settings that differ, by dotted key; events at ``voided`` positions are left out.
+    Args:
+        values: the settings that differ, by dotted key.
+        past: the run's settings, the latest first; they name its controllers of the user's own.
+        voided: positions of events to leave out.
+
+    Raises:
+        BadSettings: the other settings are invalid, or a controller of the user's own cannot be used.
     """
 
-    def __init__(self, values: Mapping[str, Any], *, voided: Collection[int] = ()) -> None:
+    def __init__(
+        self, values: Mapping[str, Any], *, past: Sequence[RunSettings] = (), voided: Collection[int] = ()
+    ) -> None:
         self._values = values
-        self._real, self._other = (Fold(controllers(), voided=voided) for _ in range(2))
+        others = [RunSettings.model_validate(changed(settings, values)) for settings in past]
+        for settings in others[:1]:
+            check_controllers(settings)
+        daemons = daemons_of(*past, *others)
+        self._real, self._other = (Fold(controllers(daemons), voided=voided) for _ in range(2))
         self._instead: dict[str, Envelope[Payload] | None] = {}
-        read = (controller.reads | controller.emits for spec in DAEMONS.values() for controller in spec.controllers)
+        read = (controller.reads | controller.emits for spec in daemons.values() for controller in spec.controllers)
         self.reads: frozenset[type[Payload]] = frozenset({RunConfigured}).union(*read)
 
     def feed(self, event: Event[Payload]) -> list[Divergence]:

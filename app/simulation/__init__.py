@@ -1,6 +1,6 @@
 """Closed-loop simulation: real controllers, a modelled cluster, virtual time (ADR-012)."""
 
-from app.simulation.comparing import ALL, ARMS, NONE, ArmSummary, Interval, Task, plot, run_tasks, summarise
+from app.simulation.comparing import ALL, ARMS, NONE, ArmSummary, Interval, Task, arms_of, plot, run_tasks, summarise
 from app.simulation.scoreboard import RunResult, Scoreboard
 from app.simulation.settings import BadPlant, PlantSettings, load_plant, simulated
 from app.simulation.simulation import Simulation
@@ -17,6 +17,7 @@ __all__ = [
     "Scoreboard",
     "Simulation",
     "Task",
+    "arms_of",
     "load_plant",
     "plot",
     "run_tasks",

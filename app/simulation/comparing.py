@@ -27,6 +27,7 @@ from app.simulation.scoreboard import HOURS_PER_DAY, RunResult, Scoreboard, run_
 from app.simulation.settings import PlantSettings
 from app.simulation.simulation import Arm, Simulation
 from app.telemetry import drawn
+from daemons.own_controllers import own_controllers
 from daemons.registry import DAEMONS
 
 ALL, NONE = "all", "none"
@@ -58,6 +59,18 @@ ARMS: Mapping[str, Arm] = {
     NONE: _without(*CONTROLLERS),
     **{f"without {one.name}": _without(one) for one in CONTROLLERS},
 }
+"""The arms of built-in controllers."""
+
+
+def arms_of(settings: RunSettings) -> Mapping[str, Arm]:
+    """Return the arms of a run: those of ``ARMS``, with its controllers of the user's own, and one without each.
+
+    The arm without controllers has none of the user's own either.
+    """
+    own = own_controllers([settings])
+    arms = {name: arm if name == NONE else (*arm, *own) for name, arm in ARMS.items()}
+    without = {f"without {one.name}": tuple(other for other in arms[ALL] if other is not one) for one in own}
+    return arms | without
 
 
 class Task(Settings):
@@ -115,7 +128,7 @@ class ArmSummary(Settings):
 
 def run_task(task: Task) -> RunResult:
     """Simulate one run, and return its figures."""
-    simulation = Simulation(task.settings, task.plant, ARMS[task.arm], task.seed, task.seconds)
+    simulation = Simulation(task.settings, task.plant, arms_of(task.settings)[task.arm], task.seed, task.seconds)
     scoreboard = Scoreboard(simulation.world, [config.key for config in task.settings.configs])
     simulation.listeners.append(scoreboard.observe)
     simulation.run()

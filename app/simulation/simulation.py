@@ -47,12 +47,15 @@ class Simulation:
     """One run of the closed loop over ``seconds`` of virtual time.
 
     The setting ``selfplay_workers`` names the nodes. All random numbers derive from the seed, so equal arguments give
-    equal events.
+    equal events. Controllers of the user's own that are not in the arm are taken out of the settings, so that built-in
+    ones own their knobs.
     """
 
     def __init__(self, settings: RunSettings, plant: PlantSettings, arm: Arm, seed: int, seconds: float) -> None:
         self.end_us = START_US + round(seconds * SECOND_US)
-        self.settings = understood(settings.replace(seed=seed))
+        hosted = {one.name for one in arm}
+        own = {name: table for name, table in settings.controllers.items() if name in hosted}
+        self.settings = understood(settings.replace(seed=seed, controllers=own))
         self.agenda, self.broker = Agenda(), VirtualBroker()
         self.world = World(plant, seed, self.end_us)
         self.cluster = Cluster(self.settings, self.world, self.agenda)

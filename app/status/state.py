@@ -1,10 +1,10 @@
 """One configuration's FeedbackState, each field with the event that set it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from app.backends import reason_fixed
-from app.config import PARAMETERS
+from app.config import KNOBS, PARAMETERS, Knob
 from app.controllers import FeedbackFold, FeedbackState, Lineage
 from app.controllers.fold import Fold
 from app.core import ConfigKey
@@ -17,6 +17,14 @@ FIELDS = (*(name for name in FeedbackState.__struct_fields__ if name != "lineage
 """Names of the shown fields; the lineage's own fields replace the field ``lineage``."""
 
 
+SHOWN_KNOBS: Mapping[str, tuple[Knob, ...]] = {
+    **{knob: (knob,) for knob in KNOBS if knob in FIELDS},
+    "current_model": ("promotion", "rollback"),
+    "champions": ("promotion", "rollback"),
+}
+"""The knobs that fields show."""
+
+
 class Field(NamedTuple):
     """A field of the state.
 
@@ -24,11 +32,13 @@ class Field(NamedTuple):
         value: the value.
         event: the event that set it; ``None``: the value is the initial one.
         fixed: why the feedback does not change this parameter; ``None``: it may, or the field is no parameter.
+        owner: the controllers of the user's own that took its knobs over; ``None``: there are none.
     """
 
     value: Any
     event: Event[Any] | None
     fixed: str | None = None
+    owner: str | None = None
 
 
 def state_fields(events: Iterable[Event[Any]], config_key: ConfigKey, voided: frozenset[int]) -> dict[str, Field]:
@@ -48,6 +58,10 @@ def state_fields(events: Iterable[Event[Any]], config_key: ConfigKey, voided: fr
     if fold.settings and config_key in fold.settings:
         config = fold.settings.config(config_key)
         fields |= {name: fields[name]._replace(fixed=reason_fixed(name, config)) for name in PARAMETERS}
+        taken = fold.settings.taken_over
+        for name, knobs in SHOWN_KNOBS.items():
+            names = dict.fromkeys(taken[knob] for knob in knobs if knob in taken)
+            fields[name] = fields[name]._replace(owner=" and ".join(names) or None)
     return fields
 
 

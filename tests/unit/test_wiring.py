@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
-from typing import ClassVar, get_args
+from typing import ClassVar
 
 import pytest
 
-from app.config import Parameter, RunSettings
+from app.config import KNOBS, RunSettings
 from app.controllers import Controller, EvaluationFeedbackHandler, FeedbackFold
 from app.controllers.fold import UndeclaredEmission, draft
+from app.controllers.ownership import knobs_set
 from app.events import (
     CATALOGUE,
     Emission,
@@ -23,7 +24,7 @@ from app.events import (
     TrainingUnblocked,
     Value,
 )
-from daemons.bootstrap import KNOBS, TERMINAL, LooseEnd, check, consumers, emitters, owners
+from daemons.bootstrap import TERMINAL, LooseEnd, check, consumers, emitters, owners
 from daemons.registry import DAEMONS, UnknownDaemon, spec_of
 from daemons.spec import DaemonSpec
 
@@ -56,7 +57,7 @@ def test_an_event_that_nobody_emits_is_a_loose_end():
 
 
 def test_two_owners_of_a_decision_are_refused():
-    with pytest.raises(LooseEnd, match=r"\(which model is current\): ModelLifecycleCoordinator, Usurper"):
+    with pytest.raises(LooseEnd, match=r"\(promotion\): ModelLifecycleCoordinator, Usurper"):
         check({**DAEMONS, "x": DaemonSpec("x", "usurps", (Usurping,))})
 
 
@@ -68,7 +69,7 @@ class Unblocking(Usurping):
 
 
 def test_a_knob_has_one_owner_whatever_the_type_that_sets_it():
-    with pytest.raises(LooseEnd, match=r"\(training block\): FeedbackLoopController, Unblocking"):
+    with pytest.raises(LooseEnd, match=r"\(training_block\): FeedbackLoopController, Unblocking"):
         check({**DAEMONS, "x": DaemonSpec("x", "unblocks", (Unblocking,))})
 
 
@@ -89,7 +90,7 @@ class Setting(Meddling):
 def test_a_parameter_has_one_owner_whatever_the_type_that_sets_it():
     with pytest.raises(LooseEnd, match=r"\(learning_rate\): EvaluationFeedbackHandler, Meddling"):
         check({**DAEMONS, "x": DaemonSpec("x", "meddles", (Meddling,))})
-    assert {parameter: len(names) for parameter, names in owners().items()} == dict.fromkeys(get_args(Parameter), 1)
+    assert {knob: len(names) for knob, names in owners().items()} == dict.fromkeys(KNOBS, 1)
 
 
 @pytest.mark.parametrize(("parameter", "refused"), [("learning_rate", False), ("epochs", True)])
@@ -119,9 +120,9 @@ def loose_ends(
             yield f"{name} has no consumer. Read it, or say in TERMINAL why nobody does."
         if readers and payload in terminal:
             yield f"{name} is read by {', '.join(sorted(readers))}: it is not TERMINAL."
-    for parameter, names in owners(daemons).items():
+    for knob, names in owners(daemons).items():
         if not names:
-            yield f"Nobody owns {parameter}. Make it one of a controller's `parameters`."
+            yield f"Nobody owns {knob}. Emit what sets it, or make it one of a controller's `parameters`."
 
 
 def test_every_type_has_an_emitter_and_a_consumer_or_a_reason_why_not():
@@ -173,7 +174,8 @@ def test_a_worker_that_reads_its_own_results_is_no_consumer_of_them():
 
 def test_every_decision_sets_one_knob():
     decisions = [payload for payload in CATALOGUE if payload.kind is Kind.DECISION]
-    assert all(sum(payload in types for types in KNOBS.values()) == 1 for payload in decisions)
+    assert all(len(knobs_set(payload)) == 1 for payload in decisions if payload is not HyperparameterUpdated)
+    assert set(KNOBS) == set().union(*map(knobs_set, CATALOGUE))
     assert all(reason for reason in TERMINAL.values())
 
 

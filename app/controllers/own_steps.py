@@ -1,0 +1,53 @@
+"""Checks of what a handler of the user's own returns."""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from app.core import FlyballError
+from app.events import Emission, Payload, Row, Step
+
+
+class UnfitStep(FlyballError):
+    """A handler returned something that its daemon could not apply, save or publish."""
+
+
+def check_step(kind: type[Any], done: Any, subjects: Collection[str | None]) -> None:
+    """Check a step before it is applied, because a bad row would stop the daemon only when it is saved or read.
+
+    Args:
+        kind: the controller's type of rows.
+        done: what its handler returned.
+        subjects: keys of the run's configurations, and ``None``.
+
+    Raises:
+        UnfitStep: says what is wrong with the step.
+    """
+    if not isinstance(done, Step):
+        raise UnfitStep(f"Its handler returned {done!r}.", hint="Return a Step; Step() changes nothing.")
+    rows: Mapping[Any, Any] = done.rows
+    emissions: Iterable[Any] = done.emissions
+    for key, row in rows.items():
+        if not isinstance(key, str) or not (row is None or isinstance(row, kind)):
+            raise UnfitStep(
+                f"It returned the row {key!r}: {row!r}.", hint=f"Keys are texts, rows are {kind.__name__} or None."
+            )
+        if row is not None and not _can_be_saved(row):
+            raise UnfitStep(
+                f"Its row {row!r} would be another one after a restart.",
+                hint="Its fields need types, and values of these types: numbers, texts, tuples, other rows.",
+            )
+    for emission in emissions:
+        if not isinstance(emission, Emission) or not isinstance(emission.data, Payload):
+            raise UnfitStep(f"It returned the emission {emission!r}.", hint="Return Emission(payload).")
+        if emission.subject not in subjects:
+            raise UnfitStep(
+                f"It emitted {emission.data.event_name} about {emission.subject!r}, which the run does not play.",
+                hint="Give the key of a configuration as subject, or none for that of the cause.",
+            )
+
+
+def _can_be_saved(row: Row) -> bool:
+    try:
+        return bool(type(row).from_json(row.to_json()) == row)
+    except Exception:  # noqa: BLE001 - the values are the user's, and encoders raise various errors
+        return False

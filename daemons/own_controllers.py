@@ -1,0 +1,79 @@
+"""Controllers of the user's own: classes that settings name, hosted beside the built-in controllers (ADR-030)."""
+
+import sys
+from collections.abc import Iterable
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from app.config import RunSettings
+from app.config.loading import BadSettings
+from app.controllers import Controller
+from app.controllers.controller import Origin
+from app.controllers.fold import HOST
+from app.core import UnknownPlugin, load_plugin
+from app.events import Payload, Row
+from daemons.saved_state import PROGRESS_KEY
+
+CONTROLLERS = "flyball.controllers"
+"""Group of entry points that are controllers."""
+
+RESERVED = frozenset({HOST, PROGRESS_KEY[0], "replay"})
+"""Names under which hosts and replays save rows of their own."""
+
+
+def own_controllers(settings: Iterable[RunSettings]) -> tuple[type[Controller], ...]:
+    """Return the controllers that any of these settings name; each class has the name of its table.
+
+    Raises ``BadSettings``, which names the table and the class.
+    """
+    tables = dict.fromkeys((name, table.use) for one in settings for name, table in one.controllers.items())
+    return tuple(_own(name, use) for name, use in tables)
+
+
+@cache
+def _own(name: str, use: str) -> type[Controller]:
+    if name in RESERVED:
+        raise BadSettings(f"No controller can be named {name!r}.", hint=f"Rename the table controllers.{name}.")
+    try:
+        found = load_plugin(CONTROLLERS, use)
+    except UnknownPlugin as error:
+        raise BadSettings(f"controllers.{name}: {error.message}", hint=error.hint) from error
+    file = getattr(sys.modules.get(getattr(found, "__module__", "")), "__file__", None)
+    where = f"controllers.{name} ({use}{f' in {file}' if file else ''})"
+    _check_class(found, where)
+    digest = sha256(Path(file).read_bytes()).hexdigest() if file else ""
+    own = {"name": name, "origin": Origin(use, where, digest), "emits": frozenset(found.emits), "__module__": __name__}
+    return type(found.__name__, (found,), own | {"__setattr__": _refuse_memory})
+
+
+def _refuse_memory(_: Any, name: str, value: Any) -> None:
+    """Refuse state outside of rows, because replays and restarted daemons would decide otherwise."""
+    raise TypeError(f"{name} = {value!r} would be lost at a restart: keep it in a row")
+
+
+def _check_class(found: Any, where: str) -> None:
+    """Check what a controller declares."""
+    if not isinstance(found, type) or not issubclass(found, Controller):
+        raise BadSettings(f"{where} is no controller: {found!r}.", hint="Name a subclass of flyball.Controller.")
+    if not found.reads:
+        raise BadSettings(f"{where} handles no event.", hint="Mark its methods with @handles(EventType).")
+    emits = getattr(found, "emits", None)
+    if not isinstance(emits, set | frozenset) or not all(_is_payload(one) for one in emits):
+        raise BadSettings(
+            f"{where} does not declare what it emits.", hint="Write: emits = frozenset({HyperparameterUpdated})."
+        )
+    try:
+        if not issubclass(found.row, Row):
+            raise TypeError(f"{found.row!r} is no Row")  # noqa: TRY301 - reported like a row type without a schema
+        found.row.json_schema()
+    except Exception as error:  # msgspec raises various errors for types that it cannot save
+        raise BadSettings(
+            f"{where} has rows that cannot be saved: {error}.",
+            hint="Write: class MyRow(Row, frozen=True), with fields of plain types, tuples, dicts or other rows.",
+        ) from error
+
+
+def _is_payload(one: Any) -> bool:
+    return isinstance(one, type) and issubclass(one, Payload)

@@ -1,0 +1,157 @@
+"""Controllers of a user's own: good ones, and one for each mistake."""
+
+from app.controllers.ownership import SET_BY
+from app.events import AdaptiveParamsChanged
+from flyball import Controller, Emission, Row, Step, events, handles, state_of
+
+
+class Seen(Row, frozen=True):
+    """The number of evaluations seen."""
+
+    evaluations: int = 0
+
+
+class Silent(Controller):
+    """Could set every knob, and sets none."""
+
+    emits = frozenset({events.HyperparameterUpdated, *SET_BY}) - {AdaptiveParamsChanged}
+
+    @handles(events.ClockTick)
+    def ticked(self, rows, event, states):
+        return Step()
+
+
+class Sets(Controller):
+    """Base of controllers that set the learning rate after each evaluation."""
+
+    row = Seen
+    emits = frozenset({events.HyperparameterUpdated})
+
+    @handles(events.EvaluationCompleted)
+    def evaluated(self, rows, event, states):
+        row = Seen(evaluations=rows.get(event.subject, Seen()).evaluations + 1)
+        return self.done(rows, row, event, state_of(states, event.subject))
+
+    def done(self, rows, row, event, state):
+        return Step({event.subject: row}, (Emission(self.decision(state)),))
+
+    def decision(self, state, parameter="learning_rate"):
+        before = state.parameter(parameter, self.settings)
+        return events.HyperparameterUpdated(parameter=parameter, value=before / 2, previous=before, reason="x")
+
+
+class Raising(Sets):
+    def done(self, rows, row, event, state):
+        raise ZeroDivisionError("no such rate")
+
+
+class Forgetful(Sets):
+    def done(self, rows, row, event, state):
+        return None
+
+
+class Writing(Sets):
+    def done(self, rows, row, event, state):
+        rows[event.subject] = row
+
+
+class Remembering(Sets):
+    def done(self, rows, row, event, state):
+        self.last = row
+
+
+class Rowless(Sets):
+    def done(self, rows, row, event, state):
+        return Step({event.subject: {"evaluations": 1}})
+
+
+class Mistyped(Sets):
+    def done(self, rows, row, event, state):
+        return Step({event.subject: Seen(evaluations=1.5)})
+
+
+class Bare(Sets):
+    def done(self, rows, row, event, state):
+        return Step({}, (self.decision(state),))
+
+
+class Elsewhere(Sets):
+    def done(self, rows, row, event, state):
+        return Step({}, (Emission(self.decision(state), subject="no_such_2p"),))
+
+
+class Undeclared(Sets):
+    def done(self, rows, row, event, state):
+        return Step({}, (Emission(events.RegressionCleared(model=event.data.model)),))
+
+
+class Meddling(Sets):
+    def done(self, rows, row, event, state):
+        return Step({}, (Emission(self.decision(state, "epochs")),))
+
+
+class Invalid(Sets):
+    def done(self, rows, row, event, state):
+        decision = self.decision(state)
+        return Step({}, (Emission(decision.replace(value=float("nan"))),))
+
+
+class Demanding(Sets):
+    def __post_init__(self):
+        if self.options["factor"] >= 1:
+            raise ValueError("a factor of 1 or more lowers nothing")
+
+
+class Deaf(Controller):
+    emits = frozenset({events.HyperparameterUpdated})
+
+
+class Vague(Sets):
+    emits = (events.HyperparameterUpdated,)
+
+
+class Unsaved(Sets):
+    row = dict
+
+
+class Forging(Sets):
+    emits = frozenset({events.HyperparameterUpdated, events.TrainingCompleted})
+
+
+class Greedy(Sets):
+    emits = frozenset({events.HyperparameterUpdated, AdaptiveParamsChanged})
+
+
+class Promoting(Sets):
+    emits = frozenset({events.HyperparameterUpdated, events.ModelPromoted})
+
+
+class Waiting(Sets):
+    @handles(events.EventVoided)
+    def voided(self, rows, event, states):
+        return Step()
+
+
+class PromotesAll(Controller):
+    """Promotes every model once it is rated."""
+
+    emits = frozenset({events.ModelPromoted, events.PromotionRejected})
+
+    @handles(events.EvaluationCompleted)
+    def evaluated(self, rows, event, states):
+        data, lineage = event.data, state_of(states, event.subject).lineage
+        if data.purpose != "rating" or data.model == lineage.current_model:
+            return Step()
+        evidence = events.Evidence(
+            evaluation_id=event.id,
+            statistic="rated",
+            value=0.0,
+            threshold=0.0,
+            games=0,
+            elo=data.elo,
+            elo_stderr=data.elo_stderr,
+        )
+        promotion = events.ModelPromoted(
+            model=data.model, previous=lineage.current_model, step=data.step, elo=data.elo, evidence=evidence
+        )
+        return Step({}, (Emission(promotion),))
