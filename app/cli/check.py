@@ -9,7 +9,7 @@ import click
 
 from app.api.runs import Place
 from app.cli.options import json_option, placed, seed_option
-from app.cli.output import data_only_on_stdout, write_json
+from app.cli.output import data_only_on_stdout, note, write_json
 from app.config import GameConfig, NetworkSettings
 from app.core import ConfigKey, Finding
 
@@ -84,6 +84,29 @@ def backend(place: Place, name: str, *, config_key: str, as_json: bool) -> None:
     with data_only_on_stdout():
         findings = check_backend(config.backend if KEY.fullmatch(name) else name, config, place.load().folder)
     report(f"backend {name}", findings, as_json=as_json)
+
+
+@check.command()
+@click.argument("name")
+@click.option("--config", "config_key", required=True, metavar="KEY", help="Whose bot it is.")
+@json_option
+@placed
+def player(place: Place, name: str, *, config_key: str, as_json: bool) -> None:
+    """Check the player NAME, one of a configuration's bots: a Python player or an engine.
+
+    It is asked about the same positions together, again, one by one, loaded twice and restarted; then it plays some
+    games. Shapes, legality, repeatability and probabilities are checked.
+    """
+    from app.config import Compute
+    from app.play.check_player import check_player, measure_player
+
+    config, compute = place.config(config_key), Compute(settings_folder=place.settings_folder)
+    with data_only_on_stdout():
+        findings = check_player(name, config, compute)
+        figures = {} if findings else measure_player(name, config, compute)
+    for figure, value in figures.items():
+        note(f"{figure.replace('_', ' ')}: {value:.3g}")
+    report(f"player {name}", findings, as_json=as_json)
 
 
 def report(what: str, findings: Sequence[Finding], *, as_json: bool) -> NoReturn:
