@@ -137,3 +137,12 @@ def test_experience_of_the_example_is_exported(flyball: Flyball, tmp_path: Path)
     assert done.exit_code == 0, done.stderr
     assert json.loads(done.stdout)["player"] == "greedy"
     assert flyball("experience", "check", file, "--game", KEY).exit_code == 0
+
+
+def test_check_player_reports_faults_and_figures(flyball: Flyball) -> None:
+    sound = flyball("check", "player", "greedy", "--config", KEY)
+    assert (sound.exit_code, sound.stdout) == (0, "player greedy: no faults found\n"), sound.stderr
+    assert "moves per second: " in sound.stderr
+    unknown = flyball("check", "player", "gready", "--config", KEY, "--json")
+    assert unknown.exit_code == 2
+    assert json.loads(unknown.stdout)["findings"][0]["hint"] == "There are: greedy."

@@ -5,18 +5,20 @@ import shutil
 from typing import Any
 
 import pytest
+from own_training import EXAMPLES
 
 from app.config import GAMES, BotSettings, GameConfig
+from app.config.loading import load
 from app.core import ConfigKey
 from app.play.check_player import check_player, measure_player
 
 GO = GAMES[ConfigKey("go7_2p")]
 CHESS = GameConfig(key=ConfigKey("chess_2p"), game="chess", players=2, max_moves=120)
 SHOGI = GameConfig(key=ConfigKey("shogi_2p"), game="shogi", players=2, max_moves=120)
-GNUGO = ("gnugo", "--mode", "gtp", "--level", "1", "--chinese-rules", "--capture-all-dead")
+GNUGO = load(EXAMPLES, config_file=EXAMPLES / "gnugo_player.toml").run.config(GO.key).bots["gnugo"]
 
 ENGINES: dict[str, tuple[GameConfig, dict[str, Any]]] = {
-    "gnugo": (GO, {"command": GNUGO, "protocol": "gtp"}),
+    "gnugo": (GO, GNUGO.model_dump()),
     "stockfish": (CHESS, {"command": ("stockfish",), "protocol": "uci", "nodes": 50, "options": {"Hash": 1}}),
     "fairy-stockfish": (SHOGI, {"command": ("fairy-stockfish",), "protocol": "usi", "nodes": 50}),
 }
