@@ -58,7 +58,7 @@ def network(place: Place, name: str, *, config_key: str, seed: int, as_json: boo
     are checked. A kind is built with default options.
     """
     from app.games import open_table
-    from app.learning.network_check import check_network
+    from app.learning.network_check import check_network  # loads PyTorch
 
     config = place.config(name if KEY.fullmatch(name) else config_key)
     settings = config.network if KEY.fullmatch(name) else NetworkSettings(kind=name)
@@ -75,13 +75,14 @@ def network(place: Place, name: str, *, config_key: str, seed: int, as_json: boo
 def backend(place: Place, name: str, *, config_key: str, as_json: bool) -> None:
     """Check the backend NAME: a configuration's key, or an object such as my_backend:BACKEND.
 
-    Each of its jobs is run twice on a few games, in a folder of its own. Results, seeds and knobs are checked.
+    A few games pass through each of its jobs, twice, as in a run. A configuration is checked with its network and its
+    trainer. It takes 5 to 30 seconds.
     """
-    from daemons.contract import check_backend
+    from daemons.contract import check_backend  # loads PyTorch
 
     config = place.config(name if KEY.fullmatch(name) else config_key)
     with data_only_on_stdout():
-        findings = check_backend(config.backend if KEY.fullmatch(name) else name, config)
+        findings = check_backend(config.backend if KEY.fullmatch(name) else name, config, place.load().folder)
     report(f"backend {name}", findings, as_json=as_json)
 
 
