@@ -62,18 +62,18 @@ class Guarded:
     def __init__(
         self, command: Sequence[str], folder: str, environment: Mapping[str, str], *, asked: bool = False
     ) -> None:
-        status, told = os.pipe()
+        status, report = os.pipe()
         watched, self._lifeline = os.pipe()
         self._status = os.fdopen(status, "rb")
         try:
             self._guard = subprocess.Popen(  # noqa: S603 - the user's own command
-                (sys.executable, "-I", "-S", str(Path(__file__).absolute()), str(told), str(watched), *command),
+                (sys.executable, "-I", "-S", str(Path(__file__).absolute()), str(report), str(watched), *command),
                 stdin=subprocess.PIPE if asked else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 cwd=folder,
                 env=environment,
-                pass_fds=(told, watched),
+                pass_fds=(report, watched),
                 start_new_session=True,
             )
         except BaseException:
@@ -81,7 +81,7 @@ class Guarded:
             self._status.close()
             raise
         finally:
-            os.close(told)
+            os.close(report)
             os.close(watched)
         assert self._guard.stdout is not None
         assert self._guard.stderr is not None

@@ -34,7 +34,7 @@ class EngineSpeech(Protocol):
 
     @property
     def start(self) -> tuple[Exchange, ...]:
-        """What an engine is told once, after its start."""
+        """The exchanges that follow an engine's start."""
         ...
 
     def question(self, position: Position, point: float) -> Exchange:
