@@ -4,7 +4,6 @@ The daemons' own workers make the jobs' specs, and facts of their results. So a 
 run.
 """
 
-import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
@@ -14,11 +13,11 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from app.backends import GameInfo, describe, understood
-from app.config import GAMES, PARAMETERS, GameConfig, RunSettings
+from app.config import GAMES, PARAMETERS, Compute, GameConfig, RunSettings
 from app.controllers.fold import Fold
 from app.core import HEURISTIC, RANDOM, ConfigKey, Elo, FlyballError, ModelHash, derive_id
 from app.core.findings import Finding
-from app.engine import InlineEngine
+from app.engine import InlineEngine, run_coroutine
 from app.events import (
     Event,
     Evidence,
@@ -59,7 +58,7 @@ class BrokenContract(FlyballError):
     """A job whose result is unusable, so that those after it cannot run."""
 
 
-def check_backend(name: str, config: GameConfig = TINY) -> list[Finding]:
+def check_backend(name: str, config: GameConfig = TINY, settings_folder: Path = Path()) -> list[Finding]:
     """Return the faults of a backend, found by running each of its jobs; a sound one has none.
 
     The jobs run in threads of this process, one after the other, each twice.
@@ -67,6 +66,7 @@ def check_backend(name: str, config: GameConfig = TINY) -> list[Finding]:
     Args:
         name: as a configuration names it; modules beside ``flyball.toml`` have to be importable.
         config: what to play; its ``backend`` is replaced.
+        settings_folder: where the command of a trainer runs.
     """
     try:
         settings = understood(RunSettings(configs=(config.replace(backend=name),), selfplay_workers=(PLACE,)))
@@ -76,9 +76,10 @@ def check_backend(name: str, config: GameConfig = TINY) -> list[Finding]:
     if found := _misdescribed(info, config):
         return found
     with TemporaryDirectory() as folder:
-        trial = _Trial(settings, info, FileStore(Path(folder)), folder)
+        place = Place(PLACE, "check", folder, Compute(settings_folder=str(settings_folder.absolute())))
+        trial = _Trial(settings, info, FileStore(Path(folder)), place)
         try:
-            asyncio.run(trial.run())
+            run_coroutine(trial.run())
         except FlyballError as error:
             trial.find(error.message, error.hint)
         return trial.findings
@@ -98,13 +99,12 @@ def _misdescribed(info: GameInfo, config: GameConfig) -> list[Finding]:
 class _Trial:
     """A run in memory that closes one loop."""
 
-    def __init__(self, settings: RunSettings, info: GameInfo, store: FileStore, folder: str) -> None:
+    def __init__(self, settings: RunSettings, info: GameInfo, store: FileStore, place: Place) -> None:
         (self.config,) = settings.configs
         self.info, self.store, self.engine = info, store, InlineEngine()
         self.findings: list[Finding] = []
         self.where = ""
         self.recorded = 0
-        place = Place(PLACE, "check", folder)
         self.fold = Fold(tuple(partial(worker, place=place) for worker in WORKERS))
         self.feed(RunConfigured(run_id="check", settings=settings.model_dump(mode="json")), subject=None)
 

@@ -6,6 +6,7 @@ Do what the commands do:
     load_policy: load a checkpoint, a run's best policy or an exported one as a LoadedPolicy, which acts.
     connect, connect_async: open a run as a Connection or AsyncConnection: publish, subscribe, state, journal.
     simulate: run the controllers on a modelled cluster; return a SimulationResult.
+    check_game, check_network, check_backend: check a configuration's game; its network; how its models are made.
 
 Games and settings:
     GAMES: configurations by key, such as ``GAMES["connect_four_2p"]``.
@@ -29,6 +30,7 @@ Objects of your own:
     FeedbackState, state_of: what is known of a configuration, folded from events; look one up by its key.
     Row, handles: base of a controller's rows; marks the handler of an event type.
     Step, Emission: what a handler returns: rows and events to emit.
+    Curves: receives events, and writes points of training and evaluation curves.
 
 Events and journals:
     events: the module of all event types, such as ``events.ModelPromoted``.
@@ -47,6 +49,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from app import events
+    from app.api.checking import check_backend, check_game, check_network
     from app.api.connection import AsyncConnection, Connection, connect, connect_async
     from app.api.evaluation import EvaluationResult, evaluate
     from app.api.policies import LoadedPolicy, load_policy
@@ -63,6 +66,7 @@ if TYPE_CHECKING:
     from app.play.matches import MatchPlan, play_match
     from app.play.players import Player, load_player
     from app.store import BlobStore, FileStore, MemoryStore
+    from app.telemetry import Curves
 
     __version__: str
 
@@ -74,6 +78,7 @@ __all__ = [
     "BlobStore",
     "Connection",
     "Controller",
+    "Curves",
     "Emission",
     "EvaluationResult",
     "Event",
@@ -102,6 +107,9 @@ __all__ = [
     "Training",
     "TrainingResult",
     "__version__",
+    "check_backend",
+    "check_game",
+    "check_network",
     "connect",
     "connect_async",
     "evaluate",
@@ -120,6 +128,7 @@ __all__ = [
 
 _NAMES = {
     "app": ("events",),
+    "app.api.checking": ("check_backend", "check_game", "check_network"),
     "app.api.connection": ("AsyncConnection", "Connection", "connect", "connect_async"),
     "app.api.evaluation": ("EvaluationResult", "evaluate"),
     "app.api.policies": ("LoadedPolicy", "load_policy"),
@@ -136,6 +145,7 @@ _NAMES = {
     "app.play.matches": ("MatchPlan", "play_match"),
     "app.play.players": ("Player", "load_player"),
     "app.store": ("BlobStore", "FileStore", "MemoryStore"),
+    "app.telemetry": ("Curves",),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 

@@ -1,6 +1,7 @@
 """Connections to a run: publish, subscribe, read the journal and the state of a configuration."""
 
 import asyncio
+import time
 import warnings
 from collections.abc import AsyncGenerator, Coroutine, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,18 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from app.api.publishing import check_id, check_publishable, check_scope, payload_of, publish_on
-from app.api.runs import Place, check_config, check_played, complaint, connected, open_journal, open_run, place_of
+from app.api.runs import (
+    NotRunning,
+    Place,
+    check_config,
+    check_listening,
+    check_played,
+    complaint,
+    connected,
+    open_journal,
+    open_run,
+    place_of,
+)
 from app.api.selection import Selection, before_last, before_since, select
 from app.bus import Bus
 from app.bus.ports import BusClosed
@@ -21,11 +33,13 @@ from app.controllers import FeedbackState
 from app.core import ConfigKey, EventId, derive_id
 from app.events import Event, Payload, originate, resolve
 from app.journal import history
+from app.journal.database import StorageError
 from app.journal.history import voided_events
 from app.status.state import STATE_READS, feedback_state
 from daemons.clock import SystemClock, boot_id
 
 T = TypeVar("T")
+LOOK_SECONDS = 0.2
 CHUNK = 1000  # events that a thread reads before the event loop sees them
 
 
@@ -271,16 +285,34 @@ def _warn(text: str) -> None:
     warnings.warn(text, stacklevel=2)
 
 
-def connect(run: str | Path = "run", *, config_file: str | Path | None = None, timeout: float = 10.0) -> Connection:
+def _await_start(place: Place, seconds: float) -> None:
+    """Wait until a run's broker listens. Raises ``NotAJournal`` or ``NotRunning`` after ``seconds``."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            with open_run(place):
+                check_listening(place)
+        except (StorageError, NotRunning):
+            if time.monotonic() > end:
+                raise
+            time.sleep(LOOK_SECONDS)
+        else:
+            return
+
+
+def connect(
+    run: str | Path = "run", *, config_file: str | Path | None = None, timeout: float = 10.0, wait: float = 0.0
+) -> Connection:
     """Connect to a run: publish, subscribe, read its journal and the state of its configurations.
 
     Args:
         run: the run folder.
         config_file: the settings file of the run, if it is not the folder's ``flyball.toml``.
         timeout: seconds to wait for the broker's answers.
+        wait: seconds to wait for a run that is being started; 0 also accepts one that is not running.
 
     Journal and state are read from files, also while the run is not running. Raises ``NotAJournal`` for a folder
-    without a run, or ``ForeignSettings``.
+    without a run, ``ForeignSettings``, or ``NotRunning`` after ``wait``.
 
     >>> with flyball.connect("run") as run:
     ...     state = run.state("tic_tac_toe_2p")
@@ -295,7 +327,10 @@ def connect(run: str | Path = "run", *, config_file: str | Path | None = None, t
     ...     for event in run.subscribe("MODEL_*", after=done.position, seconds=60):
     ...         print(event.recordedtime, event.data.event_name)
     """
-    return Connection(place_of(run, config_file), timeout)
+    place = place_of(run, config_file)
+    if wait:
+        _await_start(place, wait)
+    return Connection(place, timeout)
 
 
 def connect_async(

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from app.api.models import fetch_model
 from app.api.runs import place_of, silent
 from app.config import Compute, Precision
-from app.core import BadUsage, ConfigKey, ModelHash
+from app.core import BadUsage, ConfigKey, ModelHash, allow_modules_in
 from app.games import Mask, Observations
 from app.learning.devices import resolve
 from app.learning.inference import Policy
@@ -83,7 +83,7 @@ def load_policy(
         seed: of the actions that are drawn with a temperature.
         device: cpu, cuda, cuda:1 or auto.
         precision: of the network.
-        run: the run folder, for hashes.
+        run: the run folder, for hashes; a network of one's own may lie beside its ``flyball.toml``.
 
     Raises ``UnknownModel``, ``UnusableFile``, ``NoModel``, ``WrongModel``, ``MissingDevice`` or another
     ``FlyballError``.
@@ -97,6 +97,7 @@ def load_policy(
     >>> bool(mask[games, actions].all())
     True
     """
-    store = MemoryStore()
-    model = fetch_model(str(path), "path", place_of(run), game, store, say=silent)
+    store, place = MemoryStore(), place_of(run)
+    allow_modules_in(place.folder.settings.parent)  # the network may be one of the user's own
+    model = fetch_model(str(path), "path", place, game, store, say=silent)
     return LoadedPolicy(get_checkpoint(store, model), Compute(device=str(resolve(device)), precision=precision), seed)

@@ -43,6 +43,11 @@ class Place:
         """Load the settings."""
         return load(self.folder.path, overrides, config_file=self.config_file)
 
+    @property
+    def settings_folder(self) -> str:
+        """The folder of the settings file, where the user's commands run."""
+        return str((self.config_file or self.folder.settings).parent.absolute())
+
     def config(self, key: str) -> GameConfig:
         """Load one configuration, whether or not the run plays it. Raises ``UnknownConfig``."""
         return self.load({"configs": [key]}).run.config(key)
@@ -154,14 +159,19 @@ def is_listening(endpoint: str) -> bool:
     return False
 
 
+def check_listening(place: Place) -> str:
+    """Return the address of the run's broker. Raises ``NotRunning`` when none listens."""
+    endpoint = bus_endpoint(place.folder, place.load().deployment)
+    if not is_listening(endpoint):
+        raise NotRunning(f"No broker listens at {endpoint}.", hint=f"Start it: flyball --run {place.folder.path} up")
+    return endpoint
+
+
 @asynccontextmanager
 async def connected(place: Place, deadline_s: float, producer: str = "cli") -> AsyncIterator[ZmqBus]:
     """Connect to the run's broker, as ``producer@node``. Raises ``NotRunning`` when none listens."""
-    deployment = place.load().deployment
-    endpoint = bus_endpoint(place.folder, deployment)
-    if not is_listening(endpoint):
-        raise NotRunning(f"No broker listens at {endpoint}.", hint=f"Start it: flyball --run {place.folder.path} up")
-    bus = ZmqBus(endpoint, producer=f"{producer}@{deployment.node}", deadline_s=deadline_s)
+    endpoint, node = check_listening(place), place.load().deployment.node
+    bus = ZmqBus(endpoint, producer=f"{producer}@{node}", deadline_s=deadline_s)
     try:
         yield bus
     finally:

@@ -9,7 +9,7 @@ import click
 
 from app.api.runs import Place
 from app.cli.options import json_option, placed, seed_option
-from app.cli.output import data_only_on_stdout, write_json
+from app.cli.output import data_only_on_stdout, note, write_json
 from app.config import GameConfig, NetworkSettings
 from app.core import ConfigKey, Finding
 
@@ -58,7 +58,7 @@ def network(place: Place, name: str, *, config_key: str, seed: int, as_json: boo
     are checked. A kind is built with default options.
     """
     from app.games import open_table
-    from app.learning.network_check import check_network
+    from app.learning.network_check import check_network  # loads PyTorch
 
     config = place.config(name if KEY.fullmatch(name) else config_key)
     settings = config.network if KEY.fullmatch(name) else NetworkSettings(kind=name)
@@ -75,14 +75,38 @@ def network(place: Place, name: str, *, config_key: str, seed: int, as_json: boo
 def backend(place: Place, name: str, *, config_key: str, as_json: bool) -> None:
     """Check the backend NAME: a configuration's key, or an object such as my_backend:BACKEND.
 
-    Each of its jobs is run twice on a few games, in a folder of its own. Results, seeds and knobs are checked.
+    A few games pass through each of its jobs, twice, as in a run. A configuration is checked with its network and its
+    trainer. It takes 5 to 30 seconds.
     """
-    from daemons.contract import check_backend
+    from daemons.contract import check_backend  # loads PyTorch
 
     config = place.config(name if KEY.fullmatch(name) else config_key)
     with data_only_on_stdout():
-        findings = check_backend(config.backend if KEY.fullmatch(name) else name, config)
+        findings = check_backend(config.backend if KEY.fullmatch(name) else name, config, place.load().folder)
     report(f"backend {name}", findings, as_json=as_json)
+
+
+@check.command()
+@click.argument("name")
+@click.option("--config", "config_key", required=True, metavar="KEY", help="Whose bot it is.")
+@json_option
+@placed
+def player(place: Place, name: str, *, config_key: str, as_json: bool) -> None:
+    """Check the player NAME, one of a configuration's bots: a Python player or an engine.
+
+    It is asked about the same positions together, again, one by one, loaded twice and restarted; then it plays some
+    games. Shapes, legality, repeatability and probabilities are checked.
+    """
+    from app.config import Compute
+    from app.play.check_player import check_player, measure_player
+
+    config, compute = place.config(config_key), Compute(settings_folder=place.settings_folder)
+    with data_only_on_stdout():
+        findings = check_player(name, config, compute)
+        figures = {} if findings else measure_player(name, config, compute)
+    for figure, value in figures.items():
+        note(f"{figure.replace('_', ' ')}: {value:.3g}")
+    report(f"player {name}", findings, as_json=as_json)
 
 
 def report(what: str, findings: Sequence[Finding], *, as_json: bool) -> NoReturn:

@@ -32,6 +32,7 @@ COMMANDS = {
     "journal": "Look for damage in the journal, migrate it, rebuild it; look after dead letters.",
     "daemon": "Run one daemon, or list them.",
     "config": "Show or check the settings.",
+    "new": "Begin a game, network, trainer or controller of your own from a working example.",
     "check": "Check something of your own before a run uses it.",
     "events": "List event types, show a schema, draw the graph of events.",
     "completion": "Print the completion script of a shell.",

@@ -53,7 +53,9 @@ def broker(tmp_path: Path) -> Iterator[Path]:
         yield tmp_path
 
 
-@pytest.mark.parametrize("name", ["train", "evaluate", "load_policy", "connect", "simulate"])
+@pytest.mark.parametrize(
+    "name", ["train", "evaluate", "load_policy", "connect", "simulate", "check_game", "check_network", "check_backend"]
+)
 def test_docstring_example_runs(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trained: flyball.TrainingResult
 ) -> None:

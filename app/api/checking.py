@@ -1,0 +1,65 @@
+"""Checks of the user's own games, backends, networks and trainers, before a run uses them."""
+
+from pathlib import Path
+
+from app.api.runs import config_of, place_of
+from app.config import GameConfig
+from app.core import Finding
+from app.games import game_check, open_table
+from app.learning import network_check
+from daemons import contract
+
+
+def check_game(
+    game: str | GameConfig,
+    *,
+    games: int = game_check.GAMES,
+    seed: int = 0,
+    run: str | Path = "run",
+    config_file: str | Path | None = None,
+) -> list[Finding]:
+    """Play a configuration's game at random, as `flyball check game` does; return its faults, none if it is sound.
+
+    Args:
+        game: key of a configuration, or a configuration itself.
+        games: games to play, 2 or more.
+        seed: of the first game; the others follow.
+        run: a folder whose ``flyball.toml`` may define the configuration.
+        config_file: read instead of that ``flyball.toml``.
+
+    Raises ``UnknownConfig`` or ``BadSettings``.
+
+    >>> flyball.check_game("tic_tac_toe_2p")
+    []
+    """
+    return game_check.check_game(config_of(game, place_of(run, config_file)), games, seed)
+
+
+def check_network(
+    game: str | GameConfig, *, run: str | Path = "run", config_file: str | Path | None = None
+) -> list[Finding]:
+    """Check the network of a configuration, as `flyball check network` does; return its faults.
+
+    See ``check_game`` for the arguments and errors.
+
+    >>> flyball.check_network("tic_tac_toe_2p")
+    []
+    """
+    config = config_of(game, place_of(run, config_file))
+    return network_check.check_network(config.network, open_table(config, 0).spec.shape)
+
+
+def check_backend(
+    game: str | GameConfig, *, run: str | Path = "run", config_file: str | Path | None = None
+) -> list[Finding]:
+    """Make, train, judge and play models of a configuration, as `flyball check backend` does; return the faults.
+
+    A few games pass through each job of its backend, with its network and its trainer, as in a run. It takes 5 to 30
+    seconds. See ``check_game`` for the arguments and errors.
+
+    >>> flyball.check_backend("tic_tac_toe_2p")
+    []
+    """
+    place = place_of(run, config_file)
+    config = config_of(game, place)
+    return contract.check_backend(config.backend, config, place.load().folder)

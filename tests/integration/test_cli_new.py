@@ -1,0 +1,102 @@
+"""``flyball new``: what it writes, refuses and leaves alone."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import app
+from app.cli.group import main
+from app.cli.new import EXAMPLES
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "tests" / "examples"
+
+
+def new(*words: object) -> Result:
+    return CliRunner().invoke(main, ["new", *map(str, words)])
+
+
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_new_writes_the_example_under_its_name(kind: str, tmp_path: Path) -> None:
+    done = new(kind, "king_hill", "--folder", tmp_path / "mine")
+    assert done.exit_code == 0, done.stderr
+    module = EXAMPLES[kind].module
+    written = sorted(path.name for path in (tmp_path / "mine").iterdir())
+    assert written == ["king_hill.py", "king_hill.toml", "test_king_hill.py"]
+    for made in ("{}.py", "{}.toml", "test_{}.py"):
+        text = (tmp_path / "mine" / made.format("king_hill")).read_text()
+        assert module not in text
+        original = (FOLDER / made.format(module)).read_text()
+        assert len(text.splitlines()) == len(original.splitlines())
+    tomllib.loads((tmp_path / "mine" / "king_hill.toml").read_text())
+    assert f"  python -m pytest {tmp_path}/mine/test_king_hill.py\n" in done.stdout
+    assert f"  flyball --config-file {tmp_path}/mine/king_hill.toml up\n" in done.stdout
+
+
+def test_new_game_is_a_configuration_of_its_own(tmp_path: Path) -> None:
+    new("game", "checked_hill", "--folder", tmp_path)
+    settings = tomllib.loads((tmp_path / "checked_hill.toml").read_text())
+    assert settings["configs"] == ["checked_hill_2p"]
+    assert settings["games"]["checked_hill_2p"]["game"] == "checked_hill:CheckedHill"
+    assert "class CheckedHill(Game):" in (tmp_path / "checked_hill.py").read_text()
+    checked = CliRunner().invoke(
+        main, ["--config-file", str(tmp_path / "checked_hill.toml"), "check", "game", "checked_hill_2p"]
+    )
+    assert checked.exit_code == 0, checked.stdout
+
+
+def test_new_controller_is_a_table_of_its_own(tmp_path: Path) -> None:
+    new("controller", "king_hill", "--folder", tmp_path)
+    tables = tomllib.loads((tmp_path / "king_hill.toml").read_text())["controllers"]
+    assert [(name, table["use"]) for name, table in tables.items()] == [("king_hill", "king_hill:KingHill")]
+    assert '"without king_hill"' in (tmp_path / "test_king_hill.py").read_text()
+
+
+def test_new_never_overwrites(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text("kept")
+    refused = new("network", "mine", "--folder", tmp_path)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "mine.toml exists already" in refused.stderr
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["kept"]
+
+
+@pytest.mark.parametrize("name", ["", "Mine", "my-game", "2048", "a__b", "_a", "a_", "class", "x" * 41, "../x"])
+def test_new_refuses_what_is_no_name(name: str, tmp_path: Path) -> None:
+    refused = new("game", name, "--folder", tmp_path)
+    assert (refused.exit_code, list(tmp_path.iterdir())) == (2, [])
+    assert "cannot be the name of a module" in refused.stderr
+
+
+@pytest.mark.parametrize("name", ["random", "torch", "app", "flyball"])
+def test_new_refuses_a_name_that_another_module_has(name: str, tmp_path: Path) -> None:
+    refused = new("game", name, "--folder", tmp_path)
+    assert (refused.exit_code, list(tmp_path.iterdir())) == (2, [])
+    assert f"Choose another name: my_{name}." in refused.stderr
+
+
+def test_new_says_as_json_what_it_wrote(tmp_path: Path) -> None:
+    told = json.loads(new("trainer", "mine", "--folder", tmp_path / "a b", "--json").stdout)
+    assert told["source"] == f"{tmp_path}/a b/mine.py"
+    assert told["next"] == [
+        f"python -m pytest '{tmp_path}/a b/test_mine.py'",
+        f"flyball --config-file '{tmp_path}/a b/mine.toml' check backend tic_tac_toe_2p",
+        f"flyball --config-file '{tmp_path}/a b/mine.toml' up",
+    ]
+
+
+def test_new_where_nothing_can_be_written_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    refused = new("game", "mine", "--folder", tmp_path / "file" / "x")
+    assert (refused.exit_code, "cannot be" in refused.stderr) == (2, True)
+
+
+def test_new_finds_examples_in_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert wheel["force-include"] == {"tests/examples": "app/examples"}
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "examples").symlink_to(FOLDER)
+    monkeypatch.setattr(app, "__file__", str(tmp_path / "app" / "__init__.py"))
+    assert new("game", "mine", "--folder", tmp_path / "mine").exit_code == 0

@@ -1,0 +1,20 @@
+"""What ``flyball new`` writes passes its own test, in a folder without Flyball's sources."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from running_loop import FLYBALL
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "kind", ["game", "controller", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("network", "trainer"))]
+)
+def test_new_example_passes_its_own_test(kind: str, tmp_path: Path) -> None:
+    subprocess.run([FLYBALL, "new", kind, f"my_{kind}"], cwd=tmp_path, capture_output=True, check=True)
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"test_my_{kind}.py"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed" in done.stdout
