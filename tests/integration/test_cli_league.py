@@ -34,7 +34,7 @@ def test_every_league_of_the_run_is_shown_with_its_members(run: Path) -> None:
     assert shown.exit_code == 0, shown.output
     assert "tic_tac_toe_2p" in shown.stdout
     assert "connect_four_2p" in shown.stdout
-    assert "built in" in shown.stdout
+    assert " bot" in shown.stdout
     assert "current" in shown.stdout
 
 
