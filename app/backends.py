@@ -53,7 +53,7 @@ class GameInfo:
     Attributes:
         rules_version: names the rules and their implementation; shards of other rules are not mixed.
         players: number of seats.
-        bots: names of the built-in players that it can play.
+        bots: names of the players other than models that it can play: built-in ones, and the configuration's own.
         knobs: parameters that its jobs understand; the feedback changes no others.
     """
 
@@ -89,10 +89,10 @@ class Backend:
 
 
 def _described(config: GameConfig) -> GameInfo:
-    from app.games import open_table  # imported late, because most processes don't need OpenSpiel
+    from app.games import bots_of, open_table  # imported late, because most processes don't need OpenSpiel
 
-    game = open_table(config, slots=0).spec
-    bots = dict.fromkeys((*game.bots, HEURISTIC) if game.heuristic else game.bots)
+    game, known = open_table(config, slots=0).spec, bots_of(config)
+    bots = dict.fromkeys((*known, HEURISTIC) if game.heuristic else known)
     return GameInfo(game.rules_version, game.players, tuple(bots), frozenset(PARAMETERS))
 
 

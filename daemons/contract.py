@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from app.backends import GameInfo, describe, understood
-from app.config import GAMES, PARAMETERS, GameConfig, RunSettings
+from app.config import GAMES, PARAMETERS, Compute, GameConfig, RunSettings
 from app.controllers.fold import Fold
 from app.core import HEURISTIC, RANDOM, ConfigKey, Elo, FlyballError, ModelHash, derive_id
 from app.core.findings import Finding
@@ -76,7 +76,7 @@ def check_backend(name: str, config: GameConfig = TINY, settings_folder: Path = 
     if found := _misdescribed(info, config):
         return found
     with TemporaryDirectory() as folder:
-        place = Place(PLACE, "check", folder, str(settings_folder.absolute()))
+        place = Place(PLACE, "check", folder, Compute(settings_folder=str(settings_folder.absolute())))
         trial = _Trial(settings, info, FileStore(Path(folder)), place)
         try:
             run_coroutine(trial.run())

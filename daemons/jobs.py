@@ -27,12 +27,11 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A daemon's name on the bus, its node, the folders that its jobs use, and where their networks run."""
+    """A daemon's name on the bus, its node, the folder of its jobs' store, and where they compute."""
 
     name: str
     node: str
     store: str
-    settings_folder: str = "."  # of flyball.toml; users' commands run there
     compute: Compute = CPU
 
 

@@ -14,7 +14,7 @@ from app.controllers.controller import Origin
 from app.controllers.fold import HOST
 from app.core import UnknownPlugin, load_plugin
 from app.events import Payload, Row
-from daemons.saved_state import PROGRESS_KEY, schemas_of
+from daemons.saved_state import PROGRESS_KEY
 
 CONTROLLERS = "flyball.controllers"
 """Group of entry points that are controllers."""
@@ -67,7 +67,7 @@ def _check_class(found: Any, where: str) -> None:
     try:
         if not issubclass(found.row, Row):
             raise TypeError(f"{found.row!r} is no Row")  # noqa: TRY301 - reported like a row type without a schema
-        schemas_of((type("row", (found,), {"name": "row"}),))
+        found.row.json_schema()
     except Exception as error:  # msgspec raises various errors for types that it cannot save
         raise BadSettings(
             f"{where} has rows that cannot be saved: {error}.",

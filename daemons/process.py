@@ -89,8 +89,7 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
         name=f"{spec.name}@{deployment.node}",
         node=deployment.node,
         store=str(folder.store.absolute()),
-        settings_folder=str(loaded.folder.absolute()),
-        compute=deployment.compute(kind) if kind else CPU,
+        compute=(deployment.compute(kind) if kind else CPU).replace(settings_folder=str(loaded.folder.absolute())),
     )
     if kind:
         structlog.get_logger("daemon").info("device of jobs", **place.compute.model_dump())

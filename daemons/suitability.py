@@ -11,7 +11,7 @@ from itertools import product
 from pathlib import Path
 
 from app.backends import describe
-from app.config import DEFAULT_BACKEND, MLP, Deployment, GameConfig, RunSettings
+from app.config import DEFAULT_BACKEND, MLP, Deployment, EngineProtocol, GameConfig, RunSettings
 from app.config.loading import BadSettings
 from app.core import FlyballError
 from app.engine import JsonObject, LocalEngine
@@ -43,7 +43,8 @@ def check_playable(settings: RunSettings) -> None:
         if missing := [name for name in config.builtins if name not in info.bots]:
             raise BadSettings(
                 f"{config.key} has {missing[0]!r} among its builtins, and {config.game} has no such player.",
-                hint=f"Take it out of games.{config.key}.builtins.",
+                hint=f"There are: {', '.join(info.bots)}. One of your own is a table games.{config.key}.bots."
+                f"{missing[0]}; otherwise take it out of games.{config.key}.builtins.",
             )
         if config.backend == DEFAULT_BACKEND and config.network.kind != MLP:
             _check_network(config)
@@ -62,30 +63,62 @@ def _check_network(config: GameConfig) -> None:
 def check_trainers(settings: RunSettings, folder: Path) -> None:
     """Check that every configuration's own trainer exists; ``folder`` is that of the settings file.
 
-    A trainer's module is looked for and not imported, because it may take seconds to load.
-
     Raises:
         BadSettings: names a configuration whose module, entry point or program does not exist.
     """
     for config in settings.configs:
         if config.trainer is not None:
-            module, colon, _ = config.trainer.partition(":")
-            try:
-                found = (
-                    importlib.util.find_spec(module) if colon else entry_points(group="flyball.trainers", name=module)
-                )
-            except (ImportError, ValueError):
-                found = None
-            if not found:
-                raise BadSettings(
-                    f"games.{config.key}.trainer: there is no {'module' if colon else 'entry point'} {module!r}.",
-                    hint="Write module:function, with the module beside flyball.toml, or install the entry point.",
-                )
-        if config.train_command is not None and find_program(config.train_command[0], folder) is None:
-            raise BadSettings(
-                f"games.{config.key}.train_command: there is no program {config.train_command[0]!r}.",
-                hint=f"Write the program and its arguments, as you would in {folder.absolute()}.",
-            )
+            _check_named(f"games.{config.key}.trainer", config.trainer, "flyball.trainers")
+        if config.train_command is not None:
+            _check_program(f"games.{config.key}.train_command", config.train_command[0], folder)
+
+
+def check_bots(settings: RunSettings, folder: Path) -> None:
+    """Check that every bot of the user's own exists; ``folder`` is that of the settings file.
+
+    Raises:
+        BadSettings: names a bot whose module, entry point or program does not exist, or whose engine does not play the
+            configuration's game.
+    """
+    for config in settings.configs:
+        for name, bot in config.bots.items():
+            setting = f"games.{config.key}.bots.{name}"
+            if bot.player is not None:
+                _check_named(f"{setting}.player", bot.player, "flyball.players")
+            if bot.command is not None and bot.protocol is not None:
+                _check_program(f"{setting}.command", bot.command[0], folder)
+                _check_notation(setting, config, bot.protocol)
+
+
+def _check_notation(setting: str, config: GameConfig, protocol: EngineProtocol) -> None:
+    from app.games.notation import Notation  # imported late, because it loads OpenSpiel
+
+    try:
+        Notation(config, protocol)
+    except FlyballError as error:
+        raise BadSettings(f"{setting}: {error.message}", hint=error.hint) from error
+
+
+def _check_named(setting: str, name: str, group: str) -> None:
+    """Check that an object of the user's own exists. Its module is not imported, because that may take seconds."""
+    module, colon, _ = name.partition(":")
+    try:
+        found = importlib.util.find_spec(module) if colon else entry_points(group=group, name=module)
+    except (ImportError, ValueError):
+        found = None
+    if not found:
+        raise BadSettings(
+            f"{setting}: there is no {'module' if colon else 'entry point'} {module!r}.",
+            hint="Write module:function, with the module beside flyball.toml, or install the entry point.",
+        )
+
+
+def _check_program(setting: str, program: str, folder: Path) -> None:
+    if find_program(program, folder) is None:
+        raise BadSettings(
+            f"{setting}: there is no program {program!r}.",
+            hint=f"Write the program and its arguments, as you would in {folder.absolute()}.",
+        )
 
 
 def check_devices(deployment: Deployment) -> None:

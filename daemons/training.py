@@ -90,7 +90,6 @@ class Trainer(Worker[TrainingRequested]):
                     "step": request.step,
                     "learning_rate": request.learning_rate,
                     "epochs": request.epochs,
-                    "settings_folder": self.place.settings_folder,
                 }
             yield Job(cause, request, function, (spec,), deadline)
 

@@ -10,12 +10,12 @@ from app.api.opponents import Request, fetch_opponents
 from app.api.runs import Say, config_of, place_of, silent
 from app.backends import backend_of
 from app.config import GameConfig, Precision, Settings
-from app.core import RANDOM, ConfigKey, FlyballError, ModelHash
+from app.core import RANDOM, ConfigKey, FlyballError, ModelHash, is_model
 from app.engine import Engine, InlineEngine, JsonObject, LocalEngine, Report, run_coroutine
 from app.games import open_table
 from app.learning.devices import resolve
 from app.learning.network import threads
-from app.play.gauntlet import GauntletResult, GauntletSpec, Opponent, OpponentResult
+from app.play.gauntlet import MODEL, GauntletResult, GauntletSpec, Opponent, OpponentResult
 from app.play.matches import IN_FLIGHT, EvaluationManager
 from app.store import FileStore
 
@@ -76,6 +76,7 @@ def _play(request: Request, store: Path, hero: str, players: Mapping[str, str]) 
         seed=request.seed,
         device=request.device,
         precision=request.precision,
+        settings_folder=request.place.settings_folder,
     )
     progress = summed("games", request.say, lambda played: f"{played}/{planned} games")
 
@@ -88,13 +89,12 @@ def _play(request: Request, store: Path, hero: str, players: Mapping[str, str]) 
 
 def _opponent(name: str, player: str, request: Request) -> Opponent:
     config = request.config
-    bot, settings = open_table(config, 0).spec.has_bot(player), config.evaluation
-    asked = request.games or (settings.random_games if bot else settings.model_games)
+    settings, model = config.evaluation, ModelHash(player) if is_model(player) else None
+    asked = request.games or (settings.random_games if model is None else settings.model_games)
     played = -(-asked // config.players) * config.players  # every seat equally often
     if played != asked:
         request.say(f"{played} games against {name} instead of {asked}: every seat is taken equally often.")
-    kind, model = (player, None) if bot else ("model", ModelHash(player))
-    return Opponent(name=name, kind=kind, model=model, games=played)
+    return Opponent(name=name, kind=player if model is None else MODEL, model=model, games=played)
 
 
 def summed(unit: str, say: Say, text: Callable[[int], str]) -> Report:

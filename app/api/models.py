@@ -8,7 +8,7 @@ from app.api.runs import Place, Say, check_played, current_model, open_journal
 from app.config import DEFAULT_BACKEND, GameConfig, RunFolder
 from app.config.loading import UnknownConfig
 from app.core import HEURISTIC, RANDOM, BadUsage, FlyballError, ModelHash, UnusableFile
-from app.games import open_table, own_hearts
+from app.games import bots_of, open_table, own_hearts
 from app.games.hearts.rules import HeartsRules
 from app.journal.history import last_settings
 from app.store import BlobStore, FileStore, Manifest, MemoryStore, get_checkpoint, read_model
@@ -39,17 +39,17 @@ def fetch_player(name: str, argument: str, place: Place, config: GameConfig, sto
     """
     from app.play.players import load_player  # loads torch
 
-    spec = open_table(config, 0).spec
-    if spec.has_bot(name):
-        return spec.bot(name)
+    spec, bots = open_table(config, 0).spec, bots_of(config)
+    if (bot := spec.bot(name)) in bots:
+        return bot
     if name == HEURISTIC:
-        raise UnknownModel(f"{argument}: {config.key} has no heuristic player.", hint=f"It has {', '.join(spec.bots)}.")
+        raise UnknownModel(f"{argument}: {config.key} has no heuristic player.", hint=f"It has {', '.join(bots)}.")
     try:
         model = fetch_model(name, argument, place, config.key, store, say=say)
     except UnknownModel as error:
         strategy = " A strategy is written top_k:3." if argument == AGAINST else ""
-        bots = f"Bots of {config.key} are {', '.join(spec.bots)}."
-        raise UnknownModel(error.message, hint=f"{error.hint} {bots}{strategy}") from error
+        known = f"Bots of {config.key} are {', '.join(bots)}."
+        raise UnknownModel(error.message, hint=f"{error.hint} {known}{strategy}") from error
     _check_game(f"{argument} {name}", get_checkpoint(store, model).manifest, config, place, say)
     if config.backend == DEFAULT_BACKEND:  # another backend's own job says what it cannot play
         load_player(store, model, spec)

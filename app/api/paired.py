@@ -67,6 +67,7 @@ def _compare(request: Request, store: Path, hero: str, opponents: Mapping[str, s
         temperature=config.evaluation.temperature,
         device=request.device,
         precision=request.precision,
+        settings_folder=request.place.settings_folder,
     )
     lineups = tuple(dict.fromkeys(lineup for pair in pairs.values() for lineup in pair))
     played = run_coroutine(_play_hands(spec, lineups, request.workers, request.say))

@@ -43,6 +43,11 @@ class Place:
         """Load the settings."""
         return load(self.folder.path, overrides, config_file=self.config_file)
 
+    @property
+    def settings_folder(self) -> str:
+        """The folder of the settings file, where the user's commands run."""
+        return str((self.config_file or self.folder.settings).parent.absolute())
+
     def config(self, key: str) -> GameConfig:
         """Load one configuration, whether or not the run plays it. Raises ``UnknownConfig``."""
         return self.load({"configs": [key]}).run.config(key)

@@ -77,11 +77,19 @@ class TrainingResult:
 
 
 def prepare_training(
-    config: GameConfig, file: Path | None, values: Mapping[str, Any], seed: int | None, output: Path, *, resume: bool
+    config: GameConfig,
+    file: Path | None,
+    values: Mapping[str, Any],
+    seed: int | None,
+    output: Path,
+    *,
+    resume: bool,
+    settings_folder: str,
 ) -> PreparedTraining:
     """Check the settings of a run that begins, or is resumed, in the folder ``output``.
 
     ``file`` and ``values`` change the settings: see ``training_settings``. A resumed run takes ``values`` alone.
+    ``settings_folder`` is that of ``flyball.toml``.
     """
     place = RunPlace(output)
     if not resume:
@@ -94,7 +102,7 @@ def prepare_training(
     if log := _log_of(place, head):
         with reading(log):
             read_log(log)
-    game = run_game(config, head.settings)
+    game = run_game(config, head.settings, settings_folder)
     check_start(head.settings, begun=place.state() is not None)
     return PreparedTraining(place, head, game, resume)
 
@@ -228,9 +236,12 @@ def train(
     >>> result.policy.is_file()
     True
     """
-    config = config_of(game, place_of(run, config_file))
+    place = place_of(run, config_file)
+    config = config_of(game, place)
     folder = Path("training") / config.key if output is None else Path(output)
     file = None if settings_file is None else Path(settings_file)
-    prepared = prepare_training(config, file, settings or {}, seed, folder, resume=resume)
+    prepared = prepare_training(
+        config, file, settings or {}, seed, folder, resume=resume, settings_folder=place.settings_folder
+    )
     with closing(ProgressLines(prepared.head.settings, progress)) as lines:
         return train_prepared(prepared, lines, progress)

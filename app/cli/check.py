@@ -9,8 +9,8 @@ import click
 
 from app.api.runs import Place
 from app.cli.options import json_option, placed, seed_option
-from app.cli.output import data_only_on_stdout, write_json
-from app.config import GameConfig
+from app.cli.output import data_only_on_stdout, note, write_json
+from app.config import GameConfig, NetworkSettings
 from app.core import ConfigKey, Finding
 
 KEY = re.compile(r"[a-z][a-z0-9_]*_[2-7]p")
@@ -46,35 +46,67 @@ def game(place: Place, name: str, *, players: int, games: int, seed: int, as_jso
 
 
 @check.command()
-@click.argument("config_key", metavar="KEY")
+@click.argument("name")
+@click.option("--config", "config_key", default="connect_four_2p", help="Whose observations the network gets.")
+@seed_option
 @json_option
 @placed
-def network(place: Place, config_key: str, *, as_json: bool) -> None:
-    """Check the network of the configuration KEY: shapes, seeds, rows that don't mix, devices, gradients."""
+def network(place: Place, name: str, *, config_key: str, seed: int, as_json: bool) -> None:
+    """Check the network NAME: a configuration's key, or a kind such as my_networks:build.
+
+    It is built from one seed twice, and run on random observations. Parameters, shapes, batches, gradients and bfloat16
+    are checked. A kind is built with default options.
+    """
     from app.games import open_table
     from app.learning.network_check import check_network  # loads PyTorch
 
-    config = place.config(config_key)
+    config = place.config(name if KEY.fullmatch(name) else config_key)
+    settings = config.network if KEY.fullmatch(name) else NetworkSettings(kind=name)
     with data_only_on_stdout():
-        findings = check_network(config.network, open_table(config, 0).spec.shape)
-    report(f"network of {config_key}", findings, as_json=as_json)
+        findings = check_network(settings, open_table(config, slots=0).spec.shape, seed)
+    report(f"network {name}", findings, as_json=as_json)
 
 
 @check.command()
-@click.argument("config_key", metavar="KEY")
+@click.argument("name")
+@click.option("--config", "config_key", default="tic_tac_toe_2p", help="What to play.")
 @json_option
 @placed
-def backend(place: Place, config_key: str, *, as_json: bool) -> None:
-    """Check how models of the configuration KEY are made and played: its backend, network and trainer.
+def backend(place: Place, name: str, *, config_key: str, as_json: bool) -> None:
+    """Check the backend NAME: a configuration's key, or an object such as my_backend:BACKEND.
 
-    A few games pass through each job, twice, as in a run. It takes 5 to 30 seconds.
+    A few games pass through each of its jobs, twice, as in a run. A configuration is checked with its network and its
+    trainer. It takes 5 to 30 seconds.
     """
     from daemons.contract import check_backend  # loads PyTorch
 
-    config = place.config(config_key)
+    config = place.config(name if KEY.fullmatch(name) else config_key)
     with data_only_on_stdout():
-        findings = check_backend(config.backend, config, place.load().folder)
-    report(f"backend of {config_key}", findings, as_json=as_json)
+        findings = check_backend(config.backend if KEY.fullmatch(name) else name, config, place.load().folder)
+    report(f"backend {name}", findings, as_json=as_json)
+
+
+@check.command()
+@click.argument("name")
+@click.option("--config", "config_key", required=True, metavar="KEY", help="Whose bot it is.")
+@json_option
+@placed
+def player(place: Place, name: str, *, config_key: str, as_json: bool) -> None:
+    """Check the player NAME, one of a configuration's bots: a Python player or an engine.
+
+    It is asked about the same positions together, again, one by one, loaded twice and restarted; then it plays some
+    games. Shapes, legality, repeatability and probabilities are checked.
+    """
+    from app.config import Compute
+    from app.play.check_player import check_player, measure_player
+
+    config, compute = place.config(config_key), Compute(settings_folder=place.settings_folder)
+    with data_only_on_stdout():
+        findings = check_player(name, config, compute)
+        figures = {} if findings else measure_player(name, config, compute)
+    for figure, value in figures.items():
+        note(f"{figure.replace('_', ' ')}: {value:.3g}")
+    report(f"player {name}", findings, as_json=as_json)
 
 
 def report(what: str, findings: Sequence[Finding], *, as_json: bool) -> NoReturn:

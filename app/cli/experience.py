@@ -45,6 +45,7 @@ def export(
 ) -> None:
     """Play games and write every decision of every seat into FILE."""
     from app.api.models import fetch_player
+    from app.config import Compute
     from app.core import writing
     from app.games import open_table
     from app.learning.network import threads
@@ -57,7 +58,8 @@ def export(
         config = config.replace(selfplay=config.selfplay.replace(rewards=rewards))
     store = MemoryStore()
     name = fetch_player(model, "model", place, config, store, say=note)
-    player = load_player(store, name, open_table(config, 0).spec)
+    compute = Compute(settings_folder=place.settings_folder)
+    player = load_player(store, name, open_table(config, 0).spec, compute, config)
     rows = played = 0
     with threads(1), writing(file), file.open("w", encoding="utf-8") as lines:
         for shard in play_lessons(config, player, name, games, seed=seed, temperature=temperature):

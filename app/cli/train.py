@@ -54,7 +54,10 @@ def train(
 
     folder = output or Path("training") / config_key
     with data_only_on_stdout():
-        result = train_and_show(prepare_training(config, file, values, seed, folder, resume=resume))
+        prepared = prepare_training(
+            config, file, values, seed, folder, resume=resume, settings_folder=place.settings_folder
+        )
+        result = train_and_show(prepared)
     if as_json:
         write_json(result.json())
     else:

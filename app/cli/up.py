@@ -39,7 +39,7 @@ from daemons.bootstrap import check_controllers
 from daemons.clock import SystemClock
 from daemons.registry import DAEMONS
 from daemons.run_folder import AlreadyRunning, bus_endpoint, held, prepare
-from daemons.suitability import check_devices, check_lasting, check_playable, check_trainers
+from daemons.suitability import check_bots, check_devices, check_lasting, check_playable, check_trainers
 from daemons.supervisor import ChildReport, ChildSpec, Supervisor
 
 LOOK_SECONDS = 0.5
@@ -76,6 +76,7 @@ def up(
     loaded = place.load({key: value for key, value in given.items() if value is not None})
     check_playable(loaded.run)
     check_trainers(loaded.run, loaded.folder)
+    check_bots(loaded.run, loaded.folder)
     check_controllers(loaded.run)
     check_devices(loaded.deployment)
     check_wandb(loaded.deployment.wandb, "deployment.wandb")

@@ -33,10 +33,11 @@ Precision = Annotated[
 
 
 class Compute(Settings):
-    """Device and precision of a job's networks, a part of its spec."""
+    """Device and precision of a job's networks, and where it finds the user's files; a part of its spec."""
 
     device: Device = "cpu"
     precision: Precision = "float32"
+    settings_folder: str = Field(".", description="of flyball.toml; the user's commands run there")
 
 
 CPU = Compute()

@@ -4,15 +4,15 @@ The games of a request give between 2,000 and 10,000 rows: enough to fill the ba
 enough that the model that plays them is still fresh.
 """
 
-from app.config.settings import Builtin, EvaluationSettings, GameConfig, PpoCoefficients, SelfplaySettings
-from app.core import ConfigKey
+from app.config.settings import EvaluationSettings, GameConfig, PpoCoefficients, SelfplaySettings
+from app.core import HEURISTIC, RANDOM, ConfigKey
 
 
 def _games(count: int, openings: int = 0) -> SelfplaySettings:
     return SelfplaySettings(games_per_request=count, opening_plies=openings)
 
 
-_WITH_HEURISTIC: tuple[Builtin, ...] = ("random", "heuristic")
+_WITH_HEURISTIC = (RANDOM, HEURISTIC)
 _DEALT = EvaluationSettings(opening_plies=0)  # chance makes the games differ
 
 GAMES: dict[ConfigKey, GameConfig] = {

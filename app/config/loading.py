@@ -22,7 +22,7 @@ from app.config.deployment import Deployment, RunFolder
 from app.config.devices import DeviceSettings, PrecisionSettings
 from app.config.games import GAMES
 from app.config.run import MATCHMAKING, PROFILES, RunSettings
-from app.config.settings import GameConfig, Modules, Settings
+from app.config.settings import BotSettings, GameConfig, Modules, Settings
 from app.core import ConfigKey, FlyballError, allow_modules_in
 
 ENV_PREFIX = "FLYBALL_"
@@ -207,7 +207,11 @@ NAMED_KEYS = {
 }
 """Keys of tables whose names the user chooses: ``games.KEY.game``, ``controllers.NAME.use``."""
 
-FREE_TABLES = {GAME_TABLES: ("options.", "network.options."), CONTROLLER_TABLES: ("options.",)}
+BOT_TABLES = "bots"
+"""The table of a configuration with a table for each bot; any name is a key there."""
+
+BOT_KEYS = frozenset(BotSettings.model_fields)
+FREE_TABLES = {GAME_TABLES: ("options.", "network.options.", f"{BOT_TABLES}."), CONTROLLER_TABLES: ("options.",)}
 """Tables of these in which any key may be set, with a final dot."""
 
 
@@ -219,13 +223,15 @@ def _is_free(key: str) -> bool:
 
 def _check_key(key: str, where: str) -> None:
     """Refuse an unknown key, naming the nearest known one."""
-    if _is_free(key):
-        return
     known, prefix, rest = TOP_KEYS, "", key
     if key.count(".") > 1 and key.partition(".")[0] in NAMED_KEYS:
         tables, name, rest = key.split(".", 2)
         known, prefix = NAMED_KEYS[tables], f"{tables}.{name}."
-    if rest in known:
+    is_of_bot = prefix.startswith(f"{GAME_TABLES}.") and rest.startswith(f"{BOT_TABLES}.") and rest.count(".") == 2
+    if is_of_bot:
+        _, bot, rest = rest.split(".")
+        known, prefix = BOT_KEYS, f"{prefix}{BOT_TABLES}.{bot}."
+    if rest in known or (_is_free(key) and not is_of_bot):
         return
     if prefix and rest in MOVED:
         raise BadSettings(f"{key!r} in {where} has another name now.", hint=f"Write {prefix}{MOVED[rest]} instead.")

@@ -7,11 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from app.core import RANDOM, ConfigKey
-
-Builtin = Literal["random", "heuristic"]
-"""Built-in players; not every game has a heuristic one (``app/games/catalogue.py``)."""
-
+from app.core import ANCHOR, HEURISTIC, RANDOM, BotName, ConfigKey
 
 Parameter = Literal["learning_rate", "epochs", "games_per_iteration", "quality_threshold", "base_temperature"]
 """A parameter of training or self-play that the feedback may change."""
@@ -204,6 +200,55 @@ class EvaluationSettings(Settings):
     )
 
 
+TAKEN_NAMES = frozenset(
+    {
+        *(RANDOM, HEURISTIC, "self", "model", "current", "champion", "recent"),
+        *("top_k", "pfsp", "round_robin"),  # strategies of flyball eval
+    }
+)
+TAKEN_PREFIXES = (ANCHOR, "member_")
+"""Roles of models in a gauntlet, with ``TAKEN_NAMES`` the names that no bot of the user's own can have."""
+
+EngineProtocol = Literal["gtp", "uci", "usi"]
+"""How a bot's process is asked: Go Text Protocol, Universal Chess Interface, Universal Shogi Interface."""
+
+
+class BotSettings(Settings):
+    """A player of the user's own: a Python object, or a process that speaks an engine's protocol."""
+
+    player: str | None = Field(
+        None, min_length=1, description="a Python player: package.module:factory, or the name of an entry point"
+    )
+    command: tuple[Annotated[str, Field(min_length=1)], ...] | None = Field(
+        None, min_length=1, description="an engine: a program and its arguments, run in the folder of flyball.toml"
+    )
+    protocol: EngineProtocol | None = Field(None, description="that the command speaks")
+    options: dict[str, JsonValue] = Field(
+        {}, description="passed to the factory unchanged; of an engine: its options, for gtp commands sent at its start"
+    )
+    seconds: float | None = Field(None, gt=0, le=3600, description="of an engine: time for a move; gtp rounds it up")
+    nodes: int | None = Field(None, ge=1, description="of an engine that speaks uci or usi: nodes to search for a move")
+    answer_seconds: float = Field(
+        60.0, gt=0, description="of an engine: longest wait for an answer, also at its start; then it is restarted"
+    )
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        if (self.player is None) == (self.command is None):
+            raise ValueError("a bot has either a player or a command: name one of them")
+        if self.player is not None and (self.protocol, self.seconds, self.nodes) != (None, None, None):
+            raise ValueError("protocol, seconds and nodes are for a command, and this bot has a player")
+        if self.command is not None and self.protocol is None:
+            raise ValueError("a bot with a command needs its protocol: gtp, uci or usi")
+        if self.protocol == "gtp" and self.nodes is not None:
+            raise ValueError("gtp knows no nodes: set seconds, or a level by the command or the options")
+        if self.protocol in ("uci", "usi") and self.seconds is None and self.nodes is None:
+            raise ValueError(f"an engine that speaks {self.protocol} needs a limit: set nodes or seconds")
+        if self.seconds is not None and self.seconds >= self.answer_seconds:
+            raise ValueError("answer_seconds has to be more than seconds: otherwise each move counts as a failure")
+        return self
+
+
 Modules = tuple[Annotated[str, Field(pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")], ...]
 """Names of modules, for instance ``my_games`` or ``package.games``."""
 
@@ -237,7 +282,10 @@ class GameConfig(Settings):
         1e-3, ge=1e-12, le=1, description="learning rate of the first trainings; the feedback changes it"
     )
     epochs: int = Field(3, ge=1, description="passes over the rows in the first trainings; the feedback changes it")
-    builtins: tuple[Builtin, ...] = Field(("random",), description="built-in players of its league")
+    builtins: tuple[BotName, ...] = Field(
+        (RANDOM,), description="bots of its league: random, heuristic where the game has one, and names in bots"
+    )
+    bots: dict[BotName, BotSettings] = Field({}, description="players of one's own, by the names to use for them")
     trainer: str | None = Field(
         None, min_length=1, description="trains instead of the backend: package.module:function, or an entry point"
     )
@@ -253,6 +301,13 @@ class GameConfig(Settings):
     def _anchored(self) -> Self:
         if RANDOM not in self.builtins:
             raise ValueError(f"builtins of {self.key} lack 'random', on which all ratings are anchored: add it")
+        return self
+
+    @model_validator(mode="after")
+    def _own_names(self) -> Self:
+        for name in self.bots:
+            if name in TAKEN_NAMES or name.startswith(TAKEN_PREFIXES):
+                raise ValueError(f"bots of {self.key} cannot be called {name!r}, which means something else: rename it")
         return self
 
     @model_validator(mode="after")

@@ -10,6 +10,7 @@ from app.core.ids import (
     NAME_LENGTH,
     NEWEST_ANCHOR,
     RANDOM,
+    BotName,
     ConfigKey,
     DaemonName,
     EventId,
@@ -20,6 +21,7 @@ from app.core.ids import (
     ShardKey,
     derive_id,
     is_broker,
+    is_model,
 )
 from app.core.network_shape import NetworkShape
 from app.core.plugins import UnknownPlugin, allow_modules_in, import_modules, load_plugin

@@ -1,5 +1,6 @@
 """Identifiers. All are derived from their cause, so that a repetition has the same id."""
 
+import re
 from hashlib import blake2b
 from struct import Struct
 from typing import Annotated, NewType
@@ -34,8 +35,13 @@ RANDOM = "random"
 HEURISTIC = "heuristic"
 """The built-in player that follows a rule of thumb; not every game has one."""
 
-PlayerName = Annotated[str, Field(pattern=f"^({SHA256}|{RANDOM}|{HEURISTIC})$")]
-"""Names a player: a model by its hash, a built-in one by its name."""
+BOT = "[a-z][a-z0-9_]{0,39}"
+
+BotName = Annotated[str, Field(pattern=f"^{BOT}$")]
+"""Names a bot: a built-in player, or one in a configuration's ``bots``. It is shorter than a hash."""
+
+PlayerName = Annotated[str, Field(pattern=f"^({SHA256}|{BOT})$")]
+"""Names a player: a model by its hash, a bot by its name."""
 
 ANCHOR = "anchor_"
 """Prefix of the roles of lasting anchors."""
@@ -47,6 +53,11 @@ BROKER = "broker"
 """The daemon that records every event; its name as a producer is ``broker@node``."""
 
 _LENGTH = Struct(">I")
+
+
+def is_model(player: str) -> bool:
+    """Return whether a player's name is a model's hash; the others are bots."""
+    return re.fullmatch(SHA256, player) is not None
 
 
 def is_broker(producer: str) -> bool:

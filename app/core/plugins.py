@@ -40,7 +40,7 @@ def load_plugin(group: str, name: str, ours: Iterable[str] = ()) -> Any:
     ``ours`` are the names of built-in objects, which the error lists beside the entry points. Raises ``UnknownPlugin``.
     """
     module, colon, attribute = name.partition(":")
-    found = {point.name: point for point in entry_points(group=group)}
+    found = {} if colon else {point.name: point for point in entry_points(group=group)}  # takes 10 ms
     if not colon and name not in found:
         names = sorted({*ours, *found})
         near = get_close_matches(name, names, n=1)

@@ -17,12 +17,14 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, NoReturn
 
 _LINE = 1 << 16  # bytes; a longer line is read in parts, so that no command can fill the memory
 _KEPT_LINES = 40
+_SHOWN = 1500  # characters of stderr in an error, so that it fits into an event
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,51 +35,90 @@ class Ended:
     problem: str  # why it could not be started
     errors: str  # the last lines of its stderr
 
+    @property
+    def described(self) -> str:
+        """How it ended, as the end of a sentence, with the end of its stderr."""
+        if self.code is None:
+            return f"could not be started: {self.problem}."
+        how = f"exited with code {self.code}"
+        if self.code < 0:
+            with suppress(ValueError):
+                how = f"was ended by {signal.Signals(-self.code).name}"
+        errors = self.errors.strip()[-_SHOWN:]
+        return f"{how}:\n{errors}\n" if errors else f"{how}."
+
+
+class Guarded:
+    """A running command, killed with all children in its process group by ``end``, and when this process dies.
+
+    The program is searched in the PATH of ``environment``, or from ``folder`` if it has a slash. Its stderr is copied
+    to this process's.
+
+    Attributes:
+        stdin: to the command; None unless ``asked`` is true, and then its stdin is empty.
+        stdout: of the command; it ends when the command and its children have.
+    """
+
+    def __init__(
+        self, command: Sequence[str], folder: str, environment: Mapping[str, str], *, asked: bool = False
+    ) -> None:
+        status, told = os.pipe()
+        watched, self._lifeline = os.pipe()
+        self._status = os.fdopen(status, "rb")
+        try:
+            self._guard = subprocess.Popen(  # noqa: S603 - the user's own command
+                (sys.executable, "-I", "-S", str(Path(__file__).absolute()), str(told), str(watched), *command),
+                stdin=subprocess.PIPE if asked else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=folder,
+                env=environment,
+                pass_fds=(told, watched),
+                start_new_session=True,
+            )
+        except BaseException:
+            os.close(self._lifeline)
+            self._status.close()
+            raise
+        finally:
+            os.close(told)
+            os.close(watched)
+        assert self._guard.stdout is not None
+        assert self._guard.stderr is not None
+        self.stdin, self.stdout = self._guard.stdin, self._guard.stdout
+        self._errors: deque[str] = deque(maxlen=_KEPT_LINES)
+        self._copying = threading.Thread(target=_copy, args=(self._guard.stderr, self._errors), daemon=True)
+        self._copying.start()
+
+    def end(self) -> Ended:
+        """Kill what still runs, and return how the command ended. Call it once."""
+        os.close(self._lifeline)  # first, because the thread reads stderr until the group is dead
+        self._guard.wait()
+        self._copying.join()
+        for stream in (self._guard.stdin, self._guard.stdout, self._guard.stderr):
+            if stream is not None:
+                stream.close()
+        with self._status:
+            said = self._status.read()
+        errors = "".join(self._errors)
+        return Ended(**json.loads(said), errors=errors) if said else Ended(-signal.SIGKILL, "", errors)
+
 
 def run_guarded(
     command: Sequence[str], folder: str, environment: Mapping[str, str], on_line: Callable[[str], None]
 ) -> Ended:
     """Run a command in a folder until it ends; ``on_line`` receives each line of its stdout.
 
-    Its stdin is empty, and its stderr is copied to this process's. The command and all children in its process group
-    are killed when it ends, when ``on_line`` raises, and when this process dies. The program is searched in the PATH of
-    ``environment``, or from ``folder`` if it has a slash.
+    The command is also ended when ``on_line`` raises. See ``Guarded``.
     """
-    reading, writing = os.pipe()
-    last: deque[str] = deque(maxlen=_KEPT_LINES)
-    with os.fdopen(reading, "rb") as status:
-        try:
-            guard = subprocess.Popen(  # noqa: S603 - the user's own command
-                (sys.executable, "-I", "-S", str(Path(__file__).absolute()), str(writing), *command),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                cwd=folder,
-                env=environment,
-                pass_fds=(writing,),
-                start_new_session=True,
-            )
-        finally:
-            os.close(writing)
-        assert guard.stdin is not None
-        assert guard.stdout is not None
-        assert guard.stderr is not None
-        copying = threading.Thread(target=_copy, args=(guard.stderr, last), daemon=True)
-        copying.start()
-        try:
-            while line := guard.stdout.readline(_LINE):
-                on_line(line.decode(errors="replace").rstrip("\r\n"))
-        finally:
-            guard.stdin.close()  # first, because the thread reads stderr until the group is dead
-            guard.wait()
-            copying.join()
-            guard.stdout.close()
-            guard.stderr.close()
-        said = status.read()
-    errors = "".join(last)
-    if not said:
-        return Ended(-signal.SIGKILL, "", errors)
-    return Ended(**json.loads(said), errors=errors)
+    running = Guarded(command, folder, environment)
+    try:
+        while line := running.stdout.readline(_LINE):
+            on_line(line.decode(errors="replace").rstrip("\r\n"))
+    except BaseException:
+        running.end()
+        raise
+    return running.end()
 
 
 def command_environment() -> dict[str, str]:
@@ -105,20 +146,23 @@ def _copy(source: IO[bytes], last: "deque[str]") -> None:
 
 
 def main() -> None:
-    """Run the command in the arguments; write how it ended to the file descriptor in the first one."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    status, command = int(sys.argv[1]), sys.argv[2:]
+    """Run the command in the arguments; write how it ended to the file descriptor in the first one.
+
+    The second argument is the descriptor of the pipe whose end ends the command.
+    """
+    status, lifeline, command = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+    threading.Thread(target=_end_with_parent, args=(lifeline,), daemon=True).start()
     ended: dict[str, object] = {"code": None, "problem": ""}
     try:
-        ended["code"] = subprocess.call(command, stdin=subprocess.DEVNULL)  # noqa: S603 - the user's own
+        ended["code"] = subprocess.call(command)  # noqa: S603 - the user's own
     except OSError as error:
         ended["problem"] = f"{error.strerror}: {error.filename}"
     os.write(status, json.dumps(ended).encode())
     _kill_group()
 
 
-def _end_with_parent() -> None:
-    sys.stdin.buffer.read()
+def _end_with_parent(lifeline: int) -> None:
+    os.read(lifeline, 1)
     _kill_group()
 
 

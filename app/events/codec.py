@@ -185,10 +185,17 @@ def _named_metrics(data: dict[str, Any]) -> dict[str, Any]:
 
 UPCASTS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {
     ("flyball.daemon.heartbeat", 1): lambda data: {**data, "requests": ()},  # version 1 renewed all leases
-    # Version 2 only admits more values of a field.
+    # The next version only admits more values of a field.
     ("flyball.evaluation.completed", 1): lambda data: data,
     ("flyball.evaluation.failed", 1): lambda data: data,
     ("flyball.training.failed", 1): lambda data: data,
+    # The next version admits bots of the user's own as players.
+    ("flyball.league.elo_updated", 1): lambda data: data,
+    ("flyball.league.matches_requested", 2): lambda data: data,
+    ("flyball.league.matchmaking_updated", 1): lambda data: data,
+    ("flyball.league.opponent_sampled", 1): lambda data: data,
+    ("flyball.selfplay.completed", 2): lambda data: data,
+    ("flyball.selfplay.requested", 2): lambda data: data,
     ("flyball.league.matches_requested", 1): lambda data: {**data, "purpose": "tournament"},  # the only purpose then
     # Version 1 did not name the worker, or not in the shard.
     ("flyball.quality.degraded", 1): _unnamed,

@@ -110,7 +110,7 @@ class CurriculumRebalanced(Decision, type="curriculum.rebalanced", name="CURRICU
     reason: Text
 
 
-class MatchmakingUpdated(Decision, type="league.matchmaking_updated", name="MATCHMAKING_UPDATED"):
+class MatchmakingUpdated(Decision, type="league.matchmaking_updated", name="MATCHMAKING_UPDATED", version=2):
     """A model's opponents in self-play from now on. The probabilities sum to 1."""
 
     model: ModelHash

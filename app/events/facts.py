@@ -33,7 +33,7 @@ from app.events.payload import (
 )
 
 
-class SelfplayComplete(Fact, type="selfplay.completed", name="SELFPLAY_COMPLETE", version=2):
+class SelfplayComplete(Fact, type="selfplay.completed", name="SELFPLAY_COMPLETE", version=3):
     """A worker finished the games of a request and stored their rows."""
 
     request_id: EventId
@@ -254,13 +254,13 @@ class CheckpointRetired(Fact, type="league.checkpoint_retired", name="CHECKPOINT
     reason: Literal["expired", "evicted", "rolled_back"]
 
 
-class EloUpdated(Fact, type="league.elo_updated", name="ELO_UPDATED"):
+class EloUpdated(Fact, type="league.elo_updated", name="ELO_UPDATED", version=2):
     """An evaluation's games changed the ratings of others than the model that was evaluated."""
 
     ratings: tuple[AgentRating, ...] = Field(min_length=1, max_length=MOST_ITEMS)
 
 
-class OpponentSampled(Fact, type="league.opponent_sampled", name="OPPONENT_SAMPLED"):
+class OpponentSampled(Fact, type="league.opponent_sampled", name="OPPONENT_SAMPLED", version=2):
     """Matchmaking chose the opponents of a model's self-play: one entry for each draw, mirrors too."""
 
     request_id: EventId

@@ -202,7 +202,7 @@ class MatchResult(Value):
     pentanomial model.
     """
 
-    opponent: Name = Field(description="its role, for instance 'champion'; a built-in player's name")
+    opponent: Name = Field(description="its role, for instance 'champion'; a bot's name")
     opponent_model: ModelHash | None
     opponent_elo: Rating | None = Field(description="None for one that was not rated then")
     games: PositiveCount
@@ -216,7 +216,7 @@ class MatchResult(Value):
 
     @property
     def player(self) -> str:
-        """The opponent: its model's hash, or the name of a built-in player."""
+        """The opponent: its model's hash, or the name of a bot."""
         return self.opponent_model or self.opponent
 
     @model_validator(mode="after")

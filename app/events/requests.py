@@ -20,7 +20,7 @@ from app.events.payload import (
 )
 
 
-class SelfplayRequested(Request, type="selfplay.requested", name="SELFPLAY_REQUESTED", version=2):
+class SelfplayRequested(Request, type="selfplay.requested", name="SELFPLAY_REQUESTED", version=3):
     """Play games with a model on ``worker``.
 
     Games that are in no lineup are played by the model alone, in all seats.
@@ -55,14 +55,14 @@ class EvaluationRequested(Request, type="evaluation.requested", name="EVALUATION
     seed: Seed
 
 
-class MatchesRequested(Request, type="league.matches_requested", name="MATCHES_REQUESTED", version=2):
+class MatchesRequested(Request, type="league.matches_requested", name="MATCHES_REQUESTED", version=3):
     """Let a model play some others: at once in a retest, in a tournament when there is nothing else to evaluate."""
 
     purpose: Reason
     model: ModelHash
     step: Count
     opponents: tuple[PlayerName, ...] = Field(
-        min_length=1, max_length=MOST_ITEMS, description="content hashes of models, names of built-in players"
+        min_length=1, max_length=MOST_ITEMS, description="content hashes of models, names of bots"
     )
     games: int = Field(ge=1, le=10_000, description="against each")
     seed: Seed

@@ -1,6 +1,6 @@
 """Rules and encodings of games, in batches and from the mover's perspective. Seeds are arguments."""
 
-from app.games.catalogue import checker_for, open_table, own_hearts
+from app.games.catalogue import bots_of, checker_for, open_table, own_hearts
 from app.games.codec import symmetry
 from app.games.game import BrokenGame, Game
 from app.games.parity import Checker, GameRecord
@@ -30,6 +30,7 @@ __all__ = [
     "Table",
     "TableSpec",
     "UnknownGame",
+    "bots_of",
     "checker_for",
     "open_table",
     "own_hearts",

@@ -79,6 +79,19 @@ def open_table(config: GameConfig, slots: int) -> Table:
     return OpenSpielTable(openspiel_rules(config.game, config.players), slots, config.max_moves)
 
 
+def bots_of(config: GameConfig) -> tuple[str, ...]:
+    """Return the names of the bots that a configuration can play: the game's, weakest first, then the user's own.
+
+    Raises ``UnknownGame``, also when one of the user's own has the name of one of the game's.
+    """
+    theirs = open_table(config, slots=0).spec.bots
+    if taken := sorted({*theirs} & {*config.bots}):
+        raise UnknownGame(
+            f"{config.game} has a bot {taken[0]!r} of its own.", hint=f"Rename games.{config.key}.bots.{taken[0]}."
+        )
+    return (*theirs, *config.bots)
+
+
 def checker_for(config: GameConfig) -> Checker:
     """Return the parity checker of a configuration. Raises ``UnknownGame`` or ``UnknownPlugin``."""
     import_modules(config.imports)

@@ -181,8 +181,9 @@ class GameTable(Table):
         """See ``Table.view``."""
         shape = (len(slots), self.spec.observation_size)
         seen: NDArray[Any] = np.empty(shape, dtype=self.spec.observation_type)
-        for row, slot, seat in zip(range(len(slots)), slots.tolist(), seats.tolist(), strict=True):
-            seen[row] = self._seen(slot, self._called(slot, "observe", self._games[slot].observe, seat))
+        with np.errstate(invalid="ignore", over="ignore"):  # numbers that do not fit are reported by _seen
+            for row, slot, seat in zip(range(len(slots)), slots.tolist(), seats.tolist(), strict=True):
+                seen[row] = self._seen(slot, self._called(slot, "observe", self._games[slot].observe, seat))
         return seen
 
     def step(self, slots: Indices, actions: NDArray[np.int32]) -> None:
@@ -241,19 +242,20 @@ class GameTable(Table):
         given = self._called(slot, "legal", lambda: list(self._games[slot].legal()))
         if not given:
             self._fail(slot, "legal()", "returned no action", "Return at least one, or let seat() return None.")
-        if not all(_is_number(action, self.spec.actions) for action in given):
+        plain = set(map(type, given)) == {int}  # told apart for speed: most games return plain integers
+        numbers = plain or all(_is_number(action, self.spec.actions) for action in given)
+        if not numbers or not 0 <= min(given) <= max(given) < self.spec.actions:
             hint = f"Return the numbers of the legal actions, from 0 to {self.spec.actions - 1}, and no mask."
             self._fail(slot, "legal()", f"returned {given!r}", hint)
         if len(set(given)) < len(given):
             self._fail(slot, "legal()", f"returned {given!r}", "Return each action once.")
-        return [int(action) for action in given]
+        return given if plain else [int(action) for action in given]
 
     def _seen(self, slot: int, given: Any) -> NDArray[Any]:
         size, kind = self.spec.observation_size, self.spec.observation_type
         try:
             seen = np.asarray(given)
-            with np.errstate(invalid="ignore", over="ignore"):  # what does not fit is reported below
-                typed = seen.astype(kind).reshape(-1)
+            typed = seen.astype(kind).reshape(-1)
         except (TypeError, ValueError) as error:
             self._fail(slot, "observe()", f"returned no numbers ({error})", "Return a list or an array of numbers.")
         if seen.size != size:

@@ -16,7 +16,7 @@ from app.core import Finding, FlyballError
 from app.games.catalogue import checker_for, open_table
 from app.games.parity import TOLERANCE, GameRecord
 from app.games.spec_check import spec_faults
-from app.games.table import FINISHED, Floats, IllegalAction, Indices, Mask, Observations, Symmetry, Table, UnknownGame
+from app.games.table import FINISHED, Floats, IllegalAction, Indices, Mask, Observations, Symmetry, Table
 
 GAMES = 16
 LONGEST = 10_000
@@ -310,7 +310,7 @@ class _Trial:
             return
         try:
             table = open_table(self._config.replace(max_moves=limit), 1)
-        except UnknownGame:
+        except FlyballError:
             return  # the game has no move limit, and says so
         slot, again = np.zeros(1, dtype=np.int64), _Played(longest.seed)
         table.reset(slot, [longest.seed])
@@ -321,7 +321,7 @@ class _Trial:
             again.actions.append(action)
         if table.seats()[0] != FINISHED or not table.truncated()[0] or table.returns().any():
             what = f"With max_moves = {limit} it is not cut off, without a winner, after so many moves."
-            self._find("truncation", what, "Count the moves of all seats, or raise flyball.UnknownGame for one.", again)
+            self._find("truncation", what, "Count the moves of all seats, or raise a FlyballError for a limit.", again)
 
     def _check_symmetries(self) -> None:
         """Play each game side by side with its image."""

@@ -11,7 +11,7 @@ from typing import Any
 import pyspiel
 
 from app.config import GameConfig
-from app.core import load_plugin
+from app.core import FlyballError, load_plugin
 from app.games.game import BrokenGame, Game, GameTable, game_spec
 from app.games.parity import Checker, ReplayChecker
 from app.games.pettingzoo import PREFIX, pettingzoo_table
@@ -74,7 +74,7 @@ def _table(config: GameConfig, slots: int) -> Table:
         )
     try:
         table = found(config, slots)
-    except UnknownGame:
+    except FlyballError:
         raise
     except Exception as error:  # a function of the user's may raise anything
         raise BrokenGame(

@@ -63,9 +63,7 @@ def _maker(game: str, name: str) -> Callable[[], Any]:
         )
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", DeprecationWarning
-            )  # PettingZoo's for these modules: all releases have them
+            warnings.simplefilter("ignore", DeprecationWarning)  # PettingZoo 1.27 prefers its registry
             make: Callable[[], Any] = import_module(found[0]).env
             return make
     except ImportError as error:

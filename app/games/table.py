@@ -78,10 +78,6 @@ class TableSpec:
         """The heuristic player, None if the game has none."""
         return self.levels.get(self.bot(HEURISTIC))
 
-    def has_bot(self, name: str) -> bool:
-        """Return whether a built-in player has this name."""
-        return self.bot(name) in self.bots
-
     def bot(self, name: str) -> str:
         """Return a name as in ``bots``: ``HEURISTIC`` becomes ``NORMAL`` if the game has that level."""
         return NORMAL if name == HEURISTIC and NORMAL in self.levels else name

@@ -5,27 +5,25 @@ pool as long as it may be rated again, and all its members are rated together. T
 forgotten. Most are games of candidates, which are trained against their predecessors and beat them by more than they
 gain on other agents; these games would stretch the scale with each generation (ADR-017).
 
-Learned models are rated by their games against each other. A built-in player beats any model now and then, because
-of openings and noise, so its games count only against models that it scores a tenth or more against. These place it
-and, for the random bot, the zero of the scale.
+Learned models are rated by their games against each other. A bot beats any model now and then, because of openings and
+noise, so its games count only against models that it scores a tenth or more against. These place it and, for the random
+bot, the zero of the scale.
 """
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from typing import Self, get_args
+from typing import Self
 
-from app.config import Builtin
-from app.core import Elo
+from app.core import Elo, is_model
 from app.events import Row
 from app.league.bradley_terry import ANCHORS, fit_bradley_terry
 from app.league.ratings import RatingPrior, Ratings
 from app.league.totals import PairTotals, total
 
-BUILTINS: frozenset[str] = frozenset(get_args(Builtin))
 CANDIDATES = 2  # models rated last that may still be promoted: one, and another requested before the verdict
 MISFIT = 0.03  # standard deviation of a pair's true score about the fit; round robins showed 0.02 to 0.05 (ADR-017)
 PRIOR = RatingPrior(deviation=1600.0)  # so wide that it does not pull strong models towards the random bot
-SATURATED = 0.9  # mean score beyond which games against a built-in player say almost nothing
+SATURATED = 0.9  # mean score beyond which games against a bot say almost nothing
 
 
 def saturated(score: float) -> bool:
@@ -36,12 +34,13 @@ def saturated(score: float) -> bool:
 def rate(pairs: Iterable[PairTotals], agents: Iterable[str] = (), anchors: Mapping[str, Elo] = ANCHORS) -> Ratings:
     """Return the ratings of all agents in some totals, of the anchors and of ``agents``.
 
-    Saturated games against built-in players count only where nothing else connects two agents, the least saturated
+    Saturated games against bots count only where nothing else connects two agents, the least saturated
     first (Kruskal's algorithm). Otherwise the models that beat such a player would be rated as if they had no games.
     """
     counted, saturating = list[PairTotals](), list[PairTotals]()
     for pair in total(pairs):
-        (saturating if saturated(pair.mean) and BUILTINS & {pair.first, pair.second} else counted).append(pair)
+        models = is_model(pair.first) and is_model(pair.second)
+        (counted if models or not saturated(pair.mean) else saturating).append(pair)
     leads_to: dict[str, str] = {}  # another agent of each agent's group, or itself at the end of the chain
 
     def connect(pair: PairTotals) -> bool:

@@ -4,7 +4,6 @@ import fcntl
 import json
 import os
 import shutil
-import signal
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -21,7 +20,7 @@ from torch import Tensor
 from app.config import Settings
 from app.core import FlyballError, ModelHash, load_plugin
 from app.engine import JsonObject, Report
-from app.engine.guard import Ended, command_environment, run_guarded
+from app.engine.guard import command_environment, run_guarded
 from app.events.payload import Metrics
 from app.learning.network import bytes_to_parameters
 from app.learning.training import Training, TrainSpec
@@ -32,9 +31,6 @@ FORMAT: Final = 1
 
 REQUEST, BASE, BASE_NPZ, ROWS = "request.json", "base.safetensors", "base.npz", "rows.npz"
 RESULT, MODEL, MODEL_NPZ = "result.json", "model.safetensors", "model.npz"
-
-_SHOWN = 1500  # characters of stderr in an error, so that it fits into an event
-
 
 NO_NUMPY_TYPE = frozenset({torch.bfloat16})
 """Types of tensors that NumPy lacks."""
@@ -115,7 +111,7 @@ def train_by_command(spec: JsonObject, report: Report) -> JsonObject:
         place = str(training.settings_folder)
         ended = run_guarded((*command, str(folder)), place, command_environment(), on_line)
         if ended.code != 0:
-            raise CommandFailed(f"{' '.join(command)} {_described(ended)}", hint=_HINT)
+            raise CommandFailed(f"{' '.join(command)} {ended.described}", hint=_HINT)
         metrics = read_result(training, folder / RESULT)
         return training.finish(read_model(folder), **metrics)
 
@@ -237,15 +233,3 @@ def _progress(line: str) -> dict[str, Any] | None:
         return None
     whole = all(type(fields.get(name)) is int for name in ("epoch", "epochs"))
     return fields if whole else None
-
-
-def _described(ended: Ended) -> str:
-    """Describe in a sentence how a command ended, with the end of its stderr."""
-    if ended.code is None:
-        return f"could not be started: {ended.problem}."
-    how = f"exited with code {ended.code}"
-    if ended.code < 0:
-        with suppress(ValueError):
-            how = f"was ended by {signal.Signals(-ended.code).name}"
-    errors = ended.errors.strip()[-_SHOWN:]
-    return f"{how}:\n{errors}\n" if errors else f"{how}."

@@ -59,7 +59,6 @@ class TrainSpec(Compute):
     step: int = Field(ge=0)
     learning_rate: float = Field(ge=1e-12, le=1)
     epochs: int = Field(ge=1)
-    settings_folder: str = Field(".", description="of flyball.toml; train_command runs there")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,9 +10,9 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from app.config import Builtin, Compute, EvaluationSettings, GameConfig, Settings
+from app.config import Compute, EvaluationSettings, GameConfig, Settings
 from app.config.devices import GPU_GAMES
-from app.core import HEURISTIC, NEWEST_ANCHOR, RANDOM, FlyballError, ModelHash
+from app.core import NEWEST_ANCHOR, RANDOM, FlyballError, ModelHash, is_model
 from app.play.match_statistics import MatchGames, MatchStatistics, match_statistics
 
 CHAMPION = "champion"
@@ -24,33 +24,33 @@ ATTEMPTS = 2  # tries of a batch that raises
 class Opponent(Settings):
     """An opponent of a gauntlet, and the number of games against it."""
 
-    name: str = Field(min_length=1, description="its role, for instance 'champion'; a built-in player's name")
-    kind: str = Field(min_length=1, description="'model', or which built-in player of the game it is")
+    name: str = Field(min_length=1, description="its role, for instance 'champion'; a bot's name")
+    kind: str = Field(min_length=1, description="'model', or which bot it is")
     model: ModelHash | None = None
     games: int = Field(ge=1)
 
     @model_validator(mode="after")
-    def _model_when_it_is_one(self) -> Self:
-        if (self.model is None) != (self.kind != MODEL):
-            raise ValueError("an opponent names a model exactly when it is one")
+    def _no_bot_has_a_model(self) -> Self:
+        if self.model is not None and self.kind != MODEL:
+            raise ValueError(f"an opponent with a model is of kind {MODEL!r}, not {self.kind!r}")
         return self
 
     @property
     def player(self) -> str:
-        """The hash of the opponent's model, or the name of a built-in player."""
+        """The hash of the opponent's model, or the bot's name."""
         return self.model or self.kind
 
 
 def plan_gauntlet(
     model: ModelHash,
     candidates: Iterable[tuple[str, ModelHash | None]],
-    builtins: Sequence[Builtin],
+    builtins: Sequence[str],
     settings: EvaluationSettings,
     players: int,
     *,
     saturated: Collection[str] = (),
 ) -> tuple[Opponent, ...]:
-    """Return the opponents of ``model``: built-in players, random first, then ``candidates``, pairs of role and model.
+    """Return the opponents of ``model``: bots, random first, then ``candidates``, pairs of role and model.
 
     A model never plays itself, because a champion would lose rating by beating itself. A candidate with several roles
     plays once, in its first role. Games are rounded up to whole rotations, so that every seat is taken equally often.
@@ -78,12 +78,12 @@ def plan_gauntlet(
 
 
 def plan_matches(players: Iterable[str], games: int, config: GameConfig) -> tuple[Opponent, ...]:
-    """Return ``players``, model hashes or built-in names, as opponents with whole rotations of games."""
+    """Return ``players``, model hashes or bots' names, as opponents with whole rotations of games."""
     rotated = _rotated(games, config.players)
     return tuple(
-        Opponent(name=name, kind=name, games=rotated)
-        if name in (HEURISTIC, RANDOM)
-        else Opponent(name=f"{MEMBER}{number}", kind=MODEL, model=ModelHash(name), games=rotated)
+        Opponent(name=f"{MEMBER}{number}", kind=MODEL, model=ModelHash(name), games=rotated)
+        if is_model(name)
+        else Opponent(name=name, kind=name, games=rotated)
         for number, name in enumerate(players, 1)
     )
 
@@ -109,7 +109,7 @@ class _ModelSpec(Compute):
 
     store: Path
     config: GameConfig
-    model: str = Field(description="a hash, or a built-in player's name")
+    model: str = Field(description="a hash, or a bot's name")
     seed: int = Field(ge=0, description="of the gauntlet: each opponent and each batch derives its own")
 
 

@@ -172,7 +172,7 @@ def hands(spec: JsonObject, report: Report) -> JsonObject:
     """Run the job of a ``HandsSpec``; return ``HandResults``. Raises as ``play_hands`` and ``load_player``."""
     asked = HandsSpec.model_validate(spec)
     store, game, seats = FileStore(asked.store), open_table(asked.config, 0).spec, asked.config.players
-    policy, others = (PLAYERS.load(store, name, game, asked) for name in (asked.policy, asked.others))
+    policy, others = (PLAYERS.load(store, name, game, asked, asked.config) for name in (asked.policy, asked.others))
     plan = MatchPlan(asked.deals * seats, asked.seed, asked.temperature, first=asked.first * seats)
     results = play_hands(asked.config, policy, others, plan, games_at_once(asked.device, IN_FLIGHT))
     report({"hands": len(results.points)})

@@ -85,7 +85,7 @@ def batch(spec: JsonObject, report: Report) -> JsonObject:
     began, asked = perf_counter(), BatchSpec.model_validate(spec)
     config, part, name = asked.config, asked.batch, asked.batch.opponent.player
     store, game = FileStore(asked.store), open_table(config, 0).spec
-    hero, opponent = (PLAYERS.load(store, player, game, asked) for player in (asked.model, name))
+    hero, opponent = (PLAYERS.load(store, player, game, asked, config) for player in (asked.model, name))
     settings, seed = config.evaluation, derive_seed(asked.seed, "match", name)
     plan = MatchPlan(part.games, seed, settings.temperature, settings.opening_plies, part.first)
     games = play_match(config, hero, opponent, plan, games_at_once(asked.device, IN_FLIGHT))

@@ -1,4 +1,4 @@
-"""Players: a model's policy, or a built-in player."""
+"""Players: a model's policy, a built-in player, or one of the user's own."""
 
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -6,16 +6,15 @@ from threading import Lock
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from app.config import CPU, Compute
+from app.config import CPU, Compute, GameConfig
 from app.core import HEURISTIC, RANDOM, FlyballError, ModelHash
 from app.games import Heuristic, Mask, Observations, TableSpec
 from app.learning.inference import Policy
 from app.learning.network import MASKED_LOGIT, bytes_to_parameters, seen_shape
+from app.play.engines import EnginePlayer
+from app.play.own_players import DecidingPlayer, Floats, load_own_player
 from app.store import NETWORK, BlobStore, Checkpoint, get_checkpoint
-
-Floats = NDArray[np.float32]
 
 
 class WrongModel(FlyballError):
@@ -26,8 +25,8 @@ class NoHeuristic(FlyballError):
     """A game without a built-in heuristic player."""
 
 
-class Player(Protocol):
-    """Plays any number of positions at once."""
+class PolicyPlayer(Protocol):
+    """A player with a probability for each action, for any number of positions at once."""
 
     def forward(self, obs: Observations, mask: Mask, temperature: float = 1.0) -> tuple[Floats, Floats]:
         """Return log-probabilities [K, A], illegal ones at -1e9, and values [K] of observations [K, D]."""
@@ -35,7 +34,7 @@ class Player(Protocol):
 
 
 @runtime_checkable
-class LogitPlayer(Player, Protocol):
+class LogitPlayer(PolicyPlayer, Protocol):
     """A player by logits, which suffice to draw actions: normalising and masking all of them would double the cost."""
 
     def outputs(self, obs: Observations) -> Floats:
@@ -43,11 +42,15 @@ class LogitPlayer(Player, Protocol):
         ...
 
 
+Player = PolicyPlayer | DecidingPlayer
+"""Anything that plays."""
+
+
 class RandomPlayer:
     """Chooses uniformly among the legal actions, at any temperature."""
 
     def forward(self, obs: Observations, mask: Mask, temperature: float = 1.0) -> tuple[Floats, Floats]:  # noqa: ARG002
-        """See ``Player.forward``; all values are 0."""
+        """See ``PolicyPlayer.forward``; all values are 0."""
         even = -np.log(mask.sum(axis=1, keepdims=True, dtype=np.float32))
         return np.where(mask, even, np.float32(MASKED_LOGIT)), np.zeros(len(mask), dtype=np.float32)
 
@@ -59,7 +62,7 @@ class HeuristicPlayer:
     heuristic: Heuristic
 
     def forward(self, obs: Observations, mask: Mask, temperature: float = 1.0) -> tuple[Floats, Floats]:  # noqa: ARG002
-        """See ``Player.forward``; all values are 0."""
+        """See ``PolicyPlayer.forward``; all values are 0."""
         weights = np.where(mask, self.heuristic(obs, mask), -np.inf)
         weights -= weights.max(axis=1, keepdims=True)
         log_probs = weights - np.log(np.exp(weights).sum(axis=1, keepdims=True))
@@ -69,11 +72,20 @@ class HeuristicPlayer:
 BUILT_IN = (RandomPlayer, HeuristicPlayer)  # these players ignore the temperature
 
 
-def load_player(store: BlobStore, name: str, spec: TableSpec, compute: Compute = CPU) -> Player:
-    """Return the player of a name: a model's hash, ``'random'``, ``'heuristic'`` or a heuristic's level.
+def load_player(
+    store: BlobStore, name: str, spec: TableSpec, compute: Compute = CPU, config: GameConfig | None = None
+) -> Player:
+    """Return the player of a name: a model's hash, ``'random'``, ``'heuristic'``, a heuristic's level, or an own bot.
 
-    Raises ``WrongModel``, ``NoHeuristic``, ``MissingBlob``, ``DamagedBlob`` or ``MissingDevice``.
+    ``config`` is the configuration whose ``bots`` are known. Raises ``WrongModel``, ``NoHeuristic``, ``MissingBlob``,
+    ``DamagedBlob`` or ``MissingDevice``; for a bot of the user's own ``UnknownPlugin``, ``UnusablePlayer``,
+    ``EngineFailed`` or ``NoNotation``.
     """
+    if config is not None and name in config.bots:
+        settings = config.bots[name]
+        if settings.player is not None:
+            return load_own_player(name, settings, config)
+        return EnginePlayer(name, settings, config, compute.settings_folder)
     if name == RANDOM:
         return RandomPlayer()
     if name == HEURISTIC and spec.heuristic is None:
@@ -114,22 +126,26 @@ def _check_network(checkpoint: Checkpoint) -> None:
 class PlayerCache:
     """Thread-safe cache of loaded players; the least recently used are dropped.
 
-    A model's name is its content hash, so a cached player is never out of date.
+    A model's name is its content hash, and a bot's settings are part of its key, so a player is never out of date.
     """
 
     def __init__(self, capacity: int = 16) -> None:  # enough for a league; 16 small networks take 10 MB
         self._capacity = capacity
-        self._players: OrderedDict[tuple[BlobStore, str, str, str, str], Player] = OrderedDict()
+        self._players: OrderedDict[tuple[object, ...], Player] = OrderedDict()
         self._lock = Lock()
 
-    def load(self, store: BlobStore, name: str, spec: TableSpec, compute: Compute = CPU) -> Player:
+    def load(
+        self, store: BlobStore, name: str, spec: TableSpec, compute: Compute = CPU, config: GameConfig | None = None
+    ) -> Player:
         """Return a player, loaded on first use; see ``load_player``."""
-        key = (store, name, spec.rules_version, compute.device, compute.precision)
+        key: tuple[object, ...] = (store, name, spec.rules_version, compute.device, compute.precision)
+        if config is not None and name in config.bots:
+            key = (name, config.model_dump_json(), compute.settings_folder)
         with self._lock:
             if key in self._players:
                 self._players.move_to_end(key)
                 return self._players[key]
-        player = load_player(store, name, spec, compute)
+        player = load_player(store, name, spec, compute, config)
         with self._lock:
             self._players[key] = player
             while len(self._players) > self._capacity:

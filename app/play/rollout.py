@@ -16,7 +16,8 @@ from app.core.kernels import kernel
 from app.core.legal import compact
 from app.games import FINISHED, Mask, Observations, Table
 from app.learning.inference import NoLegalAction
-from app.play.players import BUILT_IN, Floats, LogitPlayer, Player, RandomPlayer
+from app.play.own_players import DecidingPlayer, Floats, Turn
+from app.play.players import BUILT_IN, LogitPlayer, Player, PolicyPlayer, RandomPlayer
 from app.play.recording import Decisions, Indices, Outcomes, ShardRecorder
 
 Streams = NDArray[np.uint64]
@@ -56,7 +57,9 @@ class Choices(NamedTuple):
     value: Floats
 
 
-def ask(player: Player, obs: Observations, mask: Mask, temperature: float, points: NDArray[np.float64]) -> Choices:
+def ask(
+    player: PolicyPlayer, obs: Observations, mask: Mask, temperature: float, points: NDArray[np.float64]
+) -> Choices:
     """Return a player's choices in K positions, drawn by ``points`` [K], which are uniform in [0, 1).
 
     A temperature of 0 takes the most probable action, and returns its log-probability at a temperature of 1. Built-in
@@ -196,7 +199,10 @@ class Rollout:
             if outcomes.truncated[game] and self.recorder is not None and len(seats):
                 obs = self.table.view(np.full(len(seats), slot), seats)
                 anything = np.ones((len(seats), self.table.spec.actions), dtype=np.bool_)  # values need no mask
-                self.recorder.cut_off(game, seats, self.players[HERO].forward(obs, anything)[1])
+                hero, values = self.players[HERO], np.zeros(len(seats), dtype=np.float32)
+                if not isinstance(hero, DecidingPlayer):  # which tells no values
+                    values = hero.forward(obs, anything)[1]
+                self.recorder.cut_off(game, seats, values)
         self._games[slots] = -1
         self._over += len(slots)
 
@@ -215,7 +221,7 @@ class Rollout:
             if player == _OPENING:
                 actions[rows] = ask(RandomPlayer(), seen, legal, 1.0, points[rows]).action
                 continue
-            chosen = ask(self.players[player], seen, legal, self.schedule.temperatures[player], points[rows])
+            chosen = self._chosen(player, Turn(seen, legal, self.table, live[rows]), points[rows])
             actions[rows] = chosen.action
             if player == HERO and self.recorder is not None:
                 game, step = games[rows].astype(np.int32), steps[rows].astype(np.int32)
@@ -223,3 +229,11 @@ class Rollout:
                 self.recorder.decided(Decisions(game, seats[rows], step, seen, compact(legal), *chosen, earned))
         self._steps[games] = steps + 1
         self.table.step(live, actions)
+
+    def _chosen(self, number: int, turn: Turn, points: NDArray[np.float64]) -> Choices:
+        """Return a player's choices; log-probabilities and values are 0 where it tells none."""
+        player = self.players[number]
+        if isinstance(player, DecidingPlayer):
+            unknown = np.zeros(len(points), dtype=np.float32)
+            return Choices(player.decide(turn, points), unknown, unknown)
+        return ask(player, turn.obs, turn.mask, self.schedule.temperatures[number], points)

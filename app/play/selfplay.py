@@ -118,7 +118,7 @@ def play_into(store: BlobStore, spec: SelfplaySpec, report: Report) -> SelfplayR
     began = perf_counter()
     game, selfplay = open_table(spec.config, slots=0).spec, spec.config.selfplay
     names = (spec.model, *spec.opponents)
-    players = [PLAYERS.load(store, name, game, spec) for name in names]
+    players = [PLAYERS.load(store, name, game, spec, spec.config) for name in names]
     schedule = selfplay_schedule(
         spec.games,
         spec.config.players,

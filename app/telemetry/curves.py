@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from numpy.typing import NDArray
 
-from app.core import HEURISTIC, RANDOM
 from app.events import CheckpointAdded, EvaluationCompleted, Event, Payload, TrainingCompleted
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ def _rating_points(data: EvaluationCompleted) -> Iterator[Point]:
         yield Point(f"evaluation/win_rate/{match.opponent}", match.wins / match.games, data.step)
         if match.opponent_elo is not None:
             yield Point(f"evaluation/opponent_elo/{match.opponent}", match.opponent_elo, data.step)
-            if match.opponent in (RANDOM, HEURISTIC):
+            if match.opponent_model is None:
                 yield Point(f"league/elo/{match.opponent}", match.opponent_elo, data.step)
     yield Point("league/elo/hero", data.elo, data.step)
 

@@ -1,16 +1,16 @@
 """A run's game: its configuration and bots, collected games, and evaluations."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.config import SELF, GameConfig, PipelineSettings, TrainingSettings
+from app.config import SELF, Compute, GameConfig, PipelineSettings, TrainingSettings
 from app.core import FlyballError, ModelHash, derive_seed
-from app.games import TableSpec, open_table, own_hearts
+from app.games import TableSpec, bots_of, open_table, own_hearts
 from app.games.hearts.rules import HeartsRules
 from app.games.hearts.table import hand_points, moons
 from app.play.hands import win_shares
@@ -31,9 +31,11 @@ class UnfitSettings(FlyballError):
 
 @dataclass(frozen=True)
 class RunGame:
-    """A game and its built-in players."""
+    """A game and its bots."""
 
     config: GameConfig  # with the rewards, rules and network of the run
+    folder: str = "."  # of the settings file, where users' engines run
+    _loaded: dict[str, Player] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def spec(self) -> TableSpec:
@@ -54,13 +56,24 @@ class RunGame:
         rules = own_hearts(self.config)
         return rules if rules is not None and rules.hands == 1 else None
 
+    @cached_property
+    def bots(self) -> tuple[str, ...]:
+        """The names of its bots; see ``bots_of``."""
+        return bots_of(self.config)
+
     def bot(self, name: str) -> Player:
-        """Return a built-in player."""
-        return load_player(MemoryStore(), name, self.spec)
+        """Return a bot, always the same one, because an engine takes long to start."""
+        if name not in self._loaded:
+            compute = Compute(settings_folder=self.folder)
+            self._loaded[name] = load_player(MemoryStore(), name, self.spec, compute, self.config)
+        return self._loaded[name]
 
 
-def run_game(config: GameConfig, settings: PipelineSettings) -> RunGame:
-    """Return a run's game. Raises ``UnknownGame``, or ``UnfitSettings`` if ``settings`` do not fit it."""
+def run_game(config: GameConfig, settings: PipelineSettings, folder: str = ".") -> RunGame:
+    """Return a run's game; ``folder`` is that of the settings file.
+
+    Raises ``UnknownGame``, or ``UnfitSettings`` if ``settings`` do not fit it.
+    """
     if config.trainer is not None or config.train_command is not None:
         raise UnfitSettings(
             f"{config.key} has a trainer of its own, and flyball train knows PPO alone.",
@@ -71,7 +84,7 @@ def run_game(config: GameConfig, settings: PipelineSettings) -> RunGame:
         "network": settings.network.network,
         "selfplay": config.selfplay.replace(rewards=settings.env.reward_mode),
     }
-    game = RunGame(config.replace(**changes))
+    game = RunGame(config.replace(**changes), folder)
     sizes = {"obs_dim": game.spec.observation_size, "action_dim": game.spec.actions}
     for key, size in sizes.items():
         asked = getattr(settings.network, key)
@@ -82,8 +95,8 @@ def run_game(config: GameConfig, settings: PipelineSettings) -> RunGame:
     if settings.collection.initial_policy == "behavioral_clone" and not settings.cloning.experience:
         bots.append(("cloning.teacher", settings.cloning.teacher))
     for key, name in bots:
-        if not game.spec.has_bot(name):
-            hint = f"It has {', '.join(game.spec.bots)}."
+        if game.spec.bot(name) not in game.bots:
+            hint = f"It has {', '.join(game.bots)}."
             raise UnfitSettings(f"{key}: {config.key} has no bot {name!r}.", hint=hint)
     return game
 
@@ -165,10 +178,13 @@ def evaluate(game: RunGame, policy: Player, opponent: str, *, games: int, temper
 
 
 def final_evaluations(game: RunGame, policy: Player, settings: TrainingSettings, seed: int) -> list[Evaluation]:
-    """Evaluate a policy against every bot of the game, on deals that its run did not use."""
+    """Evaluate a policy against every bot of the game and the run's own opponent, on deals that its run did not use.
+
+    Other bots of the user's own are left out, because engines may take long.
+    """
     games, temperature = settings.final_games, settings.eval_temperature
     fresh = derive_seed(seed, "final evaluation")
     return [
         evaluate(game, policy, bot, games=games, temperature=temperature, seed=fresh)
-        for bot in (game.spec.bots if games else ())
+        for bot in (dict.fromkeys((*game.spec.bots, game.spec.bot(settings.eval_opponent))) if games else ())
     ]

@@ -1,9 +1,12 @@
 """Self-play of connect four by PettingZoo's environment, as a game of one class, by OpenSpiel and by our own rules.
 
+Nim is measured as a class and as a table, the examples of games of one's own.
+
 Run with ``pytest tests/benchmarks/bench_pettingzoo.py -m benchmark -s``. All are measured in one run, by CPU time on
 one thread, with the same network and 256 games at once. Only the order of the slowest and the fastest is asserted.
 """
 
+from pathlib import Path
 from time import process_time
 
 import numpy as np
@@ -27,6 +30,11 @@ TABLES = {
     "one class": GameConfig(key="class_2p", game="plain_connect_four:ConnectFour", players=2, network=OURS.network),
     "PettingZoo": GameConfig(key="foreign_2p", game="pettingzoo:connect_four_v3", players=2, network=OURS.network),
 }
+NIM = {
+    "Nim, one class": GameConfig(key="nim_2p", game="nim:Nim", players=2),
+    "Nim, a table": GameConfig(key="nim_2p", game="nim_table:nim", players=2),
+}
+EXAMPLES = Path(__file__).parents[1] / "examples"
 ROUNDS, GAMES_PLAYED = 5, 512
 
 
@@ -41,15 +49,26 @@ def rows_a_second(config: GameConfig, seed: int) -> float:
     return float(outcomes.lengths.sum()) / (process_time() - began)
 
 
-def test_self_play_through_each_kind_of_table() -> None:
+def measured(configs: dict[str, GameConfig]) -> dict[str, float]:
+    """Return the median rates of rounds in which each configuration is played once; the first one compiles."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        rounds = [{name: rows_a_second(config, seed) for name, config in TABLES.items()} for seed in range(ROUNDS + 1)]
+        rounds = [{name: rows_a_second(config, seed) for name, config in configs.items()} for seed in range(ROUNDS + 1)]
     finally:
         torch.set_num_threads(threads)
-    for name in TABLES:
-        rates = sorted(one[name] for one in rounds[1:])  # the first round compiles
-        print(f"{name}: {np.median(rates):,.0f} rows/s ({rates[0]:,.0f} to {rates[-1]:,.0f})")  # noqa: T201
-    slowest, fastest = (np.median([one[name] for one in rounds[1:]]) for name in ("PettingZoo", "our rules"))
-    assert slowest < fastest
+    rates = {name: sorted(one[name] for one in rounds[1:]) for name in configs}
+    for name, sample in rates.items():
+        print(f"{name}: {np.median(sample):,.0f} rows/s ({sample[0]:,.0f} to {sample[-1]:,.0f})")  # noqa: T201
+    return {name: float(np.median(sample)) for name, sample in rates.items()}
+
+
+def test_self_play_through_each_kind_of_table() -> None:
+    rates = measured(TABLES)
+    assert rates["PettingZoo"] < rates["our rules"]
+
+
+def test_table_of_nim_is_faster_than_its_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    rates = measured(NIM)
+    assert rates["Nim, one class"] < rates["Nim, a table"]

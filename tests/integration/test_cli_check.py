@@ -1,4 +1,4 @@
-"""``flyball check game``: sound and broken games, by key and by game string, with the settings beside them."""
+"""``flyball check``: what is sound and what is broken, by key and by name, with the settings beside it."""
 
 import json
 import shutil
@@ -99,3 +99,55 @@ def test_known_configuration_is_checked_with_its_settings(tmp_path: Path, monkey
     done = CliRunner().invoke(main, ["--run", str(tmp_path), "check", "game", "connect_four_2p", "--games", "2"])
     assert done.exit_code == 0
     assert {config.engine for config, _ in opened} == {"flyball"}
+
+
+DEAF = """
+from torch import nn
+
+class Deaf(nn.Module):
+    def __init__(self, shape, options):
+        super().__init__()
+        self.policy, self.value = nn.Linear(shape.features, shape.actions), nn.Linear(shape.features, 1)
+
+    def forward(self, obs):
+        return self.policy(obs).detach(), self.value(obs).squeeze(-1)
+"""
+GAGGED = """
+from dataclasses import replace
+
+from app.backends import POLICY_GRADIENT
+
+MINE = replace(POLICY_GRADIENT, name="gagged", train="gagged:nowhere")
+"""
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of settings that name the example's network, beside two modules with a fault each."""
+    for file in ("conv_network.py", "own_backend.py"):
+        shutil.copy(EXAMPLES / file, tmp_path)
+    shutil.copy(EXAMPLES / "conv_network.toml", tmp_path / "flyball.toml")
+    (tmp_path / "deaf.py").write_text(DEAF)
+    (tmp_path / "gagged.py").write_text(GAGGED)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "where", "what"),
+    [
+        (("network", "connect_four_2p"), None, ""),
+        (("network", "tower", "--config", "othello_2p"), None, ""),
+        (("network", "deaf:Deaf"), "policy.weight", "no gradient reaches it"),
+        (("network", "tower", "--config", "oh_hell_3p"), "factory", "A tower needs planes"),
+        (("backend", "own_backend:FRESH"), None, ""),
+        (("backend", "gagged:MINE"), "train", "gagged"),
+    ],
+)
+def test_check_finds_the_fault_if_any(settings: Path, words: tuple[str, ...], where: str | None, what: str) -> None:
+    done = CliRunner().invoke(main, ["--run", str(settings), "check", *words, "--json"])
+    written = json.loads(done.stdout)
+    assert (done.exit_code, written["checked"], written["ok"]) == (2 if where else 0, " ".join(words[:2]), not where)
+    if where is not None:
+        assert written["findings"][0]["where"] == where
+        assert what in written["findings"][0]["what"]

@@ -189,6 +189,15 @@ async def test_controller_added_to_a_run_decides_from_then_on() -> None:
     assert (report.differing, report.matched["HYPERPARAMETER_UPDATED"]) == (0, 1)
 
 
+async def test_host_without_a_named_controller_reports_it(capsys: pytest.CaptureFixture[str]) -> None:
+    stage = OwnStage()
+    await stage.configure_own(COSINE)
+    await stage.train(1)
+    await stage.until(DaemonReady, stage.host("feedback", MemoryStateStore()))
+    assert "controllers that this daemon does not host controllers=['mine']" in capsys.readouterr().out
+    assert stage.of(HyperparameterUpdated) == []
+
+
 async def test_host_with_a_failing_controller_goes_on() -> None:
     stage = OwnStage()
     feedback = await stage.configure_own({"use": "own_rules:Raising", "takes_over": ("learning_rate",)})

@@ -10,7 +10,7 @@ from safetensors.numpy import load, save
 
 from app.backends import POLICY_GRADIENT, GameInfo
 from app.config import GameConfig
-from app.core import ModelHash, derive_seed
+from app.core import ModelHash, derive_seed, is_model
 from app.engine import JsonObject, Report
 from app.games import Mask, Observations, TableSpec, open_table
 from app.play.gauntlet import BatchResult, BatchSpec
@@ -62,7 +62,7 @@ def describe(config: GameConfig) -> GameInfo:
 
 def player(store: FileStore, name: str, game: TableSpec) -> Player:
     """Return a model's table, or a built-in player."""
-    return load_player(store, name, game) if game.has_bot(name) else Table(get_checkpoint(store, ModelHash(name)))
+    return Table(get_checkpoint(store, ModelHash(name))) if is_model(name) else load_player(store, name, game)
 
 
 def initialise(spec: JsonObject, report: Report) -> JsonObject:

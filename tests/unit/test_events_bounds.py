@@ -85,7 +85,7 @@ def test_payload_every_field_is_bounded(payload: type[Payload]) -> None:
         (ModelPromoted, PROMOTION, {"evidence": {**EVIDENCE, "value": 1e300}}),
         (EvaluationRequested, EVALUATION, {"seed": -1}),
         (EvaluationRequested, EVALUATION, {"seed": 2**63}),
-        (MatchesRequested, MATCHES, {"opponents": ("nobody",)}),
+        (MatchesRequested, MATCHES, {"opponents": ("No body",)}),
         (MatchesRequested, MATCHES, {"opponents": (NEW,)}),
         (CheckpointAdded, CHECKPOINT, {"parent": NEW}),
     ],

@@ -7,22 +7,30 @@ from typing import Any
 
 import pytest
 from driving import KEY, played, rated, scored, trained
+from pydantic import ValidationError
 from scenario_events import asked
 
 from app.config import GAMES, RunSettings
 from app.events import (
     BY_TYPE,
+    AgentRating,
     ClockTick,
     DaemonHeartbeat,
+    EloUpdated,
     EvaluationCompleted,
     EvaluationFailed,
+    Lineup,
     MalformedEvent,
     MatchesRequested,
+    MatchmakingUpdated,
     NoUpcast,
+    OpponentPick,
+    OpponentSampled,
     ParityChecked,
     Payload,
     QualityDegraded,
     RunConfigured,
+    SampledOpponent,
     SelfplayRequested,
     ShardRef,
     TrainingCompleted,
@@ -201,3 +209,31 @@ def test_lift_of_foreign_settings_changes_nothing(settings: dict[str, Any]) -> N
     """What a stranger publishes is refused where settings are read, not here."""
     data = {"run_id": "r", "settings": settings}
     assert lift(RunConfigured.event_type, data, 1, RunConfigured.dataversion) == data
+
+
+MET = ("random", "heuristic", "a" * 64)
+SAMPLED = SampledOpponent(agent="random", category="baselines", games=1)
+RATINGS = tuple(AgentRating(agent=name, elo=1.0, elo_stderr=2.0, games=3) for name in MET)
+PICKS = (OpponentPick(agent="heuristic", category="baselines", probability=1.0),)
+WITH_BOTS: list[Payload] = [
+    asked(WORKER).replace(lineups=(Lineup(opponents=("random",), games=2),)),
+    played().replace(opponents=MET),
+    MatchesRequested(purpose="retest", model="b" * 64, step=1, opponents=MET, games=20, seed=1),
+    EloUpdated(ratings=RATINGS),
+    OpponentSampled(request_id="r", model="b" * 64, opponents=(SAMPLED,)),
+    MatchmakingUpdated(model="b" * 64, picks=PICKS),
+]
+"""Payloads whose next version admits bots of the user's own."""
+
+
+@pytest.mark.parametrize("payload", WITH_BOTS, ids=lambda one: one.event_name)
+def test_lift_of_players_changes_nothing_and_bots_are_admitted(payload: Payload) -> None:
+    data = payload.model_dump(mode="json")
+    assert lift(payload.event_type, data, payload.dataversion - 1, payload.dataversion) == data
+    text = json.dumps(data)
+    for name in ("random", "heuristic"):
+        text = text.replace(f'"{name}"', '"gnugo_10"')
+    own = type(payload).model_validate_json(text)
+    assert "gnugo_10" in own.model_dump_json()
+    with pytest.raises(ValidationError, match="pattern"):
+        type(payload).model_validate_json(text.replace("gnugo_10", "GNU Go"))

@@ -13,7 +13,7 @@ from app.backends import describe
 from app.config import GameConfig
 from app.config.loading import BadSettings, load
 from app.config.settings import SelfplaySettings
-from app.core import UnknownPlugin
+from app.core import FlyballError, UnknownPlugin
 from app.games import FINISHED, Game, IllegalAction, UnknownGame, checker_for, open_table
 from app.games.game import game_spec
 from app.games.game_check import check_game
@@ -282,3 +282,32 @@ def test_imports_may_change_in_a_run(tmp_path: Path) -> None:
     after = load(tmp_path).run
     assert {one.imports for one in after.configs} == {("json",)}
     check_lasting([before], after)
+
+
+# the examples
+
+
+@pytest.mark.parametrize("game", ["nim:Nim", "nim_table:nim"])
+def test_check_of_an_example_finds_nothing(game: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    assert check_game(GameConfig(key="nim_2p", game=game, players=2)) == []
+
+
+def test_example_table_plays_the_games_of_the_example_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    one, other = (
+        open_table(GameConfig(key="nim_2p", game=game, players=2), 50) for game in ("nim:Nim", "nim_table:nim")
+    )
+    other.reset(np.arange(50), range(50))
+    for live, actions in at_random(one, 50):
+        assert np.array_equal(one.seats(), other.seats())
+        assert all(np.array_equal(*pair) for pair in zip(one.observe(live), other.observe(live), strict=True))
+        other.step(live, actions)
+    assert [one.history(slot) for slot in range(50)] == [other.history(slot) for slot in range(50)]
+    assert np.array_equal(one.returns(), other.returns())
+
+
+def test_limit_of_moves_that_a_table_refuses_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    with pytest.raises(FlyballError, match=r"Nim ends by itself"):
+        open_table(GameConfig(key="nim_2p", game="nim_table:nim", players=2, max_moves=5), 1)

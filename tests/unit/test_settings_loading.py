@@ -261,3 +261,44 @@ def test_threshold_above_where_training_pauses_is_refused(tmp_path: Path, key: s
     with pytest.raises(BadSettings, match=rf"{key} \(command line\): 0.55 lies above feedback.intensity.reduced 0.5"):
         load(tmp_path, nest({key: 0.55}))
     assert load(tmp_path, nest({key: 0.55, "feedback.intensity.reduced": 0.55}))
+
+
+BOT = "configs = ['hearts_4p']\n[games.hearts_4p.bots.mine]\n"
+
+
+def test_bot_is_a_table_whose_values_any_layer_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, f"{BOT}command = ['x', '--go']\nprotocol = 'uci'\nnodes = 5\noptions = {{'Skill Level' = 3}}\n")
+    monkeypatch.setenv("FLYBALL_GAMES__HEARTS_4P__BOTS__MINE__NODES", "7")
+    monkeypatch.setenv("FLYBALL_GAMES__HEARTS_4P__BOTS__MINE__OPTIONS__HASH", "1")
+    loaded = load(tmp_path)
+    (mine,) = loaded.run.configs[0].bots.values()
+    assert (mine.command, mine.protocol, mine.nodes) == (("x", "--go"), "uci", 7)
+    assert mine.options == {"Skill Level": 3, "hash": 1}
+    assert loaded.origins["games.hearts_4p.bots.mine.nodes"].startswith("environment FLYBALL_GAMES")
+    assert loaded.values()["games.hearts_4p.bots.mine.options.hash"] == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("plyer = 'a:b'", ["'games.hearts_4p.bots.mine.plyer'", "Did you mean games.hearts_4p.bots.mine.player?"]),
+        ("nodes = 3", ["games.hearts_4p.bots.mine (flyball.toml)", "either a player or a command"]),
+        ("player = 'a:b'\ncommand = ['x']", ["either a player or a command"]),
+        ("player = 'a:b'\nnodes = 3", ["nodes are for a command"]),
+        ("command = ['x']", ["needs its protocol: gtp, uci or usi"]),
+        ("command = ['x']\nprotocol = 'xboard'", ["bots.mine.protocol (flyball.toml)", "'gtp', 'uci' or 'usi'"]),
+        ("command = ['x']\nprotocol = 'gtp'\nnodes = 3", ["gtp knows no nodes"]),
+        ("command = ['x']\nprotocol = 'usi'", ["speaks usi needs a limit: set nodes or seconds"]),
+        ("command = ['x']\nprotocol = 'gtp'\nseconds = 60", ["answer_seconds has to be more than seconds"]),
+    ],
+)
+def test_bot_with_unusable_settings_is_refused(tmp_path: Path, text: str, parts: list[str]) -> None:
+    with pytest.raises(BadSettings) as refused:
+        load(write(tmp_path, f"{BOT}{text}\n"))
+    assert all(part in str(refused.value) for part in parts), refused.value
+
+
+@pytest.mark.parametrize("name", ["random", "heuristic", "self", "model", "champion", "anchor_1", "top_k", "Mine"])
+def test_bot_with_a_name_of_something_else_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(BadSettings, match=f"hearts_4p.*(cannot be called '{name}'|match pattern)"):
+        load(write(tmp_path, BOT.replace("mine", name) + "player = 'a:b'\n"))

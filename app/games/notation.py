@@ -1,0 +1,87 @@
+"""Positions in the notation of an engine's protocol, from a game's history."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyspiel
+
+from app.config import EngineProtocol, GameConfig
+from app.core import FlyballError
+from app.games.catalogue import openspiel_rules
+
+MoveText = Callable[[Any, int], str]
+"""Return an action of the seat to move in an OpenSpiel state as the protocol writes it."""
+
+
+class NoNotation(FlyballError):
+    """A game that engines of a protocol do not play, or not with these options."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A position as an engine reads it."""
+
+    moves: tuple[str, ...]  # from the start of the game
+    legal: dict[str, int]  # the number of each legal action, by its move
+
+
+def _vertex(state: Any, action: int) -> str:
+    text: str = state.action_to_string(action)  # 'B d4': the colour, and a vertex as in GTP
+    return text.partition(" ")[2].lower()
+
+
+def _squares(state: Any, action: int) -> str:
+    text: str = pyspiel.chess.action_to_move(action, state.board()).to_lan()
+    return text
+
+
+def _usi(state: Any, action: int) -> str:
+    text: str = state.action_to_string(action)
+    return text
+
+
+NOTATIONS: dict[tuple[str, EngineProtocol], MoveText] = {
+    ("go", "gtp"): _vertex,
+    ("chess", "uci"): _squares,
+    ("shogi", "usi"): _usi,
+}
+"""How moves are written, by OpenSpiel's name of the game and protocol. A seat's actions have the game's own numbers."""
+
+_VARIABLE = frozenset({"board_size", "komi", "max_game_length"})
+"""Options of games that engines are given, or need not know."""
+
+
+class Notation:
+    """Writes positions of a configuration's game. Raises ``NoNotation`` or ``UnknownGame``.
+
+    Attributes:
+        options: the game's options, such as ``board_size``.
+    """
+
+    def __init__(self, config: GameConfig, protocol: EngineProtocol) -> None:
+        self._game = openspiel_rules(config.game, config.players).game
+        name = self._game.get_type().short_name
+        if (name, protocol) not in NOTATIONS:
+            known = ", ".join(f"{game} by {spoken}" for game, spoken in NOTATIONS)
+            raise NoNotation(
+                f"Engines that speak {protocol} are not asked about {config.game}.",
+                hint=f"They play {known}. A Python player plays any game.",
+            )
+        self._text = NOTATIONS[name, protocol]
+        self.options: dict[str, Any] = self._game.get_parameters()
+        usual = pyspiel.load_game(name).get_parameters()
+        for option, value in self.options.items():
+            if option not in _VARIABLE and value != usual[option]:
+                raise NoNotation(
+                    f"Engines are not asked about {name} with {option} = {value}.",
+                    hint=f"Leave {option} out of the configuration's game.",
+                )
+
+    def position(self, history: Sequence[int]) -> Position:
+        """Return the position after a history of actions, in the game's numbers."""
+        state, moves = self._game.new_initial_state(), []
+        for action in history:
+            moves.append(self._text(state, action))
+            state.apply_action(action)
+        return Position(tuple(moves), {self._text(state, action): action for action in state.legal_actions()})

@@ -1,0 +1,135 @@
+"""Check of a player of the user's own against what self-play, evaluation and cloning rely on."""
+
+from collections.abc import Iterator
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.config import CPU, Compute, GameConfig
+from app.core import Finding, FlyballError
+from app.games import FINISHED, Table, open_table
+from app.play.engines import EnginePlayer
+from app.play.matches import MatchPlan, play_match
+from app.play.own_players import DecidingPlayer, Points, Turn
+from app.play.players import Player, PolicyPlayer, RandomPlayer, load_player
+from app.play.rollout import ask, draw_points, number_streams
+from app.store import MemoryStore
+
+POSITIONS = 12  # that a player is tried with, each some moves deeper into a game
+GAMES = 4  # whole games; each move of an engine may take seconds
+TOLERANCE = 1e-3  # of probabilities
+SEED = 7
+
+Actions = NDArray[np.int32]
+
+
+def check_player(name: str, config: GameConfig, compute: Compute = CPU) -> list[Finding]:
+    """Return the faults of a player that a configuration names in ``bots``; a sound one has none.
+
+    It is loaded twice, and asked about the same positions together, again, one by one, and after a restart if it is an
+    engine. Then it plays some whole games.
+    """
+    if name not in config.bots:
+        known = ", ".join(config.bots) or "none"
+        return [Finding("settings", f"{config.key} has no bot {name!r} of its own.", f"There are: {known}.")]
+    where = "load"
+    try:
+        player, other = (_loaded(name, config, compute) for _ in range(2))
+        turn, points = _turn(config, POSITIONS)
+        where = "moves"
+        found = list(_differences(player, other, turn, points))
+        if not isinstance(player, DecidingPlayer):
+            where = "forward"
+            found += _probabilities(player, turn)
+        where = "games"
+        _play(config, player, GAMES)
+    except FlyballError as error:
+        return [Finding(where, error.message, error.hint)]
+    return found
+
+
+def measure_player(name: str, config: GameConfig, compute: Compute = CPU, games: int = GAMES) -> dict[str, float]:
+    """Return a player's ``moves_per_second`` in one batch, and its ``score_against_random``. Raises as its player."""
+    player = _loaded(name, config, compute)
+    turn, points = _turn(config, POSITIONS)
+    _moves(player, turn, points)  # an engine starts
+    began = perf_counter()
+    _moves(player, turn, points)
+    seconds = perf_counter() - began
+    return {"moves_per_second": POSITIONS / seconds, "score_against_random": _play(config, player, games)}
+
+
+def _loaded(name: str, config: GameConfig, compute: Compute) -> Player:
+    return load_player(MemoryStore(), name, open_table(config, 0).spec, compute, config)
+
+
+def _turn(config: GameConfig, count: int) -> tuple[Turn, Points]:
+    """Return positions of random games, in slot k after k decisions or a few less where games are short."""
+    table, slots = open_table(config, count), np.arange(count)
+    table.reset(slots, slots.tolist())
+    for depth in range(count - 1):
+        _play_at_random(table, slots[depth + 1 :], depth)
+    points = draw_points(number_streams(SEED, slots), slots)
+    return Turn(*table.observe(slots), table, slots), points
+
+
+def _play_at_random(table: Table, slots: NDArray[np.int64], depth: int) -> None:
+    """Play a move in each of ``slots``; a game that ends begins again."""
+    points = draw_points(number_streams(SEED + 1, slots), np.full(len(slots), depth))
+    table.step(slots, ask(RandomPlayer(), *table.observe(slots), 1.0, points).action)
+    ended = slots[table.seats()[slots] == FINISHED]
+    table.reset(ended, ended.tolist())
+
+
+def _moves(player: Player, turn: Turn, points: Points) -> Actions:
+    if isinstance(player, DecidingPlayer):
+        return player.decide(turn, points)
+    return ask(player, turn.obs, turn.mask, 1.0, points).action
+
+
+def _differences(player: Player, other: Player, turn: Turn, points: Points) -> Iterator[Finding]:
+    """Compare a player's moves with those that it makes under other circumstances."""
+    moves = _moves(player, turn, points)
+    again = "its games cannot be repeated, and a job that runs twice gives another result"
+    if not np.array_equal(_moves(player, turn, points), moves):
+        hint = "Draw by the points alone. Limit an engine by nodes or a level rather than by time, with one thread."
+        yield Finding("repeat", f"The same positions and points gave other moves: {again}.", hint)
+        return
+    rows = [np.array([row]) for row in range(len(points))]
+    alone = [_moves(player, Turn(turn.obs[k], turn.mask[k], turn.table, turn.slots[k]), points[k])[0] for k in rows]
+    if not np.array_equal(alone, moves):
+        hint = "Let each row depend on itself alone, and keep nothing between calls."
+        yield Finding("batch", "A position alone gave another move than among others.", hint)
+    if not np.array_equal(_moves(other, turn, points), moves):
+        hint = "Seed what the factory draws by the options: each process that plays loads the player itself."
+        yield Finding("load", "Loaded again, it makes other moves.", hint)
+    if isinstance(player, EnginePlayer):
+        player.close()
+        if not np.array_equal(_moves(player, turn, points), moves):
+            yield Finding("restart", "Restarted, it makes other moves.", "Let it learn nothing from earlier games.")
+
+
+def _probabilities(player: PolicyPlayer, turn: Turn) -> Iterator[Finding]:
+    """Check probabilities at two temperatures."""
+    highest = []
+    for temperature in (1.0, 0.5):
+        log_probs, _ = player.forward(turn.obs, turn.mask, temperature)
+        probabilities = np.where(turn.mask, np.exp(log_probs.astype(np.float64)), 0)
+        total = probabilities.sum(axis=1)
+        if np.abs(total - 1).max() > TOLERANCE:
+            row = int(np.abs(total - 1).argmax())
+            what = f"The probabilities of row {row} sum to {total[row]:.3g} at a temperature of {temperature}."
+            yield Finding("forward", what, "Return the log of probabilities, after the mask and the temperature.")
+            return
+        highest.append(probabilities.max(axis=1))
+    if (highest[1] < highest[0] - TOLERANCE).any():
+        hint = "Divide the logits by the temperature, or ignore it."
+        yield Finding("temperature", "At a lower temperature the best move is less probable.", hint)
+
+
+def _play(config: GameConfig, player: Player, games: int) -> float:
+    """Play whole games against the random bot, in rotation; return the mean score."""
+    plan = MatchPlan(max(games, config.players), SEED, config.evaluation.temperature, config.evaluation.opening_plies)
+    scores = play_match(config, player, RandomPlayer(), plan).scores
+    return float(np.mean(scores))

@@ -1,0 +1,66 @@
+"""An engine's process: lines to it, lines from it, with a limit of time."""
+
+import os
+import select
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from time import perf_counter
+from weakref import finalize
+
+from app.engine.guard import Guarded, command_environment
+from app.play.engine_protocols import EngineFault, Exchange
+
+_MOST_BYTES = 1 << 24
+"""An engine that writes more in one answer counts as faulty, because it would fill the memory."""
+
+
+class EngineProcess:
+    """A started engine. Its process ends with this object, and with this process; see ``Guarded``.
+
+    Args:
+        command: the program and its arguments.
+        folder: where it runs.
+        answer_seconds: longest wait for an answer.
+    """
+
+    def __init__(self, command: Sequence[str], folder: str, answer_seconds: float) -> None:
+        self._running = Guarded(command, folder, command_environment(), asked=True)
+        self._seconds = answer_seconds
+        self._rest = b""  # read after the last answer
+        self.end = finalize(self, self._running.end)
+        """Kill the process; return how it ended, None when called again."""
+
+    def exchange(self, exchange: Exchange) -> str:
+        """Write commands, and return the content of the answer. Raises ``EngineFault``; end the process then."""
+        assert self._running.stdin is not None
+        with suppress(BrokenPipeError):  # the process ended: reading from it shows how
+            self._running.stdin.write("".join(f"{command}\n" for command in exchange.commands).encode())
+            self._running.stdin.flush()
+        lines = []
+        for line in self._lines(exchange.commands[-1]):
+            lines.append(line)
+            if line.split()[0] in exchange.last:
+                return exchange.read(lines)
+        ended = self.end()
+        raise EngineFault(f"it {ended.described if ended else 'has ended'}")
+
+    def _lines(self, command: str) -> Iterator[str]:
+        """Iterate over lines that are not empty, until the process ends. Raises ``EngineFault``."""
+        source, deadline, read = self._running.stdout.fileno(), perf_counter() + self._seconds, 0
+        while True:
+            line, end, rest = self._rest.partition(b"\n")
+            if end:
+                self._rest = rest
+                if text := line.decode(errors="replace").strip():
+                    yield text
+                continue
+            ready, _, _ = select.select([source], [], [], max(0.0, deadline - perf_counter()))
+            if not ready:
+                raise EngineFault(f"it did not answer {command!r} within {self._seconds:g} s")
+            data = os.read(source, 1 << 16)
+            if not data:
+                return
+            self._rest += data
+            read += len(data)
+            if read > _MOST_BYTES:
+                raise EngineFault(f"it wrote {read >> 20} MB and no answer to {command!r}")
