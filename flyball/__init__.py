@@ -6,7 +6,7 @@ Do what the commands do:
     load_policy: load a checkpoint, a run's best policy or an exported one as a LoadedPolicy, which acts.
     connect, connect_async: open a run as a Connection or AsyncConnection: publish, subscribe, state, journal.
     simulate: run the controllers on a modelled cluster; return a SimulationResult.
-    check_game, check_network, check_backend: check a configuration's game; its network; how its models are made.
+    check_game, check_network, check_player, check_backend: return the faults of a configuration's parts.
 
 Games and settings:
     GAMES: configurations by key, such as ``GAMES["connect_four_2p"]``.
@@ -49,7 +49,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from app import events
-    from app.api.checking import check_backend, check_game, check_network
+    from app.api.checking import check_backend, check_game, check_network, check_player
     from app.api.connection import AsyncConnection, Connection, connect, connect_async
     from app.api.evaluation import EvaluationResult, evaluate
     from app.api.policies import LoadedPolicy, load_policy
@@ -110,6 +110,7 @@ __all__ = [
     "check_backend",
     "check_game",
     "check_network",
+    "check_player",
     "connect",
     "connect_async",
     "evaluate",
@@ -128,7 +129,7 @@ __all__ = [
 
 _NAMES = {
     "app": ("events",),
-    "app.api.checking": ("check_backend", "check_game", "check_network"),
+    "app.api.checking": ("check_backend", "check_game", "check_network", "check_player"),
     "app.api.connection": ("AsyncConnection", "Connection", "connect", "connect_async"),
     "app.api.evaluation": ("EvaluationResult", "evaluate"),
     "app.api.policies": ("LoadedPolicy", "load_policy"),

@@ -1,12 +1,13 @@
-"""Checks of the user's own games, backends, networks and trainers, before a run uses them."""
+"""Checks of the user's own games, networks, players, backends and trainers, before a run uses them."""
 
 from pathlib import Path
 
 from app.api.runs import config_of, place_of
-from app.config import GameConfig
+from app.config import Compute, GameConfig
 from app.core import Finding
 from app.games import game_check, open_table
 from app.learning import network_check
+from app.play import check_player as player_check
 from daemons import contract
 
 
@@ -47,6 +48,21 @@ def check_network(
     """
     config = config_of(game, place_of(run, config_file))
     return network_check.check_network(config.network, open_table(config, 0).spec.shape)
+
+
+def check_player(
+    name: str, game: str | GameConfig, *, run: str | Path = "run", config_file: str | Path | None = None
+) -> list[Finding]:
+    """Check one of a configuration's bots, as `flyball check player` does; return its faults.
+
+    See ``check_game`` for the other arguments and errors.
+
+    >>> flyball.check_player("heuristic", "connect_four_2p")
+    []
+    """
+    place = place_of(run, config_file)
+    compute = Compute(settings_folder=place.settings_folder)
+    return player_check.check_player(name, config_of(game, place), compute)
 
 
 def check_backend(

@@ -3,11 +3,13 @@
 import asyncio
 import doctest
 import json
+import re
 import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -71,6 +73,20 @@ def test_docstring_example_runs(
     results = doctest.DocTestRunner(optionflags=doctest.REPORT_NDIFF).run(example)
     assert results.failed == 0
     assert results.attempted > 0
+
+
+def test_page_of_the_api_shows_code_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run").mkdir()
+    page = Path(__file__).parents[2] / "ADR" / "python_api.md"
+    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    names: dict[str, Any] = {}
+    with broker_daemon(tmp_path / "run"):
+        for block in blocks:
+            exec(compile(block, str(page), "exec"), names)
+        asyncio.run(names["promotions"]("run"))
+    assert names["event"].data.event_name == "ROLLBACK_REQUESTED"
+    assert names["match"].games == 400
 
 
 def test_train_gives_what_the_command_gives(trained: flyball.TrainingResult, tmp_path: Path) -> None:
