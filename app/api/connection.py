@@ -13,6 +13,7 @@ from threading import Thread
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from app.api.arguments import Number, check_arguments
 from app.api.publishing import check_id, check_publishable, check_scope, payload_of, publish_on
 from app.api.runs import (
     NotRunning,
@@ -72,6 +73,7 @@ class RunReader:
 
         Raises ``UnknownEventType``, ``UnknownConfig`` or ``BadUsage``.
         """
+        check_arguments(Number | None, last=last)
         selection = select(patterns, config_key)
         with open_journal(self._place) as reader:
             check_config(reader, config_key)
