@@ -140,6 +140,14 @@ def test_folder_of_a_live_job_is_not_swept(root: Path) -> None:
     assert folders(root) == []
 
 
+def test_folder_that_goes_away_while_sweeping_is_ignored(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another job removes its folder between the listing of all and the look at this one."""
+    (root / "trainings").mkdir(parents=True)
+    monkeypatch.setattr(Path, "iterdir", lambda folder: iter([folder / "gone"]))
+    with private_folder(root / "trainings") as mine:
+        assert mine.exists()
+
+
 class Story:
     """A training daemon with real jobs, on a journal in memory."""
 
