@@ -80,9 +80,11 @@ async def test_command_dies_with_its_child_at_the_deadline(root: Path) -> None:
     with pytest.raises(JobFailed, match="code 1"):  # starts the worker, which takes seconds
         await engine.run(JOB, spec)
     (root.parent / "mine.py").write_text(BASE + HANG)
+    task = asyncio.get_running_loop().create_task(engine.run(JOB, spec, deadline_seconds=3.0))
+    processes = await pids_of(root)
     with pytest.raises(JobTimedOut):
-        await engine.run(JOB, spec, deadline_seconds=3.0)
-    assert await asyncio.to_thread(gone, await pids_of(root))
+        await task
+    assert await asyncio.to_thread(gone, processes)
     (left,) = folders(root)
     (root.parent / "mine.py").write_text(BASE + "sys.exit(1)")
     with pytest.raises(JobFailed, match="code 1"):
