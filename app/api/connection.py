@@ -31,7 +31,7 @@ from app.api.selection import Selection, before_last, before_since, select
 from app.bus import Bus
 from app.bus.ports import BusClosed
 from app.controllers import FeedbackState
-from app.core import ConfigKey, EventId, derive_id
+from app.core import BadUsage, ConfigKey, EventId, derive_id
 from app.events import Event, Payload, originate, resolve
 from app.journal import history
 from app.journal.database import StorageError
@@ -133,6 +133,8 @@ class AsyncConnection:
         Raises ``BadData``, ``BadUsage``, ``UnknownEventType``, ``UnknownConfig``, ``NotRunning``, ``NotAcknowledged``
         or ``IdTaken``.
         """
+        if data and not isinstance(event, str):
+            raise BadUsage(f"data is for the name of an event type; this {event.event_name} has its own.")
         payload = payload_of(resolve(event), dict(data or {})) if isinstance(event, str) else event
         check_publishable(type(payload))
         check_id(event_id)

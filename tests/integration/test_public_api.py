@@ -328,6 +328,7 @@ def test_connection_records_an_id_once(broker: Path) -> None:
         ("CLOCK_TICK", {"period_seconds": 1}, {"event_id": ""}, "an id has 1 to 255"),
         ("RUN_CONFIGURED", {"run_id": "1", "settings": {}}, {}, "Only the broker publishes"),
         ("ROLLBACK", {}, {}, "no event type"),
+        (flyball.events.RollbackRequested(**ROLLBACK), ROLLBACK, {"config_key": KEY}, "has its own"),
     ],
 )
 def test_connection_refuses_what_is_no_event(recorded: Path, name: str, data, options, words: str) -> None:
