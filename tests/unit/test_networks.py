@@ -134,6 +134,13 @@ def test_weights_of_a_tower_are_named_matrices() -> None:
     assert shapes["policy_head.weight"] == (7, 336)
 
 
+def test_tensors_are_read_in_the_order_of_their_names() -> None:
+    """Otherwise a trainer that draws a number for each tensor would not repeat."""
+    data = parameters_to_bytes(init_policy(EXCITED, WITH_SCALARS, 0))
+    orders = [list(bytes_to_parameters(data)) for _ in range(5)]
+    assert orders == [sorted(orders[0])] * 5
+
+
 def test_tower_for_a_game_without_planes_is_refused() -> None:
     hearts = open_table(GAMES["hearts_4p"], 0).spec.shape
     with pytest.raises(BadNetwork, match="needs planes"):
