@@ -170,7 +170,7 @@ def _show(key: str, view: LeagueView) -> None:
 
 
 def _cells(member: dict[str, Any]) -> tuple[str, ...]:
-    why = ", ".join(member["roles"]) or ("built in" if member["kind"] == "baseline" else "")
+    why = ", ".join(member["roles"]) or ("bot" if member["kind"] == "baseline" else "")
     interval = member["interval"]
     return (
         short(member["agent"]) if member["kind"] == "checkpoint" else member["agent"],

@@ -242,7 +242,7 @@ class GameTable(Table):
         given = self._called(slot, "legal", lambda: list(self._games[slot].legal()))
         if not given:
             self._fail(slot, "legal()", "returned no action", "Return at least one, or let seat() return None.")
-        plain = set(map(type, given)) == {int}  # told apart for speed: most games return plain integers
+        plain = set(map(type, given)) == {int}  # the usual case, checked without a call for each action
         numbers = plain or all(_is_number(action, self.spec.actions) for action in given)
         if not numbers or not 0 <= min(given) <= max(given) < self.spec.actions:
             hint = f"Return the numbers of the legal actions, from 0 to {self.spec.actions - 1}, and no mask."

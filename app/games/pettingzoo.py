@@ -25,8 +25,10 @@ from app.games.spec_check import spec_faults
 from app.games.table import TableSpec, UnknownGame
 
 PREFIX = "pettingzoo:"
+"""Beginning of the game strings of environments."""
+
 FAMILIES = ("classic", "butterfly", "atari", "sisl")
-SEED_BITS = 31  # Gymnasium's generators take seeds of any size, and older environments none above 32 bits
+SEED_BITS = 31  # NumPy's older generators, which some environments use, take no seed of more than 32
 
 
 def pettingzoo_table(game: str, slots: int, max_moves: int | None = None) -> GameTable:
@@ -78,13 +80,15 @@ def _spec(env: Any, game: str, rules_version: str) -> TableSpec:
     agents = env.possible_agents
     spaces = [(env.observation_space(agent), env.action_space(agent)) for agent in agents]
     seen, actions = spaces[0]
-    masked = {"observation", "action_mask"} <= set(getattr(seen, "spaces", ()))
+    parts = getattr(seen, "spaces", {})
+    masked = "action_mask" in parts and hasattr(parts.get("observation"), "low")
     if any(pair != spaces[0] for pair in spaces) or not masked or not hasattr(actions, "n"):
         raise UnknownGame(
-            f"{game!r} cannot be played here: its agents' spaces differ, or lack an action_mask or numbered actions.",
+            f"{game!r} cannot be played here: its agents' spaces differ, or lack a box of observations, an action_mask "
+            "or numbered actions.",
             hint="Choose one of PettingZoo's classic board or card games, or wrap the environment in a flyball.Game.",
         )
-    box = seen["observation"]
+    box = parts["observation"]
     whole = box.dtype == np.bool_ or np.issubdtype(box.dtype, np.integer)
     small = whole and (box.dtype == np.bool_ or (box.low.min() >= 0 and box.high.max() <= 255))
     shape = _channels_first(np.empty(box.shape)).shape

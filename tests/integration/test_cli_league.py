@@ -34,7 +34,7 @@ def test_every_league_of_the_run_is_shown_with_its_members(run: Path) -> None:
     assert shown.exit_code == 0, shown.output
     assert "tic_tac_toe_2p" in shown.stdout
     assert "connect_four_2p" in shown.stdout
-    assert "built in" in shown.stdout
+    assert " bot" in shown.stdout
     assert "current" in shown.stdout
 
 
@@ -210,5 +210,5 @@ def test_a_circle_is_shown_with_a_chance_above_nought(
     run: Path, monkeypatch: pytest.MonkeyPatch, games: int, bound: str
 ) -> None:
     view = circle([model(step) for step in (1, 2, 3)], games)
-    monkeypatch.setattr("app.api.runs.read_leagues", lambda _: {KEY: view})
+    monkeypatch.setattr("app.cli.league.leagues_in", lambda *_: {KEY: view})
     assert bound in " ".join(league(run).stdout.split())

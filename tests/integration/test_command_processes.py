@@ -20,7 +20,7 @@ from own_training import (
 from selfplay_rig import ignore
 from structlog.testing import capture_logs
 
-from app.config import DeadlineSettings, GameConfig, RunSettings
+from app.config import Compute, DeadlineSettings, GameConfig, RunSettings
 from app.core import FlyballError
 from app.engine import InlineEngine, JobFailed, JobTimedOut, LocalEngine
 from app.events import (
@@ -168,7 +168,8 @@ class Story:
         await self.publish(asked, spec["config"]["key"])
         before, stop = len(self.of(TrainingFailed, TrainingCompleted)), asyncio.Event()
         ports = Ports(self.bus, MemoryStateStore(), self.clock, InlineEngine(), Notifier(""))
-        place = Place("training@laptop", "laptop", str(self.root), str(self.root.parent))
+        compute = Compute(settings_folder=str(self.root.parent))
+        place = Place("training@laptop", "laptop", str(self.root), compute)
         host = Host(DAEMONS["training"], place, f"boot{self.published}", ports, Rhythm(0.1, 5.0))
         async with asyncio.TaskGroup() as group, asyncio.timeout(120):
             group.create_task(host.run(stop))

@@ -59,7 +59,7 @@ COMMANDS = ("train", "evaluate", "load_policy", "connect", "simulate")
 CHECKS = ("check_game", "check_network", "check_player", "check_backend")
 
 
-@pytest.mark.parametrize("name", (*COMMANDS, *CHECKS))
+@pytest.mark.parametrize("name", [*COMMANDS, *CHECKS])
 def test_docstring_example_runs(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trained: flyball.TrainingResult
 ) -> None:

@@ -10,7 +10,7 @@ DECISIONS = sorted((ROOT / "ADR").glob("[0-9]*.md"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "ADR").glob("*.md"))]
 GUIDES = sorted((ROOT / "ADR").glob("own_*.md"))
 EXAMPLES = ROOT / "tests" / "examples"
-LONGEST = {"conv_network.py": 30, "*controller*.py": 40, "trainer_*.py": 60, "*game*.py": 60}
+LONGEST = {"conv_network.py": 30, "*player*.py": 40, "*controller*.py": 40, "trainer_*.py": 60, "*game*.py": 60}
 """Most lines of the examples with these names."""
 
 FOLDERS = ("app/", "daemons/", "deploy/", "tests/")

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 from chips_environment import Chips
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Dict, Discrete
 
 from app.config import GAMES, GameConfig
 from app.games import FINISHED, UnknownGame, open_table
@@ -142,14 +142,19 @@ class Unmasked(Chips):
         return Box(0, 200, (4,))
 
 
+class Nested(Chips):
+    def observation_space(self, agent):
+        return Dict({"observation": Dict({"cards": Discrete(5)}), "action_mask": Box(0, 1, (2,), np.int8)})
+
+
 class Continuous(Chips):
     def action_space(self, agent):
         return Box(0, 1, (2,))
 
 
-@pytest.mark.parametrize("make", [Uneven, Unmasked, Continuous])
+@pytest.mark.parametrize("make", [Uneven, Unmasked, Nested, Continuous])
 def test_unsuited_environment_is_refused(monkeypatch: pytest.MonkeyPatch, make: type) -> None:
-    with pytest.raises(UnknownGame, match="its agents' spaces differ, or lack an action_mask") as refused:
+    with pytest.raises(UnknownGame, match="its agents' spaces differ, or lack a box of observations") as refused:
         open_table(chips(monkeypatch, make), 0)
     assert "flyball.Game" in refused.value.hint
 
@@ -160,7 +165,7 @@ def test_unsuited_environment_is_refused(monkeypatch: pytest.MonkeyPatch, make: 
         ("connect_five_v1", "PettingZoo has no 'connect_five_v1'"),
         ("", "PettingZoo has no ''"),
         ("classic.chess", "PettingZoo has no 'classic.chess'"),
-        ("rps_v2", "lack an action_mask"),
+        ("rps_v2", "an action_mask or numbered actions"),
     ],
 )
 def test_unknown_environment_is_refused(name: str, message: str) -> None:
