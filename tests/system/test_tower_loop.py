@@ -36,6 +36,7 @@ def test_tower_of_connect_four_is_promoted(tmp_path: Path) -> None:
     assert (manifest.network.kind, manifest.planes) == ("tower", (3, 6, 7))
 
 
+@pytest.mark.slow
 def test_example_network_of_connect_four_is_promoted(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     manifest = promoted_manifest(folder, copied_example("conv_network", folder))
