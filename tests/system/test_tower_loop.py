@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from running_loop import copied_example, running_loop
 
 from app.events import ModelPromoted
