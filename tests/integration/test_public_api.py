@@ -9,7 +9,6 @@ import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from shutil import copy
 from typing import Any
 
 import numpy as np
@@ -64,7 +63,6 @@ def test_docstring_example_runs(
     monkeypatch.chdir(tmp_path)
     if name != "train":
         (tmp_path / "trained").symlink_to(trained.output)
-    copy(Path(__file__).parents[1] / "examples" / "greedy_player.toml", tmp_path)
     (tmp_path / "run").mkdir()
     write_journal(tmp_path / "run" / "journal.sqlite", recording().events)
     (example,) = doctest.DocTestFinder(recurse=False).find(
