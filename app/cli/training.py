@@ -22,7 +22,7 @@ def train_and_show(run: PreparedTraining) -> TrainingResult:
     """Train, and write the progress to stderr. Raises ``Interrupted`` after Ctrl-C."""
     try:
         with closing(TrainingProgress(run.head.settings)) as progress:
-            return train_prepared(run, progress, note)
+            return train_prepared(run, progress, progress.tell)
     except KeyboardInterrupt:
         done = run.place.state()
         where = "before its first iteration" if done is None else f"at the checkpoint after iteration {done.iteration}"
@@ -38,7 +38,15 @@ class TrainingProgress(ProgressLines):
         self._bar = Progress(*columns, TimeRemainingColumn(), console=console, disable=hidden)
         self._task = self._bar.add_task("training", total=settings.collection.num_iterations)
         self._bar.start()
-        super().__init__(settings, note if hidden else lambda text: console.print(text, highlight=False))
+        self._console = None if hidden else console
+        super().__init__(settings, self.tell)
+
+    def tell(self, text: str) -> None:
+        """Write a line at any log level; on a terminal above the bar, which other output would break."""
+        if self._console is None:
+            note(text)
+        else:
+            self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def write(self, iteration: Iteration, policy: Policy) -> None:
         """See ``Sink.write``."""

@@ -1,6 +1,8 @@
 """``flyball train``: settings from files and the command line, a run, and what it says."""
 
 import json
+import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +13,7 @@ import pytest
 import torch
 from click.testing import CliRunner, Result
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from terminal import on_a_terminal
 
 from app.cli.group import main
 from app.config import GAMES, NetworkSettings
@@ -346,3 +349,15 @@ def test_train_knows_policy_gradient_only(tmp_path: Path, monkeypatch: pytest.Mo
     assert refused.exit_code == 2
     assert "policy_gradient only" in refused.stderr
     assert "flyball up" in refused.stderr
+
+
+def test_lines_on_a_terminal_do_not_break_the_bar(tmp_path: Path) -> None:
+    sets = [word for setting in SMALL for word in ("--set", setting)]
+    command = [sys.executable, "-m", "app.cli", "train", "tic_tac_toe_2p", "--output", str(tmp_path / "run"), *sets]
+    options = {"stdout": subprocess.PIPE, "env": {**os.environ, "TERM": "xterm"}}
+    with on_a_terminal(command, **options) as process:
+        shown = process.communicate(timeout=120)[0].decode()
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+    for line in ("Run folder", "1/2  return", "The report:"):
+        assert re.search(rf"[\r\n]{line}", plain), plain
+    assert "training ━" in plain
