@@ -1,6 +1,7 @@
 """Check of a game's description, of our own tables' as of the user's."""
 
 from collections.abc import Iterator
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -31,9 +32,17 @@ def _value_faults(spec: Any) -> Iterator[Finding]:
         yield _fault(f"rules_version is {spec.rules_version!r}.", "Name module and version, such as 'my_games-1:nim'.")
     if not spec.scale > 0:
         yield _fault(f"scale is {spec.scale}.", "It divides the features, so it has to be above 0.")
-    if spec.planes is not None and (len(spec.planes) != 3 or not 1 <= np.prod(spec.planes) <= spec.observation_size):
+    if spec.planes is not None:
+        yield from _plane_faults(spec.planes, spec.observation_size)
+
+
+def _plane_faults(planes: Any, size: int) -> Iterator[Finding]:
+    if type(planes) is not tuple or len(planes) != 3 or any(type(one) is not int or one < 1 for one in planes):
+        # A list, say, would never equal the tuple in a model's manifest.
+        yield _fault(f"planes is {planes!r}.", "It is a tuple of three whole numbers, (C, H, W), each 1 or more.")
+    elif prod(planes) > size:
         hint = "The first C x H x W features are the planes; others may follow."
-        yield _fault(f"planes {spec.planes} do not fit into {spec.observation_size} features.", hint)
+        yield _fault(f"planes {planes} do not fit into {size} features.", hint)
 
 
 def _symmetry_faults(symmetry: Symmetry, spec: TableSpec) -> Iterator[Finding]:

@@ -119,6 +119,14 @@ class Flat(Race):
     planes = (2, 3, 4)
 
 
+class Listed(Race):
+    planes = [1, 1, GOAL]  # noqa: RUF012 - the mistake
+
+
+class Negative(Race):
+    planes = (-1, -1, GOAL)
+
+
 class OtherType(Race):
     observation_type = np.int64
 

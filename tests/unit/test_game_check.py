@@ -33,6 +33,8 @@ def test_check_of_three_seats_finds_nothing() -> None:
         ("Unversioned", "open", "version is missing"),
         ("Crowded", "open", "players is 8"),
         ("Flat", "open", "planes (2, 3, 4) do not fit into 13 features"),
+        ("Listed", "open", "planes is [1, 1, 12]"),
+        ("Negative", "open", "planes is (-1, -1, 12)"),
         ("OtherType", "open", "observation_type"),
         ("Lopsided", "open", "observation of the symmetry twice does not name each of 13 indices once"),
         ("Uninitialised", "open", "__init__() raised OSError: no licence"),
