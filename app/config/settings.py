@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from functools import cache
+from math import ceil
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationInfo, field_validator, model_validator
@@ -244,7 +245,8 @@ class BotSettings(Settings):
             raise ValueError("gtp knows no nodes: set seconds, or a level by the command or the options")
         if self.protocol in ("uci", "usi") and self.seconds is None and self.nodes is None:
             raise ValueError(f"an engine that speaks {self.protocol} needs a limit: set nodes or seconds")
-        if self.seconds is not None and self.seconds >= self.answer_seconds:
+        seconds = self.seconds or 0
+        if (ceil(seconds) if self.protocol == "gtp" else seconds) >= self.answer_seconds:
             raise ValueError("answer_seconds has to be more than seconds: otherwise each move counts as a failure")
         return self
 
