@@ -25,6 +25,7 @@ from typing import IO, NoReturn
 _LINE = 1 << 16  # bytes; a longer line is read in parts, so that no command can fill the memory
 _KEPT_LINES = 40
 _SHOWN = 1500  # characters of stderr in an error, so that it fits into an event
+_COPY_SECONDS = 1.0  # longest wait for the rest of stderr
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class Guarded:
     """A running command, killed with all children in its process group by ``end``, and when this process dies.
 
     The program is searched in the PATH of ``environment``, or from ``folder`` if it has a slash. Its stderr is copied
-    to this process's.
+    to this process's. Children that leave the process group, as daemons do, are not killed.
 
     Attributes:
         stdin: to the command; None unless ``asked`` is true, and then its stdin is empty.
@@ -94,13 +95,14 @@ class Guarded:
         """Kill what still runs, and return how the command ended. Call it once."""
         os.close(self._lifeline)  # first, because the thread reads stderr until the group is dead
         self._guard.wait()
-        self._copying.join()
-        for stream in (self._guard.stdin, self._guard.stdout, self._guard.stderr):
+        self._copying.join(_COPY_SECONDS)  # a child that left the group may hold stderr open for as long as it likes
+        # The thread closes stderr, because closing it here would wait for what the thread reads.
+        for stream in (self._guard.stdin, self._guard.stdout):
             if stream is not None:
                 stream.close()
         with self._status:
             said = self._status.read()
-        errors = "".join(self._errors)
+        errors = "".join(self._errors.copy())
         return Ended(**json.loads(said), errors=errors) if said else Ended(-signal.SIGKILL, "", errors)
 
 
@@ -138,10 +140,11 @@ def find_program(program: str, folder: Path) -> str | None:
 
 
 def _copy(source: IO[bytes], last: "deque[str]") -> None:
-    while line := source.readline(_LINE):
-        text = line.decode(errors="replace")
-        last.append(text)
-        sys.stderr.write(text)
+    with source:
+        while line := source.readline(_LINE):
+            text = line.decode(errors="replace")
+            last.append(text)
+            sys.stderr.write(text)
     sys.stderr.flush()
 
 
