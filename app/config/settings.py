@@ -245,6 +245,8 @@ class BotSettings(Settings):
             raise ValueError("gtp knows no nodes: set seconds, or a level by the command or the options")
         if self.protocol in ("uci", "usi") and self.seconds is None and self.nodes is None:
             raise ValueError(f"an engine that speaks {self.protocol} needs a limit: set nodes or seconds")
+        if self.command is not None and any(isinstance(value, dict | list) for value in self.options.values()):
+            raise ValueError("options of an engine are texts, numbers or booleans: it is sent one value for each")
         seconds = self.seconds or 0
         if (ceil(seconds) if self.protocol == "gtp" else seconds) >= self.answer_seconds:
             raise ValueError("answer_seconds has to be more than seconds: otherwise each move counts as a failure")
