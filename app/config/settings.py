@@ -210,6 +210,12 @@ TAKEN_NAMES = frozenset(
 TAKEN_PREFIXES = (ANCHOR, "member_")
 """Roles of models in a gauntlet, with ``TAKEN_NAMES`` the names that no bot of the user's own can have."""
 
+
+def is_taken(name: str) -> bool:
+    """Return whether a bot's name means something else."""
+    return name in TAKEN_NAMES or name.startswith(TAKEN_PREFIXES)
+
+
 EngineProtocol = Literal["gtp", "uci", "usi"]
 """How a bot's process is asked: Go Text Protocol, Universal Chess Interface, Universal Shogi Interface."""
 
@@ -310,7 +316,7 @@ class GameConfig(Settings):
     @model_validator(mode="after")
     def _own_names(self) -> Self:
         for name in self.bots:
-            if name in TAKEN_NAMES or name.startswith(TAKEN_PREFIXES):
+            if is_taken(name):
                 raise ValueError(f"bots of {self.key} cannot be called {name!r}, which means something else: rename it")
         return self
 

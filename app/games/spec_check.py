@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator
 from math import prod
+from re import fullmatch
 from typing import Any
 
 import numpy as np
 
-from app.core import Finding
+from app.config.settings import is_taken
+from app.core import HEURISTIC, Finding
+from app.core.ids import BOT
 from app.games.table import Indices, Symmetry, TableSpec
 
 
@@ -32,6 +35,10 @@ def _value_faults(spec: Any) -> Iterator[Finding]:
         yield _fault(f"rules_version is {spec.rules_version!r}.", "Name module and version, such as 'my_games-1:nim'.")
     if not spec.scale > 0:
         yield _fault(f"scale is {spec.scale}.", "It divides the features, so it has to be above 0.")
+    for name in spec.levels:
+        if fullmatch(BOT, name) is None or (is_taken(name) and name != HEURISTIC):
+            hint = "Name it in lower case, and neither like another player nor like a role of models."
+            yield _fault(f"levels names {name!r}.", hint)
     if spec.planes is not None:
         yield from _plane_faults(spec.planes, spec.observation_size)
 

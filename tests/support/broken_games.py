@@ -458,6 +458,11 @@ class Unnamed(Race16):
         return replace(super().description(), rules_version="")
 
 
+class Champion(Race16):
+    def description(self):
+        return replace(super().description(), levels={"champion": Planes.heuristic})
+
+
 def failing(config, slots):
     raise OSError("no disk")
 

@@ -41,6 +41,7 @@ def test_check_of_three_seats_finds_nothing() -> None:
         ("NotATable", "open", "returned a NotATable without truncated, history"),
         ("NoSpec", "open", "no TableSpec"),
         ("Unnamed", "open", "rules_version is ''"),
+        ("Champion", "open", "levels names 'champion'"),
         # what a class returns
         ("SeatTwo", "play", "seat() returned 2 after move"),
         ("NoMoves", "play", "legal() returned no action after move"),
