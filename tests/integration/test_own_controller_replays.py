@@ -215,6 +215,16 @@ async def test_host_without_a_named_controller_reports_it(capsys: pytest.Capture
     assert stage.of(HyperparameterUpdated) == []
 
 
+async def test_host_restarted_without_a_controller_reports_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """The supervisor may restart the daemon after a change of flyball.toml, before the run is restarted."""
+    stage, states = OwnStage(), MemoryStateStore()
+    feedback = await stage.configure_own(COSINE)
+    await stage.until(DaemonReady, stage.host(feedback, states))
+    assert "does not host" not in capsys.readouterr().out
+    await stage.until(DaemonReady, stage.host("feedback", states), 2)
+    assert "controllers that this daemon does not host controllers=['mine']" in capsys.readouterr().out
+
+
 async def test_host_with_a_failing_controller_goes_on() -> None:
     stage = OwnStage()
     feedback = await stage.configure_own({"use": "own_rules:Raising", "takes_over": ("learning_rate",)})
