@@ -10,13 +10,14 @@ This file is also the guard's program, so it imports only the standard library.
 
 import json
 import os
+import select
 import shutil
 import signal
 import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,7 +58,7 @@ class Guarded:
 
     Attributes:
         stdin: to the command; None unless ``asked`` is true, and then its stdin is empty.
-        stdout: of the command; it ends when the command and its children have.
+        stdout: of the command; it ends when the command has, with all children that write to it.
     """
 
     def __init__(
@@ -91,6 +92,26 @@ class Guarded:
         self._copying = threading.Thread(target=_copy, args=(self._guard.stderr, self._errors), daemon=True)
         self._copying.start()
 
+    def lines(self) -> Iterator[str]:
+        """Iterate over lines of stdout until the command ends, even if a child that left the group holds it open."""
+        source, rest = self.stdout.fileno(), b""
+        while self._has_output():
+            data = os.read(source, _LINE)
+            if not data:
+                break
+            *whole, rest = (rest + data).split(b"\n")
+            if len(rest) >= _LINE:
+                whole, rest = [*whole, rest], b""
+            yield from map(_text, whole)
+        if rest:
+            yield _text(rest)
+
+    def _has_output(self) -> bool:
+        """Wait for output or the command's end; return whether there is output left, or stdout has ended."""
+        select.select([self.stdout, self._status], [], [])
+        left, _, _ = select.select([self.stdout], [], [], 0)  # again, because all output comes before the status
+        return bool(left)
+
     def end(self) -> Ended:
         """Kill what still runs, and return how the command ended. Call it once."""
         os.close(self._lifeline)  # first, because the thread reads stderr until the group is dead
@@ -115,8 +136,8 @@ def run_guarded(
     """
     running = Guarded(command, folder, environment)
     try:
-        while line := running.stdout.readline(_LINE):
-            on_line(line.decode(errors="replace").rstrip("\r\n"))
+        for line in running.lines():
+            on_line(line)
     except BaseException:
         running.end()
         raise
@@ -137,6 +158,10 @@ def find_program(program: str, folder: Path) -> str | None:
     """Return the path of the program that a command in a folder would run, None if there is none."""
     named = str(folder / program) if os.sep in program else program
     return shutil.which(named, path=command_environment()["PATH"])
+
+
+def _text(line: bytes) -> str:
+    return line.decode(errors="replace").rstrip("\r")
 
 
 def _copy(source: IO[bytes], last: "deque[str]") -> None:
