@@ -123,6 +123,14 @@ class Listed(Race):
     planes = [1, 1, GOAL]  # noqa: RUF012 - the mistake
 
 
+class PlanesInWords(Race):
+    planes = "3 x 3"
+
+
+class Asymmetric(Race):
+    symmetries = ("left_right",)
+
+
 class Negative(Race):
     planes = (-1, -1, GOAL)
 
@@ -456,6 +464,16 @@ class NoSpec(Race16):
 class Unnamed(Race16):
     def description(self):
         return replace(super().description(), rules_version="")
+
+
+class Unscaled(Race16):
+    def description(self):
+        return replace(super().description(), scale=None)
+
+
+class Levelled(Race16):
+    def description(self):
+        return replace(super().description(), levels=("easy",))
 
 
 class Champion(Race16):

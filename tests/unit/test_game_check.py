@@ -34,6 +34,8 @@ def test_check_of_three_seats_finds_nothing() -> None:
         ("Crowded", "open", "players is 8"),
         ("Flat", "open", "planes (2, 3, 4) do not fit into 13 features"),
         ("Listed", "open", "planes is [1, 1, 12]"),
+        ("PlanesInWords", "open", "planes is '3 x 3'"),
+        ("Asymmetric", "open", "symmetries is ('left_right',)"),
         ("Negative", "open", "planes is (-1, -1, 12)"),
         ("OtherType", "open", "observation_type"),
         ("Lopsided", "open", "observation of the symmetry twice does not name each of 13 indices once"),
@@ -41,6 +43,8 @@ def test_check_of_three_seats_finds_nothing() -> None:
         ("NotATable", "open", "returned a NotATable without truncated, history"),
         ("NoSpec", "open", "no TableSpec"),
         ("Unnamed", "open", "rules_version is ''"),
+        ("Unscaled", "open", "scale is None"),
+        ("Levelled", "open", "levels is ('easy',)"),
         ("Champion", "open", "levels names 'champion'"),
         # what a class returns
         ("SeatTwo", "play", "seat() returned 2 after move"),
