@@ -93,7 +93,10 @@ class Guarded:
         self._copying.start()
 
     def lines(self) -> Iterator[str]:
-        """Iterate over lines of stdout until the command ends, even if a child that left the group holds it open."""
+        """Iterate over lines of stdout until the command ends.
+
+        A child that left the group may hold stdout open for longer.
+        """
         source, rest = self.stdout.fileno(), b""
         while self._has_output():
             data = os.read(source, _LINE)
@@ -107,7 +110,7 @@ class Guarded:
             yield _text(rest)
 
     def _has_output(self) -> bool:
-        """Wait for output or the command's end; return whether there is output left, or stdout has ended."""
+        """Wait for output or the command's end; return whether stdout can be read."""
         select.select([self.stdout, self._status], [], [])
         left, _, _ = select.select([self.stdout], [], [], 0)  # again, because all output comes before the status
         return bool(left)

@@ -113,13 +113,16 @@ class WhatIf:
         return (event,)
 
     def _changed(self, settings: RunSettings) -> dict[str, JsonValue]:
-        """Return settings with the values, but those of tables that only other settings of the run have."""
+        """Return settings with the values, as far as they have their tables.
+
+        A run may have got a configuration or a controller later. Tables that no settings have are errors.
+        """
         absent = {table for table in self._tables - _tables(settings) if f"{table}use" not in self._values}
         return changed(settings, {key: one for key, one in self._values.items() if not key.startswith(tuple(absent))})
 
 
 def _tables(settings: RunSettings) -> frozenset[str]:
-    """Return the prefixes of the keys of a run's configurations and of its controllers of the user's own."""
+    """Return the key prefixes of a run's configurations and own controllers."""
     games, own = (f"games.{key}." for key in settings.by_key), (f"controllers.{name}." for name in settings.controllers)
     return frozenset((*games, *own))
 
