@@ -18,7 +18,7 @@ device. These are the other keys, and those of the result:
 - ``train``: ``base_model``, ``shards``, ``seed``, ``step`` (the base's), ``learning_rate``, ``epochs``. Returns
   ``model``, ``parent`` (the base), ``step`` (one higher), ``rows``, ``metrics`` (figures by name). Each report has
   ``epoch``, ``epochs`` and ``metrics``.
-- ``match``: ``model``, ``seed``, ``batch`` (an ``app.play.gauntlet.Batch``). Returns ``games`` (an
+- ``match``: ``model``, ``seed``, ``batch`` (an ``app.play.gauntlet.GameBatch``). Returns ``games`` (an
   ``app.play.match_statistics.MatchGames``) and ``seconds``.
 - ``distribute``: ``model`` to verify, or None, and ``discard``, models to delete. Returns ``model``.
 

@@ -26,7 +26,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class WorkerPlace:
     """A daemon's name on the bus, its node, the folder of its jobs' store, and where they compute."""
 
     name: str
@@ -83,7 +83,7 @@ class Worker(HandlerReducer, ABC, Generic[Q]):
     emits: ClassVar[frozenset[type[Payload]]]
 
     settings: RunSettings
-    place: Place
+    place: WorkerPlace
 
     @abstractmethod
     def jobs(self, rows: Mapping[str, Any], states: States) -> Iterable[Job[Q]]:

@@ -21,7 +21,7 @@ class NobodyToPlay(FlyballError):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class EvaluationRequest:
     """An evaluation in one of our games; ``config`` has the requested temperature."""
 
     place: Place
@@ -38,7 +38,7 @@ class Request:
     say: Say = silent
 
 
-def fetch_opponents(request: Request, hero: str, store: BlobStore) -> dict[str, str]:
+def fetch_opponents(request: EvaluationRequest, hero: str, store: BlobStore) -> dict[str, str]:
     """Copy the opponents' models into ``store``; return the names for ``load_player``, by opponent.
 
     A member that several strategies choose is played once. Only a paired model may play against itself.
@@ -61,7 +61,7 @@ def fetch_opponents(request: Request, hero: str, store: BlobStore) -> dict[str, 
     return players
 
 
-def _named(request: Request, hero: str) -> Iterator[str]:
+def _named(request: EvaluationRequest, hero: str) -> Iterator[str]:
     """Iterate over opponents by name or hash; ``STRATEGY:COUNT`` selects members of the run's league."""
     key = request.config.key
     league: League | None = None

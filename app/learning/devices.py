@@ -6,7 +6,6 @@ depend on the size of a batch there, so the games of a job depend on how many it
 """
 
 import os
-import re
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor
 
 from app.config import Precision
-from app.config.devices import AUTO, DEVICE_NAMES, GPU_GAMES
+from app.config.devices import AUTO, DEVICE_NAMES, DEVICE_PATTERN, GPU_GAMES
 from app.core import FlyballError
 from app.engine import JsonObject, Report
 
@@ -32,7 +31,7 @@ class MissingDevice(FlyballError):
 
 def missing_device(device: str) -> str | None:
     """Return why ``device`` is unavailable here, None if it is available. Raises ``UnknownDevice``."""
-    match = re.fullmatch(r"auto|cpu|cuda(?::(\d+))?", device)
+    match = DEVICE_PATTERN.fullmatch(device)
     if match is None:
         raise UnknownDevice(f"There is no device {device!r}.", hint=f"Write {DEVICE_NAMES}.")
     if not device.startswith("cuda"):

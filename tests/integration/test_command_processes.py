@@ -37,7 +37,7 @@ from app.journal import history
 from app.learning.own_trainers import private_folder, train_by_command
 from daemons.clock import SystemClock
 from daemons.host import Host, Ports, Rhythm
-from daemons.jobs import Place
+from daemons.jobs import WorkerPlace
 from daemons.registry import DAEMONS
 from daemons.supervisor import Notifier
 
@@ -169,7 +169,7 @@ class Story:
         before, stop = len(self.of(TrainingFailed, TrainingCompleted)), asyncio.Event()
         ports = Ports(self.bus, MemoryStateStore(), self.clock, InlineEngine(), Notifier(""))
         compute = Compute(settings_folder=str(self.root.parent))
-        place = Place("training@laptop", "laptop", str(self.root), compute)
+        place = WorkerPlace("training@laptop", "laptop", str(self.root), compute)
         host = Host(DAEMONS["training"], place, f"boot{self.published}", ports, Rhythm(0.1, 5.0))
         async with asyncio.TaskGroup() as group, asyncio.timeout(120):
             group.create_task(host.run(stop))
