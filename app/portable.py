@@ -193,7 +193,7 @@ class PortablePolicy:
         return np.maximum(self._conv(name, cells), 0).transpose(0, 3, 1, 2).reshape(len(cells), -1)
 
     def _conv(self, name: str, cells: Floats) -> Floats:
-        """Return the convolution [N, H, W, K] of cells [N, H, W, C], padded with zeros: a product with windows."""
+        """Return the convolution [N, H, W, K] of cells [N, H, W, C], padded with zeros."""
         weight = self.tensors[f"{name}.weight"]
         outputs, _, size, _ = weight.shape
         edge = size // 2

@@ -54,11 +54,11 @@ P = TypeVar("P", bound=Payload)
 
 
 class BrokenContract(FlyballError):
-    """A job whose result is unusable, so that those after it cannot run."""
+    """A job with an unusable result; the jobs after it cannot run."""
 
 
 def check_backend(name: str, config: GameConfig = TINY, settings_folder: Path = Path()) -> list[Finding]:
-    """Return the faults of a backend, found by running each of its jobs; a sound one has none.
+    """Run each job of a backend, and return the faults; a sound one has none.
 
     The jobs run in threads of this process, one after the other, each twice.
 
@@ -235,7 +235,7 @@ class _Trial:
         )
 
     async def check_changes(self, job: Job[Any], name: str, changes: Json, what: str, hint: str) -> None:
-        """Add a finding if other values in the spec lead to the same ``name`` in the result."""
+        """Add a finding if other values in the spec do not change ``name`` in the result."""
         before, after = [(await self.result(job, spec))[name] for spec in (job.parts[0], job.parts[0] | changes)]
         if before == after:
             self.find(what, hint)

@@ -233,7 +233,7 @@ class Host:
         return outcome
 
     def _warn_of_unhosted(self) -> None:
-        """Report controllers of the user's own that the recorded settings name, and this process does not host."""
+        """Report controllers that the recorded settings name and this process does not host."""
         settings, hosted = self._fold.settings, {one.name for one in self._fold.reducers}
         if settings and (unhosted := settings.controllers.keys() - hosted):
             self._log.error(

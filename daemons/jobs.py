@@ -27,7 +27,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlace:
-    """A daemon's name on the bus, its node, the folder of its jobs' store, and where they compute."""
+    """A worker's name on the bus, its node, its store's folder, and the device of its jobs."""
 
     name: str
     node: str

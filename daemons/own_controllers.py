@@ -1,4 +1,4 @@
-"""Controllers of the user's own: classes that settings name, hosted beside the built-in controllers (ADR-030)."""
+"""Controllers of the user's own, which the settings name (ADR-030)."""
 
 import sys
 from collections.abc import Iterable

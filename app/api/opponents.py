@@ -1,4 +1,4 @@
-"""Who plays in an evaluation: the model, and opponents by name, hash or strategy."""
+"""Players of an evaluation: the model, and opponents by name, hash or strategy."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ def fetch_opponents(request: EvaluationRequest, hero: str, store: BlobStore) -> 
 
 
 def _named(request: EvaluationRequest, hero: str) -> Iterator[str]:
-    """Iterate over opponents by name or hash; ``STRATEGY:COUNT`` selects members of the run's league."""
+    """Yield opponents by name or hash; ``STRATEGY:COUNT`` selects members of the run's league."""
     key = request.config.key
     league: League | None = None
     for name in request.against:

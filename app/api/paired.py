@@ -24,7 +24,7 @@ PARTS = 4
 """Parts for each process; several, so that all processes finish at about the same time."""
 
 Pairing = tuple[str, str]
-"""The player in the compared seat and the one in all other seats, by their names for ``load_player``."""
+"""The player in the compared seat, and the one in all other seats; names for ``load_player``."""
 
 
 def compare_hands(request: EvaluationRequest) -> dict[str, Any]:

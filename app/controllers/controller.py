@@ -9,7 +9,7 @@ from app.events import HandlerReducer, Payload, Row
 
 
 class Origin(NamedTuple):
-    """Where a controller of the user's own comes from.
+    """Source of a controller of the user's own.
 
     Attributes:
         use: the class, as the settings name it.
@@ -50,5 +50,5 @@ class Controller(HandlerReducer):
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """The options in the controller's table of the settings, if it is of the user's own."""
+        """The ``options`` in the settings of a controller of the user's own."""
         return self.settings.controllers[self.name].options

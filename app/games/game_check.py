@@ -1,4 +1,4 @@
-"""Check of a game against what self-play, training and the parity check rely on.
+"""Check of a game: what self-play, training and the parity check rely on.
 
 Games are played at random, several on one table and in an uneven order, then again one by one. Each rule reports its
 first fault, with the seed of the game and the number of the decision.
@@ -55,7 +55,7 @@ class _Played:
 
 
 def check_game(config: GameConfig, games: int = GAMES, seed: int = 0) -> list[Finding]:
-    """Return what is wrong with a configuration's game; empty if nothing is.
+    """Return the faults of a configuration's game; a sound one has none.
 
     Args:
         config: the configuration; its network is not looked at.
@@ -75,7 +75,7 @@ class _Fault(Exception):
 
 
 class _Trial:
-    """One check: the table, its games, and what was found."""
+    """One check: the table, its games, and the findings."""
 
     def __init__(self, config: GameConfig, table: Table, seeds: list[int]) -> None:
         self._config, self._table, self._spec = config, table, table.spec
@@ -152,7 +152,7 @@ class _Trial:
         return seats
 
     def _position(self, live: Indices) -> tuple[Observations, Mask]:
-        """Return copies of what the seats to move see in ``live``, after checks of it."""
+        """Check and return copies of what the seats to move in ``live`` see."""
         obs, mask = self._table.observe(live)
         self._check_rows(live, obs, mask)
         seen = obs.copy(), mask.copy()
@@ -193,7 +193,7 @@ class _Trial:
                 self._find("returns", what, "They are 0 and False until the game is over.", self._games[slot])
 
     def _check_looking(self, live: Indices, obs: Observations, mask: Mask) -> None:
-        """Check that looking at a position, from any seat, shows the same and changes nothing."""
+        """Check that observing a position repeats, agrees with ``view`` and changes nothing."""
         table, spec, first = self._table, self._spec, self._games[int(live[0])]
         own = table.view(live, table.seats()[live])
         if np.shape(own) != obs.shape or not np.array_equal(own, obs):
@@ -278,7 +278,7 @@ class _Trial:
             self._find("shape", f"view() of a finished game returned {_kind(seen)}.", "Encode it as any other.", game)
 
     def _play_again(self) -> None:
-        """Play each game alone, one after the other in one slot, which has to give the same."""
+        """Play each game alone, all in one slot; rows and outcomes have to be the same."""
         table, slot = open_table(self._config, 1), np.zeros(1, dtype=np.int64)
         for game in self._games:
             table.reset(slot, [game.seed])

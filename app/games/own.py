@@ -25,7 +25,7 @@ TABLE_METHODS = ("reset", "seats", "observe", "view", "step", "earned", "returns
 
 
 def is_own(game: str) -> bool:
-    """Return whether a game string names an object, or an entry point that is no game of OpenSpiel's."""
+    """Return whether a game string names an object or entry point; OpenSpiel's names come first."""
     name = game.partition("(")[0]
     return ":" in name or (name not in pyspiel.registered_names() and bool(entry_points(group=GAMES, name=game)))
 

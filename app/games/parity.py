@@ -210,10 +210,11 @@ def _hands(history: Sequence[int]) -> Iterator[Sequence[int]]:
 
 
 class ReplayChecker(Checker):
-    """Replay of recorded games on a fresh table of the same rules, which draws chance from the recorded seed.
+    """Replay of recorded games on a fresh table of the same rules.
 
-    It finds games that were altered, or that depend on more than seed and actions, but no mistakes in the rules. A
-    table's history has to hold the chosen actions in the numbers of the seats to move.
+    The table draws chance from the recorded seed. The replay finds games that were altered, or that depend on more
+    than seed and actions. It finds no mistakes in the rules. The table's history has to hold the chosen actions, in the
+    numbers of the seats to move.
 
     Args:
         fresh: returns a table of one slot.
@@ -243,7 +244,7 @@ class ReplayChecker(Checker):
 
 
 def _ending_differences(table: Table, record: GameRecord) -> Iterator[str]:
-    """Compare how a recorded game and its replay in slot 0 of a table ended."""
+    """Compare the end of a recorded game with that of its replay in slot 0 of a table."""
     if (history := table.history(0)) != list(record.history):
         yield f"history {list(record.history)} recorded, {history} by the rules"
     truncated = bool(table.truncated()[0])

@@ -1,4 +1,4 @@
-"""Devices of networks: resolved and checked by name, transfers to them, precision of what runs on them.
+"""Devices of networks: look-up by name, transfers, precision of the arithmetic.
 
 On a CUDA device the same seed gives the same games and weights again, on the same kind of device with the same
 libraries. ``resolve`` sees to it: convolutions and multiplications by TF32 are off, algorithms are deterministic. Sums

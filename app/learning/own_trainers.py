@@ -1,4 +1,4 @@
-"""Jobs that train by the user's own trainer: a Python function, or a command that reads and writes a folder."""
+"""Jobs that train by a trainer of the user's own: a function or a command."""
 
 import fcntl
 import json
@@ -37,7 +37,7 @@ NO_NUMPY_TYPE = frozenset({torch.bfloat16})
 
 
 class CommandFailed(FlyballError):
-    """A command that could not be started, was ended by a signal, or exited with another code than 0."""
+    """A command that could not be started, or ended otherwise than with exit code 0."""
 
 
 class BadResult(FlyballError):
@@ -59,9 +59,10 @@ class TrainResult(Settings):
 
 
 def train_by_function(spec: JsonObject, report: Report) -> JsonObject:
-    """Run the configuration's ``trainer``, and check that its result is a successor of the base model (a job).
+    """Run the configuration's ``trainer`` (a job).
 
-    Raises ``UnknownPlugin``, ``BadResult``, ``TrainerExited``, and whatever the function raises.
+    Its result has to be a successor of the base model. Raises ``UnknownPlugin``, ``BadResult``, ``TrainerExited``, and
+    whatever the function raises.
     """
     wanted = TrainSpec.model_validate(spec)
     name = wanted.config.trainer
@@ -91,10 +92,11 @@ def train_by_function(spec: JsonObject, report: Report) -> JsonObject:
 
 
 def train_by_command(spec: JsonObject, report: Report) -> JsonObject:
-    """Run the configuration's ``train_command`` on a folder, and store the model that it writes there (a job).
+    """Run the configuration's ``train_command`` on a folder (a job).
 
-    The folder's path is the command's last argument. Its working directory is that of ``flyball.toml``. Raises
-    ``CommandFailed``, ``BadResult``, and what ``Training`` raises; then nothing is stored.
+    The model that the command writes there is stored. The folder's path is the command's last argument. The command's
+    working directory is the folder of ``flyball.toml``. Raises ``CommandFailed``, ``BadResult``, and what ``Training``
+    raises; then nothing is stored.
     """
     training = Training(spec, report)
     command = training.config.train_command
@@ -121,7 +123,7 @@ _HINT = "The base model stands. Its output is in logs/training.stderr."
 
 @contextmanager
 def private_folder(parent: Path) -> Iterator[Path]:
-    """Make a folder in ``parent`` for as long as this lasts, and remove those of processes that died.
+    """Make a folder in ``parent`` for the block, and remove those of dead processes.
 
     The owner holds a lock on its folder, which the system releases when a process dies.
     """

@@ -1,4 +1,4 @@
-"""One training: what its job asks for, checked, and the storing of its result; shared by all trainers."""
+"""One training: its checked inputs, and the storing of its result; used by all trainers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -26,7 +26,7 @@ from app.store import FileStore, get_checkpoint, get_shard, put_checkpoint
 
 
 class UnfitData(FlyballError):
-    """A base model or a shard that does not belong to the training asked for."""
+    """A base model or shard that does not fit the requested training."""
 
 
 class UnfitModel(FlyballError):
@@ -47,8 +47,8 @@ _METRICS = TypeAdapter(Metrics, config=ConfigDict(strict=True))
 class TrainSpec(Compute):
     """Arguments of every job that trains.
 
-    ``step`` is the base model's; the new model's is one higher. ``learning_rate`` and ``epochs`` are as the feedback
-    has set them.
+    ``step`` is the base model's; the new model's is one higher. ``learning_rate`` and ``epochs`` are set by the
+    feedback.
     """
 
     store: str
@@ -91,7 +91,7 @@ class Rows:
 
 
 class Training:
-    """One training, as a job's spec asks for it.
+    """One training, made from a job's spec.
 
     Begin a trainer with ``training = Training(spec, report)`` and end it with ``return training.finish(parameters)``.
     Raises ``UnfitData`` when base model and shards are not of the configuration, its rules and its step,
@@ -232,7 +232,7 @@ def _checked_metrics(metrics: Mapping[str, object]) -> dict[str, float]:
 
 
 def _fitting(parameters: Mapping[str, Tensor | NDArray[np.generic]], base: Parameters) -> Parameters:
-    """Return parameters as tensors if names, shapes and types are those of ``base``, and all numbers finite."""
+    """Return parameters as tensors. Names, shapes and types are those of ``base``, all numbers finite."""
     if parameters.keys() != base.keys():
         lacking, unknown = sorted(base.keys() - parameters.keys()), sorted(parameters.keys() - base.keys())
         raise UnfitModel(

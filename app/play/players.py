@@ -26,7 +26,7 @@ class NoHeuristic(FlyballError):
 
 
 class PolicyPlayer(Protocol):
-    """A player with a probability for each action, for any number of positions at once."""
+    """A player with a probability for each action."""
 
     def forward(self, obs: Observations, mask: Mask, temperature: float = 1.0) -> tuple[Floats, Floats]:
         """Return log-probabilities [K, A], illegal ones at -1e9, and values [K] of observations [K, D]."""
