@@ -50,11 +50,6 @@ def test_example_settings_are_fit(tmp_path: Path) -> None:
     assert loaded.values()["controllers.cosine.use"] == "my_controller:Cosine"
 
 
-def test_page_shows_the_example() -> None:
-    page = (EXAMPLES.parents[1] / "ADR" / "own_controller.md").read_text()
-    assert all((EXAMPLES / name).read_text() in page for name in ("my_controller.py", "my_controller.toml"))
-
-
 @pytest.mark.parametrize(
     ("text", "error"),
     [
