@@ -38,9 +38,9 @@ def payload_of(kind: type[Payload], data: str | Mapping[str, Any]) -> Payload:
     except ValidationError as error:
         found = error.errors(include_url=False)
         what = "; ".join(f"{'.'.join(map(str, one['loc'])) or 'data'}: {one['msg']}" for one in found)
-        raise BadData(f"This is no {kind.event_name}: {what}.", hint=hint) from error
+        raise BadData(f"The data does not fit {kind.event_name}: {what}.", hint=hint) from error
     except TypeError as error:  # values that JSON does not know
-        raise BadData(f"This is no {kind.event_name}: {error}.", hint=hint) from error
+        raise BadData(f"The data does not fit {kind.event_name}: {error}.", hint=hint) from error
 
 
 def check_id(event_id: str | None) -> None:

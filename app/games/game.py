@@ -291,7 +291,9 @@ class GameTable(Table):
         except Exception as error:  # a method of the user's may raise anything
             words = ", ".join(map(repr, arguments)) if method in ("play", "observe") else ""
             what = f"raised {type(error).__name__}: {error}"
-            raise self._broken(slot, f"{method}({words})", what, "Mend it; the traceback names the line.") from error
+            raise self._broken(
+                slot, f"{method}({words})", what, "Fix the method; the traceback names the line."
+            ) from error
 
     def _fail(self, slot: int, call: str, what: str, hint: str) -> NoReturn:
         raise self._broken(slot, call, what, hint)

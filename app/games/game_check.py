@@ -105,7 +105,7 @@ class _Trial:
             return False
         except Exception as error:  # noqa: BLE001 - a game of the user's may raise anything
             longest = max(self._games, key=lambda game: len(game.actions))
-            self._find(rule, f"{type(error).__name__}: {error}.", "Mend it, or raise a FlyballError.", longest)
+            self._find(rule, f"{type(error).__name__}: {error}.", "Fix the game, or raise a FlyballError.", longest)
             return False
         return True
 
@@ -121,7 +121,7 @@ class _Trial:
             self._table.reset(np.arange(2), [self._games[0].seed])
         except ValueError:
             return
-        self._find("reset", "It takes 1 seed for 2 slots.", "Raise ValueError unless each slot has a seed.")
+        self._find("reset", "reset() took 1 seed for 2 slots.", "Raise ValueError unless each slot has a seed.")
 
     def _play(self) -> None:
         """Play all games, each time in some of the slots, and check every position."""
@@ -257,7 +257,9 @@ class _Trial:
             game.masks.append(mask[row])
             game.actions.append(int(actions[row]))
             if len(game.actions) >= LONGEST:
-                self._find("end", f"It is not over after {LONGEST} decisions.", "Set max_moves, or end it.", game)
+                self._find(
+                    "end", f"The game is not over after {LONGEST} decisions.", "Set max_moves, or let it end.", game
+                )
                 raise _Fault
 
     def _end(self, slot: int, game: _Played) -> None:
@@ -320,7 +322,7 @@ class _Trial:
             table.step(slot, np.array([action], dtype=np.int32))
             again.actions.append(action)
         if table.seats()[0] != FINISHED or not table.truncated()[0] or table.returns().any():
-            what = f"With max_moves = {limit} it is not cut off, without a winner, after so many moves."
+            what = f"With max_moves = {limit}, the game is not cut off without a winner after {limit} moves."
             self._find("truncation", what, "Count the moves of all seats, or raise a FlyballError for a limit.", again)
 
     def _check_symmetries(self) -> None:

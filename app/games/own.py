@@ -92,7 +92,9 @@ def _checked(table: Any, name: str) -> Table:
             hint="Return a table, best of a subclass of flyball.Table, which says what each method does.",
         )
     if not isinstance(getattr(table, "spec", None), TableSpec):
-        raise BrokenGame(f"{name} returned a table whose spec is no TableSpec.", hint="Set it to a flyball.TableSpec.")
+        raise BrokenGame(
+            f"{name} returned a table whose spec is not a TableSpec.", hint="Set it to a flyball.TableSpec."
+        )
     for fault in spec_faults(table.spec):
         raise BrokenGame(f"{name}: {fault.what}", hint=fault.hint)
     whole: Table = table

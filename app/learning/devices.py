@@ -39,7 +39,11 @@ def missing_device(device: str) -> str | None:
     if not torch.cuda.is_available():
         return f"{device} was asked for and PyTorch finds no CUDA device"
     count = torch.cuda.device_count()
-    return f"{device} was asked for and there are {count}" if int(match[1] or 0) >= count else None
+    return (
+        f"{device} was asked for and PyTorch finds {count} CUDA device{'' if count == 1 else 's'}"
+        if int(match[1] or 0) >= count
+        else None
+    )
 
 
 def missing(spec: JsonObject, report: Report) -> JsonObject:  # noqa: ARG001  # a job, with nothing to report

@@ -108,7 +108,7 @@ def _build(settings: NetworkSettings, shape: NetworkShape, seed: int | None) -> 
         return _own_network(settings, shape, seed or 0)
     if settings.kind == TOWER and shape.planes is None:
         raise BadNetwork(
-            "A tower needs planes, and this game has none: its observations are no grid of cells.",
+            "A tower needs planes, and this game has none: its observations are not a grid of cells.",
             hint="Use network.kind = 'mlp' or a network of your own; a table of your own may name its planes.",
         )
     network = ActorCritic(settings, shape) if settings.kind == MLP else Tower(settings, shape)

@@ -77,7 +77,7 @@ def train_by_function(spec: JsonObject, report: Report) -> JsonObject:
         result = TrainResult.model_validate(returned)
     except ValidationError as error:
         raise BadResult(
-            f"The trainer {name} returned {returned!r:.200}, which is no result.",
+            f"The trainer {name} returned {returned!r:.200}, which is not a result of a training.",
             hint="End it with: return training.finish(parameters).",
         ) from error
     store = FileStore(Path(wanted.store))
@@ -85,7 +85,7 @@ def train_by_function(spec: JsonObject, report: Report) -> JsonObject:
     found = get_checkpoint(store, result.model).manifest
     if found.replace(optimizer=None) != successor.replace(optimizer=None):
         raise BadResult(
-            f"The trainer {name} returned model {result.model}, which is no successor of {wanted.base_model}.",
+            f"The trainer {name} returned model {result.model}, which is not a successor of {wanted.base_model}.",
             hint="End it with: return training.finish(parameters).",
         )
     return result.model_dump(mode="json")
@@ -195,7 +195,7 @@ def read_result(training: Training, path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise BadResult(f"The command exited with 0 and wrote no {RESULT}.", hint=_RESULT_HINT) from None
     except (ValueError, RecursionError, OSError) as error:
-        raise BadResult(f"{RESULT} is no JSON ({error}).", hint=_RESULT_HINT) from error
+        raise BadResult(f"{RESULT} is not JSON ({error}).", hint=_RESULT_HINT) from error
     match result:
         case {"discard": str(reason), **rest} if not rest:
             training.discard(reason)

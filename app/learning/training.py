@@ -236,7 +236,7 @@ def _fitting(parameters: Mapping[str, Tensor | NDArray[np.generic]], base: Param
     if parameters.keys() != base.keys():
         lacking, unknown = sorted(base.keys() - parameters.keys()), sorted(parameters.keys() - base.keys())
         raise UnfitModel(
-            f"The model lacks {lacking or 'nothing'}, and has {unknown or 'nothing'} that its base has not.",
+            f"The model's tensors are not its base's: missing {lacking or 'none'}, unknown {unknown or 'none'}.",
             hint="A trained model has the tensors of its base, by the same names.",
         )
     tensors = {name: _tensor(name, value) for name, value in parameters.items()}
@@ -256,7 +256,7 @@ def _tensor(name: str, value: Tensor | NDArray[np.generic]) -> Tensor:
     try:
         return value if isinstance(value, Tensor) else torch.from_numpy(np.array(value, order="C"))
     except TypeError as error:
-        raise UnfitModel(f"{name} is no tensor ({error}).", hint="Return tensors or arrays of numbers.") from error
+        raise UnfitModel(f"{name} is not a tensor ({error}).", hint="Return tensors or arrays of numbers.") from error
 
 
 def _named(shape: tuple[int, ...], dtype: torch.dtype) -> str:

@@ -121,7 +121,7 @@ def test_a_device_is_missing_beyond_the_last_one(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     assert missing_device("cuda:0") is None
-    assert missing_device("cuda:1") == "cuda:1 was asked for and there are 1"
+    assert missing_device("cuda:1") == "cuda:1 was asked for and PyTorch finds 1 CUDA device"
     with pytest.raises(UnknownDevice):
         missing_device("gpu")
 

@@ -173,7 +173,7 @@ MASK = np.array([[True, True, False], [False, True, True]])
         ([0, -1], "chose action -1 in row 1"),
         ([0], r"returned int64 \(1,\), not integers \(2,\)"),
         ([0.0, 1.0], r"returned float64 \(2,\), not integers"),
-        ([[0], [1, 2]], "returned no array"),
+        ([[0], [1, 2]], "did not return an array"),
         (None, r"returned object \(\), not integers"),
     ],
 )
@@ -191,14 +191,14 @@ ROWS, VALUES = np.zeros((2, 3)), np.zeros(2)
     ("answer", "what"),
     [
         (ROWS, "returned arrays of shapes"),
-        (None, "returned no two arrays"),
-        ((ROWS, VALUES, VALUES), "returned no two arrays"),
+        (None, "did not return two arrays"),
+        ((ROWS, VALUES, VALUES), "did not return two arrays"),
         ((ROWS[:1], VALUES), r"returned arrays of shapes \(1, 3\) and \(2,\), not \(2, 3\) and \(2,\)"),
         ((ROWS, VALUES * np.nan), "returned a value that is not finite"),
-        ((ROWS * np.nan, VALUES), "returned no finite log-probability of a legal action in row 0"),
+        ((ROWS * np.nan, VALUES), "returned only infinite or NaN log-probabilities of the legal actions in row 0"),
         (
             (np.array([[0, 0, 0], [0, -np.inf, -np.inf]]), VALUES),
-            "returned no finite log-probability of a legal action in row 1",
+            "returned only infinite or NaN log-probabilities of the legal actions in row 1",
         ),
     ],
 )

@@ -103,7 +103,7 @@ FUNCTIONS = {
     "base returned": (
         "    return training.finish(training.parameters()) | {'model': training.base.model}",
         BadResult,
-        "no successor",
+        "not a successor",
     ),
     "discarded": ("    training.discard('it overfits')", DiscardedUpdate, "it overfits"),
     "exited": ("    raise SystemExit(3)", TrainerExited, "3"),
