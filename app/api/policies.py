@@ -8,15 +8,14 @@ from numpy.typing import ArrayLike, NDArray
 from app.api.models import fetch_model
 from app.api.runs import place_of, silent
 from app.config import Compute, Precision
-from app.core import BadUsage, ConfigKey, ModelHash, allow_modules_in
+from app.core import BadUsage, ConfigKey, ModelHash
 from app.games import Mask, Observations
+from app.games.table import Floats
 from app.learning.devices import resolve
 from app.learning.inference import Policy
 from app.play.players import policy_of
 from app.play.rollout import ask
 from app.store import Checkpoint, MemoryStore, get_checkpoint
-
-Floats = NDArray[np.float32]
 
 
 class LoadedPolicy:
@@ -98,6 +97,5 @@ def load_policy(
     True
     """
     store, place = MemoryStore(), place_of(run)
-    allow_modules_in(place.folder.settings.parent)  # the network may be one of the user's own
     model = fetch_model(str(path), "path", place, game, store, say=silent)
     return LoadedPolicy(get_checkpoint(store, model), Compute(device=str(resolve(device)), precision=precision), seed)

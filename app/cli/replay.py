@@ -30,7 +30,7 @@ from app.cli.options import (
 )
 from app.cli.output import complain, note, show, show_time, write_event, write_json, write_row
 from app.config.loading import parse
-from app.core import UnusableFile, allow_modules_in
+from app.core import UnusableFile
 from app.events import CATALOGUE, Event, Kind, OpponentSampled, follow
 from app.journal import DamagedDatabase, JournalReader, SqliteStateStore, StateStore, history
 from app.journal.history import voided_events
@@ -103,7 +103,6 @@ def replay(ctx: click.Context, /, place: Place, **options: Any) -> None:
         model current. RUN_CONFIGURED is skipped: only the broker publishes it.
     """
     mode = _mode(ctx)
-    allow_modules_in((place.config_file or place.folder.settings).parent)  # for controllers of the user's own
     with open_run(place) as reader:
         check_config(reader, options["config_key"])
         end = _checked_end(reader.head, options["first"], options["last"])

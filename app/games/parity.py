@@ -118,7 +118,7 @@ class ParityChecker(Checker):
 
     def _ending(self, replay: ReplayedGame, record: GameRecord) -> Iterator[str]:
         expected = replay.outcome
-        cut_off_in_opening = expected is None and not len(record.step)  # without rows, no record tells of the cut
+        cut_off_in_opening = expected is None and not len(record.step)  # without rows, nothing records the truncation
         if record.truncated or cut_off_in_opening:
             if expected is not None or replay.moves != self._limit:
                 yield f"recorded as truncated after {replay.moves} moves; the limit is {self._limit}"
@@ -248,7 +248,7 @@ def _ending_differences(table: Table, record: GameRecord) -> Iterator[str]:
     if (history := table.history(0)) != list(record.history):
         yield f"history {list(record.history)} recorded, {history} by the rules"
     truncated = bool(table.truncated()[0])
-    if len(record.step) and record.truncated != truncated:  # without rows, no record tells of the cut
+    if len(record.step) and record.truncated != truncated:  # without rows, nothing records the truncation
         yield f"recorded as {_how(record.truncated)}, by the rules it is {_how(truncated)}"
     expected = table.returns()[0]
     if not np.allclose(expected, record.returns, rtol=0, atol=TOLERANCE):

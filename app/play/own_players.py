@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from app.config import BotSettings, GameConfig
 from app.core import FlyballError, load_plugin
 from app.games import Mask, Observations, Table
+from app.games.table import Floats
 
-Floats = NDArray[np.float32]
 Points = NDArray[np.float64]
 
 PLAYERS_GROUP = "flyball.players"
@@ -41,7 +41,7 @@ class Turn(NamedTuple):
 
 
 class DecidingPlayer(ABC):
-    """A player that chooses actions and tells no probabilities. It ignores the temperature; its values are 0."""
+    """A player that chooses actions without probabilities. It ignores the temperature; its values are 0."""
 
     @abstractmethod
     def decide(self, turn: Turn, points: Points) -> NDArray[np.int32]:
