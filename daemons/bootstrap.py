@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from app import events
 from app.config import KNOBS, Knob, RunSettings
-from app.config.loading import BadSettings
+from app.config.loading import BadSettings, Loaded
 from app.controllers import Controller
 from app.controllers.fold import Hosted, own_name
 from app.controllers.ownership import SET_BY, knobs_set
@@ -18,6 +18,7 @@ from app.core import BROKER, FlyballError
 from app.events import CATALOGUE, DaemonFact, Payload
 from daemons.registry import DAEMONS, daemons_of
 from daemons.spec import DaemonSpec
+from daemons.suitability import check_bots, check_devices, check_playable, check_trainers
 
 Edges = Mapping[type[Payload], frozenset[str]]
 
@@ -123,6 +124,15 @@ def check(daemons: Mapping[str, DaemonSpec] = DAEMONS, taken: Taken = NOTHING) -
                 f"Several own one knob ({knob}): {listed(names)}.",
                 hint="One controller sets a knob; let the others publish observations.",
             )
+
+
+def check_settings(loaded: Loaded) -> None:
+    """Check that a run with these settings can start. Raises ``BadSettings`` or ``LooseEnd``."""
+    check_playable(loaded.run)
+    check_trainers(loaded.run, loaded.folder)
+    check_bots(loaded.run, loaded.folder)
+    check_controllers(loaded.run)
+    check_devices(loaded.deployment)
 
 
 def check_controllers(settings: RunSettings) -> None:

@@ -12,23 +12,13 @@ from pathlib import Path
 
 from app.backends import describe
 from app.config import DEFAULT_BACKEND, MLP, Deployment, EngineProtocol, GameConfig, RunSettings
-from app.config.loading import BadSettings, Loaded
+from app.config.loading import BadSettings
 from app.core import FlyballError
 from app.engine import JsonObject, LocalEngine
 from app.engine.guard import find_program
-from daemons.bootstrap import check_controllers
 
 LASTING = ("backend", "game", "players", "network")
 """Settings of a recorded configuration that can't change, because its models would not fit."""
-
-
-def check_settings(loaded: Loaded) -> None:
-    """Check that a run with these settings can start. Raises ``BadSettings`` or ``LooseEnd``."""
-    check_playable(loaded.run)
-    check_trainers(loaded.run, loaded.folder)
-    check_bots(loaded.run, loaded.folder)
-    check_controllers(loaded.run)
-    check_devices(loaded.deployment)
 
 
 def check_playable(settings: RunSettings) -> None:

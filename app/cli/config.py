@@ -37,7 +37,7 @@ def show(place: Place, *, as_json: bool) -> None:
 @placed
 def check(place: Place, *, as_json: bool) -> None:
     """Check the settings: 0 when they can be used; otherwise says what is wrong, and exits with 2 or 4."""
-    from daemons.suitability import check_settings  # loads OpenSpiel
+    from daemons.bootstrap import check_settings  # loads OpenSpiel
 
     loaded = place.load()
     check_settings(loaded)

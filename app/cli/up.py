@@ -35,10 +35,11 @@ from app.status.status import READS, Board, DaemonStatus, Status, load_board
 from app.status.summary import event_text
 from app.status.tables import STATE_STYLES, status_table
 from app.telemetry import check_wandb, configure
+from daemons.bootstrap import check_settings
 from daemons.clock import SystemClock
 from daemons.registry import DAEMONS
 from daemons.run_folder import AlreadyRunning, bus_endpoint, held, prepare
-from daemons.suitability import check_lasting, check_settings
+from daemons.suitability import check_lasting
 from daemons.supervisor import ChildReport, ChildSpec, Supervisor
 
 LOOK_SECONDS = 0.5
