@@ -53,12 +53,12 @@ def check_network(
 def check_player(
     name: str, game: str | GameConfig, *, run: str | Path = "run", config_file: str | Path | None = None
 ) -> list[Finding]:
-    """Check one of a configuration's bots, as `flyball check player` does; return its faults.
+    """Check a bot of the user's own in a configuration, as `flyball check player` does; return its faults.
 
     See ``check_game`` for the other arguments and errors.
 
-    >>> flyball.check_player("heuristic", "connect_four_2p")
-    []
+    >>> [fault.what for fault in flyball.check_player("mine", "connect_four_2p")]
+    ["connect_four_2p has no bot 'mine' of its own."]
     """
     place = place_of(run, config_file)
     compute = Compute(settings_folder=place.settings_folder)

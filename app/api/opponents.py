@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.api.leagues import leagues_in
 from app.api.models import AGAINST, CURRENT, fetch_player
-from app.api.runs import Place, Say, leagues_in, open_journal, silent
+from app.api.runs import Place, Say, open_journal, silent
 from app.config import GameConfig, Precision
 from app.core import BadUsage, FlyballError
 from app.league.league import Agent, League

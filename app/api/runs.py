@@ -15,7 +15,6 @@ from app.core import FlyballError, ModelHash, allow_modules_in
 from app.events.frames import DeadLetter
 from app.journal import JournalReader, NotAJournal, SqliteJournalReader, history
 from app.journal.history import last_settings, past_settings, voided_events
-from app.status.league import LEAGUES_READ, LeagueView, read_leagues
 from app.status.status import READS, Board, load_board
 from daemons.run_folder import bus_endpoint
 
@@ -137,11 +136,6 @@ def current_model(place: Place, reader: JournalReader, config_key: str, say: Say
     """Return a configuration's current model; None before the first."""
     row = read_board(place.folder, reader, say).configs.get(config_key)
     return row.model if row else None
-
-
-def leagues_in(reader: JournalReader, say: Say) -> dict[str, LeagueView]:
-    """Read the leagues of all configurations from a journal."""
-    return read_leagues(history(reader, types=LEAGUES_READ, on_dead=complaint(say)))
 
 
 def is_listening(endpoint: str) -> bool:

@@ -5,7 +5,8 @@ from typing import Any
 
 import click
 
-from app.api.runs import Place, check_config, check_played, leagues_in, open_run
+from app.api.leagues import leagues_in
+from app.api.runs import Place, check_config, check_played, open_run
 from app.cli.options import FILE, figure_option, json_option, placed
 from app.cli.output import note, show, show_table, write_json
 from app.config import RunSettings

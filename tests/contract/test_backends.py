@@ -27,6 +27,7 @@ def test_check_of_a_sound_backend_finds_nothing(name: str) -> None:
     assert check_backend(name) == []
 
 
+@pytest.mark.slow
 def test_check_of_hearts_finds_nothing() -> None:
     """Four seats, float features, and rewards of its own engine."""
     small = {"games_per_request": 8}

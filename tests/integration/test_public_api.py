@@ -55,9 +55,11 @@ def broker(tmp_path: Path) -> Iterator[Path]:
         yield tmp_path
 
 
-@pytest.mark.parametrize(
-    "name", ["train", "evaluate", "load_policy", "connect", "simulate", "check_game", "check_network", "check_backend"]
-)
+COMMANDS = ("train", "evaluate", "load_policy", "connect", "simulate")
+CHECKS = ("check_game", "check_network", "check_player", "check_backend")
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, *CHECKS])
 def test_docstring_example_runs(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trained: flyball.TrainingResult
 ) -> None:

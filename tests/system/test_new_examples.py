@@ -10,7 +10,7 @@ from running_loop import FLYBALL
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    "kind", ["game", "controller", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("network", "trainer"))]
+    "kind", ["game", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("network", "trainer", "controller"))]
 )
 def test_new_example_passes_its_own_test(kind: str, tmp_path: Path) -> None:
     subprocess.run([FLYBALL, "new", kind, f"my_{kind}"], cwd=tmp_path, capture_output=True, check=True)

@@ -92,6 +92,7 @@ def test_model_of_an_own_backend_is_evaluated_by_its_job(loop: RunningLoop) -> N
     assert (result["opponent"], result["games"]) == ("random", 20)
 
 
+@pytest.mark.slow
 def test_model_of_example_backend_is_promoted(tmp_path: Path) -> None:
     """Its trainings find their function beside the settings, and use as many shards as the options say."""
     folder = tmp_path / "run"

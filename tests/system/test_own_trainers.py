@@ -10,7 +10,7 @@ from app.events import ModelPromoted, TrainingCompleted, TrainingFailed, Trainin
 
 
 @pytest.mark.timeout(500)
-@pytest.mark.parametrize("example", ["trainer_torch", "trainer_numpy"])
+@pytest.mark.parametrize("example", [pytest.param("trainer_torch", marks=pytest.mark.slow), "trainer_numpy"])
 def test_model_of_example_trainer_is_promoted(tmp_path: Path, example: str) -> None:
     folder = tmp_path / "run"
     settings = copied_example(example, folder)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from running_loop import copied_example, running_loop
 
 from app.events import ModelPromoted
@@ -36,6 +37,7 @@ def test_tower_of_connect_four_is_promoted(tmp_path: Path) -> None:
     assert (manifest.network.kind, manifest.planes) == ("tower", (3, 6, 7))
 
 
+@pytest.mark.slow
 def test_example_network_of_connect_four_is_promoted(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     manifest = promoted_manifest(folder, copied_example("conv_network", folder))
