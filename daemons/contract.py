@@ -64,7 +64,7 @@ def check_backend(name: str, config: GameConfig = TINY, settings_folder: Path = 
 
     Args:
         name: as a configuration names it; modules beside ``flyball.toml`` have to be importable.
-        config: what to play; its ``backend`` is replaced.
+        config: the configuration to play; its ``backend`` is replaced.
         settings_folder: where the command of a trainer runs.
     """
     try:

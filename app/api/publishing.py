@@ -1,4 +1,4 @@
-"""Publishing events by hand: what may be published, and what the broker says."""
+"""Publishing events by hand: permitted types, fitting data, acknowledgement."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -67,7 +67,7 @@ class TrainingResult:
 
     @property
     def scores(self) -> dict[str, float]:
-        """The best policy's mean outcome, in [-1, 1], against each bot, on fresh deals; 0 is what equals get."""
+        """The best policy's mean outcome, in [-1, 1], against each bot, on fresh deals; equal players get 0."""
         return {found.opponent: found.outcome for found in self.final}
 
     def json(self) -> dict[str, Any]:
@@ -223,7 +223,7 @@ def train(
         settings: by dotted key, or tables; `flyball train GAME --settings` lists them.
         output: folder of the run; by default ``training/GAME``.
         seed: of all random draws; 0 by default.
-        resume: continue the run in the folder, with ``settings`` for what is left of it.
+        resume: continue the run in the folder; ``settings`` hold for its remaining part.
         settings_file: TOML or YAML with settings, which ``settings`` override.
         run: a folder whose ``flyball.toml`` may define the configuration.
         config_file: read instead of that ``flyball.toml``.

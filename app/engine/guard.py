@@ -91,7 +91,7 @@ class Guarded:
         self._copying.start()
 
     def end(self) -> Ended:
-        """Kill what still runs, and return how the command ended. Call it once."""
+        """Kill the command if it still runs, and return its end. Call it once."""
         os.close(self._lifeline)  # first, because the thread reads stderr until the group is dead
         self._guard.wait()
         self._copying.join()

@@ -89,7 +89,7 @@ def _checked(table: Any, name: str) -> Table:
     if missing := [method for method in TABLE_METHODS if not callable(getattr(table, method, None))]:
         raise BrokenGame(
             f"{name} returned a {type(table).__name__} without {', '.join(missing)}.",
-            hint="Return a table, best of a subclass of flyball.Table, which says what each method does.",
+            hint="Return an object of a subclass of flyball.Table, whose docstrings describe the methods.",
         )
     if not isinstance(getattr(table, "spec", None), TableSpec):
         raise BrokenGame(

@@ -39,7 +39,7 @@ def pettingzoo_table(game: str, slots: int, max_moves: int | None = None) -> Gam
 
 @cache
 def _environment(game: str) -> tuple[Callable[[], Any], TableSpec]:
-    """Return what makes a game's environments, and their description, for which one is made."""
+    """Return the maker of a game's environments, and their description, taken from one of them."""
     name = game.removeprefix(PREFIX)
     make = _maker(game, name)
     try:

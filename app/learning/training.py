@@ -95,7 +95,7 @@ class Training:
 
     Begin a trainer with ``training = Training(spec, report)`` and end it with ``return training.finish(parameters)``.
     Raises ``UnfitData`` when base model and shards are not of the configuration, its rules and its step,
-    ``MissingDevice``, and what reading the store raises.
+    ``MissingDevice``, and the errors of reading the store.
 
     Attributes:
         config: the configuration.
