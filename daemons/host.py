@@ -37,7 +37,7 @@ from app.events import (
 from app.events.frames import DeadLetter
 from app.journal import StateStore
 from app.telemetry import Curves
-from daemons.jobs import Job, JobRunner, Place, Worker
+from daemons.jobs import Job, JobRunner, Worker, WorkerPlace
 from daemons.saved_state import ACCOUNTS, Accounts, SavedState, program_of
 from daemons.spec import DaemonSpec
 from daemons.supervisor import Notifier
@@ -78,7 +78,7 @@ class Host:
     ``boot`` identifies this start of the process.
     """
 
-    def __init__(self, spec: DaemonSpec, place: Place, boot: str, ports: Ports, rhythm: Rhythm) -> None:
+    def __init__(self, spec: DaemonSpec, place: WorkerPlace, boot: str, ports: Ports, rhythm: Rhythm) -> None:
         self._spec, self._place, self._boot = spec, place, boot
         self._ports, self._rhythm = ports, rhythm
         self._who = {"daemon": spec.name, "node": place.node}
@@ -234,7 +234,7 @@ class Host:
         return outcome
 
     def _warn_of_unhosted(self) -> None:
-        """Report controllers of the user's own that the recorded settings name, and this process does not host."""
+        """Report controllers that the recorded settings name and this process does not host."""
         settings, hosted = self._fold.settings, {one.name for one in self._fold.reducers}
         if self._spec.hosts_own and settings and (unhosted := settings.controllers.keys() - hosted):
             self._log.error(

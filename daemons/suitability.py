@@ -1,4 +1,4 @@
-"""Checks of settings against the installed games and devices, and against a run's earlier settings."""
+"""Checks of settings: installed games and devices, objects of the user's own, earlier settings."""
 
 import asyncio
 import importlib.util

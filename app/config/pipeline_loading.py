@@ -1,4 +1,4 @@
-"""Settings of a training run: what suits the game, changed by a file, then by single values."""
+"""Settings of a training run: those that suit the game, changed by a file, then by single values."""
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,7 +37,7 @@ LEAVES = dict(_leaves(PipelineSettings))
 
 
 def training_settings(config: GameConfig, file: Path | None, values: Mapping[str, Any]) -> PipelineSettings:
-    """Return the settings of a run of a game: what suits it, changed by a file, then by ``values``.
+    """Return a run's settings: those that suit the game, changed by ``file``, then by ``values``.
 
     ``values`` are by dotted key, or tables. Raises ``BadSettings``, which names the key and where it was set.
     """

@@ -14,7 +14,7 @@ Parameter = Literal["learning_rate", "epochs", "games_per_iteration", "quality_t
 """A parameter of training or self-play that the feedback may change."""
 
 PARAMETERS: tuple[Parameter, ...] = get_args(Parameter)
-"""All of them; each is also a field of FeedbackState."""
+"""All parameters; each is also a field of FeedbackState."""
 
 DEFAULT_BACKEND = "policy_gradient"
 
@@ -208,7 +208,7 @@ TAKEN_NAMES = frozenset(
     }
 )
 TAKEN_PREFIXES = (ANCHOR, "member_")
-"""Roles of models in a gauntlet, with ``TAKEN_NAMES`` the names that no bot of the user's own can have."""
+"""Beginnings of models' roles in a gauntlet. No bot of the user's own has such a name, or one of ``TAKEN_NAMES``."""
 
 
 def is_taken(name: str) -> bool:
@@ -217,7 +217,7 @@ def is_taken(name: str) -> bool:
 
 
 EngineProtocol = Literal["gtp", "uci", "usi"]
-"""How a bot's process is asked: Go Text Protocol, Universal Chess Interface, Universal Shogi Interface."""
+"""Protocol of an engine: Go Text Protocol, Universal Chess Interface, Universal Shogi Interface."""
 
 
 class BotSettings(Settings):

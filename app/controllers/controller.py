@@ -10,7 +10,7 @@ from app.events import HandlerReducer, Payload, Row
 
 
 class Origin(NamedTuple):
-    """Where a controller of the user's own comes from.
+    """Source of a controller of the user's own.
 
     Attributes:
         use: the class, as the settings name it.

@@ -12,7 +12,9 @@ class UnfitStep(FlyballError):
 
 
 def check_step(kind: type[Any], done: Any, subjects: Collection[str | None]) -> None:
-    """Check a step before it is applied, because a bad row would stop the daemon only when it is saved or read.
+    """Check a step before it is applied.
+
+    A bad row would otherwise stop the daemon later, when the row is saved or read.
 
     Args:
         kind: the controller's type of rows.

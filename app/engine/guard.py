@@ -39,7 +39,7 @@ class Ended:
 
     @property
     def described(self) -> str:
-        """How it ended, as the end of a sentence, with the end of its stderr."""
+        """The end of a sentence about the command: how it ended, and the last of its stderr."""
         if self.code is None:
             return f"could not be started: {self.problem}."
         how = f"exited with code {self.code}"
@@ -51,10 +51,10 @@ class Ended:
 
 
 class Guarded:
-    """A running command, killed with all children in its process group by ``end``, and when this process dies.
+    """A running command, killed with its children when this process dies.
 
-    The program is searched in the PATH of ``environment``, or from ``folder`` if it has a slash. Its stderr is copied
-    to this process's. Children that leave the process group, as daemons do, are not killed.
+    ``end`` kills them too. Children outside of its process group survive. The program is searched in the PATH of
+    ``environment``, or from ``folder`` if it has a slash. Its stderr is copied to this process's.
 
     Attributes:
         stdin: to the command; None unless ``asked`` is true, and then its stdin is empty.
@@ -116,7 +116,7 @@ class Guarded:
         return bool(left)
 
     def end(self) -> Ended:
-        """Kill what still runs, and return how the command ended. Call it once."""
+        """Kill the command if it still runs, and return its end. Call it once."""
         os.close(self._lifeline)  # first, because the thread reads stderr until the group is dead
         self._guard.wait()
         self._copying.join(_COPY_SECONDS)  # a child that left the group may hold stderr open for as long as it likes
@@ -158,7 +158,7 @@ def command_environment() -> dict[str, str]:
 
 
 def find_program(program: str, folder: Path) -> str | None:
-    """Return the path of the program that a command in a folder would run, None if there is none."""
+    """Return the path of the program that a command in a folder runs; None: there is none."""
     named = str(folder / program) if os.sep in program else program
     return shutil.which(named, path=command_environment()["PATH"])
 

@@ -25,7 +25,7 @@ TABLE_METHODS = ("reset", "seats", "observe", "view", "step", "earned", "returns
 
 
 def is_own(game: str) -> bool:
-    """Return whether a game string names an object, or an entry point that is no game of OpenSpiel's."""
+    """Return whether a game string names an object or entry point; OpenSpiel's names come first."""
     name = game.partition("(")[0]
     return ":" in name or (name not in pyspiel.registered_names() and bool(entry_points(group=GAMES, name=game)))
 
@@ -98,10 +98,12 @@ def _checked(table: Any, name: str) -> Table:
     if missing := [method for method in TABLE_METHODS if not callable(getattr(table, method, None))]:
         raise BrokenGame(
             f"{name} returned a {type(table).__name__} without {', '.join(missing)}.",
-            hint="Return a table, best of a subclass of flyball.Table, which says what each method does.",
+            hint="Return an object of a subclass of flyball.Table, whose docstrings describe the methods.",
         )
     if not isinstance(getattr(table, "spec", None), TableSpec):
-        raise BrokenGame(f"{name} returned a table whose spec is no TableSpec.", hint="Set it to a flyball.TableSpec.")
+        raise BrokenGame(
+            f"{name} returned a table whose spec is not a TableSpec.", hint="Set it to a flyball.TableSpec."
+        )
     for fault in spec_faults(table.spec):
         raise BrokenGame(f"{name}: {fault.what}", hint=fault.hint)
     whole: Table = table

@@ -1,4 +1,4 @@
-"""Check of a game's description, of our own tables' as of the user's."""
+"""Check of a game's description, ours or the user's."""
 
 from collections.abc import Iterator, Mapping
 from math import inf, prod
@@ -16,7 +16,7 @@ BUILD = "Build it with flyball.symmetry(name, observation, action)."
 
 
 def spec_faults(spec: TableSpec) -> Iterator[Finding]:
-    """Yield what is wrong with a game's description."""
+    """Yield the faults of a game's description."""
     sizes = {name: getattr(spec, name) for name in ("players", "actions", "observation_size")}
     odd = {name: value for name, value in sizes.items() if type(value) is not int or value < 1}
     for name, value in odd.items():

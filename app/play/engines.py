@@ -81,7 +81,7 @@ class EnginePlayer(DecidingPlayer):
             actions: Sequence[int] = sorted(position.legal.values())
             return actions[int(point * len(actions))]
         if move not in position.legal:
-            raise EngineFault(f"it answered {move!r}, which is no legal move after {' '.join(position.moves)!r}")
+            raise EngineFault(f"it answered {move!r}, which is not a legal move after {' '.join(position.moves)!r}")
         return position.legal[move]
 
     def close(self) -> None:

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from app.config import BotSettings, GameConfig
 from app.core import FlyballError, load_plugin
 from app.games import Mask, Observations, Table
+from app.games.table import Floats
 
-Floats = NDArray[np.float32]
 Points = NDArray[np.float64]
 
 PLAYERS_GROUP = "flyball.players"
@@ -42,7 +42,7 @@ class Turn(NamedTuple):
 
 
 class DecidingPlayer(ABC):
-    """A player that chooses actions and tells no probabilities. It ignores the temperature; its values are 0."""
+    """A player that chooses actions without probabilities. It ignores the temperature; its values are 0."""
 
     @abstractmethod
     def decide(self, turn: Turn, points: Points) -> NDArray[np.int32]:
@@ -88,7 +88,7 @@ class OwnPolicy:
         try:
             log_probs, values = (np.asarray(array, dtype=np.float32) for array in returned)
         except Exception as error:  # arrays of other libraries raise errors of their own
-            raise self._unusable(f"returned no two arrays of numbers ({error})") from error
+            raise self._unusable(f"did not return two arrays of numbers ({error})") from error
         if (log_probs.shape, values.shape) != (mask.shape, mask.shape[:1]):
             raise self._unusable(
                 f"returned arrays of shapes {log_probs.shape} and {values.shape}, not {mask.shape} and {mask.shape[:1]}"
@@ -98,7 +98,7 @@ class OwnPolicy:
         best = np.where(mask, log_probs, -np.inf).max(axis=1)
         if not np.isfinite(best).all():
             row = int(np.flatnonzero(~np.isfinite(best))[0])
-            raise self._unusable(f"returned no finite log-probability of a legal action in row {row}")
+            raise self._unusable(f"returned only infinite or NaN log-probabilities of the legal actions in row {row}")
         return log_probs, values
 
     def _unusable(self, what: str) -> UnusablePlayer:
@@ -121,7 +121,7 @@ class OwnDecider(DecidingPlayer):
         try:
             actions = np.asarray(returned)
         except Exception as error:  # arrays of other libraries raise errors of their own
-            raise self._unusable(f"returned no array ({error})") from error
+            raise self._unusable(f"did not return an array ({error})") from error
         if actions.shape != points.shape or actions.dtype.kind not in "iu":
             raise self._unusable(f"returned {actions.dtype} {actions.shape}, not integers {points.shape}")
         inside = (actions >= 0) & (actions < turn.mask.shape[1])

@@ -1,4 +1,4 @@
-"""Controllers of a user's own: good ones, and one for each mistake."""
+"""Controllers of the user's own: sound ones, and one for each mistake."""
 
 from app.controllers.ownership import SET_BY
 from app.events import AdaptiveParamsChanged

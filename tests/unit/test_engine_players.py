@@ -1,4 +1,4 @@
-"""Engines as players: what they answer, and what happens when they do not."""
+"""Engines as players: moves, faults, restarts and the end of processes."""
 
 import os
 import signal
@@ -90,7 +90,7 @@ def test_engine_that_hangs_is_killed_and_restarted(tmp_path: Path) -> None:
     ("mode", "why"),
     [
         ("dies", r"3 times in a row, at last because it exited with code 1:\nout of stones"),
-        ("illegal", r"3 times in a row, at last because it answered 'z99', which is no legal move after ''"),
+        ("illegal", r"3 times in a row, at last because it answered 'z99', which is not a legal move after ''"),
         ("refuses", r"3 times in a row, at last because it refused 'protocol_version': unknown command"),
     ],
 )

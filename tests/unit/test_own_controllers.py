@@ -1,4 +1,4 @@
-"""Controllers of the user's own in a fold: who owns a knob, and what mistakes cost."""
+"""Controllers of the user's own in a fold: owners of knobs, and the cost of mistakes."""
 
 import re
 from functools import cache
@@ -110,7 +110,7 @@ DEPENDENT = {
     "promotion": ("rollback",),  # without a promotion there is nothing to roll back to
     "allocation": ("matchmaking",),
 }
-"""Knobs of which this run may set none, because their owners wait for the one that was taken over."""
+"""Knobs that this run leaves unset, because their owners wait for the knob that was taken over."""
 
 
 @pytest.mark.parametrize("knob", GAUNTLETS)
@@ -125,8 +125,8 @@ def test_built_in_owner_passes_no_rate_on_that_another_owns() -> None:
     handler = Driven(EvaluationFeedbackHandler, settings)
     assert handler.feed(DIVERGED) == []
     assert [type(one) for one in Driven(EvaluationFeedbackHandler).feed(DIVERGED)] == [AdaptiveParamsChanged]
-    told = HyperparameterUpdated(parameter="learning_rate", value=5e-4, previous=1e-3, reason="x")
-    assert handler.feed(told) == []
+    by_operator = HyperparameterUpdated(parameter="learning_rate", value=5e-4, previous=1e-3, reason="x")
+    assert handler.feed(by_operator) == []
     assert handler.state().learning_rate == 5e-4
 
 
@@ -197,7 +197,7 @@ def test_controller_that_cannot_be_built_is_left_out() -> None:
     assert [one.name for one in fold.reducers] == ["FeedbackState", "EvaluationFeedbackHandler"]
 
 
-def test_built_in_controller_may_not_set_what_it_does_not_declare(record: Any) -> None:
+def test_built_in_controller_may_not_set_undeclared_knobs(record: Any) -> None:
     handler = EvaluationFeedbackHandler(owning("own_rules:Silent"))
     cause = record(RegressionCleared(model="a" * 64), KEY).cause
     with pytest.raises(UndeclaredEmission, match="which it does not declare"):
@@ -205,7 +205,7 @@ def test_built_in_controller_may_not_set_what_it_does_not_declare(record: Any) -
 
 
 def test_candidate_survives_a_rollback_that_is_not_taken() -> None:
-    """Otherwise nobody would ever judge it."""
+    """A candidate that a dropped rollback rejected would otherwise wait for ever."""
     for settings, survives in ((owning("own_rules:Silent", "rollback"), True), (run_settings(), False)):
         coordinator = Driven(ModelLifecycleCoordinator, settings)
         coordinator.settle(WORSE)
@@ -218,7 +218,7 @@ def test_candidate_survives_a_rollback_that_is_not_taken() -> None:
 
 
 def test_worker_is_not_blamed_for_dropped_requests() -> None:
-    """The scheduler's rows must not hold requests that nobody was sent."""
+    """The scheduler's rows must not hold requests that were not sent."""
     found = conclusions({"mine": {"use": "own_rules:Silent", "takes_over": ["allocation"]}})
     assert any(isinstance(one.envelope.data, SelfplayRequested) for one in without_own())
     assert not {"NODE_DEGRADED", "OPPONENT_SAMPLED"} & {one.envelope.data.event_name for one in found}

@@ -1,4 +1,4 @@
-"""Games of the user's own: one class or a table factory, and what is recorded of them."""
+"""Games of the user's own: one class or a table factory, and the record of them."""
 
 import sys
 from dataclasses import replace

@@ -191,8 +191,8 @@ MASK = np.array([[True, True, False], [False, True, True]])
         ([0, -1], "chose action -1 in row 1"),
         ([0], r"returned int64 \(1,\), not integers \(2,\)"),
         ([0.0, 1.0], r"returned float64 \(2,\), not integers"),
-        ([[0], [1, 2]], "returned no array"),
-        (Attached(), r"returned no array \(detach it first\)"),
+        ([[0], [1, 2]], "did not return an array"),
+        (Attached(), r"did not return an array \(detach it first\)"),
         (None, r"returned object \(\), not integers"),
     ],
 )
@@ -210,15 +210,15 @@ ROWS, VALUES = np.zeros((2, 3)), np.zeros(2)
     ("answer", "what"),
     [
         (ROWS, "returned arrays of shapes"),
-        (None, "returned no two arrays"),
-        ((Attached(), VALUES), r"returned no two arrays of numbers \(detach it first\)"),
-        ((ROWS, VALUES, VALUES), "returned no two arrays"),
+        (None, "did not return two arrays"),
+        ((Attached(), VALUES), r"did not return two arrays of numbers \(detach it first\)"),
+        ((ROWS, VALUES, VALUES), "did not return two arrays"),
         ((ROWS[:1], VALUES), r"returned arrays of shapes \(1, 3\) and \(2,\), not \(2, 3\) and \(2,\)"),
         ((ROWS, VALUES * np.nan), "returned a value that is not finite"),
-        ((ROWS * np.nan, VALUES), "returned no finite log-probability of a legal action in row 0"),
+        ((ROWS * np.nan, VALUES), "returned only infinite or NaN log-probabilities of the legal actions in row 0"),
         (
             (np.array([[0, 0, 0], [0, -np.inf, -np.inf]]), VALUES),
-            "returned no finite log-probability of a legal action in row 1",
+            "returned only infinite or NaN log-probabilities of the legal actions in row 1",
         ),
     ],
 )
