@@ -18,7 +18,7 @@ device. These are the other keys, and those of the result:
 - ``train``: ``base_model``, ``shards``, ``seed``, ``step`` (the base's), ``learning_rate``, ``epochs``. Returns
   ``model``, ``parent`` (the base), ``step`` (one higher), ``rows``, ``metrics`` (figures by name). Each report has
   ``epoch``, ``epochs`` and ``metrics``.
-- ``match``: ``model``, ``seed``, ``batch`` (an ``app.play.gauntlet.Batch``). Returns ``games`` (an
+- ``match``: ``model``, ``seed``, ``batch`` (an ``app.play.gauntlet.GameBatch``). Returns ``games`` (an
   ``app.play.match_statistics.MatchGames``) and ``seconds``.
 - ``distribute``: ``model`` to verify, or None, and ``discard``, models to delete. Returns ``model``.
 
@@ -43,12 +43,12 @@ JOBS = ("initialise", "play", "inspect", "train", "match", "distribute")
 
 
 class UnusableBackend(FlyballError):
-    """A name that leads to no backend, or a backend that cannot describe a configuration."""
+    """Unknown backend, or one that cannot describe a configuration."""
 
 
 @dataclass(frozen=True, slots=True)
 class GameInfo:
-    """What a backend knows of a configuration.
+    """A backend's description of a configuration.
 
     Attributes:
         rules_version: names the rules and their implementation; shards of other rules are not mixed.
@@ -65,10 +65,10 @@ class GameInfo:
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """A way to make and play models; see the module's docstring for the jobs.
+    """A way to make and play models. See the module's docstring for the jobs.
 
     Attributes:
-        name: shown to people.
+        name: for people.
         describe: describes a configuration. Raises ``FlyballError`` for one that cannot be played.
         initialise: the job that makes a configuration's first model, 'package.module:function'.
         play: the job that plays games and stores their rows as a shard.
@@ -127,7 +127,7 @@ def _backend(name: str) -> Backend:
 
 
 def describe(config: GameConfig) -> GameInfo:
-    """Return what a configuration's backend knows of it. Raises ``FlyballError``."""
+    """Return a backend's description of its configuration. Raises ``FlyballError``."""
     backend = backend_of(config)
     try:
         info = backend.describe(config)
@@ -147,7 +147,7 @@ def describe(config: GameConfig) -> GameInfo:
 
 
 def understood(settings: RunSettings) -> RunSettings:
-    """Return settings whose ``knobs`` are only those that each configuration's backend understands.
+    """Return settings without the ``knobs`` that a configuration's backend does not understand.
 
     Raises ``FlyballError``.
     """

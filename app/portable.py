@@ -193,7 +193,7 @@ class PortablePolicy:
         return np.maximum(self._conv(name, cells), 0).transpose(0, 3, 1, 2).reshape(len(cells), -1)
 
     def _conv(self, name: str, cells: Floats) -> Floats:
-        """Return the convolution [N, H, W, K] of cells [N, H, W, C], padded with zeros: a product with windows."""
+        """Return the convolution [N, H, W, K] of cells [N, H, W, C], padded with zeros."""
         weight = self.tensors[f"{name}.weight"]
         outputs, _, size, _ = weight.shape
         edge = size // 2
@@ -284,16 +284,16 @@ def _read_json(data: bytes) -> tuple[Any, dict[str, Any]]:
         tensors = header.pop(_TENSORS)
         return header, {name: np.array(values, dtype=np.float64) for name, values in tensors.items()}
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise BadPolicyFile(f"it is no JSON ({error}): export the policy again") from error
+        raise BadPolicyFile(f"it is not JSON ({error}): export the policy again") from error
     except (AttributeError, KeyError, TypeError):
-        raise BadPolicyFile(f"it has no object {_TENSORS!r}, so it is no policy") from None
+        raise BadPolicyFile(f"it has no object {_TENSORS!r}, so it is not a policy") from None
     except ValueError as error:
         raise BadPolicyFile(f"{_TENSORS} hold something else than rectangles of numbers ({error})") from error
 
 
 def _checked(header: Any, tensors: Mapping[str, Any]) -> PortablePolicy:
     if not isinstance(header, dict) or header.get("schema") != SCHEMA:
-        raise BadPolicyFile(f"its schema is not {SCHEMA!r}, so it is no policy")
+        raise BadPolicyFile(f"its schema is not {SCHEMA!r}, so it is not a policy")
     if header.get("schema_version") != SCHEMA_VERSION:
         raise BadPolicyFile(
             f"schema_version is {header.get('schema_version')!r}, and {SCHEMA_VERSION} is what can be read here: "

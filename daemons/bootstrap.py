@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from app import events
 from app.config import KNOBS, Knob, RunSettings
-from app.config.loading import BadSettings
+from app.config.loading import BadSettings, Loaded
 from app.controllers import Controller
 from app.controllers.fold import Hosted, own_name
 from app.controllers.ownership import SET_BY, knobs_set
@@ -18,6 +18,7 @@ from app.core import BROKER, FlyballError
 from app.events import CATALOGUE, DaemonFact, Payload
 from daemons.registry import DAEMONS, daemons_of
 from daemons.spec import DaemonSpec
+from daemons.suitability import check_bots, check_devices, check_playable, check_trainers
 
 Edges = Mapping[type[Payload], frozenset[str]]
 
@@ -52,7 +53,7 @@ class LooseEnd(FlyballError):
 
 
 Taken = Mapping[Knob, str]
-"""Knobs that controllers of the user's own take over, each with the controller's name."""
+"""The user's own controllers, by the knobs that they take over."""
 
 NOTHING: Taken = MappingProxyType({})
 
@@ -94,7 +95,7 @@ def _owned(reducer: type[Hosted], taken: Taken) -> frozenset[Knob]:
 
 
 def _kept(reducer: type[Hosted], taken: Taken) -> frozenset[type[Payload]]:
-    """Return the types that a reducer emits, without those that set only knobs of others."""
+    """Return a reducer's types, without those that set only the knobs of others."""
     owned = _owned(reducer, taken) if taken else frozenset[Knob]()
     return frozenset(one for one in reducer.emits if not taken or not knobs_set(one) or knobs_set(one) & owned)
 
@@ -125,8 +126,17 @@ def check(daemons: Mapping[str, DaemonSpec] = DAEMONS, taken: Taken = NOTHING) -
             )
 
 
+def check_settings(loaded: Loaded) -> None:
+    """Check that a run with these settings can start. Raises ``BadSettings`` or ``LooseEnd``."""
+    check_playable(loaded.run)
+    check_trainers(loaded.run, loaded.folder)
+    check_bots(loaded.run, loaded.folder)
+    check_controllers(loaded.run)
+    check_devices(loaded.deployment)
+
+
 def check_controllers(settings: RunSettings) -> None:
-    """Check the wiring of a run with its controllers of the user's own, and that these can be built.
+    """Check that the user's own controllers can be built and wired.
 
     Raises:
         BadSettings: a controller cannot be used; names its table, its class and its file.
@@ -149,7 +159,7 @@ def check_controllers(settings: RunSettings) -> None:
 
 
 def _check_knobs(one: type[Controller], settings: RunSettings, others: frozenset[type[Payload]]) -> None:
-    """Check that a controller of the user's own emits what sets its knobs, and nothing that others own."""
+    """Check that a controller of the user's own sets its knobs, and no others."""
     assert one.origin is not None
     where, owned = one.origin.where, frozenset(settings.controllers[one.name].takes_over)
     for payload in sorted(one.emits, key=lambda payload: payload.event_name):

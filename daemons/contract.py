@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 from app.backends import GameInfo, describe, understood
 from app.config import GAMES, PARAMETERS, Compute, GameConfig, RunSettings
 from app.controllers.fold import Fold
-from app.core import HEURISTIC, RANDOM, ConfigKey, Elo, FlyballError, ModelHash, derive_id
-from app.core.findings import Finding
+from app.core import HEURISTIC, RANDOM, ConfigKey, Elo, Finding, FlyballError, ModelHash, derive_id
 from app.engine import InlineEngine, run_coroutine
 from app.events import (
     Event,
@@ -38,7 +37,7 @@ from app.events.envelope import EPOCH
 from app.store import DamagedBlob, FileStore, MissingBlob, get_checkpoint, get_shard
 from daemons.distribution import Distributor
 from daemons.evaluation import Evaluator
-from daemons.jobs import Job, Json, Place, Worker
+from daemons.jobs import Job, Json, Worker, WorkerPlace
 from daemons.quality_monitor import QualityMonitor
 from daemons.selfplay_worker import SelfplayWorker
 from daemons.training import Trainer
@@ -55,17 +54,17 @@ P = TypeVar("P", bound=Payload)
 
 
 class BrokenContract(FlyballError):
-    """A job whose result is unusable, so that those after it cannot run."""
+    """A job with an unusable result; the jobs after it cannot run."""
 
 
 def check_backend(name: str, config: GameConfig = TINY, settings_folder: Path = Path()) -> list[Finding]:
-    """Return the faults of a backend, found by running each of its jobs; a sound one has none.
+    """Run each job of a backend, and return the faults; a sound one has none.
 
     The jobs run in threads of this process, one after the other, each twice.
 
     Args:
         name: as a configuration names it; modules beside ``flyball.toml`` have to be importable.
-        config: what to play; its ``backend`` is replaced.
+        config: the configuration to play; its ``backend`` is replaced.
         settings_folder: where the command of a trainer runs.
     """
     try:
@@ -76,7 +75,7 @@ def check_backend(name: str, config: GameConfig = TINY, settings_folder: Path = 
     if found := _misdescribed(info, config):
         return found
     with TemporaryDirectory() as folder:
-        place = Place(PLACE, "check", folder, Compute(settings_folder=str(settings_folder.absolute())))
+        place = WorkerPlace(PLACE, "check", folder, Compute(settings_folder=str(settings_folder.absolute())))
         trial = _Trial(settings, info, FileStore(Path(folder)), place)
         try:
             run_coroutine(trial.run())
@@ -99,7 +98,7 @@ def _misdescribed(info: GameInfo, config: GameConfig) -> list[Finding]:
 class _Trial:
     """A run in memory that closes one loop."""
 
-    def __init__(self, settings: RunSettings, info: GameInfo, store: FileStore, place: Place) -> None:
+    def __init__(self, settings: RunSettings, info: GameInfo, store: FileStore, place: WorkerPlace) -> None:
         (self.config,) = settings.configs
         self.info, self.store, self.engine = info, store, InlineEngine()
         self.findings: list[Finding] = []
@@ -236,7 +235,7 @@ class _Trial:
         )
 
     async def check_changes(self, job: Job[Any], name: str, changes: Json, what: str, hint: str) -> None:
-        """Add a finding if other values in the spec lead to the same ``name`` in the result."""
+        """Add a finding if other values in the spec do not change ``name`` in the result."""
         before, after = [(await self.result(job, spec))[name] for spec in (job.parts[0], job.parts[0] | changes)]
         if before == after:
             self.find(what, hint)

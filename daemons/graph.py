@@ -39,7 +39,7 @@ class Graph:
 
 
 def whole(settings: RunSettings | None = None) -> Graph:
-    """Return all types and reducers, those of the user's own included if a run's settings are given.
+    """Return all types and reducers; ``settings`` add the user's own controllers.
 
     FeedbackState appears once, though each daemon with controllers folds it.
     """

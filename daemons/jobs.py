@@ -26,8 +26,8 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A daemon's name on the bus, its node, the folder of its jobs' store, and where they compute."""
+class WorkerPlace:
+    """A worker's name on the bus, its node, its store's folder, and the device of its jobs."""
 
     name: str
     node: str
@@ -83,7 +83,7 @@ class Worker(HandlerReducer, ABC, Generic[Q]):
     emits: ClassVar[frozenset[type[Payload]]]
 
     settings: RunSettings
-    place: Place
+    place: WorkerPlace
 
     @abstractmethod
     def jobs(self, rows: Mapping[str, Any], states: States) -> Iterable[Job[Q]]:

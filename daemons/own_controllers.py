@@ -1,4 +1,4 @@
-"""Controllers of the user's own: classes that settings name, hosted beside the built-in controllers (ADR-030)."""
+"""Controllers of the user's own, which the settings name (ADR-030)."""
 
 import sys
 from collections.abc import Iterable
@@ -56,7 +56,7 @@ def _refuse_memory(_: Any, name: str, value: Any) -> None:
 def _check_class(found: Any, where: str) -> None:
     """Check what a controller declares."""
     if not isinstance(found, type) or not issubclass(found, Controller):
-        raise BadSettings(f"{where} is no controller: {found!r}.", hint="Name a subclass of flyball.Controller.")
+        raise BadSettings(f"{where} is not a controller: {found!r}.", hint="Name a subclass of flyball.Controller.")
     if not found.reads:
         raise BadSettings(f"{where} handles no event.", hint="Mark its methods with @handles(EventType).")
     emits = getattr(found, "emits", None)
@@ -66,7 +66,7 @@ def _check_class(found: Any, where: str) -> None:
         )
     try:
         if not issubclass(found.row, Row):
-            raise TypeError(f"{found.row!r} is no Row")  # noqa: TRY301 - reported like a row type without a schema
+            raise TypeError(f"{found.row!r} is not a Row")  # noqa: TRY301 - reported like a row type without a schema
         found.row.json_schema()
     except Exception as error:  # msgspec raises various errors for types that it cannot save
         raise BadSettings(

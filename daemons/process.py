@@ -22,7 +22,7 @@ from daemons.broker import BrokerVoice, serve
 from daemons.clock import SystemClock, boot_id
 from daemons.evaluation import Evaluator
 from daemons.host import Host, Ports, Rhythm
-from daemons.jobs import Place
+from daemons.jobs import WorkerPlace
 from daemons.registry import daemons_of
 from daemons.run_folder import bus_endpoint
 from daemons.spec import DaemonSpec
@@ -85,7 +85,7 @@ def _run_broker(loaded: Loaded, folder: RunFolder) -> None:
 async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> None:
     deployment = loaded.deployment
     kind = spec.worker.kind if spec.worker else None
-    place = Place(
+    place = WorkerPlace(
         name=f"{spec.name}@{deployment.node}",
         node=deployment.node,
         store=str(folder.store.absolute()),

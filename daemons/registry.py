@@ -46,7 +46,7 @@ DAEMONS: Mapping[str, DaemonSpec] = {
 
 
 def daemons_of(*settings: RunSettings) -> Mapping[str, DaemonSpec]:
-    """Return all daemons, with the controllers of the user's own that any of these settings name.
+    """Return all daemons, with the user's own controllers in any of these settings.
 
     Raises ``BadSettings`` for a controller that cannot be used.
     """

@@ -8,7 +8,7 @@ from app.controllers import Controller, FeedbackFold
 from app.controllers.fold import Factory, Hosted
 from app.events import Payload
 from app.telemetry import RunCurves
-from daemons.jobs import Place, Worker
+from daemons.jobs import Worker, WorkerPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class DaemonSpec:
         """All payload types that the daemon's reducers emit."""
         return frozenset().union(*(reducer.emits for reducer in self.reducers))
 
-    def factories(self, place: Place) -> tuple[Factory, ...]:
+    def factories(self, place: WorkerPlace) -> tuple[Factory, ...]:
         """Return the functions that build the reducers from a run's settings."""
         workers = (partial(self.worker, place=place),) if self.worker else ()
         return cast("tuple[Factory, ...]", (*self.controllers, *workers))

@@ -13,7 +13,7 @@ Games and settings:
     GameConfig: one configuration: game, players, network, PPO, evaluation.
     RunSettings: all settings of a run.
     Table, TableSpec, open_table: a batch of games, and their description; open the table of a configuration.
-    FINISHED, IllegalAction: the seat to move in a finished game; what a table raises.
+    FINISHED, IllegalAction: the seat to move in a finished game; the error for an illegal action.
 
 Models and matches:
     BlobStore, FileStore, MemoryStore: models and shards, each under the hash of its content; in a folder, in memory.
@@ -22,19 +22,19 @@ Models and matches:
 
 Objects of your own:
     Game: base class of a game, which plays one game at a time.
-    Symmetry, symmetry: a relabelling that leaves a game the same; make one.
-    Backend, GameInfo: how models of a configuration are made and played; what a backend knows of a configuration.
-    Training: what a trainer is asked for, and the storing of its result.
-    NetworkShape: what a network sees and answers.
+    Symmetry, symmetry: a relabelling that leaves a game the same; makes one.
+    Backend, GameInfo: how models of a configuration are made and played; a backend's description of a configuration.
+    Training: a trainer's inputs, and the storing of its result.
+    NetworkShape: sizes of a network's inputs and outputs.
     Controller: base class of a controller: a pure function of its rows, an event and the FeedbackStates.
     FeedbackState, state_of: what is known of a configuration, folded from events; look one up by its key.
     Row, handles: base of a controller's rows; marks the handler of an event type.
-    Step, Emission: what a handler returns: rows and events to emit.
+    Step, Emission: the result of a handler: rows to change, and events to emit.
     Curves: receives events, and writes points of training and evaluation curves.
 
 Events and journals:
     events: the module of all event types, such as ``events.ModelPromoted``.
-    Event, Payload: an event with position, time and cause; what it says.
+    Event, Payload: an event with position, time and cause; its data.
     JournalReader, SqliteJournalReader: reads a journal; opens one in a file, also while the run is running.
     history: iterates over a journal's typed events.
 

@@ -1,1 +1,1 @@
-"""What commands and the public API do; ``app.cli`` adds options and printing, ``flyball`` exports the names."""
+"""Functions behind the commands and the public API."""

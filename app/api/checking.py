@@ -1,4 +1,4 @@
-"""Checks of the user's own games, networks, players, backends and trainers, before a run uses them."""
+"""Checks of the user's own objects, before a run uses them."""
 
 from pathlib import Path
 from typing import Annotated

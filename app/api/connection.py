@@ -252,7 +252,7 @@ class Connection(RunReader):
         try:
             while (event := self._call(step())) is not None:
                 yield event
-        finally:  # nothing waits for it, because a program may be ending, whose threads stand still
+        finally:  # without waiting, because the threads of an ending program stand still
             if not self._loop.is_closed():
                 asyncio.run_coroutine_threadsafe(events.aclose(), self._loop)
 

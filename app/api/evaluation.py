@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 from app.api.arguments import Count, Names, Seed, Temperature, check_arguments
 from app.api.models import fetch_player, game_of
-from app.api.opponents import Request, fetch_opponents
+from app.api.opponents import EvaluationRequest, fetch_opponents
 from app.api.runs import Say, config_of, place_of, silent
 from app.backends import backend_of
 from app.config import GameConfig, Precision, Settings
@@ -39,7 +39,7 @@ class LostGames(FlyballError):
     """Some games could not be played, so the others are not the requested sample."""
 
 
-def evaluate_gauntlet(request: Request) -> EvaluationResult:
+def evaluate_gauntlet(request: EvaluationRequest) -> EvaluationResult:
     """Play a gauntlet and return its results.
 
     The models are copied first, so a later promotion has no effect. Unplayable models are refused before any game.
@@ -63,7 +63,7 @@ def evaluate_gauntlet(request: Request) -> EvaluationResult:
     )
 
 
-def _play(request: Request, store: Path, hero: str, players: Mapping[str, str]) -> tuple[OpponentResult, ...]:
+def _play(request: EvaluationRequest, store: Path, hero: str, players: Mapping[str, str]) -> tuple[OpponentResult, ...]:
     """Play the gauntlet and return each opponent's statistics."""
     opponents = tuple(_opponent(name, player, request) for name, player in players.items())
     planned = sum(opponent.games for opponent in opponents)
@@ -88,7 +88,7 @@ def _play(request: Request, store: Path, hero: str, players: Mapping[str, str]) 
     return run_coroutine(play()).results
 
 
-def _opponent(name: str, player: str, request: Request) -> Opponent:
+def _opponent(name: str, player: str, request: EvaluationRequest) -> Opponent:
     config = request.config
     settings, model = config.evaluation, ModelHash(player) if is_model(player) else None
     asked = request.games or (settings.random_games if model is None else settings.model_games)
@@ -179,7 +179,7 @@ def evaluate(
     config = config_of(game_of(str(model), place, progress) if game is None else game, place)
     if temperature is not None:
         config = config.replace(evaluation=config.evaluation.replace(temperature=temperature))
-    request = Request(
+    request = EvaluationRequest(
         place,
         config,
         str(model),

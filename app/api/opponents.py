@@ -1,4 +1,4 @@
-"""Who plays in an evaluation: the model, and opponents by name, hash or strategy."""
+"""Players of an evaluation: the model, and opponents by name, hash or strategy."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class NobodyToPlay(FlyballError):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class EvaluationRequest:
     """An evaluation in one of our games; ``config`` has the requested temperature."""
 
     place: Place
@@ -39,7 +39,7 @@ class Request:
     say: Say = silent
 
 
-def fetch_opponents(request: Request, hero: str, store: BlobStore) -> dict[str, str]:
+def fetch_opponents(request: EvaluationRequest, hero: str, store: BlobStore) -> dict[str, str]:
     """Copy the opponents' models into ``store``; return the names for ``load_player``, by opponent.
 
     A member that several strategies choose is played once. Only a paired model may play against itself.
@@ -62,8 +62,8 @@ def fetch_opponents(request: Request, hero: str, store: BlobStore) -> dict[str, 
     return players
 
 
-def _named(request: Request, hero: str) -> Iterator[str]:
-    """Iterate over opponents by name or hash; ``STRATEGY:COUNT`` selects members of the run's league."""
+def _named(request: EvaluationRequest, hero: str) -> Iterator[str]:
+    """Yield opponents by name or hash; ``STRATEGY:COUNT`` selects members of the run's league."""
     key = request.config.key
     league: League | None = None
     for name in request.against:

@@ -8,7 +8,7 @@ from typing import Any
 
 from app.api.evaluation import LostGames, engine_of, summed
 from app.api.models import fetch_player
-from app.api.opponents import Request, fetch_opponents
+from app.api.opponents import EvaluationRequest, fetch_opponents
 from app.api.runs import Say
 from app.core import FlyballError, derive_seed
 from app.engine import JsonObject, run_coroutine, scatter
@@ -23,11 +23,11 @@ HANDS = 4000
 PARTS = 4
 """Parts for each process; several, so that all processes finish at about the same time."""
 
-Lineup = tuple[str, str]
-"""The player in the compared seat and the one in all other seats, by their names for ``load_player``."""
+Pairing = tuple[str, str]
+"""The player in the compared seat, and the one in all other seats; names for ``load_player``."""
 
 
-def compare_hands(request: Request) -> dict[str, Any]:
+def compare_hands(request: EvaluationRequest) -> dict[str, Any]:
     """Play the hands of a paired comparison and return its results as JSON. Raises ``UnknownGame`` unless Hearts.
 
     The models are copied first, so a later promotion has no effect. Unplayable models are refused before any hand.
@@ -51,7 +51,7 @@ def compare_hands(request: Request) -> dict[str, Any]:
     }
 
 
-def _compare(request: Request, store: Path, hero: str, opponents: Mapping[str, str]) -> list[dict[str, Any]]:
+def _compare(request: EvaluationRequest, store: Path, hero: str, opponents: Mapping[str, str]) -> list[dict[str, Any]]:
     """Compare the model with its reference (default: the opponent) against each opponent, on the same deals."""
     config, fixed = request.config, None
     if request.reference is not None:
@@ -69,8 +69,8 @@ def _compare(request: Request, store: Path, hero: str, opponents: Mapping[str, s
         precision=request.precision,
         settings_folder=request.place.settings_folder,
     )
-    lineups = tuple(dict.fromkeys(lineup for pair in pairs.values() for lineup in pair))
-    played = run_coroutine(_play_hands(spec, lineups, request.workers, request.say))
+    pairings = tuple(dict.fromkeys(pairing for pair in pairs.values() for pairing in pair))
+    played = run_coroutine(_play_hands(spec, pairings, request.workers, request.say))
     return [
         {
             "opponent": name,
@@ -89,22 +89,24 @@ def _deals(asked: int, seats: int, say: Say) -> int:
     return deals
 
 
-async def _play_hands(spec: HandsSpec, lineups: Sequence[Lineup], workers: int, say: Say) -> dict[Lineup, HandResults]:
-    """Play all deals with each lineup, in parallel parts; no hand depends on its part."""
+async def _play_hands(
+    spec: HandsSpec, pairings: Sequence[Pairing], workers: int, say: Say
+) -> dict[Pairing, HandResults]:
+    """Play all deals with each pairing, in parallel parts; no hand depends on its part."""
     parts = 1 if workers == 1 else min(spec.deals, workers * PARTS)
     bounds = list(pairwise(spec.deals * part // parts for part in range(parts + 1)))
     jobs = [
         spec.replace(policy=policy, others=others, first=first, deals=end - first).model_dump(mode="json")
-        for policy, others in lineups
+        for policy, others in pairings
         for first, end in bounds
     ]
     hands = spec.deals * spec.config.players
     text = f"of {hands} hands against each opponent, the reference's included"
-    progress = summed("hands", say, lambda played: f"{played / (hands * len(lineups)):.0%} {text}")
+    progress = summed("hands", say, lambda played: f"{played / (hands * len(pairings)):.0%} {text}")
     async with engine_of(workers) as engine:
         outcomes = await scatter(engine, HANDS_JOB, jobs, on_progress=progress)
     starts = range(0, len(outcomes), parts)
-    return {lineup: _total(outcomes[at : at + parts]) for lineup, at in zip(lineups, starts, strict=True)}
+    return {pairing: _total(outcomes[at : at + parts]) for pairing, at in zip(pairings, starts, strict=True)}
 
 
 def _total(outcomes: Sequence[JsonObject | FlyballError]) -> HandResults:

@@ -11,13 +11,12 @@ from app.api.runs import place_of, silent
 from app.config import Compute, Precision
 from app.core import BadUsage, ConfigKey, ModelHash
 from app.games import Mask, Observations
+from app.games.table import Floats
 from app.learning.devices import resolve
 from app.learning.inference import Policy
 from app.play.players import policy_of
 from app.play.rollout import ask
 from app.store import Checkpoint, MemoryStore, get_checkpoint
-
-Floats = NDArray[np.float32]
 
 
 class LoadedPolicy:

@@ -1,4 +1,4 @@
-"""Publishing events by hand: what may be published, and what the broker says."""
+"""Publishing events by hand: permitted types, fitting data, acknowledgement."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -38,9 +38,9 @@ def payload_of(kind: type[Payload], data: str | Mapping[str, Any]) -> Payload:
     except ValidationError as error:
         found = error.errors(include_url=False)
         what = "; ".join(f"{'.'.join(map(str, one['loc'])) or 'data'}: {one['msg']}" for one in found)
-        raise BadData(f"This is no {kind.event_name}: {what}.", hint=hint) from error
+        raise BadData(f"The data does not fit {kind.event_name}: {what}.", hint=hint) from error
     except TypeError as error:  # values that JSON does not know
-        raise BadData(f"This is no {kind.event_name}: {error}.", hint=hint) from error
+        raise BadData(f"The data does not fit {kind.event_name}: {error}.", hint=hint) from error
 
 
 def check_id(event_id: str | None) -> None:
@@ -82,7 +82,7 @@ def check_scope(place: Place, payload: Payload, config_key: str | None, event_id
 def _check_rollback(
     place: Place, reader: JournalReader, wanted: ModelRolledBack, config_key: str, event_id: str | None, *, say: Say
 ) -> None:
-    """Refuse a rollback from a model that is not current, because it would undo every promotion since."""
+    """Refuse a rollback from a model that is not current: it would undo every promotion since."""
     recorded = Selection(frozenset({ModelRolledBack}), config_key).read(reader, on_dead=complaint(say))
     if event_id is not None and any(event.id == event_id for event in recorded):
         return  # already recorded: publishing it again changes nothing

@@ -55,7 +55,7 @@ class Place:
 def place_of(run: str | Path, config_file: str | Path | None = None) -> Place:
     """Return the place of a run folder, whose settings a file may replace.
 
-    Modules beside the settings can be imported from then on: games and backends of the user's own.
+    Modules beside the settings can be imported from then on: they are the user's own.
     """
     folder, file = RunFolder(Path(run)), None if config_file is None else Path(config_file)
     allow_modules_in((file or folder.settings).parent)

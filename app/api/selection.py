@@ -86,5 +86,5 @@ def _moment(text: str) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise BadUsage(f"{text!r} is no time: write 10m, 2h, a position, or 2026-01-31T12:00.") from None
+        raise BadUsage(f"{text!r} is not a time: write 10m, 2h, a position, or 2026-01-31T12:00.") from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

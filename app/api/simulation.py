@@ -103,7 +103,7 @@ def simulate_arms(
 
 
 def ordered(keys: Sequence[str]) -> tuple[ConfigKey, ...]:
-    """Return configurations in a fixed order, so that the same ones give the same run. Raises ``BadUsage``."""
+    """Return configurations in a fixed order; the same ones then give the same run. Raises ``BadUsage``."""
     if not keys:
         raise BadUsage("No configuration is named: give at least one, or all.")
     if len(set(keys)) < len(keys):

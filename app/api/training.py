@@ -29,7 +29,7 @@ BEGINNING = ("collection.initial_policy", "cloning.", "env.game", "network.")
 """Prefixes of the keys of settings that determine a run's first policy."""
 
 SET_BY_GAME = ("network.obs_dim", "network.action_dim")
-"""Keys below ``BEGINNING`` that are not checked here, because only the game's own number is accepted."""
+"""Keys below ``BEGINNING`` that are not compared: only the game's own number is accepted for them."""
 
 BOARD = "tensorboard"
 QUIET = ("WARNING", "ERROR")
@@ -68,7 +68,7 @@ class TrainingResult:
 
     @property
     def scores(self) -> dict[str, float]:
-        """The best policy's mean outcome, in [-1, 1], against each bot, on fresh deals; 0 is what equals get."""
+        """The best policy's mean outcome, in [-1, 1], against each bot, on fresh deals; equal players get 0."""
         return {found.opponent: found.outcome for found in self.final}
 
     def json(self) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def prepare_training(
     resume: bool,
     settings_folder: str,
 ) -> PreparedTraining:
-    """Check the settings of a run that begins, or is resumed, in the folder ``output``.
+    """Check the settings of a new or resumed run in the folder ``output``.
 
     ``file`` and ``values`` change the settings: see ``training_settings``. A resumed run takes ``values`` alone.
     ``settings_folder`` is that of ``flyball.toml``.
@@ -123,7 +123,7 @@ def _resumed(place: RunPlace, config: GameConfig, values: Mapping[str, Any]) -> 
 
 
 def train_prepared(run: PreparedTraining, progress: "ProgressLines", say: Say) -> TrainingResult:
-    """Train until the run ends, and report on it; ``say`` receives what is said at any log level."""
+    """Train until the run ends, and report on it; ``say`` receives lines that no log level hides."""
     place, head, game = run.place, run.head, run.game
     with place.held(), threads(head.settings.training.threads), ExitStack() as stack:
         if run.resume:
@@ -158,7 +158,7 @@ def _log_of(place: RunPlace, head: RunHead) -> Path | None:
 
 
 def _report(run: PreparedTraining, state: RunState, finals: Sequence[Evaluation], say: Say) -> str:
-    """Write the final report and the curves into the run's folder, and return the report's summary."""
+    """Write the final report and the curves; return the report's summary."""
     place, head = run.place, run.head
     log, curves = _log_of(place, head), False
     summary = summary_text(head, state, finals, run.game.config.players, read_log(log) if log else [])
@@ -172,7 +172,7 @@ def _report(run: PreparedTraining, state: RunState, finals: Sequence[Evaluation]
 
 
 class ProgressLines(Sink):
-    """A sink that says a line for each iteration, as often as the settings ask for."""
+    """Says a line for an iteration, as often as the settings ask for."""
 
     def __init__(self, settings: PipelineSettings, say: Say) -> None:
         self._iterations, self._logging, self._say = settings.collection.num_iterations, settings.logging, say
@@ -215,14 +215,16 @@ def train(
     config_file: str | Path | None = None,
     progress: Say = silent,
 ) -> TrainingResult:
-    """Train a policy in this process, as `flyball train` does, and return its best checkpoint and scores.
+    """Train a policy in this process, as `flyball train` does.
+
+    Returns the best checkpoint and its scores.
 
     Args:
         game: key of a configuration, or a configuration itself.
         settings: by dotted key, or tables; `flyball train GAME --settings` lists them.
         output: folder of the run; by default ``training/GAME``.
         seed: of all random draws; 0 by default.
-        resume: continue the run in the folder, with ``settings`` for what is left of it.
+        resume: continue the run in the folder; ``settings`` hold for its remaining part.
         settings_file: TOML or YAML with settings, which ``settings`` override.
         run: a folder whose ``flyball.toml`` may define the configuration.
         config_file: read instead of that ``flyball.toml``.

@@ -1,4 +1,4 @@
-"""``flyball check``: check something of the user's own before a run uses it."""
+"""``flyball check``: check an object of the user's own before a run uses it."""
 
 import re
 from collections.abc import Sequence
@@ -22,7 +22,10 @@ FAULTY = 2
 
 @click.group()
 def check() -> None:
-    """Check something of your own before a run uses it: 0 if it is sound, 2 with what is wrong and what to do."""
+    """Check an object of your own before a run uses it.
+
+    Exits with 0 if it is sound, otherwise with 2, and says what is wrong and what to do.
+    """
 
 
 @check.command()
@@ -110,7 +113,7 @@ def player(place: Place, name: str, *, config_key: str, as_json: bool) -> None:
 
 
 def report(what: str, findings: Sequence[Finding], *, as_json: bool) -> NoReturn:
-    """Write what a check found, and exit: with ``FAULTY`` if it found anything."""
+    """Write the findings of a check, and exit: with ``FAULTY`` if there are any."""
     if as_json:
         write_json({"checked": what, "ok": not findings, "findings": [asdict(finding) for finding in findings]})
     else:
@@ -121,7 +124,7 @@ def report(what: str, findings: Sequence[Finding], *, as_json: bool) -> NoReturn
 
 
 def _config(place: Place, name: str, players: int) -> GameConfig:
-    """Return the configuration of a key, or one that plays a game string with the run's imports."""
+    """Return the configuration of a key, or one for a game string, with the run's imports."""
     if KEY.fullmatch(name):
         return place.config(name)
     imports = place.load().run.configs[0].imports

@@ -37,15 +37,10 @@ def show(place: Place, *, as_json: bool) -> None:
 @placed
 def check(place: Place, *, as_json: bool) -> None:
     """Check the settings: 0 when they can be used; otherwise says what is wrong, and exits with 2 or 4."""
-    from daemons.bootstrap import check_controllers
-    from daemons.suitability import check_bots, check_devices, check_playable, check_trainers  # loads OpenSpiel
+    from daemons.bootstrap import check_settings  # loads OpenSpiel
 
     loaded = place.load()
-    check_playable(loaded.run)
-    check_trainers(loaded.run, loaded.folder)
-    check_bots(loaded.run, loaded.folder)
-    check_controllers(loaded.run)
-    check_devices(loaded.deployment)
+    check_settings(loaded)
     keys = [one.key for one in loaded.run.configs]
     if as_json:
         write_json({"ok": True, "configs": keys})

@@ -101,7 +101,7 @@ def _evaluate(place: Place, config_key: str | None, environment: str | None, opt
 
         return evaluate_environment(environment, **pick(options, "model", *SHARED, *OF_ENVIRONMENTS))
     from app.api.evaluation import evaluate_gauntlet
-    from app.api.opponents import Request
+    from app.api.opponents import EvaluationRequest
     from app.api.paired import compare_hands
 
     assert config_key is not None
@@ -111,7 +111,7 @@ def _evaluate(place: Place, config_key: str | None, environment: str | None, opt
     model = "current" if options["model"] is None else options["model"]
     against = [name.strip() for names in options["against"] for name in names.split(",")]
     others = pick(options, *SHARED, "games", "workers", "reference", "paired")
-    request = Request(place, config, model, against, **others, say=note)
+    request = EvaluationRequest(place, config, model, against, **others, say=note)
     return compare_hands(request) if request.paired else evaluate_gauntlet(request).model_dump(mode="json")
 
 

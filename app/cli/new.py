@@ -58,7 +58,7 @@ EXAMPLES: Mapping[str, Example] = {
 @click.option("--folder", default=Path(), type=FOLDER, help="Where the files are written.")
 @json_option
 def new(kind: str, name: str, *, folder: Path, as_json: bool) -> None:
-    """Begin a game, network, trainer or controller called NAME, from a small example that works as it is.
+    """Begin a game, network, trainer or controller called NAME from a working example.
 
     Writes NAME.py, its settings NAME.toml and its test test_NAME.py, which passes; no file is overwritten. Prints the
     commands to try next.
@@ -87,7 +87,7 @@ def new(kind: str, name: str, *, folder: Path, as_json: bool) -> None:
 
 
 def _check_name(kind: str, name: str, folder: Path) -> None:
-    """Refuse a name that is no module's, another module's, or of one of our games. Raises ``BadUsage``."""
+    """Refuse a name that no module can have, or that another module or one of our games has. Raises ``BadUsage``."""
     if not NAME.fullmatch(name) or iskeyword(name) or len(name) > LONGEST_NAME:
         raise BadUsage(
             f"{name!r} cannot be the name of a module and of a configuration.",
@@ -108,7 +108,7 @@ def _text(file: str) -> str:
 
 
 def _renamed(text: str, example: Example, name: str) -> str:
-    """Return an example's text with the new one's names, which replace whole words or parts between underscores."""
+    """Return an example's text with new names; whole words, and parts between underscores, are replaced."""
     made = {"name": name, "class": "".join(part.capitalize() for part in name.split("_"))}
     names = {example.module: name} | {old: form.format(**made) for old, form in example.names.items()}
     words = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))

@@ -11,7 +11,7 @@ from app.api.selection import Selection
 from app.cli.options import json_option, placed
 from app.cli.output import complain, show, write_json
 from app.status.summary import event_text, short
-from app.status.trace import Node, Trace
+from app.status.trace import Trace, TracedEvent
 from app.status.trace import trace as find_trace
 
 NO_BOUND = 1 << 62
@@ -54,7 +54,7 @@ def trace_tree(trace: Trace) -> Tree:
     return top
 
 
-def _node_text(node: Node, wanted: str, start_us: int) -> Text:
+def _node_text(node: TracedEvent, wanted: str, start_us: int) -> Text:
     event = node.event
     text = Text("▶ " if event.id == wanted else "").append_text(event_text(event))
     text.append(f"  {short(event.id)}  {(event.recorded_us - start_us) / 1000:+.1f} ms", "dim")

@@ -21,7 +21,7 @@ class Interrupted(FlyballError):
 def train_and_show(run: PreparedTraining) -> TrainingResult:
     """Train, and write the progress to stderr. Raises ``Interrupted`` after Ctrl-C."""
     try:
-        with closing(TrainingProgress(run.head.settings)) as progress:
+        with closing(TrainingBar(run.head.settings)) as progress:
             return train_prepared(run, progress, progress.tell)
     except KeyboardInterrupt:
         done = run.place.state()
@@ -29,7 +29,7 @@ def train_and_show(run: PreparedTraining) -> TrainingResult:
         raise Interrupted(f"Interrupted; the run is {where}.", hint="It goes on by --resume.") from None
 
 
-class TrainingProgress(ProgressLines):
+class TrainingBar(ProgressLines):
     """A sink that writes lines to stderr, with a progress bar below them on a terminal."""
 
     def __init__(self, settings: PipelineSettings) -> None:

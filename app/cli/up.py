@@ -35,11 +35,11 @@ from app.status.status import READS, Board, DaemonStatus, Status, load_board
 from app.status.summary import event_text
 from app.status.tables import STATE_STYLES, status_table
 from app.telemetry import check_wandb, configure
-from daemons.bootstrap import check_controllers
+from daemons.bootstrap import check_settings
 from daemons.clock import SystemClock
 from daemons.registry import DAEMONS
 from daemons.run_folder import AlreadyRunning, bus_endpoint, held, prepare
-from daemons.suitability import check_bots, check_devices, check_lasting, check_playable, check_trainers
+from daemons.suitability import check_lasting
 from daemons.supervisor import ChildReport, ChildSpec, Supervisor
 
 LOOK_SECONDS = 0.5
@@ -74,11 +74,7 @@ def up(
     """Start all daemons of a run and watch them. Ctrl-C stops them in order; a second one does not wait."""
     given = {"profile": profile, "configs": list(configs) or None, "seed": seed}
     loaded = place.load({key: value for key, value in given.items() if value is not None})
-    check_playable(loaded.run)
-    check_trainers(loaded.run, loaded.folder)
-    check_bots(loaded.run, loaded.folder)
-    check_controllers(loaded.run)
-    check_devices(loaded.deployment)
+    check_settings(loaded)
     check_wandb(loaded.deployment.wandb, "deployment.wandb")
     folder, deployment = place.folder, loaded.deployment
     prepare(folder)

@@ -1,4 +1,4 @@
-"""Settings of controllers of the user's own, and the knobs that they may take over."""
+"""Settings of the user's own controllers, and the knobs that they may take over."""
 
 from typing import Annotated, Literal, get_args
 
@@ -20,7 +20,7 @@ Knob = Literal[
     "allocation",
     "training_start",
 ]
-"""What a controller sets; each knob has one owner. Those that FeedbackState holds have the names of its fields."""
+"""A value that one controller sets. Knobs that FeedbackState holds have the names of its fields."""
 
 KNOBS: tuple[Knob, ...] = get_args(Knob)
 

@@ -1,4 +1,4 @@
-"""Where networks run, and with which precision."""
+"""Device and precision of networks."""
 
 import re
 from typing import Annotated, Literal
@@ -12,14 +12,16 @@ JobKind = Literal["selfplay", "training", "evaluation"]
 
 AUTO = "auto"
 DEVICE_NAMES = "cpu, cuda, cuda:1 or auto"
+DEVICE_PATTERN = re.compile(r"auto|cpu|cuda(?::(\d+))?")
+"""The name of a device; the group is a GPU's number."""
 
 GPU_GAMES = 4096
 """Games that a process plays at once on a GPU, at least: a pass takes as long there for few positions as for many."""
 
 
 def _known(device: str) -> str:
-    if re.fullmatch(r"auto|cpu|cuda(:\d+)?", device) is None:
-        raise ValueError(f"{device!r} is no device: write {DEVICE_NAMES}")
+    if DEVICE_PATTERN.fullmatch(device) is None:
+        raise ValueError(f"{device!r} is not a device: write {DEVICE_NAMES}")
     return device
 
 

@@ -51,7 +51,7 @@ MOVED = {"ppo.learning_rate": "learning_rate", "ppo.epochs": "epochs"}
 """New keys of settings of a configuration, by their former keys."""
 
 IMPORTS = create_model("Imports", __base__=Settings, **cast("dict[str, Any]", {IMPORT: (Modules, ())}))
-"""The one setting that is every configuration's; a field cannot have its name in Python."""
+"""The setting ``import``, which every configuration gets. Python's syntax forbids a field of that name."""
 
 M = TypeVar("M", bound=BaseModel)
 Layer = dict[str, tuple[Any, str]]
@@ -132,7 +132,19 @@ def _file_layer(path: Path) -> Layer:
         tree = {}
     except (OSError, ValueError) as error:
         raise BadSettings(f"{path} cannot be read: {error}.", hint="It has to be TOML, in UTF-8.") from error
+    if dotted := next(_keys_with_dots(tree), None):
+        raise BadSettings(
+            f"The key {dotted!r} in {path} has a dot in it.", hint="Dots separate tables, also in options: rename it."
+        )
     return _layer(flatten(tree), str(path), path.name)
+
+
+def _keys_with_dots(tree: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in tree.items():
+        if "." in name:
+            yield name
+        if isinstance(value, Mapping):
+            yield from _keys_with_dots(value)
 
 
 def _environment_layer() -> Layer:
@@ -151,7 +163,7 @@ def _environment_layer() -> Layer:
 
 
 class _Environment(EnvSettingsSource):
-    """Variables, of which those of tables hold JSON, or the one value that a shorthand consists of."""
+    """Environment variables. That of a table holds JSON, or the value of a shorthand."""
 
     def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
         """Return a table's or a list's value."""
@@ -216,7 +228,7 @@ FREE_TABLES = {GAME_TABLES: ("options.", "network.options.", f"{BOT_TABLES}."), 
 
 
 def _is_free(key: str) -> bool:
-    """Return whether a dotted key may have any value: below ``FREE_TABLES``, or all controllers (``{}`` drops them)."""
+    """Return whether a dotted key may have any value: one in ``FREE_TABLES``, or all controllers (``{}``: none)."""
     tables, _, rest = key.partition(".")
     return key == CONTROLLER_TABLES or f"{rest.partition('.')[2]}.".startswith(FREE_TABLES.get(tables, ()))
 
@@ -242,7 +254,7 @@ def _check_key(key: str, where: str) -> None:
 
 
 def _written_out(values: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    """Replace shorthands by the values they stand for, so that other layers can change some of them."""
+    """Replace shorthands by their values, so that other layers can change some of them."""
     for table in BY_JOB.keys() & values.keys():
         others = {key: value for key, value in values.items() if key != table}
         values = {f"{table}.{kind}": values[table] for kind in BY_JOB[table].model_fields} | others
@@ -353,7 +365,7 @@ def pair(assignment: str, example: str) -> tuple[str, Any]:
 
 
 def _read(text: Any) -> Any:
-    """Return the value that a text is in TOML; other texts, and what is no text, unchanged."""
+    """Return the value of a text in TOML. Texts that are not TOML, and other values, stay unchanged."""
     try:
         return tomllib.loads(f"value = {text}")["value"] if isinstance(text, str) else text
     except tomllib.TOMLDecodeError:

@@ -166,7 +166,7 @@ class RunSettings(Settings):
 
     @cached_property
     def taken_over(self) -> dict[Knob, str]:
-        """The knobs that controllers of the user's own take over, each with the controller's name."""
+        """The user's own controllers, by the knobs that they take over."""
         return {knob: name for name, table in self.controllers.items() for knob in table.takes_over}
 
     def __contains__(self, key: object) -> bool:

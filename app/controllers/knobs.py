@@ -30,7 +30,7 @@ def bounded(parameter: Parameter, value: float, settings: RunSettings, key: str)
 
 
 def is_turned(parameter: Parameter, settings: RunSettings, key: str) -> bool:
-    """Return whether the feedback turns a configuration's parameter; otherwise it stays as configured, for anybody.
+    """Return whether decisions change a parameter; otherwise it stays as configured.
 
     The broker records in ``knobs`` only parameters that the configuration's backend understands.
     """

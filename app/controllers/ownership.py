@@ -1,4 +1,4 @@
-"""Owners of knobs: each is set by one controller, a built-in one or, if taken over, one of the user's own.
+"""Owners of knobs: one controller for each, built in or of the user's own.
 
 Built-in controllers do not know which knobs are taken over. They decide as always, and ``Owners`` drops their decisions
 about those knobs. Operators may still set any knob.
@@ -66,7 +66,7 @@ def knobs_set(payload: type[Payload]) -> frozenset[Knob]:
 
 
 class Owners:
-    """Owners of the knobs that a run's settings give to controllers of the user's own."""
+    """Owners of the knobs that the user's own controllers take over."""
 
     def __init__(self, settings: RunSettings) -> None:
         self._taken = settings.taken_over

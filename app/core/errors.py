@@ -1,7 +1,8 @@
-"""The base of all errors that Flyball raises on purpose, and errors of named files."""
+"""Errors that Flyball raises on purpose, and faults that its checks report."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 
@@ -20,6 +21,15 @@ class FlyballError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} {self.hint}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A fault that a check found: its place, what is wrong, and what to do about it."""
+
+    where: str
+    what: str
+    hint: str
 
 
 class BadUsage(FlyballError):

@@ -1,4 +1,7 @@
-"""Legal actions of many rows: a mask, or lists in games with so many actions that masks would fill memory and disk."""
+"""Legal actions of many rows, as a mask or, in games with many actions, as lists.
+
+Masks of so many actions would fill memory and disk.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MANY_ACTIONS = 1024
-"""Games with at least so many actions keep lists. With fewer, a mask takes at most 128 bytes a row on disk."""
+"""Fewest actions of a game that keeps lists. With fewer, a mask takes at most 128 bytes a row on disk."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,12 +27,12 @@ class LegalActions:
 
     @classmethod
     def of(cls, mask: NDArray[np.bool_]) -> Self:
-        """Return those of a mask [N, A]."""
+        """Return the legal actions of a mask [N, A]."""
         return cls.at(np.flatnonzero(mask), *mask.shape)
 
     @classmethod
     def at(cls, places: NDArray[np.int64], rows: int, actions: int) -> Self:
-        """Return those at ascending ``places`` [L] of a flattened mask [N x A]."""
+        """Return the legal actions at ascending ``places`` [L] of a flattened mask [N x A]."""
         kind = np.min_scalar_type(actions - 1)
         return cls((places % actions).astype(kind), np.searchsorted(places, np.arange(1, rows + 1) * actions), actions)
 
@@ -59,7 +62,7 @@ class LegalActions:
 
     @property
     def places(self) -> NDArray[np.int64]:
-        """The ascending places [L] of the legal actions in the flattened mask [N x A]."""
+        """Places [L] of the legal actions in the flattened mask [N x A], ascending."""
         return np.repeat(np.arange(len(self)) * self.actions, self.counts) + self.listed
 
     def renamed(self, rows: NDArray[np.int64], image: NDArray[np.int64]) -> Self:
@@ -76,7 +79,7 @@ Legal = NDArray[np.bool_] | LegalActions
 
 
 def compact(legal: Legal) -> Legal:
-    """Return the lists of a mask [N, A] of a game with many actions; anything else as it is."""
+    """Return a mask [N, A] as lists if the game has many actions; otherwise ``legal`` unchanged."""
     many = not isinstance(legal, LegalActions) and legal.shape[1] >= MANY_ACTIONS
     return LegalActions.of(np.asarray(legal)) if many else legal
 
@@ -97,7 +100,7 @@ def legal_counts(legal: Legal) -> NDArray[np.int64]:
 
 
 def are_legal(legal: Legal, action: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Return which actions [N], each in 0 … A - 1, are legal in their row."""
+    """Return [N]: true where a row's action, in 0 … A - 1, is legal."""
     if not isinstance(legal, LegalActions):
         return np.take_along_axis(legal, action[:, None].astype(np.int64), axis=1)[:, 0]
     wanted = np.arange(len(legal)) * legal.actions + action

@@ -1,4 +1,4 @@
-"""Objects of the user's own, named in settings as 'package.module:name' or by entry points of installed packages."""
+"""Objects of the user's own, named 'package.module:name' or by an entry point."""
 
 import sys
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from app.core.errors import FlyballError
 
 
 class UnknownPlugin(FlyballError):
-    """A name that leads to no object, or to one that cannot be imported."""
+    """Unknown object of the user's own, or one that cannot be imported."""
 
 
 def allow_modules_in(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Running coroutines from synchronous code, also where an event loop runs already, as in a notebook."""
+"""Coroutines run from synchronous code, also in a notebook, where an event loop runs already."""
 
 import asyncio
 from collections.abc import Coroutine

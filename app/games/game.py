@@ -1,10 +1,11 @@
-"""Games written as one class that plays one game, and the table that plays many of them.
+"""Games written as one class, and the table that plays many of them.
 
 ``Game`` is the base class of such a class. ``GameTable`` plays N of its games at once: it draws chance from each
 game's seed, plays forced moves, cuts off long games, keeps histories, and checks whatever the class returns.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from math import prod
 from random import Random
 from typing import Any, ClassVar, NoReturn, TypeVar
 
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from app.core import HEURISTIC
 from app.games.parity import TOLERANCE, Checker
-from app.games.spec_check import spec_faults
+from app.games.spec_check import are_planes, spec_faults
 from app.games.table import (
     FINISHED,
     Floats,
@@ -33,15 +34,15 @@ R = TypeVar("R")
 
 
 class BrokenGame(UnknownGame):
-    """A game of the user's own that lacks something, raises, or returns what no game can."""
+    """A game of the user's own that is incomplete, raises, or returns impossible values."""
 
 
 class Game:
-    """Base class of one's own game; an object plays one game after the other.
+    """Base class of a game of the user's own. An object plays one game after the other.
 
-    Seats are numbered from 0, actions too. Chance is drawn from the generator that ``reset`` is given, at any time, and
-    from nothing else. Neither clocks nor global random numbers may be read, because games are played again to be
-    checked. ``legal``, ``seat``, ``observe`` and ``returns`` change nothing.
+    Seats and actions are numbered from 0. All chance is drawn from the generator that ``reset`` is given. Clocks and
+    global random numbers may not be read, because games are played again to be checked. ``legal``, ``seat``,
+    ``observe`` and ``returns`` change nothing.
     """
 
     version: ClassVar[int]
@@ -59,7 +60,7 @@ class Game:
     heuristic: ClassVar[Heuristic | None] = None
     """A static method: the built-in player ``heuristic``."""
     checker: ClassVar[Callable[[], Checker] | None] = None
-    """Makes a parity checker of one's own; without it, recorded games are played again by this class."""
+    """Makes a parity checker of the user's own. Without it, this class plays recorded games again."""
 
     def reset(self, rng: Random) -> None:
         """Begin a game; ``rng`` is the source of all its chance."""
@@ -70,7 +71,7 @@ class Game:
         raise NotImplementedError
 
     def legal(self) -> Iterable[int]:
-        """Return the numbers of the actions that the seat to move may choose; at least one."""
+        """Return the legal actions of the seat to move, at least one."""
         raise NotImplementedError
 
     def play(self, action: int) -> None:
@@ -78,15 +79,15 @@ class Game:
         raise NotImplementedError
 
     def observe(self, seat: int) -> ArrayLike:
-        """Return what a seat sees: D numbers, or planes [C, H, W]. The same for every seat in the same position."""
+        """Return what a seat sees: D numbers, or planes [C, H, W]; seats in like positions see the same."""
         raise NotImplementedError
 
     def returns(self) -> Sequence[float]:
-        """Return each seat's outcome of a finished game, in [-1, 1], with the sum 0; asked once it is over."""
+        """Return each seat's outcome of a finished game, in [-1, 1], with the sum 0."""
         raise NotImplementedError
 
     def cut_off(self) -> bool:
-        """Return whether a finished game was ended undecided, by a move limit of its own."""
+        """Return whether a move limit of the game's own ended it undecided."""
         return False
 
 
@@ -103,7 +104,8 @@ def game_spec(game: type[Game], name: str) -> TableSpec:
         if getattr(game, method) is getattr(Game, method):
             raise BrokenGame(f"{name} has no method {method}.", hint=f"Define {method}, as flyball.Game describes it.")
     planes = game.planes
-    size: Any = getattr(game, "observation_size", None if planes is None else int(np.prod(planes)))
+    implied = prod(planes) if planes is not None and are_planes(planes) else 1  # bad planes are reported below
+    size: Any = getattr(game, "observation_size", None if planes is None else implied)
     counts = {key: getattr(game, key, None) for key in ("version", "players", "actions")} | {"observation_size": size}
     for attribute, value in counts.items():
         if type(value) is not int or value < 1:
@@ -127,14 +129,14 @@ def game_spec(game: type[Game], name: str) -> TableSpec:
 
 
 class GameTable(Table):
-    """N games of a ``Game`` at once, truncated after ``max_moves`` moves of the players, forced moves included.
+    """Plays N games of a ``Game`` at once, each truncated after ``max_moves`` moves.
 
     Args:
         make: makes a game; called once for each slot.
         spec: the game's description.
         name: what messages call the game.
         slots: N.
-        max_moves: the move limit.
+        max_moves: the move limit, which counts all seats' moves, forced ones too.
         checker: makes a parity checker; None: games are played again on such a table.
     """
 
@@ -213,7 +215,7 @@ class GameTable(Table):
         self._histories[slot].append(action)
 
     def _settle(self, slot: int) -> None:
-        """Play forced moves until a seat has a choice, or the game is over or cut off."""
+        """Play forced moves until a seat has a choice or the game ends."""
         game = self._games[slot]
         while (seat := self._called(slot, "seat", game.seat)) is not None:
             if not _is_number(seat, self.spec.players):
@@ -291,7 +293,9 @@ class GameTable(Table):
         except Exception as error:  # a method of the user's may raise anything
             words = ", ".join(map(repr, arguments)) if method in ("play", "observe") else ""
             what = f"raised {type(error).__name__}: {error}"
-            raise self._broken(slot, f"{method}({words})", what, "Mend it; the traceback names the line.") from error
+            raise self._broken(
+                slot, f"{method}({words})", what, "Fix the method; the traceback names the line."
+            ) from error
 
     def _fail(self, slot: int, call: str, what: str, hint: str) -> NoReturn:
         raise self._broken(slot, call, what, hint)

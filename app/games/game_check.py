@@ -1,4 +1,4 @@
-"""Check of a game against what self-play, training and the parity check rely on.
+"""Check of a game: what self-play, training and the parity check rely on.
 
 Games are played at random, several on one table and in an uneven order, then again one by one. Each rule reports its
 first fault, with the seed of the game and the number of the decision.
@@ -55,7 +55,7 @@ class _Played:
 
 
 def check_game(config: GameConfig, games: int = GAMES, seed: int = 0) -> list[Finding]:
-    """Return what is wrong with a configuration's game; empty if nothing is.
+    """Return the faults of a configuration's game; a sound one has none.
 
     Args:
         config: the configuration; its network is not looked at.
@@ -75,7 +75,7 @@ class _Fault(Exception):
 
 
 class _Trial:
-    """One check: the table, its games, and what was found."""
+    """One check: the table, its games, and the findings."""
 
     def __init__(self, config: GameConfig, table: Table, seeds: list[int]) -> None:
         self._config, self._table, self._spec = config, table, table.spec
@@ -105,7 +105,7 @@ class _Trial:
             return False
         except Exception as error:  # noqa: BLE001 - a game of the user's may raise anything
             longest = max(self._games, key=lambda game: len(game.actions))
-            self._find(rule, f"{type(error).__name__}: {error}.", "Mend it, or raise a FlyballError.", longest)
+            self._find(rule, f"{type(error).__name__}: {error}.", "Fix the game, or raise a FlyballError.", longest)
             return False
         return True
 
@@ -121,7 +121,7 @@ class _Trial:
             self._table.reset(np.arange(2), [self._games[0].seed])
         except ValueError:
             return
-        self._find("reset", "It takes 1 seed for 2 slots.", "Raise ValueError unless each slot has a seed.")
+        self._find("reset", "reset() took 1 seed for 2 slots.", "Raise ValueError unless each slot has a seed.")
 
     def _play(self) -> None:
         """Play all games, each time in some of the slots, and check every position."""
@@ -152,7 +152,7 @@ class _Trial:
         return seats
 
     def _position(self, live: Indices) -> tuple[Observations, Mask]:
-        """Return copies of what the seats to move see in ``live``, after checks of it."""
+        """Check and return copies of what the seats to move in ``live`` see."""
         obs, mask = self._table.observe(live)
         self._check_rows(live, obs, mask)
         seen = obs.copy(), mask.copy()
@@ -193,7 +193,7 @@ class _Trial:
                 self._find("returns", what, "They are 0 and False until the game is over.", self._games[slot])
 
     def _check_looking(self, live: Indices, obs: Observations, mask: Mask) -> None:
-        """Check that looking at a position, from any seat, shows the same and changes nothing."""
+        """Check that observing a position repeats, agrees with ``view`` and changes nothing."""
         table, spec, first = self._table, self._spec, self._games[int(live[0])]
         own = table.view(live, table.seats()[live])
         if np.shape(own) != obs.shape or not np.array_equal(own, obs):
@@ -257,7 +257,9 @@ class _Trial:
             game.masks.append(mask[row])
             game.actions.append(int(actions[row]))
             if len(game.actions) >= LONGEST:
-                self._find("end", f"It is not over after {LONGEST} decisions.", "Set max_moves, or end it.", game)
+                self._find(
+                    "end", f"The game is not over after {LONGEST} decisions.", "Set max_moves, or let it end.", game
+                )
                 raise _Fault
 
     def _end(self, slot: int, game: _Played) -> None:
@@ -278,7 +280,7 @@ class _Trial:
             self._find("shape", f"view() of a finished game returned {_kind(seen)}.", "Encode it as any other.", game)
 
     def _play_again(self) -> None:
-        """Play each game alone, one after the other in one slot, which has to give the same."""
+        """Play each game alone, all in one slot; rows and outcomes have to be the same."""
         table, slot = open_table(self._config, 1), np.zeros(1, dtype=np.int64)
         for game in self._games:
             table.reset(slot, [game.seed])
@@ -320,7 +322,7 @@ class _Trial:
             table.step(slot, np.array([action], dtype=np.int32))
             again.actions.append(action)
         if table.seats()[0] != FINISHED or not table.truncated()[0] or table.returns().any():
-            what = f"With max_moves = {limit} it is not cut off, without a winner, after so many moves."
+            what = f"With max_moves = {limit}, the game is not cut off without a winner after {limit} moves."
             self._find("truncation", what, "Count the moves of all seats, or raise a FlyballError for a limit.", again)
 
     def _check_symmetries(self) -> None:

@@ -11,11 +11,11 @@ from app.core import FlyballError
 from app.games.catalogue import openspiel_rules
 
 MoveText = Callable[[Any, int], str]
-"""Return an action of the seat to move in an OpenSpiel state as the protocol writes it."""
+"""Writes a legal action of an OpenSpiel state as the protocol does."""
 
 
 class NoNotation(FlyballError):
-    """A game that engines of a protocol do not play, or not with these options."""
+    """A game that engines of a protocol do not play with these options."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ NOTATIONS: dict[tuple[str, EngineProtocol], MoveText] = {
     ("chess", "uci"): _squares,
     ("shogi", "usi"): _usi,
 }
-"""How moves are written, by OpenSpiel's name of the game and protocol. A seat's actions have the game's own numbers."""
+"""Writers of moves, by OpenSpiel's name of the game and protocol. A seat's actions have the game's own numbers."""
 
 _VARIABLE = frozenset({"board_size", "komi", "max_game_length"})
 """Options of games that engines are given, or need not know."""

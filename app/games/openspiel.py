@@ -111,7 +111,7 @@ class Rules:
 
 
 def _planes(game: Any, size: int) -> tuple[int, int, int] | None:
-    """Return the shape of the game's tensor of ``size`` numbers if it is channels, rows and columns."""
+    """Return the shape of the game's tensor of ``size`` numbers if it is planes."""
     if not game.get_type().provides_observation_tensor:
         return None
     shape = game.observation_tensor_shape()

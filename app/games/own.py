@@ -25,7 +25,7 @@ TABLE_METHODS = ("reset", "seats", "observe", "view", "step", "earned", "returns
 
 
 def is_own(game: str) -> bool:
-    """Return whether a game string names an object, or an entry point that is no game of OpenSpiel's."""
+    """Return whether a game string names an object or entry point; OpenSpiel's names come first."""
     name = game.partition("(")[0]
     return ":" in name or (name not in pyspiel.registered_names() and bool(entry_points(group=GAMES, name=game)))
 
@@ -51,11 +51,20 @@ def own_checker(config: GameConfig) -> Checker:
     make = getattr(open_own(config, 0), "checker", None)
     if make is None:
         return ReplayChecker(lambda: open_own(config, 1))
-    checker: Checker = make()
-    if not callable(getattr(checker, "failures", None)) or not isinstance(getattr(checker, "against", None), str):
+    try:
+        checker: Checker = make()
+    except Exception as error:  # a function of the user's may raise anything
         raise BrokenGame(
-            f"{config.game} has a checker that makes a {type(checker).__name__} without failures or against.",
-            hint="Make an object with `failures(record)`, which returns texts, and `against`, the name of its rules.",
+            f"{config.game} has a checker that raised {type(error).__name__}: {error}.",
+            hint="It is called without arguments.",
+        ) from error
+    against = getattr(checker, "against", None)
+    if not callable(getattr(checker, "failures", None)) or not isinstance(against, str) or not 1 <= len(against) <= 100:
+        raise BrokenGame(
+            f"{config.game} has a checker that makes a {type(checker).__name__} without failures, or against = "
+            f"{against!r}.",
+            hint="Make an object with `failures(record)`, which returns texts, and `against`, the name of its rules: "
+            "at most 100 characters.",
         )
     return checker
 
@@ -89,10 +98,12 @@ def _checked(table: Any, name: str) -> Table:
     if missing := [method for method in TABLE_METHODS if not callable(getattr(table, method, None))]:
         raise BrokenGame(
             f"{name} returned a {type(table).__name__} without {', '.join(missing)}.",
-            hint="Return a table, best of a subclass of flyball.Table, which says what each method does.",
+            hint="Return an object of a subclass of flyball.Table, whose docstrings describe the methods.",
         )
     if not isinstance(getattr(table, "spec", None), TableSpec):
-        raise BrokenGame(f"{name} returned a table whose spec is no TableSpec.", hint="Set it to a flyball.TableSpec.")
+        raise BrokenGame(
+            f"{name} returned a table whose spec is not a TableSpec.", hint="Set it to a flyball.TableSpec."
+        )
     for fault in spec_faults(table.spec):
         raise BrokenGame(f"{name}: {fault.what}", hint=fault.hint)
     whole: Table = table

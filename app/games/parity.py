@@ -49,7 +49,7 @@ class Checker(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Decision:
+class ReplayedDecision:
     """One decision in a replay, with actions in the seat's numbers."""
 
     seat: int
@@ -59,10 +59,10 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Replay:
+class ReplayedGame:
     """Result of replaying a game."""
 
-    decisions: list[Decision]
+    decisions: list[ReplayedDecision]
     moves: int  # decisions and forced moves
     outcome: Floats | None  # [P] the outcome, None if the game is not over
 
@@ -88,7 +88,7 @@ class ParityChecker(Checker):
             return [str(illegal)]
         return [*self._ending(replay, record), *_row_differences(replay.decisions, record)]
 
-    def replay(self, history: Sequence[int]) -> Replay:
+    def replay(self, history: Sequence[int]) -> ReplayedGame:
         """Replay a history of actions on OpenSpiel. Raises ``IllegalMove``."""
         game = self._rules.game
         whole = game.get_type().provides_observation_tensor
@@ -109,14 +109,16 @@ class ParityChecker(Checker):
         seats, codec = np.array([seat for seat, *_ in decided], dtype=np.int8), self._rules.codec
         seen = codec.encode(np.array(tensors, dtype=np.float32), seats) if decided else ()
         decisions = [
-            Decision(seat, frozenset(codec.from_game[seat, legal].tolist()), int(codec.from_game[seat, taken]), obs)
+            ReplayedDecision(
+                seat, frozenset(codec.from_game[seat, legal].tolist()), int(codec.from_game[seat, taken]), obs
+            )
             for (seat, legal, taken), obs in zip(decided, seen, strict=True)
         ]
-        return Replay(decisions, moves, self._rules.outcome(state) if state.is_terminal() else None)
+        return ReplayedGame(decisions, moves, self._rules.outcome(state) if state.is_terminal() else None)
 
-    def _ending(self, replay: Replay, record: GameRecord) -> Iterator[str]:
+    def _ending(self, replay: ReplayedGame, record: GameRecord) -> Iterator[str]:
         expected = replay.outcome
-        cut_off_in_opening = expected is None and not len(record.step)  # without rows, no record tells of the cut
+        cut_off_in_opening = expected is None and not len(record.step)  # without rows, nothing records the truncation
         if record.truncated or cut_off_in_opening:
             if expected is not None or replay.moves != self._limit:
                 yield f"recorded as truncated after {replay.moves} moves; the limit is {self._limit}"
@@ -128,7 +130,7 @@ class ParityChecker(Checker):
             yield f"outcome {record.returns.tolist()} recorded, {expected.tolist()} by the rules"
 
 
-def _row_differences(decisions: Sequence[Decision], record: GameRecord) -> Iterator[str]:
+def _row_differences(decisions: Sequence[ReplayedDecision], record: GameRecord) -> Iterator[str]:
     """Compare a record's rows with all decisions of a replay."""
     for k, step in enumerate(record.step.tolist()):
         if step >= len(decisions):
@@ -138,7 +140,7 @@ def _row_differences(decisions: Sequence[Decision], record: GameRecord) -> Itera
             yield f"decision {step}: {wrong}"
 
 
-def _row_faults(decision: Decision, record: GameRecord, k: int) -> Iterator[str]:
+def _row_faults(decision: ReplayedDecision, record: GameRecord, k: int) -> Iterator[str]:
     if record.seat[k] != decision.seat:
         yield f"seat {record.seat[k]} recorded, seat {decision.seat} was to move"
         return
@@ -166,9 +168,9 @@ class HeartsChecker(ParityChecker):
         super().__init__(hand)
         self._match = match
 
-    def replay(self, history: Sequence[int]) -> Replay:
+    def replay(self, history: Sequence[int]) -> ReplayedGame:
         """See ``ParityChecker.replay``."""
-        match, decisions = self._match, list[Decision]()
+        match, decisions = self._match, list[ReplayedDecision]()
         moves, over, scores = 0, False, np.zeros(SEATS, dtype=np.int64)
         for number, hand in enumerate(_hands(history)):
             if over:
@@ -184,10 +186,10 @@ class HeartsChecker(ParityChecker):
             decisions += replay.decisions
             moves += replay.moves
             if replay.outcome is None:
-                return Replay(decisions, moves, None)
+                return ReplayedGame(decisions, moves, None)
             scores = scores + hand_points(replay.outcome[None], moon_for_shooter=match.moon_for_shooter)[0]
             over = number + 1 == match.hands or (not match.hands and scores.max() >= match.limit)
-        return Replay(decisions, moves, self._outcome(scores) if over else None)
+        return ReplayedGame(decisions, moves, self._outcome(scores) if over else None)
 
     def _outcome(self, scores: NDArray[np.int64]) -> Floats:
         if self._match.hands:
@@ -208,10 +210,11 @@ def _hands(history: Sequence[int]) -> Iterator[Sequence[int]]:
 
 
 class ReplayChecker(Checker):
-    """Replay of recorded games on a fresh table of the same rules, which draws chance from the recorded seed.
+    """Replay of recorded games on a fresh table of the same rules.
 
-    It finds games that were altered, or that depend on more than seed and actions, but no mistakes in the rules. A
-    table's history has to hold the chosen actions in the numbers of the seats to move.
+    The table draws chance from the recorded seed. The replay finds games that were altered, or that depend on more
+    than seed and actions. It finds no mistakes in the rules. The table's history has to hold the chosen actions, in the
+    numbers of the seats to move.
 
     Args:
         fresh: returns a table of one slot.
@@ -226,7 +229,7 @@ class ReplayChecker(Checker):
         """See ``Checker.failures``."""
         table, slot, history = self._fresh(), np.zeros(1, dtype=np.int64), list(record.history)
         table.reset(slot, [record.seed])
-        decisions: list[Decision] = []
+        decisions: list[ReplayedDecision] = []
         while (seat := int(table.seats()[0])) != FINISHED:
             move = len(table.history(0))
             if move >= len(history):
@@ -235,17 +238,17 @@ class ReplayChecker(Checker):
             action, legal = history[move], np.flatnonzero(mask[0]).tolist()
             if action not in legal:
                 return [f"move {move}: action {action} is not legal; legal are {legal}"]
-            decisions.append(Decision(seat, frozenset(legal), action, obs[0]))
+            decisions.append(ReplayedDecision(seat, frozenset(legal), action, obs[0]))
             table.step(slot, np.array([action], dtype=np.int32))
         return [*_ending_differences(table, record), *_row_differences(decisions, record)]
 
 
 def _ending_differences(table: Table, record: GameRecord) -> Iterator[str]:
-    """Compare how a recorded game and its replay in slot 0 of a table ended."""
+    """Compare the end of a recorded game with that of its replay in slot 0 of a table."""
     if (history := table.history(0)) != list(record.history):
         yield f"history {list(record.history)} recorded, {history} by the rules"
     truncated = bool(table.truncated()[0])
-    if len(record.step) and record.truncated != truncated:  # without rows, no record tells of the cut
+    if len(record.step) and record.truncated != truncated:  # without rows, nothing records the truncation
         yield f"recorded as {_how(record.truncated)}, by the rules it is {_how(truncated)}"
     expected = table.returns()[0]
     if not np.allclose(expected, record.returns, rtol=0, atol=TOLERANCE):

@@ -1,4 +1,4 @@
-"""Environments of PettingZoo as games: agents are seats, and masks in observations say which actions are legal.
+"""Environments of PettingZoo as games: agents are seats, ``action_mask`` is the mask.
 
 An environment has PettingZoo's AEC interface (https://pettingzoo.farama.org/api/aec). Its agents observe a dictionary
 of ``observation`` and ``action_mask``, and choose among numbered actions.
@@ -39,7 +39,7 @@ def pettingzoo_table(game: str, slots: int, max_moves: int | None = None) -> Gam
 
 @cache
 def _environment(game: str) -> tuple[Callable[[], Any], TableSpec]:
-    """Return what makes a game's environments, and their description, for which one is made."""
+    """Return the maker of a game's environments, and their description, taken from one of them."""
     name = game.removeprefix(PREFIX)
     make = _maker(game, name)
     try:
@@ -108,7 +108,7 @@ def _spec(env: Any, game: str, rules_version: str) -> TableSpec:
 
 
 def _channels_first(observation: NDArray[Any]) -> NDArray[Any]:
-    """Return an image [H, W, C], as PettingZoo shows it, as planes [C, H, W]; other shapes unchanged."""
+    """Return PettingZoo's image [H, W, C] as planes [C, H, W]; other shapes unchanged."""
     return observation.transpose(2, 0, 1) if observation.ndim == 3 else observation
 
 

@@ -1,4 +1,4 @@
-"""Devices of networks: resolved and checked by name, transfers to them, precision of what runs on them.
+"""Devices of networks: look-up by name, transfers, precision of the arithmetic.
 
 On a CUDA device the same seed gives the same games and weights again, on the same kind of device with the same
 libraries. ``resolve`` sees to it: convolutions and multiplications by TF32 are off, algorithms are deterministic. Sums
@@ -6,7 +6,6 @@ depend on the size of a batch there, so the games of a job depend on how many it
 """
 
 import os
-import re
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor
 
 from app.config import Precision
-from app.config.devices import AUTO, DEVICE_NAMES, GPU_GAMES
+from app.config.devices import AUTO, DEVICE_NAMES, DEVICE_PATTERN, GPU_GAMES
 from app.core import FlyballError
 from app.engine import JsonObject, Report
 
@@ -32,7 +31,7 @@ class MissingDevice(FlyballError):
 
 def missing_device(device: str) -> str | None:
     """Return why ``device`` is unavailable here, None if it is available. Raises ``UnknownDevice``."""
-    match = re.fullmatch(r"auto|cpu|cuda(?::(\d+))?", device)
+    match = DEVICE_PATTERN.fullmatch(device)
     if match is None:
         raise UnknownDevice(f"There is no device {device!r}.", hint=f"Write {DEVICE_NAMES}.")
     if not device.startswith("cuda"):
@@ -40,7 +39,11 @@ def missing_device(device: str) -> str | None:
     if not torch.cuda.is_available():
         return f"{device} was asked for and PyTorch finds no CUDA device"
     count = torch.cuda.device_count()
-    return f"{device} was asked for and there are {count}" if int(match[1] or 0) >= count else None
+    return (
+        f"{device} was asked for and PyTorch finds {count} CUDA device{'' if count == 1 else 's'}"
+        if int(match[1] or 0) >= count
+        else None
+    )
 
 
 def missing(spec: JsonObject, report: Report) -> JsonObject:  # noqa: ARG001  # a job, with nothing to report

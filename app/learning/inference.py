@@ -145,7 +145,7 @@ class _Chunks:
 
 
 class _OneDnnLinear(TorchFunctionMode):
-    """Computes the linear layers of any network by ``linear``, because MKL's sums also depend on a row's place."""
+    """Computes any network's linear layers by ``linear``: MKL's sums also depend on a row's place."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         named = kwargs or {}

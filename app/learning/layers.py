@@ -1,4 +1,4 @@
-"""Layers without parameters, and how their first parameters are drawn from an explicit generator.
+"""Layers, and the drawing of their first parameters from an explicit generator.
 
 Layers are made without storage first, because PyTorch's default initialisation would draw from the global generator.
 """
@@ -17,7 +17,7 @@ def empty_linear(inputs: int, outputs: int) -> nn.Linear:
 
 
 def empty_conv(inputs: int, outputs: int, size: int) -> nn.Conv2d:
-    """Return a ``size`` x ``size`` convolution, padded to keep the board's size, with undefined parameters."""
+    """Return a convolution that keeps the board's size, with undefined parameters."""
     return nn.Conv2d(inputs, outputs, size, padding=size // 2, device="meta").to_empty(device="cpu")
 
 

@@ -30,7 +30,7 @@ class BadParameters(FlyballError):
 
 
 class BadNetwork(FlyballError):
-    """A network that cannot be built for a game, or that breaks the contract of ``load_network``."""
+    """A network that cannot be built for a game, or cannot be used for it."""
 
 
 class ActorCritic(nn.Module):
@@ -62,9 +62,9 @@ class ActorCritic(nn.Module):
 
 
 def seen_shape(settings: NetworkSettings, game: NetworkShape) -> NetworkShape:
-    """Return what a network sees of a game; an mlp sees no planes.
+    """Return the shape that a network sees of a game; an mlp sees no planes.
 
-    So its models fit the game whether or not its planes were known when they were made.
+    So an mlp fits the game whether or not the game's planes were known when the mlp was made.
     """
     return replace(game, planes=None) if settings.kind == MLP else game
 
@@ -108,7 +108,7 @@ def _build(settings: NetworkSettings, shape: NetworkShape, seed: int | None) -> 
         return _own_network(settings, shape, seed or 0)
     if settings.kind == TOWER and shape.planes is None:
         raise BadNetwork(
-            "A tower needs planes, and this game has none: its observations are no grid of cells.",
+            "A tower needs planes, and this game has none: its observations are not a grid of cells.",
             hint="Use network.kind = 'mlp' or a network of your own; a table of your own may name its planes.",
         )
     network = ActorCritic(settings, shape) if settings.kind == MLP else Tower(settings, shape)
@@ -151,7 +151,7 @@ def masked_log_probs(logits: Tensor, legal: Tensor | LegalActions) -> Tensor:
 
 
 def _mask(legal: LegalActions, device: torch.device) -> Tensor:
-    """Return the mask [N, A] on ``device``, made there, because lists are quicker to transfer."""
+    """Make the mask [N, A] on ``device``, because lists are quicker to transfer."""
     flat = torch.zeros(len(legal) * legal.actions, dtype=torch.bool, device=device)
     return flat.index_fill_(0, to_device(torch.from_numpy(legal.places), device), 1).view(legal.shape)
 

@@ -1,4 +1,4 @@
-"""Check of a network against what playing and training rely on."""
+"""Check of a network: what playing and training rely on."""
 
 from collections.abc import Iterator
 
@@ -17,9 +17,9 @@ TOLERANCE = 1e-4
 
 
 def check_network(settings: NetworkSettings, shape: NetworkShape, seed: int = 0) -> list[Finding]:
-    """Return what is wrong with a network for a game of some shape; empty if nothing is.
+    """Return the faults of a network for a game's shape; a sound one has none.
 
-    It is built twice from one seed, run on random observations in several batches, and one gradient is taken.
+    The network is built twice from one seed, run on random observations in several batches, and one gradient is taken.
     """
     try:
         parameters, again = (init_policy(settings, shape, seed) for _ in range(2))

@@ -1,4 +1,4 @@
-"""Jobs that train by the user's own trainer: a Python function, or a command that reads and writes a folder."""
+"""Jobs that train by a trainer of the user's own: a function or a command."""
 
 import fcntl
 import json
@@ -37,7 +37,7 @@ NO_NUMPY_TYPE = frozenset({torch.bfloat16})
 
 
 class CommandFailed(FlyballError):
-    """A command that could not be started, was ended by a signal, or exited with another code than 0."""
+    """A command that could not be started, or ended otherwise than with exit code 0."""
 
 
 class BadResult(FlyballError):
@@ -59,9 +59,10 @@ class TrainResult(Settings):
 
 
 def train_by_function(spec: JsonObject, report: Report) -> JsonObject:
-    """Run the configuration's ``trainer``, and check that its result is a successor of the base model (a job).
+    """Run the configuration's ``trainer`` (a job).
 
-    Raises ``UnknownPlugin``, ``BadResult``, ``TrainerExited``, and whatever the function raises.
+    Its result has to be a successor of the base model. Raises ``UnknownPlugin``, ``BadResult``, ``TrainerExited``, and
+    whatever the function raises.
     """
     wanted = TrainSpec.model_validate(spec)
     name = wanted.config.trainer
@@ -76,7 +77,7 @@ def train_by_function(spec: JsonObject, report: Report) -> JsonObject:
         result = TrainResult.model_validate(returned)
     except ValidationError as error:
         raise BadResult(
-            f"The trainer {name} returned {returned!r:.200}, which is no result.",
+            f"The trainer {name} returned {returned!r:.200}, which is not a result of a training.",
             hint="End it with: return training.finish(parameters).",
         ) from error
     store = FileStore(Path(wanted.store))
@@ -84,17 +85,18 @@ def train_by_function(spec: JsonObject, report: Report) -> JsonObject:
     found = get_checkpoint(store, result.model).manifest
     if found.replace(optimizer=None) != successor.replace(optimizer=None):
         raise BadResult(
-            f"The trainer {name} returned model {result.model}, which is no successor of {wanted.base_model}.",
+            f"The trainer {name} returned model {result.model}, which is not a successor of {wanted.base_model}.",
             hint="End it with: return training.finish(parameters).",
         )
     return result.model_dump(mode="json")
 
 
 def train_by_command(spec: JsonObject, report: Report) -> JsonObject:
-    """Run the configuration's ``train_command`` on a folder, and store the model that it writes there (a job).
+    """Run the configuration's ``train_command`` on a folder (a job).
 
-    The folder's path is the command's last argument. Its working directory is that of ``flyball.toml``. Raises
-    ``CommandFailed``, ``BadResult``, and what ``Training`` raises; then nothing is stored.
+    The model that the command writes there is stored. The folder's path is the command's last argument. The command's
+    working directory is the folder of ``flyball.toml``. Raises ``CommandFailed``, ``BadResult``, and what ``Training``
+    raises; then nothing is stored.
     """
     training = Training(spec, report)
     command = training.config.train_command
@@ -121,7 +123,7 @@ _HINT = "The base model stands. Its output is in logs/training.stderr."
 
 @contextmanager
 def private_folder(parent: Path) -> Iterator[Path]:
-    """Make a folder in ``parent`` for as long as this lasts, and remove those of processes that died.
+    """Make a folder in ``parent`` for the block, and remove those of dead processes.
 
     The owner holds a lock on its folder, which the system releases when a process dies.
     """
@@ -193,7 +195,7 @@ def read_result(training: Training, path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise BadResult(f"The command exited with 0 and wrote no {RESULT}.", hint=_RESULT_HINT) from None
     except (ValueError, RecursionError, OSError) as error:
-        raise BadResult(f"{RESULT} is no JSON ({error}).", hint=_RESULT_HINT) from error
+        raise BadResult(f"{RESULT} is not JSON ({error}).", hint=_RESULT_HINT) from error
     match result:
         case {"discard": str(reason), **rest} if not rest:
             training.discard(reason)

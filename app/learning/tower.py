@@ -14,7 +14,7 @@ from app.learning.layers import POLICY_GAIN, TRUNK_GAIN, VALUE_GAIN, draw, empty
 
 POLICY_PLANES, VALUE_PLANES = 8, 4  # channels that a head reads, after a 1 x 1 convolution
 VALUE_UNITS = 64  # of the value head's hidden layer
-SQUEEZED, LEAST_SQUEEZED = 4, 8  # channels for each unit that weighs them, and the fewest units: few all die
+SQUEEZED, LEAST_SQUEEZED = 4, 8  # channels to a unit of the squeezed layer; its fewest units, lest all be dead ReLUs
 
 
 class Tower(nn.Module):
@@ -50,7 +50,7 @@ class Tower(nn.Module):
         channels, height, width = self._planes
         size = channels * height * width
         planes = obs[:, :size].reshape(-1, channels, height, width)
-        # On a CPU, channels next to each other in memory make a training step half as long again as fast.
+        # On a CPU, a training step is 50% faster where channels are next to each other in memory.
         features = self.stem(planes.contiguous(memory_format=torch.channels_last))
         if self.scalars is not None:
             features = features + self.scalars(obs[:, size:])[:, :, None, None]

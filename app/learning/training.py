@@ -1,4 +1,4 @@
-"""One training: what its job asks for, checked, and the storing of its result; shared by all trainers."""
+"""One training: its checked inputs, and the storing of its result; used by all trainers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -26,7 +26,7 @@ from app.store import FileStore, get_checkpoint, get_shard, put_checkpoint
 
 
 class UnfitData(FlyballError):
-    """A base model or a shard that does not belong to the training asked for."""
+    """A base model or shard that does not fit the requested training."""
 
 
 class UnfitModel(FlyballError):
@@ -47,8 +47,8 @@ _METRICS = TypeAdapter(Metrics, config=ConfigDict(strict=True))
 class TrainSpec(Compute):
     """Arguments of every job that trains.
 
-    ``step`` is the base model's; the new model's is one higher. ``learning_rate`` and ``epochs`` are as the feedback
-    has set them.
+    ``step`` is the base model's; the new model's is one higher. ``learning_rate`` and ``epochs`` are set by the
+    feedback.
     """
 
     store: str
@@ -91,11 +91,11 @@ class Rows:
 
 
 class Training:
-    """One training, as a job's spec asks for it.
+    """One training, made from a job's spec.
 
     Begin a trainer with ``training = Training(spec, report)`` and end it with ``return training.finish(parameters)``.
     Raises ``UnfitData`` when base model and shards are not of the configuration, its rules and its step,
-    ``MissingDevice``, and what reading the store raises.
+    ``MissingDevice``, and the errors of reading the store.
 
     Attributes:
         config: the configuration.
@@ -232,11 +232,11 @@ def _checked_metrics(metrics: Mapping[str, object]) -> dict[str, float]:
 
 
 def _fitting(parameters: Mapping[str, Tensor | NDArray[np.generic]], base: Parameters) -> Parameters:
-    """Return parameters as tensors if names, shapes and types are those of ``base``, and all numbers finite."""
+    """Return parameters as tensors. Names, shapes and types are those of ``base``, all numbers finite."""
     if parameters.keys() != base.keys():
         lacking, unknown = sorted(base.keys() - parameters.keys()), sorted(parameters.keys() - base.keys())
         raise UnfitModel(
-            f"The model lacks {lacking or 'nothing'}, and has {unknown or 'nothing'} that its base has not.",
+            f"The model's tensors are not its base's: missing {lacking or 'none'}, unknown {unknown or 'none'}.",
             hint="A trained model has the tensors of its base, by the same names.",
         )
     tensors = {name: _tensor(name, value) for name, value in parameters.items()}
@@ -256,7 +256,7 @@ def _tensor(name: str, value: Tensor | NDArray[np.generic]) -> Tensor:
     try:
         return value if isinstance(value, Tensor) else torch.from_numpy(np.array(value, order="C"))
     except TypeError as error:
-        raise UnfitModel(f"{name} is no tensor ({error}).", hint="Return tensors or arrays of numbers.") from error
+        raise UnfitModel(f"{name} is not a tensor ({error}).", hint="Return tensors or arrays of numbers.") from error
 
 
 def _named(shape: tuple[int, ...], dtype: torch.dtype) -> str:

@@ -1,4 +1,4 @@
-"""Check of a player of the user's own against what self-play, evaluation and cloning rely on."""
+"""Check of a player: what self-play, evaluation and cloning rely on."""
 
 from collections.abc import Iterator
 from time import perf_counter
@@ -25,10 +25,10 @@ Actions = NDArray[np.int32]
 
 
 def check_player(name: str, config: GameConfig, compute: Compute = CPU) -> list[Finding]:
-    """Return the faults of a player that a configuration names in ``bots``; a sound one has none.
+    """Return the faults of one of a configuration's ``bots``; a sound one has none.
 
-    It is loaded twice, and asked about the same positions together, again, one by one, and after a restart if it is an
-    engine. Then it plays some whole games.
+    The player is loaded twice. It is asked about the same positions together, again, one by one, and, if it is an
+    engine, after a restart. Then it plays some whole games.
     """
     if name not in config.bots:
         known = ", ".join(config.bots) or "none"
@@ -65,7 +65,7 @@ def _loaded(name: str, config: GameConfig, compute: Compute) -> Player:
 
 
 def _turn(config: GameConfig, count: int) -> tuple[Turn, Points]:
-    """Return positions of random games, in slot k after k decisions or a few less where games are short."""
+    """Return positions of random games: slot k is k decisions deep, less in short games."""
     table, slots = open_table(config, count), np.arange(count)
     table.reset(slots, slots.tolist())
     for depth in range(count - 1):

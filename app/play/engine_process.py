@@ -1,4 +1,4 @@
-"""An engine's process: lines to it, lines from it, with a limit of time."""
+"""An engine's process: commands to it, answers from it within a time limit."""
 
 import os
 import select
@@ -11,7 +11,7 @@ from app.engine.guard import Guarded, command_environment
 from app.play.engine_protocols import EngineFault, Exchange
 
 _MOST_BYTES = 1 << 24
-"""An engine that writes more in one answer counts as faulty, because it would fill the memory."""
+"""Most bytes of one answer. An engine that writes more is faulty: it would fill the memory."""
 
 
 class EngineProcess:

@@ -1,4 +1,4 @@
-"""Engines' protocols: what they are asked about a position, and how their answers are read.
+"""Engines' protocols: questions about a position, and the reading of answers.
 
 Sources: Go Text Protocol, version 2 (https://www.lysator.liu.se/~gunnar/gtp); UCI, April 2006
 (https://backscattering.de/chess/uci); USI (http://shogidokoro.starfree.jp/usi.html). What an engine remembers is
@@ -18,7 +18,7 @@ RESIGNED = "resign"
 
 
 class EngineFault(FlyballError):
-    """An engine that ended, was silent for too long, or did not answer as its protocol says."""
+    """An engine that ended, was silent for too long, or broke its protocol."""
 
 
 class Exchange(NamedTuple):

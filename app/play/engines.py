@@ -61,6 +61,9 @@ class EnginePlayer(DecidingPlayer):
             except EngineFault as fault:
                 faults.append(fault.message)
                 self.close()
+            except BaseException:  # interrupted: the rest of the answer would count as that to the next question
+                self.close()
+                raise
         command = " ".join(self._settings.command or ())
         raise EngineFailed(
             f"The engine of bot {self._name} failed {ATTEMPTS} times in a row, at last because {faults[-1]}.",
@@ -78,7 +81,7 @@ class EnginePlayer(DecidingPlayer):
             actions: Sequence[int] = sorted(position.legal.values())
             return actions[int(point * len(actions))]
         if move not in position.legal:
-            raise EngineFault(f"it answered {move!r}, which is no legal move after {' '.join(position.moves)!r}")
+            raise EngineFault(f"it answered {move!r}, which is not a legal move after {' '.join(position.moves)!r}")
         return position.legal[move]
 
     def close(self) -> None:

@@ -30,9 +30,9 @@ class Opponent(Settings):
     games: int = Field(ge=1)
 
     @model_validator(mode="after")
-    def _no_bot_has_a_model(self) -> Self:
-        if self.model is not None and self.kind != MODEL:
-            raise ValueError(f"an opponent with a model is of kind {MODEL!r}, not {self.kind!r}")
+    def _model_when_it_is_one(self) -> Self:
+        if (self.model is None) != (self.kind != MODEL):
+            raise ValueError(f"an opponent has a model exactly when its kind is {MODEL!r}, not {self.kind!r}")
         return self
 
     @property
@@ -96,7 +96,7 @@ class NothingPlayed(FlyballError):
     """All batches of a gauntlet were lost."""
 
 
-class Batch(Settings):
+class GameBatch(Settings):
     """Consecutive games of one match, in whole rotations; the first game has the number ``first``."""
 
     opponent: Opponent
@@ -116,7 +116,7 @@ class _ModelSpec(Compute):
 class BatchSpec(_ModelSpec):
     """Arguments of the job that plays one batch."""
 
-    batch: Batch
+    batch: GameBatch
 
     @model_validator(mode="after")
     def _never_itself(self) -> Self:
@@ -154,14 +154,14 @@ class GauntletSpec(_ModelSpec):
     opponents: tuple[Opponent, ...] = Field(min_length=1)
 
     @property
-    def batches(self) -> tuple[Batch, ...]:
+    def batches(self) -> tuple[GameBatch, ...]:
         """The gauntlet's batches: at most ``batch_games`` games each, more on a GPU, but at least one rotation."""
         players, most = self.config.players, self.config.evaluation.batch_games
         if self.device.startswith("cuda"):
             most = max(most, GPU_GAMES)
         size = max(1, most // players) * players
         return tuple(
-            Batch(opponent=opponent, first=first, games=min(size, opponent.games - first))
+            GameBatch(opponent=opponent, first=first, games=min(size, opponent.games - first))
             for opponent in self.opponents
             for first in range(0, opponent.games, size)
         )

@@ -9,6 +9,7 @@ A factory, ``factory(config, options)``, returns an object with one of these met
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +18,8 @@ from numpy.typing import NDArray
 from app.config import BotSettings, GameConfig
 from app.core import FlyballError, load_plugin
 from app.games import Mask, Observations, Table
+from app.games.table import Floats
 
-Floats = NDArray[np.float32]
 Points = NDArray[np.float64]
 
 PLAYERS_GROUP = "flyball.players"
@@ -41,7 +42,7 @@ class Turn(NamedTuple):
 
 
 class DecidingPlayer(ABC):
-    """A player that chooses actions and tells no probabilities. It ignores the temperature; its values are 0."""
+    """A player that chooses actions without probabilities. It ignores the temperature; its values are 0."""
 
     @abstractmethod
     def decide(self, turn: Turn, points: Points) -> NDArray[np.int32]:
@@ -52,7 +53,7 @@ def load_own_player(name: str, settings: BotSettings, config: GameConfig) -> "Ow
     """Return the Python player that a configuration calls ``name``. Raises ``UnknownPlugin`` or ``UnusablePlayer``."""
     assert settings.player is not None
     factory = load_plugin(PLAYERS_GROUP, settings.player)
-    player = _called(name, settings.player, factory, config, settings.options)
+    player = _called(name, settings.player, factory, config, deepcopy(settings.options))
     for method, adapter in _ADAPTERS.items():
         if callable(found := getattr(player, method, None)):
             return adapter(name, found)
@@ -86,8 +87,8 @@ class OwnPolicy:
         returned = _called(self._name, "forward", self._forward, obs.copy(), mask.copy(), temperature)
         try:
             log_probs, values = (np.asarray(array, dtype=np.float32) for array in returned)
-        except (TypeError, ValueError) as error:
-            raise self._unusable(f"returned no two arrays of numbers ({error})") from error
+        except Exception as error:  # arrays of other libraries raise errors of their own
+            raise self._unusable(f"did not return two arrays of numbers ({error})") from error
         if (log_probs.shape, values.shape) != (mask.shape, mask.shape[:1]):
             raise self._unusable(
                 f"returned arrays of shapes {log_probs.shape} and {values.shape}, not {mask.shape} and {mask.shape[:1]}"
@@ -97,7 +98,7 @@ class OwnPolicy:
         best = np.where(mask, log_probs, -np.inf).max(axis=1)
         if not np.isfinite(best).all():
             row = int(np.flatnonzero(~np.isfinite(best))[0])
-            raise self._unusable(f"returned no finite log-probability of a legal action in row {row}")
+            raise self._unusable(f"returned only infinite or NaN log-probabilities of the legal actions in row {row}")
         return log_probs, values
 
     def _unusable(self, what: str) -> UnusablePlayer:
@@ -119,8 +120,8 @@ class OwnDecider(DecidingPlayer):
         returned = _called(self._name, self.method, self._function, *self._arguments(copied), points.copy())
         try:
             actions = np.asarray(returned)
-        except ValueError as error:
-            raise self._unusable(f"returned no array ({error})") from error
+        except Exception as error:  # arrays of other libraries raise errors of their own
+            raise self._unusable(f"did not return an array ({error})") from error
         if actions.shape != points.shape or actions.dtype.kind not in "iu":
             raise self._unusable(f"returned {actions.dtype} {actions.shape}, not integers {points.shape}")
         inside = (actions >= 0) & (actions < turn.mask.shape[1])

@@ -10,10 +10,11 @@ import numpy as np
 from app.config import CPU, Compute, GameConfig
 from app.core import HEURISTIC, RANDOM, FlyballError, ModelHash
 from app.games import Heuristic, Mask, Observations, TableSpec
+from app.games.table import Floats
 from app.learning.inference import Policy
 from app.learning.network import MASKED_LOGIT, bytes_to_parameters, seen_shape
 from app.play.engines import EnginePlayer
-from app.play.own_players import DecidingPlayer, Floats, load_own_player
+from app.play.own_players import DecidingPlayer, load_own_player
 from app.store import NETWORK, BlobStore, Checkpoint, get_checkpoint
 
 
@@ -26,7 +27,7 @@ class NoHeuristic(FlyballError):
 
 
 class PolicyPlayer(Protocol):
-    """A player with a probability for each action, for any number of positions at once."""
+    """A player with a probability for each action."""
 
     def forward(self, obs: Observations, mask: Mask, temperature: float = 1.0) -> tuple[Floats, Floats]:
         """Return log-probabilities [K, A], illegal ones at -1e9, and values [K] of observations [K, D]."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from app.core import FlyballError
 from app.core.legal import Legal, LegalActions, join
 from app.games import Observations
-from app.play.own_players import Floats
+from app.games.table import Floats
 from app.store import Shard, ShardMeta
 
 Indices = NDArray[np.int64]

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from app.core.kernels import kernel
 from app.core.legal import compact
 from app.games import FINISHED, Mask, Observations, Table
+from app.games.table import Floats
 from app.learning.inference import NoLegalAction
-from app.play.own_players import DecidingPlayer, Floats, Turn
+from app.play.own_players import DecidingPlayer, Turn
 from app.play.players import BUILT_IN, LogitPlayer, Player, PolicyPlayer, RandomPlayer
 from app.play.recording import Decisions, Indices, Outcomes, ShardRecorder
 
@@ -200,7 +201,7 @@ class Rollout:
                 obs = self.table.view(np.full(len(seats), slot), seats)
                 anything = np.ones((len(seats), self.table.spec.actions), dtype=np.bool_)  # values need no mask
                 hero, values = self.players[HERO], np.zeros(len(seats), dtype=np.float32)
-                if not isinstance(hero, DecidingPlayer):  # which tells no values
+                if not isinstance(hero, DecidingPlayer):  # which has no values
                     values = hero.forward(obs, anything)[1]
                 self.recorder.cut_off(game, seats, values)
         self._games[slots] = -1
@@ -231,7 +232,7 @@ class Rollout:
         self.table.step(live, actions)
 
     def _chosen(self, number: int, turn: Turn, points: NDArray[np.float64]) -> Choices:
-        """Return a player's choices; log-probabilities and values are 0 where it tells none."""
+        """Return a player's choices; log-probabilities and values are 0 where it has none."""
         player = self.players[number]
         if isinstance(player, DecidingPlayer):
             unknown = np.zeros(len(points), dtype=np.float32)

@@ -38,7 +38,7 @@ from app.simulation.jobs import Computed
 from app.simulation.world import START_US, World
 from daemons.distribution import Distributor
 from daemons.evaluation import Evaluator
-from daemons.jobs import Job, Json, Place, Worker
+from daemons.jobs import Job, Json, Worker, WorkerPlace
 from daemons.quality_monitor import QualityMonitor
 from daemons.selfplay_worker import SelfplayWorker
 from daemons.training import Trainer
@@ -160,7 +160,7 @@ class SimulatedNode:
         daemon, _, node = name.partition("@")
         self._name, self._daemon = name, {"daemon": daemon, "node": node}
         self._settings, self._world, self._agenda = settings, world, agenda
-        self._worker, self._truth = SelfplayWorker(settings, Place(name, node, store="")), world.node(name)
+        self._worker, self._truth = SelfplayWorker(settings, WorkerPlace(name, node, store="")), world.node(name)
         self._beat_seconds = settings.feedback.scheduler.node_silent_seconds / BEATS_PER_SILENCE
         self._requests: deque[Event[SelfplayRequested]] = deque()  # the first one is played first
         self._playing: Job[SelfplayRequested] | None = None
@@ -293,5 +293,5 @@ def _job(event: Event[Any], function: str, deadline_seconds: float) -> Job[Any]:
     return Job(event.cause, event.data, function, (), deadline_seconds)
 
 
-def _place(daemon: str) -> Place:
-    return Place(f"{daemon}@cluster", "cluster", store="")
+def _place(daemon: str) -> WorkerPlace:
+    return WorkerPlace(f"{daemon}@cluster", "cluster", store="")

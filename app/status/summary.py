@@ -101,7 +101,7 @@ def _training_asked(data: TrainingRequested) -> str:
 
 
 METRICS = {"approx_kl": "KL {:.4f}", "entropy": "entropy {:.3f}", "seconds": "{:.1f} s"}
-"""How metrics are shown that most trainings have."""
+"""Formats of the metrics that most trainings have."""
 
 
 def _training(data: TrainingCompleted) -> str:

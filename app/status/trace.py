@@ -26,7 +26,7 @@ class AmbiguousEvent(FlyballError):
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class TracedEvent:
     """An event in a trace. ``level``: steps after the first one shown. ``hidden``: number of omitted direct effects."""
 
     event: Event[Any]
@@ -42,7 +42,7 @@ class Trace:
     """
 
     id: str
-    nodes: tuple[Node, ...]
+    nodes: tuple[TracedEvent, ...]
     earlier: int
 
 
@@ -75,7 +75,7 @@ def trace(read: Read, prefix: str, *, causes: int = 8, effects: int = 6) -> Trac
             effects_of[cause].append(event_id)
     events: dict[str, Event[Any]] = {event.id: event for event in read() if event.id in levels}
     order = _depth_first(shown[-1], effects_of)
-    nodes = tuple(Node(events[one], levels[one], hidden[one]) for one in order)
+    nodes = tuple(TracedEvent(events[one], levels[one], hidden[one]) for one in order)
     return Trace(found, nodes, earlier=len(line) - len(shown))
 
 

@@ -26,7 +26,7 @@ _PORTABLE_NAMES = {
 _OWN_NAMES = {portable: own for own, portable in _PORTABLE_NAMES.items()}
 
 NETWORK = "network"
-"""Content of a model whose tensors are the parameters of the network that its manifest describes."""
+"""Content of a model that is a network: its tensors are the network's parameters."""
 
 
 class NoModel(DamagedBlob):
@@ -64,7 +64,7 @@ class Manifest(ManifestPart):
 
     @property
     def shape(self) -> NetworkShape:
-        """What the network sees and answers."""
+        """Sizes of the network's inputs and outputs."""
         return NetworkShape(self.obs_size, self.actions, self.planes, self.scale)
 
     @property

@@ -196,8 +196,8 @@ def _require(condition: bool, complaint: str) -> None:  # noqa: FBT001
 _ARRAYS = ("obs", *ROW_TYPES, *GAME_TYPES)
 
 
-_BITS: Final = 1  # version of the format with legal actions as the bits of a mask
-_GAPS: Final = 2  # version with the gaps between them
+_BITS: Final = 1  # version of the format: legal actions as the bits of a mask
+_GAPS: Final = 2  # version of the format: legal actions as the gaps between them
 
 
 class _Note(ShardMeta):
@@ -211,7 +211,10 @@ _LEAP = 255  # stands for a gap that is in the list of leaps, because it does no
 
 
 def _gaps(legal: LegalActions) -> dict[str, NDArray[Any]]:
-    """Return the gaps between legal actions in the flattened mask [R x A], and those of ``_LEAP`` or more apart."""
+    """Return the gaps between legal actions in the flattened mask [R x A].
+
+    Gaps of ``_LEAP`` or more are in a list of their own.
+    """
     gaps = np.diff(legal.places, prepend=-1)
     far = gaps >= _LEAP
     leaps = gaps[far].astype(np.min_scalar_type(2 * legal.actions))  # every row has a legal action

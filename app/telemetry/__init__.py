@@ -1,6 +1,6 @@
 """Structured logs after OpenTelemetry's data model, and training curves."""
 
-from app.telemetry.curves import Board, Curves, TensorBoardCurves, points
+from app.telemetry.curves import Curves, TensorBoardCurves, TensorBoardFile, points
 from app.telemetry.figures import FIGURE_FORMATS, NoPlots, drawn
 from app.telemetry.logs import LogFile, configure
 from app.telemetry.run_curves import RunCurves

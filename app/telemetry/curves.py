@@ -58,7 +58,7 @@ def _rating_points(data: EvaluationCompleted) -> Iterator[Point]:
     yield Point("league/elo/hero", data.elo, data.step)
 
 
-class Board:
+class TensorBoardFile:
     """Adds a TensorBoard file to a folder; both are created at the first write.
 
     TensorBoard is imported only then, because that takes half a second.
@@ -133,12 +133,12 @@ class TensorBoardCurves(Curves):
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._boards: dict[str, Board] = {}
+        self._boards: dict[str, TensorBoardFile] = {}
 
     def take(self, event: Event[Payload]) -> None:
         """Write an event's points."""
         for tag, value, step in points(event.data):
-            board = self._boards.setdefault(event.subject, Board(self._folder / event.subject))
+            board = self._boards.setdefault(event.subject, TensorBoardFile(self._folder / event.subject))
             board.scalar(tag, value, step, event.recorded_us / MICROSECONDS)
 
     def flush(self) -> None:

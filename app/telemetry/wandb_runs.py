@@ -21,7 +21,7 @@ FINISH_SECONDS = 5.0
 
 
 class NoWandb(FlyballError):
-    """wandb is not installed, or has no account to write to."""
+    """The package wandb is not installed, or has no API key."""
 
 
 def check_wandb(mode: WandbMode, setting: str) -> None:
@@ -92,7 +92,9 @@ class WandbRun:
 
 
 class WandbCurves(Curves):
-    """Writes the points of events to a W&B run for each configuration, in a thread, because W&B waits for networks.
+    """Writes the points of events to a W&B run for each configuration.
+
+    A thread writes them, because W&B waits for the network.
 
     Args:
         folder: has a subfolder for each configuration.

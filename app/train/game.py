@@ -178,9 +178,9 @@ def evaluate(game: RunGame, policy: Player, opponent: str, *, games: int, temper
 
 
 def final_evaluations(game: RunGame, policy: Player, settings: TrainingSettings, seed: int) -> list[Evaluation]:
-    """Evaluate a policy against every bot of the game and the run's own opponent, on deals that its run did not use.
+    """Evaluate a policy against the game's bots and the run's own opponent.
 
-    Other bots of the user's own are left out, because engines may take long.
+    The deals are new to the run. Other bots of the user's own are left out, because engines may take long.
     """
     games, temperature = settings.final_games, settings.eval_temperature
     fresh = derive_seed(seed, "final evaluation")

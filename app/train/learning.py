@@ -20,7 +20,7 @@ CURIOSITY = 1.5  # factor on the entropy coefficient after a divergence, because
 
 
 def check_start(settings: PipelineSettings, *, begun: bool) -> None:
-    """Check that the devices exist and, unless the run has ``begun``, the file to clone from.
+    """Check that the devices exist, and before a run has ``begun``, the file to clone from.
 
     Raises ``UnfitSettings`` or ``UnusableFile``.
     """

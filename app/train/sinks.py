@@ -12,7 +12,7 @@ from app.config import WandbMode, flatten
 from app.core import Clock, UnusableFile, writing
 from app.learning.inference import Policy
 from app.store.blobs import replace_durably
-from app.telemetry import Board, WandbRun
+from app.telemetry import TensorBoardFile, WandbRun
 from app.train.iteration import PHASES, Evaluation, Floats, Iteration, Sink
 
 LOSSES = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "explained_variance", "gradient_norm")
@@ -181,7 +181,7 @@ class TensorBoardSink(Sink):
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, Any], clock: Clock) -> None:
-        self._board, self._settings, self._clock = Board(folder), settings, clock
+        self._board, self._settings, self._clock = TensorBoardFile(folder), settings, clock
         self._last: int | None = None
 
     def begin(self, evaluation: Evaluation) -> None:

@@ -26,7 +26,7 @@ from app.events import ModelPromoted, PromotionRejected
 from app.journal import SqliteJournalReader, history
 from app.league.pool import rate
 from app.league.totals import PairTotals
-from app.play.gauntlet import Batch, BatchResult, BatchSpec, Opponent
+from app.play.gauntlet import BatchResult, BatchSpec, GameBatch, Opponent
 from app.play.match_statistics import match_statistics
 from app.play.matches import batch as play_batch
 from app.status.league import LEAGUES_READ, read_leagues
@@ -85,7 +85,7 @@ def round_robin(store: Path, key: str, models: list[str], games: int) -> Iterato
     config = RunSettings(configs=(GAMES[key],)).config(key)
     for one, other in combinations(models, 2):
         opponent = Opponent(name="member_1", kind="model", model=other, games=games)
-        batch = Batch(opponent=opponent, first=0, games=games)
+        batch = GameBatch(opponent=opponent, first=0, games=games)
         spec = BatchSpec(store=store, config=config, model=one, batch=batch, seed=20_261_123)
         played = BatchResult.model_validate(play_batch(spec.model_dump(mode="json"), lambda _: None))
         yield PairTotals.of_rotations(one, other, match_statistics(played.games, config.players).rotations)

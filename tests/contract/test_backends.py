@@ -1,4 +1,4 @@
-"""The seam of backends: their contract, and daemons that know of a backend only the names of its jobs."""
+"""Backends: their contract, and daemons that know only the names of a backend's jobs."""
 
 import re
 from pathlib import Path

@@ -21,7 +21,7 @@ from app.events import (
 from app.journal import history
 from daemons.clock import SystemClock
 from daemons.host import Host, Ports, Rhythm
-from daemons.jobs import Place
+from daemons.jobs import WorkerPlace
 from daemons.registry import DAEMONS
 from daemons.supervisor import Notifier
 
@@ -63,7 +63,7 @@ async def test_broken_worker_pauses_and_the_other_plays_on():
     def host(daemon: str, node: str, outcome: Any = None, seconds: float = 0.0) -> Host:
         engine = None if outcome is None else Engine(outcome, seconds)
         ports = Ports(bus, MemoryStateStore(), clock, engine, Notifier(""))  # type: ignore[arg-type]
-        return Host(DAEMONS[daemon], Place(f"{daemon}@{node}", node, "store"), f"{daemon}@{node}", ports, RHYTHM)
+        return Host(DAEMONS[daemon], WorkerPlace(f"{daemon}@{node}", node, "store"), f"{daemon}@{node}", ports, RHYTHM)
 
     def of(kind: type[Any]) -> list[Any]:
         return [event.data for event in history(journal, types={kind})]

@@ -1,4 +1,4 @@
-"""``flyball check``: what is sound and what is broken, by key and by name, with the settings beside it."""
+"""``flyball check``: sound and faulty objects, by key and by name."""
 
 import json
 import shutil

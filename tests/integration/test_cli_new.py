@@ -1,4 +1,4 @@
-"""``flyball new``: what it writes, refuses and leaves alone."""
+"""``flyball new``: the files that it writes, and the names that it refuses."""
 
 import json
 import tomllib
@@ -85,9 +85,9 @@ def test_new_refuses_a_name_that_another_module_has(name: str, tmp_path: Path) -
 
 
 def test_new_says_as_json_what_it_wrote(tmp_path: Path) -> None:
-    told = json.loads(new("trainer", "mine", "--folder", tmp_path / "a b", "--json").stdout)
-    assert told["source"] == f"{tmp_path}/a b/mine.py"
-    assert told["next"] == [
+    written = json.loads(new("trainer", "mine", "--folder", tmp_path / "a b", "--json").stdout)
+    assert written["source"] == f"{tmp_path}/a b/mine.py"
+    assert written["next"] == [
         f"python -m pytest '{tmp_path}/a b/test_mine.py'",
         f"flyball --config-file '{tmp_path}/a b/mine.toml' check backend tic_tac_toe_2p",
         f"flyball --config-file '{tmp_path}/a b/mine.toml' up",

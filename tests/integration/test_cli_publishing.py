@@ -107,7 +107,7 @@ def test_emit_long_id_is_refused_as_usage(flyball: Flyball) -> None:
 def test_emit_lax_data_is_refused(flyball: Flyball, payload: str, data: str) -> None:
     refused = flyball("emit", payload, data, "--dry-run")
     assert (refused.exit_code, refused.stdout) == (2, "")
-    assert f"This is no {payload}" in refused.stderr
+    assert f"The data does not fit {payload}" in refused.stderr
 
 
 def test_repair_lists_a_failed_event_and_voids_it(broker: Path, flyball: Flyball) -> None:

@@ -37,7 +37,7 @@ from app.journal import history
 from app.learning.own_trainers import private_folder, train_by_command
 from daemons.clock import SystemClock
 from daemons.host import Host, Ports, Rhythm
-from daemons.jobs import Place
+from daemons.jobs import WorkerPlace
 from daemons.registry import DAEMONS
 from daemons.supervisor import Notifier
 
@@ -57,17 +57,19 @@ time.sleep(1000)
 """
 
 
-async def pids_of(root: Path) -> list[psutil.Process]:
-    """Return the command and its child, once they run."""
+async def pids_of(root: Path) -> list[int]:
+    """Return the ids of the command and its child, once they run."""
     file = root.parent / "pids"
     async with asyncio.timeout(60):
         while not file.exists():
             await asyncio.sleep(0.02)
-    return [psutil.Process(int(pid)) for pid in file.read_text().split()]
+    return [int(pid) for pid in file.read_text().split()]
 
 
-def gone(processes: list[psutil.Process]) -> bool:
-    _, alive = psutil.wait_procs(processes, timeout=10)
+def gone(pids: list[int]) -> bool:
+    """Return whether the processes end within seconds; those that ended already count."""
+    found = [process for process in psutil.process_iter() if process.pid in pids]
+    _, alive = psutil.wait_procs(found, timeout=10)
     return all(process.status() == psutil.STATUS_ZOMBIE for process in alive)
 
 
@@ -100,11 +102,11 @@ async def test_command_dies_when_its_job_is_cancelled(root: Path, kind: type) ->
     script = HANG.replace("time.sleep(1000)", TICKING) if kind is InlineEngine else HANG
     spec, engine = commanded(root, script), kind()
     task = asyncio.get_running_loop().create_task(engine.run(JOB, spec))
-    processes = await pids_of(root)
+    pids = await pids_of(root)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert await asyncio.to_thread(gone, processes)
+    assert await asyncio.to_thread(gone, pids)
     await engine.close()
 
 
@@ -118,13 +120,12 @@ for epoch in range(2, 1000):
 async def test_command_dies_with_a_killed_worker(root: Path) -> None:
     spec, engine = commanded(root, HANG), LocalEngine()
     task = asyncio.get_running_loop().create_task(engine.run(JOB, spec))
-    processes = await pids_of(root)
-    guard = processes[0].parent()
-    worker = guard.parent()
-    worker.kill()
+    command, child = await pids_of(root)
+    guard = psutil.Process(command).parent()
+    guard.parent().kill()  # the worker
     with pytest.raises(FlyballError, match="ended before its job did"):
         await task
-    assert await asyncio.to_thread(gone, [*processes, guard])
+    assert await asyncio.to_thread(gone, [command, child, guard.pid])
     await engine.close()
 
 
@@ -179,7 +180,7 @@ class Story:
         before, stop = len(self.of(TrainingFailed, TrainingCompleted)), asyncio.Event()
         ports = Ports(self.bus, MemoryStateStore(), self.clock, InlineEngine(), Notifier(""))
         compute = Compute(settings_folder=str(self.root.parent))
-        place = Place("training@laptop", "laptop", str(self.root), compute)
+        place = WorkerPlace("training@laptop", "laptop", str(self.root), compute)
         host = Host(DAEMONS["training"], place, f"boot{self.published}", ports, Rhythm(0.1, 5.0))
         async with asyncio.TaskGroup() as group, asyncio.timeout(120):
             group.create_task(host.run(stop))

@@ -25,7 +25,7 @@ from app.journal import history
 from app.replay.replaying import Replay
 from daemons.clock import SystemClock
 from daemons.host import Host, Ports, Rhythm
-from daemons.jobs import Place
+from daemons.jobs import WorkerPlace
 from daemons.registry import DAEMONS
 
 KEY = "tic_tac_toe_2p"
@@ -38,8 +38,8 @@ SETTINGS = RunSettings(configs=(GAME,))
 SPECS = {name: spec for name, spec in DAEMONS.items() if spec.reducers}
 
 
-def place_of(name: str, store: Path) -> Place:
-    return Place(name=f"{name}@laptop", node="laptop", store=str(store))
+def place_of(name: str, store: Path) -> WorkerPlace:
+    return WorkerPlace(name=f"{name}@laptop", node="laptop", store=str(store))
 
 
 async def turn(journal: MemoryJournal, states: dict[str, MemoryStateStore], store: Path, until: int) -> None:

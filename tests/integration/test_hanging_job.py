@@ -14,7 +14,7 @@ from app.events import RunConfigured, TrainingFailed, TrainingRequested, origina
 from app.journal import history
 from daemons.clock import SystemClock
 from daemons.host import Host, Ports, Rhythm
-from daemons.jobs import Place
+from daemons.jobs import WorkerPlace
 from daemons.registry import DAEMONS
 from daemons.supervisor import Notifier
 
@@ -57,7 +57,7 @@ async def test_hanging_training_is_killed_and_its_failure_said(engine, tmp_path)
     request = TrainingRequested(base_model=None, shards=(), step=0, seed=1, learning_rate=0.1, epochs=1)
     await bus.publish(originate(request, event_id="request", time=clock.now(), subject=KEY))
     ports = Ports(bus, MemoryStateStore(), clock, engine, Notifier(""))
-    host = Host(DAEMONS["training"], Place("training@laptop", "laptop", "store"), "boot", ports, Rhythm(0.1, 0.2))
+    host = Host(DAEMONS["training"], WorkerPlace("training@laptop", "laptop", "store"), "boot", ports, Rhythm(0.1, 0.2))
     async with asyncio.TaskGroup() as group, asyncio.timeout(120):
         group.create_task(host.run(stop))
         while not (failed := [event.data for event in history(journal, types={TrainingFailed})]):

@@ -1,4 +1,4 @@
-"""The public API: what its functions return, refuse and share with the commands."""
+"""The public API: results, errors, and agreement with the commands."""
 
 import asyncio
 import doctest

@@ -69,7 +69,7 @@ from app.events import (
 from app.events.envelope import EPOCH
 from daemons.distribution import Distributor
 from daemons.evaluation import Evaluator
-from daemons.jobs import Job, Place, Worker
+from daemons.jobs import Job, Worker, WorkerPlace
 from daemons.quality_monitor import QualityMonitor
 
 READY = DaemonReady(daemon="selfplay_worker", node="laptop", position=0, capacity=1)
@@ -85,7 +85,7 @@ class Apart:
     """
 
     def __init__(self, *reducers: type[Controller], late: int = 0) -> None:
-        place = Place("x@laptop", "laptop", "store")
+        place = WorkerPlace("x@laptop", "laptop", "store")
         self.folds = {
             one: Fold((partial(one, place=place) if issubclass(one, Worker) else one,))  # type: ignore[arg-type]
             for one in reducers

@@ -13,10 +13,10 @@ from app.replay.replaying import Replay, controllers
 from app.status.league import read_leagues
 from app.status.status import Board
 from app.status.summary import event_text
-from daemons.jobs import Place
+from daemons.jobs import WorkerPlace
 from daemons.registry import DAEMONS
 
-PLACE = Place(name=SETTINGS.selfplay_workers[0], node="laptop", store="store")
+PLACE = WorkerPlace(name=SETTINGS.selfplay_workers[0], node="laptop", store="store")
 WORKERS = [spec for spec in DAEMONS.values() if spec.worker]
 
 

@@ -11,10 +11,10 @@ from app.controllers.fold import SETTINGS_KEY, Fold, Outcome
 from app.events import Event, Row, RunConfigured, originate
 from app.events.envelope import EPOCH
 from app.replay.replaying import controllers
-from daemons.jobs import Place
+from daemons.jobs import WorkerPlace
 from daemons.registry import DAEMONS
 
-PLACE = Place(name=SETTINGS.selfplay_workers[0], node="laptop", store="store")
+PLACE = WorkerPlace(name=SETTINGS.selfplay_workers[0], node="laptop", store="store")
 SPECS = [spec for spec in DAEMONS.values() if spec.reducers]
 
 

@@ -34,7 +34,7 @@ from app.events import (
 from app.journal import history
 from app.replay.replaying import Replay, Report
 from daemons.host import Host, Ports, Rhythm
-from daemons.jobs import Place
+from daemons.jobs import WorkerPlace
 from daemons.registry import DAEMONS
 
 DECIDERS = {name: spec for name, spec in DAEMONS.items() if spec.controllers}
@@ -127,7 +127,7 @@ class Stage:
     def start(self, group: asyncio.TaskGroup) -> None:
         self._stop, self._starts = asyncio.Event(), self._starts + 1
         for name, spec in DECIDERS.items():
-            place = Place(name=f"{name}@laptop", node="laptop", store="store")
+            place = WorkerPlace(name=f"{name}@laptop", node="laptop", store="store")
             ports = Ports(self.bus, self.states[name], self.clock)
             host = Host(spec, place, f"boot-{self._starts}", ports, Rhythm(NEVER_SECONDS, 1.0))
             self._running.append(group.create_task(host.run(self._stop)))

@@ -11,7 +11,7 @@ STAKE = 5.0
 
 
 class Chips(AECEnv):
-    """Each agent folds (0) or bets (1). Whoever folds is out, and the last one left takes all bets.
+    """Each agent folds (0) or bets (1). An agent that folds is out, and the last one left takes all bets.
 
     ``most`` is the number of moves after which everybody is truncated.
     """

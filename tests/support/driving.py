@@ -29,7 +29,7 @@ from app.events import (
     originate,
 )
 from app.events.envelope import EPOCH
-from daemons.jobs import Job, Place, Worker
+from daemons.jobs import Job, Worker, WorkerPlace
 
 KEY, OTHER_KEY = "tic_tac_toe_2p", "connect_four_2p"
 NEED = GAMES[KEY].rows_per_training
@@ -113,7 +113,7 @@ class DrivenWorker:
     """A worker in a Fold, fed fact by fact; its jobs are asked for, and never run."""
 
     def __init__(self, worker: type[Worker[Any]], settings: RunSettings | None = None) -> None:
-        self.fold = Fold((partial(worker, place=Place(f"{worker.name}@laptop", "laptop", "store")),))
+        self.fold = Fold((partial(worker, place=WorkerPlace(f"{worker.name}@laptop", "laptop", "store")),))
         self.position = 0
         configured = (settings or run_settings()).model_dump(mode="json")
         self.feed(RunConfigured(run_id="run", settings=configured), key=None)

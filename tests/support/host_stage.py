@@ -11,7 +11,7 @@ from app.events import RunConfigured, SelfplayRequested, originate
 from app.journal import history
 from daemons.clock import SystemClock
 from daemons.host import Host, Ports, Rhythm
-from daemons.jobs import Place
+from daemons.jobs import WorkerPlace
 from daemons.registry import DAEMONS
 from daemons.spec import DaemonSpec
 from daemons.supervisor import Notifier
@@ -68,7 +68,7 @@ class Stage:
     ) -> Host:
         self.boots += 1
         spec = daemon if isinstance(daemon, DaemonSpec) else DAEMONS[daemon]
-        place = Place(name=WORKER if engine else f"{spec.name}@laptop", node="laptop", store="store")
+        place = WorkerPlace(name=WORKER if engine else f"{spec.name}@laptop", node="laptop", store="store")
         ports = Ports(self.bus, states, self.clock, engine, notifier or Notifier(""), sink)
         return Host(spec, place, f"boot-{self.boots}", ports, Rhythm(0.05, 0.2))
 

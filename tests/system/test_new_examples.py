@@ -1,4 +1,4 @@
-"""What ``flyball new`` writes passes its own test, in a folder without Flyball's sources."""
+"""The files of ``flyball new`` pass their own test, in a folder without Flyball's sources."""
 
 import subprocess
 import sys

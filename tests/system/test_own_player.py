@@ -1,4 +1,4 @@
-"""The example of a player of one's own in a running loop: it is met in self-play, and rated in the league."""
+"""The example of a player of one's own in a running loop: an opponent in self-play, and rated in the league."""
 
 import json
 import shutil

@@ -17,7 +17,7 @@ from app.events import (
     TrainingRequested,
     TrainingUnblocked,
 )
-from daemons.jobs import Place
+from daemons.jobs import WorkerPlace
 from daemons.quality_monitor import QualityMonitor
 from daemons.selfplay_worker import SelfplayWorker
 
@@ -185,7 +185,7 @@ class TestOthersObey:
         from scenario_events import asked
 
         worker = DrivenWorker(SelfplayWorker)
-        place: Place = worker.worker.place
+        place: WorkerPlace = worker.worker.place
         worker.feed(asked(place.name))
         worker.feed(NodeQuarantined(worker="selfplay_worker@another", lasts_seconds=60, reason="x"), None)
         assert worker.jobs()

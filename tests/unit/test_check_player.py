@@ -1,4 +1,4 @@
-"""The check of own players: it names what is wrong with each."""
+"""The check of own players: each faulty player has a finding."""
 
 from itertools import count
 from typing import Any

@@ -30,7 +30,7 @@ from app.train.game import UnfitSettings
 from app.train.learning import check_start
 from daemons import suitability
 from daemons.evaluation import Evaluator
-from daemons.jobs import Place, Worker
+from daemons.jobs import Worker, WorkerPlace
 from daemons.selfplay_worker import SelfplayWorker
 from daemons.suitability import check_devices
 from daemons.training import Trainer
@@ -73,7 +73,7 @@ def test_a_variable_with_one_device_replaces_a_table(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("device = 'gpu'", "deployment.device.selfplay (flyball.toml): 'gpu' is no device: write cpu, cuda"),
+        ("device = 'gpu'", "deployment.device.selfplay (flyball.toml): 'gpu' is not a device: write cpu, cuda"),
         ("device = 1", "deployment.device.selfplay (flyball.toml)"),
         ("precision = 'float16'", "deployment.precision.selfplay (flyball.toml)"),
         ("device = {trainings = 'cpu'}", "Unknown setting 'deployment.device.trainings'"),
@@ -94,7 +94,7 @@ WANTED: dict[type[Worker], Payload] = {
 
 @pytest.mark.parametrize("worker", WANTED)
 def test_a_worker_s_jobs_say_device_and_precision(record, worker: type[Worker]) -> None:
-    place = Place("selfplay_worker@laptop", "laptop", "store", compute=GPU)
+    place = WorkerPlace("selfplay_worker@laptop", "laptop", "store", compute=GPU)
     settings = run_settings(KEY).model_dump(mode="json")
     fold = Fold((partial(worker, place=place),))
     fold.feed([record(RunConfigured(run_id="run", settings=settings), at=1), record(WANTED[worker], KEY, at=2)])
@@ -121,7 +121,7 @@ def test_a_device_is_missing_beyond_the_last_one(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     assert missing_device("cuda:0") is None
-    assert missing_device("cuda:1") == "cuda:1 was asked for and there are 1"
+    assert missing_device("cuda:1") == "cuda:1 was asked for and PyTorch finds 1 CUDA device"
     with pytest.raises(UnknownDevice):
         missing_device("gpu")
 

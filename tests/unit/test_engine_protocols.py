@@ -1,4 +1,4 @@
-"""What engines are asked, and how their answers are read."""
+"""Engines' protocols: questions, and the reading of answers."""
 
 import pyspiel
 import pytest

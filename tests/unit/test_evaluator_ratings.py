@@ -16,7 +16,7 @@ from app.league.audit import audit
 from app.league.ratings import Estimate, OpponentScore, performance_rating
 from app.league.totals import PairTotals
 from daemons.evaluation import Evaluator
-from daemons.jobs import Place
+from daemons.jobs import WorkerPlace
 
 GAIN = 50.0
 """Elo that a generation really gains."""
@@ -220,6 +220,6 @@ def test_evaluator_after_a_restart_publishes_the_same_bits():
     before = [one.model_dump_json() for one in run.evaluated(12)]
     rows = {(name, key): row for name, rows in run.evaluator.fold.tables().items() for key, row in rows.items()}
     saved = written({**rows, SETTINGS_KEY: run.settings})
-    place = Place("evaluation@laptop", "laptop", "store")
+    place = WorkerPlace("evaluation@laptop", "laptop", "store")
     run.evaluator.fold = Fold((partial(Evaluator, place=place),), saved)
     assert [one.model_dump_json() for one in run.finished()] == before

@@ -11,7 +11,7 @@ from pydantic import Field, create_model
 
 from app.events import BY_TYPE, CATALOGUE, ENVELOPES, Payload, Scope, resolve
 from app.events.codec import UPCASTS
-from app.events.schemas import documents, envelope_schema, file_name, findings, render, shape
+from app.events.schemas import documents, envelope_schema, file_name, problems, render, shape
 from app.events.schemas.__main__ import FOLDER, main, read
 
 TICK = "flyball.clock.tick.v1.json"
@@ -33,7 +33,7 @@ def reshape(published: dict[str, str], name: str, *path: str, value: Any) -> Non
 
 
 def test_the_checked_in_documents_are_those_of_the_models() -> None:
-    assert [finding.text for finding in findings(read(FOLDER))] == []
+    assert [problem.text for problem in problems(read(FOLDER))] == []
 
 
 def test_there_is_a_file_for_every_event_type_and_one_for_asyncapi() -> None:
@@ -54,16 +54,16 @@ def test_a_schema_is_a_schema_and_closed(payload: type[Payload]) -> None:
 
 def test_a_missing_file_is_found(published: dict[str, str]) -> None:
     del published[TICK]
-    (finding,) = findings(published)
-    assert finding.text.startswith(f"{TICK} is missing")
-    assert finding.rewrites
+    (problem,) = problems(published)
+    assert problem.text.startswith(f"{TICK} is missing")
+    assert problem.rewrites
 
 
 def test_another_description_is_out_of_date_but_the_same_shape(published: dict[str, str]) -> None:
     reshape(published, TICK, "description", value="Time went by.")
-    (finding,) = findings(published)
-    assert "out of date" in finding.text
-    assert finding.rewrites
+    (problem,) = problems(published)
+    assert "out of date" in problem.text
+    assert problem.rewrites
 
 
 @pytest.mark.parametrize(
@@ -80,9 +80,9 @@ def test_another_shape_of_the_same_version_is_refused(
     published: dict[str, str], path: tuple[str, ...], value: Any
 ) -> None:
     reshape(published, TICK, *path, value=value)
-    (finding,) = findings(published)
-    assert "raise the payload's version" in finding.text
-    assert not finding.rewrites
+    (problem,) = problems(published)
+    assert "raise the payload's version" in problem.text
+    assert not problem.rewrites
 
 
 def test_a_payload_that_changes_without_its_version_is_refused(
@@ -91,8 +91,8 @@ def test_a_payload_that_changes_without_its_version_is_refused(
     data = create_model("ClockTick", __base__=resolve("CLOCK_TICK"), drift_seconds=(float, Field(ge=0)))
     tick = ENVELOPES["flyball.clock.tick"]
     monkeypatch.setitem(ENVELOPES, "flyball.clock.tick", create_model("Tick", __base__=tick, data=(data, ...)))
-    (finding,) = findings(published)
-    assert finding.text.startswith(f"{TICK} no longer describes its events")
+    (problem,) = problems(published)
+    assert problem.text.startswith(f"{TICK} no longer describes its events")
 
 
 def test_a_raised_version_needs_its_own_file_and_an_upcast(
@@ -100,19 +100,19 @@ def test_a_raised_version_needs_its_own_file_and_an_upcast(
 ) -> None:
     tick = BY_TYPE["flyball.clock.tick"]
     monkeypatch.setattr(tick, "dataversion", 2)
-    texts = [finding.text for finding in findings(published)]
+    texts = [problem.text for problem in problems(published)]
     assert any("flyball.clock.tick.v2.json is missing" in text for text in texts)
     assert any("CLOCK_TICK lacks the upcast from version 1" in text for text in texts)
     assert not any(TICK in text for text in texts), "the file of the old version stays"
     monkeypatch.setitem(UPCASTS, ("flyball.clock.tick", 1), lambda data: data)
-    assert not any("lacks the upcast" in finding.text for finding in findings(published))
+    assert not any("lacks the upcast" in problem.text for problem in problems(published))
 
 
 @pytest.mark.parametrize("name", ["flyball.clock.tock.v1.json", "flyball.clock.tick.v2.json", "notes.json"])
 def test_a_file_of_no_event_is_found(published: dict[str, str], name: str) -> None:
-    (finding,) = findings(published | {name: "{}"})
-    assert finding.text == f"{name} describes no event of ours: delete it."
-    assert not finding.rewrites
+    (problem,) = problems(published | {name: "{}"})
+    assert problem.text == f"{name} describes no event of ours: delete it."
+    assert not problem.rewrites
 
 
 def test_shape_is_neither_order_nor_text() -> None:

@@ -206,7 +206,7 @@ def test_lift_of_old_settings_moves_knobs_out_of_ppo() -> None:
 
 @pytest.mark.parametrize("settings", [{}, {"configs": 1}, {"configs": [1]}, {"configs": [{"ppo": None}]}])
 def test_lift_of_foreign_settings_changes_nothing(settings: dict[str, Any]) -> None:
-    """What a stranger publishes is refused where settings are read, not here."""
+    """Malformed settings pass the upcast; they are refused where settings are read."""
     data = {"run_id": "r", "settings": settings}
     assert lift(RunConfigured.event_type, data, 1, RunConfigured.dataversion) == data
 

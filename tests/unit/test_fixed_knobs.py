@@ -1,4 +1,4 @@
-"""Knobs that a backend does not understand, or that the settings fix: nobody turns them."""
+"""Fixed knobs, by a backend or by settings: no decision changes them."""
 
 import pytest
 from driving import KEY, Driven, match, rated, run_settings
@@ -54,7 +54,7 @@ def test_handler_says_nothing_of_knobs_that_are_fixed(cause: list[object]) -> No
     assert [one for data in cause for one in free.feed(data, at=1)]  # type: ignore[arg-type]
 
 
-def test_change_of_one_knob_names_the_configured_value_of_fixed_ones() -> None:
+def test_change_of_a_knob_reports_fixed_knobs_as_configured() -> None:
     handler = Driven(EvaluationFeedbackHandler, with_knobs("epochs"))
     (said,) = handler.feed(by_hand("epochs", 5))
     assert (said.epochs, said.learning_rate) == (5, CONFIG.learning_rate)
@@ -71,14 +71,14 @@ def test_operators_value_of_a_fixed_knob_takes_no_effect(parameter: Parameter) -
     assert free.state().parameter(parameter, free.settings) != before
 
 
-def test_operators_training_parameters_are_taken_as_far_as_turned() -> None:
+def test_operators_parameters_change_unless_they_are_fixed() -> None:
     driven = Driven(EvaluationFeedbackHandler, with_knobs("epochs"))
     driven.feed(AdaptiveParamsChanged(epochs=5, games_per_iteration=9, learning_rate=1e-5, reason="by hand"))
     state = driven.state()
     assert (state.epochs, state.games_per_iteration, state.learning_rate) == (5, None, None)
 
 
-def test_knob_that_later_settings_fix_goes_back_to_its_configured_value() -> None:
+def test_knob_fixed_by_later_settings_is_as_configured_again() -> None:
     driven = Driven(EvaluationFeedbackHandler, with_knobs(*PARAMETERS))
     driven.feed(by_hand("epochs", 5))
     assert driven.state().epochs == 5

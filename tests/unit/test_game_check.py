@@ -1,4 +1,4 @@
-"""The check of games: it finds nothing wrong with sound ones, and each of its rules can fail."""
+"""The check of games: sound games have no findings, and each rule has a game that breaks it."""
 
 import broken_games
 import pytest
@@ -33,12 +33,19 @@ def test_check_of_three_seats_finds_nothing() -> None:
         ("Unversioned", "open", "version is missing"),
         ("Crowded", "open", "players is 8"),
         ("Flat", "open", "planes (2, 3, 4) do not fit into 13 features"),
+        ("Listed", "open", "planes is [1, 1, 12]"),
+        ("PlanesInWords", "open", "planes is '3 x 3'"),
+        ("Asymmetric", "open", "symmetries is ('left_right',)"),
+        ("Negative", "open", "planes is (-1, -1, 12)"),
         ("OtherType", "open", "observation_type"),
         ("Lopsided", "open", "observation of the symmetry twice does not name each of 13 indices once"),
         ("Uninitialised", "open", "__init__() raised OSError: no licence"),
         ("NotATable", "open", "returned a NotATable without truncated, history"),
-        ("NoSpec", "open", "no TableSpec"),
+        ("NoSpec", "open", "not a TableSpec"),
         ("Unnamed", "open", "rules_version is ''"),
+        ("Unscaled", "open", "scale is None"),
+        ("Levelled", "open", "levels is ('easy',)"),
+        ("Champion", "open", "levels names 'champion'"),
         # what a class returns
         ("SeatTwo", "play", "seat() returned 2 after move"),
         ("NoMoves", "play", "legal() returned no action after move"),
@@ -106,7 +113,7 @@ def test_fault_is_placed_by_seed_and_decision() -> None:
 
 
 def test_every_broken_game_is_checked() -> None:
-    """Otherwise a rule could lose its test."""
+    """A rule without such a game would lose its test unnoticed."""
     own = {name for name, kind in vars(broken_games).items() if getattr(kind, "__module__", "") == "broken_games"}
     listed = {case[0] for mark in _cases() for case in mark}
     helpers = {"Race", "Three", "Planes", "Undecided", "Race16", "RefusesLimits", "Doubter"}

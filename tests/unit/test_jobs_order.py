@@ -10,12 +10,12 @@ from app.controllers.fold import Fold
 from app.events import EvaluationRequested, Payload, RunConfigured, TrainingRequested
 from daemons.distribution import Distributor
 from daemons.evaluation import Evaluator
-from daemons.jobs import Place
+from daemons.jobs import WorkerPlace
 from daemons.quality_monitor import QualityMonitor
 from daemons.selfplay_worker import SelfplayWorker
 from daemons.training import Trainer
 
-PLACE = Place("selfplay_worker@laptop", "laptop", "store")
+PLACE = WorkerPlace("selfplay_worker@laptop", "laptop", "store")
 TRAINING = TrainingRequested(base_model=None, shards=(), step=0, seed=1, learning_rate=1e-3, epochs=1)
 RATING = EvaluationRequested(purpose="rating", model="a" * 64, step=0, seed=1)
 

@@ -1,4 +1,4 @@
-"""Controllers of the user's own in a fold: who owns a knob, and what mistakes cost."""
+"""Controllers of the user's own in a fold: owners of knobs, and the cost of mistakes."""
 
 import re
 from functools import cache
@@ -30,6 +30,7 @@ from app.events import (
     TrainingFailed,
 )
 from app.replay.replaying import controllers
+from daemons.bootstrap import check_controllers
 from daemons.own_controllers import own_controllers
 from daemons.registry import daemons_of
 
@@ -109,7 +110,7 @@ DEPENDENT = {
     "promotion": ("rollback",),  # without a promotion there is nothing to roll back to
     "allocation": ("matchmaking",),
 }
-"""Knobs of which this run may set none, because their owners wait for the one that was taken over."""
+"""Knobs that this run leaves unset, because their owners wait for the knob that was taken over."""
 
 
 @pytest.mark.parametrize("knob", GAUNTLETS)
@@ -124,8 +125,8 @@ def test_built_in_owner_passes_no_rate_on_that_another_owns() -> None:
     handler = Driven(EvaluationFeedbackHandler, settings)
     assert handler.feed(DIVERGED) == []
     assert [type(one) for one in Driven(EvaluationFeedbackHandler).feed(DIVERGED)] == [AdaptiveParamsChanged]
-    told = HyperparameterUpdated(parameter="learning_rate", value=5e-4, previous=1e-3, reason="x")
-    assert handler.feed(told) == []
+    by_operator = HyperparameterUpdated(parameter="learning_rate", value=5e-4, previous=1e-3, reason="x")
+    assert handler.feed(by_operator) == []
     assert handler.state().learning_rate == 5e-4
 
 
@@ -148,6 +149,13 @@ def test_controller_takes_part_only_while_settings_name_it() -> None:
         ("Remembering", "TypeError: last = .* would be lost at a restart: keep it in a row"),
         ("Rowless", "UnfitStep: It returned the row 'tic_tac_toe_2p': .* rows are Seen or None"),
         ("Mistyped", r"UnfitStep: Its row Seen\(evaluations=1.5\) would be another one after a restart"),
+        (
+            "RowUndeclared",
+            r"UnfitStep: It returned the row 'tic_tac_toe_2p': Seen.* rows are Row or None, as the attri",
+        ),
+        ("Extending", r"UnfitStep: It returned the row 'tic_tac_toe_2p': Longer.* rows are Seen or None"),
+        ("Generating", r"UnfitStep: It returned the emissions <generator .* Return a tuple"),
+        ("Commaless", r"UnfitStep: It returned the emissions Emission\(.* Return a tuple"),
         ("Bare", r"UnfitStep: It returned the emission HyperparameterUpdated.* Return Emission\(payload\)"),
         ("Elsewhere", "UnfitStep: It emitted HYPERPARAMETER_UPDATED about 'no_such_2p', which the run does not play"),
         ("Undeclared", "UndeclaredEmission: mine emitted REGRESSION_CLEARED, which it does not declare"),
@@ -169,6 +177,15 @@ def test_handler_mistake_costs_only_its_event(use: str, error: str) -> None:
     assert outcomes[-1].saved()
 
 
+def test_controller_cannot_change_its_options() -> None:
+    options = {"factor": 0.5, "deep": {"x": 1}}
+    settings = owning("own_rules:Consuming", **options)
+    check_controllers(settings)
+    (controller,) = own_controllers([settings])
+    assert len(Driven(controller, settings).feed(rated())) == 1
+    assert settings.controllers["mine"].options == options
+
+
 def test_controller_that_cannot_be_built_is_left_out() -> None:
     settings = owning("own_rules:Demanding", factor=0.5)
     (controller,) = own_controllers([settings])
@@ -180,7 +197,7 @@ def test_controller_that_cannot_be_built_is_left_out() -> None:
     assert [one.name for one in fold.reducers] == ["FeedbackState", "EvaluationFeedbackHandler"]
 
 
-def test_built_in_controller_may_not_set_what_it_does_not_declare(record: Any) -> None:
+def test_built_in_controller_may_not_set_undeclared_knobs(record: Any) -> None:
     handler = EvaluationFeedbackHandler(owning("own_rules:Silent"))
     cause = record(RegressionCleared(model="a" * 64), KEY).cause
     with pytest.raises(UndeclaredEmission, match="which it does not declare"):
@@ -188,7 +205,7 @@ def test_built_in_controller_may_not_set_what_it_does_not_declare(record: Any) -
 
 
 def test_candidate_survives_a_rollback_that_is_not_taken() -> None:
-    """Otherwise nobody would ever judge it."""
+    """A candidate that a dropped rollback rejected would otherwise wait for ever."""
     for settings, survives in ((owning("own_rules:Silent", "rollback"), True), (run_settings(), False)):
         coordinator = Driven(ModelLifecycleCoordinator, settings)
         coordinator.settle(WORSE)
@@ -201,7 +218,7 @@ def test_candidate_survives_a_rollback_that_is_not_taken() -> None:
 
 
 def test_worker_is_not_blamed_for_dropped_requests() -> None:
-    """The scheduler's rows must not hold requests that nobody was sent."""
+    """The scheduler's rows must not hold requests that were not sent."""
     found = conclusions({"mine": {"use": "own_rules:Silent", "takes_over": ["allocation"]}})
     assert any(isinstance(one.envelope.data, SelfplayRequested) for one in without_own())
     assert not {"NODE_DEGRADED", "OPPONENT_SAMPLED"} & {one.envelope.data.event_name for one in found}

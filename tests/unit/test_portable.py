@@ -241,7 +241,7 @@ def bytes_of(suffix: str, change):
         (changed_json(lambda it: it["tensors"]["actor.bias"].__setitem__(0, 0.125)), "content_hash is not"),
         (changed_json(lambda it: it.update(game="hearts_5p")), "content_hash is not"),
         (changed_json(lambda it: it.pop("tensors")), "no object 'tensors'"),
-        (bytes_of(".json", lambda data: data[:1000]), "is no JSON"),
+        (bytes_of(".json", lambda data: data[:1000]), "is not JSON"),
         (bytes_of(".json", lambda _: b"[1, 2]"), "no object 'tensors'"),
         (changed_npz(lambda it: it.pop("header")), "no array 'header'"),
         (changed_npz(lambda it: it.update(header="{")), r"no \.npz file of a policy"),

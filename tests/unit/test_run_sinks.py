@@ -10,7 +10,7 @@ from iterations import StillClock, iteration, policy
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.util.tensor_util import make_ndarray
 
-from app.telemetry import Board, NoWandb
+from app.telemetry import NoWandb, TensorBoardFile
 from app.train.sinks import (
     COLUMNS,
     CsvLog,
@@ -112,7 +112,7 @@ def test_tensorboard_shows_what_a_resumed_run_repeats_once(tmp_path: Path) -> No
 
 
 def test_a_board_that_nothing_is_written_to_makes_no_file(tmp_path: Path) -> None:
-    board = Board(tmp_path / "board")
+    board = TensorBoardFile(tmp_path / "board")
     board.flush()
     board.close()
     assert not (tmp_path / "board").exists()

@@ -9,11 +9,11 @@ from app.events import ModelPromoted, ModelRolledBack, RunConfigured
 from app.scenarios import known_of
 from app.status.configs import ConfigRow, fold_config
 from app.status.league import LeagueView
-from daemons.jobs import Place
+from daemons.jobs import WorkerPlace
 from daemons.registry import DAEMONS
 
 SPECS = [spec for spec in DAEMONS.values() if ModelRolledBack in spec.reads]
-PLACE = Place("x@laptop", "laptop", "store")
+PLACE = WorkerPlace("x@laptop", "laptop", "store")
 SETTINGS: RunSettings = run_settings(KEY, OTHER_KEY)
 STALE = ModelRolledBack(from_model=OLD, to_model="d" * 64, step=0, reason="late")
 BACK = ModelRolledBack(from_model=NEW, to_model=OLD, step=5, reason="worse")

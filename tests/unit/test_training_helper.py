@@ -1,4 +1,4 @@
-"""What a trainer is given, and what it may return."""
+"""The class ``Training``: inputs, reports and results of a trainer."""
 
 from pathlib import Path
 
@@ -83,7 +83,7 @@ CHANGES = {
     "unknown": (lambda base: base | {"more": torch.zeros(1)}, UnfitModel, "'more'"),
     "shape": (lambda base: base | {"value_head.bias": torch.zeros(2)}, UnfitModel, r"float32 \[2\], not float32 \[1\]"),
     "type": (lambda base: base | {"value_head.bias": np.zeros(1)}, UnfitModel, "float64"),
-    "text": (lambda base: base | {"value_head.bias": np.array(["a"])}, UnfitModel, "no tensor"),
+    "text": (lambda base: base | {"value_head.bias": np.array(["a"])}, UnfitModel, "not a tensor"),
     "nan": (lambda base: base | {"value_head.bias": torch.tensor([np.nan])}, DiscardedUpdate, "NaN"),
     "infinity": (lambda base: base | {"value_head.bias": torch.tensor([np.inf])}, DiscardedUpdate, "infinity"),
 }

@@ -129,35 +129,35 @@ def shape(schema: Any, *, names: bool = False) -> Any:
     return {key: shape(value, names=not names and key in NAMES) for key, value in sorted(kept.items())}
 
 
-class Finding(NamedTuple):
+class SchemaProblem(NamedTuple):
     """A problem of the checked-in files."""
 
     text: str  # the problem and what to do about it, in one sentence
     rewrites: bool  # whether ``write`` fixes it; otherwise people decide
 
 
-def findings(published: Mapping[str, str]) -> list[Finding]:
+def problems(published: Mapping[str, str]) -> list[SchemaProblem]:
     """Compare the checked-in files, given as text by file name, with the models."""
-    found: list[Finding] = []
+    found: list[SchemaProblem] = []
     present = documents()
     for name, document in present.items():
         text = published.get(name)
         if text is None:
-            found.append(Finding(f"{name} is missing: {REWRITE}.", rewrites=True))
+            found.append(SchemaProblem(f"{name} is missing: {REWRITE}.", rewrites=True))
         elif text == render(document):
             continue
         elif name == ASYNCAPI_FILE or shape(json.loads(text)) == shape(document):
-            found.append(Finding(f"{name} is out of date: {REWRITE}.", rewrites=True))
+            found.append(SchemaProblem(f"{name} is out of date: {REWRITE}.", rewrites=True))
         else:
-            found.append(Finding(f"{name} no longer describes its events: {RAISE}.", rewrites=False))
+            found.append(SchemaProblem(f"{name} no longer describes its events: {RAISE}.", rewrites=False))
     older = [(payload, version) for payload in CATALOGUE for version in range(1, payload.dataversion)]
     known = {*present, *(file_name(payload.event_type, version) for payload, version in older)}
     found += [
-        Finding(f"{name} describes no event of ours: delete it.", rewrites=False)
+        SchemaProblem(f"{name} describes no event of ours: delete it.", rewrites=False)
         for name in sorted(published.keys() - known)
     ]
     found += [
-        Finding(f"{payload.event_name} lacks the upcast from version {version}: add it.", rewrites=False)
+        SchemaProblem(f"{payload.event_name} lacks the upcast from version {version}: add it.", rewrites=False)
         for payload, version in older
         if (payload.event_type, version) not in UPCASTS
     ]

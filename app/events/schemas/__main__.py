@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.events.schemas import documents, findings, render
+from app.events.schemas import documents, problems, render
 
 FOLDER = Path(__file__).parent
 
@@ -15,8 +15,8 @@ def read(folder: Path) -> dict[str, str]:
 
 
 def write(folder: Path) -> None:
-    """Write all documents into a folder, unless a finding needs a decision first."""
-    if all(finding.rewrites for finding in findings(read(folder))):
+    """Write all documents into a folder, unless a problem needs a decision first."""
+    if all(problem.rewrites for problem in problems(read(folder))):
         for name, document in documents().items():
             (folder / name).write_text(render(document), encoding="utf-8")
 
@@ -28,8 +28,8 @@ def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
         return 2
     if list(arguments) == ["write"]:
         write(folder)
-    found = findings(read(folder))
-    sys.stderr.writelines(f"{finding.text}\n" for finding in found)
+    found = problems(read(folder))
+    sys.stderr.writelines(f"{problem.text}\n" for problem in found)
     return 1 if found else 0
 
 
