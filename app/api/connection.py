@@ -12,6 +12,7 @@ from pathlib import Path
 from threading import Thread
 from types import TracebackType
 from typing import Any, Self, TypeVar
+from weakref import finalize
 
 from app.api.arguments import Number, check_arguments
 from app.api.publishing import check_id, check_publishable, check_scope, payload_of, publish_on
@@ -225,8 +226,10 @@ class Connection(RunReader):
         super().__init__(place)
         self._run = AsyncConnection(place, timeout)
         self._loop = asyncio.new_event_loop()
-        self._thread = Thread(target=self._loop.run_forever, name="flyball connection", daemon=True)
+        self._thread = Thread(target=_serve, args=(self._loop,), name="flyball connection", daemon=True)
         self._thread.start()
+        self._forgotten = finalize(self, _abandon, self._run, self._loop)  # in notebooks, many are never closed
+        self._forgotten.atexit = False
 
     def publish(
         self,
@@ -272,9 +275,9 @@ class Connection(RunReader):
         if not self._loop.is_closed():
             self._call(self._run.close())
             self._call(self._loop.shutdown_asyncgens())
+            self._forgotten.detach()
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
-            self._loop.close()
 
     def __enter__(self) -> Self:
         return self
@@ -283,6 +286,26 @@ class Connection(RunReader):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
+
+
+def _abandon(run: AsyncConnection, loop: asyncio.AbstractEventLoop) -> None:
+    """End a connection that was not closed. Nothing waits for it, because this may run in the loop's own thread."""
+
+    async def end() -> None:
+        try:
+            await run.close()
+            await loop.shutdown_asyncgens()
+        finally:
+            loop.stop()
+
+    asyncio.run_coroutine_threadsafe(end(), loop)
 
 
 def _warn(text: str) -> None:

@@ -2,10 +2,12 @@
 
 import asyncio
 import doctest
+import gc
 import json
 import re
 import subprocess
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -373,6 +375,17 @@ def test_connection_outlives_a_restart_of_the_broker(tmp_path: Path) -> None:
     with broker_daemon(tmp_path), run:
         second = run.publish("ROLLBACK_REQUESTED", ROLLBACK, config_key=KEY)
         assert next(news).id == second.id
+
+
+def test_forgotten_connection_ends_its_thread(broker: Path) -> None:
+    before = set(threading.enumerate())
+    run = flyball.connect(broker)
+    run.publish("CLOCK_TICK", {"period_seconds": 60})
+    (thread,) = (one for one in set(threading.enumerate()) - before if one.name == "flyball connection")
+    del run
+    gc.collect()
+    thread.join(10)
+    assert not thread.is_alive()
 
 
 def test_program_ends_with_an_open_connection(broker: Path) -> None:
