@@ -241,10 +241,11 @@ class _Trial:
             self.find(what, hint)
 
     async def check_knob(self, job: Job[Any], name: str, knob: str, key: str, value: float) -> None:
-        """Add a finding if the backend claims to understand a knob that changes nothing."""
-        if knob in self.info.knobs:
-            what = f"{knob} changes nothing, and describe names it among the knobs."
-            await self.check_changes(job, name, {key: value}, what, f"Use the spec's {key}, or leave the knob out.")
+        """Add a finding if a knob that the feedback may change changes nothing."""
+        if knob in self.config.knobs:
+            what = f"{knob} changes nothing, and is among the knobs."
+            hint = f"Use the spec's {key}, or leave the knob out in describe or in games.{self.config.key}.knobs."
+            await self.check_changes(job, name, {key: value}, what, hint)
 
     def check_model(self, model: ModelHash) -> None:
         """Check that a model is in the store, with a manifest of this backend. Raises ``BrokenContract``."""

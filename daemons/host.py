@@ -117,6 +117,7 @@ class Host:
 
     async def _live(self, group: asyncio.TaskGroup) -> None:
         await self._announce(DaemonStarted(**self._who, pid=getpid(), version=program_of(self._spec.reducers)))
+        self._warn_of_unhosted()  # saved settings may name others than flyball.toml does now
         if self._saved.rebuilding:
             await self._rebuild(self._saved.settled)
         types = self._spec.reads | self._spec.emits | READ_BY_ALL
@@ -224,7 +225,7 @@ class Host:
         for failure in outcome.failures:  # first, because a heartbeat may save the cursor with the rows
             await self._bury(failure)
         self._saved.changed |= outcome.changed
-        if self._spec.hosts_own and SETTINGS_KEY in outcome.changed:
+        if SETTINGS_KEY in outcome.changed:
             self._warn_of_unhosted()
         if sink := self._ports.sink:
             for event in events:
@@ -235,7 +236,7 @@ class Host:
     def _warn_of_unhosted(self) -> None:
         """Report controllers that the recorded settings name and this process does not host."""
         settings, hosted = self._fold.settings, {one.name for one in self._fold.reducers}
-        if settings and (unhosted := settings.controllers.keys() - hosted):
+        if self._spec.hosts_own and settings and (unhosted := settings.controllers.keys() - hosted):
             self._log.error(
                 "the run's settings name controllers that this daemon does not host",
                 controllers=sorted(unhosted),

@@ -106,6 +106,11 @@ def _check_named(setting: str, name: str, group: str) -> None:
         found = importlib.util.find_spec(module) if colon else entry_points(group=group, name=module)
     except (ImportError, ValueError):
         found = None
+    except Exception as error:  # the module's package is imported, and may raise anything
+        raise BadSettings(
+            f"{setting}: the package of {module!r} cannot be imported: {type(error).__name__}: {error}.",
+            hint="Mend it, or name a module of its own.",
+        ) from error
     if not found:
         raise BadSettings(
             f"{setting}: there is no {'module' if colon else 'entry point'} {module!r}.",

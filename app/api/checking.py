@@ -1,7 +1,11 @@
 """Checks of the user's own objects, before a run uses them."""
 
 from pathlib import Path
+from typing import Annotated
 
+from pydantic import Field
+
+from app.api.arguments import Seed, check_arguments
 from app.api.runs import config_of, place_of
 from app.config import Compute, GameConfig
 from app.core import Finding
@@ -28,11 +32,13 @@ def check_game(
         run: a folder whose ``flyball.toml`` may define the configuration.
         config_file: read instead of that ``flyball.toml``.
 
-    Raises ``UnknownConfig`` or ``BadSettings``.
+    Raises ``BadUsage``, ``UnknownConfig`` or ``BadSettings``.
 
     >>> flyball.check_game("tic_tac_toe_2p")
     []
     """
+    check_arguments(Annotated[int, Field(ge=2)], games=games)
+    check_arguments(Seed, seed=seed)
     return game_check.check_game(config_of(game, place_of(run, config_file)), games, seed)
 
 

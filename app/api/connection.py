@@ -13,6 +13,7 @@ from threading import Thread
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from app.api.arguments import Number, check_arguments
 from app.api.publishing import check_id, check_publishable, check_scope, payload_of, publish_on
 from app.api.runs import (
     NotRunning,
@@ -30,7 +31,7 @@ from app.api.selection import Selection, before_last, before_since, select
 from app.bus import Bus
 from app.bus.ports import BusClosed
 from app.controllers import FeedbackState
-from app.core import ConfigKey, EventId, derive_id
+from app.core import BadUsage, ConfigKey, EventId, derive_id
 from app.events import Event, Payload, originate, resolve
 from app.journal import history
 from app.journal.database import StorageError
@@ -72,6 +73,7 @@ class RunReader:
 
         Raises ``UnknownEventType``, ``UnknownConfig`` or ``BadUsage``.
         """
+        check_arguments(Number | None, last=last)
         selection = select(patterns, config_key)
         with open_journal(self._place) as reader:
             check_config(reader, config_key)
@@ -131,6 +133,8 @@ class AsyncConnection:
         Raises ``BadData``, ``BadUsage``, ``UnknownEventType``, ``UnknownConfig``, ``NotRunning``, ``NotAcknowledged``
         or ``IdTaken``.
         """
+        if data and not isinstance(event, str):
+            raise BadUsage(f"data is for the name of an event type; this {event.event_name} has its own.")
         payload = payload_of(resolve(event), dict(data or {})) if isinstance(event, str) else event
         check_publishable(type(payload))
         check_id(event_id)

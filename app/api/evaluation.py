@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from app.api.arguments import Count, Names, Seed, Temperature, check_arguments
 from app.api.models import fetch_player, game_of
 from app.api.opponents import EvaluationRequest, fetch_opponents
 from app.api.runs import Say, config_of, place_of, silent
@@ -158,8 +159,8 @@ def evaluate(
         config_file: read instead of the run folder's ``flyball.toml``.
         progress: receives lines of text, for instance ``print``.
 
-    Raises ``UnknownModel``, ``ForeignModel``, ``UnknownConfig``, ``MissingDevice``, ``LostGames`` or another
-    ``FlyballError``.
+    Raises ``BadUsage``, ``UnknownModel``, ``ForeignModel``, ``UnknownConfig``, ``MissingDevice``, ``LostGames`` or
+    another ``FlyballError``.
 
     >>> result = flyball.evaluate("heuristic", "connect_four_2p", against="random", games=20)
     >>> result.results[0].games
@@ -167,16 +168,22 @@ def evaluate(
     >>> result.results[0].score.mean > 0.5
     True
     """
+    named = [str(name) for name in ([against] if isinstance(against, str | Path) else against)]
+    check_arguments(Names, against=named)
+    check_arguments(Count | None, games=games)
+    check_arguments(Count, workers=workers)
+    check_arguments(Seed, seed=seed)
+    check_arguments(Temperature | None, temperature=temperature)
+    check_arguments(Precision, precision=precision)
     place = place_of(run, config_file)
     config = config_of(game_of(str(model), place, progress) if game is None else game, place)
     if temperature is not None:
         config = config.replace(evaluation=config.evaluation.replace(temperature=temperature))
-    named = [against] if isinstance(against, str | Path) else against
     request = EvaluationRequest(
         place,
         config,
         str(model),
-        [str(name) for name in named],
+        named,
         games=games,
         seed=seed,
         workers=workers,

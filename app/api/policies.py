@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from app.api.arguments import Seed, check_arguments
 from app.api.models import fetch_model
 from app.api.runs import place_of, silent
 from app.config import Compute, Precision
@@ -84,7 +85,7 @@ def load_policy(
         precision: of the network.
         run: the run folder, for hashes; a network of one's own may lie beside its ``flyball.toml``.
 
-    Raises ``UnknownModel``, ``UnusableFile``, ``NoModel``, ``WrongModel``, ``MissingDevice`` or another
+    Raises ``BadUsage``, ``UnknownModel``, ``UnusableFile``, ``NoModel``, ``WrongModel``, ``MissingDevice`` or another
     ``FlyballError``.
 
     >>> policy = flyball.load_policy("trained")
@@ -96,6 +97,8 @@ def load_policy(
     >>> bool(mask[games, actions].all())
     True
     """
+    check_arguments(Seed, seed=seed)
+    check_arguments(Precision, precision=precision)
     store, place = MemoryStore(), place_of(run)
     model = fetch_model(str(path), "path", place, game, store, say=silent)
     return LoadedPolicy(get_checkpoint(store, model), Compute(device=str(resolve(device)), precision=precision), seed)

@@ -5,6 +5,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from app.api.arguments import Count, Days, Seeds, check_arguments
 from app.api.runs import Say, place_of, silent
 from app.config import GAMES, Settings, flatten, nest
 from app.config.loading import Loaded
@@ -23,7 +24,7 @@ class SimulationResult(Settings):
 
 
 def simulate(
-    games: Sequence[str] | None = None,
+    games: str | Sequence[str] | None = None,
     settings: Mapping[str, Any] | None = None,
     *,
     nodes: int = 36,
@@ -39,7 +40,7 @@ def simulate(
     """Run all controllers, and none, on a modelled cluster, as `flyball simulate` does.
 
     Args:
-        games: keys of configurations; by default all of Flyball's own.
+        games: key of a configuration, or several; by default all of Flyball's own.
         settings: by dotted key, as in ``flyball.toml``.
         nodes: nodes that play.
         days: virtual time.
@@ -57,10 +58,13 @@ def simulate(
     >>> [arm.arm for arm in result.arms]
     ['all', 'none']
     """
-    chosen = tuple(GAMES) if games is None else ordered(games)
+    numbers = range(seeds) if isinstance(seeds, int) else seeds
+    check_arguments(Count, nodes=nodes, jobs=jobs)
+    check_arguments(Days, days=days)
+    check_arguments(Seeds, seeds=numbers)
+    chosen = tuple(GAMES) if games is None else ordered([games] if isinstance(games, str) else games)
     place = place_of(run, config_file)
     loaded = place.load(nest(simulated(nodes, chosen) | flatten(settings or {})))
-    numbers = range(seeds) if isinstance(seeds, int) else seeds
     file = None if plant is None else Path(plant)
     return simulate_arms(loaded, numbers, days=days, plant=file, jobs=jobs, ablate=ablate, say=progress)
 

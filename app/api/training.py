@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from app.api.arguments import Seed, check_arguments
 from app.api.runs import Say, config_of, place_of, silent
 from app.config import GameConfig, PipelineSettings
 from app.config.pipeline_loading import by_key, changed, check_backend, training_settings
@@ -229,7 +230,8 @@ def train(
         config_file: read instead of that ``flyball.toml``.
         progress: receives lines of text, for instance ``print``.
 
-    Raises ``BadSettings``, ``UnknownConfig``, ``RunExists``, ``RunInUse``, ``NoRun`` or another ``FlyballError``.
+    Raises ``BadUsage``, ``BadSettings``, ``UnknownConfig``, ``RunExists``, ``RunInUse``, ``NoRun`` or another
+    ``FlyballError``.
 
     >>> brief = {"collection": {"num_iterations": 1, "games_per_iteration": 16}, "training.final_games": 8}
     >>> result = flyball.train("tic_tac_toe_2p", brief, output="trained")
@@ -238,6 +240,7 @@ def train(
     >>> result.policy.is_file()
     True
     """
+    check_arguments(Seed | None, seed=seed)
     place = place_of(run, config_file)
     config = config_of(game, place)
     folder = Path("training") / config.key if output is None else Path(output)

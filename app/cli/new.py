@@ -14,6 +14,7 @@ import click
 import app
 from app.cli.options import FOLDER, json_option
 from app.cli.output import write_values
+from app.config import GAMES
 from app.core import BadUsage, writing
 
 NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
@@ -62,7 +63,7 @@ def new(kind: str, name: str, *, folder: Path, as_json: bool) -> None:
     Writes NAME.py, its settings NAME.toml and its test test_NAME.py, which passes; no file is overwritten. Prints the
     commands to try next.
     """
-    _check_name(name, folder)
+    _check_name(kind, name, folder)
     example = EXAMPLES[kind]
     files = {
         folder / made.format(name): _renamed(_text(made.format(example.module)), example, name)
@@ -85,8 +86,8 @@ def new(kind: str, name: str, *, folder: Path, as_json: bool) -> None:
     click.echo("\nNext:\n" + "\n".join(f"  {command}" for command in following))
 
 
-def _check_name(name: str, folder: Path) -> None:
-    """Refuse a name that no module can have, or that another module has. Raises ``BadUsage``."""
+def _check_name(kind: str, name: str, folder: Path) -> None:
+    """Refuse a name that no module can have, or that another module or one of our games has. Raises ``BadUsage``."""
     if not NAME.fullmatch(name) or iskeyword(name) or len(name) > LONGEST_NAME:
         raise BadUsage(
             f"{name!r} cannot be the name of a module and of a configuration.",
@@ -94,6 +95,8 @@ def _check_name(name: str, folder: Path) -> None:
         )
     if name in sys.stdlib_module_names or (find_spec(name) and not (folder / f"{name}.py").exists()):
         raise BadUsage(f"{name} is a module that Python finds already.", hint=f"Choose another name: my_{name}.")
+    if kind == "game" and f"{name}_2p" in GAMES:  # whose settings would be mixed with the example's
+        raise BadUsage(f"{name}_2p is a configuration of Flyball's own.", hint=f"Choose another name: my_{name}.")
 
 
 def _text(file: str) -> str:

@@ -132,7 +132,19 @@ def _file_layer(path: Path) -> Layer:
         tree = {}
     except (OSError, ValueError) as error:
         raise BadSettings(f"{path} cannot be read: {error}.", hint="It has to be TOML, in UTF-8.") from error
+    if dotted := next(_keys_with_dots(tree), None):
+        raise BadSettings(
+            f"The key {dotted!r} in {path} has a dot in it.", hint="Dots separate tables, also in options: rename it."
+        )
     return _layer(flatten(tree), str(path), path.name)
+
+
+def _keys_with_dots(tree: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in tree.items():
+        if "." in name:
+            yield name
+        if isinstance(value, Mapping):
+            yield from _keys_with_dots(value)
 
 
 def _environment_layer() -> Layer:

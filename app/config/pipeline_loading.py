@@ -11,11 +11,17 @@ from pydantic import BaseModel, ValidationError
 
 from app.config.loading import SET, BadSettings, flatten, nest, pair
 from app.config.pipeline import PipelineSettings, suited
-from app.config.settings import DEFAULT_BACKEND, GameConfig
+from app.config.settings import DEFAULT_BACKEND, MLP, GameConfig
 
 YAML = (".yaml", ".yml")
 RENAMED = {"ppo.ppo_epochs": "ppo.epochs"}
 """Aliases of keys."""
+
+KIND, OPTIONS = "network.kind", "network.options"
+OF_KIND = frozenset(
+    {OPTIONS, *(f"network.{name}" for name in ("hidden_dim", "hidden", "blocks", "channels", "squeeze_excite"))}
+)
+"""Settings of networks that depend on their kind."""
 
 
 def _leaves(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -43,9 +49,21 @@ def training_settings(config: GameConfig, file: Path | None, values: Mapping[str
     effective: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for origin, layer in layers:
-        effective |= layer
+        effective = _changed_by(layer, effective)
         origins |= dict.fromkeys(layer, origin)
     return _validated(effective, origins)
+
+
+def _changed_by(layer: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values changed by a layer, by dotted key.
+
+    A network of another kind starts from its defaults. One of the same kind keeps the options that the layer lacks.
+    """
+    kind = values.get(KIND, MLP)
+    if layer.get(KIND, kind) != kind:
+        values = {key: value for key, value in values.items() if key not in OF_KIND}
+    options = {OPTIONS: values.get(OPTIONS, {}) | layer[OPTIONS]} if layer.get(OPTIONS) else {}
+    return {**values, **layer, **options}
 
 
 def check_backend(config: GameConfig) -> None:

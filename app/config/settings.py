@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from functools import cache
+from math import ceil
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationInfo, field_validator, model_validator
@@ -209,6 +210,12 @@ TAKEN_NAMES = frozenset(
 TAKEN_PREFIXES = (ANCHOR, "member_")
 """Beginnings of models' roles in a gauntlet. No bot of the user's own has such a name, or one of ``TAKEN_NAMES``."""
 
+
+def is_taken(name: str) -> bool:
+    """Return whether a bot's name means something else."""
+    return name in TAKEN_NAMES or name.startswith(TAKEN_PREFIXES)
+
+
 EngineProtocol = Literal["gtp", "uci", "usi"]
 """Protocol of an engine: Go Text Protocol, Universal Chess Interface, Universal Shogi Interface."""
 
@@ -244,7 +251,10 @@ class BotSettings(Settings):
             raise ValueError("gtp knows no nodes: set seconds, or a level by the command or the options")
         if self.protocol in ("uci", "usi") and self.seconds is None and self.nodes is None:
             raise ValueError(f"an engine that speaks {self.protocol} needs a limit: set nodes or seconds")
-        if self.seconds is not None and self.seconds >= self.answer_seconds:
+        if self.command is not None and any(isinstance(value, dict | list) for value in self.options.values()):
+            raise ValueError("options of an engine are texts, numbers or booleans: it is sent one value for each")
+        seconds = self.seconds or 0
+        if (ceil(seconds) if self.protocol == "gtp" else seconds) >= self.answer_seconds:
             raise ValueError("answer_seconds has to be more than seconds: otherwise each move counts as a failure")
         return self
 
@@ -306,7 +316,7 @@ class GameConfig(Settings):
     @model_validator(mode="after")
     def _own_names(self) -> Self:
         for name in self.bots:
-            if name in TAKEN_NAMES or name.startswith(TAKEN_PREFIXES):
+            if is_taken(name):
                 raise ValueError(f"bots of {self.key} cannot be called {name!r}, which means something else: rename it")
         return self
 

@@ -1,6 +1,7 @@
 """Base class of controllers: reducers that can read every configuration's FeedbackState."""
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -50,5 +51,8 @@ class Controller(HandlerReducer):
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """The ``options`` in the settings of a controller of the user's own."""
-        return self.settings.controllers[self.name].options
+        """The options in the controller's table of the settings, if it is of the user's own.
+
+        A copy each time, because otherwise a controller could change the run's settings.
+        """
+        return deepcopy(self.settings.controllers[self.name].options)

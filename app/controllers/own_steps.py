@@ -1,6 +1,6 @@
 """Checks of what a handler of the user's own returns."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from app.core import FlyballError
@@ -26,18 +26,29 @@ def check_step(kind: type[Any], done: Any, subjects: Collection[str | None]) -> 
     """
     if not isinstance(done, Step):
         raise UnfitStep(f"Its handler returned {done!r}.", hint="Return a Step; Step() changes nothing.")
-    rows: Mapping[Any, Any] = done.rows
-    emissions: Iterable[Any] = done.emissions
+    _check_rows(kind, done.rows)
+    _check_emissions(done.emissions, subjects)
+
+
+def _check_rows(kind: type[Any], rows: Mapping[Any, Any]) -> None:
     for key, row in rows.items():
-        if not isinstance(key, str) or not (row is None or isinstance(row, kind)):
+        if not isinstance(key, str) or not (row is None or type(row) is kind):  # rows are read as this type, no other
             raise UnfitStep(
-                f"It returned the row {key!r}: {row!r}.", hint=f"Keys are texts, rows are {kind.__name__} or None."
+                f"It returned the row {key!r}: {row!r}.",
+                hint=f"Keys are texts, rows are {kind.__name__} or None, as the attribute `row` of the class says.",
             )
         if row is not None and not _can_be_saved(row):
             raise UnfitStep(
                 f"Its row {row!r} would be another one after a restart.",
                 hint="Its fields need types, and values of these types: numbers, texts, tuples, other rows.",
             )
+
+
+def _check_emissions(emissions: Any, subjects: Collection[str | None]) -> None:
+    if type(emissions) not in (tuple, list):  # a generator, for one, would be exhausted by this check
+        raise UnfitStep(
+            f"It returned the emissions {emissions!r}.", hint="Return a tuple: Step(rows, (Emission(payload),))."
+        )
     for emission in emissions:
         if not isinstance(emission, Emission) or not isinstance(emission.data, Payload):
             raise UnfitStep(f"It returned the emission {emission!r}.", hint="Return Emission(payload).")

@@ -10,13 +10,14 @@ This file is also the guard's program, so it imports only the standard library.
 
 import json
 import os
+import select
 import shutil
 import signal
 import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from typing import IO, NoReturn
 _LINE = 1 << 16  # bytes; a longer line is read in parts, so that no command can fill the memory
 _KEPT_LINES = 40
 _SHOWN = 1500  # characters of stderr in an error, so that it fits into an event
+_COPY_SECONDS = 1.0  # longest wait for the rest of stderr
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class Guarded:
 
     Attributes:
         stdin: to the command; None unless ``asked`` is true, and then its stdin is empty.
-        stdout: of the command; it ends when the command and its children have.
+        stdout: of the command; it ends when the command has, with all children that write to it.
     """
 
     def __init__(
@@ -90,17 +92,41 @@ class Guarded:
         self._copying = threading.Thread(target=_copy, args=(self._guard.stderr, self._errors), daemon=True)
         self._copying.start()
 
+    def lines(self) -> Iterator[str]:
+        """Iterate over lines of stdout until the command ends.
+
+        A child that left the group may hold stdout open for longer.
+        """
+        source, rest = self.stdout.fileno(), b""
+        while self._has_output():
+            data = os.read(source, _LINE)
+            if not data:
+                break
+            *whole, rest = (rest + data).split(b"\n")
+            if len(rest) >= _LINE:
+                whole, rest = [*whole, rest], b""
+            yield from map(_text, whole)
+        if rest:
+            yield _text(rest)
+
+    def _has_output(self) -> bool:
+        """Wait for output or the command's end; return whether stdout can be read."""
+        select.select([self.stdout, self._status], [], [])
+        left, _, _ = select.select([self.stdout], [], [], 0)  # again, because all output comes before the status
+        return bool(left)
+
     def end(self) -> Ended:
         """Kill the command if it still runs, and return its end. Call it once."""
         os.close(self._lifeline)  # first, because the thread reads stderr until the group is dead
         self._guard.wait()
-        self._copying.join()
-        for stream in (self._guard.stdin, self._guard.stdout, self._guard.stderr):
+        self._copying.join(_COPY_SECONDS)  # a child that left the group may hold stderr open for as long as it likes
+        # The thread closes stderr, because closing it here would wait for what the thread reads.
+        for stream in (self._guard.stdin, self._guard.stdout):
             if stream is not None:
                 stream.close()
         with self._status:
             said = self._status.read()
-        errors = "".join(self._errors)
+        errors = "".join(self._errors.copy())
         return Ended(**json.loads(said), errors=errors) if said else Ended(-signal.SIGKILL, "", errors)
 
 
@@ -113,8 +139,8 @@ def run_guarded(
     """
     running = Guarded(command, folder, environment)
     try:
-        while line := running.stdout.readline(_LINE):
-            on_line(line.decode(errors="replace").rstrip("\r\n"))
+        for line in running.lines():
+            on_line(line)
     except BaseException:
         running.end()
         raise
@@ -137,11 +163,16 @@ def find_program(program: str, folder: Path) -> str | None:
     return shutil.which(named, path=command_environment()["PATH"])
 
 
+def _text(line: bytes) -> str:
+    return line.decode(errors="replace").rstrip("\r")
+
+
 def _copy(source: IO[bytes], last: "deque[str]") -> None:
-    while line := source.readline(_LINE):
-        text = line.decode(errors="replace")
-        last.append(text)
-        sys.stderr.write(text)
+    with source:
+        while line := source.readline(_LINE):
+            text = line.decode(errors="replace")
+            last.append(text)
+            sys.stderr.write(text)
     sys.stderr.flush()
 
 

@@ -5,6 +5,7 @@ game's seed, plays forced moves, cuts off long games, keeps histories, and check
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from math import prod
 from random import Random
 from typing import Any, ClassVar, NoReturn, TypeVar
 
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from app.core import HEURISTIC
 from app.games.parity import TOLERANCE, Checker
-from app.games.spec_check import spec_faults
+from app.games.spec_check import are_planes, spec_faults
 from app.games.table import (
     FINISHED,
     Floats,
@@ -103,7 +104,8 @@ def game_spec(game: type[Game], name: str) -> TableSpec:
         if getattr(game, method) is getattr(Game, method):
             raise BrokenGame(f"{name} has no method {method}.", hint=f"Define {method}, as flyball.Game describes it.")
     planes = game.planes
-    size: Any = getattr(game, "observation_size", None if planes is None else int(np.prod(planes)))
+    implied = prod(planes) if planes is not None and are_planes(planes) else 1  # bad planes are reported below
+    size: Any = getattr(game, "observation_size", None if planes is None else implied)
     counts = {key: getattr(game, key, None) for key in ("version", "players", "actions")} | {"observation_size": size}
     for attribute, value in counts.items():
         if type(value) is not int or value < 1:

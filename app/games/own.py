@@ -51,11 +51,20 @@ def own_checker(config: GameConfig) -> Checker:
     make = getattr(open_own(config, 0), "checker", None)
     if make is None:
         return ReplayChecker(lambda: open_own(config, 1))
-    checker: Checker = make()
-    if not callable(getattr(checker, "failures", None)) or not isinstance(getattr(checker, "against", None), str):
+    try:
+        checker: Checker = make()
+    except Exception as error:  # a function of the user's may raise anything
         raise BrokenGame(
-            f"{config.game} has a checker that makes a {type(checker).__name__} without failures or against.",
-            hint="Make an object with `failures(record)`, which returns texts, and `against`, the name of its rules.",
+            f"{config.game} has a checker that raised {type(error).__name__}: {error}.",
+            hint="It is called without arguments.",
+        ) from error
+    against = getattr(checker, "against", None)
+    if not callable(getattr(checker, "failures", None)) or not isinstance(against, str) or not 1 <= len(against) <= 100:
+        raise BrokenGame(
+            f"{config.game} has a checker that makes a {type(checker).__name__} without failures, or against = "
+            f"{against!r}.",
+            hint="Make an object with `failures(record)`, which returns texts, and `against`, the name of its rules: "
+            "at most 100 characters.",
         )
     return checker
 

@@ -1,12 +1,18 @@
 """Check of a game's description, ours or the user's."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from math import inf, prod
+from re import fullmatch
 from typing import Any
 
 import numpy as np
 
-from app.core import Finding
+from app.config.settings import is_taken
+from app.core import HEURISTIC, Finding
+from app.core.ids import BOT
 from app.games.table import Indices, Symmetry, TableSpec
+
+BUILD = "Build it with flyball.symmetry(name, observation, action)."
 
 
 def spec_faults(spec: TableSpec) -> Iterator[Finding]:
@@ -17,27 +23,57 @@ def spec_faults(spec: TableSpec) -> Iterator[Finding]:
         yield _fault(f"{name} is {value!r}.", "It is a whole number, 1 or more.")
     if not odd:  # otherwise nothing can be compared with the sizes
         yield from _value_faults(spec)
-        for symmetry in spec.symmetries:
-            yield from _symmetry_faults(symmetry, spec)
+        yield from _level_faults(spec.levels)
+        yield from _symmetries_faults(spec)
 
 
 def _value_faults(spec: Any) -> Iterator[Finding]:
     """Yield faults of a description, whose values may have any type."""
     if not 2 <= spec.players <= 7:
         yield _fault(f"players is {spec.players}.", "Games for 2 to 7 can be played.")
-    if spec.observation_type not in (np.uint8, np.float32):
+    if all(spec.observation_type is not kind for kind in (np.uint8, np.float32)):
         yield _fault(f"observation_type is {spec.observation_type!r}.", "Set numpy.uint8 or numpy.float32.")
     if not isinstance(spec.rules_version, str) or not spec.rules_version:
         yield _fault(f"rules_version is {spec.rules_version!r}.", "Name module and version, such as 'my_games-1:nim'.")
-    if not spec.scale > 0:
-        yield _fault(f"scale is {spec.scale}.", "It divides the features, so it has to be above 0.")
-    if spec.planes is not None and (len(spec.planes) != 3 or not 1 <= np.prod(spec.planes) <= spec.observation_size):
+    if not isinstance(spec.scale, int | float | np.floating) or not 0 < spec.scale < inf:
+        yield _fault(f"scale is {spec.scale!r}.", "It divides the features, so it has to be a number above 0.")
+    if spec.planes is not None:
+        yield from _plane_faults(spec.planes, spec.observation_size)
+
+
+def _level_faults(levels: Any) -> Iterator[Finding]:
+    if not isinstance(levels, Mapping):
+        yield _fault(f"levels is {levels!r}.", "It is a dictionary of heuristic players by name.")
+        return
+    for name in levels:
+        if fullmatch(BOT, str(name)) is None or (is_taken(name) and name != HEURISTIC):
+            hint = "Name it in lower case, and neither like another player nor like a role of models."
+            yield _fault(f"levels names {name!r}.", hint)
+
+
+def are_planes(planes: Any) -> bool:
+    """Return whether a value is a tuple (C, H, W). A list would never equal the tuple in a model's manifest."""
+    return type(planes) is tuple and len(planes) == 3 and all(type(one) is int and one >= 1 for one in planes)
+
+
+def _plane_faults(planes: Any, size: int) -> Iterator[Finding]:
+    if not are_planes(planes):
+        yield _fault(f"planes is {planes!r}.", "It is a tuple of three whole numbers, (C, H, W), each 1 or more.")
+    elif prod(planes) > size:
         hint = "The first C x H x W features are the planes; others may follow."
-        yield _fault(f"planes {spec.planes} do not fit into {spec.observation_size} features.", hint)
+        yield _fault(f"planes {planes} do not fit into {size} features.", hint)
+
+
+def _symmetries_faults(spec: Any) -> Iterator[Finding]:
+    given = spec.symmetries
+    if not isinstance(given, tuple | list) or not all(isinstance(one, Symmetry) for one in given):
+        yield _fault(f"symmetries is {given!r}.", f"It is a tuple. {BUILD}")
+        return
+    for symmetry in given:
+        yield from _symmetry_faults(symmetry, spec)
 
 
 def _symmetry_faults(symmetry: Symmetry, spec: TableSpec) -> Iterator[Finding]:
-    hint = "Build it with flyball.symmetry(name, observation, action)."
     relabellings = {
         "observation": (symmetry.observation, spec.observation_size),
         "action": (symmetry.action, spec.actions),
@@ -46,10 +82,10 @@ def _symmetry_faults(symmetry: Symmetry, spec: TableSpec) -> Iterator[Finding]:
     for name, (indices, size) in relabellings.items():
         if not _permutes(indices, size):
             what = f"{name} of the symmetry {symmetry.name} does not name each of {size} indices once."
-            yield _fault(what, hint)
+            yield _fault(what, BUILD)
             return
     if not np.array_equal(symmetry.action[symmetry.image], np.arange(spec.actions)):
-        yield _fault(f"image of the symmetry {symmetry.name} is not the inverse of its action.", hint)
+        yield _fault(f"image of the symmetry {symmetry.name} is not the inverse of its action.", BUILD)
 
 
 def _permutes(indices: Indices, size: int) -> bool:

@@ -148,17 +148,18 @@ class _OneDnnLinear(TorchFunctionMode):
     """Computes any network's linear layers by ``linear``: MKL's sums also depend on a row's place."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is functional.linear and args[0].dtype == torch.float32:
-            return linear(*args, **(kwargs or {}))
-        return func(*args, **(kwargs or {}))
+        named = kwargs or {}
+        if func is functional.linear and (args[0] if args else named["input"]).dtype == torch.float32:
+            return linear(*args, **named)
+        return func(*args, **named)
 
 
-def linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return ``inputs`` [N, K] times transposed ``weight`` [M, K] plus ``bias`` [M], without gradients."""
-    if _ONEDNN and inputs.is_cpu and weight.dtype == torch.float32:
-        product: Tensor = _ONEDNN(inputs, weight, bias, "none", [], "")
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:  # noqa: A002 - PyTorch's own name
+    """Return ``input`` [N, K] times transposed ``weight`` [M, K] plus ``bias`` [M], without gradients."""
+    if _ONEDNN and input.is_cpu and weight.dtype == torch.float32:
+        product: Tensor = _ONEDNN(input, weight, bias, "none", [], "")
         return product
-    return functional.linear(inputs, weight, bias)
+    return functional.linear(input, weight, bias)
 
 
 def padded(features: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from torch.optim import Adam
 from app.config import CPU, CloningSettings, Compute, PpoSettings
 from app.learning.devices import arithmetic, resolve
 from app.learning.network import (
+    BadNetwork,
     BadParameters,
     bytes_to_parameters,
     load_network,
@@ -113,9 +114,19 @@ def load_adam(network: nn.Module, learning_rate: float, state: bytes | None) -> 
 
 
 def adam_to_bytes(network: nn.Module, optimizer: Adam) -> bytes:
-    """Return Adam's state as a safetensors file; tensors are named ``exp_avg.<parameter>`` and so on."""
-    named = network.named_parameters()
-    return parameters_to_bytes({f"{key}.{name}": optimizer.state[p][key] for name, p in named for key in _STATE})
+    """Return Adam's state as a safetensors file; tensors are named ``exp_avg.<parameter>`` and so on.
+
+    Raises ``BadNetwork`` for a parameter that had no gradient.
+    """
+    named = dict(network.named_parameters())
+    if idle := [name for name, parameter in named.items() if parameter not in optimizer.state]:
+        raise BadNetwork(
+            f"The network cannot be trained, because no gradient reaches {', '.join(idle)}.",
+            hint="Use it in forward, or register it as a buffer. `flyball check network` finds such parameters.",
+        )
+    return parameters_to_bytes(
+        {f"{key}.{name}": optimizer.state[p][key] for name, p in named.items() for key in _STATE}
+    )
 
 
 def _learner(base: Checkpoint, learning_rate: float, device: torch.device) -> tuple[nn.Module, Adam]:

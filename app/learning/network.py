@@ -164,17 +164,18 @@ def parameters_to_bytes(state: Mapping[str, Tensor]) -> bytes:
 
 
 def bytes_to_parameters(data: bytes) -> Parameters:
-    """Return the tensors by name. Raises ``BadParameters`` for anything but a safetensors file.
+    """Return the tensors, sorted by name. Raises ``BadParameters`` for anything but a safetensors file.
 
     Damage inside a tensor is not noticed here: compare the hash first (``app.store`` does).
     """
     try:
-        return safetensors.torch.load(data)
+        found = safetensors.torch.load(data)
     except (SafetensorError, ValueError) as error:
         raise BadParameters(
             f"These {len(data)} bytes are no safetensors file ({error}).",
             hint="Restore the file from another node or an earlier checkpoint.",
         ) from error
+    return dict(sorted(found.items()))  # the library's order differs from call to call, which would reach trainers
 
 
 @contextmanager

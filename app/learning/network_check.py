@@ -38,8 +38,9 @@ def check_network(settings: NetworkSettings, shape: NetworkShape, seed: int = 0)
             *_gradients(network, rows),
             *_bfloat16(network, rows),
         ]
-    except RuntimeError as error:  # of PyTorch
-        return [Finding("forward", f"{error}.", "It has to work for any number of observations, also with gradient.")]
+    except Exception as error:  # noqa: BLE001 - the user's code may raise anything
+        hint = "It has to work for any number of observations, also with gradient."
+        return [Finding("forward", f"{type(error).__name__}: {error}.", hint)]
 
 
 def _initialisation(parameters: Parameters, again: Parameters) -> Iterator[Finding]:

@@ -131,7 +131,7 @@ def private_folder(parent: Path) -> Iterator[Path]:
     with ExitStack() as lock:
         with _locked(parent):  # otherwise a new folder could be swept before its owner has locked it
             for old in parent.iterdir():
-                with suppress(BlockingIOError), _locked(old, fcntl.LOCK_NB):
+                with suppress(BlockingIOError, FileNotFoundError), _locked(old, fcntl.LOCK_NB):  # in use, or gone
                     shutil.rmtree(old, ignore_errors=True)  # a dying command may still write; the next job sweeps
             folder = Path(mkdtemp(dir=parent)).absolute()
             lock.enter_context(_locked(folder))

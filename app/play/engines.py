@@ -61,6 +61,9 @@ class EnginePlayer(DecidingPlayer):
             except EngineFault as fault:
                 faults.append(fault.message)
                 self.close()
+            except BaseException:  # interrupted: the rest of the answer would count as that to the next question
+                self.close()
+                raise
         command = " ".join(self._settings.command or ())
         raise EngineFailed(
             f"The engine of bot {self._name} failed {ATTEMPTS} times in a row, at last because {faults[-1]}.",

@@ -30,9 +30,9 @@ class Opponent(Settings):
     games: int = Field(ge=1)
 
     @model_validator(mode="after")
-    def _no_bot_has_a_model(self) -> Self:
-        if self.model is not None and self.kind != MODEL:
-            raise ValueError(f"an opponent with a model is of kind {MODEL!r}, not {self.kind!r}")
+    def _model_when_it_is_one(self) -> Self:
+        if (self.model is None) != (self.kind != MODEL):
+            raise ValueError(f"an opponent has a model exactly when its kind is {MODEL!r}, not {self.kind!r}")
         return self
 
     @property

@@ -9,6 +9,7 @@ A factory, ``factory(config, options)``, returns an object with one of these met
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,7 +53,7 @@ def load_own_player(name: str, settings: BotSettings, config: GameConfig) -> "Ow
     """Return the Python player that a configuration calls ``name``. Raises ``UnknownPlugin`` or ``UnusablePlayer``."""
     assert settings.player is not None
     factory = load_plugin(PLAYERS_GROUP, settings.player)
-    player = _called(name, settings.player, factory, config, settings.options)
+    player = _called(name, settings.player, factory, config, deepcopy(settings.options))
     for method, adapter in _ADAPTERS.items():
         if callable(found := getattr(player, method, None)):
             return adapter(name, found)
@@ -86,7 +87,7 @@ class OwnPolicy:
         returned = _called(self._name, "forward", self._forward, obs.copy(), mask.copy(), temperature)
         try:
             log_probs, values = (np.asarray(array, dtype=np.float32) for array in returned)
-        except (TypeError, ValueError) as error:
+        except Exception as error:  # arrays of other libraries raise errors of their own
             raise self._unusable(f"did not return two arrays of numbers ({error})") from error
         if (log_probs.shape, values.shape) != (mask.shape, mask.shape[:1]):
             raise self._unusable(
@@ -119,7 +120,7 @@ class OwnDecider(DecidingPlayer):
         returned = _called(self._name, self.method, self._function, *self._arguments(copied), points.copy())
         try:
             actions = np.asarray(returned)
-        except ValueError as error:
+        except Exception as error:  # arrays of other libraries raise errors of their own
             raise self._unusable(f"did not return an array ({error})") from error
         if actions.shape != points.shape or actions.dtype.kind not in "iu":
             raise self._unusable(f"returned {actions.dtype} {actions.shape}, not integers {points.shape}")

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from msgspec.structs import replace
+from pydantic import JsonValue
 
 from app.config import ForeignSettings, RunSettings
 from app.config.loading import changed
@@ -65,8 +66,8 @@ class WhatIf:
     def __init__(
         self, values: Mapping[str, Any], *, past: Sequence[RunSettings] = (), voided: Collection[int] = ()
     ) -> None:
-        self._values = values
-        others = [RunSettings.model_validate(changed(settings, values)) for settings in past]
+        self._values, self._tables = values, frozenset[str]().union(*map(_tables, past))
+        others = [RunSettings.model_validate(self._changed(settings)) for settings in past]
         for settings in others[:1]:
             check_controllers(settings)
         daemons = daemons_of(*past, *others)
@@ -106,10 +107,24 @@ class WhatIf:
             return () if instead is None else (replace(event, envelope=instead),)
         if isinstance(event.data, RunConfigured):
             with suppress(ForeignSettings):
-                settings = changed(RunSettings.recorded(event.data.settings, event.source), self._values)
+                settings = self._changed(RunSettings.recorded(event.data.settings, event.source))
                 data = event.data.replace(settings=settings)
                 return (replace(event, envelope=replace(event.envelope, data=data)),)
         return (event,)
+
+    def _changed(self, settings: RunSettings) -> dict[str, JsonValue]:
+        """Return settings with the values, as far as they have their tables.
+
+        A run may have got a configuration or a controller later. Tables that no settings have are errors.
+        """
+        absent = {table for table in self._tables - _tables(settings) if f"{table}use" not in self._values}
+        return changed(settings, {key: one for key, one in self._values.items() if not key.startswith(tuple(absent))})
+
+
+def _tables(settings: RunSettings) -> frozenset[str]:
+    """Return the key prefixes of a run's configurations and own controllers."""
+    games, own = (f"games.{key}." for key in settings.by_key), (f"controllers.{name}." for name in settings.controllers)
+    return frozenset((*games, *own))
 
 
 def _divergence(kind: Change, cause: Event[Payload], before: Conclusion | None, after: Conclusion | None) -> Divergence:

@@ -105,7 +105,7 @@ class WandbCurves(Curves):
 
     def __init__(self, folder: Path, group: str, fresh_id: str, mode: WandbMode) -> None:
         self._folder, self._group, self._fresh_id, self._mode = folder, group, fresh_id, mode
-        self._wandb = loaded_wandb("deployment.wandb")
+        loaded_wandb("deployment.wandb")  # refuses a start without it
         self._runs: dict[str, WandbRun] = {}
         self._queue: SimpleQueue[Event[Payload] | None] = SimpleQueue()
         self._thread = Thread(target=self._work, name="wandb", daemon=True)
@@ -113,7 +113,8 @@ class WandbCurves(Curves):
 
     def take(self, event: Event[Payload]) -> None:
         """See ``Curves.take``."""
-        self._queue.put(event)
+        if self._thread.is_alive():  # otherwise nobody empties the queue
+            self._queue.put(event)
 
     def flush(self) -> None:
         """Do nothing: W&B sends points as they come."""
@@ -129,7 +130,7 @@ class WandbCurves(Curves):
                 self._write(event)
             for run in self._runs.values():
                 run.close()
-        except (self._wandb.Error, OSError) as error:  # W&B's failure costs its curves, and nothing else
+        except Exception as error:  # noqa: BLE001 - W&B's failure costs its curves, and nothing else
             hint = "TensorBoard's curves go on; start the run again to continue these"
             structlog.get_logger("wandb").error("W&B receives no more curves", error=str(error), remedy=hint)
 

@@ -65,6 +65,11 @@ def test_check_of_a_broken_backend_names_job_and_fault(name: str, where: str, wh
     assert found[0].hint or name == "FAILING"
 
 
+def test_check_says_nothing_of_knobs_that_are_left_out() -> None:
+    config = GAMES[KEY].replace(knobs=("learning_rate",))
+    assert check_backend("broken_backends:CLAIMING", config) == []
+
+
 def test_backend_that_is_none_is_refused() -> None:
     with pytest.raises(UnusableBackend, match="is a dict, not a backend"):
         backend_of(GAMES[KEY].replace(backend="broken_backends:NO_BACKEND"))

@@ -63,6 +63,13 @@ def test_new_never_overwrites(tmp_path: Path) -> None:
     assert [path.read_text() for path in tmp_path.iterdir()] == ["kept"]
 
 
+def test_new_game_with_the_name_of_ours_is_refused(tmp_path: Path) -> None:
+    refused = new("game", "connect_four", "--folder", tmp_path)
+    assert (refused.exit_code, list(tmp_path.iterdir())) == (2, [])
+    assert "connect_four_2p is a configuration of Flyball's own" in refused.stderr
+    assert new("network", "connect_four", "--folder", tmp_path).exit_code == 0
+
+
 @pytest.mark.parametrize("name", ["", "Mine", "my-game", "2048", "a__b", "_a", "a_", "class", "x" * 41, "../x"])
 def test_new_refuses_what_is_no_name(name: str, tmp_path: Path) -> None:
     refused = new("game", name, "--folder", tmp_path)

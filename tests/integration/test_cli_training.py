@@ -118,6 +118,17 @@ def test_network_of_any_kind_can_be_trained() -> None:
         training_settings(HEARTS, None, {"network.kind": "tower", "network.hidden_dim": 64})
 
 
+def test_option_of_a_network_leaves_the_others(tmp_path: Path) -> None:
+    own = NetworkSettings(kind="m:f", options={"width": 3, "depth": 2})
+    config, file = GAMES["connect_four_2p"].replace(network=own), tmp_path / "run.toml"
+    changed = training_settings(config, None, {"network.options.depth": 5})
+    assert changed.network.options == {"width": 3, "depth": 5}
+    assert training_settings(config, None, {"network.options": {}}).network.options == {}
+    file.write_text("[network]\nkind = 'm:g'\noptions = {size = 1}\n")
+    assert training_settings(config, file, {}).network.options == {"size": 1}
+    assert training_settings(config, file, {"network.kind": "mlp"}).network.network == NetworkSettings()
+
+
 def test_toml_says_the_same_and_the_command_line_has_the_last_word(tmp_path: Path) -> None:
     file = tmp_path / "run.toml"
     file.write_text("[ppo]\nlearning_rate = 3e-4\ngamma = 0.9\n[collection.opponents]\nself = 0.5\nrandom = 0.5\n")

@@ -82,9 +82,11 @@ async def test_command_dies_with_its_child_at_the_deadline(root: Path) -> None:
     with pytest.raises(JobFailed, match="code 1"):  # starts the worker, which takes seconds
         await engine.run(JOB, spec)
     (root.parent / "mine.py").write_text(BASE + HANG)
+    task = asyncio.get_running_loop().create_task(engine.run(JOB, spec, deadline_seconds=3.0))
+    processes = await pids_of(root)
     with pytest.raises(JobTimedOut):
-        await engine.run(JOB, spec, deadline_seconds=3.0)
-    assert await asyncio.to_thread(gone, await pids_of(root))
+        await task
+    assert await asyncio.to_thread(gone, processes)
     (left,) = folders(root)
     (root.parent / "mine.py").write_text(BASE + "sys.exit(1)")
     with pytest.raises(JobFailed, match="code 1"):
@@ -139,6 +141,14 @@ def test_folder_of_a_live_job_is_not_swept(root: Path) -> None:
         assert mine.exists()
         assert other.exists()
     assert folders(root) == []
+
+
+def test_folder_that_goes_away_while_sweeping_is_ignored(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another job removes its folder between the listing of all and the look at this one."""
+    (root / "trainings").mkdir(parents=True)
+    monkeypatch.setattr(Path, "iterdir", lambda folder: iter([folder / "gone"]))
+    with private_folder(root / "trainings") as mine:
+        assert mine.exists()
 
 
 class Story:

@@ -15,6 +15,7 @@ from simulated_settings import simulated_settings
 
 from app.cli.group import main
 from app.config import GAMES, RunSettings
+from app.config.loading import BadSettings
 from app.core import ConfigKey
 from app.events import (
     AdaptiveParamsChanged,
@@ -135,6 +136,22 @@ def test_what_if_shows_what_the_controller_would_have_decided(run: Events, value
     assert len(found) == len([e for e in run if isinstance(e.data, TrainingCompleted) and e.data.step > 0])
 
 
+def test_what_if_skips_settings_before_the_controller(run: Events) -> None:
+    before = settings().replace(controllers={})
+    what_if = WhatIf({"controllers.cosine.options.lowest": 0.5}, past=[settings(), before])
+    (configured, *rest) = run
+    assert isinstance(configured.data, RunConfigured)
+    data = configured.data.replace(settings=before.model_dump(mode="json"))
+    earlier = with_fields(configured, envelope=with_fields(configured.envelope, data=data))
+    found = [one for event in (earlier, configured, *rest) for one in what_if.feed(event) if one.by == "cosine"]
+    assert {one.kind for one in found} == {"changed"}
+
+
+def test_what_if_refuses_options_of_no_controller() -> None:
+    with pytest.raises(BadSettings, match=r"controllers.cosin.use \(--set\): Field required"):
+        WhatIf({"controllers.cosin.options.lowest": 0.5}, past=[settings()])
+
+
 def promoting() -> RunSettings:
     table = {"use": "own_rules:PromotesAll", "takes_over": ["promotion"]}
     return settings().replace(controllers={"mine": table})
@@ -196,6 +213,16 @@ async def test_host_without_a_named_controller_reports_it(capsys: pytest.Capture
     await stage.until(DaemonReady, stage.host("feedback", MemoryStateStore()))
     assert "controllers that this daemon does not host controllers=['mine']" in capsys.readouterr().out
     assert stage.of(HyperparameterUpdated) == []
+
+
+async def test_host_restarted_without_a_controller_reports_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """The supervisor may restart the daemon after a change of flyball.toml, before the run is restarted."""
+    stage, states = OwnStage(), MemoryStateStore()
+    feedback = await stage.configure_own(COSINE)
+    await stage.until(DaemonReady, stage.host(feedback, states))
+    assert "does not host" not in capsys.readouterr().out
+    await stage.until(DaemonReady, stage.host("feedback", states), 2)
+    assert "controllers that this daemon does not host controllers=['mine']" in capsys.readouterr().out
 
 
 async def test_host_with_a_failing_controller_goes_on() -> None:

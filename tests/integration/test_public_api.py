@@ -33,6 +33,7 @@ BRIEF = {
     "training.final_games": 8,
     "training.eval_games": 8,
 }
+EXAMPLES = [name for name in flyball.__all__ if ">>>" in (getattr(flyball, name).__doc__ or "")]
 ROLLBACK = {"model": NEW, "reason": "odd play"}
 
 
@@ -55,11 +56,7 @@ def broker(tmp_path: Path) -> Iterator[Path]:
         yield tmp_path
 
 
-COMMANDS = ("train", "evaluate", "load_policy", "connect", "simulate")
-CHECKS = ("check_game", "check_network", "check_player", "check_backend")
-
-
-@pytest.mark.parametrize("name", [*COMMANDS, *CHECKS])
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_docstring_example_runs(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trained: flyball.TrainingResult
 ) -> None:
@@ -110,6 +107,30 @@ def test_train_gives_what_the_command_gives(trained: flyball.TrainingResult, tmp
     assert trained.policy.is_file()
     assert trained.scores == {found.opponent: found.outcome for found in trained.final}
     assert trained.summary.startswith(f"# {KEY}, seed 3")
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: flyball.train(KEY, seed=-1), "seed is -1"),
+        (lambda: flyball.check_game(KEY, games=1), "games is 1"),
+        (lambda: flyball.check_game(KEY, seed=-1), "seed is -1"),
+        (lambda: flyball.load_policy("current", precision="float16"), "precision is 'float16'"),
+        (lambda: flyball.load_policy("current", seed=2**63), "seed is 9223372036854775808"),
+        (lambda: flyball.simulate(["hex7_2p"], nodes=0), "nodes is 0"),
+        (lambda: flyball.simulate(["hex7_2p"], days=0), "days is 0"),
+        (lambda: flyball.simulate(["hex7_2p"], seeds=0), r"seeds is range\(0, 0\)"),
+        (lambda: flyball.simulate(["hex7_2p"], seeds=[-1]), r"seeds is \[-1\]"),
+        (lambda: flyball.simulate(["hex7_2p"], jobs=0), "jobs is 0"),
+    ],
+)
+def test_function_refuses_what_its_command_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call, words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(flyball.FlyballError, match=words):
+        call()
+    assert not list(tmp_path.iterdir())
 
 
 def test_train_keeps_the_number_of_threads(tmp_path: Path) -> None:
@@ -175,6 +196,12 @@ def test_evaluate_works_inside_an_event_loop(trained: flyball.TrainingResult) ->
         ("random", {"game": KEY}, "against random is the same as model random"),
         ("random", {"game": KEY, "against": "best:3"}, "no strategy 'best'"),
         ("random", {"game": "connect_four_2p", "device": "tpu"}, "no device 'tpu'"),
+        ("heuristic", {"game": "connect_four_2p", "against": []}, r"against is \[\]"),
+        ("heuristic", {"game": "connect_four_2p", "games": 0}, "games is 0: .* greater than or equal to 1"),
+        ("heuristic", {"game": "connect_four_2p", "workers": 0}, "workers is 0"),
+        ("heuristic", {"game": "connect_four_2p", "seed": -1}, "seed is -1"),
+        ("heuristic", {"game": "connect_four_2p", "temperature": float("nan")}, "temperature is nan"),
+        ("heuristic", {"game": "connect_four_2p", "precision": "float16"}, "precision is 'float16'"),
     ],
 )
 def test_evaluate_refuses_what_it_cannot_play(tmp_path: Path, model: str, options, words: str) -> None:
@@ -254,6 +281,8 @@ def test_connection_reads_journal_and_state_of_a_stopped_run(recorded: Path) -> 
             run.state("tic_tac_to_2p")
         with pytest.raises(flyball.FlyballError, match="no event type"):
             run.journal("NOTHING")
+        with pytest.raises(flyball.FlyballError, match="last is -1"):
+            run.journal(last=-1)
         with pytest.raises(flyball.FlyballError, match="No broker listens"):
             run.publish("ROLLBACK_REQUESTED", ROLLBACK, config_key=KEY)
 
@@ -297,6 +326,7 @@ def test_connection_records_an_id_once(broker: Path) -> None:
         ("CLOCK_TICK", {"period_seconds": 1}, {"event_id": ""}, "an id has 1 to 255"),
         ("RUN_CONFIGURED", {"run_id": "1", "settings": {}}, {}, "Only the broker publishes"),
         ("ROLLBACK", {}, {}, "no event type"),
+        (flyball.events.RollbackRequested(**ROLLBACK), ROLLBACK, {"config_key": KEY}, "has its own"),
     ],
 )
 def test_connection_refuses_what_is_no_event(recorded: Path, name: str, data, options, words: str) -> None:
@@ -363,3 +393,8 @@ def test_simulate_gives_what_the_command_gives(tmp_path: Path) -> None:
     assert [arm.arm for arm in result.arms] == ["all", "none"]
     with pytest.raises(flyball.FlyballError, match="named twice"):
         flyball.simulate(["hex7_2p", "hex7_2p"])
+
+
+def test_simulate_takes_the_key_of_one_game(tmp_path: Path) -> None:
+    options = {"nodes": 2, "days": 0.01, "run": tmp_path}
+    assert flyball.simulate("hex7_2p", **options) == flyball.simulate(["hex7_2p"], **options)

@@ -130,6 +130,14 @@ def test_trainer_that_does_not_exist_is_refused(fields: dict, tmp_path: Path) ->
         check_trainers(changed(**fields), tmp_path)
 
 
+def test_trainer_in_a_package_that_fails_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "failing").mkdir()
+    (tmp_path / "failing" / "__init__.py").write_text("raise OSError('no licence')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(BadSettings, match=r"trainer: the package of 'failing.mine' cannot be imported: OSError: no li"):
+        check_trainers(changed(trainer="failing.mine:train"), tmp_path)
+
+
 @pytest.mark.parametrize(
     "fields", [{"trainer": "json:loads"}, {"train_command": ("python", "mine.py")}, {"train_command": ("./mine.py",)}]
 )

@@ -119,6 +119,22 @@ class Flat(Race):
     planes = (2, 3, 4)
 
 
+class Listed(Race):
+    planes = [1, 1, GOAL]  # noqa: RUF012 - the mistake
+
+
+class PlanesInWords(Race):
+    planes = "3 x 3"
+
+
+class Asymmetric(Race):
+    symmetries = ("left_right",)
+
+
+class Negative(Race):
+    planes = (-1, -1, GOAL)
+
+
 class OtherType(Race):
     observation_type = np.int64
 
@@ -448,6 +464,21 @@ class NoSpec(Race16):
 class Unnamed(Race16):
     def description(self):
         return replace(super().description(), rules_version="")
+
+
+class Unscaled(Race16):
+    def description(self):
+        return replace(super().description(), scale=None)
+
+
+class Levelled(Race16):
+    def description(self):
+        return replace(super().description(), levels=("easy",))
+
+
+class Champion(Race16):
+    def description(self):
+        return replace(super().description(), levels={"champion": Planes.heuristic})
 
 
 def failing(config, slots):

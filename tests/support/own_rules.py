@@ -70,6 +70,45 @@ class Mistyped(Sets):
         return Step({event.subject: Seen(evaluations=1.5)})
 
 
+class RowUndeclared(Sets):
+    """Returns rows of a type that the class does not name as its own."""
+
+    row = Row
+
+
+class Longer(Seen, frozen=True):
+    """A row with more fields than its controller's row type."""
+
+    more: int = 1
+
+
+class Extending(Sets):
+    def done(self, rows, row, event, state):
+        return Step({event.subject: Longer()})
+
+
+class Generating(Sets):
+    def done(self, rows, row, event, state):
+        return Step({}, (Emission(self.decision(state)) for _ in range(1)))
+
+
+class Commaless(Sets):
+    def done(self, rows, row, event, state):
+        return Step({}, (Emission(self.decision(state))))
+
+
+class Consuming(Sets):
+    """Takes its option out of the options, once and at each event."""
+
+    def __post_init__(self):
+        self.options.pop("factor")
+        self.options["deep"].clear()
+
+    def decision(self, state, parameter="learning_rate"):
+        assert self.options == {"factor": 0.5, "deep": {"x": 1}}
+        return super().decision(state, parameter)
+
+
 class Bare(Sets):
     def done(self, rows, row, event, state):
         return Step({}, (self.decision(state),))

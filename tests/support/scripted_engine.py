@@ -5,6 +5,7 @@ the first start only.
 """
 
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -42,6 +43,10 @@ def misbehave(mode: str, number: str) -> str:
                 write("x" * 65536)
         case "illegal":
             return "z99"
+        case "leaves":  # a child in a session of its own, which holds stdout and stderr
+            with Path(sys.argv[2]).open("a") as file:
+                child = subprocess.Popen(("sleep", "30"), start_new_session=True)
+                file.write(f"{child.pid}\n")
         case "resigns":
             return "resign"
     return "PASS"

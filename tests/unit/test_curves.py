@@ -1,6 +1,7 @@
 """Curves lie in one record a configuration, evaluations beside the trainings that made their models."""
 
 import sys
+import threading
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -123,19 +124,30 @@ def test_run_curves_at_wandb_are_those_of_tensorboard(tmp_path: Path, monkeypatc
         assert (b"evaluation/elo" in content) == (config == "hex7_2p")
 
 
-def test_wandb_failure_costs_only_its_own_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(**_: object) -> None:
-        raise OSError("the disk is full")
+@pytest.mark.parametrize("failure", [OSError("the disk is full"), ValueError("unknown entity")])
+def test_wandb_failure_costs_only_its_own_curves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
+    """Events that come later are not kept."""
 
-    wandb = SimpleNamespace(init=refuse, Error=RuntimeError)
-    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    def refuse(**_: object) -> None:
+        raise failure
+
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=refuse))
+    before = set(threading.enumerate())
     curves = RunCurves(RunFolder(tmp_path), Deployment(wandb="offline"), "id")
     with capture_logs() as logs:
-        for step in (1, 2):
-            curves.take(event(trained(step=step), step))
+        curves.take(event(trained(step=1), 1))
+        for thread in set(threading.enumerate()) - before:
+            if thread.name == "wandb":
+                thread.join(10)
+        later = event(trained(step=2), 2)
+        kept = sys.getrefcount(later)
+        curves.take(later)
+        assert sys.getrefcount(later) == kept
         curves.close()
     assert [point.step for point in read(tmp_path / "curves" / CONFIG).Scalars("train/rows")] == [1, 2]
-    assert [(log["event"], log["error"]) for log in logs] == [("W&B receives no more curves", "the disk is full")]
+    assert [(log["event"], log["error"]) for log in logs] == [("W&B receives no more curves", str(failure))]
 
 
 @pytest.mark.parametrize(

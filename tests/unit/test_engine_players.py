@@ -1,11 +1,12 @@
 """Engines as players: moves, faults, restarts and the end of processes."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from app.core import ConfigKey
 from app.games import open_table
 from app.games.notation import NoNotation
 from app.play import engine_process
+from app.play.engine_process import EngineProcess
 from app.play.engines import EngineFailed, EnginePlayer
 from app.play.own_players import Turn
 from app.play.players import PlayerCache, RandomPlayer
@@ -109,6 +111,33 @@ def test_engine_of_another_protocol_is_given_up(tmp_path: Path) -> None:
     turn = Turn(*table.observe(np.array([0])), table, np.array([0]))
     with pytest.raises(EngineFailed, match=r"it did not answer '1 protocol_version' within 0.2 s"):
         player.decide(turn, np.array([0.5]))
+
+
+def test_interrupted_engine_is_restarted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the late answer would count as that to the next question."""
+    engine = Scripted(tmp_path, "well")
+    assert engine.moves() == [PASS]
+    with monkeypatch.context() as patch:
+        patch.setattr(EngineProcess, "_lines", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            engine.moves()
+    assert engine.moves() == [PASS]
+    assert len(engine.pids()) == 2
+
+
+def interrupted(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def test_engine_ends_at_once_if_a_child_has_left_it(tmp_path: Path) -> None:
+    engine = Scripted(tmp_path, "leaves")
+    assert engine.moves() == [PASS]
+    began = time.monotonic()
+    engine.player.close()
+    assert time.monotonic() - began < 8
+    first, left = engine.pids()
+    assert ends(first)
+    os.kill(left, signal.SIGKILL)
 
 
 def test_engine_that_resigns_plays_a_legal_move(tmp_path: Path) -> None:

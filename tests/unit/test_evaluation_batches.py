@@ -11,6 +11,12 @@ CONFIG = GAMES["connect_four_2p"]
 FAILED = FlyballError("The worker ended.", hint="Look at dmesg.")
 
 
+@pytest.mark.parametrize(("kind", "model"), [("model", None), ("random", CHAMPION)])
+def test_opponent_has_a_model_exactly_when_it_is_one(kind: str, model: ModelHash | None) -> None:
+    with pytest.raises(ValidationError, match="an opponent has a model exactly when"):
+        Opponent(name="x", kind=kind, model=model, games=2)
+
+
 def gauntlet(*games: int, batch_games: int = 40) -> GauntletSpec:
     settings = CONFIG.evaluation.replace(batch_games=batch_games)
     opponents = [Opponent(name="random", kind="random", games=games[0])]

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from own_training import train_spec
 from selfplay_rig import FULL_GAMES, ignore, put_model, selfplay_spec
 from torch import nn
 
@@ -131,6 +132,13 @@ def test_weights_of_a_tower_are_named_matrices() -> None:
     shapes = {name: weight.shape for name, weight in policy.weights().items()}
     assert shapes["stem.weight"] == (8, 3, 3, 3)
     assert shapes["policy_head.weight"] == (7, 336)
+
+
+def test_tensors_are_read_in_the_order_of_their_names() -> None:
+    """Otherwise a trainer that draws a number for each tensor would not repeat."""
+    data = parameters_to_bytes(init_policy(EXCITED, WITH_SCALARS, 0))
+    orders = [list(bytes_to_parameters(data)) for _ in range(5)]
+    assert orders == [sorted(orders[0])] * 5
 
 
 def test_tower_for_a_game_without_planes_is_refused() -> None:
@@ -263,6 +271,8 @@ class OwnNetwork(nn.Module):
             logits = logits / (obs[:, :1] * 0)
         if self.fault == "constants":
             logits = nn.functional.linear(obs, torch.ones(logits.shape[1], obs.shape[1])) + logits
+        if self.fault == "picky" and len(obs) > 2:
+            raise ValueError("too many")
         return (logits.double() if self.fault == "float64" else logits), value
 
 
@@ -285,6 +295,7 @@ def own(monkeypatch: pytest.MonkeyPatch) -> None:
         ("infinite", "logits", "finite"),
         ("float64", "logits", "float64"),
         ("constants", "bfloat16", "dtype"),
+        ("picky", "forward", "ValueError: too many"),
     ],
 )
 def test_check_of_a_faulty_network_finds_it(fault: str, where: str, what: str) -> None:
@@ -299,6 +310,31 @@ def test_check_of_a_sound_network_finds_nothing() -> None:
     for settings, shape in ((sound, BOARD), (CONV, BOARD), (TOWER, BOARD), (EXCITED, WITH_SCALARS)):
         assert check_network(settings, shape) == []
     assert check_network(NetworkSettings(), BOARD) == []
+
+
+class NamedArguments(OwnNetwork):
+    """A network that names the arguments of PyTorch's functions."""
+
+    def forward(self, obs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        layer = self.logits
+        return nn.functional.linear(input=obs, weight=layer.weight, bias=layer.bias), self.value(obs).squeeze(-1)
+
+
+@pytest.mark.usefixtures("own")
+def test_network_with_named_arguments_plays_like_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["faulty_networks"], "named", lambda shape, _: NamedArguments(shape, ""), False)
+    named, plain = (NetworkSettings(kind=f"faulty_networks:{name}") for name in ("named", "build"))
+    assert check_network(named, BOARD) == []
+    obs = positions(BOARD, 100)
+    assert np.array_equal(policy_of(named, BOARD).outputs(obs), policy_of(plain, BOARD).outputs(obs))
+
+
+@pytest.mark.usefixtures("own")
+def test_training_of_a_parameter_without_gradient_is_refused(tmp_path: Path) -> None:
+    settings = NetworkSettings(kind="faulty_networks:build", options={"fault": "unused"})
+    config = GAMES["connect_four_2p"].replace(network=settings)
+    with pytest.raises(BadNetwork, match=r"no gradient reaches spare\.weight, spare\.bias"):
+        train(train_spec(tmp_path, config, put_model(tmp_path, config), games=4), ignore)
 
 
 @pytest.mark.usefixtures("own")

@@ -30,6 +30,7 @@ from app.events import (
     TrainingFailed,
 )
 from app.replay.replaying import controllers
+from daemons.bootstrap import check_controllers
 from daemons.own_controllers import own_controllers
 from daemons.registry import daemons_of
 
@@ -148,6 +149,13 @@ def test_controller_takes_part_only_while_settings_name_it() -> None:
         ("Remembering", "TypeError: last = .* would be lost at a restart: keep it in a row"),
         ("Rowless", "UnfitStep: It returned the row 'tic_tac_toe_2p': .* rows are Seen or None"),
         ("Mistyped", r"UnfitStep: Its row Seen\(evaluations=1.5\) would be another one after a restart"),
+        (
+            "RowUndeclared",
+            r"UnfitStep: It returned the row 'tic_tac_toe_2p': Seen.* rows are Row or None, as the attri",
+        ),
+        ("Extending", r"UnfitStep: It returned the row 'tic_tac_toe_2p': Longer.* rows are Seen or None"),
+        ("Generating", r"UnfitStep: It returned the emissions <generator .* Return a tuple"),
+        ("Commaless", r"UnfitStep: It returned the emissions Emission\(.* Return a tuple"),
         ("Bare", r"UnfitStep: It returned the emission HyperparameterUpdated.* Return Emission\(payload\)"),
         ("Elsewhere", "UnfitStep: It emitted HYPERPARAMETER_UPDATED about 'no_such_2p', which the run does not play"),
         ("Undeclared", "UndeclaredEmission: mine emitted REGRESSION_CLEARED, which it does not declare"),
@@ -167,6 +175,15 @@ def test_handler_mistake_costs_only_its_event(use: str, error: str) -> None:
     assert fold.rows("mine") == {}
     assert len(fold.rows("EvaluationFeedbackHandler")[KEY].elos) == 1
     assert outcomes[-1].saved()
+
+
+def test_controller_cannot_change_its_options() -> None:
+    options = {"factor": 0.5, "deep": {"x": 1}}
+    settings = owning("own_rules:Consuming", **options)
+    check_controllers(settings)
+    (controller,) = own_controllers([settings])
+    assert len(Driven(controller, settings).feed(rated())) == 1
+    assert settings.controllers["mine"].options == options
 
 
 def test_controller_that_cannot_be_built_is_left_out() -> None:

@@ -3,6 +3,7 @@
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import broken_games
 import numpy as np
@@ -211,9 +212,21 @@ def test_checker_of_a_game_s_own_is_asked() -> None:
     assert "moves are too many" in checker.failures(game_record(shard_of(config("Doubted")), 0))[0]
 
 
-def test_checker_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broken_games.Doubted, "checker", dict)
-    with pytest.raises(UnknownGame, match="a checker that makes a dict without failures or against"):
+def unlucky() -> None:
+    raise OSError("no rules")
+
+
+@pytest.mark.parametrize(
+    ("checker", "message"),
+    [
+        (dict, "a checker that makes a dict without failures, or against = None"),
+        (type("Long", (broken_games.Doubter,), {"against": "x" * 101}), "or against = 'xxx.*at most 100 characters"),
+        (staticmethod(unlucky), "a checker that raised OSError: no rules"),
+    ],
+)
+def test_checker_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, checker: Any, message: str) -> None:
+    monkeypatch.setattr(broken_games.Doubted, "checker", checker)
+    with pytest.raises(UnknownGame, match=message):
         checker_for(config("Doubted"))
 
 

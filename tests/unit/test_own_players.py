@@ -151,6 +151,17 @@ def test_factory_without_a_player_is_refused(name: str, error: type[Exception], 
         loaded(name)
 
 
+def consuming(config: GameConfig, options: dict[str, Any]) -> Any:
+    assert options.pop("by") == 1
+    return First()
+
+
+def test_factory_cannot_change_the_options() -> None:
+    config = TIC_TAC_TOE.replace(bots={"x": BotSettings(player=f"{__name__}:consuming", options={"by": 1})})
+    assert loaded("x", config) is not loaded("x", config)
+    assert config.bots["x"].options == {"by": 1}
+
+
 def test_factory_that_does_not_exist_is_refused() -> None:
     config = TIC_TAC_TOE.replace(bots={"x": BotSettings(player="nowhere:build")})
     with pytest.raises(UnknownPlugin, match=r"'nowhere:build' cannot be imported"):
@@ -160,6 +171,13 @@ def test_factory_that_does_not_exist_is_refused() -> None:
 def test_player_that_raises_is_named() -> None:
     with pytest.raises(UnusablePlayer, match=r"bot shouting failed: choose raised RuntimeError: no idea"):
         play_match(CONFIG, loaded("shouting"), RandomPlayer(), MatchPlan(2, seed=1, temperature=0.3))
+
+
+class Attached:
+    """An array of another library that cannot be converted, as a tensor that requires a gradient."""
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise RuntimeError("detach it first")
 
 
 MASK = np.array([[True, True, False], [False, True, True]])
@@ -174,6 +192,7 @@ MASK = np.array([[True, True, False], [False, True, True]])
         ([0], r"returned int64 \(1,\), not integers \(2,\)"),
         ([0.0, 1.0], r"returned float64 \(2,\), not integers"),
         ([[0], [1, 2]], "did not return an array"),
+        (Attached(), r"did not return an array \(detach it first\)"),
         (None, r"returned object \(\), not integers"),
     ],
 )
@@ -192,6 +211,7 @@ ROWS, VALUES = np.zeros((2, 3)), np.zeros(2)
     [
         (ROWS, "returned arrays of shapes"),
         (None, "did not return two arrays"),
+        ((Attached(), VALUES), r"did not return two arrays of numbers \(detach it first\)"),
         ((ROWS, VALUES, VALUES), "did not return two arrays"),
         ((ROWS[:1], VALUES), r"returned arrays of shapes \(1, 3\) and \(2,\), not \(2, 3\) and \(2,\)"),
         ((ROWS, VALUES * np.nan), "returned a value that is not finite"),

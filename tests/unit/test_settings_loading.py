@@ -290,6 +290,12 @@ def test_bot_is_a_table_whose_values_any_layer_changes(tmp_path: Path, monkeypat
         ("command = ['x']\nprotocol = 'gtp'\nnodes = 3", ["gtp knows no nodes"]),
         ("command = ['x']\nprotocol = 'usi'", ["speaks usi needs a limit: set nodes or seconds"]),
         ("command = ['x']\nprotocol = 'gtp'\nseconds = 60", ["answer_seconds has to be more than seconds"]),
+        (
+            "command = ['x']\nprotocol = 'gtp'\nseconds = 0.5\nanswer_seconds = 1",  # gtp rounds up
+            ["answer_seconds has to be more than seconds"],
+        ),
+        ("command = ['x']\nprotocol = 'gtp'\noptions = {level = [1, 2]}", ["options of an engine are texts, numbers"]),
+        ("player = 'a:b'\noptions = {'lr.decay' = 1}", ["key 'lr.decay' in", "has a dot in it"]),
     ],
 )
 def test_bot_with_unusable_settings_is_refused(tmp_path: Path, text: str, parts: list[str]) -> None:
