@@ -235,7 +235,7 @@ class _Trial:
         )
 
     async def check_changes(self, job: Job[Any], name: str, changes: Json, what: str, hint: str) -> None:
-        """Add a finding if other values in the spec do not change ``name`` in the result."""
+        """Add a finding if changes of the spec leave ``name`` in the result unchanged."""
         before, after = [(await self.result(job, spec))[name] for spec in (job.parts[0], job.parts[0] | changes)]
         if before == after:
             self.find(what, hint)

@@ -27,11 +27,11 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlace:
-    """A worker's name on the bus, its node, its store's folder, and the device of its jobs."""
+    """A worker's name on the bus, its node, store and device."""
 
     name: str
     node: str
-    store: str
+    store: str  # the folder
     compute: Compute = CPU
 
 

@@ -44,7 +44,7 @@ def run(place: Place, name: str, *, supervised: bool) -> None:
 @json_option
 @placed
 def list_daemons(place: Place, *, as_json: bool) -> None:
-    """List all daemons in the order of starting, each with its controllers of your own."""
+    """List daemons in the order of starting, with the controllers of your own."""
     for name, spec in daemons_of(place.load().run).items():
         own = [one.origin.where for one in spec.controllers if issubclass(one, Controller) and one.origin]
         row = {"name": name, "purpose": spec.purpose, "capacity": spec.capacity, "own": own}

@@ -1,4 +1,4 @@
-"""Legal actions of many rows, as a mask or, in games with many actions, as lists.
+"""Legal actions of many rows: a mask, or lists in games with many actions.
 
 Masks of so many actions would fill memory and disk.
 """

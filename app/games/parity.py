@@ -244,7 +244,7 @@ class ReplayChecker(Checker):
 
 
 def _ending_differences(table: Table, record: GameRecord) -> Iterator[str]:
-    """Compare the end of a recorded game with that of its replay in slot 0 of a table."""
+    """Compare the ends of a recorded game and of its replay in slot 0."""
     if (history := table.history(0)) != list(record.history):
         yield f"history {list(record.history)} recorded, {history} by the rules"
     truncated = bool(table.truncated()[0])

@@ -37,7 +37,7 @@ NO_NUMPY_TYPE = frozenset({torch.bfloat16})
 
 
 class CommandFailed(FlyballError):
-    """A command that could not be started, or ended otherwise than with exit code 0."""
+    """A command that could not be started, or did not exit with code 0."""
 
 
 class BadResult(FlyballError):
