@@ -77,8 +77,11 @@ def new(kind: str, name: str, *, folder: Path, as_json: bool) -> None:
             with path.open("x", encoding="utf-8") as file:
                 file.write(text)
     values = dict(zip(("source", "settings", "test"), map(str, files), strict=True))
-    flyball, pytest = f"flyball --config-file {quote(values['settings'])}", f"python -m pytest {quote(values['test'])}"
-    following = [pytest, *(f"{flyball} {command.format(name=name)}" for command in example.commands)]
+    # In the folder, because pytest adds no folder of a test to the path where its import mode is importlib.
+    begin = [] if folder == Path() else [f"cd {quote(str(folder))}"]
+    flyball = f"flyball --config-file {name}.toml --run {name}_run"
+    tried = [f"{flyball} {command.format(name=name)}" for command in example.commands]
+    following = [*begin, f"python -m pytest test_{name}.py", *tried]
     if as_json:
         write_values({**values, "next": following}, as_json=True)
         return

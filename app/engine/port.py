@@ -17,11 +17,12 @@ Job = Callable[[JsonObject, Report], JsonObject]
 class JobFailed(FlyballError):
     """The function raised. Running it again with the same spec will most likely fail again.
 
-    ``kind`` names the exception's class, ``summary`` is its text, and ``trace`` the end of its traceback.
+    ``kind`` names the exception's class. ``summary`` is its text, with file and line unless it is a ``FlyballError``.
+    ``trace`` is the end of its traceback.
     """
 
     def __init__(self, function: str, kind: str, summary: str, *, hint: str, trace: str) -> None:
-        super().__init__(f"{function} raised {kind}: {summary}", hint=hint)
+        super().__init__(f"{kind}: {summary} (in {function})", hint=hint)
         self.function, self.kind, self.summary, self.trace = function, kind, summary, trace
 
 

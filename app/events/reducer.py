@@ -56,7 +56,10 @@ H = TypeVar("H", bound=Callable[..., Step[Any]])
 
 
 def handles(*types: type[Payload]) -> Callable[[H], H]:
-    """Mark a method of a ``HandlerReducer`` as the handler of these payload types."""
+    """Mark a method of a ``HandlerReducer`` as the handler of these payload types. Raises ``TypeError`` for others."""
+    for kind in types:
+        if not hasattr(kind, "event_name"):
+            raise TypeError(f"handles takes event types, such as events.TrainingCompleted, not {kind!r}")
 
     def mark(handler: H) -> H:
         handler.handled_types = types  # type: ignore[attr-defined]

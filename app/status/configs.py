@@ -3,11 +3,14 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec import field
+
 from app.controllers import Lineage
 from app.core import ModelHash, Rate
 from app.events import (
     DistributionFailed,
     EvaluationCompleted,
+    EvaluationFailed,
     EvaluationOverdue,
     Event,
     ExplorationBoost,
@@ -20,6 +23,7 @@ from app.events import (
     SelfplayComplete,
     TrainingBlockedByQuality,
     TrainingCompleted,
+    TrainingFailed,
     TrainingIntensityChanged,
     TrainingUnblocked,
 )
@@ -29,6 +33,7 @@ WINDOW_SECONDS = 60
 """Time over which rates are measured."""
 
 MICROSECONDS = 1_000_000
+TRAINING, EVALUATION = "training", "evaluation"
 Changes = dict[str, Any]
 
 
@@ -62,6 +67,13 @@ class Boosted(Row, frozen=True):
     lasts_seconds: float
 
 
+class Failing(Row, frozen=True):
+    """Failures in a row of one kind of work, without a success since, and the last error."""
+
+    times: int
+    error: str
+
+
 class ConfigRow(Row, frozen=True):
     """The state of one configuration.
 
@@ -70,7 +82,8 @@ class ConfigRow(Row, frozen=True):
     evaluated and decided; ``promotions`` and ``rejections`` count decisions, including operators'. The initial model's
     promotion counts in none of them. ``champions`` ends with the current model. ``blocked`` is the reason of a training
     block. ``quality`` is the data quality behind the training intensity. ``overdue`` is the latest EVALUATION_OVERDUE
-    since the last evaluation. ``undistributed`` is the failure to distribute the current model.
+    since the last evaluation. ``undistributed`` is the failure to distribute the current model. ``failing`` holds the
+    failures of trainings and evaluations, by the noun.
     """
 
     key: str
@@ -95,6 +108,7 @@ class ConfigRow(Row, frozen=True):
     quality: float | None = None
     overdue: EvaluationOverdue | None = None
     undistributed: DistributionFailed | None = None
+    failing: dict[str, Failing] = field(default_factory=dict)
     boosted: Boosted | None = None
     decision: Decided | None = None
 
@@ -139,12 +153,12 @@ def _selfplay(row: ConfigRow, event: Event[SelfplayComplete]) -> Changes:
 
 
 def _evaluation(row: ConfigRow, event: Event[EvaluationCompleted]) -> Changes:
-    data = event.data
+    data, failing = event.data, _without(row, EVALUATION)
     if data.purpose != "rating":
-        return {}
+        return {"failing": failing}
     against = {result.opponent: result.score for result in data.results}
     rated = {"elo": data.elo, "elo_stderr": data.elo_stderr, "evaluated": data.model}
-    rated |= {"overdue": None, "progress": _progress(row, data)}
+    rated |= {"overdue": None, "progress": _progress(row, data), "failing": failing}
     return rated | ({"win_rate_random": against["random"]} if "random" in against else {})
 
 
@@ -187,9 +201,19 @@ def _boost(_: ConfigRow, event: Event[ExplorationBoost]) -> Changes:
     return {"boosted": None if multiplier == 1 else boosted}
 
 
+def _failure(row: ConfigRow, noun: str, error: str) -> Changes:
+    before = row.failing[noun].times if noun in row.failing else 0
+    return {"failing": {**row.failing, noun: Failing(times=before + 1, error=error)}}
+
+
+def _without(row: ConfigRow, noun: str) -> dict[str, Failing]:
+    return {other: failing for other, failing in row.failing.items() if other != noun}
+
+
 CHANGED_BY: Mapping[type[Payload], Callable[[ConfigRow, Event[Any]], Changes]] = {
     SelfplayComplete: _selfplay,
-    TrainingCompleted: lambda _, event: {"step": event.data.step},
+    TrainingCompleted: lambda row, event: {"step": event.data.step, "failing": _without(row, TRAINING)},
+    TrainingFailed: lambda row, event: _failure(row, TRAINING, event.data.error),
     TrainingBlockedByQuality: lambda _, event: {"blocked": event.data.reason},
     TrainingUnblocked: lambda *_: {"blocked": None},
     TrainingIntensityChanged: lambda _, event: {
@@ -197,6 +221,7 @@ CHANGED_BY: Mapping[type[Payload], Callable[[ConfigRow, Event[Any]], Changes]] =
         "quality": event.data.quality_score,
     },
     EvaluationCompleted: _evaluation,
+    EvaluationFailed: lambda row, event: _failure(row, EVALUATION, event.data.error),
     EvaluationOverdue: lambda _, event: {"overdue": event.data},
     DistributionFailed: lambda _, event: {"undistributed": event.data},
     ModelDistributed: lambda *_: {"undistributed": None},

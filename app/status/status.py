@@ -46,7 +46,10 @@ from app.status.summary import short
 State = Literal["started", "ready", "degraded", "quarantined", "stopped", "failed", "silent", "gone"]
 Trouble = NodeDegraded | NodeRecovered | NodeQuarantined | NodeReleased
 MICROSECONDS = 1_000_000
-FORMAT = 4
+MANY_FAILURES = 3
+"""Failures in a row after which a configuration's status names them."""
+
+FORMAT = 5
 """Version of saved boards. Raise it when the rows change, or when a fold counts events differently."""
 
 
@@ -338,6 +341,12 @@ def waiting_for(row: ConfigRow, settings: RunSettings) -> str | None:
             f"training is paused: the quality{quality} of its data is below {settings.feedback.intensity.reduced:g}. "
             "Games go on with more exploration. To train on such data, lower feedback.intensity.reduced"
         )
+    for noun, failing in row.failing.items():
+        if failing.times >= MANY_FAILURES:
+            return (
+                f"{noun} failed {failing.times} times in a row, the last time by {failing.error} "
+                f"Traceback: logs/{noun}.jsonl. Failures: flyball tail {noun.upper()}_FAILED --config-key {row.key}"
+            )
     if (overdue := row.overdue) is None:
         return None
     if overdue.model is None:

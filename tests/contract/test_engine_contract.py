@@ -66,7 +66,7 @@ async def test_a_failure_names_the_exception_and_leaves_the_engine_working(engin
     with pytest.raises(JobFailed) as failed:
         await engine.run(f"{JOBS}:fail", {})
     assert failed.value.kind == "ValueError"
-    assert failed.value.summary == "seven is not enough"
+    assert failed.value.summary == "seven is not enough (engine_jobs.py, line 23)"
     assert "def fail" not in str(failed.value)
     assert "engine_jobs.py" in failed.value.trace
     assert (await engine.run(f"{JOBS}:double", {"number": 1}))["number"] == 2

@@ -32,8 +32,8 @@ def test_new_writes_the_example_under_its_name(kind: str, tmp_path: Path) -> Non
         original = (FOLDER / made.format(module)).read_text()
         assert len(text.splitlines()) == len(original.splitlines())
     tomllib.loads((tmp_path / "mine" / "king_hill.toml").read_text())
-    assert f"  python -m pytest {tmp_path}/mine/test_king_hill.py\n" in done.stdout
-    assert f"  flyball --config-file {tmp_path}/mine/king_hill.toml up\n" in done.stdout
+    assert f"  cd {tmp_path}/mine\n  python -m pytest test_king_hill.py\n" in done.stdout
+    assert done.stdout.endswith("  flyball --config-file king_hill.toml --run king_hill_run up\n")
 
 
 def test_new_game_is_a_configuration_of_its_own(tmp_path: Path) -> None:
@@ -88,9 +88,10 @@ def test_new_says_as_json_what_it_wrote(tmp_path: Path) -> None:
     written = json.loads(new("trainer", "mine", "--folder", tmp_path / "a b", "--json").stdout)
     assert written["source"] == f"{tmp_path}/a b/mine.py"
     assert written["next"] == [
-        f"python -m pytest '{tmp_path}/a b/test_mine.py'",
-        f"flyball --config-file '{tmp_path}/a b/mine.toml' check backend tic_tac_toe_2p",
-        f"flyball --config-file '{tmp_path}/a b/mine.toml' up",
+        f"cd '{tmp_path}/a b'",
+        "python -m pytest test_mine.py",
+        "flyball --config-file mine.toml --run mine_run check backend tic_tac_toe_2p",
+        "flyball --config-file mine.toml --run mine_run up",
     ]
 
 

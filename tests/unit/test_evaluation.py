@@ -61,7 +61,7 @@ def test_a_gauntlet_gives_every_seat_as_many_games() -> None:
 
 
 def test_an_opponent_is_a_model_or_a_bot() -> None:
-    with pytest.raises(ValidationError, match="an opponent with a model is of kind 'model'"):
+    with pytest.raises(ValidationError, match="a model exactly when its kind is 'model', not 'random'"):
         Opponent(name="x", kind="random", model=B, games=1)
 
 

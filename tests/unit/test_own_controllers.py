@@ -28,6 +28,7 @@ from app.events import (
     RunConfigured,
     SelfplayRequested,
     TrainingFailed,
+    handles,
 )
 from app.replay.replaying import controllers
 from daemons.bootstrap import check_controllers
@@ -222,3 +223,8 @@ def test_worker_is_not_blamed_for_dropped_requests() -> None:
     found = conclusions({"mine": {"use": "own_rules:Silent", "takes_over": ["allocation"]}})
     assert any(isinstance(one.envelope.data, SelfplayRequested) for one in without_own())
     assert not {"NODE_DEGRADED", "OPPONENT_SAMPLED"} & {one.envelope.data.event_name for one in found}
+
+
+def test_handler_of_a_name_is_refused_with_an_example() -> None:
+    with pytest.raises(TypeError, match=r"such as events\.TrainingCompleted, not 'TrainingCompleted'"):
+        handles("TrainingCompleted")

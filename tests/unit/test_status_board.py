@@ -11,13 +11,14 @@ from rich.console import Console
 
 from app.cli.up import daemons_text
 from app.config import GAMES, PROFILES, RunSettings
-from app.core import ModelHash
+from app.core import EventId, ModelHash
 from app.events import (
     CATALOGUE,
     DaemonFailed,
     DaemonHeartbeat,
     DaemonStarted,
     DaemonStopped,
+    EvaluationFailed,
     Event,
     ExplorationBoost,
     ModelPromoted,
@@ -29,6 +30,7 @@ from app.events import (
     Payload,
     RunConfigured,
     TrainingBlockedByQuality,
+    TrainingFailed,
     TrainingIntensityChanged,
     TrainingUnblocked,
 )
@@ -146,6 +148,30 @@ def test_status_says_what_is_unusual_about_a_configuration(capsys: pytest.Captur
     assert shown(paused.replace(intensity="normal", previous="paused")) == ["boosted", "1.5"]
     assert shown(boost.replace(multiplier=1.0)) == []
     assert shown(boost, after_seconds=61) == [], "it has lapsed"
+
+
+@pytest.mark.parametrize(
+    ("failed", "done"),
+    [
+        (TrainingFailed(request_id=EventId("r"), reason="error", error="no gradient"), trained(NEW, 2)),
+        (
+            EvaluationFailed(request_id=EventId("r"), purpose="rating", model=NEW, error="no gradient"),
+            evaluated(NEW, 2, 10.0, 120),
+        ),
+    ],
+)
+def test_failures_in_a_row_are_named_until_a_success(failed: Payload, done: Payload) -> None:
+    run = recording()
+    noun = failed.event_name.partition("_")[0].lower()
+
+    def waits(data: Payload) -> str | None:
+        run.add(data, run.events[7])
+        return status_of(run).configs[0].waiting_for
+
+    assert [waits(failed), waits(failed)] == [None, None]
+    assert waits(failed).startswith(f"{noun} failed 3 times in a row, the last time by no gradient")
+    assert waits(failed).startswith(f"{noun} failed 4 times")
+    assert [waits(done), waits(failed)] == [None, None]
 
 
 @pytest.mark.parametrize(("after", "rate"), [(0, 600 / 15), (44, 600 / 59), (45, 600 / 60), (54, 0.0), (500, 0.0)])
