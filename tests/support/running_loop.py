@@ -70,7 +70,7 @@ class RunningLoop:
             assert self.process.poll() is None, f"flyball up ended with {self.process.returncode}"
             if found := reached():
                 return found
-            time.sleep(0.1)
+            time.sleep(0.3)  # each look reads the journal, on the cores that the loop needs
         raise AssertionError(f"{what}: not within {seconds} s. {self.logs()}")
 
     def loops(self, after: int = 0) -> list[Event[Any]]:

@@ -76,6 +76,7 @@ def test_model_of_the_example_game_is_promoted(tmp_path: Path, monkeypatch: pyte
         assert not loop.events(*TROUBLE)
 
 
+@pytest.mark.slow
 def test_imported_and_foreign_games_are_played_and_checked(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()

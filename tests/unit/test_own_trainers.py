@@ -291,6 +291,7 @@ def test_base_in_a_type_that_numpy_lacks_comes_as_safetensors(root: Path) -> Non
     assert {tensor.dtype for tensor in kept.values()} == {torch.bfloat16}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes", [{"trainer": "trainer_torch:train"}, {"train_command": ("python", "trainer_numpy.py")}]
 )
