@@ -14,7 +14,7 @@ from app.config.loading import BadSettings, Loaded
 from app.controllers import Controller
 from app.controllers.fold import Hosted, own_name
 from app.controllers.ownership import SET_BY, knobs_set
-from app.core import BROKER, FlyballError
+from app.core import BROKER, FlyballError, located
 from app.events import CATALOGUE, DaemonFact, Payload
 from daemons.registry import DAEMONS, daemons_of
 from daemons.spec import DaemonSpec
@@ -152,7 +152,7 @@ def check_controllers(settings: RunSettings) -> None:
                 one(settings)
             except Exception as error:  # constructors of the user's may raise anything
                 raise BadSettings(
-                    f"{one.origin.where} cannot be built: {type(error).__name__}: {error}.",
+                    f"{one.origin.where} cannot be built: {type(error).__name__}: {located(error)}.",
                     hint=f"Look at controllers.{one.name}.options.",
                 ) from error
     check(daemons, settings.taken_over)

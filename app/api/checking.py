@@ -43,17 +43,18 @@ def check_game(
 
 
 def check_network(
-    game: str | GameConfig, *, run: str | Path = "run", config_file: str | Path | None = None
+    game: str | GameConfig, *, seed: int = 0, run: str | Path = "run", config_file: str | Path | None = None
 ) -> list[Finding]:
     """Check the network of a configuration, as `flyball check network` does; return its faults.
 
-    See ``check_game`` for the arguments and errors.
+    Its parameters and the observations are drawn from ``seed``. See ``check_game`` for the other arguments and errors.
 
     >>> flyball.check_network("tic_tac_toe_2p")
     []
     """
+    check_arguments(Seed, seed=seed)
     config = config_of(game, place_of(run, config_file))
-    return network_check.check_network(config.network, open_table(config, 0).spec.shape)
+    return network_check.check_network(config.network, open_table(config, 0).spec.shape, seed)
 
 
 def check_player(

@@ -40,11 +40,11 @@ def game(place: Place, name: str, *, players: int, games: int, seed: int, as_jso
 
     It is played at random. Masks, seeds, perspective, outcomes, truncation and symmetries are checked.
     """
-    from app.games.game_check import check_game  # loads OpenSpiel
+    from app.api.checking import check_game  # loads PyTorch
 
     config = _config(place, name, players)
     with data_only_on_stdout():  # a game may print
-        findings = check_game(config, games, seed)
+        findings = check_game(config, games=games, seed=seed, run=place.folder.path, config_file=place.config_file)
     report(f"game {name}", findings, as_json=as_json)
 
 
@@ -60,13 +60,14 @@ def network(place: Place, name: str, *, config_key: str, seed: int, as_json: boo
     It is built from one seed twice, and run on random observations. Parameters, shapes, batches, gradients and bfloat16
     are checked. A kind is built with default options.
     """
-    from app.games import open_table
-    from app.learning.network_check import check_network  # loads PyTorch
+    from app.api.checking import check_network  # loads PyTorch
 
-    config = place.config(name if KEY.fullmatch(name) else config_key)
-    settings = config.network if KEY.fullmatch(name) else NetworkSettings(kind=name)
+    if KEY.fullmatch(name):
+        config = place.config(name)
+    else:
+        config = place.config(config_key).replace(network=NetworkSettings(kind=name))
     with data_only_on_stdout():
-        findings = check_network(settings, open_table(config, slots=0).spec.shape, seed)
+        findings = check_network(config, seed=seed, run=place.folder.path, config_file=place.config_file)
     report(f"network {name}", findings, as_json=as_json)
 
 
@@ -81,11 +82,11 @@ def backend(place: Place, name: str, *, config_key: str, as_json: bool) -> None:
     A few games pass through each of its jobs, twice, as in a run. A configuration is checked with its network and its
     trainer. It takes 5 to 30 seconds.
     """
-    from daemons.contract import check_backend  # loads PyTorch
+    from app.api.checking import check_backend  # loads PyTorch
 
-    config = place.config(name if KEY.fullmatch(name) else config_key)
+    config = place.config(name) if KEY.fullmatch(name) else place.config(config_key).replace(backend=name)
     with data_only_on_stdout():
-        findings = check_backend(config.backend if KEY.fullmatch(name) else name, config, place.load().folder)
+        findings = check_backend(config, run=place.folder.path, config_file=place.config_file)
     report(f"backend {name}", findings, as_json=as_json)
 
 
@@ -100,12 +101,13 @@ def player(place: Place, name: str, *, config_key: str, as_json: bool) -> None:
     It is asked about the same positions together, again, one by one, loaded twice and restarted; then it plays some
     games. Shapes, legality, repeatability and probabilities are checked.
     """
+    from app.api.checking import check_player  # loads PyTorch
     from app.config import Compute
-    from app.play.check_player import check_player, measure_player
+    from app.play.check_player import measure_player
 
     config, compute = place.config(config_key), Compute(settings_folder=place.settings_folder)
     with data_only_on_stdout():
-        findings = check_player(name, config, compute)
+        findings = check_player(name, config, run=place.folder.path, config_file=place.config_file)
         figures = {} if findings else measure_player(name, config, compute)
     for figure, value in figures.items():
         note(f"{figure.replace('_', ' ')}: {value:.3g}")

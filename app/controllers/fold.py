@@ -12,7 +12,7 @@ from app.controllers.controller import Controller
 from app.controllers.own_steps import check_step
 from app.controllers.ownership import Owners, knob_of
 from app.controllers.state import FeedbackFold, FeedbackState, States, state_of
-from app.core import FlyballError
+from app.core import FlyballError, located
 from app.events import (
     Cause,
     Emission,
@@ -306,7 +306,7 @@ class Fold:
         try:
             done, drafted = self._decided(seat, event)
         except Exception as error:  # noqa: BLE001 - an event that one reducer cannot fold must not stop the others
-            outcome.failures.append(Failure(name, event, f"{type(error).__name__}: {error}"))
+            outcome.failures.append(Failure(name, event, f"{type(error).__name__}: {located(error)}"))
             return
         allowed = self._owners.allowed(name, drafted) if drafted else drafted
         if allowed is None:

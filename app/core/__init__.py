@@ -1,7 +1,7 @@
 """Ids, statistics, seeds, clock and errors, on which everything else builds."""
 
 from app.core.clock import Clock
-from app.core.errors import BadUsage, Finding, FlyballError, UnusableFile, reading, writing
+from app.core.errors import BadUsage, Finding, FlyballError, UnusableFile, located, reading, writing
 from app.core.ids import (
     ANCHOR,
     BROKER,

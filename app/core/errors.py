@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from traceback import extract_tb
 
 
 class FlyballError(Exception):
@@ -21,6 +22,18 @@ class FlyballError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} {self.hint}".rstrip()
+
+
+def located(error: Exception) -> str:
+    """Return an exception's text, and file and line of the function that raised it.
+
+    A ``FlyballError`` has no place: its message is for the reader of settings. Nor has a call that failed in the frame
+    that caught the exception, such as one with too few arguments.
+    """
+    frames = extract_tb(error.__traceback__)
+    if isinstance(error, FlyballError) or len(frames) < 2:
+        return str(error)
+    return f"{error} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,10 +141,9 @@ def run_guarded(
     try:
         for line in running.lines():
             on_line(line)
-    except BaseException:
-        running.end()
-        raise
-    return running.end()
+    finally:
+        ended = running.end()
+    return ended
 
 
 def command_environment() -> dict[str, str]:
@@ -158,7 +157,7 @@ def command_environment() -> dict[str, str]:
 
 
 def find_program(program: str, folder: Path) -> str | None:
-    """Return the path of the program that a command in a folder runs; None: there is none."""
+    """Return the path of the program that a command in a folder runs, ``None`` if it does not exist."""
     named = str(folder / program) if os.sep in program else program
     return shutil.which(named, path=command_environment()["PATH"])
 

@@ -9,9 +9,8 @@ import json
 import traceback
 from collections.abc import Awaitable, Callable
 from importlib import import_module
-from pathlib import Path
 
-from app.core import FlyballError
+from app.core import FlyballError, located
 from app.engine.port import Job, JobFailed, JobTimedOut, JsonObject, Report, WorkerLost
 
 LENGTH_BYTES = 4
@@ -31,19 +30,15 @@ def _job(function: str) -> Job:
     return job  # type: ignore[no-any-return]  # a name in a string has no type
 
 
-def _located(error: Exception) -> tuple[str, str]:
-    """Return an exception's text with the file and line that raised it, and a hint."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{error} ({Path(last.filename).name}, line {last.lineno})", "In a run, the daemon's log has the traceback."
-
-
 def perform(function: str, spec: JsonObject, send: Callable[[JsonObject], None]) -> None:
     """Run a job and send its frames: any number of ``progress``, then one ``result`` or ``error``."""
     try:
         result = _job(function)(spec, lambda progress: send({"progress": progress}))
         send({"result": result})
     except Exception as error:  # noqa: BLE001  # the boundary: whatever a job raises is reported to its caller
-        summary, hint = (error.message, error.hint) if isinstance(error, FlyballError) else _located(error)
+        summary, hint = located(error), "In a run, the daemon's log has the traceback."
+        if isinstance(error, FlyballError):
+            summary, hint = error.message, error.hint
         trace = "".join(traceback.format_exception(error, limit=-_TRACE_ENTRIES))
         send({"error": {"kind": type(error).__name__, "summary": summary, "hint": hint, "trace": trace}})
 

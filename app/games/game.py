@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from app.core import HEURISTIC
+from app.core import HEURISTIC, located
 from app.games.parity import TOLERANCE, Checker
 from app.games.spec_check import are_planes, spec_faults
 from app.games.table import (
@@ -292,10 +292,8 @@ class GameTable(Table):
             return function(*arguments)
         except Exception as error:  # a method of the user's may raise anything
             words = ", ".join(map(repr, arguments)) if method in ("play", "observe") else ""
-            what = f"raised {type(error).__name__}: {error}"
-            raise self._broken(
-                slot, f"{method}({words})", what, "Fix the method; the traceback names the line."
-            ) from error
+            what = f"raised {type(error).__name__}: {located(error)}"
+            raise self._broken(slot, f"{method}({words})", what, "Fix the method.") from error
 
     def _fail(self, slot: int, call: str, what: str, hint: str) -> NoReturn:
         raise self._broken(slot, call, what, hint)

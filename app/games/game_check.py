@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.config import GameConfig
-from app.core import Finding, FlyballError
+from app.core import Finding, FlyballError, located
 from app.games.catalogue import checker_for, open_table
 from app.games.parity import TOLERANCE, GameRecord
 from app.games.spec_check import spec_faults
@@ -105,7 +105,8 @@ class _Trial:
             return False
         except Exception as error:  # noqa: BLE001 - a game of the user's may raise anything
             longest = max(self._games, key=lambda game: len(game.actions))
-            self._find(rule, f"{type(error).__name__}: {error}.", "Fix the game, or raise a FlyballError.", longest)
+            what = f"{type(error).__name__}: {located(error)}."
+            self._find(rule, what, "Fix the game, or raise a FlyballError.", longest)
             return False
         return True
 

@@ -11,7 +11,7 @@ from typing import Any
 import pyspiel
 
 from app.config import GameConfig
-from app.core import FlyballError, load_plugin
+from app.core import FlyballError, load_plugin, located
 from app.games.game import BrokenGame, Game, GameTable, game_spec
 from app.games.parity import Checker, ReplayChecker
 from app.games.pettingzoo import PREFIX, pettingzoo_table
@@ -87,7 +87,7 @@ def _table(config: GameConfig, slots: int) -> Table:
         raise
     except Exception as error:  # a function of the user's may raise anything
         raise BrokenGame(
-            f"{name} makes no table of {slots} slots: {type(error).__name__}: {error}.",
+            f"{name} makes no table of {slots} slots: {type(error).__name__}: {located(error)}.",
             hint="It is called with a GameConfig and the number of slots, which may be 0.",
         ) from error
     return _checked(table, name)

@@ -2,6 +2,7 @@
 
 import os
 import select
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from time import perf_counter
@@ -26,7 +27,8 @@ class EngineProcess:
     def __init__(self, command: Sequence[str], folder: str, answer_seconds: float) -> None:
         self._running = Guarded(command, folder, command_environment(), asked=True)
         self._seconds = answer_seconds
-        self._rest = b""  # read after the last answer
+        self._read: deque[str] = deque()  # lines after the last answer
+        self._rest = b""  # the beginning of the next line
         self.end = finalize(self, self._running.end)
         """Kill the process; return how it ended, None when called again."""
 
@@ -48,19 +50,16 @@ class EngineProcess:
         """Iterate over lines that are not empty, until the process ends. Raises ``EngineFault``."""
         source, deadline, read = self._running.stdout.fileno(), perf_counter() + self._seconds, 0
         while True:
-            line, end, rest = self._rest.partition(b"\n")
-            if end:
-                self._rest = rest
-                if text := line.decode(errors="replace").strip():
-                    yield text
-                continue
-            ready, _, _ = select.select([source], [], [], max(0.0, deadline - perf_counter()))
-            if not ready:
+            while self._read:
+                yield self._read.popleft()
+            left = deadline - perf_counter()  # also of an engine that writes all the time
+            if left <= 0 or not select.select([source], [], [], left)[0]:
                 raise EngineFault(f"it did not answer {command!r} within {self._seconds:g} s")
             data = os.read(source, 1 << 16)
             if not data:
                 return
-            self._rest += data
+            *whole, self._rest = (self._rest + data).split(b"\n")
+            self._read.extend(text for line in whole if (text := line.decode(errors="replace").strip()))
             read += len(data)
             if read > _MOST_BYTES:
                 raise EngineFault(f"it wrote {read >> 20} MB and no answer to {command!r}")

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.config import BotSettings, GameConfig
-from app.core import FlyballError, load_plugin
+from app.core import FlyballError, load_plugin, located
 from app.games import Mask, Observations, Table
 from app.games.table import Floats
 
@@ -71,7 +71,7 @@ def _called(name: str, what: str, function: Callable[..., Any], *arguments: Any)
         raise
     except Exception as error:
         raise UnusablePlayer(
-            f"The bot {name} failed: {what} raised {type(error).__name__}: {error}.", hint=_CHECK
+            f"The bot {name} failed: {what} raised {type(error).__name__}: {located(error)}.", hint=_CHECK
         ) from error
 
 

@@ -46,6 +46,7 @@ from app.status.summary import short
 State = Literal["started", "ready", "degraded", "quarantined", "stopped", "failed", "silent", "gone"]
 Trouble = NodeDegraded | NodeRecovered | NodeQuarantined | NodeReleased
 MICROSECONDS = 1_000_000
+MOST_SHOWN = 240  # characters of an error in a status
 MANY_FAILURES = 3
 """Failures in a row after which a configuration's status names them."""
 
@@ -324,6 +325,12 @@ def _age(then_us: int, now_us: int) -> float:
     return max(0, now_us - then_us) / MICROSECONDS
 
 
+def _on_one_line(error: str) -> str:
+    """Return the beginning and the end of an error: what failed, and what a command wrote last."""
+    text = " ".join(error.split()).rstrip(".")
+    return text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN // 2]} … {text[-MOST_SHOWN // 2 :]}"
+
+
 def waiting_for(row: ConfigRow, settings: RunSettings) -> str | None:
     """Return the obstacle that a configuration waits for, with a remedy; ``None`` without one."""
     if (failed := row.undistributed) is not None:
@@ -344,7 +351,7 @@ def waiting_for(row: ConfigRow, settings: RunSettings) -> str | None:
     for noun, failing in row.failing.items():
         if failing.times >= MANY_FAILURES:
             return (
-                f"{noun} failed {failing.times} times in a row, the last time by {failing.error} "
+                f"{noun} failed {failing.times} times in a row, at last by {_on_one_line(failing.error)}. "
                 f"Traceback: logs/{noun}.jsonl. Failures: flyball tail {noun.upper()}_FAILED --config-key {row.key}"
             )
     if (overdue := row.overdue) is None:

@@ -41,6 +41,9 @@ def misbehave(mode: str, number: str) -> str:
         case "floods":
             while True:
                 write("x" * 65536)
+        case "chatters":
+            while True:
+                write("# thinking")
         case "illegal":
             return "z99"
         case "leaves":  # a child in a session of its own, which holds stdout and stderr

@@ -70,7 +70,7 @@ def test_check_of_a_sound_player_finds_nothing(key: str, factory: str) -> None:
 @pytest.mark.parametrize(
     ("factory", "fault", "where", "what"),
     [
-        ("sound", "raises", "moves", "The bot mine failed: choose raised ValueError: too hard."),
+        ("sound", "raises", "moves", "The bot mine failed: choose raised ValueError: too hard ("),
         ("sound", "illegal", "moves", "its choose chose action 0 in row"),
         ("sound", "counts", "repeat", "The same positions and points gave other moves"),
         ("sound", "mixes", "batch", "A position alone gave another move"),

@@ -86,6 +86,13 @@ def test_engine_that_hangs_is_killed_and_restarted(tmp_path: Path) -> None:
     assert ends(engine.pids()[0])
 
 
+def test_engine_that_writes_all_the_time_is_too_late(tmp_path: Path) -> None:
+    engine = Scripted(tmp_path, "chatters", answer_seconds=1.0)
+    with pytest.raises(EngineFailed, match=r"did not answer .* within 1 s"):
+        engine.moves()
+    assert all(map(ends, engine.pids()))
+
+
 @pytest.mark.parametrize(
     ("mode", "why"),
     [

@@ -169,7 +169,7 @@ def test_failures_in_a_row_are_named_until_a_success(failed: Payload, done: Payl
         return status_of(run).configs[0].waiting_for
 
     assert [waits(failed), waits(failed)] == [None, None]
-    assert waits(failed).startswith(f"{noun} failed 3 times in a row, the last time by no gradient")
+    assert waits(failed).startswith(f"{noun} failed 3 times in a row, at last by no gradient. Traceback: logs/")
     assert waits(failed).startswith(f"{noun} failed 4 times")
     assert [waits(done), waits(failed)] == [None, None]
 
