@@ -1,0 +1,1 @@
+"""Shogi and minishogi by our own compiled rules."""
