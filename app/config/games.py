@@ -4,7 +4,14 @@ The games of a request give between 2,000 and 10,000 rows: enough to fill the ba
 enough that the model that plays them is still fresh.
 """
 
-from app.config.settings import EvaluationSettings, GameConfig, PpoCoefficients, SelfplaySettings
+from app.config.settings import (
+    TOWER,
+    EvaluationSettings,
+    GameConfig,
+    NetworkSettings,
+    PpoCoefficients,
+    SelfplaySettings,
+)
 from app.core import HEURISTIC, RANDOM, ConfigKey
 
 
@@ -80,6 +87,27 @@ GAMES: dict[ConfigKey, GameConfig] = {
             builtins=_WITH_HEURISTIC,
             selfplay=_games(160),
             evaluation=EvaluationSettings(opening_plies=0, temperature=0.0),  # greedy: deals vary the games
+        ),
+        GameConfig(
+            key=ConfigKey("shogi_2p"),
+            game="shogi",
+            players=2,
+            engine="flyball",
+            max_moves=500,
+            builtins=_WITH_HEURISTIC,
+            network=NetworkSettings(kind=TOWER, blocks=4, channels=64),
+            selfplay=_games(16, openings=4),
+            evaluation=EvaluationSettings(random_games=40, model_games=40, anchor_games=20, saturated_games=10),
+        ),
+        GameConfig(
+            key=ConfigKey("minishogi_2p"),
+            game="minishogi",
+            players=2,
+            engine="flyball",
+            max_moves=500,
+            builtins=_WITH_HEURISTIC,
+            network=NetworkSettings(kind=TOWER, blocks=2, channels=32),
+            selfplay=_games(128, openings=2),
         ),
     )
 }

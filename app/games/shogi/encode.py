@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from app.core.kernels import kernel
 from app.games.shogi.rules import OCCURRENCES, Position
-from app.games.shogi.variant import CODES, KING, KINDS, KNIGHT, PROMOTED, RAYS, SHOGI, Variant
+from app.games.shogi.variant import CODES, KINDS, KING, KNIGHT, PROMOTED, RAYS, SHOGI, Variant
 from app.games.table import Indices, Seats
 
 UNIT = 252
@@ -37,6 +37,7 @@ LAYOUT = np.dtype(
         ("worth", np.int64, KINDS),  # of a piece in hand, by code - 1
         ("seat", np.int64),
         ("repetition", np.int64),  # the first of these planes; 0: none
+        ("limit", np.int64),  # most moves of a game
     ],
     align=True,
 )
@@ -48,8 +49,9 @@ class Layout:
 
     variant: Variant
     repetition_planes: bool
+    limit: int  # most moves of a game
     planes: int = field(init=False)
-    tables: NDArray[np.void] = field(init=False)
+    tables: np.void = field(init=False)
 
     def __post_init__(self) -> None:
         """Number the planes."""
@@ -66,14 +68,14 @@ class Layout:
             planes += OCCURRENCES + 1
         if variant is SHOGI:
             planes += 1 if self.repetition_planes else 2
-        tables["planes"] = planes
+        tables["planes"], tables["limit"] = planes, self.limit
         object.__setattr__(self, "planes", planes)
         object.__setattr__(self, "tables", tables[()])
 
 
 @kernel
-def see(
-    tables: np.void, layout: np.void, games: NDArray[np.void], slots: Indices, seats: Seats, limit: int
+def see(  # noqa: C901 - plane after plane
+    tables: np.void, layout: np.void, games: NDArray[np.void], slots: Indices, seats: Seats
 ) -> NDArray[np.uint8]:
     """Return what ``seats`` [K] see in ``slots`` [K], [K, D]."""
     cells, kinds, seat_plane = tables["cells"], tables["kinds"], layout["seat"]
@@ -95,7 +97,7 @@ def see(
                     seen[layout["hands"] + owner * kinds + kind] = count * layout["worth"][code - 1]
         if seats[k] == 0:
             seen[seat_plane] = UNIT
-        seen[seat_plane + 1] = game["played"] * UNIT // limit
+        seen[seat_plane + 1] = game["played"] * UNIT // layout["limit"]
         if layout["repetition"]:
             seen[layout["repetition"] + min(game["occurrences"], OCCURRENCES) - 1] = UNIT
             if game["checked"] and not waiting:
@@ -162,8 +164,6 @@ def direction_numbers(variant: Variant) -> Numbering:
                 number[action], number[action + 1] = cell * ways + way, cell * ways + plain + way
                 place, way = int(step[place, direction]) if direction < RAYS else -1, way + 1
         number[drops + cell * kinds : drops + (cell + 1) * kinds] = cell * ways + 2 * plain + np.arange(kinds)
-    action = np.full(cells * ways, -1, dtype=np.int64)
-    action[number[number >= 0]] = np.flatnonzero(number >= 0)
-    return Numbering(cells * ways, number, action)
-
-
+    inverse = np.full(cells * ways, -1, dtype=np.int64)
+    inverse[number[number >= 0]] = np.flatnonzero(number >= 0)
+    return Numbering(cells * ways, number, inverse)

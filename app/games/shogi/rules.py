@@ -4,7 +4,7 @@ Sources: the rules of the Japan Shogi Association (https://www.shogi.or.jp) on d
 the Computer Shogi Association (http://www2.computer-shogi.org) on the declaration by 27 points:
 
 - Pieces that could never move again have to promote, and are not dropped so.
-- No pawn is dropped into a file with an unpromoted pawn of the same seat (nifu), nor so that it gives mate (uchifuzume).
+- No pawn is dropped into a file with an unpromoted pawn of the same seat (nifu), nor to give mate (uchifuzume).
 - A seat without a legal move has lost, in check or not.
 - At the fourth occurrence of a position (squares, hands and seat to move; the first position of a game counts), the
   game is a draw. If all moves of one seat since the first occurrence gave check, that seat has lost.
@@ -12,6 +12,8 @@ the Computer Shogi Association (http://www2.computer-shogi.org) on the declarati
   there, and these and its hand make 28 points for Black, 27 for White: 5 for each rook and bishop, otherwise 1.
   Declaring is never worse than moving, so the game then ends by itself.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,12 +66,11 @@ Keys = NDArray[np.uint64]
 
 WORKSPACE = np.dtype(
     [
-        ("pins", np.int8, MOST_CELLS),  # the ray on which a piece shields its king; -1: it does not
-        ("open", np.int8, MOST_CELLS),  # 1 where a piece other than the king may go: anywhere, or to end a check
+        # the ray on which a piece shields its king, or -1; then 1 where other pieces than the king may go
+        ("marks", np.int8, (2, MOST_CELLS)),
         ("files", np.int8, 9),  # 1 where the mover has an unpromoted pawn
-        ("turned", np.int8, MOST_CELLS),  # a board seen by the other seat, and what belongs to it
-        ("turned_pins", np.int8, MOST_CELLS),
-        ("turned_open", np.int8, MOST_CELLS),
+        ("turned", np.int8, MOST_CELLS),  # a board seen by the other seat, and its marks
+        ("turned_marks", np.int8, (2, MOST_CELLS)),
         ("found", np.int32, MOST_LEGAL),
         ("replies", np.int32, MOST_LEGAL),
     ],
@@ -120,9 +121,9 @@ def find_king(tables: np.void, board: Cells) -> int:
 
 
 @kernel
-def checks(tables: np.void, board: Cells, king: int, pins: Cells, open_: Cells) -> int:  # noqa: C901 - one look around
-    """Return the number of pieces that give check; find the pins, and where a move would end a single check."""
-    step, cells = tables["step"], tables["cells"]
+def checks(tables: np.void, board: Cells, king: int, marks: Cells) -> int:  # noqa: C901 - one look around
+    """Return the number of pieces that give check, and mark pins and the squares that end a single check."""
+    step, cells, pins, open_ = tables["step"], tables["cells"], marks[0], marks[1]
     pins[:cells], open_[:cells] = -1, 0
     count = 0
     for ray in range(RAYS):
@@ -158,11 +159,12 @@ def checks(tables: np.void, board: Cells, king: int, pins: Cells, open_: Cells) 
 
 
 @kernel
-def board_moves(  # noqa: C901 - from piece to piece
-    tables: np.void, board: Cells, count: int, pins: Cells, open_: Cells, out: Actions
+def board_moves(  # noqa: C901, PLR0912 - from piece to piece
+    tables: np.void, board: Cells, count: int, marks: Cells, out: Actions
 ) -> int:
     """Write the legal moves of pieces on the board, ascending; return their number. ``count`` pieces give check."""
     step, side, cells, zone = tables["step"], tables["side"], tables["cells"], tables["zone"]
+    pins, open_ = marks[0], marks[1]
     written = 0
     for cell in range(cells):
         piece = board[cell]
@@ -209,10 +211,11 @@ def board_moves(  # noqa: C901 - from piece to piece
 def legal_moves(tables: np.void, game: Position, work: np.void, out: Actions) -> int:  # noqa: C901 - moves, then drops
     """Write the legal actions of the seat to move, ascending; return their number, and set ``checked``."""
     board, hand, side, cells = game["board"], game["hands"][0], tables["side"], tables["cells"]
-    pins, open_, files, step = work["pins"], work["open"], work["files"], tables["step"]
-    count = checks(tables, board, find_king(tables, board), pins, open_)
+    marks, files, step = work["marks"], work["files"], tables["step"]
+    open_ = marks[1]
+    count = checks(tables, board, find_king(tables, board), marks)
     game["checked"] = count > 0
-    written = board_moves(tables, board, count, pins, open_, out)
+    written = board_moves(tables, board, count, marks, out)
     if count > 1:
         return written
     files[:] = 0
@@ -227,11 +230,11 @@ def legal_moves(tables: np.void, game: Position, work: np.void, out: Actions) ->
             code = codes[kind]
             if not hand[code - 1]:
                 continue
-            if code in (PAWN, LANCE) and cell < side or code == KNIGHT and cell < 2 * side:
+            if cell < side * (2 if code == KNIGHT else 1 if code in (PAWN, LANCE) else 0):
                 continue
-            if code == PAWN and (
-                files[cell % side] or (board[step[cell, 0]] == -KING and _pawn_mates(tables, board, cell, work))
-            ):
+            if code == PAWN and files[cell % side]:
+                continue
+            if code == PAWN and board[step[cell, 0]] == -KING and _pawn_mates(tables, board, cell, work):
                 continue
             out[written] = drops + cell * kinds + kind
             written += 1
@@ -241,12 +244,12 @@ def legal_moves(tables: np.void, game: Position, work: np.void, out: Actions) ->
 @kernel
 def _pawn_mates(tables: np.void, board: Cells, cell: int, work: np.void) -> bool:
     """Return whether a pawn dropped before the king gives mate; no drop could come between them."""
-    cells, turned, pins, open_ = tables["cells"], work["turned"], work["turned_pins"], work["turned_open"]
+    cells, turned, marks = tables["cells"], work["turned"], work["turned_marks"]
     for place in range(cells):
         turned[place] = -board[cells - 1 - place]
     turned[cells - 1 - cell] = -PAWN
-    count = checks(tables, turned, find_king(tables, turned), pins, open_)
-    return board_moves(tables, turned, count, pins, open_, work["replies"]) == 0
+    count = checks(tables, turned, find_king(tables, turned), marks)
+    return board_moves(tables, turned, count, marks, work["replies"]) == 0
 
 
 @kernel
@@ -302,7 +305,7 @@ def occurred(keys: Keys, last: int) -> tuple[int, int]:
 @kernel
 def always_checked(keys: Keys, first: int, last: int) -> bool:
     """Return whether the seat that moved into ``keys[last]`` gave check with each move since ``keys[first]``."""
-    for ply in range(last, first, -2):
+    for ply in range(last, first, -2):  # noqa: SIM110 - kernels have no all()
         if not keys[ply] & _CHECKED:
             return False
     return True
@@ -326,12 +329,30 @@ def may_declare(tables: np.void, game: Position) -> bool:
     return king and pieces >= tables["pieces"] and points >= needed
 
 
+class Lists(NamedTuple):
+    """What games keep beside their positions; the first numbers of each row are in use."""
+
+    moves: NDArray[np.uint16]  # [N, limit]
+    keys: Keys  # [N, limit + 1] of the positions
+    legal: NDArray[np.uint16]  # [N, most] legal actions, ascending
+
+
+def new_lists(slots: int, limit: int) -> Lists:
+    """Return the lists of games of at most ``limit`` moves."""
+    return Lists(
+        np.zeros((slots, limit), dtype=np.uint16),
+        np.zeros((slots, limit + 1), dtype=np.uint64),
+        np.zeros((slots, MOST_LEGAL), dtype=np.uint16),
+    )
+
+
 @kernel
-def arrive(  # noqa: C901 - the rulings in their order
-    tables: np.void, game: Position, keys: Keys, legal: NDArray[np.uint16], work: np.void, limit: int
-) -> None:
-    """Take up a new position: write its key and its legal actions, and end the game if it is over."""
-    played, seat, out = int(game["played"]), game["seat"], work["found"]
+def arrive(tables: np.void, game: Position, lists: Lists, slot: int, work: np.void) -> None:
+    """Take up a new position: write its key and its legal actions, and end the game if it is over.
+
+    A game is cut off after as many moves as ``lists`` hold.
+    """
+    played, seat, out, keys = int(game["played"]), game["seat"], work["found"], lists.keys[slot]
     count = legal_moves(tables, game, work, out)
     keys[played] = position_key(tables, game)
     times, first = occurred(keys, played)
@@ -344,24 +365,27 @@ def arrive(  # noqa: C901 - the rulings in their order
         game["winner"] = 1 - seat
     elif may_declare(tables, game):
         game["winner"] = seat
-    elif played == limit:
+    elif played == lists.moves.shape[1]:
         game["truncated"] = True
     else:
         game["over"] = False
     game["legal"] = 0 if game["over"] else count
     for k in range(game["legal"]):
-        legal[k] = out[k]
+        lists.legal[slot, k] = out[k]
 
 
 @kernel
-def settle(
-    tables: np.void, game: Position, moves: NDArray[np.uint16], keys: Keys, legal: NDArray[np.uint16], work: np.void
-) -> None:
-    """Take up a new position, then play forced moves. A game is cut off after ``len(moves)`` moves."""
-    arrive(tables, game, keys, legal, work, len(moves))
+def play(tables: np.void, game: Position, lists: Lists, slot: int, action: int) -> None:
+    """Play a legal action; the position is not taken up yet."""
+    lists.moves[slot, game["played"]] = action
+    game["played"] += 1
+    move(tables, game, action)
+
+
+@kernel
+def settle(tables: np.void, game: Position, lists: Lists, slot: int, work: np.void) -> None:
+    """Take up a new position, then play forced moves."""
+    arrive(tables, game, lists, slot, work)
     while game["legal"] == 1:
-        action = int(legal[0])
-        moves[game["played"]] = action
-        game["played"] += 1
-        move(tables, game, action)
-        arrive(tables, game, keys, legal, work, len(moves))
+        play(tables, game, lists, slot, int(lists.legal[slot, 0]))
+        arrive(tables, game, lists, slot, work)

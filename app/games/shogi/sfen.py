@@ -51,9 +51,9 @@ def parse_sfen(text: str, variant: Variant) -> Position:
     _check(text, variant, board, hands)
     if seat:
         board, hands = -board[::-1], hands[::-1]
-    game = np.zeros(1, dtype=POSITION)[0]
+    game: Position = np.zeros(1, dtype=POSITION)[0]
     game["board"][: variant.cells], game["seat"] = board, seat
-    game["hands"] = hands[:, 1 : KING]
+    game["hands"] = hands[:, 1:KING]
     turned = np.ascontiguousarray(-board[::-1]).astype(np.int8)
     if attacked(variant.tables, turned, find_king(variant.tables, turned)):
         raise _bad(text, "the seat to move could capture the king", variant)
@@ -62,7 +62,7 @@ def parse_sfen(text: str, variant: Variant) -> Position:
 
 def _board(text: str, squares: str, variant: Variant) -> np.ndarray:
     """Return the codes of the squares, as Black sees them."""
-    board = []
+    board: list[int] = []
     rows = squares.split("/")
     for row in rows:
         before = len(board)
@@ -162,5 +162,3 @@ def parse_move(text: str, seat: int, variant: Variant) -> int:
     if not found or found[1] == found[2]:
         raise BadNotation(f"{text!r} is no move of {variant.name}.", hint="Write for instance 7g7f, 2d2c+ or P*5e.")
     return variant.move(*(_square(name, seat, variant) for name in found.groups()[:2]), promotes=bool(found[3]))
-
-

@@ -5,7 +5,7 @@ actions of the seat to move; a copy takes only as much of these as is in use. Ca
 earlier position can occur again, and all keys are kept.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
@@ -15,16 +15,14 @@ from numpy.typing import NDArray
 
 from app.core.kernels import kernel
 from app.games.shogi.encode import UNIT, Layout, Numbering, direction_numbers, plain_numbers, see
-from app.games.shogi.rules import POSITION, WORKSPACE, Keys, Position, move, settle
+from app.games.shogi.replay import LONGEST
+from app.games.shogi.rules import POSITION, WORKSPACE, Lists, new_lists, play, settle
 from app.games.shogi.sfen import parse_sfen
-from app.games.shogi.variant import MOST_LEGAL, VARIANTS, Variant
-from app.games.table import FINISHED, Floats, Heuristic, IllegalAction, Indices, Mask, Seats, Table, TableSpec, UnknownGame
+from app.games.shogi.variant import VARIANTS, Variant
+from app.games.table import FINISHED, Floats, IllegalAction, Indices, Mask, Seats, Table, TableSpec, UnknownGame
 
 VERSION = 1
 """Version of this implementation: raised when the same actions could give another game or observation."""
-
-LONGEST = 4096
-"""Largest move limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +76,14 @@ class ShogiTable(Table):
     one. Raises ``UnknownGame`` without a move limit, or ``BadNotation``.
     """
 
-    def __init__(
-        self, rules: ShogiRules, levels: Mapping[str, Heuristic], slots: int, max_moves: int | None, sfen: str = ""
-    ) -> None:
+    def __init__(self, rules: ShogiRules, slots: int, max_moves: int | None, sfen: str = "") -> None:
         if max_moves is None or max_moves > LONGEST:
             raise UnknownGame(
                 f"{rules.name} needs a move limit of at most {LONGEST}, because a game could go on for ever.",
                 hint="Set max_moves, for instance to 500.",
             )
         variant = rules.variant
-        layout, self._numbering = Layout(variant, rules.repetition_planes), rules.numbering
+        layout, self._numbering = Layout(variant, rules.repetition_planes, max_moves), rules.numbering
         planes = (layout.planes, variant.side, variant.side)
         self.spec = TableSpec(
             players=2,
@@ -96,26 +92,24 @@ class ShogiTable(Table):
             observation_type=np.uint8,
             rules_version=f"flyball-{VERSION}:{rules.game}",
             symmetries=(),  # mirrored, the first position is another one
-            levels=levels,
+            levels={},
             planes=planes,
             scale=float(UNIT),
             searchable=True,
         )
-        self._tables, self._layout, self._limit = variant.tables, layout.tables, max_moves
+        self._tables, self._layout = variant.tables, layout.tables
         self._begun = parse_sfen(sfen or variant.sfen, variant)
         self._games = np.zeros(slots, dtype=POSITION)
         self._games["over"] = True
         self._games["winner"] = FINISHED
-        self._moves = np.zeros((slots, max_moves), dtype=np.uint16)
-        self._keys = np.zeros((slots, max_moves + 1), dtype=np.uint64)
-        self._legal = np.zeros((slots, MOST_LEGAL), dtype=np.uint16)
+        self._lists = new_lists(slots, max_moves)
 
     def reset(self, slots: Indices, seeds: Sequence[int]) -> None:
         """See ``Table.reset``; seeds are only counted, because no move is random."""
         if len(seeds) != len(slots):
             raise ValueError(f"{len(slots)} slots cannot begin from {len(seeds)} seeds")
         self._games[slots] = self._begun
-        _begin(self._tables, self._games, _dense(slots), self._moves, self._keys, self._legal)
+        _begin(self._tables, self._games, self._lists, _dense(slots))
 
     def seats(self) -> Seats:
         """See ``Table.seats``."""
@@ -124,30 +118,29 @@ class ShogiTable(Table):
     def observe(self, slots: Indices) -> tuple[NDArray[np.uint8], Mask]:
         """See ``Table.observe``."""
         mask = np.zeros((len(slots), self.spec.actions), dtype=np.bool_)
-        _show_legal(self._games, _dense(slots), self._legal, self._numbering.number, mask)
+        _show_legal(self._games, self._lists, _dense(slots), self._numbering.number, mask)
         return self.view(slots, self._games["seat"][slots]), mask
 
     def view(self, slots: Indices, seats: Seats) -> NDArray[np.uint8]:
         """See ``Table.view``."""
-        return see(self._tables, self._layout, self._games, _dense(slots), np.ascontiguousarray(seats), self._limit)
+        return see(self._tables, self._layout, self._games, _dense(slots), np.ascontiguousarray(seats))
 
     def step(self, slots: Indices, actions: NDArray[np.int32]) -> None:
         """See ``Table.step``."""
         places, numbers = _dense(slots), _dense(actions)
         inside = (numbers >= 0) & (numbers < self.spec.actions)
         chosen = np.where(inside, self._numbering.action[np.where(inside, numbers, 0)], -1)
-        illegal = _first_illegal(self._games, places, self._legal, chosen)
+        illegal = _first_illegal(self._games, self._lists, places, chosen)
         if illegal >= 0:
             slot = int(slots[illegal])
-            legal = self._legal[slot, : self._games["legal"][slot]]
+            legal = self._lists.legal[slot, : self._games["legal"][slot]]
             raise IllegalAction(int(actions[illegal]), slot, np.sort(self._numbering.number[legal]).tolist())
-        _play(self._tables, self._games, places, chosen, self._moves, self._keys, self._legal)
+        _play(self._tables, self._games, self._lists, places, chosen)
 
     def copy_from(self, other: Self, sources: Indices, targets: Indices) -> None:
         """See ``Table.copy_from``."""
         self._games[targets] = other._games[sources]
-        ours, theirs = (self._moves, self._keys, self._legal), (other._moves, other._keys, other._legal)
-        _copy_used(self._games, *ours, *theirs, _dense(sources), _dense(targets))
+        _copy_used(self._games, self._lists, other._lists, _dense(sources), _dense(targets))
 
     def returns(self) -> Floats:
         """See ``Table.returns``."""
@@ -161,12 +154,8 @@ class ShogiTable(Table):
 
     def history(self, slot: int) -> list[int]:
         """See ``Table.history``."""
-        played: list[int] = self._numbering.number[self._moves[slot, : self._games["played"][slot]]].tolist()
+        played: list[int] = self._numbering.number[self._lists.moves[slot, : self._games["played"][slot]]].tolist()
         return played
-
-    def position(self, slot: int) -> Position:
-        """Return a copy of the position in a slot."""
-        return self._games[slot].copy()
 
 
 def _dense(numbers: NDArray[np.integer]) -> Indices:
@@ -174,44 +163,29 @@ def _dense(numbers: NDArray[np.integer]) -> Indices:
     return np.ascontiguousarray(numbers, dtype=np.int64)
 
 
-_Lists = NDArray[np.uint16]
-
-
 @kernel
-def _begin(
-    tables: np.void, games: NDArray[np.void], slots: Indices, moves: _Lists, keys: Keys, legal: _Lists
-) -> None:
+def _begin(tables: np.void, games: NDArray[np.void], lists: Lists, slots: Indices) -> None:
+    """Take up the first position in ``slots``."""
     work = np.zeros(1, dtype=WORKSPACE)[0]
     for slot in slots:
-        settle(tables, games[slot], moves[slot], keys[slot], legal[slot], work)
+        settle(tables, games[slot], lists, slot, work)
 
 
 @kernel
-def _play(
-    tables: np.void,
-    games: NDArray[np.void],
-    slots: Indices,
-    actions: Indices,
-    moves: _Lists,
-    keys: Keys,
-    legal: _Lists,
-) -> None:
+def _play(tables: np.void, games: NDArray[np.void], lists: Lists, slots: Indices, actions: Indices) -> None:
     """Play legal actions [K] in slots [K], then forced moves."""
     work = np.zeros(1, dtype=WORKSPACE)[0]
     for k in range(len(slots)):
-        slot, game = slots[k], games[slots[k]]
-        moves[slot, game["played"]] = actions[k]
-        game["played"] += 1
-        move(tables, game, actions[k])
-        settle(tables, game, moves[slot], keys[slot], legal[slot], work)
+        play(tables, games[slots[k]], lists, slots[k], actions[k])
+        settle(tables, games[slots[k]], lists, slots[k], work)
 
 
 @kernel
-def _first_illegal(games: NDArray[np.void], slots: Indices, legal: _Lists, actions: Indices) -> int:
+def _first_illegal(games: NDArray[np.void], lists: Lists, slots: Indices, actions: Indices) -> int:
     """Return the index of the first illegal action in ``actions`` [K], -1 if all are legal."""
     for k in range(len(slots)):
         for j in range(games[slots[k]]["legal"]):
-            if legal[slots[k], j] == actions[k]:
+            if lists.legal[slots[k], j] == actions[k]:
                 break
         else:
             return k
@@ -219,29 +193,19 @@ def _first_illegal(games: NDArray[np.void], slots: Indices, legal: _Lists, actio
 
 
 @kernel
-def _show_legal(games: NDArray[np.void], slots: Indices, legal: _Lists, number: Indices, mask: Mask) -> None:
+def _show_legal(games: NDArray[np.void], lists: Lists, slots: Indices, number: Indices, mask: Mask) -> None:
     """Set the legal actions of ``slots`` [K] in an empty mask [K, A]."""
     for k in range(len(slots)):
         for j in range(games[slots[k]]["legal"]):
-            mask[k, number[legal[slots[k], j]]] = True
+            mask[k, number[lists.legal[slots[k], j]]] = True
 
 
 @kernel
-def _copy_used(
-    games: NDArray[np.void],
-    moves: _Lists,
-    keys: Keys,
-    legal: _Lists,
-    from_moves: _Lists,
-    from_keys: Keys,
-    from_legal: _Lists,
-    sources: Indices,
-    targets: Indices,
-) -> None:
-    """Copy what the copied ``games`` use of the arrays."""
+def _copy_used(games: NDArray[np.void], lists: Lists, given: Lists, sources: Indices, targets: Indices) -> None:
+    """Copy as much of the lists ``given`` as the copied ``games`` use."""
     for k in range(len(sources)):
         source, target = sources[k], targets[k]
         played, count = int(games[target]["played"]), int(games[target]["legal"])
-        moves[target, :played] = from_moves[source, :played]
-        keys[target, : played + 1] = from_keys[source, : played + 1]
-        legal[target, :count] = from_legal[source, :count]
+        lists.moves[target, :played] = given.moves[source, :played]
+        lists.keys[target, : played + 1] = given.keys[source, : played + 1]
+        lists.legal[target, :count] = given.legal[source, :count]

@@ -8,7 +8,6 @@ turned by 180 degrees. Own pieces are positive codes, the opponent's negative on
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 PAWN, LANCE, KNIGHT, SILVER, GOLD, BISHOP, ROOK, KING = range(1, 9)
 PROMOTED = np.array([0, 9, 10, 11, 12, 0, 13, 14, 0, 0, 0, 0, 0, 0, 0], dtype=np.int8)
@@ -36,8 +35,10 @@ HALF_TURN = 4
 _FORWARD, _STRAIGHT, _DIAGONAL = 0b1, 0b01010101, 0b10101010
 _GOLD = _STRAIGHT | 0b10000010
 STEPS = np.array(
-    [0, _FORWARD, 0, 0b11 << RAYS, _DIAGONAL | _FORWARD, _GOLD, 0, 0, _STRAIGHT | _DIAGONAL]
-    + [_GOLD, _GOLD, _GOLD, _GOLD, _STRAIGHT, _DIAGONAL],
+    [
+        *(0, _FORWARD, 0, 0b11 << RAYS, _DIAGONAL | _FORWARD, _GOLD, 0, 0, _STRAIGHT | _DIAGONAL),
+        *(_GOLD, _GOLD, _GOLD, _GOLD, _STRAIGHT, _DIAGONAL),
+    ],
     dtype=np.int64,
 )
 """Directions in which a piece moves by one step or jump, as a set of bits."""
@@ -75,7 +76,7 @@ class Variant:
     sfen: str  # the first position
     counts: dict[int, int]  # pieces of each kind in the set, by code
     declaration: tuple[int, int] | None = None  # points with which Black or White may declare a win
-    tables: NDArray[np.void] = field(init=False)
+    tables: np.void = field(init=False)
     actions: int = field(init=False)
 
     def __post_init__(self) -> None:
