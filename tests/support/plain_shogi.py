@@ -9,10 +9,8 @@ from itertools import product
 LINES = [(-1, 0), (1, 0), (0, -1), (0, 1)]
 DIAGONALS = [(-1, -1), (-1, 1), (1, -1), (1, 1)]
 GOLD = [*LINES, (-1, -1), (-1, 1)]
-STEPS = {
-    **{"P": [(-1, 0)], "N": [(-2, -1), (-2, 1)], "S": [*DIAGONALS, (-1, 0)], "G": GOLD, "K": LINES + DIAGONALS},
-    **{"+P": GOLD, "+L": GOLD, "+N": GOLD, "+S": GOLD, "+B": LINES, "+R": DIAGONALS},
-}
+STEPS = {"P": [(-1, 0)], "N": [(-2, -1), (-2, 1)], "S": [*DIAGONALS, (-1, 0)], "G": GOLD, "K": LINES + DIAGONALS}
+STEPS |= {"+P": GOLD, "+L": GOLD, "+N": GOLD, "+S": GOLD, "+B": LINES, "+R": DIAGONALS}
 SLIDES = {"L": [(-1, 0)], "B": DIAGONALS, "R": LINES, "+B": DIAGONALS, "+R": LINES}
 STUCK = {"P": 1, "L": 1, "N": 2}
 
@@ -68,11 +66,10 @@ class PlainShogi:
         return [(place, piece.upper()) for place, piece in self.board.items() if piece[-1].islower() == bool(seat)]
 
     def in_check(self, seat):
-        king = "k" if seat else "K"
-        attacked = (
-            self.board.get(to) for place, piece in self.own(1 - seat) for to in self.reach(place, piece, 1 - seat)
+        king, other = "k" if seat else "K", 1 - seat
+        return any(
+            self.board.get(to) == king for place, piece in self.own(other) for to in self.reach(place, piece, other)
         )
-        return king in attacked
 
     def rank(self, row):
         """Return the distance of a row from the far edge of the seat to move."""

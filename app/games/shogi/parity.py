@@ -12,6 +12,7 @@ OpenSpiel ends some games otherwise than the official rules. These are no failur
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -69,12 +70,12 @@ def compare(openspiel: Any, actions: Sequence[int]) -> Comparison:
             ends = f"the outcome is {ours.returns}, by OpenSpiel {theirs.returns()}"
             fault = f"after {number} moves {ends}" if ruling == "unexplained" else ""
             return Comparison(ruling, number, fault)
-        legal = _OPENSPIEL[ours.seat, ours.legal]
+        legal = openspiel_actions()[ours.seat, ours.legal]
         if set(legal.tolist()) != set(theirs.legal_actions()):
             fault = f"move {number}: only one engine allows {sorted({*legal.tolist()} ^ {*theirs.legal_actions()})}"
             return Comparison("unexplained", number, fault)
         if number < len(actions):
-            theirs.apply_action(int(_OPENSPIEL[ours.seat, actions[number]]))
+            theirs.apply_action(int(openspiel_actions()[ours.seat, actions[number]]))
             ours.play(actions[number])
     return Comparison("same", len(actions) + 1, "")
 
@@ -105,7 +106,8 @@ def _in_camp(game: Replay) -> list[float] | None:
     return [0.0, 0.0] if KING in board[:_CAMP] else None
 
 
-def _openspiel_actions() -> Indices:
+@cache
+def openspiel_actions() -> Indices:
     """Return OpenSpiel's number of each action of each seat: its squares begin at the corner nearest to 9i."""
     side, cells = SHOGI.side, SHOGI.cells
     rows, columns = np.divmod(np.arange(cells), side)
@@ -117,6 +119,3 @@ def _openspiel_actions() -> Indices:
             move = (square[cell] * cells + square[place]) * 2 + promotes
             numbers[seat, action] = cells * cells * 2 + (code - 1) * cells + square[place] if code else move
     return numbers
-
-
-_OPENSPIEL = _openspiel_actions()

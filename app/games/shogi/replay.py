@@ -51,6 +51,12 @@ class Replay:
         return self._lists.legal[0, : self.position["legal"]].astype(np.int64)
 
     @property
+    def history(self) -> list[int]:
+        """The actions so far."""
+        played: list[int] = self._lists.moves[0, : self.position["played"]].tolist()
+        return played
+
+    @property
     def moves(self) -> dict[str, int]:
         """The legal actions by their moves in USI."""
         return {write_move(action, self.seat, self.variant): action for action in self.legal.tolist()}

@@ -14,6 +14,7 @@ import pyspiel
 from numpy.typing import NDArray
 
 from app.core.kernels import kernel
+from app.games.shogi.bots import levels
 from app.games.shogi.encode import UNIT, Layout, Numbering, direction_numbers, plain_numbers, see
 from app.games.shogi.replay import LONGEST
 from app.games.shogi.rules import POSITION, WORKSPACE, Lists, new_lists, play, settle
@@ -92,7 +93,7 @@ class ShogiTable(Table):
             observation_type=np.uint8,
             rules_version=f"flyball-{VERSION}:{rules.game}",
             symmetries=(),  # mirrored, the first position is another one
-            levels={},
+            levels=levels(variant, layout, self._numbering),
             planes=planes,
             scale=float(UNIT),
             searchable=True,
@@ -206,6 +207,9 @@ def _copy_used(games: NDArray[np.void], lists: Lists, given: Lists, sources: Ind
     for k in range(len(sources)):
         source, target = sources[k], targets[k]
         played, count = int(games[target]["played"]), int(games[target]["legal"])
-        lists.moves[target, :played] = given.moves[source, :played]
-        lists.keys[target, : played + 1] = given.keys[source, : played + 1]
-        lists.legal[target, :count] = given.legal[source, :count]
+        lists.keys[target, 0] = given.keys[source, 0]
+        for ply in range(played):
+            lists.moves[target, ply] = given.moves[source, ply]
+            lists.keys[target, ply + 1] = given.keys[source, ply + 1]
+        for j in range(count):
+            lists.legal[target, j] = given.legal[source, j]
