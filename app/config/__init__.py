@@ -34,6 +34,7 @@ from app.config.settings import (
     Parameter,
     PpoCoefficients,
     PpoSettings,
+    SearchSettings,
     SelfplaySettings,
     Settings,
 )

@@ -161,6 +161,22 @@ class PpoSettings(PpoCoefficients):
     epochs: int = Field(3, ge=1, description="passes over the rows")
 
 
+class SearchSettings(Settings):
+    """Search and learning of backend ``search``: Gumbel AlphaZero (Danihelka et al. 2022)."""
+
+    simulations: int = Field(32, ge=2, le=4096, description="positions looked at for a move of self-play")
+    considered: int = Field(16, ge=2, le=1024, description="most moves of the root that are tried")
+    visit_offset: float = Field(50.0, ge=0, description="weight of values: as if the best move had so many more visits")
+    value_scale: float = Field(0.5, gt=0, description="weight of values beside the network's logits")
+    root_value_share: float = Field(
+        0.25, ge=0, le=1, description="share of the search's value in the critic's targets; the outcome has the rest"
+    )
+    batch_size: int = Field(1024, ge=8, description="rows in a step of the optimiser")
+    value_coef: float = Field(1.0, ge=0, description="weight of the critic's loss")
+    max_grad_norm: float = Field(1.0, gt=0, description="maximum norm of a gradient; longer ones are scaled down")
+    symmetries: bool = Field(True, description="also learn from symmetric images of the positions")
+
+
 Rewards = Annotated[
     Literal["terminal", "per_trick", "shaped"],
     Field(description="distribution of rewards over a game; except in Hearts only terminal"),
@@ -281,6 +297,9 @@ class GameConfig(Settings):
     rows_per_training: int = Field(
         8192, ge=1, le=10**9, description="fresh rows that start a training at normal intensity"
     )
+    replay_rows: int | None = Field(
+        None, ge=0, description="rows of earlier trainings that each training also learns from, where the backend can"
+    )
     backend: str = Field(
         DEFAULT_BACKEND, description="how its models are made and played: a name, or 'package.module:NAME' of your own"
     )
@@ -304,6 +323,7 @@ class GameConfig(Settings):
     )
     network: NetworkSettings = NetworkSettings()
     ppo: PpoCoefficients = PpoCoefficients()
+    search: SearchSettings = SearchSettings()
     selfplay: SelfplaySettings = SelfplaySettings()
     evaluation: EvaluationSettings = EvaluationSettings()
 

@@ -53,6 +53,7 @@ class BoardTable(Table):
         self._rules = rules
         self._games = np.zeros(slots, dtype=rules.begun.dtype)
         self._games["mover"] = FINISHED
+        self._seats = np.full(slots, FINISHED, dtype=np.int8)  # the movers again: reading them all from records is slow
         longest = self._games["moves"].shape[1]
         self._limit = min(max_moves or longest, longest)
 
@@ -60,15 +61,15 @@ class BoardTable(Table):
         """See ``Table.reset``; seeds are only counted, because no move is random."""
         if len(seeds) != len(slots):
             raise ValueError(f"{len(slots)} slots cannot begin from {len(seeds)} seeds")
-        self._games[slots] = self._rules.begun
+        self._games[slots], self._seats[slots] = self._rules.begun, self._rules.begun["mover"]
 
     def seats(self) -> Seats:
         """See ``Table.seats``."""
-        return np.array(self._games["mover"])
+        return self._seats.copy()
 
     def observe(self, slots: Indices) -> tuple[NDArray[np.uint8], Mask]:
         """See ``Table.observe``."""
-        return self.view(slots, self._games["mover"][slots]), self._games["open"][slots].view(np.bool_)
+        return self.view(slots, self._seats[slots]), self._games["open"][slots].view(np.bool_)
 
     def view(self, slots: Indices, seats: Seats) -> NDArray[np.uint8]:
         """See ``Table.view``."""
@@ -82,10 +83,14 @@ class BoardTable(Table):
             slot = int(slots[illegal])
             raise IllegalAction(int(actions[illegal]), slot, np.flatnonzero(self._games["open"][slot]).tolist())
         self._rules.play(self._games, places, chosen, self._limit)
+        self._seats[slots] = self._games["mover"][slots]
 
     def copy_from(self, other: Self, sources: Indices, targets: Indices) -> None:
         """See ``Table.copy_from``."""
-        self._games[targets] = other._games[sources]
+        # As bytes, because NumPy copies records field by field.
+        size = self._games.itemsize
+        self._games.view(np.uint8).reshape(-1, size)[targets] = other._games.view(np.uint8).reshape(-1, size)[sources]
+        self._seats[targets] = other._seats[sources]
 
     def returns(self) -> Floats:
         """See ``Table.returns``."""
