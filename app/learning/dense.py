@@ -1,0 +1,90 @@
+"""Networks that play as dense layers: a perceptron, and windows of a board under one."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from app.config import NetworkSettings
+from app.core import NetworkShape
+from app.learning.layers import POLICY_GAIN, TRUNK_GAIN, VALUE_GAIN, draw, empty_conv, empty_linear
+
+LARGEST_WINDOW = 4  # cells a side
+
+DenseLayer = tuple[Tensor, Tensor]
+"""Weight [outputs, inputs] and bias [outputs]."""
+
+
+class ActorCritic(nn.Module):
+    """A ReLU trunk of ``settings.hidden`` layers under two linear heads.
+
+    The weights are not initialised: see ``init_policy`` and ``load_network``.
+    """
+
+    def __init__(self, settings: NetworkSettings, shape: NetworkShape) -> None:
+        super().__init__()
+        widths = (shape.features, *settings.hidden)
+        self.trunk = nn.ModuleList(empty_linear(wide, narrow) for wide, narrow in pairwise(widths))
+        self.policy_head = empty_linear(widths[-1], shape.actions)
+        self.value_head = empty_linear(widths[-1], 1)
+
+    def initialise(self, generator: torch.Generator) -> None:
+        """Draw orthogonal weights; set biases to 0."""
+        gains = {"policy_head": POLICY_GAIN, "value_head": VALUE_GAIN}
+        for name, layer in self.named_modules():
+            if isinstance(layer, nn.Linear | nn.Conv2d):
+                draw(layer, gains.get(name, TRUNK_GAIN), generator)
+
+    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        """Return logits [N, A], unmasked, and values [N] of float observations [N, D]."""
+        features = obs
+        for layer in self.trunk:
+            features = torch.relu(layer(features))
+        return self.policy_head(features), self.value_head(features).squeeze(-1)
+
+    def hidden_layers(self) -> list[DenseLayer]:
+        """Return the layers before the heads, with ReLU after each."""
+        return [(layer.weight.detach(), layer.bias.detach()) for layer in self.trunk if isinstance(layer, nn.Linear)]
+
+
+class Windows(ActorCritic):
+    """All windows of a board through one small layer, then an ``ActorCritic``.
+
+    A window is a square of at most ``LARGEST_WINDOW`` cells a side that lies on the board. Each is mapped to
+    ``settings.filters`` numbers by the same weights, as by a convolution without padding; scalars are added to each.
+    """
+
+    def __init__(self, settings: NetworkSettings, shape: NetworkShape) -> None:
+        assert shape.planes is not None
+        planes, height, width = shape.planes
+        side = min(LARGEST_WINDOW, height, width)
+        places = (height - side + 1) * (width - side + 1)
+        super().__init__(settings, replace(shape, features=settings.filters * places, planes=None))
+        self._features, self._planes = shape.features, shape.planes
+        self.windows = empty_conv(planes, settings.filters, side, padding=0)
+        self.scalars = empty_linear(shape.scalars, settings.filters) if shape.scalars else None
+
+    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        """Return logits [N, A], unmasked, and values [N] of float observations [N, D]."""
+        return super().forward(torch.relu(self._spread(obs)))
+
+    def hidden_layers(self) -> list[DenseLayer]:
+        """Return the layers before the heads, with ReLU after each; the windows are one sparse matrix.
+
+        On the processor's matrix units the zeros cost less than gathering each window's cells.
+        """
+        with torch.no_grad():
+            like = self.windows.weight
+            bias = self._spread(like.new_zeros(1, self._features))
+            columns = self._spread(torch.eye(self._features, dtype=like.dtype, device=like.device)) - bias
+        return [(columns.t().contiguous(), bias[0]), *super().hidden_layers()]
+
+    def _spread(self, obs: Tensor) -> Tensor:
+        """Return the windows' sums [N, filters x places] of observations [N, D]."""
+        planes, height, width = self._planes
+        size = planes * height * width
+        sums: Tensor = self.windows(obs[:, :size].reshape(-1, planes, height, width))
+        if self.scalars is not None:
+            sums = sums + self.scalars(obs[:, size:])[:, :, None, None]
+        return sums.flatten(1)
