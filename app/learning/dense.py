@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 from itertools import pairwise
+from math import prod
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from app.config import NetworkSettings
 from app.core import NetworkShape
@@ -67,24 +69,28 @@ class Windows(ActorCritic):
 
     def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """Return logits [N, A], unmasked, and values [N] of float observations [N, D]."""
-        return super().forward(torch.relu(self._spread(obs)))
+        planes, scalars = self._parts(obs)
+        sums = self.windows(planes)
+        if self.scalars is not None:
+            sums = sums + self.scalars(scalars)[:, :, None, None]
+        return super().forward(torch.relu(sums.flatten(1)))
 
     def hidden_layers(self) -> list[DenseLayer]:
         """Return the layers before the heads, with ReLU after each; the windows are one sparse matrix.
 
         On the processor's matrix units the zeros cost less than gathering each window's cells.
         """
-        with torch.no_grad():
-            like = self.windows.weight
-            bias = self._spread(like.new_zeros(1, self._features))
-            columns = self._spread(torch.eye(self._features, dtype=like.dtype, device=like.device)) - bias
-        return [(columns.t().contiguous(), bias[0]), *super().hidden_layers()]
-
-    def _spread(self, obs: Tensor) -> Tensor:
-        """Return the windows' sums [N, filters x places] of observations [N, D]."""
-        planes, height, width = self._planes
-        size = planes * height * width
-        sums: Tensor = self.windows(obs[:, :size].reshape(-1, planes, height, width))
+        weight, bias = self.windows.weight.detach(), self.windows.bias
+        assert bias is not None
+        planes, scalars = self._parts(torch.eye(self._features, dtype=weight.dtype, device=weight.device))
+        sums = functional.conv2d(planes, weight)
+        places = sums[0, 0].numel()
         if self.scalars is not None:
-            sums = sums + self.scalars(obs[:, size:])[:, :, None, None]
-        return sums.flatten(1)
+            sums, bias = sums + (scalars @ self.scalars.weight.detach().t())[:, :, None, None], bias + self.scalars.bias
+        columns = sums.flatten(1)  # of each feature
+        return [(columns.t().contiguous(), bias.detach().repeat_interleave(places)), *super().hidden_layers()]
+
+    def _parts(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the planes [N, C, H, W] and the scalars [N, S] of observations [N, D]."""
+        size = prod(self._planes)
+        return obs[:, :size].reshape(-1, *self._planes), obs[:, size:]

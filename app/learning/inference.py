@@ -28,9 +28,11 @@ from app.learning.network import Parameters, load_network, masked_log_probs
 
 _AVX512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
 _ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if _AVX512 else None
+_PACK = getattr(torch.ops.mkldnn, "_reorder_linear_weight", None) if _ONEDNN else None
 
 FEWEST = 4  # rows; with fewer, both libraries sum in another order
 STEP = 64  # rows; padded to multiples, because oneDNN compiles for each number, as slowly as it multiplies
+ALIGNED = 32  # inputs; in bfloat16, another number takes up to twice as long
 GPU_CHUNK = 1024  # rows of a pass; on a GPU, small passes take as long as large ones
 CHUNK: Mapping[Precision, int] = {"float32": 64, "bfloat16": 256}  # on a CPU; matrix units are idle in smaller passes
 
@@ -56,8 +58,12 @@ class Policy:
             for parameter in network.parameters():
                 parameter.data = parameter.data.bfloat16()
         self._network = network
-        self._run = _Dense(network, shape) if isinstance(network, ActorCritic) else _Module(network, compute.precision)
         self._chunk = CHUNK[compute.precision] if self._device.type == "cpu" else GPU_CHUNK
+        self._run = (
+            _Dense(network, shape, self._chunk)
+            if isinstance(network, ActorCritic)
+            else _Module(network, shape.features, compute.precision)
+        )
 
     def forward(
         self, obs: NDArray[np.generic], mask: NDArray[np.bool_], temperature: float = 1.0
@@ -95,15 +101,15 @@ class Policy:
 
     def _forward(self, obs: NDArray[np.generic]) -> Tensor:
         """Return the outputs [N, A + 1], float32, of observations [N, D]."""
-        rows, chunk = self._tensor(obs), self._chunk
-        if self._run.any_rows:
-            return self._run(padded(rows))[: len(rows)].float()
+        rows, chunk, run = self._tensor(obs), self._chunk, self._run
+        if run.any_rows:
+            return run(padded(rows))[: len(rows)]
         outputs = torch.empty(len(rows), self.actions + 1, device=self._device)
         for begin in range(0, len(rows), chunk):
             part = rows[begin : begin + chunk]
-            if len(part) < chunk:
-                part = torch.cat((part, part.new_zeros(chunk - len(part), part.shape[1])))
-            outputs[begin : begin + chunk] = self._run(part)[: len(rows) - begin]
+            full = torch.zeros(chunk, run.inputs, dtype=run.dtype, device=self._device)
+            full[: len(part), : part.shape[1]] = part
+            outputs[begin : begin + chunk] = run(full)[: len(part)]
         return outputs
 
     def _tensor(self, array: NDArray[np.generic]) -> Tensor:
@@ -114,22 +120,26 @@ class Policy:
 class _Dense:
     """A network of dense layers as tensors, its heads joined."""
 
-    def __init__(self, network: ActorCritic, shape: NetworkShape) -> None:
+    def __init__(self, network: ActorCritic, shape: NetworkShape, rows: int) -> None:
         self._scale = shape.scale
-        heads = network.policy_head, network.value_head
-        self._hidden = network.hidden_layers()
-        self._weight = torch.cat([layer.weight.detach() for layer in heads])
-        self._bias = torch.cat([layer.bias.detach() for layer in heads])
-        self.any_rows = self._bias.dtype == torch.float32
+        layers = network.hidden_layers()
+        heads = [(head.weight.detach(), head.bias.detach()) for head in (network.policy_head, network.value_head)]
+        layers.append((torch.cat([weight for weight, _ in heads]), torch.cat([bias for _, bias in heads])))
+        self.inputs, self.dtype = shape.features, layers[0][0].dtype
+        self.any_rows = self.dtype == torch.float32
+        if not self.any_rows:
+            self.inputs += -self.inputs % ALIGNED
+            first, bias = layers[0]
+            layers[0] = functional.pad(first, (0, self.inputs - shape.features)), bias
+            layers = [(packed(weight, rows), bias) for weight, bias in layers]
+        self._layers = layers
 
     def __call__(self, obs: Tensor) -> Tensor:
-        """Return the outputs [N, A + 1] of observations [N, D]."""
-        features = obs.to(self._bias.dtype)
-        if self._scale != 1:
-            features = features / self._scale
-        for weight, bias in self._hidden:
+        """Return the outputs [N, A + 1] of observations [N, ``inputs``]."""
+        features = obs / self._scale if self._scale != 1 else obs
+        for weight, bias in self._layers[:-1]:
             features = linear(features, weight, bias, relu=True)
-        return linear(features, self._weight, self._bias)
+        return linear(features, *self._layers[-1])
 
 
 class _Module:
@@ -137,8 +147,9 @@ class _Module:
 
     any_rows = False
 
-    def __init__(self, network: nn.Module, precision: Precision) -> None:
+    def __init__(self, network: nn.Module, inputs: int, precision: Precision) -> None:
         self._network, self._precision = network, precision
+        self.inputs, self.dtype = inputs, next(network.parameters()).dtype
 
     def __call__(self, obs: Tensor) -> Tensor:
         """Return the outputs [N, A + 1] of observations [N, D]."""
@@ -170,6 +181,11 @@ def linear(
         return product
     product = functional.linear(input, weight, bias)
     return product.relu_() if relu else product
+
+
+def packed(weight: Tensor, rows: int) -> Tensor:
+    """Return ``weight`` as ``linear`` reads it fastest for inputs of ``rows`` rows."""
+    return _PACK(weight, rows) if _PACK and weight.is_cpu else weight
 
 
 def padded(features: Tensor) -> Tensor:
