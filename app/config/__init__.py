@@ -23,8 +23,10 @@ from app.config.run import (
 from app.config.settings import (
     DEFAULT_BACKEND,
     MLP,
+    NETWORK_FIELDS,
     PARAMETERS,
     TOWER,
+    WINDOWS,
     BotSettings,
     EngineProtocol,
     EvaluationSettings,

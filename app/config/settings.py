@@ -75,12 +75,16 @@ class ManifestPart(Settings):
         return {name: part for name, part in parts.items() if part} | unused
 
 
-MLP, TOWER = "mlp", "tower"
+MLP, WINDOWS, TOWER = "mlp", "windows", "tower"
 Width = Annotated[int, Field(ge=1)]
 NetworkKind = Annotated[
     str,
-    Field(min_length=1, description="mlp, tower, or one's own: package.module:factory, or the name of an entry point"),
+    Field(
+        min_length=1,
+        description="mlp, windows, tower, or one's own: package.module:factory, or the name of an entry point",
+    ),
 ]
+Filters = Annotated[int, Field(ge=1, description="of windows: numbers that each 4 x 4 window of the board becomes")]
 Blocks = Annotated[int, Field(ge=1, description="of a tower: residual blocks, of two convolutions each")]
 Channels = Annotated[int, Field(ge=1, description="of a tower: channels of each convolution")]
 SqueezeExcite = Annotated[bool, Field(description="of a tower: blocks weight their channels by the whole board")]
@@ -89,14 +93,23 @@ NetworkOptions = Annotated[
 ]
 
 
+NETWORK_FIELDS = {
+    MLP: {"hidden"},
+    WINDOWS: {"kind", "filters", "hidden"},
+    TOWER: {"kind", "blocks", "channels", "squeeze_excite"},
+}
+"""Fields of our kinds of networks that manifests hold."""
+
+
 class NetworkSettings(ManifestPart):
-    """An actor-critic network: our perceptron, our residual tower, or one of the user's.
+    """An actor-critic network of ours, by kind, or one of the user's.
 
     Fields of another kind than ``kind`` have to keep their defaults, and are left out of manifests.
     """
 
     kind: NetworkKind = MLP
-    hidden: tuple[Width, ...] = Field((256, 128), min_length=1, description="of an mlp: units of each layer")
+    hidden: tuple[Width, ...] = Field((256, 128), min_length=1, description="of an mlp or windows: units of each layer")
+    filters: Filters = 64
     blocks: Blocks = 4
     channels: Channels = 32
     squeeze_excite: SqueezeExcite = False
@@ -109,8 +122,7 @@ class NetworkSettings(ManifestPart):
     @property
     def left_out(self) -> dict[str, Any]:
         """Fields that a manifest leaves out: those of other kinds, and an mlp's ``kind``."""
-        own = {MLP: {"hidden"}, TOWER: {"kind", "blocks", "channels", "squeeze_excite"}}
-        return dict.fromkeys(type(self).model_fields.keys() - own.get(self.kind, {"kind", "options"}), True)
+        return dict.fromkeys(type(self).model_fields.keys() - NETWORK_FIELDS.get(self.kind, {"kind", "options"}), True)
 
     @model_validator(mode="after")
     def _suits_its_kind(self) -> Self:
