@@ -7,7 +7,7 @@ actions up to date; observations are written on demand. Kernels read and write a
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +55,7 @@ class BoardTable(Table):
     """N games at once, truncated after ``max_moves`` moves of the players, forced moves included."""
 
     def __init__(self, rules: BoardRules, slots: int, max_moves: int | None = None) -> None:
-        self.spec = rules.codec.spec(f"flyball-{rules.version}:{rules.name}")
+        self.spec = rules.codec.spec(f"flyball-{rules.version}:{rules.name}", searchable=True)
         self._rules = rules
         self._games = np.zeros(slots, dtype=rules.begun.dtype)
         self._games["mover"] = FINISHED
@@ -91,6 +91,10 @@ class BoardTable(Table):
             slot = int(slots[illegal])
             raise IllegalAction(int(actions[illegal]), slot, np.flatnonzero(self._games["open"][slot]).tolist())
         self._rules.play(self._games, places, chosen, self._limit)
+
+    def copy_from(self, other: Self, sources: Indices, targets: Indices) -> None:
+        """See ``Table.copy_from``."""
+        self._games[targets] = other._games[sources]
 
     def returns(self) -> Floats:
         """See ``Table.returns``."""
