@@ -44,7 +44,13 @@ GAMES: dict[ConfigKey, GameConfig] = {
             players=2,
             builtins=_WITH_HEURISTIC,
         ),
-        GameConfig(key=ConfigKey("hex7_2p"), game="hex(board_size=7)", players=2, selfplay=_games(192)),
+        GameConfig(
+            key=ConfigKey("hex7_2p"),
+            game="hex(board_size=7)",
+            players=2,
+            engine="flyball",
+            selfplay=_games(192),
+        ),
         GameConfig(key=ConfigKey("go7_2p"), game="go(board_size=7)", players=2, selfplay=_games(128)),
         GameConfig(key=ConfigKey("othello_2p"), game="othello", players=2, engine="flyball", selfplay=_games(128)),
         GameConfig(

@@ -83,23 +83,6 @@ def go(board_size: int = 19) -> Codec:
     return Codec(views.shape[1], gather(views), identical(2, actions), symmetries, planes=(4, board_size, board_size))
 
 
-def hex_board(board_size: int = 11) -> Codec:
-    """Encode own, opponent's and empty cells; the own edges are top and bottom.
-
-    Stones have three planes a seat: joined to no edge, to the first, to the second. The second seat joins left and
-    right, so it sees the board transposed. OpenSpiel's planes of winning chains, 0 and 8, are left out: they are empty
-    until the end.
-    """
-    cells = np.arange(board_size**2)
-    across = turn("transpose", board_size, board_size)
-    first, second = (5, 7, 6, 3, 1, 2, 4), (3, 1, 2, 5, 7, 6, 4)
-    views = np.stack([planes(first, cells), planes(second, across)])
-    to_game = np.stack([cells, across])
-    half = turn("half_turn", board_size, board_size)
-    turned = symmetry("half_turn", planes((0, 2, 1, 3, 5, 4, 6), half), half)
-    return Codec(views.shape[1], gather(views), to_game, (turned,), planes=(7, board_size, board_size))
-
-
 _FIELDS = 56  # 40 common fields, which OpenSpiel rotates for the observer, and 4 x 4 goals
 _COLOURS = 4
 

@@ -16,7 +16,12 @@ from app.play.players import RandomPlayer
 from app.play.selfplay import play_recorded, selfplay_schedule
 from app.store import MemoryStore, put_shard
 
-LIMITS = {"connect_four_2p": (1, 20, 38, 41, 42), "othello_2p": (1, 9, 40, 59, 60, 61)}
+LIMITS = {
+    "connect_four_2p": (1, 20, 38, 41, 42),
+    "hex7_2p": (1, 20, 30, 48, 49),
+    "othello_2p": (1, 9, 40, 59, 60, 61),
+}
+BOARDS = [("hex7_2p", f"hex(board_size={side})") for side in (2, 4, 13)]
 CONFIGS = pytest.mark.parametrize("config", [GAMES[key] for key in LIMITS], ids=list(LIMITS))
 
 
@@ -55,6 +60,13 @@ def test_our_own_rules_are_played_where_they_are_asked_for(config: GameConfig) -
 def test_games_agree_with_openspiel_move_for_move(config: GameConfig) -> None:
     moves, decisions = assert_agreement(config, 3000)
     assert sum(map(len, moves)) > decisions  # some were forced
+
+
+@pytest.mark.parametrize(("key", "game"), BOARDS)
+def test_boards_of_other_sizes_agree_too(key: str, game: str) -> None:
+    config = GAMES[key].replace(game=game)
+    assert isinstance(open_table(config, 1), BoardTable)
+    assert_agreement(config, 200)
 
 
 @pytest.mark.parametrize(("key", "limit"), [(key, limit) for key in LIMITS for limit in LIMITS[key]])
@@ -122,7 +134,7 @@ def test_both_engines_say_the_same_of_the_game_but_whose_rules_they_are(config: 
         ({"players": 3}, "played by 2"),
         ({"game": "connect_four(height=6)"}, "does not load"),
         ({"game": "othello(rows=6)"}, "does not load"),
-        ({"game": "go(board_size=7)"}, "Hearts, Othello and connect four, not of 'go'"),
+        ({"game": "kuhn_poker"}, "no rules of its own for 'kuhn_poker'"),
     ],
 )
 @CONFIGS
