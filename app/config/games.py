@@ -42,6 +42,7 @@ GAMES: dict[ConfigKey, GameConfig] = {
             key=ConfigKey("breakthrough6_2p"),
             game="breakthrough(rows=6,columns=6)",
             players=2,
+            engine="flyball",
             builtins=_WITH_HEURISTIC,
         ),
         GameConfig(

@@ -145,6 +145,19 @@ def forced(game: np.void) -> int:
 
 
 @inlined
+def show_pieces(pieces: NDArray[np.uint8], seat: int, view: NDArray[np.uint8]) -> None:
+    """Write planes of own, opponent's and empty cells, from the values of cells [rows, columns]."""
+    rows, columns = pieces.shape
+    cells = rows * columns
+    for row in range(rows):
+        for column in range(columns):
+            piece, cell = pieces[row, column], row * columns + column
+            view[cell] = piece == seat
+            view[cells + cell] = piece == 1 - seat
+            view[2 * cells + cell] = piece == EMPTY
+
+
+@inlined
 def finish(game: np.void, lead: int) -> None:
     """End a game; the sign of ``lead`` is the first seat's return."""
     game["returns"][0], game["returns"][1] = np.sign(lead), -np.sign(lead)

@@ -16,6 +16,7 @@ from app.config import GameConfig
 from app.core import import_modules
 from app.games import boards, tricks
 from app.games.board_table import BoardRules, BoardTable
+from app.games.breakthrough import breakthrough, breakthrough_rules
 from app.games.codec import Codec
 from app.games.connect_four import CONNECT_FOUR, connect_four
 from app.games.hearts.cards import SEATS
@@ -29,7 +30,7 @@ from app.games.parity import Checker, HeartsChecker, ParityChecker
 from app.games.table import Table, UnknownGame
 
 CODECS: dict[str, Callable[..., Codec]] = {
-    "breakthrough": boards.breakthrough,
+    "breakthrough": breakthrough,
     "chinese_checkers": boards.chinese_checkers,
     "clobber": boards.clobber,
     "connect_four": connect_four,
@@ -55,6 +56,7 @@ _HARMLESS = frozenset(
 """Options that a codec may ignore, because they change neither actions nor tensor layout."""
 
 BOARDS: dict[str, Callable[..., BoardRules]] = {
+    "breakthrough": breakthrough_rules,
     "connect_four": lambda: CONNECT_FOUR,
     "hex": hex_rules,
     "othello": lambda: OTHELLO,
