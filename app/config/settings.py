@@ -303,7 +303,7 @@ class GameConfig(Settings):
     imports: Modules = Field((), description="modules imported before its game is loaded: the run's setting `import`")
     players: int = Field(ge=2, le=7)
     engine: Literal["openspiel", "flyball"] = Field(
-        "openspiel", description="implementation of the rules; flyball has Hearts, Othello and standard connect four"
+        "openspiel", description="implementation of the rules; flyball has those of Hearts and of most board games"
     )
     max_moves: int | None = Field(None, ge=1, description="a longer game is truncated, not drawn")
     rows_per_training: int = Field(
