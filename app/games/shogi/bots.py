@@ -27,7 +27,7 @@ from app.games.shogi.rules import (
     move,
 )
 from app.games.shogi.variant import BASE, DIRECTIONS, KING, KNIGHT, MOST_LEGAL, PROMOTED, RAYS, SLIDES, STEPS, Variant
-from app.games.table import Floats, Heuristic, Mask, Observations
+from app.games.table import Floats, Heuristic, Mask
 
 DEPTH = 3
 """Plies of ``search`` before it looks at captures only."""
@@ -60,13 +60,13 @@ def levels(variant: Variant, layout: Layout, numbering: Numbering) -> dict[str, 
     }
 
     def player(way: Callable[..., Floats]) -> Heuristic:
-        return lambda obs, mask: way(*tables, np.ascontiguousarray(obs), mask)
+        return lambda obs, mask: way(*tables, np.ascontiguousarray(obs, dtype=np.uint8), mask)
 
     return {name: player(way) for name, way in ways.items()}
 
 
 def _graded(
-    tables: np.void, layout: np.void, number: NDArray[np.int64], obs: Observations, mask: Mask, *, mates: bool
+    tables: np.void, layout: np.void, number: NDArray[np.int64], obs: NDArray[np.uint8], mask: Mask, *, mates: bool
 ) -> Floats:
     weights = np.zeros(mask.shape, dtype=np.float32)
     _grade(tables, layout, number, (obs, mates), weights)
@@ -74,7 +74,7 @@ def _graded(
 
 
 def _searched(
-    tables: np.void, layout: np.void, number: NDArray[np.int64], obs: Observations, mask: Mask, *, depth: int
+    tables: np.void, layout: np.void, number: NDArray[np.int64], obs: NDArray[np.uint8], mask: Mask, *, depth: int
 ) -> Floats:
     weights = np.zeros(mask.shape, dtype=np.float32)
     weights[np.arange(len(mask)), number[best_actions(tables, layout, obs, depth)]] = _SURE
@@ -97,7 +97,7 @@ def _grade(
         recall(tables, layout, obs[k], game)
         out = work[0]["found"]
         for j in range(legal_moves(tables, game, work[0], out)):
-            score = one_ply(tables, game, out[j])
+            score = float(one_ply(tables, game, out[j]))
             games[1] = games[0]
             move(tables, child, out[j])
             board = child["board"]
@@ -127,7 +127,7 @@ def target(tables: np.void, board: Cells, action: int) -> tuple[int, int, int, i
 def gain(tables: np.void, board: Cells, action: int) -> int:
     """Return how much an action changes the difference in material."""
     _, place, before, after = target(tables, board, action)
-    return _WORTH[-board[place]] + _VALUES[after] - _VALUES[before]
+    return int(_WORTH[-board[place]] + _VALUES[after] - _VALUES[before])
 
 
 @kernel
@@ -148,7 +148,7 @@ def one_ply(tables: np.void, game: Position, action: int) -> int:
         board[cell] = moved
     if not attacker:
         return won
-    return won - (max(0, _WORTH[after] - _WORTH[attacker]) if defended else _WORTH[after])
+    return won - int(max(0, _WORTH[after] - _WORTH[attacker]) if defended else _WORTH[after])
 
 
 @kernel
@@ -280,4 +280,4 @@ def pick(stack: Stack, ply: int, begin: int, count: int) -> int:
             top = j
     found[begin], found[top] = found[top], found[begin]
     scores[begin], scores[top] = scores[top], scores[begin]
-    return found[begin]
+    return int(found[begin])

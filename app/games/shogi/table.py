@@ -103,6 +103,7 @@ class ShogiTable(Table):
         self._games = np.zeros(slots, dtype=POSITION)
         self._games["over"] = True
         self._games["winner"] = FINISHED
+        self._seats = np.full(slots, FINISHED, dtype=np.int8)  # again, because reading them from all records is slow
         self._lists = new_lists(slots, max_moves)
 
     def reset(self, slots: Indices, seeds: Sequence[int]) -> None:
@@ -111,10 +112,11 @@ class ShogiTable(Table):
             raise ValueError(f"{len(slots)} slots cannot begin from {len(seeds)} seeds")
         self._games[slots] = self._begun
         _begin(self._tables, self._games, self._lists, _dense(slots))
+        self._note_seats(slots)
 
     def seats(self) -> Seats:
         """See ``Table.seats``."""
-        return np.where(self._games["over"], np.int8(FINISHED), self._games["seat"])
+        return self._seats.copy()
 
     def observe(self, slots: Indices) -> tuple[NDArray[np.uint8], Mask]:
         """See ``Table.observe``."""
@@ -137,11 +139,16 @@ class ShogiTable(Table):
             legal = self._lists.legal[slot, : self._games["legal"][slot]]
             raise IllegalAction(int(actions[illegal]), slot, np.sort(self._numbering.number[legal]).tolist())
         _play(self._tables, self._games, self._lists, places, chosen)
+        self._note_seats(slots)
+
+    def _note_seats(self, slots: Indices) -> None:
+        self._seats[slots] = np.where(self._games["over"][slots], FINISHED, self._games["seat"][slots])
 
     def copy_from(self, other: Self, sources: Indices, targets: Indices) -> None:
         """See ``Table.copy_from``."""
-        self._games[targets] = other._games[sources]
-        _copy_used(self._games, self._lists, other._lists, _dense(sources), _dense(targets))
+        given = other._games, other._lists
+        _copy_games(self._games, self._lists, given, _dense(sources), _dense(targets))
+        self._seats[targets] = other._seats[sources]
 
     def returns(self) -> Floats:
         """See ``Table.returns``."""
@@ -202,14 +209,17 @@ def _show_legal(games: NDArray[np.void], lists: Lists, slots: Indices, number: I
 
 
 @kernel
-def _copy_used(games: NDArray[np.void], lists: Lists, given: Lists, sources: Indices, targets: Indices) -> None:
-    """Copy as much of the lists ``given`` as the copied ``games`` use."""
+def _copy_games(
+    games: NDArray[np.void], lists: Lists, given: tuple[NDArray[np.void], Lists], sources: Indices, targets: Indices
+) -> None:
+    """Copy games [K], and as much of their lists as they use."""
+    from_games, from_lists = given
     for k in range(len(sources)):
         source, target = sources[k], targets[k]
-        played, count = int(games[target]["played"]), int(games[target]["legal"])
-        lists.keys[target, 0] = given.keys[source, 0]
-        for ply in range(played):
-            lists.moves[target, ply] = given.moves[source, ply]
-            lists.keys[target, ply + 1] = given.keys[source, ply + 1]
-        for j in range(count):
-            lists.legal[target, j] = given.legal[source, j]
+        games[target] = from_games[source]
+        lists.keys[target, 0] = from_lists.keys[source, 0]
+        for ply in range(games[target]["played"]):
+            lists.moves[target, ply] = from_lists.moves[source, ply]
+            lists.keys[target, ply + 1] = from_lists.keys[source, ply + 1]
+        for j in range(games[target]["legal"]):
+            lists.legal[target, j] = from_lists.legal[source, j]
