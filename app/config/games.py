@@ -103,8 +103,9 @@ GAMES: dict[ConfigKey, GameConfig] = {
             max_moves=500,
             builtins=_WITH_HEURISTIC,
             network=NetworkSettings(kind=TOWER, blocks=4, channels=64),
-            selfplay=_games(16, openings=4),
-            evaluation=EvaluationSettings(random_games=40, model_games=40, anchor_games=20, saturated_games=10),
+            rows_per_training=24_576,
+            selfplay=_games(64, openings=4),
+            evaluation=EvaluationSettings(random_games=64, model_games=128, anchor_games=64),
         ),
         GameConfig(
             key=ConfigKey("minishogi_2p"),
