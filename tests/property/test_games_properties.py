@@ -11,7 +11,14 @@ from app.config import GAMES, GameConfig
 from app.games import open_table
 from app.games.game_check import check_game
 
-CONFIGS = pytest.mark.parametrize("config", GAMES.values(), ids=list(GAMES))
+SHORTER = {"shogi_2p": 120}
+"""Move limits of games that are long at random."""
+
+CONFIGS = pytest.mark.parametrize(
+    "config",
+    [config.replace(max_moves=SHORTER.get(key, config.max_moves)) for key, config in GAMES.items()],
+    ids=list(GAMES),
+)
 SEEDS = st.integers(0, 2**62)
 
 
