@@ -58,12 +58,12 @@ class ShogiChecker(Checker):
         return [fault] if fault else []
 
 
-def compare(openspiel: Any, actions: Sequence[int]) -> Comparison:
+def compare(openspiel: Any, actions: Sequence[int], sfen: str = SHOGI.sfen) -> Comparison:
     """Play legal actions, in the variant's numbers, by both engines, until either ends the game.
 
     A game that goes on for both engines after the last action ends in the same way.
     """
-    ours, theirs = Replay(SHOGI, limit=len(actions) + 1), openspiel.new_initial_state()
+    ours, theirs = Replay(SHOGI, sfen, limit=len(actions) + 1), openspiel.new_initial_state(sfen)
     for number in range(len(actions) + 1):
         if ours.over or theirs.is_terminal():
             ruling = _ruling(ours, theirs)
