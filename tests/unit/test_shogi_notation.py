@@ -1,6 +1,8 @@
 """SFEN, USI and KIF: written, read again, and refused."""
 # ruff: noqa: RUF001 - records have full-width colons
 
+import doctest
+
 import pyspiel
 import pytest
 from hypothesis import given
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 from shogi_games import random_histories
 
 from app.config import GAMES
-from app.games import open_table
+from app.games import open_table, shogi
 from app.games.notation import notation_of
 from app.games.shogi.kif import parse_kif, write_kif
 from app.games.shogi.parity import openspiel_actions
@@ -207,3 +209,7 @@ def test_engines_are_asked_in_usi(game: str) -> None:
     assert len(position.moves) == len(history)
     assert all(0 <= action < table.spec.actions for action in position.legal.values())
     assert notation.position([]).moves == ()
+
+
+def test_documented_example_runs() -> None:
+    assert doctest.testmod(shogi) == (0, 4)
