@@ -1,6 +1,5 @@
-"""Compare arms (choices of controllers) over several seeds.
+"""Compare arms over several seeds.
 
-An arm replaces the controllers that it leaves out with their baselines, or omits those that the loop does not need.
 All arms of a seed have the same troubles and learning curves, so that their results can be paired.
 """
 
@@ -13,64 +12,15 @@ import numpy as np
 from pydantic import Field
 
 from app.config import RunSettings, Settings
-from app.controllers import FeedbackLoopController, ModelLifecycleCoordinator, SelfplayScheduler, TrainingTrigger
-from app.controllers.fold import Hosted
 from app.engine import JsonObject, LocalEngine, Report, run_coroutine
-from app.simulation.baselines import (
-    EvaluateAlways,
-    PromoteAlways,
-    TrainAlways,
-    UniformBesideTrigger,
-    UniformScheduler,
-)
+from app.simulation.arms import NONE, arms_of
 from app.simulation.scoreboard import HOURS_PER_DAY, RunResult, Scoreboard, run_result
 from app.simulation.settings import PlantSettings
-from app.simulation.simulation import Arm, Simulation
+from app.simulation.simulation import Simulation
 from app.telemetry import drawn
-from daemons.own_controllers import own_controllers
-from daemons.registry import DAEMONS
 
-ALL, NONE = "all", "none"
 RESAMPLES = 4000
 PERCENTILES_95 = (2.5, 97.5)
-
-CONTROLLERS: Arm = tuple(controller for spec in DAEMONS.values() for controller in spec.controllers)
-"""All controllers of the running system, in the order of its daemons."""
-
-BASELINES: Mapping[type[Hosted], type[Hosted]] = {
-    FeedbackLoopController: EvaluateAlways,
-    ModelLifecycleCoordinator: PromoteAlways,
-    SelfplayScheduler: UniformScheduler,
-    TrainingTrigger: TrainAlways,
-}
-"""Replacements for controllers that the loop needs; other controllers are omitted."""
-
-
-def _without(*left_out: type[Hosted]) -> Arm:
-    baselines = dict(BASELINES)
-    if TrainingTrigger not in left_out:
-        baselines[SelfplayScheduler] = UniformBesideTrigger
-    kept = (baselines.get(one) if one in left_out else one for one in CONTROLLERS)
-    return tuple(controller for controller in kept if controller is not None)
-
-
-ARMS: Mapping[str, Arm] = {
-    ALL: CONTROLLERS,
-    NONE: _without(*CONTROLLERS),
-    **{f"without {one.name}": _without(one) for one in CONTROLLERS},
-}
-"""The arms of built-in controllers."""
-
-
-def arms_of(settings: RunSettings) -> Mapping[str, Arm]:
-    """Return the arms of a run: those of ``ARMS``, with its controllers of the user's own, and one without each.
-
-    The arm without controllers has none of the user's own either.
-    """
-    own = own_controllers([settings])
-    arms = {name: arm if name == NONE else (*arm, *own) for name, arm in ARMS.items()}
-    without = {f"without {one.name}": tuple(other for other in arms[ALL] if other is not one) for one in own}
-    return arms | without
 
 
 class Task(Settings):
