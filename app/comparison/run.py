@@ -162,7 +162,7 @@ def run_task(task: Task, meter: Meter = processor_seconds) -> RunFigures:
         events=journal.head,
         busy=busy_seconds / (task.seconds * task.cores),
         overhead=overhead_seconds / task.seconds,
-        counts=counted(event for event in events if event.subject is None),
+        counts=counted(event for event in events if not event.subject),
         unfolded=tuple(f"{dead.reporter} at {dead.position}: {dead.error}" for dead in journal.dead_letters()),
     )
 
@@ -240,8 +240,12 @@ class _Run:
         for begins in sorted(
             {begins for planted, begins in self._planted if planted.trouble.change is not None and begins}
         ):
+            before = self._changed()
             await asyncio.sleep(begins - self._loop.time())
-            run_id, settings = derive_id("run", self._task.seed, self._journal.head), self._changed()
+            settings = self._changed()
+            if settings == before:
+                continue
+            run_id = derive_id("run", self._task.seed, self._journal.head)
             configured = RunConfigured(run_id=run_id, settings=settings.model_dump(mode="json"))
             self._bus.record(self._voice.write(self._clock.now(), configured))
 
@@ -270,7 +274,4 @@ class _Run:
         self._engines.append(engine)
         if name != self._settings.selfplay_workers[-1]:
             return engine
-        faults = [
-            (begins, planted.trouble.fault) for planted, begins in self._planted if planted.trouble.fault is not None
-        ]
-        return FaultyEngine(engine, faults)
+        return FaultyEngine(engine, [(begins, planted.trouble) for planted, begins in self._planted])

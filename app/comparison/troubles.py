@@ -5,7 +5,7 @@ the settings that RUN_CONFIGURED records, where an operator's mistake would be.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -169,12 +169,12 @@ class FaultyEngine:
 
     Args:
         engine: does the jobs.
-        faults: what goes wrong, each with the time of its beginning in seconds of the loop.
+        troubles: each with the time of its beginning in seconds of the loop.
     """
 
-    def __init__(self, engine: Engine, faults: Sequence[tuple[float, Fault]]) -> None:
+    def __init__(self, engine: Engine, troubles: Iterable[tuple[float, Trouble]]) -> None:
         self._engine = engine
-        self._faults = [(begins, fault, Memory()) for begins, fault in faults]
+        self._faults = [(begins, one.fault, Memory()) for begins, one in troubles if one.fault is not None]
 
     async def run(
         self,

@@ -1,0 +1,115 @@
+"""Figures of a study: each arm's strength over seeds, beside that of others, and what its runs did."""
+
+from collections.abc import Mapping, Sequence
+from math import sqrt
+
+import numpy as np
+from pydantic import Field
+
+from app.comparison.run import RunFigures
+from app.config import Settings
+from app.core.statistics import Z_95
+from app.simulation import ALL, NONE, Interval
+
+Strengths = Mapping[str, Mapping[str, float]]
+"""Each player's strength by configuration, Elo over the random bot."""
+
+STUDENT_95 = (
+    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
+    *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
+)
+"""97.5% quantiles of Student's t with 1, 2, … degrees of freedom."""
+
+
+class Strength(Settings):
+    """Strength of an arm's champions, Elo, each with its interval over seeds.
+
+    Attributes:
+        elo: over the random bot.
+        over_none: over the champions of the arm without controllers; ``None`` if that did not run.
+        over_all: over those of the arm with all controllers.
+    """
+
+    elo: Interval
+    over_none: Interval | None
+    over_all: Interval | None
+
+
+class ArmFigures(Settings):
+    """Figures of one arm.
+
+    Attributes:
+        strength: means over configurations.
+        configs: by configuration.
+        means: figures of its runs, means over seeds, sums over configurations.
+        busy, overhead: see ``RunFigures``; means over seeds.
+    """
+
+    arm: str
+    seeds: int = Field(ge=1)
+    strength: Strength
+    configs: dict[str, Strength]
+    means: dict[str, float]
+    busy: float
+    overhead: float
+
+
+def interval(values: Sequence[float]) -> Interval:
+    """Return the mean of values of several seeds, with Student's 95% interval; the bounds need two seeds."""
+    mean, free = float(np.mean(values)), len(values) - 1
+    if not free:
+        return Interval(mean=mean, lower=None, upper=None)
+    quantile = STUDENT_95[free - 1] if free <= len(STUDENT_95) else Z_95 + (Z_95**3 + Z_95) / (4 * free)
+    reach = quantile * float(np.std(values, ddof=1)) / sqrt(free + 1)
+    return Interval(mean=mean, lower=mean - reach, upper=mean + reach)
+
+
+def summarise(runs: Sequence[RunFigures], strengths: Strengths) -> list[ArmFigures]:
+    """Return the figures of each arm, in the order of the arms' first runs."""
+    arms = dict.fromkeys(run.arm for run in runs)
+    by_arm = {arm: {run.seed: run for run in runs if run.arm == arm} for arm in arms}
+    elo = {  # by arm and seed, then by configuration
+        arm: {seed: _elo(run, strengths) for seed, run in found.items()} for arm, found in by_arm.items()
+    }
+    return [
+        ArmFigures(
+            arm=arm,
+            seeds=len(found),
+            strength=_strength(arm, elo, list(strengths)),
+            configs={key: _strength(arm, elo, [key]) for key in strengths},
+            means=_means(list(found.values())),
+            busy=float(np.mean([run.busy for run in found.values()])),
+            overhead=float(np.mean([run.overhead for run in found.values()])),
+        )
+        for arm, found in by_arm.items()
+    ]
+
+
+def _elo(run: RunFigures, strengths: Strengths) -> dict[str, float]:
+    return {key: elo[run.configs[key].champion or ""] for key, elo in strengths.items()}
+
+
+def _strength(arm: str, elo: Mapping[str, Mapping[int, Mapping[str, float]]], keys: Sequence[str]) -> Strength:
+    """Return an arm's mean strength over configurations; differences are paired by seed."""
+    mean = {
+        name: {seed: float(np.mean([one[key] for key in keys])) for seed, one in found.items()}
+        for name, found in elo.items()
+    }
+
+    def over(other: str) -> Interval | None:
+        seeds = sorted(mean[arm].keys() & mean.get(other, {}).keys())
+        return interval([mean[arm][seed] - mean[other][seed] for seed in seeds]) if seeds and other != arm else None
+
+    return Strength(elo=interval(list(mean[arm].values())), over_none=over(NONE), over_all=over(ALL))
+
+
+def _means(runs: Sequence[RunFigures]) -> dict[str, float]:
+    """Return means over runs of each figure, summed over configurations."""
+    configs = [list(run.configs.values()) for run in runs]
+    found = {
+        "games": [sum(one.games for one in each) for each in configs],
+        "rows": [sum(one.rows for one in each) for each in configs],
+    }
+    for name in runs[0].counts:
+        found[name] = [run.counts[name] + sum(one.counts[name] for one in run.configs.values()) for run in runs]
+    return {name: float(np.mean(values)) for name, values in found.items()}
