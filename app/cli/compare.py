@@ -23,7 +23,8 @@ Elo             of the final champions over the random bot, from one round robin
                 of all of them; the mean of the configurations
 v. none, v. all that less the same seed's of these arms
 rows            played, in all configurations of a run
-busy            share of the processor's time in which a job ran
+self-play, training, evaluation
+                share of the processor's time that these jobs had; busy: all jobs
 overhead        processor time of the daemons themselves, which is not counted
 """
 
@@ -42,7 +43,10 @@ RUNS: Mapping[str, Callable[[ArmFigures], str]] = {
     "seeds": lambda arm: str(arm.seeds),
     "rows": lambda arm: f"{arm.means['rows']:,.0f}",
     **{name: lambda arm, name=name: f"{arm.means[name]:,.1f}" for name in COUNTS},  # type: ignore[misc]
-    "busy": lambda arm: f"{arm.busy:.0%}",
+    "self-play": lambda arm: f"{arm.used.get('selfplay_worker', 0):.0%}",
+    "training": lambda arm: f"{arm.used.get('training', 0):.0%}",
+    "evaluation": lambda arm: f"{arm.used.get('evaluation', 0):.0%}",
+    "busy": lambda arm: f"{sum(arm.used.values()):.0%}",
     "overhead": lambda arm: f"{arm.overhead:.1%}",
 }
 """Functions that render the cells of what an arm's runs did, by column."""

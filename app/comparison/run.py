@@ -115,7 +115,7 @@ class RunFigures(Settings):
     """Figures of one run.
 
     Attributes:
-        busy: share of the processor's time in which it worked.
+        used: share of the processor's time that the jobs of each daemon had.
         overhead: processor time of the daemons themselves, as a share of the run's time; not part of that time.
         counts: of events about no configuration.
         unfolded: events that a reducer could not fold, with the error.
@@ -125,7 +125,7 @@ class RunFigures(Settings):
     seed: int
     configs: dict[str, ConfigFigures]
     events: int
-    busy: float
+    used: dict[str, float]
     overhead: float
     counts: dict[str, int]
     unfolded: tuple[str, ...]
@@ -142,7 +142,7 @@ def run_task(task: Task, meter: Meter = processor_seconds) -> RunFigures:
     folder.path.mkdir(parents=True)
     journal = MemoryJournal()
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        busy_seconds, overhead_seconds = runner.run(_play(task, journal, meter))
+        used_seconds, overhead_seconds = runner.run(_play(task, journal, meter))
     with closing(SqliteJournal(folder.journal)) as kept:
         after = 0
         while (chunk := journal.read(after)).position > after:
@@ -160,7 +160,7 @@ def run_task(task: Task, meter: Meter = processor_seconds) -> RunFigures:
         seed=task.seed,
         configs=configs,
         events=journal.head,
-        busy=busy_seconds / (task.seconds * task.cores),
+        used={name: seconds / (task.seconds * task.cores) for name, seconds in used_seconds.items()},
         overhead=overhead_seconds / task.seconds,
         counts=counted(event for event in events if not event.subject),
         unfolded=tuple(f"{dead.reporter} at {dead.position}: {dead.error}" for dead in journal.dead_letters()),
@@ -190,7 +190,7 @@ def config_figures(settings: RunSettings, events: list[Event[Any]]) -> dict[str,
     return figures
 
 
-async def _play(task: Task, journal: MemoryJournal, meter: Meter) -> tuple[float, float]:
+async def _play(task: Task, journal: MemoryJournal, meter: Meter) -> tuple[dict[str, float], float]:
     return await _Run(task, journal, meter).play()
 
 
@@ -211,8 +211,12 @@ class _Run:
         self._processor = Processor(task.cores)
         self._engines: list[SharedEngine] = []
 
-    async def play(self) -> tuple[float, float]:
-        """Run to the end; return the processor time of jobs, virtual, and of the daemons, measured; seconds."""
+    async def play(self) -> tuple[dict[str, float], float]:
+        """Run to the end.
+
+        Returns the processor's time that each daemon's jobs used, and the measured time of the daemons themselves, in
+        seconds.
+        """
         stop, began = asyncio.Event(), self._meter()
         async with asyncio.TaskGroup() as group:
             hosts = {name: group.create_task(host.run(stop)) for name, host in self._hosts()}
@@ -225,7 +229,7 @@ class _Run:
             for task in others:
                 task.cancel()
         jobs = sum(engine.job_seconds for engine in self._engines)
-        return self._processor.busy_seconds, self._meter() - began - jobs
+        return self._processor.used_seconds, self._meter() - began - jobs
 
     def _changed(self) -> RunSettings:
         """Return the settings with all changes that have begun by now."""
@@ -237,16 +241,11 @@ class _Run:
 
     async def _change_settings(self) -> None:
         """Record the changes of settings that begin later."""
-        for begins in sorted(
-            {begins for planted, begins in self._planted if planted.trouble.change is not None and begins}
-        ):
-            before = self._changed()
+        changes = {begins for planted, begins in self._planted if planted.trouble.change is not None}
+        for begins in sorted(changes - {0.0}):
             await asyncio.sleep(begins - self._loop.time())
-            settings = self._changed()
-            if settings == before:
-                continue
             run_id = derive_id("run", self._task.seed, self._journal.head)
-            configured = RunConfigured(run_id=run_id, settings=settings.model_dump(mode="json"))
+            configured = RunConfigured(run_id=run_id, settings=self._changed().model_dump(mode="json"))
             self._bus.record(self._voice.write(self._clock.now(), configured))
 
     async def _tick(self) -> None:
@@ -270,7 +269,7 @@ class _Run:
         return Host(spec, place, "compare", ports, RHYTHM)
 
     def _engine(self, spec: DaemonSpec, name: str) -> Engine:
-        engine = SharedEngine(self._processor, spec.capacity, self._meter)
+        engine = SharedEngine(self._processor, spec.name, spec.capacity, self._meter)
         self._engines.append(engine)
         if name != self._settings.selfplay_workers[-1]:
             return engine

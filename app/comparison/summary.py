@@ -1,6 +1,8 @@
 """Figures of a study: each arm's strength over seeds, beside that of others, and what its runs did."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from math import sqrt
 
 import numpy as np
@@ -42,7 +44,7 @@ class ArmFigures(Settings):
         strength: means over configurations.
         configs: by configuration.
         means: figures of its runs, means over seeds, sums over configurations.
-        busy, overhead: see ``RunFigures``; means over seeds.
+        used, overhead: see ``RunFigures``; means over seeds.
     """
 
     arm: str
@@ -50,7 +52,7 @@ class ArmFigures(Settings):
     strength: Strength
     configs: dict[str, Strength]
     means: dict[str, float]
-    busy: float
+    used: dict[str, float]
     overhead: float
 
 
@@ -77,8 +79,8 @@ def summarise(runs: Sequence[RunFigures], strengths: Strengths) -> list[ArmFigur
             seeds=len(found),
             strength=_strength(arm, elo, list(strengths)),
             configs={key: _strength(arm, elo, [key]) for key in strengths},
-            means=_means(list(found.values())),
-            busy=float(np.mean([run.busy for run in found.values()])),
+            means=_mean([_counts(run) for run in found.values()]),
+            used=_mean([run.used for run in found.values()]),
             overhead=float(np.mean([run.overhead for run in found.values()])),
         )
         for arm, found in by_arm.items()
@@ -103,13 +105,14 @@ def _strength(arm: str, elo: Mapping[str, Mapping[int, Mapping[str, float]]], ke
     return Strength(elo=interval(list(mean[arm].values())), over_none=over(NONE), over_all=over(ALL))
 
 
-def _means(runs: Sequence[RunFigures]) -> dict[str, float]:
-    """Return means over runs of each figure, summed over configurations."""
-    configs = [list(run.configs.values()) for run in runs]
-    found = {
-        "games": [sum(one.games for one in each) for each in configs],
-        "rows": [sum(one.rows for one in each) for each in configs],
-    }
-    for name in runs[0].counts:
-        found[name] = [run.counts[name] + sum(one.counts[name] for one in run.configs.values()) for run in runs]
-    return {name: float(np.mean(values)) for name, values in found.items()}
+def _counts(run: RunFigures) -> dict[str, float]:
+    """Return a run's figures, summed over configurations."""
+    found = Counter(run.counts)
+    for one in run.configs.values():
+        found.update({**one.counts, "games": one.games, "rows": one.rows})
+    return dict(found)
+
+
+def _mean(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean over runs of each figure; a missing one is 0."""
+    return {name: float(np.mean([run.get(name, 0.0) for run in runs])) for name in dict.fromkeys(chain(*runs))}

@@ -66,26 +66,26 @@ class Processor:
     Each of n jobs progresses at the speed of one core, or at ``cores / n`` of it if there are more jobs than cores.
 
     Attributes:
-        busy_seconds: processor time that jobs have used so far.
+        used_seconds: processor time that jobs have used so far, by user.
     """
 
     def __init__(self, cores: int = 1) -> None:
         self._loop, self._cores = asyncio.get_running_loop(), cores
         self._numbers = count()
-        self._jobs: list[tuple[float, int, asyncio.Future[None]]] = []  # by the progress at which they end
+        self._jobs: list[tuple[float, int, str, asyncio.Future[None]]] = []  # by the progress at which they end
         self._progress = 0.0  # seconds of work that a job has done that runs since the start
         self._since = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
-        self.busy_seconds = 0.0
+        self.used_seconds: dict[str, float] = {}
 
-    async def work(self, seconds: float) -> None:
-        """Wait until a job has had this much processor time. A cancelled job gives its share to the others."""
+    async def work(self, user: str, seconds: float) -> None:
+        """Wait until a user's job has had this much processor time. A cancelled job gives its share to the others."""
         self._advance()
-        job = self._progress + seconds, next(self._numbers), self._loop.create_future()
+        job = self._progress + seconds, next(self._numbers), user, self._loop.create_future()
         heappush(self._jobs, job)
         self._schedule()
         try:
-            await job[2]
+            await job[-1]
         finally:
             if job in self._jobs:
                 self._advance()
@@ -103,7 +103,8 @@ class Processor:
         if self._jobs:
             done = (now - self._since) * self._speed
             self._progress += done
-            self.busy_seconds += done * len(self._jobs)
+            for _, _, user, _ in self._jobs:
+                self.used_seconds[user] = self.used_seconds.get(user, 0.0) + done
         self._since = now
 
     def _schedule(self) -> None:
@@ -117,7 +118,7 @@ class Processor:
     def _finish(self) -> None:
         self._advance()
         while self._jobs and self._jobs[0][0] <= self._progress + FINISHED:
-            _, _, finished = heappop(self._jobs)
+            *_, finished = heappop(self._jobs)
             if not finished.done():
                 finished.set_result(None)
         self._schedule()
@@ -130,6 +131,7 @@ class SharedEngine:
 
     Args:
         processor: shared with other engines.
+        user: the daemon whose jobs these are.
         workers: jobs at once; the others wait.
         meter: returns the processor time of this process so far, in seconds.
 
@@ -137,8 +139,8 @@ class SharedEngine:
         job_seconds: processor time that all jobs took.
     """
 
-    def __init__(self, processor: Processor, workers: int, meter: Callable[[], float]) -> None:
-        self._processor, self._meter = processor, meter
+    def __init__(self, processor: Processor, user: str, workers: int, meter: Callable[[], float]) -> None:
+        self._processor, self._user, self._meter = processor, user, meter
         self._loop = asyncio.get_running_loop()
         self.job_seconds = 0.0
         self._slots = asyncio.Semaphore(workers)
@@ -168,7 +170,7 @@ class SharedEngine:
             async def receive() -> JsonObject:
                 nonlocal done
                 ready, frame = next(sent)
-                await self._processor.work(ready - done)
+                await self._processor.work(self._user, ready - done)
                 done = ready
                 in_time: JsonObject = timed(frame, self._loop.time() - started)
                 return in_time
