@@ -11,7 +11,7 @@ from typing import Any
 
 from app.engine import JsonObject, Report
 from app.engine.port import EngineClosed
-from app.engine.worker import encode, follow, perform
+from app.engine.worker import encode, follow, perform_here
 from app.events.envelope import EPOCH
 from app.simulation.world import START_US
 
@@ -163,7 +163,7 @@ class SharedEngine:
             def send(frame: JsonObject) -> None:  # through JSON, as between processes
                 frames.append((self._meter() - began, json.loads(encode(frame))))
 
-            perform(function, json.loads(encode(spec)), send)
+            perform_here(function, json.loads(encode(spec)), send)
             self.job_seconds += self._meter() - began
             started, sent, done = self._loop.time(), iter(frames), 0.0
 
