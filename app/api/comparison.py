@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.api.runs import Place, Say
+from app.comparison.fitting import Prediction, fit, plant_text, predict
 from app.comparison.run import RunFigures
 from app.comparison.strength import StudyPlace
 from app.comparison.study import Study, do_runs, measure
@@ -14,18 +15,22 @@ from app.config import Settings, nest
 from app.config.loading import parse
 from app.controllers.scheduler import WORKER_DAEMON
 from app.core import BadUsage, ConfigKey
-from app.simulation import ALL, NONE, arms_of
+from app.simulation import ALL, NONE, arms_of, load_plant
 from daemons.bootstrap import check_settings
 
 SECONDS_PER_MINUTE = 60
 
 
 class ComparisonResult(Settings):
-    """Figures of each arm over all seeds and of each run, and the strength of each player by configuration."""
+    """Figures of each arm over all seeds and of each run, and the strength of each player by configuration.
+
+    ``predictions`` are the simulation's with a plant fitted to the runs, if asked for.
+    """
 
     arms: tuple[ArmFigures, ...]
     runs: tuple[RunFigures, ...]
     strengths: dict[str, dict[str, float]]
+    predictions: tuple[Prediction, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,7 @@ class ComparisonRequest:
     nodes: int
     cores: int
     games: int
+    refit: bool
     assignments: Sequence[str]
     folder: Path
     workers: int
@@ -51,8 +57,10 @@ class ComparisonRequest:
 def compare_arms(request: ComparisonRequest) -> ComparisonResult:
     """Do the runs and matches of a comparison that its folder lacks, and return all figures.
 
-    Raises ``BadSettings``, ``BadUsage`` or ``Unfinished``.
+    Raises ``BadSettings``, ``BadUsage``, ``Unfinished`` or ``TooFewModels``.
     """
+    if request.refit and request.troubles:
+        raise BadUsage("--refit needs a study without --trouble: the simulation has troubles of its own.")
     preset = {
         "selfplay_workers": [f"{WORKER_DAEMON}@node{number}" for number in range(1, request.nodes + 1)],
         "configs": list(request.keys),
@@ -66,12 +74,20 @@ def compare_arms(request: ComparisonRequest) -> ComparisonResult:
     study = Study(settings=loaded.run, seconds=seconds, cores=request.cores, troubles=tuple(request.troubles))
     study.claim(request.folder)
     place = StudyPlace(request.folder, request.place.settings_folder, request.workers, request.say)
-    runs = do_runs(study.tasks(arms, request.seeds, place), place)
+    tasks = study.tasks(arms, request.seeds, place)
+    runs = do_runs(tasks, place)
     for run in runs:
         for unfolded in run.unfolded:
             request.say(f"Not folded with seed {run.seed}, {run.arm}: {unfolded}")
     strengths = measure(study, runs, request.games, place)
-    return ComparisonResult(arms=tuple(summarise(runs, strengths)), runs=tuple(runs), strengths=strengths)
+    figures = summarise(runs, strengths)
+    predictions = None
+    if request.refit:
+        plant = fit(tasks, strengths, load_plant())
+        (request.folder / "plant.toml").write_text(plant_text(plant), encoding="utf-8")
+        measured = {one.arm: one.strength.over_none for one in figures}
+        predictions = tuple(predict(tasks, runs, measured, plant))
+    return ComparisonResult(arms=tuple(figures), runs=tuple(runs), strengths=strengths, predictions=predictions)
 
 
 def _chosen(request: ComparisonRequest, known: Sequence[str]) -> tuple[str, ...]:

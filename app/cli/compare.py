@@ -11,6 +11,7 @@ from app.api.runs import Place
 from app.api.simulation import ordered
 from app.cli.options import FOLDER, json_option, placed, set_option, workers_option
 from app.cli.output import interval_text, note, show_table, write_json
+from app.comparison.fitting import Prediction
 from app.comparison.summary import ArmFigures, Strength
 from app.comparison.troubles import TROUBLES
 from app.core import ConfigKey
@@ -63,6 +64,7 @@ RUNS: Mapping[str, Callable[[ArmFigures], str]] = {
 @click.option("--nodes", default=2, type=click.IntRange(1), help="Workers that play in a run.")
 @click.option("--cores", default=1, type=click.IntRange(1), help="Of the virtual processor of a run.")
 @click.option("--games", default=40, type=click.IntRange(2), help="Of each pair of final champions.")
+@click.option("--refit", is_flag=True, help="Fit the simulation's plant to the runs; compare its predictions.")
 @set_option
 @click.option("--output", "folder", default=Path("compared"), type=FOLDER, help="Folder of the study; continued.")
 @workers_option
@@ -81,6 +83,7 @@ def compare(
     nodes: int,
     cores: int,
     games: int,
+    refit: bool,
     assignments: tuple[str, ...],
     folder: Path,
     workers: int,
@@ -104,6 +107,7 @@ def compare(
         nodes=nodes,
         cores=cores,
         games=games,
+        refit=refit,
         assignments=assignments,
         folder=folder,
         workers=workers,
@@ -117,6 +121,19 @@ def compare(
     show_table(["arm", *STRENGTH, *RUNS], rows, left={"arm"})
     rows = [[key, arm.arm, *_cells(STRENGTH, arm.configs[key])] for key in result.strengths for arm in result.arms]
     show_table(["configuration", "arm", *STRENGTH], rows, left={"configuration", "arm"})
+    if result.predictions:
+        note(f"The fitted plant is in {folder / 'plant.toml'}.")
+        columns = ["arm", "trainings", "predicted", "v. none", "predicted v. none"]
+        show_table(columns, [_prediction_cells(one) for one in result.predictions], left={"arm"})
+
+
+def _prediction_cells(one: Prediction) -> list[str]:
+    trainings, gains = (one.trainings, one.predicted_trainings), (one.over_none, one.predicted_over_none)
+    return [
+        one.arm,
+        *(interval_text(each, ",.0f") for each in trainings),
+        *(interval_text(each, "+z,.0f") for each in gains),
+    ]
 
 
 def _cells(columns: Mapping[str, Callable[[T], str]], figures: T) -> list[str]:

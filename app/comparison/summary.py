@@ -7,20 +7,14 @@ from math import sqrt
 
 import numpy as np
 from pydantic import Field
+from scipy.special import stdtrit
 
 from app.comparison.run import RunFigures
 from app.config import Settings
-from app.core.statistics import Z_95
 from app.simulation import ALL, NONE, Interval
 
 Strengths = Mapping[str, Mapping[str, float]]
 """Each player's strength by configuration, Elo over the random bot."""
-
-STUDENT_95 = (
-    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
-    *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
-)
-"""97.5% quantiles of Student's t with 1, 2, … degrees of freedom."""
 
 
 class Strength(Settings):
@@ -61,8 +55,7 @@ def interval(values: Sequence[float]) -> Interval:
     mean, free = float(np.mean(values)), len(values) - 1
     if not free:
         return Interval(mean=mean, lower=None, upper=None)
-    quantile = STUDENT_95[free - 1] if free <= len(STUDENT_95) else Z_95 + (Z_95**3 + Z_95) / (4 * free)
-    reach = quantile * float(np.std(values, ddof=1)) / sqrt(free + 1)
+    reach = float(stdtrit(free, 0.975) * np.std(values, ddof=1)) / sqrt(free + 1)
     return Interval(mean=mean, lower=mean - reach, upper=mean + reach)
 
 
