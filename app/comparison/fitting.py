@@ -1,7 +1,7 @@
 """The simulation's plant, fitted to a study's runs, and its predictions beside what was measured.
 
-Fitted are durations, curves of learning, and shares of drawn games, to the runs with all controllers: without anchors of
-a league, ratings within a run are too noisy for a curve. The fitted plant has no troubles, as the runs have none. The
+Durations, curves of learning and shares of drawn games are fitted to the runs with all controllers: without anchors of a
+league, ratings within a run are too noisy for a curve. The fitted plant has no troubles, as the runs have none. The
 other parameters keep the values of the given plant.
 """
 
