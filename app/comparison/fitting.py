@@ -1,8 +1,8 @@
 """The simulation's plant, fitted to a study's runs, and its predictions beside what was measured.
 
-Durations, curves of learning and shares of drawn games are fitted to the runs with all controllers: without anchors of a
-league, ratings within a run are too noisy for a curve. The fitted plant has no troubles, as the runs have none. The
-other parameters keep the values of the given plant.
+Durations, curves of learning and shares of drawn games are fitted to the runs with all controllers: without anchors of
+a league, ratings within a run are too noisy for a curve. The fitted plant has no troubles, as the runs have none.
+The other parameters keep the values of the given plant.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
