@@ -36,6 +36,7 @@ from app.config.settings import (
     Parameter,
     PpoCoefficients,
     PpoSettings,
+    SearchSettings,
     SelfplaySettings,
     Settings,
 )

@@ -173,6 +173,22 @@ class PpoSettings(PpoCoefficients):
     epochs: int = Field(3, ge=1, description="passes over the rows")
 
 
+class SearchSettings(Settings):
+    """Search and learning of backend ``search``: Gumbel AlphaZero (Danihelka et al. 2022)."""
+
+    simulations: int = Field(32, ge=2, le=4096, description="positions looked at for a move of self-play")
+    considered: int = Field(16, ge=2, le=1024, description="most moves of the root that are tried")
+    visit_offset: float = Field(50.0, ge=0, description="weight of values: as if the best move had so many more visits")
+    value_scale: float = Field(0.5, gt=0, description="weight of values beside the network's logits")
+    root_value_share: float = Field(
+        0.25, ge=0, le=1, description="share of the search's value in the critic's targets; the outcome has the rest"
+    )
+    batch_size: int = Field(1024, ge=8, description="rows in a step of the optimiser")
+    value_coef: float = Field(1.0, ge=0, description="weight of the critic's loss")
+    max_grad_norm: float = Field(1.0, gt=0, description="maximum norm of a gradient; longer ones are scaled down")
+    symmetries: bool = Field(True, description="also learn from symmetric images of the positions")
+
+
 Rewards = Annotated[
     Literal["terminal", "per_trick", "shaped"],
     Field(description="distribution of rewards over a game; except in Hearts only terminal"),
@@ -287,11 +303,14 @@ class GameConfig(Settings):
     imports: Modules = Field((), description="modules imported before its game is loaded: the run's setting `import`")
     players: int = Field(ge=2, le=7)
     engine: Literal["openspiel", "flyball"] = Field(
-        "openspiel", description="implementation of the rules; flyball has Hearts, Othello and standard connect four"
+        "openspiel", description="implementation of the rules; flyball has those of Hearts and of most board games"
     )
     max_moves: int | None = Field(None, ge=1, description="a longer game is truncated, not drawn")
     rows_per_training: int = Field(
         8192, ge=1, le=10**9, description="fresh rows that start a training at normal intensity"
+    )
+    replay_rows: int | None = Field(
+        None, ge=0, description="rows of earlier trainings that each training also learns from, where the backend can"
     )
     backend: str = Field(
         DEFAULT_BACKEND, description="how its models are made and played: a name, or 'package.module:NAME' of your own"
@@ -316,6 +335,7 @@ class GameConfig(Settings):
     )
     network: NetworkSettings = NetworkSettings()
     ppo: PpoCoefficients = PpoCoefficients()
+    search: SearchSettings = SearchSettings()
     selfplay: SelfplaySettings = SelfplaySettings()
     evaluation: EvaluationSettings = EvaluationSettings()
 

@@ -34,11 +34,21 @@ class Codec:
         np.put_along_axis(inverse, self.to_game, np.arange(self.to_game.shape[1])[None, :], axis=1)
         object.__setattr__(self, "from_game", inverse)
 
-    def spec(self, rules_version: str) -> TableSpec:
+    def spec(self, rules_version: str, *, searchable: bool) -> TableSpec:
         """Return the game's description with a given version of its rules."""
         players, actions = self.to_game.shape
         levels = {} if self.heuristic is None else {HEURISTIC: self.heuristic}
-        return TableSpec(players, actions, self.size, self.kind, rules_version, self.symmetries, levels, self.planes)
+        return TableSpec(
+            players,
+            actions,
+            self.size,
+            self.kind,
+            rules_version,
+            self.symmetries,
+            levels,
+            self.planes,
+            searchable=searchable,
+        )
 
 
 def identical(players: int, actions: int) -> Indices:

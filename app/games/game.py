@@ -5,9 +5,10 @@ game's seed, plays forced moves, cuts off long games, keeps histories, and check
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
 from math import prod
 from random import Random
-from typing import Any, ClassVar, NoReturn, TypeVar
+from typing import Any, ClassVar, NoReturn, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -59,6 +60,9 @@ class Game:
     symmetries: ClassVar[tuple[Symmetry, ...]] = ()
     heuristic: ClassVar[Heuristic | None] = None
     """A static method: the built-in player ``heuristic``."""
+    searchable: ClassVar[bool] = False
+    """True where nothing is drawn or hidden, and ``copy.deepcopy`` of an object copies its game: then the backend
+    ``search`` can look ahead in it."""
     checker: ClassVar[Callable[[], Checker] | None] = None
     """Makes a parity checker of the user's own. Without it, this class plays recorded games again."""
 
@@ -122,6 +126,7 @@ def game_spec(game: type[Game], name: str) -> TableSpec:
         symmetries=game.symmetries,
         levels={} if game.heuristic is None else {HEURISTIC: game.heuristic},
         planes=planes,
+        searchable=game.searchable,
     )
     for fault in spec_faults(spec):
         raise BrokenGame(f"{name}: {fault.what}", hint=fault.hint)
@@ -197,6 +202,14 @@ class GameTable(Table):
         for slot, action in moves:
             self._play(slot, action)
             self._settle(slot)
+
+    def copy_from(self, other: Self, sources: Indices, targets: Indices) -> None:
+        """See ``Table.copy_from``."""
+        for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
+            self._games[target] = other._called(source, "__deepcopy__", deepcopy, other._games[source])
+            self._seeds[target], self._histories[target] = other._seeds[source], other._histories[source].copy()
+        for name in ("_seats", "_mask", "_returns", "_truncated"):
+            getattr(self, name)[targets] = getattr(other, name)[sources]
 
     def returns(self) -> Floats:
         """See ``Table.returns``."""

@@ -89,6 +89,7 @@ class _Trial:
         if self._part("play", self._play):
             self._part("determinism", self._play_again)
             self._part("replay", self._check_records)
+            self._part("copies", self._check_copies)
             self._part("truncation", self._check_truncation)
             self._part("symmetries", self._check_symmetries)
             self._part("heuristics", self._check_heuristics)
@@ -304,6 +305,34 @@ class _Trial:
             if game.actions and (failures := checker.failures(game.record())):
                 hint = "history() holds the actions of the seats to move, or the game brings a checker of its own."
                 self._find("replay", f"By {checker.against}: {failures[0]}", hint, game)
+
+    def _check_copies(self) -> None:
+        """Copy a searchable game halfway, and play copy and original to the same end, the copy first."""
+        for game in self._games if self._spec.searchable else ():
+            try:
+                alike = self._copies_end_alike(game)
+            except IllegalAction:
+                alike = False
+            if not alike:
+                hint = "copy_from copies all of a game; after it, neither game changes the other."
+                self._find("copies", "A copied game and its original, played on alike, end otherwise.", hint, game)
+
+    def _copies_end_alike(self, game: _Played) -> bool:
+        first, second, half = np.zeros(1, dtype=np.int64), np.ones(1, dtype=np.int64), len(game.actions) // 2
+        table = open_table(self._config, 2)
+        table.reset(first, [game.seed])
+        for slot, actions in (
+            (first, game.actions[:half]),
+            (second, game.actions[half:]),
+            (first, game.actions[half:]),
+        ):
+            if slot is second:
+                table.copy_from(table, first, second)
+            for action in actions:
+                table.step(slot, np.array([action], dtype=np.int32))
+        ended = game.returns, game.truncated, game.history, FINISHED
+        ends = zip(table.returns(), table.truncated(), map(table.history, range(2)), table.seats(), strict=True)
+        return all(_same(end, ended) for end in ends)
 
     def _check_truncation(self) -> None:
         """Play the longest game again with half as many moves as it has decisions."""

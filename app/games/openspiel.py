@@ -6,7 +6,7 @@ from importlib.metadata import version
 from itertools import chain
 from math import prod
 from random import Random
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyspiel
@@ -72,7 +72,9 @@ class Rules:
         self.codec = codec or Codec(
             size, lambda raw, _: raw.astype(np.float32), unchanged, kind=np.float32, planes=_planes(game, size)
         )
-        self.spec = self.codec.spec(f"openspiel-{version('open_spiel')}:{name}")
+        certain = kind.chance_mode == pyspiel.GameType.ChanceMode.DETERMINISTIC
+        open_ = kind.information == pyspiel.GameType.Information.PERFECT_INFORMATION
+        self.spec = self.codec.spec(f"openspiel-{version('open_spiel')}:{name}", searchable=certain and open_)
         self._zero_sum = kind.utility == pyspiel.GameType.Utility.ZERO_SUM
         low, high = game.min_utility(), game.max_utility()
         self._scale = self.codec.scale or (max(-low, high) if self._zero_sum else high - low)
@@ -169,6 +171,14 @@ class OpenSpielTable(Table):
             states[slot].apply_action(action)
             self._moves[slot] += 1
         self._settle(slots)
+
+    def copy_from(self, other: Self, sources: Indices, targets: Indices) -> None:
+        """See ``Table.copy_from``."""
+        for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
+            self._states[target] = other._states[source].clone()
+            self._legal[target], self._moves[target] = other._legal[source], other._moves[source]
+        for name in ("_seats", "_returns", "_truncated"):
+            getattr(self, name)[targets] = getattr(other, name)[sources]
 
     def returns(self) -> Floats:
         """See ``Table.returns``."""

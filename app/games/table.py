@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +62,7 @@ class TableSpec:
     levels: Mapping[str, Heuristic]  # heuristic players, weakest first
     planes: tuple[int, int, int] | None = None  # (C, H, W): the first C x H x W features; any others are scalars
     scale: float = 1.0  # divisor of the features inside the network, for instance 255 for pixels
+    searchable: bool = False  # no chance, nothing hidden, and tables can ``copy_from``: moves can be found by search
 
     @property
     def shape(self) -> NetworkShape:
@@ -110,6 +111,15 @@ class Table(Protocol):
 
         Raises ``IllegalAction``.
         """
+
+    def copy_from(self, other: Self, sources: Indices, targets: Indices) -> None:  # noqa: ARG002
+        """Copy the games in slots ``sources`` [K] of a table of the same game, perhaps this one, into ``targets`` [K].
+
+        Targets are distinct and no sources. Only for searchable games.
+        """
+        raise UnknownGame(
+            f"Games of {self.spec.rules_version} cannot be copied.", hint="Its spec must not say that it is searchable."
+        )
 
     def earned(self, slots: Indices, seats: Seats) -> Floats:  # noqa: ARG002
         """Return the rewards [K] that any seats [K] have earned so far in their games.

@@ -27,7 +27,7 @@ from app.learning.network import MASKED_LOGIT, init_policy, load_network, parame
 from app.play.gauntlet import GauntletSpec, Opponent, OpponentResult
 from app.play.match_statistics import MatchStatistics, match_games, match_statistics
 from app.play.matches import EvaluationManager, MatchPlan, play_match
-from app.play.rollout import draw_points, number_streams
+from app.play.rng import draw_points, number_streams
 from app.store import FileStore, Manifest, put_checkpoint
 
 pytestmark = pytest.mark.benchmark

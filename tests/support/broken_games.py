@@ -175,6 +175,13 @@ class Falling(Race):
             raise KeyError("four")
 
 
+class Uncopied(Race):
+    searchable = True
+
+    def __deepcopy__(self, memo):
+        return self
+
+
 class Uninitialised(Race):
     def __init__(self):
         raise OSError("no licence")

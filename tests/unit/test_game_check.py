@@ -88,6 +88,7 @@ def test_check_of_three_seats_finds_nothing() -> None:
         ("Careless", "reset", "1 seed for 2 slots"),
         ("Renumbered", "replay", "By its own rules: move 0"),
         ("Crashing", "play", "IndexError: out of bounds (broken_games.py, line "),
+        ("Uncopied", "copies", "A copied game and its original"),
         # symmetries and players
         ("Mirrored", "symmetries", "The image under swapped is seen otherwise"),
         ("Speechless", "heuristics", "The player heuristic returned float32"),
