@@ -74,15 +74,6 @@ def clobber(rows: int = 5, columns: int = 6) -> Codec:
     return Codec(views.shape[1], gather(views), identical(2, actions), symmetries, planes=(3, rows, columns))
 
 
-def go(board_size: int = 19) -> Codec:
-    """Encode planes of own, opponent's and empty cells, and ones for the second seat (komi); the last action passes."""
-    cells = np.arange(board_size**2)
-    views = np.stack([planes((0, 1, 2, 3), cells), planes((1, 0, 2, 3), cells)])
-    actions = board_size**2 + 1
-    symmetries = square_symmetries(TURNS, board_size, 4, passing=True)
-    return Codec(views.shape[1], gather(views), identical(2, actions), symmetries, planes=(4, board_size, board_size))
-
-
 _FIELDS = 56  # 40 common fields, which OpenSpiel rotates for the observer, and 4 x 4 goals
 _COLOURS = 4
 

@@ -19,6 +19,7 @@ from app.games.board_table import BoardRules, BoardTable
 from app.games.breakthrough import breakthrough, breakthrough_rules
 from app.games.codec import Codec
 from app.games.connect_four import CONNECT_FOUR, connect_four
+from app.games.go import go, go_rules
 from app.games.hearts.cards import SEATS
 from app.games.hearts.rules import HeartsRules, parse_rules
 from app.games.hearts.table import HeartsTable
@@ -34,7 +35,7 @@ CODECS: dict[str, Callable[..., Codec]] = {
     "chinese_checkers": boards.chinese_checkers,
     "clobber": boards.clobber,
     "connect_four": connect_four,
-    "go": boards.go,
+    "go": go,
     "hearts": tricks.hearts,
     "hex": hex_board,
     "maedn": boards.maedn,
@@ -58,6 +59,7 @@ _HARMLESS = frozenset(
 BOARDS: dict[str, Callable[..., BoardRules]] = {
     "breakthrough": breakthrough_rules,
     "connect_four": lambda: CONNECT_FOUR,
+    "go": go_rules,
     "hex": hex_rules,
     "othello": lambda: OTHELLO,
 }
