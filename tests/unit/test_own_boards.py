@@ -24,7 +24,7 @@ LIMITS = {
     "othello_2p": (1, 9, 40, 59, 60, 61),
 }
 SIZES = [(2, 2), (3, 6), (5, 4), (8, 8), (12, 3)]  # rows and columns
-GO = ("board_size=2", "board_size=3,komi=1.0", "board_size=9,komi=5.5,max_game_length=300", "board_size=19")
+GO = ("board_size=3,komi=1.0", "board_size=9,komi=5.5,max_game_length=300", "board_size=19")
 BOARDS = [("hex7_2p", f"hex(board_size={side})") for side in (2, 4, 18)]  # 18: more than 255 actions and moves
 BOARDS += [("breakthrough6_2p", f"breakthrough(rows={rows},columns={columns})") for rows, columns in SIZES]
 BOARDS += [("go7_2p", f"go({options})") for options in GO]
