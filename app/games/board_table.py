@@ -59,6 +59,7 @@ class BoardTable(Table):
         self._rules = rules
         self._games = np.zeros(slots, dtype=rules.begun.dtype)
         self._games["mover"] = FINISHED
+        self._seats = np.full(slots, FINISHED, dtype=np.int8)  # the movers again: reading them all from records is slow
         # The same memory without fields, because NumPy copies records field by field, which takes ten times as long.
         self._records = self._games.view(f"V{self._games.itemsize}")
         longest = self._games["moves"].shape[1]
@@ -68,15 +69,15 @@ class BoardTable(Table):
         """See ``Table.reset``; seeds are only counted, because no move is random."""
         if len(seeds) != len(slots):
             raise ValueError(f"{len(slots)} slots cannot begin from {len(seeds)} seeds")
-        self._games[slots] = self._rules.begun
+        self._games[slots], self._seats[slots] = self._rules.begun, self._rules.begun["mover"]
 
     def seats(self) -> Seats:
         """See ``Table.seats``."""
-        return np.array(self._games["mover"])
+        return self._seats.copy()
 
     def observe(self, slots: Indices) -> tuple[NDArray[np.uint8], Mask]:
         """See ``Table.observe``."""
-        return self.view(slots, self._games["mover"][slots]), self._games["open"][slots].view(np.bool_)
+        return self.view(slots, self._seats[slots]), self._games["open"][slots].view(np.bool_)
 
     def view(self, slots: Indices, seats: Seats) -> NDArray[np.uint8]:
         """See ``Table.view``."""
@@ -93,10 +94,11 @@ class BoardTable(Table):
             slot = int(slots[illegal])
             raise IllegalAction(int(actions[illegal]), slot, np.flatnonzero(self._games["open"][slot]).tolist())
         self._rules.play(self._games, places, chosen, self._limit)
+        self._seats[slots] = self._games["mover"][slots]
 
     def copy_from(self, other: Self, sources: Indices, targets: Indices) -> None:
         """See ``Table.copy_from``."""
-        self._records[targets] = other._records[sources]
+        self._records[targets], self._seats[targets] = other._records[sources], other._seats[sources]
 
     def returns(self) -> Floats:
         """See ``Table.returns``."""

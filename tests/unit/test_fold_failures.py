@@ -90,7 +90,8 @@ def test_fold_failing_reducer_keeps_rows_and_others_go_on(record):
     events = [record(CONFIGURED), record(DEGRADED, KEY), record(POISON, KEY), record(DEGRADED, KEY)]
     outcome = fold.feed(events)
     (failure,) = outcome.failures
-    assert (failure.by, failure.event, failure.error) == ("Picky", events[2], "ZeroDivisionError: no such shard")
+    assert (failure.by, failure.event) == ("Picky", events[2])
+    assert failure.error.startswith("ZeroDivisionError: no such shard (test_fold_failures.py, line ")
     assert (count_of(fold, Picky), count_of(fold, Counting)) == (2, 3)
     assert len(outcome.conclusions) == 5
 
