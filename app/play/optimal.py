@@ -49,41 +49,45 @@ def draw_positions(
 ) -> list[TestPosition]:
     """Return distinct positions in which legal moves differ in value. Raises ``NoSolver`` or ``TooFewPositions``.
 
-    Each is reached by a random game of a random number of moves within the solver's ``lengths``. ``progress`` receives
-    the number of positions found so far.
+    Random games reach them. Each number of moves within the solver's ``lengths`` has the same share of positions.
+    ``progress`` receives the number of positions found so far.
     """
     solver, table = solver_for(config), open_table(config, _BATCH)
-    found: dict[bytes, TestPosition | None] = {}
-    positions = list[TestPosition]()
+    fewest, most = solver.lengths
+    span = most + 1 - fewest
+    wanted = {fewest + k: (count + k) // span for k in range(span)}  # the remainder goes to the last lengths
+    seen, positions = set[bytes](), list[TestPosition]()
     batch, last = 0, 0
     while len(positions) < count:
+        batch += 1
         if batch - last > _FRUITLESS:
             raise TooFewPositions(
-                f"{config.key} has {len(positions)} test positions, and not {count}.", hint="Ask for fewer."
+                f"Random games of {config.key} have {len(positions)} test positions, and not {count}.",
+                hint="Ask for fewer.",
             )
-        for slot, view in _random_positions(table, solver.lengths, derive_seed(seed, "test positions", batch)):
-            if view in found:
+        lengths = [length for length, left in wanted.items() if left]
+        for slot, view in _random_positions(table, lengths, derive_seed(seed, "test positions", batch)):
+            history = table.history(slot)
+            if view in seen or not wanted[len(history)]:
                 continue
-            position = found[view] = _judged(solver, table.history(slot))
-            if position is not None and len(positions) < count:
+            seen.add(view)
+            if (position := _judged(solver, history)) is not None:
                 positions.append(position)
+                wanted[len(history)] -= 1
                 last = batch
                 progress(len(positions))
-        batch += 1
     return positions
 
 
-def _random_positions(table: Table, lengths: tuple[int, int], seed: int) -> list[tuple[int, bytes]]:
-    """Play a random game in each slot to a random length; return the slots that have one, and their observations."""
+def _random_positions(table: Table, lengths: Sequence[int], seed: int) -> list[tuple[int, bytes]]:
+    """Play a random game in each slot to one of ``lengths``; return the slots that got there, and their observations."""
     slots = np.arange(len(table.seats()))
     streams = number_streams(seed, slots)
-    fewest, most = lengths
-    ends = fewest + (draw_points(streams, np.zeros_like(slots)) * (most - fewest + 1)).astype(np.int64)
+    picks = (draw_points(streams, np.zeros_like(slots)) * len(lengths)).astype(np.int64)
+    ends = np.array(lengths)[picks]
     table.reset(slots, [0] * len(slots))
-    for step in range(1, most + 1):
+    for step in range(1, max(lengths) + 1):
         live = slots[(table.seats() != FINISHED) & (_lengths(table, slots) < ends)]
-        if not len(live):
-            break
         obs, mask = table.observe(live)
         points = draw_points(streams[live], np.full(len(live), step))
         table.step(live, ask(RandomPlayer(), obs, mask, 1.0, points).action)
