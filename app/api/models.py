@@ -9,7 +9,7 @@ from app.api.runs import Place, Say, check_played, current_model, open_journal
 from app.backends import OURS
 from app.config import GameConfig, RunFolder
 from app.config.loading import UnknownConfig
-from app.core import HEURISTIC, RANDOM, BadUsage, FlyballError, ModelHash, UnusableFile
+from app.core import HEURISTIC, RANDOM, BadUsage, FlyballError, ModelHash, UnusableFile, is_judge
 from app.games import bots_of, open_table, own_hearts
 from app.games.hearts.rules import HeartsRules
 from app.journal.history import last_settings
@@ -41,8 +41,12 @@ def fetch_player(name: str, argument: str, place: Place, config: GameConfig, sto
     messages. Raises the errors of ``fetch_model``, ``ForeignModel``, and
     for a model that cannot play ``WrongModel``, ``BadParameters`` or ``Unsearchable``.
     """
+    from app.play.judges import load_judge
     from app.play.players import load_player  # loads torch
 
+    if is_judge(name):
+        load_judge(name, config)
+        return name
     spec, bots = open_table(config, 0).spec, bots_of(config)
     if (bot := spec.bot(name)) in bots:
         return bot
@@ -101,7 +105,7 @@ def fetch_model(
 
 def game_of(name: str, place: Place, say: Say) -> str:
     """Return the configuration that a model was trained for. Raises as ``fetch_model``, and ``BadUsage`` for a bot."""
-    if name in (RANDOM, HEURISTIC):
+    if name in (RANDOM, HEURISTIC) or is_judge(name):
         raise BadUsage(f"model {name} is a bot of many games.", hint="Name the configuration, too.")
     store = MemoryStore()
     return get_checkpoint(store, fetch_model(name, "model", place, None, store, say=say)).manifest.config_key

@@ -8,7 +8,7 @@ from app.api.leagues import leagues_in
 from app.api.models import AGAINST, CURRENT, fetch_player, searching
 from app.api.runs import Place, Say, open_journal, silent
 from app.config import GameConfig, Precision
-from app.core import BadUsage, FlyballError
+from app.core import BadUsage, FlyballError, is_judge
 from app.league.league import Agent, League
 from app.league.matchmaking import STRATEGIES, Strategy, select
 from app.store import BlobStore
@@ -93,6 +93,8 @@ def _named(request: EvaluationRequest, hero: str) -> Iterator[str]:
 
 def _strategy(name: str) -> tuple[Strategy, int] | None:
     """Return a strategy and how many it selects; None for a player. Raises ``BadUsage`` for neither."""
+    if is_judge(name):
+        return None
     strategy, colon, count = name.partition(":")
     if not name:
         raise BadUsage(f"{AGAINST} names nobody; write for instance random.")
