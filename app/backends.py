@@ -15,7 +15,8 @@ device. These are the other keys, and those of the result:
 - ``inspect``: ``shard``, ``model``, ``earlier`` (shards), ``discard`` (shards to delete first), ``seed``. Returns
   ``checked`` (games), ``failures`` (a text for each game that breaks the rules), ``score`` in [0, 1], ``components``
   (figures by name), and perhaps ``against`` (a name of the rules that played the checked games again).
-- ``train``: ``base_model``, ``shards``, ``seed``, ``step`` (the base's), ``learning_rate``, ``epochs``. Returns
+- ``train``: ``base_model``, ``shards``, ``replayed`` (shards of earlier trainings, as many as ``replay_rows`` says),
+  ``seed``, ``step`` (the base's), ``learning_rate``, ``epochs``. Returns
   ``model``, ``parent`` (the base), ``step`` (one higher), ``rows``, ``metrics`` (figures by name). Each report has
   ``epoch``, ``epochs`` and ``metrics``.
 - ``match``: ``model``, ``seed``, ``batch`` (an ``app.play.gauntlet.GameBatch``). Returns ``games`` (an
@@ -29,7 +30,7 @@ raises ``TrainingDiverged`` if its update has to be discarded, ``UnfitData`` for
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from app.config import DEFAULT_BACKEND, PARAMETERS, GameConfig, Parameter, RunSettings
@@ -55,12 +56,15 @@ class GameInfo:
         players: number of seats.
         bots: names of the players other than models that it can play: built-in ones, and the configuration's own.
         knobs: parameters that its jobs understand; the feedback changes no others.
+        replay_rows: rows of earlier trainings that its trainings also learn from unless the configuration says how
+            many; None if they learn from fresh rows alone.
     """
 
     rules_version: str
     players: int
     bots: tuple[str, ...]
     knobs: frozenset[Parameter]
+    replay_rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,28 @@ POLICY_GRADIENT = Backend(
 )
 """An actor-critic network that learns by proximal policy optimisation."""
 
-OURS = {POLICY_GRADIENT.name: POLICY_GRADIENT}
+REPLAY_ROWS = 1_000_000
+"""Rows of earlier trainings that backend ``search`` learns from, if a configuration does not say how many."""
+
+
+def _searched(config: GameConfig) -> GameInfo:
+    from app.games import open_table
+    from app.play.search import check_searchable
+
+    check_searchable(config, open_table(config, slots=0).spec)
+    return replace(_described(config), replay_rows=REPLAY_ROWS)
+
+
+SEARCH = replace(
+    POLICY_GRADIENT,
+    name="search",
+    describe=_searched,
+    play="app.play.selfplay:play_by_search",
+    train="app.learning.search_training:train",
+)
+"""A network that learns what its own tree searches find: Gumbel AlphaZero."""
+
+OURS = {backend.name: backend for backend in (POLICY_GRADIENT, SEARCH)}
 
 
 def backend_of(config: GameConfig) -> Backend:
@@ -147,16 +172,19 @@ def describe(config: GameConfig) -> GameInfo:
 
 
 def understood(settings: RunSettings) -> RunSettings:
-    """Return settings without the ``knobs`` that a configuration's backend does not understand.
+    """Return settings with only the ``knobs`` and the ``replay_rows`` that each configuration's backend understands.
 
     Raises ``FlyballError``.
     """
-    known = {config.key: describe(config).knobs for config in settings.configs}
-    return settings.replace(
-        configs=tuple(
-            config.replace(knobs=tuple(knob for knob in config.knobs if knob in known[config.key]))
-            for config in settings.configs
-        )
+    return settings.replace(configs=tuple(map(_understood, settings.configs)))
+
+
+def _understood(config: GameConfig) -> GameConfig:
+    info = describe(config)
+    replay_rows = info.replay_rows if config.replay_rows is None else config.replay_rows
+    return config.replace(
+        knobs=tuple(knob for knob in config.knobs if knob in info.knobs),
+        replay_rows=None if info.replay_rows is None else replay_rows,
     )
 
 

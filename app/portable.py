@@ -13,6 +13,11 @@ Schema version 1. A policy is a header and tensors of float32. Observations are 
     actor.weight   [A, H]    actor.bias   [A]    a logit for each action, legal or not
     critic.weight  [1, H]    critic.bias  [1]    the value, an expected outcome in [-1, 1]
 
+``actor_critic_windows`` have, before ``trunk.0``, which reads F x X numbers::
+
+    windows  [F, C, L, L]       convolution of the planes [C, H, W] without padding; X places, ReLU after the scalars
+    scalars  [F, S]             only where there are scalars; their layer is added at each place
+
 An ``actor_critic_tower`` reads the first features as planes [C, H, W], the others as S scalars. Every layer has a
 weight and a bias; convolutions have odd sizes and keep H x W::
 
@@ -26,7 +31,8 @@ weight and a bias; convolutions have odd sizes and keep H x W::
 
 The header holds ``schema``, ``schema_version``, ``content_hash``, ``game`` (the configuration that it plays), ``model``
 (the hash of the checkpoint) with what ``LINEAGE`` names of its manifest, and ``architecture``: ``type``,
-``activation``, ``observation_size`` D and ``actions`` A; of an mlp ``hidden`` [H0, H1 …]; of a tower ``planes``
+``activation``, ``observation_size`` D and ``actions`` A; of an mlp ``hidden`` [H0, H1 …]; of windows ``hidden``,
+``planes`` [C, H, W], ``filters`` F and ``side`` L; of a tower ``planes``
 [C, H, W], ``blocks``, ``channels`` K, ``squeeze_excite`` Q, or 0, and ``heads`` [P, V, U]; ``scale`` where it is not 1.
 A ``.json`` file is one object, the header with ``tensors`` by name as nested lists. A ``.npz`` file has the tensors as
 arrays by name, and the header as the array ``header``, a string of JSON. Both hold the same numbers and have the same
@@ -49,12 +55,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 SCHEMA, SCHEMA_VERSION = "flyball.policy", 1
-MLP, TOWER, ACTIVATION = "actor_critic_mlp", "actor_critic_tower", "relu"
+MLP, WINDOWS, TOWER = "actor_critic_mlp", "actor_critic_windows", "actor_critic_tower"
+ACTIVATION = "relu"
 FORMATS = (".npz", ".json")
 LINEAGE = ("step", "parent", "optimizer", "backend", "base", "content")
 
 _SIZES: dict[str, dict[str, range | None]] = {
-    MLP: {"observation_size": None, "actions": None, "hidden": range(1, 1000)},
+    MLP: {**dict.fromkeys(("observation_size", "actions")), "hidden": range(1, 1000)},
+    WINDOWS: {
+        **dict.fromkeys(("observation_size", "actions", "filters", "side")),
+        "hidden": range(1, 1000),
+        "planes": range(3, 4),
+    },
     TOWER: {
         **dict.fromkeys(("observation_size", "actions", "blocks", "channels", "squeeze_excite")),
         "planes": range(3, 4),
@@ -84,13 +96,16 @@ class PortablePolicy:
     model: str
     tensors: Mapping[str, Floats]
     lineage: Mapping[str, Any] = field(default_factory=dict)
-    planes: tuple[int, int, int] | None = None  # [C, H, W] of a tower; None: an mlp
+    planes: tuple[int, int, int] | None = None  # [C, H, W] of windows or a tower; None: an mlp
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        stems = {"trunk.0": 2, **dict.fromkeys(self._layers, 2)} if self.planes is None else {"stem": 4}
-        heads = {} if self.planes is None else {"policy_planes": 4, "value_planes": 4, "value_hidden": 2}
-        for layer, dimensions in {**stems, **heads, "actor": 2}.items():
+        layers = {
+            MLP: {"trunk.0": 2},
+            WINDOWS: {"windows": 4, "trunk.0": 2},
+            TOWER: {"stem": 4, "policy_planes": 4, "value_planes": 4, "value_hidden": 2},
+        }[self._type]
+        for layer, dimensions in {**layers, **dict.fromkeys(self._layers, 2), "actor": 2}.items():
             if np.ndim(self.tensors.get(f"{layer}.weight", ())) != dimensions:
                 raise BadPolicyFile(f"there is no tensor {layer}.weight of {dimensions} dimensions")
         _check_tensors(self.tensors, self.architecture)
@@ -111,35 +126,31 @@ class PortablePolicy:
 
     @property
     def hidden(self) -> tuple[int, ...]:
-        """Widths of an mlp's layers; empty for a tower."""
+        """Widths of the layers of an mlp or windows; empty for a tower."""
         return tuple(self.tensors[f"{layer}.weight"].shape[0] for layer in self._layers)
 
     @property
     def architecture(self) -> dict[str, Any]:
         """The header's ``architecture``."""
-        scale = {} if self.scale == 1 else {"scale": self.scale}
-        if self.planes is None:
-            return {
-                "type": MLP,
-                "activation": ACTIVATION,
-                "observation_size": self.observation_size,
-                "hidden": list(self.hidden),
-                "actions": self.actions,
-                **scale,
-            }
         shapes = {name: tensor.shape for name, tensor in self.tensors.items()}
-        blocks = sum(name.startswith("blocks.") and name.endswith(".first.weight") for name in shapes)
-        return {
-            "type": TOWER,
+        found: dict[str, Any] = {
+            "type": self._type,
             "activation": ACTIVATION,
             "observation_size": self.observation_size,
             "actions": self.actions,
-            "planes": list(self.planes),
-            "blocks": blocks,
+            **({} if self.scale == 1 else {"scale": self.scale}),
+            **({} if self.planes is None else {"planes": list(self.planes)}),
+        }
+        if self._type != TOWER:
+            filters, _, side, _ = shapes.get("windows.weight", (0, 0, 0, 0))
+            sizes = {"filters": filters, "side": side} if self._type == WINDOWS else {}
+            return {**found, "hidden": list(self.hidden), **sizes}
+        return {
+            **found,
+            "blocks": sum(name.startswith("blocks.") and name.endswith(".first.weight") for name in shapes),
             "channels": shapes["stem.weight"][0],
             "squeeze_excite": shapes.get("blocks.0.squeeze.weight", (0,))[0],
             "heads": [shapes[f"{name}.weight"][0] for name in ("policy_planes", "value_planes", "value_hidden")],
-            **scale,
         }
 
     @property
@@ -154,6 +165,12 @@ class PortablePolicy:
         return _hashed(self.header, self.tensors)
 
     @property
+    def _type(self) -> str:
+        if self.planes is None:
+            return MLP
+        return WINDOWS if "windows.weight" in self.tensors else TOWER
+
+    @property
     def _layers(self) -> list[str]:
         count = sum(name.startswith("trunk.") and name.endswith(".weight") for name in self.tensors)
         return [f"trunk.{number}" for number in range(count)]
@@ -165,18 +182,25 @@ class PortablePolicy:
             raise ValueError(f"observations are {features.shape}, not [N, {self.observation_size}]")
         features = features / np.float32(self.scale) if self.scale != 1 else features
         if self.planes is not None:
-            return self._tower(features, self.planes)
+            cells = self._cells(features, self.planes)
+            if self._type == TOWER:
+                return self._tower(cells)
+            features = cells.transpose(0, 3, 1, 2).reshape(len(cells), -1)
         for layer in self._layers:
             features = np.maximum(self._linear(layer, features), 0)
         return self._linear("actor", features), self._linear("critic", features)[:, 0]
 
-    def _tower(self, features: Floats, planes: tuple[int, int, int]) -> tuple[Floats, Floats]:
-        """Return a tower's logits and values. Cells are kept as [N, H, W, channels]."""
-        count = len(features)
-        cells = self._conv("stem", features[:, : prod(planes)].reshape(count, *planes).transpose(0, 2, 3, 1))
+    def _cells(self, features: Floats, planes: tuple[int, int, int]) -> Floats:
+        """Return what the first layer makes of planes and scalars, [N, H, W, channels]."""
+        first, padded = ("stem", True) if self._type == TOWER else ("windows", False)
+        grid = features[:, : prod(planes)].reshape(len(features), *planes).transpose(0, 2, 3, 1)
+        cells = self._conv(first, grid, padded)
         if "scalars.weight" in self.tensors:
             cells = cells + self._linear("scalars", features[:, prod(planes) :])[:, None, None, :]
-        cells = np.maximum(cells, 0)
+        return np.maximum(cells, 0)
+
+    def _tower(self, cells: Floats) -> tuple[Floats, Floats]:
+        """Return a tower's logits and values of its first layer's cells [N, H, W, channels]."""
         for number in range(self.architecture["blocks"]):
             change = self._conv(f"blocks.{number}.second", np.maximum(self._conv(f"blocks.{number}.first", cells), 0))
             if f"blocks.{number}.squeeze.weight" in self.tensors:
@@ -192,14 +216,14 @@ class PortablePolicy:
         """Return a head's planes, after ReLU, as [N, planes x H x W]."""
         return np.maximum(self._conv(name, cells), 0).transpose(0, 3, 1, 2).reshape(len(cells), -1)
 
-    def _conv(self, name: str, cells: Floats) -> Floats:
-        """Return the convolution [N, H, W, K] of cells [N, H, W, C], padded with zeros."""
+    def _conv(self, name: str, cells: Floats, padded: bool = True) -> Floats:  # noqa: FBT001, FBT002 - as in PyTorch
+        """Return the convolution [N, H, W, K] of cells [N, H, W, C]; the board shrinks unless padded with zeros."""
         weight = self.tensors[f"{name}.weight"]
         outputs, _, size, _ = weight.shape
-        edge = size // 2
-        padded = np.pad(cells, ((0, 0), (edge, edge), (edge, edge), (0, 0)))
-        windows = np.lib.stride_tricks.sliding_window_view(padded, (size, size), axis=(1, 2))
-        columns = windows.reshape(*cells.shape[:3], -1)  # [N, H, W, C x size x size]
+        edge = size // 2 if padded else 0
+        grid = np.pad(cells, ((0, 0), (edge, edge), (edge, edge), (0, 0)))
+        windows = np.lib.stride_tricks.sliding_window_view(grid, (size, size), axis=(1, 2))
+        columns = windows.reshape(*windows.shape[:3], -1)  # [N, H, W, C x size x size]
         return columns @ weight.reshape(outputs, -1).T + self.tensors[f"{name}.bias"]
 
     def probabilities(self, observations: ArrayLike, mask: ArrayLike) -> Floats:
@@ -332,8 +356,10 @@ def _check_architecture(found: Mapping[str, Any]) -> None:
     scale = found.get("scale", 1.0)
     if not isinstance(scale, int | float) or not 0 < scale < float("inf"):
         raise BadPolicyFile(f"architecture is {found!r}: scale is a number above 0")
-    if found["type"] == TOWER and found["observation_size"] < prod(found["planes"]):
+    if found["type"] != MLP and found["observation_size"] < prod(found["planes"]):
         raise BadPolicyFile(f"architecture is {found!r}: planes have more cells than observation_size")
+    if found["type"] == WINDOWS and found["side"] > min(found["planes"][1:]):
+        raise BadPolicyFile(f"architecture is {found!r}: side is larger than the planes")
 
 
 def _check_tensors(tensors: Mapping[str, Any], architecture: Mapping[str, Any]) -> None:
@@ -351,7 +377,8 @@ def _check_tensors(tensors: Mapping[str, Any], architecture: Mapping[str, Any]) 
 
 
 def _shapes(architecture: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    for layer, shape in _mlp_layers(architecture) if architecture["type"] == MLP else _tower_layers(architecture):
+    layers = {MLP: _mlp_layers, WINDOWS: _windows_layers, TOWER: _tower_layers}[architecture["type"]]
+    for layer, shape in layers(architecture):
         yield f"{layer}.weight", shape
         yield f"{layer}.bias", shape[:1]
 
@@ -362,6 +389,16 @@ def _mlp_layers(architecture: Mapping[str, Any]) -> Iterator[tuple[str, tuple[in
         yield f"trunk.{layer}", (narrow, wide)
     yield "actor", (architecture["actions"], widths[-1])
     yield "critic", (1, widths[-1])
+
+
+def _windows_layers(architecture: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    (planes, height, width), filters, side = (architecture[name] for name in ("planes", "filters", "side"))
+    places = (height - side + 1) * (width - side + 1)
+    scalars = architecture["observation_size"] - planes * height * width
+    yield "windows", (filters, planes, side, side)
+    if scalars:
+        yield "scalars", (filters, scalars)
+    yield from _mlp_layers({**architecture, "observation_size": filters * places})
 
 
 def _tower_layers(architecture: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:

@@ -10,9 +10,9 @@ go on while training is blocked or paused, and would fill the disk.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from app.config import RunSettings
+from app.config import GameConfig, RunSettings
 from app.controllers import Controller, FeedbackState, States, state_of
-from app.controllers.needs import is_usable, latest_shards
+from app.controllers.needs import is_usable, latest_shards, replayed_shards
 from app.core import EventId, FlyballError, ShardKey
 from app.engine import JobFailed
 from app.events import (
@@ -62,17 +62,19 @@ class Shelf(Row, frozen=True):
         fit: each model's latest usable shards that no training has requested yet.
         request: the requested training, which has not ended.
         asked: the shards of that training.
+        used: the shards of earlier trainings that the next ones learn from again.
         spent: shards to delete, because no training will use them.
     """
 
     fit: tuple[ShardRef, ...] = ()
     request: EventId | None = None
-    asked: tuple[ShardKey, ...] = ()
+    asked: tuple[ShardRef, ...] = ()
+    used: tuple[ShardRef, ...] = ()
     spent: tuple[ShardKey, ...] = ()
 
     def without(self, keys: Iterable[ShardKey]) -> "Shelf":
         """Mark shards as spent, except wanted ones. Refusing a second delivery must not delete a wanted shard."""
-        wanted = {*(shard.key for shard in self.fit), *self.asked}
+        wanted = {shard.key for shard in (*self.fit, *self.asked, *self.used)}
         gone = (key for key in keys if key not in wanted)
         return self.replace(spent=tuple(dict.fromkeys((*self.spent, *gone))))
 
@@ -89,16 +91,22 @@ class Shelf(Row, frozen=True):
 
     def for_training(self, request_id: EventId, request: TrainingRequested) -> "Shelf":
         """Reserve a training's shards. Those of an earlier request and of other models become spent."""
-        asked = tuple(shard.key for shard in request.shards)
+        asked = {shard.key for shard in request.shards}
         rest = [shard for shard in self.fit if shard.key not in asked]
         left_behind = [shard.key for shard in rest if shard.model != request.base_model]
         shelf = self.replace(
             fit=tuple(shard for shard in rest if shard.model == request.base_model),
             request=request_id,
-            asked=asked,
+            asked=request.shards,
             spent=tuple(key for key in self.spent if key not in asked),
         )
-        return shelf.without((*self.asked, *left_behind))
+        return shelf.without((*(shard.key for shard in self.asked), *left_behind))
+
+    def after_training(self, config: GameConfig) -> "Shelf":
+        """Keep the training's shards for the next ones, as many as ``replay_rows`` says; the others become spent."""
+        known = (*self.used, *self.asked)
+        shelf = self.replace(request=None, asked=(), used=replayed_shards(config, known))
+        return shelf.without(shard.key for shard in known)
 
 
 class InspectionRow(Row, frozen=True):
@@ -171,11 +179,11 @@ class QualityMonitor(Worker[SelfplayComplete], Controller):
 
     @handles(TrainingCompleted, TrainingFailed)
     def training_ended(self, rows: Rows, event: Event[Any], states: States) -> Step[InspectionRow]:
-        """Mark the training's shards as spent."""
+        """Mark the shards that no later training learns from as spent."""
         shelf = _shelf(rows, event)
         if event.data.request_id != shelf.request:
             return Step()
-        return _shelved(rows, event, shelf.replace(request=None, asked=()).without(shelf.asked))
+        return _shelved(rows, event, shelf.after_training(self.settings.config(event.subject)))
 
     def jobs(self, rows: Rows, states: States) -> Iterable[Inspection]:
         """Return inspections of the waiting shards, oldest first."""

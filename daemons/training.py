@@ -6,6 +6,7 @@ from typing import Literal
 from app.backends import backend_of
 from app.config import GameConfig
 from app.controllers import States
+from app.controllers.needs import replayed_shards
 from app.core import FlyballError
 from app.engine import JobFailed, JobTimedOut
 from app.events import (
@@ -13,6 +14,7 @@ from app.events import (
     Event,
     Payload,
     Row,
+    ShardRef,
     Step,
     TrainingCompleted,
     TrainingFailed,
@@ -32,14 +34,21 @@ BAD_DATA = frozenset({"DamagedBlob", "MissingBlob", "NoModel", "UnfinishedEpisod
 """Names of the job's errors for unusable shards or base models: missing, damaged, or of another game."""
 
 
-class TrainingPending(Row, frozen=True):
-    """A configuration's latest request, which replaces earlier ones."""
+class TrainerRow(Row, frozen=True):
+    """The trainer's row of one configuration.
 
-    cause: Cause
-    request: TrainingRequested
+    Attributes:
+        cause: the latest request, which replaces earlier ones; None once it has ended.
+        request: its payload.
+        used: shards of earlier trainings, oldest first, as many as ``replay_rows`` says.
+    """
+
+    cause: Cause | None = None
+    request: TrainingRequested | None = None
+    used: tuple[ShardRef, ...] = ()
 
 
-Rows = Mapping[str, TrainingPending]
+Rows = Mapping[str, TrainerRow]
 
 
 def train_job(config: GameConfig) -> str:
@@ -56,25 +65,29 @@ class Trainer(Worker[TrainingRequested]):
 
     name = "Trainer"
     kind = "training"
-    row = TrainingPending
+    row = TrainerRow
     emits = frozenset({TrainingStarted, TrainingProgress, TrainingCompleted, TrainingFailed})
 
     @handles(TrainingRequested)
-    def requested(self, rows: Rows, event: Event[TrainingRequested]) -> Step[TrainingPending]:
+    def requested(self, rows: Rows, event: Event[TrainingRequested]) -> Step[TrainerRow]:
         """Queue a request, which replaces an older one."""
-        return Step({event.subject: TrainingPending(cause=event.cause, request=event.data)})
+        row = rows.get(event.subject, TrainerRow())
+        return Step({event.subject: row.replace(cause=event.cause, request=event.data)})
 
     @handles(TrainingCompleted, TrainingFailed)
-    def ended(self, rows: Rows, event: Event[TrainingCompleted] | Event[TrainingFailed]) -> Step[TrainingPending]:
-        """Drop a finished request."""
+    def ended(self, rows: Rows, event: Event[TrainingCompleted] | Event[TrainingFailed]) -> Step[TrainerRow]:
+        """Drop a finished request; its shards may be learned from again."""
         row = rows.get(event.subject)
-        return Step({event.subject: None}) if row and row.cause.id == event.data.request_id else Step()
+        if row is None or row.cause is None or row.request is None or row.cause.id != event.data.request_id:
+            return Step()
+        used = replayed_shards(self.settings.config(event.subject), (*row.used, *row.request.shards))
+        return Step({event.subject: TrainerRow(used=used) if used else None})
 
     def jobs(self, rows: Rows, states: States) -> Iterable[TrainingJob]:
         """Return the pending requests, oldest first."""
         deadline = self.settings.deadlines.training_seconds
-        for row in sorted(rows.values(), key=lambda row: row.cause.sequence):
-            cause, request = row.cause, row.request
+        pending = [(row.cause, row.request, row.used) for row in rows.values() if row.cause and row.request]
+        for cause, request, used in sorted(pending, key=lambda one: one[0].sequence):
             function = self.backend(cause).initialise
             spec: Json = {
                 "store": self.place.store,
@@ -87,6 +100,7 @@ class Trainer(Worker[TrainingRequested]):
                 spec |= {
                     "base_model": request.base_model,
                     "shards": [shard.key for shard in request.shards],
+                    "replayed": [shard.key for shard in used],
                     "step": request.step,
                     "learning_rate": request.learning_rate,
                     "epochs": request.epochs,

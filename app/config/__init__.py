@@ -23,8 +23,10 @@ from app.config.run import (
 from app.config.settings import (
     DEFAULT_BACKEND,
     MLP,
+    NETWORK_FIELDS,
     PARAMETERS,
     TOWER,
+    WINDOWS,
     BotSettings,
     EngineProtocol,
     EvaluationSettings,
@@ -34,6 +36,7 @@ from app.config.settings import (
     Parameter,
     PpoCoefficients,
     PpoSettings,
+    SearchSettings,
     SelfplaySettings,
     Settings,
 )

@@ -42,9 +42,16 @@ GAMES: dict[ConfigKey, GameConfig] = {
             key=ConfigKey("breakthrough6_2p"),
             game="breakthrough(rows=6,columns=6)",
             players=2,
+            engine="flyball",
             builtins=_WITH_HEURISTIC,
         ),
-        GameConfig(key=ConfigKey("hex7_2p"), game="hex(board_size=7)", players=2, selfplay=_games(192)),
+        GameConfig(
+            key=ConfigKey("hex7_2p"),
+            game="hex(board_size=7)",
+            players=2,
+            engine="flyball",
+            selfplay=_games(192),
+        ),
         GameConfig(key=ConfigKey("go7_2p"), game="go(board_size=7)", players=2, selfplay=_games(128)),
         GameConfig(key=ConfigKey("othello_2p"), game="othello", players=2, engine="flyball", selfplay=_games(128)),
         GameConfig(

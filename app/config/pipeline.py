@@ -11,6 +11,7 @@ from app.config.settings import (
     Blocks,
     Channels,
     EvaluationSettings,
+    Filters,
     GaeLambda,
     GameConfig,
     Gamma,
@@ -87,10 +88,11 @@ class TrunkSettings(Settings):
 
     obs_dim: int | None = Field(None, ge=1, description="checked against the game's")
     action_dim: int | None = Field(None, ge=1, description="checked against the game's")
-    hidden_dim: int = Field(256, ge=2, description="of an mlp: units of the first layer; the second has half of them")
+    hidden_dim: int = Field(256, ge=2, description="units of the first layer; the second has half of them")
     hidden: tuple[Width, ...] | None = Field(
-        None, min_length=1, description="of an mlp: units of each layer, for instance [512, 256], instead of hidden_dim"
+        None, min_length=1, description="units of each layer, for instance [512, 256], instead of hidden_dim"
     )
+    filters: Filters = 64
     blocks: Blocks = 4
     channels: Channels = 32
     squeeze_excite: SqueezeExcite = False
@@ -108,7 +110,7 @@ class TrunkSettings(Settings):
     @property
     def network(self) -> NetworkSettings:
         """The network's settings, as in a configuration."""
-        shared = {name: getattr(self, name) for name in ("kind", "blocks", "channels", "squeeze_excite", "options")}
+        shared = {name: getattr(self, name) for name in NetworkSettings.model_fields if name != "hidden"}
         return NetworkSettings(hidden=self.hidden or (self.hidden_dim, self.hidden_dim // 2), **shared)
 
 

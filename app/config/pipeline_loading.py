@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from app.config.loading import BadSettings, flatten, nest, pair
-from app.config.pipeline import PipelineSettings, suited
+from app.config.pipeline import PipelineSettings, TrunkSettings, suited
 from app.config.settings import DEFAULT_BACKEND, MLP, GameConfig
 
 YAML = (".yaml", ".yml")
@@ -22,7 +22,7 @@ GIVEN = "--set or settings"
 
 KIND, OPTIONS = "network.kind", "network.options"
 OF_KIND = frozenset(
-    {OPTIONS, *(f"network.{name}" for name in ("hidden_dim", "hidden", "blocks", "channels", "squeeze_excite"))}
+    f"network.{name}" for name in TrunkSettings.model_fields.keys() - {"kind", "obs_dim", "action_dim", "shared_trunk"}
 )
 """Settings of networks that depend on their kind."""
 

@@ -79,12 +79,16 @@ class ManifestPart(Settings):
         return {name: part for name, part in parts.items() if part} | unused
 
 
-MLP, TOWER = "mlp", "tower"
+MLP, WINDOWS, TOWER = "mlp", "windows", "tower"
 Width = Annotated[int, Field(ge=1)]
 NetworkKind = Annotated[
     str,
-    Field(min_length=1, description="mlp, tower, or one's own: package.module:factory, or the name of an entry point"),
+    Field(
+        min_length=1,
+        description="mlp, windows, tower, or one's own: package.module:factory, or the name of an entry point",
+    ),
 ]
+Filters = Annotated[int, Field(ge=1, description="of windows: numbers that each 4 x 4 window of the board becomes")]
 Blocks = Annotated[int, Field(ge=1, description="of a tower: residual blocks, of two convolutions each")]
 Channels = Annotated[int, Field(ge=1, description="of a tower: channels of each convolution")]
 SqueezeExcite = Annotated[bool, Field(description="of a tower: blocks weight their channels by the whole board")]
@@ -93,14 +97,23 @@ NetworkOptions = Annotated[
 ]
 
 
+NETWORK_FIELDS = {
+    MLP: {"hidden"},
+    WINDOWS: {"kind", "filters", "hidden"},
+    TOWER: {"kind", "blocks", "channels", "squeeze_excite"},
+}
+"""Fields of our kinds of networks that manifests hold."""
+
+
 class NetworkSettings(ManifestPart):
-    """An actor-critic network: our perceptron, our residual tower, or one of the user's.
+    """An actor-critic network of ours, by kind, or one of the user's.
 
     Fields of another kind than ``kind`` have to keep their defaults, and are left out of manifests.
     """
 
     kind: NetworkKind = MLP
-    hidden: tuple[Width, ...] = Field((256, 128), min_length=1, description="of an mlp: units of each layer")
+    hidden: tuple[Width, ...] = Field((256, 128), min_length=1, description="of an mlp or windows: units of each layer")
+    filters: Filters = 64
     blocks: Blocks = 4
     channels: Channels = 32
     squeeze_excite: SqueezeExcite = False
@@ -113,8 +126,7 @@ class NetworkSettings(ManifestPart):
     @property
     def left_out(self) -> dict[str, Any]:
         """Fields that a manifest leaves out: those of other kinds, and an mlp's ``kind``."""
-        own = {MLP: {"hidden"}, TOWER: {"kind", "blocks", "channels", "squeeze_excite"}}
-        return dict.fromkeys(type(self).model_fields.keys() - own.get(self.kind, {"kind", "options"}), True)
+        return dict.fromkeys(type(self).model_fields.keys() - NETWORK_FIELDS.get(self.kind, {"kind", "options"}), True)
 
     @model_validator(mode="after")
     def _suits_its_kind(self) -> Self:
@@ -163,6 +175,22 @@ class PpoSettings(PpoCoefficients):
 
     learning_rate: float = Field(1e-3, ge=1e-12, le=1, description="learning rate of Adam")
     epochs: int = Field(3, ge=1, description="passes over the rows")
+
+
+class SearchSettings(Settings):
+    """Search and learning of backend ``search``: Gumbel AlphaZero (Danihelka et al. 2022)."""
+
+    simulations: int = Field(32, ge=2, le=4096, description="positions looked at for a move of self-play")
+    considered: int = Field(16, ge=2, le=1024, description="most moves of the root that are tried")
+    visit_offset: float = Field(50.0, ge=0, description="weight of values: as if the best move had so many more visits")
+    value_scale: float = Field(0.5, gt=0, description="weight of values beside the network's logits")
+    root_value_share: float = Field(
+        0.25, ge=0, le=1, description="share of the search's value in the critic's targets; the outcome has the rest"
+    )
+    batch_size: int = Field(1024, ge=8, description="rows in a step of the optimiser")
+    value_coef: float = Field(1.0, ge=0, description="weight of the critic's loss")
+    max_grad_norm: float = Field(1.0, gt=0, description="maximum norm of a gradient; longer ones are scaled down")
+    symmetries: bool = Field(True, description="also learn from symmetric images of the positions")
 
 
 Rewards = Annotated[
@@ -279,11 +307,14 @@ class GameConfig(Settings):
     imports: Modules = Field((), description="modules imported before its game is loaded: the run's setting `import`")
     players: int = Field(ge=2, le=7)
     engine: Literal["openspiel", "flyball"] = Field(
-        "openspiel", description="implementation of the rules; flyball has Hearts, Othello and standard connect four"
+        "openspiel", description="implementation of the rules; flyball has those of Hearts and of most board games"
     )
     max_moves: int | None = Field(None, ge=1, description="a longer game is truncated, not drawn")
     rows_per_training: int = Field(
         8192, ge=1, le=10**9, description="fresh rows that start a training at normal intensity"
+    )
+    replay_rows: int | None = Field(
+        None, ge=0, description="rows of earlier trainings that each training also learns from, where the backend can"
     )
     backend: str = Field(
         DEFAULT_BACKEND, description="how its models are made and played: a name, or 'package.module:NAME' of your own"
@@ -308,6 +339,7 @@ class GameConfig(Settings):
     )
     network: NetworkSettings = NetworkSettings()
     ppo: PpoCoefficients = PpoCoefficients()
+    search: SearchSettings = SearchSettings()
     selfplay: SelfplaySettings = SelfplaySettings()
     evaluation: EvaluationSettings = EvaluationSettings()
 

@@ -6,7 +6,7 @@ lost when a worker fails or the model is replaced (measured, ADR-012).
 
 from math import ceil
 
-from app.config import RunSettings
+from app.config import GameConfig, RunSettings
 from app.controllers.state import FeedbackState
 from app.events import ShardRef
 
@@ -31,9 +31,18 @@ def latest_shards(
 
     Without this limit they would pile up while training pauses and games go on.
     """
-    spare = sum(shard.rows for shard in shards) - windows * most_rows(state, settings)
+    return _latest(shards, windows * most_rows(state, settings))
+
+
+def replayed_shards(config: GameConfig, shards: tuple[ShardRef, ...]) -> tuple[ShardRef, ...]:
+    """Drop the oldest shards of earlier trainings that are not needed to have ``replay_rows`` rows."""
+    return _latest(shards, config.replay_rows) if config.replay_rows else ()
+
+
+def _latest(shards: tuple[ShardRef, ...], rows: int) -> tuple[ShardRef, ...]:
+    spare = sum(shard.rows for shard in shards) - rows
     first = 0
-    while shards[first].rows <= spare:
+    while first < len(shards) and shards[first].rows <= spare:
         spare -= shards[first].rows
         first += 1
     return shards[first:]

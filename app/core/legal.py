@@ -40,10 +40,8 @@ class LegalActions:
         return len(self.ends)
 
     def __getitem__(self, chosen: slice | NDArray[Any]) -> Self:
-        counts = self.counts[chosen]
-        begins, ends = (self.ends - self.counts)[chosen], np.cumsum(counts)
-        here = np.arange(counts.sum()) + np.repeat(begins - (ends - counts), counts)
-        return type(self)(self.listed[here], ends, self.actions)
+        counts = self.counts
+        return type(self)(self.listed[listed_places(counts, chosen)], np.cumsum(counts[chosen]), self.actions)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: FBT001
         mask = np.zeros(len(self) * self.actions, dtype=np.bool_)
@@ -92,6 +90,14 @@ def join(parts: Sequence[Legal]) -> Legal:
     before = np.cumsum([0, *(len(part.listed) for part in lists[:-1])])
     ends = [part.ends + begin for part, begin in zip(lists, before, strict=True)]
     return LegalActions(np.concatenate([part.listed for part in lists]), np.concatenate(ends), lists[0].actions)
+
+
+def listed_places(counts: NDArray[np.int64], chosen: slice | NDArray[Any]) -> NDArray[np.int64]:
+    """Return the places of chosen rows' entries in a list of all rows' entries, of which row i has ``counts[i]``."""
+    taken = counts[chosen]
+    begins, ends = (np.cumsum(counts) - counts)[chosen], np.cumsum(taken)
+    places: NDArray[np.int64] = np.arange(taken.sum()) + np.repeat(begins - (ends - taken), taken)
+    return places
 
 
 def legal_counts(legal: Legal) -> NDArray[np.int64]:

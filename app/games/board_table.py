@@ -1,7 +1,8 @@
 """Two-player board games by our own compiled rules, all games of a table in one array.
 
-Each game's record keeps both seats' observations and the legal actions up to date, so observing only copies rows.
-Kernels read and write a record's fields by the names in ``game_type``.
+A game is a record, as small as its rules allow, because a search copies it for every position. It keeps the legal
+actions up to date; observations are written on demand. Kernels read and write a record's fields by the names in
+``game_type``, and take the size of a board from the shapes of these fields, so that one kernel plays all sizes.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,28 +17,33 @@ from app.games.codec import Codec
 from app.games.table import FINISHED, Floats, IllegalAction, Indices, Mask, Seats, Table
 
 SEATS = 2
+EMPTY = 2
+"""Value of a cell that holds neither seat's piece; others hold the seat's number."""
 Play = Callable[[NDArray[np.void], Indices, Indices, int], None]
 """Kernel that plays actions [K] in slots [K] of games [N], then forced moves, up to a move limit."""
+Show = Callable[[NDArray[np.void], Indices, Seats, NDArray[np.uint8]], None]
+"""Kernel that writes what seats [K] see in slots [K] of games [N] into observations [K, D]."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BoardRules:
-    """Rules of a two-player board game for ``BoardTable``."""
+    """Rules of a two-player board game for ``BoardTable``. The seats take turns; a pass is a move."""
 
-    name: str  # OpenSpiel's name; the game is the usual one, without options
+    name: str  # OpenSpiel's game string
     version: int  # of the implementation: raised when the same actions could give another game or observation
     codec: Codec  # gives OpenSpiel's table the same observations and actions
     begun: NDArray[np.void]  # the first position, a scalar of the game's ``game_type``
-    play: Play  # a kernel
+    play: Play  # a kernel, as is ``show``
+    show: Show
 
 
 def game_type(codec: Codec, longest: int, *fields: tuple[Any, ...]) -> np.dtype[np.void]:
     """Return the record type of a game with at most ``longest`` moves; ``fields`` are extra."""
+    actions = codec.to_game.shape[1]
     shared = [
-        ("views", np.uint8, (SEATS, codec.size)),
-        ("open", np.uint8, codec.to_game.shape[1]),  # 1 for each legal action; all 0 once the game is over
-        ("moves", np.uint8, longest),  # the first ``played`` are the actions so far
-        ("played", np.uint8),
+        ("open", np.uint8, actions),  # 1 for each legal action; all 0 once the game is over
+        ("moves", np.min_scalar_type(actions - 1), longest),  # the first ``played`` are the movers' actions so far
+        ("played", np.min_scalar_type(longest)),
         ("mover", np.int8),
         ("returns", np.float32, SEATS),
         ("truncated", np.bool_),
@@ -53,6 +59,9 @@ class BoardTable(Table):
         self._rules = rules
         self._games = np.zeros(slots, dtype=rules.begun.dtype)
         self._games["mover"] = FINISHED
+        self._seats = np.full(slots, FINISHED, dtype=np.int8)  # the movers again: reading them all from records is slow
+        # The same memory without fields, because NumPy copies records field by field, which takes ten times as long.
+        self._records = self._games.view(f"V{self._games.itemsize}")
         longest = self._games["moves"].shape[1]
         self._limit = min(max_moves or longest, longest)
 
@@ -60,19 +69,22 @@ class BoardTable(Table):
         """See ``Table.reset``; seeds are only counted, because no move is random."""
         if len(seeds) != len(slots):
             raise ValueError(f"{len(slots)} slots cannot begin from {len(seeds)} seeds")
-        self._games[slots] = self._rules.begun
+        self._games[slots], self._seats[slots] = self._rules.begun, self._rules.begun["mover"]
 
     def seats(self) -> Seats:
         """See ``Table.seats``."""
-        return np.array(self._games["mover"])
+        return self._seats.copy()
 
     def observe(self, slots: Indices) -> tuple[NDArray[np.uint8], Mask]:
         """See ``Table.observe``."""
-        return self.view(slots, self._games["mover"][slots]), self._games["open"][slots].view(np.bool_)
+        return self.view(slots, self._seats[slots]), self._games["open"][slots].view(np.bool_)
 
     def view(self, slots: Indices, seats: Seats) -> NDArray[np.uint8]:
         """See ``Table.view``."""
-        return np.asarray(self._games["views"][slots, seats])
+        seen = np.empty((len(slots), self.spec.observation_size), dtype=np.uint8)
+        places = np.ascontiguousarray(slots, dtype=np.int64)
+        self._rules.show(self._games, places, np.ascontiguousarray(seats, dtype=np.int8), seen)
+        return seen
 
     def step(self, slots: Indices, actions: NDArray[np.int32]) -> None:
         """See ``Table.step``."""
@@ -82,10 +94,11 @@ class BoardTable(Table):
             slot = int(slots[illegal])
             raise IllegalAction(int(actions[illegal]), slot, np.flatnonzero(self._games["open"][slot]).tolist())
         self._rules.play(self._games, places, chosen, self._limit)
+        self._seats[slots] = self._games["mover"][slots]
 
     def copy_from(self, other: Self, sources: Indices, targets: Indices) -> None:
         """See ``Table.copy_from``."""
-        self._games[targets] = other._games[sources]
+        self._records[targets], self._seats[targets] = other._records[sources], other._seats[sources]
 
     def returns(self) -> Floats:
         """See ``Table.returns``."""
@@ -97,8 +110,8 @@ class BoardTable(Table):
 
     def history(self, slot: int) -> list[int]:
         """See ``Table.history``."""
-        game = self._games[slot]
-        moves: list[int] = game["moves"][: game["played"]].tolist()
+        actions = self._games["moves"][slot, : self._games["played"][slot]]
+        moves: list[int] = self._rules.codec.to_game[np.arange(len(actions)) % SEATS, actions].tolist()
         return moves
 
 
@@ -119,6 +132,31 @@ def write_move(game: np.void, action: int) -> int:
     game["moves"][played - 1] = action
     game["played"] = played
     return played
+
+
+@inlined
+def forced(game: np.void) -> int:
+    """Return the only legal action, -1 if there are several or none."""
+    only = -1
+    for action in range(len(game["open"])):
+        if game["open"][action]:
+            if only >= 0:
+                return -1
+            only = action
+    return only
+
+
+@inlined
+def show_pieces(pieces: NDArray[np.uint8], seat: int, view: NDArray[np.uint8]) -> None:
+    """Write planes of own, opponent's and empty cells, from the values of cells [rows, columns]."""
+    rows, columns = pieces.shape
+    cells = rows * columns
+    for row in range(rows):
+        for column in range(columns):
+            piece, cell = pieces[row, column], row * columns + column
+            view[cell] = piece == seat
+            view[cells + cell] = piece == 1 - seat
+            view[2 * cells + cell] = piece == EMPTY
 
 
 @inlined

@@ -83,23 +83,6 @@ def go(board_size: int = 19) -> Codec:
     return Codec(views.shape[1], gather(views), identical(2, actions), symmetries, planes=(4, board_size, board_size))
 
 
-def hex_board(board_size: int = 11) -> Codec:
-    """Encode own, opponent's and empty cells; the own edges are top and bottom.
-
-    Stones have three planes a seat: joined to no edge, to the first, to the second. The second seat joins left and
-    right, so it sees the board transposed. OpenSpiel's planes of winning chains, 0 and 8, are left out: they are empty
-    until the end.
-    """
-    cells = np.arange(board_size**2)
-    across = turn("transpose", board_size, board_size)
-    first, second = (5, 7, 6, 3, 1, 2, 4), (3, 1, 2, 5, 7, 6, 4)
-    views = np.stack([planes(first, cells), planes(second, across)])
-    to_game = np.stack([cells, across])
-    half = turn("half_turn", board_size, board_size)
-    turned = symmetry("half_turn", planes((0, 2, 1, 3, 5, 4, 6), half), half)
-    return Codec(views.shape[1], gather(views), to_game, (turned,), planes=(7, board_size, board_size))
-
-
 _FIELDS = 56  # 40 common fields, which OpenSpiel rotates for the observer, and 4 x 4 goals
 _COLOURS = 4
 
@@ -116,57 +99,6 @@ def maedn(players: int = 2) -> Codec:
         [np.concatenate([field * _COLOURS + (colour + seat) % _COLOURS, outside, die]) for seat in range(players)]
     )
     return Codec(views.shape[1], gather(views), identical(players, 45), uniform_chance=True)
-
-
-def breakthrough(rows: int = 8, columns: int = 8) -> Codec:
-    """Encode planes of own, opponent's and empty cells, own moving up; actions: cell x (left, up, right) x capture."""
-    here, flipped = np.arange(rows * columns), turn("up_down", rows, columns)
-    views = np.stack([planes((0, 1, 2), here), planes((1, 0, 2), flipped)])
-    cell, direction, capture = np.unravel_index(np.arange(rows * columns * 6), (rows * columns, 3, 2))
-    to_game = np.stack(
-        [(cells[cell] * 6 + first + direction) * 2 + capture for cells, first in ((here, 0), (flipped, 3))]
-    )
-    mirrored = turn("left_right", rows, columns)
-    image = (mirrored[cell] * 3 + 2 - direction) * 2 + capture
-    mirror = symmetry("left_right", planes((0, 1, 2), mirrored), image)
-    heuristic = _breakthrough_heuristic(rows, columns)
-    return Codec(views.shape[1], gather(views), to_game, (mirror,), heuristic=heuristic, planes=(3, rows, columns))
-
-
-_WIN, _CAPTURE, _RUN, _LEAVE_HOME, _ADVANCE = 40.0, 3.0, 8.0, -0.7, 0.2
-_LOST, _TRADED = -4.0, -1.0  # cost of moving where the piece can be lost for nothing, or traded
-_STOP = (25.0, 8.0, 3.0)  # worth of taking a piece that is 1, 2 or 3 rows from winning
-
-
-def _breakthrough_heuristic(rows: int, columns: int) -> Heuristic:
-    """Prefer winning, then stopping a piece about to win, safe captures and free runs.
-
-    A cell is safe by the numbers of pieces that attack and defend it.
-    """
-    cells = rows * columns
-    origin, way, capture = np.unravel_index(np.arange(cells * 6), (cells, 3, 2))
-    row, column = np.divmod(origin, columns)
-    # Targets off the board are clipped onto it; such an action is never legal.
-    target = np.minimum(row + 1, rows - 1) * columns + np.clip(column + way - 1, 0, columns - 1)
-    fixed = _WIN * (row == rows - 2) + _ADVANCE * (row + 1) + _LEAVE_HOME * (row == 0)
-    stopped = np.zeros(rows + 1)
-    stopped[1 : 1 + len(_STOP)] = _STOP
-    taken = capture * (_CAPTURE + stopped[row + 1])
-    # Whether a piece on one cell [from] bears on another [to]: diagonally from above or below, or to stop a runner.
-    cell_row, cell_column = np.divmod(np.arange(cells), columns)
-    up, aside = cell_row[:, None] - cell_row, np.abs(cell_column[:, None] - cell_column)
-    relations = ((up == 1) & (aside == 1), (up == -1) & (aside == 1), (up > 0) & (aside <= up))
-    from_above, from_below, ahead = (relation.astype(np.float32) for relation in relations)
-
-    def prefer(obs: Observations, mask: Mask) -> Floats:
-        me, other = obs[:, :cells].astype(np.float32), obs[:, cells : 2 * cells].astype(np.float32)
-        attackers = (other @ from_above)[:, target]
-        defenders = (me @ from_below)[:, target] - (way != 1)  # the moving piece does not defend its target
-        free = (other @ ahead)[:, target] == 0
-        danger = np.where(attackers == 0, 0.0, np.where(defenders < attackers, _LOST, _TRADED))
-        return np.where(mask, fixed + taken + danger + (_RUN + row) * free, 0.0).astype(np.float32)
-
-    return prefer
 
 
 # The star's 121 cells as (row, doubled column) from its centre, in OpenSpiel's order: by row, then column. The first 10

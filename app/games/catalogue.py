@@ -16,11 +16,13 @@ from app.config import GameConfig
 from app.core import import_modules
 from app.games import boards, tricks
 from app.games.board_table import BoardRules, BoardTable
+from app.games.breakthrough import breakthrough, breakthrough_rules
 from app.games.codec import Codec
 from app.games.connect_four import CONNECT_FOUR, connect_four
 from app.games.hearts.cards import SEATS
 from app.games.hearts.rules import HeartsRules, parse_rules
 from app.games.hearts.table import HeartsTable
+from app.games.hex import hex_board, hex_rules
 from app.games.openspiel import OpenSpielTable, Rules, load_game
 from app.games.othello import OTHELLO, othello
 from app.games.own import is_own, open_own, own_checker
@@ -28,13 +30,13 @@ from app.games.parity import Checker, HeartsChecker, ParityChecker
 from app.games.table import Table, UnknownGame
 
 CODECS: dict[str, Callable[..., Codec]] = {
-    "breakthrough": boards.breakthrough,
+    "breakthrough": breakthrough,
     "chinese_checkers": boards.chinese_checkers,
     "clobber": boards.clobber,
     "connect_four": connect_four,
     "go": boards.go,
     "hearts": tricks.hearts,
-    "hex": boards.hex_board,
+    "hex": hex_board,
     "maedn": boards.maedn,
     "oh_hell": tricks.oh_hell,
     "othello": othello,
@@ -53,8 +55,13 @@ _HARMLESS = frozenset(
 )
 """Options that a codec may ignore, because they change neither actions nor tensor layout."""
 
-BOARDS: dict[str, BoardRules] = {"connect_four": CONNECT_FOUR, "othello": OTHELLO}
-"""Board games by our own rules. With options other than the defaults, OpenSpiel plays them."""
+BOARDS: dict[str, Callable[..., BoardRules]] = {
+    "breakthrough": breakthrough_rules,
+    "connect_four": lambda: CONNECT_FOUR,
+    "hex": hex_rules,
+    "othello": lambda: OTHELLO,
+}
+"""Board games by our own rules, which take some of the game's options. If others are set, OpenSpiel plays the game."""
 
 
 def open_table(config: GameConfig, slots: int) -> Table:
@@ -71,11 +78,11 @@ def open_table(config: GameConfig, slots: int) -> Table:
         )
     if own:
         return open_own(config, slots)
-    name = _name(config)
     if config.engine == "flyball":
-        usual, asked = load_game(name, config.players), load_game(config.game, config.players)
-        if asked.get_parameters() == usual.get_parameters():
-            return BoardTable(BOARDS[name], slots, config.max_moves)
+        make = BOARDS[_name(config)]
+        options = _options_for(make, load_game(config.game, config.players))
+        if options is not None:
+            return BoardTable(make(**options), slots, config.max_moves)
     return OpenSpielTable(openspiel_rules(config.game, config.players), slots, config.max_moves)
 
 
@@ -128,14 +135,19 @@ def openspiel_rules(game: str, players: int) -> Rules:
 
 def _codec_for(game: Any) -> Codec | None:
     """Return the codec of a loaded game; None if no codec supports the game and its options."""
-    name, options = game.get_type().short_name, game.get_parameters()
-    if name not in CODECS:
+    make = CODECS.get(game.get_type().short_name)
+    options = None if make is None else _options_for(make, game, _HARMLESS)
+    return None if make is None or options is None else make(**options)
+
+
+def _options_for(make: Callable[..., Any], game: Any, harmless: frozenset[str] = frozenset()) -> dict[str, Any] | None:
+    """Return a loaded game's values of the options that ``make`` takes; None if it lacks one that is set."""
+    options = game.get_parameters()
+    known = {option: options[option] for option in signature(make).parameters if option in options}
+    usual = pyspiel.load_game(game.get_type().short_name, known).get_parameters()
+    if any(value != usual[option] for option, value in options.items() if option not in harmless):
         return None
-    layout = {option: options[option] for option in signature(CODECS[name]).parameters if option in options}
-    usual = pyspiel.load_game(name, layout).get_parameters()
-    if any(value != usual[option] for option, value in options.items() if option not in _HARMLESS):
-        return None
-    return CODECS[name](**layout)
+    return known
 
 
 def _name(config: GameConfig) -> str:

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.kernels import inlined, kernel
-from app.games.board_table import SEATS, BoardRules, finish, game_type, write_move
+from app.games.board_table import SEATS, BoardRules, finish, forced, game_type, write_move
 from app.games.codec import Codec, gather, identical, planes, symmetry, turn
-from app.games.table import Floats, Heuristic, Indices, Mask, Observations
+from app.games.table import Floats, Heuristic, Indices, Mask, Observations, Seats
 
 ROWS, COLUMNS = 6, 7
 CELLS = ROWS * COLUMNS
@@ -76,7 +76,7 @@ _THEIRS, _EMPTY = CELLS, 2 * CELLS  # first features of the opponent's and empty
 _ROW = COLUMNS + 1  # bits of a row
 
 _BEGUN = np.zeros((), dtype=game_type(_CODEC, CELLS, ("stones", np.int64, SEATS), ("heights", np.uint8, COLUMNS)))
-_BEGUN["views"][:, _EMPTY:] = _BEGUN["open"][:] = 1
+_BEGUN["open"][:] = 1
 
 
 @kernel
@@ -86,20 +86,17 @@ def _play(games: NDArray[np.void], slots: Indices, columns: Indices, limit: int)
         game, column = games[slots[k]], int(columns[k])
         while column >= 0:
             _drop(game, column, limit)
-            column = _forced(game)
+            column = forced(game)
 
 
 @inlined
 def _drop(game: np.void, column: int, limit: int) -> None:
     """Drop the mover's stone into an open column; end the game if won, full or at the limit."""
     mover, row, played = int(game["mover"]), int(game["heights"][column]), write_move(game, column)
-    other, cell = 1 - mover, row * COLUMNS + column
-    game["views"][mover, cell] = game["views"][other, _THEIRS + cell] = 1
-    game["views"][mover, _EMPTY + cell] = game["views"][other, _EMPTY + cell] = 0
     game["heights"][column] = row + 1
     game["open"][column] = row + 1 < ROWS
     game["stones"][mover] |= 1 << row * _ROW + column
-    game["mover"] = other
+    game["mover"] = 1 - mover
     if has_four(game["stones"][mover]):
         finish(game, 1 - 2 * mover)
     elif played == limit:
@@ -107,15 +104,19 @@ def _drop(game: np.void, column: int, limit: int) -> None:
         finish(game, 0)
 
 
-@inlined
-def _forced(game: np.void) -> int:
-    """Return the only legal column, -1 if there are several or none."""
-    only, count = -1, 0
-    for column in range(COLUMNS):
-        if game["open"][column]:
-            only = column
-            count += 1
-    return only if count == 1 else -1
+@kernel
+def _show(games: NDArray[np.void], slots: Indices, seats: Seats, views: NDArray[np.uint8]) -> None:
+    """See ``board_table.Show``."""
+    for k in range(len(slots)):
+        game, seat, view = games[slots[k]], seats[k], views[k]
+        mine, theirs = game["stones"][seat], game["stones"][1 - seat]
+        for row in range(ROWS):
+            for column in range(COLUMNS):
+                cell, bit = row * COLUMNS + column, row * _ROW + column
+                own, others = mine >> bit & 1, theirs >> bit & 1
+                view[cell] = own
+                view[_THEIRS + cell] = others
+                view[_EMPTY + cell] = 1 - own - others
 
 
 @kernel
@@ -128,4 +129,4 @@ def has_four(stones: int) -> bool:
     return False
 
 
-CONNECT_FOUR = BoardRules("connect_four", version=1, codec=_CODEC, begun=_BEGUN, play=_play)
+CONNECT_FOUR = BoardRules("connect_four", version=1, codec=_CODEC, begun=_BEGUN, play=_play, show=_show)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from app.core.kernels import inlined, kernel
 from app.games.board_table import SEATS, BoardRules, finish, game_type, write_move
 from app.games.codec import Codec, gather, identical, planes, square_symmetries
-from app.games.table import FINISHED, Indices
+from app.games.table import FINISHED, Indices, Seats
 
 SIDE = 8
 CELLS = SIDE * SIDE
@@ -41,9 +41,7 @@ _BETWEEN = np.array([_INNER_COLUMNS, _INNER, _INNER_ROWS, _INNER, _INNER, _INNER
 _DISCS = np.array([[28, 35], [27, 36]])  # of the first position, by seat
 _BEGUN = np.zeros((), dtype=game_type(_CODEC, _LONGEST, ("discs", np.uint64, SEATS)))
 _BEGUN["discs"] = (_ONE << _DISCS.astype(np.uint64)).sum(axis=1)
-_BEGUN["views"][:, _EMPTY:] = _BEGUN["open"][[19, 26, 37, 44]] = 1
-_BEGUN["views"][:, _EMPTY + _DISCS] = 0
-_BEGUN["views"][[[0], [1]], _DISCS] = _BEGUN["views"][[[1], [0]], _THEIRS + _DISCS] = 1
+_BEGUN["open"][[19, 26, 37, 44]] = 1
 
 
 @kernel
@@ -54,7 +52,9 @@ def _play(games: NDArray[np.void], slots: Indices, actions: Indices, limit: int)
         while action >= 0:
             moves = _turn(game, action, limit)
             action = _forced(game, moves)
-        _show(game, moves)
+        if game["mover"] != FINISHED:  # passes are never open, because they are forced
+            for cell in range(CELLS):
+                game["open"][cell] = moves >> np.uint64(cell) & _ONE
 
 
 @inlined
@@ -88,19 +88,17 @@ def _forced(game: np.void, moves: np.uint64) -> int:
     return _count(moves - _ONE) if moves else PASS
 
 
-@inlined
-def _show(game: np.void, moves: np.uint64) -> None:
-    """Write both observations and the legal actions. These never include a pass, because a pass is always forced."""
-    for seat in range(SEATS):
+@kernel
+def _show(games: NDArray[np.void], slots: Indices, seats: Seats, views: NDArray[np.uint8]) -> None:
+    """See ``board_table.Show``."""
+    for k in range(len(slots)):
+        game, seat, view = games[slots[k]], seats[k], views[k]
         mine, theirs = game["discs"][seat], game["discs"][1 - seat]
         for cell in range(CELLS):
             own, others = mine >> np.uint64(cell) & _ONE, theirs >> np.uint64(cell) & _ONE
-            game["views"][seat, cell] = own
-            game["views"][seat, _THEIRS + cell] = others
-            game["views"][seat, _EMPTY + cell] = _ONE - own - others
-    if game["mover"] != FINISHED:
-        for cell in range(CELLS):
-            game["open"][cell] = moves >> np.uint64(cell) & _ONE
+            view[cell] = own
+            view[_THEIRS + cell] = others
+            view[_EMPTY + cell] = _ONE - own - others
 
 
 @kernel
@@ -145,5 +143,5 @@ def _count(cells: np.uint64) -> int:
     return count
 
 
-OTHELLO = BoardRules("othello", version=1, codec=_CODEC, begun=_BEGUN, play=_play)
+OTHELLO = BoardRules("othello", version=1, codec=_CODEC, begun=_BEGUN, play=_play, show=_show)
 """Actions are the 64 cells, then a pass."""

@@ -46,7 +46,7 @@ from app.config import Precision, Settings
 from app.core import FlyballError, reading
 from app.learning.devices import arithmetic, to_device
 from app.learning.network import BadParameters, bytes_to_parameters
-from app.play.rollout import draw_points, number_streams
+from app.play.rng import draw_points, number_streams
 from app.store import DamagedBlob, note_of
 
 GROUP = "flyball.policies"

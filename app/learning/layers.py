@@ -16,9 +16,10 @@ def empty_linear(inputs: int, outputs: int) -> nn.Linear:
     return nn.Linear(inputs, outputs, device="meta").to_empty(device="cpu")
 
 
-def empty_conv(inputs: int, outputs: int, size: int) -> nn.Conv2d:
-    """Return a convolution that keeps the board's size, with undefined parameters."""
-    return nn.Conv2d(inputs, outputs, size, padding=size // 2, device="meta").to_empty(device="cpu")
+def empty_conv(inputs: int, outputs: int, size: int, padding: int | None = None) -> nn.Conv2d:
+    """Return a convolution with undefined parameters; unless padded otherwise, it keeps the board's size."""
+    edge = size // 2 if padding is None else padding
+    return nn.Conv2d(inputs, outputs, size, padding=edge, device="meta").to_empty(device="cpu")
 
 
 def draw(layer: nn.Linear | nn.Conv2d, gain: float, generator: torch.Generator) -> None:

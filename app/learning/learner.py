@@ -63,10 +63,10 @@ def improve(
     ``MissingDevice``.
     """
     device, precision = resolve(compute.device), compute.precision
-    network, optimizer = _learner(base, settings.learning_rate, device)
+    network, optimizer = learner(base, settings.learning_rate, device)
     generator, samples = torch.Generator().manual_seed(seed), samples.to(device)
     metrics = update(network, optimizer, samples, settings, generator=generator, precision=precision, report=report)
-    return _improvement(network, optimizer, metrics)
+    return improvement(network, optimizer, metrics)
 
 
 def imitate(
@@ -79,7 +79,7 @@ def imitate(
 ) -> Improvement[CloningMetrics]:
     """Train a copy of ``base`` to imitate the actions in ``samples``; otherwise as ``improve``."""
     device = resolve(compute.device)
-    network, optimizer = _learner(base, settings.learning_rate, device)
+    network, optimizer = learner(base, settings.learning_rate, device)
     generator, samples = torch.Generator().manual_seed(seed), samples.to(device)
     for _ in range(settings.epochs):
         parts = []
@@ -91,7 +91,7 @@ def imitate(
             descend(network, optimizer, cross_entropy + settings.value_coef * value_loss, settings.max_grad_norm)
             accuracy = (log_probs.argmax(dim=1) == batch.action[:, 0]).float().mean()
             parts.append(torch.stack((cross_entropy, value_loss, accuracy)).detach())
-    return _improvement(network, optimizer, CloningMetrics(*torch.stack(parts).mean(dim=0).tolist()))
+    return improvement(network, optimizer, CloningMetrics(*torch.stack(parts).mean(dim=0).tolist()))
 
 
 def load_adam(network: nn.Module, learning_rate: float, state: bytes | None) -> Adam:
@@ -129,13 +129,15 @@ def adam_to_bytes(network: nn.Module, optimizer: Adam) -> bytes:
     )
 
 
-def _learner(base: Checkpoint, learning_rate: float, device: torch.device) -> tuple[nn.Module, Adam]:
+def learner(base: Checkpoint, learning_rate: float, device: torch.device) -> tuple[nn.Module, Adam]:
+    """Return a checkpoint's network and its optimiser, on ``device``."""
     manifest, parameters = base.manifest, bytes_to_parameters(base.parameters)
     network = load_network(manifest.network, manifest.shape, parameters).to(device)
     return network, load_adam(network, learning_rate, base.optimizer)
 
 
-def _improvement(network: nn.Module, optimizer: Adam, metrics: M) -> Improvement[M]:
+def improvement(network: nn.Module, optimizer: Adam, metrics: M) -> Improvement[M]:
+    """Return what a training has made."""
     named = network.named_parameters()
     return Improvement(
         parameters=parameters_to_bytes(network.state_dict()),

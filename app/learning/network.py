@@ -4,18 +4,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 
 import safetensors.torch
 import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from app.config import MLP, TOWER, NetworkSettings
+from app.config import MLP, TOWER, WINDOWS, NetworkSettings
 from app.core import FlyballError, NetworkShape, load_plugin
 from app.core.legal import LegalActions
+from app.learning.dense import ActorCritic, Windows
 from app.learning.devices import to_device
-from app.learning.layers import POLICY_GAIN, TRUNK_GAIN, VALUE_GAIN, draw, empty_linear
 from app.learning.tower import Tower
 
 MASKED_LOGIT = -1e9  # as minus infinity: its probability underflows to exactly 0 and its gradient is 0, not NaN
@@ -34,32 +33,7 @@ class BadNetwork(FlyballError):
     """A network that cannot be built for a game, or cannot be used for it."""
 
 
-class ActorCritic(nn.Module):
-    """A ReLU trunk of ``settings.hidden`` layers under two linear heads.
-
-    The weights are not initialised: see ``init_policy`` and ``load_network``.
-    """
-
-    def __init__(self, settings: NetworkSettings, shape: NetworkShape) -> None:
-        super().__init__()
-        widths = (shape.features, *settings.hidden)
-        self.trunk = nn.ModuleList(empty_linear(wide, narrow) for wide, narrow in pairwise(widths))
-        self.policy_head = empty_linear(widths[-1], shape.actions)
-        self.value_head = empty_linear(widths[-1], 1)
-
-    def initialise(self, generator: torch.Generator) -> None:
-        """Draw orthogonal weights; set biases to 0."""
-        gains = [(layer, TRUNK_GAIN) for layer in self.trunk]
-        for layer, gain in (*gains, (self.policy_head, POLICY_GAIN), (self.value_head, VALUE_GAIN)):
-            assert isinstance(layer, nn.Linear)
-            draw(layer, gain, generator)
-
-    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits [N, A], unmasked, and values [N] of float observations [N, D]."""
-        features = obs
-        for layer in self.trunk:
-            features = torch.relu(layer(features))
-        return self.policy_head(features), self.value_head(features).squeeze(-1)
+NETWORKS: Mapping[str, type[ActorCritic | Tower]] = {MLP: ActorCritic, WINDOWS: Windows, TOWER: Tower}
 
 
 def seen_shape(settings: NetworkSettings, game: NetworkShape) -> NetworkShape:
@@ -105,14 +79,15 @@ def _scaled(network: nn.Module, args: tuple[Tensor], scale: float) -> tuple[Tens
 
 def _build(settings: NetworkSettings, shape: NetworkShape, seed: int | None) -> nn.Module:
     """Build a network; with a seed, draw its parameters."""
-    if settings.kind not in (MLP, TOWER):
+    if settings.kind not in NETWORKS:
         return _own_network(settings, shape, seed or 0)
-    if settings.kind == TOWER and shape.planes is None:
+    if settings.kind != MLP and shape.planes is None:
         raise BadNetwork(
-            "A tower needs planes, and this game has none: its observations are not a grid of cells.",
+            f"A network of kind {settings.kind!r} needs planes, and this game has none: its observations are not a "
+            "grid of cells.",
             hint="Use network.kind = 'mlp' or a network of your own; a table of your own may name its planes.",
         )
-    network = ActorCritic(settings, shape) if settings.kind == MLP else Tower(settings, shape)
+    network = NETWORKS[settings.kind](settings, shape)
     if seed is not None:
         network.initialise(torch.Generator().manual_seed(seed))
     return network
@@ -120,7 +95,7 @@ def _build(settings: NetworkSettings, shape: NetworkShape, seed: int | None) -> 
 
 def _own_network(settings: NetworkSettings, shape: NetworkShape, seed: int) -> nn.Module:
     """Build a user's network, its parameters drawn from a seed. Raises ``BadNetwork`` or ``UnknownPlugin``."""
-    factory, probe = load_plugin(PLUGINS, settings.kind, (MLP, TOWER)), torch.zeros(PROBED, shape.features)
+    factory, probe = load_plugin(PLUGINS, settings.kind, tuple(NETWORKS)), torch.zeros(PROBED, shape.features)
     # PyTorch's layers draw their first parameters from the global generator, so it is seeded here, and put back after.
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)

@@ -22,7 +22,7 @@ from app.games import open_table
 from app.learning.devices import resolve
 from app.learning.network import Parameters, bytes_to_parameters, load_network, parameters_to_bytes, seen_shape
 from app.learning.samples import advantages
-from app.store import FileStore, get_checkpoint, get_shard, put_checkpoint
+from app.store import SHARDS, DamagedBlob, FileStore, MissingBlob, Shard, get_checkpoint, get_shard, put_checkpoint
 
 
 class UnfitData(FlyballError):
@@ -55,6 +55,7 @@ class TrainSpec(Compute):
     config: GameConfig
     base_model: ModelHash
     shards: tuple[ShardKey, ...] = Field(min_length=1)
+    replayed: tuple[ShardKey, ...] = Field(default=(), description="shards of earlier trainings, oldest first")
     seed: int = Field(ge=0)
     step: int = Field(ge=0)
     learning_rate: float = Field(ge=1e-12, le=1)
@@ -125,6 +126,7 @@ class Training:
         self.settings_folder = Path(wanted.settings_folder)
         self.base = get_checkpoint(self._store, wanted.base_model, optimizer=True)
         self.shards = [get_shard(self._store, key) for key in wanted.shards]
+        self._replayed = wanted.replayed
         self.game = open_table(wanted.config, slots=0).spec
         self._check()
 
@@ -145,6 +147,18 @@ class Training:
                     f"A shard of {meta.worker} is of {(meta.config_key, meta.rules_version, *sizes)}, not of {played}.",
                     hint="Leave it out; it was played by other rules or another version of this program.",
                 )
+
+    def replayed(self) -> list[Shard]:
+        """Return the shards of earlier trainings, without those that are missing, damaged or of other rules."""
+        shards = []
+        for key in self._replayed:
+            try:
+                shard = SHARDS.get(self._store, key)
+            except (MissingBlob, DamagedBlob):
+                continue
+            if (shard.meta.config_key, shard.meta.rules_version) == (self.config.key, self.game.rules_version):
+                shards.append(shard)
+        return shards
 
     @cached_property
     def rows(self) -> Rows:

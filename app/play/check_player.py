@@ -13,7 +13,8 @@ from app.play.engines import EnginePlayer
 from app.play.matches import MatchPlan, play_match
 from app.play.own_players import DecidingPlayer, Points, Turn
 from app.play.players import Player, PolicyPlayer, RandomPlayer, load_player
-from app.play.rollout import ask, draw_points, number_streams
+from app.play.rng import draw_points, number_streams
+from app.play.rollout import ask
 from app.store import MemoryStore
 
 POSITIONS = 12  # that a player is tried with, each some moves deeper into a game

@@ -15,6 +15,7 @@ from app.learning.inference import Policy
 from app.learning.network import MASKED_LOGIT, bytes_to_parameters, seen_shape
 from app.play.engines import EnginePlayer
 from app.play.own_players import DecidingPlayer, load_own_player
+from app.play.search import SEARCHES, SearchPlayer
 from app.store import NETWORK, BlobStore, Checkpoint, get_checkpoint
 
 
@@ -78,8 +79,9 @@ def load_player(
 ) -> Player:
     """Return the player of a name: a model's hash, ``'random'``, ``'heuristic'``, a heuristic's level, or an own bot.
 
-    ``config`` is the configuration whose ``bots`` are known. Raises ``WrongModel``, ``NoHeuristic``, ``MissingBlob``,
-    ``DamagedBlob`` or ``MissingDevice``; for a bot of the user's own ``UnknownPlugin``, ``UnusablePlayer``,
+    After a hash, ``+64`` adds a search of 64 positions for each move; it needs the configuration. ``config`` is the
+    configuration whose ``bots`` are known. Raises ``WrongModel``, ``NoHeuristic``, ``MissingBlob``, ``DamagedBlob``,
+    ``MissingDevice`` or ``Unsearchable``; for a bot of the user's own ``UnknownPlugin``, ``UnusablePlayer``,
     ``EngineFailed`` or ``NoNotation``.
     """
     if config is not None and name in config.bots:
@@ -97,15 +99,20 @@ def load_player(
     heuristic = spec.heuristic if name == HEURISTIC else spec.levels.get(name)
     if heuristic is not None:
         return HeuristicPlayer(heuristic)
-    checkpoint = get_checkpoint(store, ModelHash(name))
+    model, searches, simulations = name.partition(SEARCHES)
+    checkpoint = get_checkpoint(store, ModelHash(model))
     _check_network(checkpoint)
     manifest = checkpoint.manifest
     if manifest.shape != (shape := seen_shape(manifest.network, spec.shape)):
         raise WrongModel(
-            f"Model {name} is for {manifest.shape}, and {spec.rules_version} has {shape}.",
+            f"Model {model} is for {manifest.shape}, and {spec.rules_version} has {shape}.",
             hint="Play it under its own configuration, or start a new model when the encoding has changed.",
         )
-    return policy_of(checkpoint, compute)
+    policy = policy_of(checkpoint, compute)
+    if not searches:
+        return policy
+    assert config is not None
+    return SearchPlayer(policy, config, int(simulations))
 
 
 def policy_of(checkpoint: Checkpoint, compute: Compute = CPU) -> Policy:

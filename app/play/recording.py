@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core import FlyballError
-from app.core.legal import Legal, LegalActions, join
+from app.core.legal import Legal, LegalActions, join, legal_counts, listed_places
 from app.games import Observations
 from app.games.table import Floats
 from app.store import Shard, ShardMeta
@@ -49,6 +49,7 @@ class Decisions:
     log_prob: Floats
     value: Floats
     earned: Floats  # part of the outcome that the seat had earned before the decision
+    policy: NDArray[np.float16] | None = None  # what a search found, as ``Shard.policy``
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,6 +121,9 @@ class ShardRecorder:
         rows: dict[str, Any] = {}
         for name in (field.name for field in fields(Decisions)):
             first = getattr(self._decisions[0], name)
+            if name == "policy":
+                rows[name] = None if first is None else self._policy(order)
+                continue
             if isinstance(first, LegalActions):
                 rows[name] = join([part.mask for part in self._decisions])[order]
                 continue
@@ -127,3 +131,9 @@ class ShardRecorder:
             for part, there in zip(self._decisions, places, strict=True):
                 rows[name][there] = getattr(part, name)
         return rows
+
+    def _policy(self, order: Indices) -> NDArray[np.float16]:
+        """Return the policies that searches found, of the rows in ``order``."""
+        found = [part.policy for part in self._decisions if part.policy is not None]
+        counts = np.concatenate([legal_counts(part.mask) for part in self._decisions])
+        return np.concatenate(found)[listed_places(counts, order)]

@@ -20,34 +20,13 @@ from app.learning.inference import NoLegalAction
 from app.play.own_players import DecidingPlayer, Turn
 from app.play.players import BUILT_IN, LogitPlayer, Player, PolicyPlayer, RandomPlayer
 from app.play.recording import Decisions, Indices, Outcomes, ShardRecorder
-
-Streams = NDArray[np.uint64]
+from app.play.rng import Streams, draw_points, number_streams
+from app.play.search import SearchPlayer
 
 GREEDY = -1.0  # instead of a point: take the most probable action, the first of equals
 HERO = 0  # the player whose decisions are recorded: the first of the list
 _OPENING = -1  # player index during a game's random opening
 _REFILL = 8  # slots are refilled once 1/8 of them are empty
-
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-
-
-def number_streams(seed: int, numbers: Indices) -> Streams:
-    """Return a random stream for each of ``numbers`` [K], derived from a seed in [0, 2**64)."""
-    return _output(np.full(len(numbers), seed, dtype=np.uint64), numbers)
-
-
-def draw_points(streams: Streams, numbers: Indices) -> NDArray[np.float64]:
-    """Return one uniform point in [0, 1) from each stream [K]: the one at position ``numbers`` [K]."""
-    return (_output(streams, numbers) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-
-def _output(seeds: Streams, numbers: Indices) -> Streams:
-    """Return the outputs of SplitMix64 (Steele, Lea and Flood 2014): a hash of seed + number times an odd constant."""
-    mixed: Streams = seeds + (numbers.astype(np.uint64) + np.uint64(1)) * _GOLDEN
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * _FIRST
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * _SECOND
-    return mixed ^ (mixed >> np.uint64(31))
 
 
 class Choices(NamedTuple):
@@ -56,6 +35,7 @@ class Choices(NamedTuple):
     action: NDArray[np.int32]
     log_prob: Floats
     value: Floats
+    policy: Floats | None = None  # [K, A] what a search found
 
 
 def ask(
@@ -201,7 +181,9 @@ class Rollout:
                 obs = self.table.view(np.full(len(seats), slot), seats)
                 anything = np.ones((len(seats), self.table.spec.actions), dtype=np.bool_)  # values need no mask
                 hero, values = self.players[HERO], np.zeros(len(seats), dtype=np.float32)
-                if not isinstance(hero, DecidingPlayer):  # which has no values
+                if isinstance(hero, SearchPlayer):
+                    values = hero.network.outputs(obs)[:, -1]
+                elif not isinstance(hero, DecidingPlayer):  # which has no values
                     values = hero.forward(obs, anything)[1]
                 self.recorder.cut_off(game, seats, values)
         self._games[slots] = -1
@@ -227,13 +209,19 @@ class Rollout:
             if player == HERO and self.recorder is not None:
                 game, step = games[rows].astype(np.int32), steps[rows].astype(np.int32)
                 earned = self.table.earned(live[rows], seats[rows])
-                self.recorder.decided(Decisions(game, seats[rows], step, seen, compact(legal), *chosen, earned))
+                action, log_prob, value, found = chosen
+                policy = None if found is None else found[legal].astype(np.float16)
+                self.recorder.decided(
+                    Decisions(game, seats[rows], step, seen, compact(legal), action, log_prob, value, earned, policy)
+                )
         self._steps[games] = steps + 1
         self.table.step(live, actions)
 
     def _chosen(self, number: int, turn: Turn, points: NDArray[np.float64]) -> Choices:
         """Return a player's choices; log-probabilities and values are 0 where it has none."""
         player = self.players[number]
+        if isinstance(player, SearchPlayer):
+            return Choices(*player.search(turn, points))
         if isinstance(player, DecidingPlayer):
             unknown = np.zeros(len(points), dtype=np.float32)
             return Choices(player.decide(turn, points), unknown, unknown)

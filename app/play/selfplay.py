@@ -14,9 +14,11 @@ from app.engine import JsonObject, Report
 from app.games import open_table
 from app.learning.devices import games_at_once
 from app.play.match_statistics import seat_wins
-from app.play.players import PLAYERS, Player
+from app.play.players import PLAYERS, LogitPlayer, Player
 from app.play.recording import Outcomes, ShardRecorder
-from app.play.rollout import HERO, Rollout, Schedule, draw_points, number_streams
+from app.play.rng import draw_points, number_streams
+from app.play.rollout import HERO, Rollout, Schedule
+from app.play.search import SearchPlayer
 from app.store import BlobStore, FileStore, Shard, ShardMeta, game_seed, put_shard
 
 IN_FLIGHT = 256  # games at once: more make a forward pass no cheaper per row, fewer raise Python's share of the time
@@ -113,12 +115,20 @@ def play(spec: JsonObject, report: Report) -> JsonObject:
     return play_into(FileStore(settings.store), settings, report).model_dump(mode="json")
 
 
-def play_into(store: BlobStore, spec: SelfplaySpec, report: Report) -> SelfplayResult:
+def play_by_search(spec: JsonObject, report: Report) -> JsonObject:
+    """Run the job of a ``SelfplaySpec`` whose model searches; see ``play``. Raises ``Unsearchable``, too."""
+    settings = SelfplaySpec.model_validate(spec)
+    return play_into(FileStore(settings.store), settings, report, search=True).model_dump(mode="json")
+
+
+def play_into(store: BlobStore, spec: SelfplaySpec, report: Report, *, search: bool = False) -> SelfplayResult:
     """Play ``spec`` and put the shard into ``store``; the store named in the spec is not opened."""
     began = perf_counter()
     game, selfplay = open_table(spec.config, slots=0).spec, spec.config.selfplay
     names = (spec.model, *spec.opponents)
     players = [PLAYERS.load(store, name, game, spec, spec.config) for name in names]
+    if search:
+        players[0] = searching(players[0], spec.config, spec.temperature)
     schedule = selfplay_schedule(
         spec.games,
         spec.config.players,
@@ -157,6 +167,12 @@ def play_into(store: BlobStore, spec: SelfplaySpec, report: Report) -> SelfplayR
         draws=draws,
         seconds=perf_counter() - began,
     )
+
+
+def searching(network: Player, config: GameConfig, temperature: float) -> SearchPlayer:
+    """Return the player of a network that searches as the configuration says. Raises ``Unsearchable``."""
+    assert isinstance(network, LogitPlayer)
+    return SearchPlayer(network, config, config.search.simulations, temperature)
 
 
 def play_recorded(

@@ -12,10 +12,11 @@ from app.store.checkpoints import (
 )
 from app.store.experience import experience_lines, load_experience, steps_left_out
 from app.store.leagues import ForeignLeague, LeagueFile
-from app.store.shard import Shard, ShardMeta, game_seed, get_shard, note_of, put_shard, with_note
+from app.store.shard import SHARDS, Shard, ShardMeta, game_seed, get_shard, note_of, put_shard, with_note
 
 __all__ = [
     "NETWORK",
+    "SHARDS",
     "BlobStore",
     "Checkpoint",
     "DamagedBlob",

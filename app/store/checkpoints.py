@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import Field, ValidationError, model_validator
 from safetensors.numpy import load, save
 
-from app.config import DEFAULT_BACKEND, MLP, TOWER, ManifestPart, NetworkSettings, Settings
+from app.config import DEFAULT_BACKEND, NETWORK_FIELDS, TOWER, WINDOWS, ManifestPart, NetworkSettings, Settings
 from app.core import ConfigKey, ModelHash, NetworkShape, UnusableFile, reading, writing
 from app.portable import FORMATS, LINEAGE, BadPolicyFile, PortablePolicy, read_policy, write_policy
 from app.store.blobs import BlobStore, DamagedBlob, FileStore, MissingBlob, key_of
@@ -147,7 +147,7 @@ def export_checkpoint(checkpoint: Checkpoint, path: Path) -> PortablePolicy:
             hint="Read its tensors out of the store: it is a safetensors file.",
         )
     kind = manifest.network.kind
-    if kind not in (MLP, TOWER):
+    if kind not in NETWORK_FIELDS:
         raise UnusablePolicy(
             f"Model {checkpoint.model} is a network of its own kind, {kind}, which NumPy alone cannot play.",
             hint="Export it with torch.export or with code of your own; its tensors are in the store, as safetensors.",
@@ -219,9 +219,11 @@ def imported_checkpoint(path: Path) -> bytes:
 
 def _network_of(policy: PortablePolicy) -> NetworkSettings:
     """Return the settings of an exported network."""
+    found = policy.architecture
     if policy.planes is None:
         return NetworkSettings(hidden=policy.hidden)
-    found = policy.architecture
+    if "filters" in found:
+        return NetworkSettings(kind=WINDOWS, filters=found["filters"], hidden=policy.hidden)
     squeezed = bool(found["squeeze_excite"])
     return NetworkSettings(kind=TOWER, blocks=found["blocks"], channels=found["channels"], squeeze_excite=squeezed)
 

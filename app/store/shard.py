@@ -7,7 +7,9 @@ Source: the format, https://huggingface.co/docs/safetensors (8 bytes of header l
 """
 
 import json
+from collections import OrderedDict
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -18,7 +20,7 @@ from safetensors import SafetensorError
 
 from app.config import Settings
 from app.core import ConfigKey, FlyballError, Name, ShardKey, derive_seed
-from app.core.legal import Legal, LegalActions, are_legal, compact
+from app.core.legal import Legal, LegalActions, are_legal, compact, legal_counts
 from app.store.blobs import BlobStore, DamagedBlob
 
 _LENGTH_BYTES = 8
@@ -119,6 +121,8 @@ class Shard:
         history: [H] all actions of all games, chance outcomes included.
         history_offsets: [G + 1] where each game's part of the history begins.
         meta: origin of the shard.
+        policy: [L] probabilities of the L legal actions of all rows under the policy that a search found, row after row
+            and ascending within each; all 0 where a row teaches no policy. None if nothing was searched.
 
     Raises ``BadShard`` when shapes, types or values do not agree.
     """
@@ -139,6 +143,7 @@ class Shard:
     history: NDArray[np.int32]
     history_offsets: NDArray[np.int64]
     meta: ShardMeta
+    policy: NDArray[np.float16] | None = None
 
     def __post_init__(self) -> None:
         _check_shapes(self)
@@ -153,6 +158,12 @@ class Shard:
     def games(self) -> int:
         """G, the number of games."""
         return len(self.returns)
+
+    @property
+    def size(self) -> int:
+        """Bytes in memory of its largest arrays."""
+        legal = self.mask.listed if isinstance(self.mask, LegalActions) else self.mask
+        return sum(array.nbytes for array in (self.obs, legal, self.policy, self.history) if array is not None)
 
 
 def _check_shapes(shard: Shard) -> None:
@@ -184,6 +195,10 @@ def _check_values(shard: Shard) -> None:
         array = getattr(shard, name)
         _require(bool(((array >= 0) & (array < count)).all()), f"a {name} is outside 0 … {count - 1}")
     _require(bool(are_legal(shard.mask, shard.action).all()), "an action is not legal under its mask")
+    if shard.policy is not None:
+        policy = shard.policy
+        _require(policy.shape == (int(legal_counts(shard.mask).sum()),), f"policy is {policy.shape}")
+        _require(policy.dtype == np.float16 and bool(((policy >= 0) & (policy <= 1)).all()), "policy is no policy")
     for name in ("log_prob", "value", "reward", "bootstrap", "returns"):
         _require(bool(np.isfinite(getattr(shard, name)).all()), f"{name} holds a NaN or an infinity")
 
@@ -237,6 +252,8 @@ def put_shard(store: BlobStore, shard: Shard) -> ShardKey:
     arrays: dict[str, NDArray[Any]] = {name: np.ascontiguousarray(getattr(shard, name)) for name in _ARRAYS}
     mask = compact(shard.mask)
     lists = isinstance(mask, LegalActions)
+    if shard.policy is not None:
+        arrays["policy"] = shard.policy
     arrays |= _gaps(mask) if isinstance(mask, LegalActions) else {"mask_bits": np.packbits(mask, axis=1)}
     note = _Note(**shard.meta.model_dump(), actions=mask.shape[1], version=_GAPS if lists else _BITS)
     return ShardKey(store.put(with_note(safetensors.numpy.save(arrays), note.model_dump_json(exclude_defaults=True))))
@@ -255,3 +272,31 @@ def get_shard(store: BlobStore, key: ShardKey) -> Shard:
             f"Blob {key} is intact but is no shard ({error}).",
             hint="Is it a checkpoint, or a shard of another version? Leave it out and play fresh games.",
         ) from error
+
+
+class ShardCache:
+    """Thread-safe cache of shards; the least recently used are dropped. A shard's key is the hash of its content."""
+
+    def __init__(self, capacity_bytes: int) -> None:
+        self._capacity, self._size = capacity_bytes, 0
+        self._shards: OrderedDict[tuple[BlobStore, str], Shard] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, store: BlobStore, key: str) -> Shard:
+        """Return a shard, read on first use; see ``get_shard``."""
+        with self._lock:
+            if (store, key) in self._shards:
+                self._shards.move_to_end((store, key))
+                return self._shards[store, key]
+        shard = get_shard(store, ShardKey(key))
+        with self._lock:
+            if (store, key) not in self._shards:
+                self._shards[store, key] = shard
+                self._size += shard.size
+            while self._size > self._capacity:
+                self._size -= self._shards.popitem(last=False)[1].size
+        return shard
+
+
+SHARDS = ShardCache(capacity_bytes=2 << 30)
+"""Shards that the next training probably learns from again."""

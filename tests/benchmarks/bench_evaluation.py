@@ -21,12 +21,13 @@ from app.config import GAMES, GameConfig
 from app.core import derive_seed
 from app.engine import LocalEngine
 from app.games.catalogue import openspiel_rules
+from app.learning.dense import ActorCritic
 from app.learning.inference import Policy
-from app.learning.network import MASKED_LOGIT, ActorCritic, init_policy, load_network, parameters_to_bytes
+from app.learning.network import MASKED_LOGIT, init_policy, load_network, parameters_to_bytes
 from app.play.gauntlet import GauntletSpec, Opponent, OpponentResult
 from app.play.match_statistics import MatchStatistics, match_games, match_statistics
 from app.play.matches import EvaluationManager, MatchPlan, play_match
-from app.play.rollout import draw_points, number_streams
+from app.play.rng import draw_points, number_streams
 from app.store import FileStore, Manifest, put_checkpoint
 
 pytestmark = pytest.mark.benchmark

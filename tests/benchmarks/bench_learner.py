@@ -16,8 +16,9 @@ from cleanrl_loop import cleanrl_epoch
 
 from app.config import NetworkSettings, PpoSettings
 from app.core import NetworkShape
+from app.learning.dense import ActorCritic
 from app.learning.learner import load_adam
-from app.learning.network import ActorCritic, init_policy, load_network
+from app.learning.network import init_policy, load_network
 from app.learning.ppo import losses, update
 from app.learning.samples import Samples
 

@@ -13,8 +13,9 @@ import torch
 from app.config import GAMES
 from app.core import derive_seed
 from app.games import open_table
+from app.learning.dense import ActorCritic
 from app.learning.inference import Policy
-from app.learning.network import ActorCritic, init_policy, load_network, masked_log_probs
+from app.learning.network import init_policy, load_network, masked_log_probs
 from app.play.recording import ShardRecorder
 from app.play.rollout import Rollout, Schedule
 from app.play.selfplay import IN_FLIGHT

@@ -1,6 +1,6 @@
 import numpy as np
 
-from app.play.rollout import draw_points, number_streams
+from app.play.rng import draw_points, number_streams
 
 
 def test_the_generator_is_splitmix64() -> None:

@@ -21,8 +21,9 @@ from app.gym.evaluation import (
     evaluate_episodes,
     open_environments,
 )
+from app.learning.dense import ActorCritic
 from app.learning.inference import Policy
-from app.learning.network import ActorCritic, init_policy
+from app.learning.network import init_policy
 
 
 def forward(observations: Any) -> np.ndarray:

@@ -292,7 +292,7 @@ def test_game_strings_name_the_rules() -> None:
 @pytest.mark.parametrize(
     ("game", "complaint"),
     [
-        ("chess", "not of 'chess'"),
+        ("chess", "no rules of its own for 'chess'"),
         ("hearts(", "no game string"),
         ("hearts(jd_bonus=true)", "jd_bonus=True"),
         ("hearts(hands=true)", "hands=True"),

@@ -1,6 +1,7 @@
 """Kinds of networks: towers and the user's own, their shapes, bytes, inference and checks."""
 
 import sys
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -32,9 +33,18 @@ from app.store import FileStore, Manifest, get_checkpoint, get_shard
 
 TOWER = NetworkSettings(kind="tower", blocks=2, channels=8)
 EXCITED = TOWER.replace(squeeze_excite=True)
+WINDOWS = NetworkSettings(kind="windows", filters=16, hidden=(32, 24))
 CONV = NetworkSettings(kind="conv_network:build", options={"channels": 4})
 BOARD = open_table(GAMES["connect_four_2p"], 0).spec.shape
 WITH_SCALARS = open_table(GAMES["ultimate_tic_tac_toe_2p"], 0).spec.shape
+KINDS = [
+    (NetworkSettings(), BOARD),
+    (TOWER, BOARD),
+    (EXCITED, WITH_SCALARS),
+    (WINDOWS, BOARD),
+    (WINDOWS, WITH_SCALARS),
+    (CONV, BOARD),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +60,7 @@ def policy_of(settings: NetworkSettings, shape: NetworkShape, seed: int = 1) -> 
     return Policy(settings, shape, init_policy(settings, shape, seed))
 
 
-@pytest.mark.parametrize("settings", [TOWER, EXCITED, CONV])
+@pytest.mark.parametrize("settings", [TOWER, EXCITED, WINDOWS, CONV])
 def test_network_from_a_seed_has_deterministic_bytes(settings: NetworkSettings) -> None:
     before = torch.random.get_rng_state()
     first, again, other = (parameters_to_bytes(init_policy(settings, BOARD, seed)) for seed in (1, 1, 2))
@@ -59,7 +69,7 @@ def test_network_from_a_seed_has_deterministic_bytes(settings: NetworkSettings) 
     assert torch.equal(before, torch.random.get_rng_state())
 
 
-@pytest.mark.parametrize(("settings", "shape"), [(TOWER, BOARD), (EXCITED, WITH_SCALARS), (CONV, BOARD)])
+@pytest.mark.parametrize(("settings", "shape"), KINDS)
 def test_policy_of_any_kind_agrees_with_its_network(settings: NetworkSettings, shape: NetworkShape) -> None:
     parameters, obs = init_policy(settings, shape, 3), positions(shape, 150)
     with torch.no_grad():
@@ -70,12 +80,13 @@ def test_policy_of_any_kind_agrees_with_its_network(settings: NetworkSettings, s
     assert np.ptp(values.numpy()) > 0.01
 
 
-@pytest.mark.parametrize(("settings", "shape"), [(TOWER, BOARD), (EXCITED, WITH_SCALARS), (CONV, BOARD)])
-@pytest.mark.parametrize("rows", [0, 1, 5, CHUNK["cpu"] - 1, CHUNK["cpu"], CHUNK["cpu"] + 1, 200])
-def test_outputs_do_not_depend_on_the_batch(settings: NetworkSettings, shape: NetworkShape, rows: int) -> None:
-    policy, obs = policy_of(settings, shape), positions(shape, 300)
+@pytest.mark.parametrize(("settings", "shape"), KINDS)
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_outputs_do_not_depend_on_the_batch(settings: NetworkSettings, shape: NetworkShape, precision: str) -> None:
+    parameters, obs = init_policy(settings, shape, 1), positions(shape, 300)
+    policy, chunk = Policy(settings, shape, parameters, Compute(precision=precision)), CHUNK[precision]
     together = policy.outputs(obs)
-    for begin in (0, 37, 300 - rows):
+    for rows, begin in product((0, 1, 5, chunk - 1, chunk, chunk + 1, 200), (0, 19)):
         assert np.array_equal(policy.outputs(obs[begin : begin + rows]), together[begin : begin + rows])
 
 
@@ -91,7 +102,7 @@ def test_games_of_a_tower_do_not_depend_on_games_beside_them(tmp_path: Path) -> 
     assert games(5) == games(80)
 
 
-@pytest.mark.parametrize("settings", [NetworkSettings(hidden=(8,)), TOWER, CONV])
+@pytest.mark.parametrize("settings", [NetworkSettings(hidden=(8,)), TOWER, WINDOWS, CONV])
 def test_features_are_scaled_inside_the_network(settings: NetworkSettings) -> None:
     pixels = NetworkShape(BOARD.features, BOARD.actions, BOARD.planes, scale=255.0)
     parameters, obs = init_policy(settings, BOARD, 1), positions(BOARD, 20)
@@ -103,7 +114,7 @@ def test_features_are_scaled_inside_the_network(settings: NetworkSettings) -> No
     assert all(torch.equal(a, b) for a, b in zip(trained, expected, strict=True))
 
 
-@pytest.mark.parametrize(("settings", "shape"), [(TOWER, BOARD), (EXCITED, WITH_SCALARS), (CONV, BOARD)])
+@pytest.mark.parametrize(("settings", "shape"), KINDS)
 def test_network_in_bfloat16_is_near_float32(settings: NetworkSettings, shape: NetworkShape) -> None:
     parameters, obs = init_policy(settings, shape, 3), positions(shape, 100)
     exact = Policy(settings, shape, parameters).outputs(obs)
@@ -113,7 +124,7 @@ def test_network_in_bfloat16_is_near_float32(settings: NetworkSettings, shape: N
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-@pytest.mark.parametrize("network", [EXCITED, CONV])
+@pytest.mark.parametrize("network", [EXCITED, WINDOWS, CONV])
 def test_training_of_any_network_is_deterministic(tmp_path: Path, network: NetworkSettings, precision: str) -> None:
     config = GAMES["connect_four_2p"].replace(network=network)
     model = put_model(tmp_path, config)
@@ -141,10 +152,22 @@ def test_tensors_are_read_in_the_order_of_their_names() -> None:
     assert orders == [sorted(orders[0])] * 5
 
 
-def test_tower_for_a_game_without_planes_is_refused() -> None:
+@pytest.mark.parametrize("settings", [TOWER, WINDOWS])
+def test_board_network_without_planes_is_refused(settings: NetworkSettings) -> None:
     hearts = open_table(GAMES["hearts_4p"], 0).spec.shape
     with pytest.raises(BadNetwork, match="needs planes"):
-        init_policy(TOWER, hearts, 0)
+        init_policy(settings, hearts, 0)
+
+
+def test_windows_are_equal_maps_of_every_window() -> None:
+    parameters = init_policy(WINDOWS, BOARD, 2)
+    network = load_network(WINDOWS, BOARD, parameters)
+    obs = positions(BOARD, 5)
+    grid, weight = obs.reshape(5, 3, 6, 7), parameters["windows.weight"].numpy()
+    found = (network.hidden_layers()[0][0].numpy() @ obs.T).T.reshape(5, 16, 3, 4)
+    for row, column in product(range(3), range(4)):
+        window = grid[:, :, row : row + 4, column : column + 4].reshape(5, -1)
+        np.testing.assert_allclose(found[:, :, row, column], window @ weight.reshape(16, -1).T, atol=1e-5)
 
 
 def test_parameters_of_another_tower_are_refused() -> None:
@@ -222,12 +245,12 @@ def test_manifest_of_a_perceptron_is_as_before() -> None:
     assert manifest.note == f'{{"version":1,"config_key":"connect_four_2p",{text}'
 
 
-@pytest.mark.parametrize("settings", [TOWER, EXCITED, CONV])
+@pytest.mark.parametrize("settings", [TOWER, EXCITED, WINDOWS, CONV])
 def test_manifest_carries_kind_and_planes(tmp_path: Path, settings: NetworkSettings) -> None:
     config = GAMES["connect_four_2p"].replace(network=settings)
     manifest = get_checkpoint(FileStore(tmp_path), put_model(tmp_path, config)).manifest
     assert (manifest.network, manifest.shape) == (settings, BOARD)
-    assert '"hidden"' not in manifest.note
+    assert ('"hidden"' in manifest.note) == (settings.kind == "windows")
     player = load_player(FileStore(tmp_path), put_model(tmp_path, config), open_table(config, 0).spec)
     assert player.forward(positions(BOARD, 3), np.ones((3, 7), dtype=bool))[0].shape == (3, 7)
 
@@ -237,6 +260,7 @@ def test_manifest_carries_kind_and_planes(tmp_path: Path, settings: NetworkSetti
     [
         ({"kind": "tower", "hidden": (64,)}, "'tower' has no hidden"),
         ({"blocks": 3}, "'mlp' has no blocks"),
+        ({"kind": "windows", "channels": 8}, "'windows' has no channels"),
         ({"options": {"a": 1}}, "'mlp' has no options"),
         ({"kind": "mine:build", "channels": 8}, "'mine:build' has no channels"),
     ],
@@ -307,9 +331,8 @@ def test_check_of_a_faulty_network_finds_it(fault: str, where: str, what: str) -
 @pytest.mark.usefixtures("own")
 def test_check_of_a_sound_network_finds_nothing() -> None:
     sound = NetworkSettings(kind="faulty_networks:build")
-    for settings, shape in ((sound, BOARD), (CONV, BOARD), (TOWER, BOARD), (EXCITED, WITH_SCALARS)):
+    for settings, shape in ((sound, BOARD), *KINDS):
         assert check_network(settings, shape) == []
-    assert check_network(NetworkSettings(), BOARD) == []
 
 
 class NamedArguments(OwnNetwork):

@@ -6,9 +6,9 @@ import torch
 
 from app.config import NetworkSettings
 from app.core import NetworkShape
+from app.learning.dense import ActorCritic
 from app.learning.inference import NoLegalAction, Policy
 from app.learning.network import (
-    ActorCritic,
     BadParameters,
     bytes_to_parameters,
     init_policy,

@@ -85,10 +85,13 @@ def tower(squeeze_excite: bool) -> NetworkSettings:
     return NetworkSettings(kind="tower", blocks=3, channels=16, squeeze_excite=squeeze_excite)
 
 
+WINDOWS = NetworkSettings(kind="windows", filters=16, hidden=(32, 24))
+
+
 @pytest.mark.parametrize("key", ["connect_four_2p", "go7_2p", "ultimate_tic_tac_toe_2p"])
-@pytest.mark.parametrize("squeeze_excite", [False, True])
-def test_tower_in_numpy_agrees_with_torch(tmp_path: Path, key: str, squeeze_excite: bool) -> None:
-    config = GAMES[key].replace(network=tower(squeeze_excite))
+@pytest.mark.parametrize("network", [tower(False), tower(True), WINDOWS])
+def test_board_network_in_numpy_agrees_with_torch(tmp_path: Path, key: str, network: NetworkSettings) -> None:
+    config = GAMES[key].replace(network=network)
     store = FileStore(tmp_path / "store")
     # Larger parameters than the first ones, so that all layers matter; and pixels, so that they are scaled.
     made = get_checkpoint(store, put_model(tmp_path / "store", config, seed=3, scale=2.0))
@@ -227,7 +230,10 @@ def bytes_of(suffix: str, change):
         (changed_json(lambda it: it.update(schema_version=3)), "schema_version is 3, and 1 is what can be read"),
         (changed_json(lambda it: it.pop("game")), "game is None, not a str"),
         (changed_json(lambda it: it.update(architecture=[])), r"architecture is \[\], not a dict"),
-        (changed_json(lambda it: it["architecture"].update(activation="tanh")), "actor_critic_tower with relu"),
+        (
+            changed_json(lambda it: it["architecture"].update(activation="tanh")),
+            "or actor_critic_tower with relu",
+        ),
         (changed_json(lambda it: it["architecture"].update(hidden=[256, "x"])), "numbers above 0"),
         (changed_json(lambda it: it["architecture"].update(hidden=[])), "numbers above 0"),
         (changed_json(lambda it: it["architecture"].update(hidden=256)), "numbers above 0"),

@@ -59,7 +59,7 @@ def parse_rules(game: str) -> HeartsRules:
     name = options.pop("name")
     if name != "hearts":
         raise UnknownGame(
-            f"Flyball's own rules are those of Hearts, Othello and connect four, not of {name!r}.",
+            f"Flyball has no rules of its own for {name!r}.",
             hint="Set engine = 'openspiel' in this configuration.",
         )
     usual = asdict(HeartsRules())

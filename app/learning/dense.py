@@ -1,0 +1,96 @@
+"""Networks that play as dense layers: a perceptron, and windows of a board under one."""
+
+from dataclasses import replace
+from itertools import pairwise
+from math import prod
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from app.config import NetworkSettings
+from app.core import NetworkShape
+from app.learning.layers import POLICY_GAIN, TRUNK_GAIN, VALUE_GAIN, draw, empty_conv, empty_linear
+
+LARGEST_WINDOW = 4  # cells a side
+
+DenseLayer = tuple[Tensor, Tensor]
+"""Weight [outputs, inputs] and bias [outputs]."""
+
+
+class ActorCritic(nn.Module):
+    """A ReLU trunk of ``settings.hidden`` layers under two linear heads.
+
+    The weights are not initialised: see ``init_policy`` and ``load_network``.
+    """
+
+    def __init__(self, settings: NetworkSettings, shape: NetworkShape) -> None:
+        super().__init__()
+        widths = (shape.features, *settings.hidden)
+        self.trunk = nn.ModuleList(empty_linear(wide, narrow) for wide, narrow in pairwise(widths))
+        self.policy_head = empty_linear(widths[-1], shape.actions)
+        self.value_head = empty_linear(widths[-1], 1)
+
+    def initialise(self, generator: torch.Generator) -> None:
+        """Draw orthogonal weights; set biases to 0."""
+        gains = {"policy_head": POLICY_GAIN, "value_head": VALUE_GAIN}
+        for name, layer in self.named_modules():
+            if isinstance(layer, nn.Linear | nn.Conv2d):
+                draw(layer, gains.get(name, TRUNK_GAIN), generator)
+
+    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        """Return logits [N, A], unmasked, and values [N] of float observations [N, D]."""
+        features = obs
+        for layer in self.trunk:
+            features = torch.relu(layer(features))
+        return self.policy_head(features), self.value_head(features).squeeze(-1)
+
+    def hidden_layers(self) -> list[DenseLayer]:
+        """Return the layers before the heads, with ReLU after each."""
+        return [(layer.weight.detach(), layer.bias.detach()) for layer in self.trunk if isinstance(layer, nn.Linear)]
+
+
+class Windows(ActorCritic):
+    """All windows of a board through one small layer, then an ``ActorCritic``.
+
+    A window is a square of at most ``LARGEST_WINDOW`` cells a side that lies on the board. Each is mapped to
+    ``settings.filters`` numbers by the same weights, as by a convolution without padding; scalars are added to each.
+    """
+
+    def __init__(self, settings: NetworkSettings, shape: NetworkShape) -> None:
+        assert shape.planes is not None
+        planes, height, width = shape.planes
+        side = min(LARGEST_WINDOW, height, width)
+        places = (height - side + 1) * (width - side + 1)
+        super().__init__(settings, replace(shape, features=settings.filters * places, planes=None))
+        self._features, self._planes = shape.features, shape.planes
+        self.windows = empty_conv(planes, settings.filters, side, padding=0)
+        self.scalars = empty_linear(shape.scalars, settings.filters) if shape.scalars else None
+
+    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        """Return logits [N, A], unmasked, and values [N] of float observations [N, D]."""
+        planes, scalars = self._parts(obs)
+        sums = self.windows(planes)
+        if self.scalars is not None:
+            sums = sums + self.scalars(scalars)[:, :, None, None]
+        return super().forward(torch.relu(sums.flatten(1)))
+
+    def hidden_layers(self) -> list[DenseLayer]:
+        """Return the layers before the heads, with ReLU after each; the windows are one sparse matrix.
+
+        On the processor's matrix units the zeros cost less than gathering each window's cells.
+        """
+        weight, bias = self.windows.weight.detach(), self.windows.bias
+        assert bias is not None
+        planes, scalars = self._parts(torch.eye(self._features, dtype=weight.dtype, device=weight.device))
+        sums = functional.conv2d(planes, weight)
+        places = sums[0, 0].numel()
+        if self.scalars is not None:
+            sums, bias = sums + (scalars @ self.scalars.weight.detach().t())[:, :, None, None], bias + self.scalars.bias
+        columns = sums.flatten(1)  # of each feature
+        return [(columns.t().contiguous(), bias.detach().repeat_interleave(places)), *super().hidden_layers()]
+
+    def _parts(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the planes [N, C, H, W] and the scalars [N, S] of observations [N, D]."""
+        size = prod(self._planes)
+        return obs[:, :size].reshape(-1, *self._planes), obs[:, size:]

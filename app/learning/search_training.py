@@ -1,0 +1,198 @@
+"""Training on what searches found (Danihelka et al. 2022; AlphaZero, Silver et al. 2018).
+
+The network learns to give each move the probability that a search gave it, and to foresee how the game ends. Searches
+are better than the network that guided them, so rows of earlier models stay worth learning from: each training draws
+from its fresh shards and from those of earlier trainings alike.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, astuple, dataclass
+from math import isfinite
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.functional import mse_loss
+from torch.optim import Adam
+
+from app.config import CPU, Compute, Precision, SearchSettings
+from app.core import derive_seed
+from app.core.legal import Legal, join, legal_counts, listed_places
+from app.engine import JsonObject, Report
+from app.games import Symmetry
+from app.learning.devices import arithmetic, resolve, to_device
+from app.learning.learner import Improvement, improvement, learner
+from app.learning.network import masked_log_probs
+from app.learning.ppo import descend
+from app.learning.training import DiscardedUpdate, Training, UnfitData
+from app.store import Checkpoint, Shard
+
+
+@dataclass(frozen=True, slots=True)
+class SearchMetrics:
+    """Means over one epoch; nats, losses without their coefficients."""
+
+    policy_loss: float  # cross-entropy of the searches' policies under the network
+    value_loss: float  # mean squared error of the critic
+    divergence: float  # of the network's policy from the searches'
+    entropy: float  # of the network's policy
+    gradient_norm: float  # of a batch, before it was clipped
+
+
+def train(spec: JsonObject, report: Report) -> JsonObject:
+    """Train a model on searches and store the result (a job). The same spec gives the same model on one device.
+
+    Replayed shards that have gone missing are left out. Raises what ``Training`` and ``learn`` raise.
+    """
+    training = Training(spec, report)
+    replayed = training.replayed()
+    result = learn(
+        training.base,
+        training.shards,
+        replayed,
+        training.config.search,
+        learning_rate=training.learning_rate,
+        epochs=training.epochs,
+        symmetries=training.game.symmetries,
+        seed=training.seed,
+        compute=training.compute,
+        report=lambda epoch, metrics: training.progress(epoch, training.epochs, **asdict(metrics)),
+    )
+    metrics = asdict(result.metrics) | {"replayed_rows": float(sum(shard.rows for shard in replayed))}
+    return training.store(result.parameters, result.optimizer, metrics)
+
+
+def learn(
+    base: Checkpoint,
+    fresh: Sequence[Shard],
+    replayed: Sequence[Shard],
+    settings: SearchSettings,
+    *,
+    learning_rate: float,
+    epochs: int,
+    symmetries: Sequence[Symmetry],
+    seed: int,
+    compute: Compute = CPU,
+    report: Callable[[int, SearchMetrics], None],
+) -> Improvement[SearchMetrics]:
+    """Train a copy of ``base`` on searches, with its optimiser's state if it has one.
+
+    An epoch has as many samples as there are fresh rows, drawn from fresh and replayed shards alike. The same arguments
+    give the same bytes on one kind of device. ``report`` receives each epoch's number, from 1, and its metrics. Raises
+    ``UnfitData`` for rows without searches, ``DiscardedUpdate`` or ``MissingDevice``.
+    """
+    device, rows = resolve(compute.device), sum(shard.rows for shard in fresh)
+    rng = np.random.default_rng(derive_seed(seed, "replay"))
+    network, optimizer = learner(base, learning_rate, device)
+    for epoch in range(1, epochs + 1):
+        samples = draw([*fresh, *replayed], rows, settings.root_value_share, rng)
+        parts = [
+            _step(network, optimizer, batch, settings, precision=compute.precision)
+            for batch in batches(samples, settings.batch_size, symmetries if settings.symmetries else (), rng)
+        ]
+        metrics = SearchMetrics(*torch.stack(parts).mean(dim=0).tolist())
+        if not all(map(isfinite, astuple(metrics))):
+            raise DiscardedUpdate(f"A loss or the gradient is not a number: {metrics}.", hint="The base model stands.")
+        report(epoch, metrics)
+    return improvement(network, optimizer, metrics)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SearchSamples:
+    """N positions that were searched; D features, A actions."""
+
+    obs: NDArray[np.generic]  # [N, D]
+    mask: Legal  # [N, A] legal actions
+    policy: NDArray[np.float16]  # [L] of the legal actions, as in ``Shard.policy``
+    target: NDArray[np.float32]  # [N] of the critic
+
+    def __len__(self) -> int:
+        return len(self.target)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """B positions to learn from."""
+
+    obs: NDArray[np.generic]  # [B, D]
+    mask: NDArray[np.bool_]  # [B, A]
+    policy: NDArray[np.float32]  # [B, A]; all 0 in rows that teach no policy
+    target: NDArray[np.float32]  # [B]
+
+
+def draw(shards: Sequence[Shard], count: int, root_value_share: float, rng: np.random.Generator) -> SearchSamples:
+    """Draw ``count`` rows of all shards, each with equal probability. Raises ``UnfitData`` for rows without searches.
+
+    The critic's target is the seat's outcome, mixed with the search's value; in truncated games that value alone.
+    """
+    rows = np.array([shard.rows for shard in shards])
+    taken = rng.multinomial(count, rows / rows.sum())
+    parts = [
+        _drawn(shard, np.sort(rng.integers(0, shard.rows, wanted)), root_value_share)
+        for shard, wanted in zip(shards, taken.tolist(), strict=True)
+        if wanted
+    ]
+    return SearchSamples(
+        obs=np.concatenate([part.obs for part in parts]),
+        mask=join([part.mask for part in parts]),
+        policy=np.concatenate([part.policy for part in parts]),
+        target=np.concatenate([part.target for part in parts]),
+    )
+
+
+def _drawn(shard: Shard, rows: NDArray[np.int64], root_value_share: float) -> SearchSamples:
+    if shard.policy is None:
+        raise UnfitData(
+            f"A shard of {shard.meta.worker} has no policies of searches.",
+            hint="Rows of another backend, or of files, cannot be learned from: play new games by search.",
+        )
+    cut = np.zeros(shard.games, dtype=np.bool_)
+    cut[shard.game[shard.truncated]] = True
+    game, value = shard.game[rows], shard.value[rows]
+    outcome = shard.returns[game, shard.seat[rows]]
+    mixed = (1 - root_value_share) * outcome + root_value_share * value
+    return SearchSamples(
+        obs=shard.obs[rows],
+        mask=shard.mask[rows],
+        policy=shard.policy[listed_places(legal_counts(shard.mask), rows)],
+        target=np.where(cut[game], value, mixed).astype(np.float32),
+    )
+
+
+def batches(
+    samples: SearchSamples, size: int, symmetries: Sequence[Symmetry], rng: np.random.Generator
+) -> Iterator[Batch]:
+    """Yield all samples, shuffled, in batches of about ``size``, each replaced by itself or one of its images."""
+    counts, order = legal_counts(samples.mask), rng.permutation(len(samples))
+    for rows in np.array_split(order, max(1, round(len(samples) / size))):
+        obs, mask = samples.obs[rows], np.asarray(samples.mask[rows])
+        policy = np.zeros(mask.shape, dtype=np.float32)
+        policy[mask] = samples.policy[listed_places(counts, rows)]
+        drawn = rng.integers(0, len(symmetries) + 1, len(rows))
+        for number, symmetry in enumerate(symmetries):
+            turned = np.flatnonzero(drawn == number)
+            obs[turned] = obs[turned][:, symmetry.observation]
+            mask[turned] = mask[turned][:, symmetry.action]
+            policy[turned] = policy[turned][:, symmetry.action]
+        yield Batch(obs, mask, policy, samples.target[rows])
+
+
+def _step(
+    network: nn.Module, optimizer: Adam, batch: Batch, settings: SearchSettings, *, precision: Precision
+) -> Tensor:
+    """Take a step of the optimiser; return the fields of ``SearchMetrics`` as one tensor."""
+    device = next(network.parameters()).device
+    obs, mask, policy, target = (
+        to_device(torch.from_numpy(array), device) for array in (batch.obs, batch.mask, batch.policy, batch.target)
+    )
+    with arithmetic(device, precision):
+        logits, values = network(obs)
+        log_probs = masked_log_probs(logits, mask)
+        searched = policy.sum().clamp(min=1)  # number of the rows that teach a policy
+        policy_loss, value_loss = -(policy * log_probs).sum() / searched, mse_loss(values.float(), target)
+    norm = descend(network, optimizer, policy_loss + settings.value_coef * value_loss, settings.max_grad_norm)
+    with torch.no_grad():
+        certainty = (policy * policy.clamp(min=1e-9).log()).sum() / searched
+        entropy = -(log_probs.exp() * log_probs * mask).sum() / len(mask)
+        return torch.stack((policy_loss, value_loss, policy_loss + certainty, entropy, norm))

@@ -1,0 +1,134 @@
+"""Players that search: a network's policy, improved by a tree search (``app.play.tree``)."""
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.config import GameConfig
+from app.core import FlyballError
+from app.games import FINISHED, Observations, Table, TableSpec, open_table
+from app.games.table import Floats
+from app.play.own_players import DecidingPlayer, Points, Turn
+from app.play.rng import draw_points
+from app.play.tree import Positions, Rule, attach, conclude, considered_visits, descend, grow, plant, with_room
+
+SEARCHES = "+"
+"""Stands in a player's name between a model and the number of positions that it searches for a move."""
+
+TREES = 256  # searched at once: more make a forward pass no cheaper per row, and leave the processor's cache
+_EDGES = 64  # of a node, for which there is room at first
+
+
+class Unsearchable(FlyballError):
+    """A game with chance or hidden information, or a table that cannot copy its games."""
+
+
+def check_searchable(config: GameConfig, spec: TableSpec) -> None:
+    """Raise ``Unsearchable`` for a configuration whose games cannot be searched."""
+    if not spec.searchable:
+        raise Unsearchable(
+            f"{config.game!r} cannot be searched: it has chance or hidden information, or cannot be copied.",
+            hint="Play it without search: set backend = 'policy_gradient'.",
+        )
+
+
+class Evaluator(Protocol):
+    """A network that judges positions."""
+
+    def outputs(self, obs: Observations) -> Floats:
+        """Return a logit for each action, then the value for the seat to move: [K, A + 1] of observations [K, D]."""
+        ...
+
+
+class Found(NamedTuple):
+    """Results of the searches of K positions."""
+
+    action: NDArray[np.int32]  # [K]
+    log_prob: Floats  # [K] of the action under the improved policy
+    value: Floats  # [K] of the position for the seat to move, by the improved policy
+    policy: Floats  # [K, A] the improved policy
+
+
+class SearchPlayer(DecidingPlayer):
+    """Plays the best move that a search of ``simulations`` positions finds.
+
+    At a temperature of 1 it explores, as in self-play: actions are drawn about as the improved policy has them. The
+    temperature scales the noise; at 0 the same position always gets the same move. Raises ``Unsearchable``.
+    """
+
+    def __init__(
+        self,
+        network: Evaluator,
+        config: GameConfig,
+        simulations: int,
+        temperature: float = 0.0,
+    ) -> None:
+        self.network, self._config, self._temperature = network, config, temperature
+        settings = config.search
+        self._rule = Rule(
+            considered_visits(settings.considered, simulations), settings.visit_offset, settings.value_scale
+        )
+        self._nodes = simulations + 1  # with the root
+        self._table: Table = open_table(config, 0)
+        check_searchable(config, self._table.spec)
+        self._seats = config.players
+
+    def decide(self, turn: Turn, points: Points) -> NDArray[np.int32]:
+        """See ``DecidingPlayer.decide``."""
+        return self.search(turn, points).action
+
+    def search(self, turn: Turn, points: Points) -> Found:
+        """Search the K positions of a turn; ``points`` [K] in [0, 1) give the noise."""
+        parts = [
+            self._searched(
+                Turn(turn.obs[begin:end], turn.mask[begin:end], turn.table, turn.slots[begin:end]), points[begin:end]
+            )
+            for begin in range(0, len(points), TREES)
+            if (end := begin + TREES)
+        ]
+        return parts[0] if len(parts) == 1 else Found(*map(np.concatenate, zip(*parts, strict=True)))
+
+    def _searched(self, turn: Turn, points: Points) -> Found:
+        games, nodes, (obs, mask, source, slots) = len(points), self._nodes, turn
+        table = self._table_of(games * nodes)
+        roots, nothing = np.arange(games) * nodes, np.zeros((games, 0), dtype=np.float32)
+        table.copy_from(source, slots, roots)
+        trees = plant(games, nodes, nodes * min(mask.shape[1], _EDGES), self._seats)
+        noise = self._temperature * _gumbel(points, mask.shape[1]) if self._temperature else nothing
+        seats = table.seats()[roots]
+        trees = with_room(trees, int(mask.sum(axis=1).max()))
+        grow(trees, 0, Positions(np.arange(games), seats, self.network.outputs(obs), mask, noise))
+        for node in range(1, nodes):
+            descend(trees, node - 1, self._rule)
+            live = np.flatnonzero(trees.tip >= 0)
+            if not len(live):
+                continue
+            here = roots[live] + node
+            table.copy_from(table, roots[live] + trees.tip[live], here)
+            table.step(here, trees.action[live, trees.way[live]])
+            seats = table.seats()[here]
+            over = seats == FINISHED
+            if over.any():
+                trees.value[live[over], node] = table.returns()[here[over]]
+            if not over.all():
+                more, open_ = live[~over], here[~over]
+                obs, mask = table.observe(open_)
+                trees = with_room(trees, int(mask.sum(axis=1).max()))
+                grow(trees, node, Positions(more, seats[~over], self.network.outputs(obs), mask, nothing[: len(more)]))
+            attach(trees, node, live)
+        policy = np.zeros((games, turn.mask.shape[1]), dtype=np.float32)
+        return Found(*conclude(trees, self._rule, policy), policy)
+
+    def _table_of(self, slots: int) -> Table:
+        """Return a table with at least so many slots, the same one while it suffices."""
+        if len(self._table.seats()) < slots:
+            self._table = open_table(self._config, slots)
+        return self._table
+
+
+def _gumbel(points: Points, actions: int) -> Floats:
+    """Return Gumbel noise [K, A] drawn from ``points`` [K]."""
+    streams = np.repeat((points * 2.0**53).astype(np.uint64), actions)
+    drawn = draw_points(streams, np.tile(np.arange(actions), len(points)))
+    return (-np.log(-np.log(drawn + 2.0**-54))).astype(np.float32).reshape(-1, actions)

@@ -1,0 +1,284 @@
+"""Kernels of a tree search over many games at once: Gumbel AlphaZero (Danihelka et al. 2022).
+
+A tree's nodes are positions, its edges their legal actions. Node 0 is the root. A simulation descends from the root,
+and where it leaves the tree, it adds one node, whose value is then counted on each edge of its path. Edges count values
+for the seat that chose them, so that seats may follow each other in any order.
+
+At the root, sequential halving divides the simulations among the actions with the largest sums of logit and Gumbel
+noise. Below it, selection is deterministic: it keeps the shares of visits near the improved policy. That policy is the
+softmax of each action's logit plus its transformed value, where actions without a visit get a mean of the values known.
+Without noise the same position always gets the same search.
+"""
+
+from math import ceil, exp, log, log2
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.core.kernels import inlined, kernel
+from app.games.table import FINISHED, Floats, Indices, Mask, Seats
+
+NONE = -1
+"""No node: an edge that leaves the tree, or a simulation that added no node."""
+
+Counts = NDArray[np.int32]
+
+
+class Trees(NamedTuple):
+    """G trees of at most N nodes and E edges each, for P seats."""
+
+    seat: Seats  # [G, N] to move, or ``FINISHED``
+    value: Floats  # [G, N, P] outcome, or the network's estimate of it, for each seat
+    first: Counts  # [G, N] the node's first edge
+    edges: Counts  # [G, N] number of its edges, which follow each other
+    above: Counts  # [G, N] the edge that leads to the node
+    parent: Counts  # [G, N] the node that this edge comes from; ``NONE`` at the root
+    used: Counts  # [G] edges in use
+    tip: Counts  # [G] the node where the simulation leaves the tree, or ``NONE``
+    way: Counts  # [G] the edge by which it does
+    action: Counts  # [G, E]
+    prior: Floats  # [G, E] log-probability under the network's policy
+    share: Floats  # [G, E] probability under it
+    noise: Floats  # [G, E] Gumbel noise at the root, else 0
+    visits: Counts  # [G, E]
+    total: Floats  # [G, E] sum of the values of these visits, for the seat that chooses
+    child: Counts  # [G, E] the node that the edge leads to, or ``NONE``
+
+
+class Rule(NamedTuple):
+    """Parameters of the search."""
+
+    plan: Counts  # [C + 1, S] see ``considered_visits``
+    visit_offset: float  # c_visit of the paper: values count as much as after so many visits
+    value_scale: float  # c_scale of the paper: weight of a value in [0, 1] beside a logit, per visit
+
+
+EDGE_FIELDS = ("action", "prior", "share", "noise", "visits", "total", "child")
+
+
+def plant(games: int, nodes: int, edges: int, seats: int) -> Trees:
+    """Return trees without nodes."""
+    per_node, per_edge = (games, nodes), (games, edges)
+    return Trees(
+        seat=np.full(per_node, FINISHED, dtype=np.int8),
+        value=np.zeros((*per_node, seats), dtype=np.float32),
+        first=np.zeros(per_node, dtype=np.int32),
+        edges=np.zeros(per_node, dtype=np.int32),
+        above=np.full(per_node, NONE, dtype=np.int32),
+        parent=np.full(per_node, NONE, dtype=np.int32),
+        used=np.zeros(games, dtype=np.int32),
+        tip=np.full(games, NONE, dtype=np.int32),
+        way=np.full(games, NONE, dtype=np.int32),
+        action=np.empty(per_edge, dtype=np.int32),
+        prior=np.empty(per_edge, dtype=np.float32),
+        share=np.empty(per_edge, dtype=np.float32),
+        noise=np.empty(per_edge, dtype=np.float32),
+        visits=np.empty(per_edge, dtype=np.int32),
+        total=np.empty(per_edge, dtype=np.float32),
+        child=np.empty(per_edge, dtype=np.int32),
+    )
+
+
+def with_room(trees: Trees, needed: int) -> Trees:
+    """Return trees with room for ``needed`` more edges in each: the same, or larger copies."""
+    edges = trees.action.shape[1]
+    if int(trees.used.max()) + needed <= edges:
+        return trees
+    more = max(needed, edges)
+    return trees._replace(**{name: np.pad(getattr(trees, name), ((0, 0), (0, more))) for name in EDGE_FIELDS})
+
+
+def considered_visits(considered: int, simulations: int) -> Counts:
+    """Return sequential halving's plan [C + 1, S], for each number of actions to try, up to C.
+
+    Entry s is the number of visits of the action that simulation s has to try. After each phase, the better half of the
+    actions goes on.
+    """
+    plan = np.zeros((considered + 1, simulations), dtype=np.int32)
+    for actions in range(1, considered + 1):
+        plan[actions] = _halving(actions, simulations)
+    return plan
+
+
+def _halving(actions: int, simulations: int) -> list[int]:
+    if actions == 1:
+        return list(range(simulations))
+    plan, visits, left = list[int](), [0] * actions, actions
+    while len(plan) < simulations:
+        for _ in range(max(1, int(simulations / (ceil(log2(actions)) * left)))):
+            plan += visits[:left]
+            visits = [visit + (place < left) for place, visit in enumerate(visits)]
+        left = max(2, left // 2)
+    return plan[:simulations]
+
+
+class Positions(NamedTuple):
+    """Positions of K trees, with A actions."""
+
+    games: Indices  # [K] numbers of the trees
+    seats: Seats  # [K] to move
+    outputs: Floats  # [K, A + 1] the network's logits, and its value for the seat to move
+    mask: Mask  # [K, A] legal actions
+    noise: Floats  # [K, A] Gumbel noise, or [K, 0] for none
+
+
+@kernel
+def grow(trees: Trees, node: int, positions: Positions) -> None:
+    """Fill a node, which has the same number in all trees, and give it all legal actions as edges.
+
+    The seats that are not to move share the opposite of the value. The trees need room for the edges.
+    """
+    games, seats, outputs, mask, noise = positions
+    actions = mask.shape[1]
+    for k in range(len(games)):
+        game, seat = games[k], seats[k]
+        begin = end = trees.used[game]
+        top = np.float32(-np.inf)
+        for action in range(actions):
+            if mask[k, action]:
+                trees.action[game, end], trees.prior[game, end] = action, outputs[k, action]
+                trees.noise[game, end] = noise[k, action] if noise.shape[1] else 0.0
+                trees.visits[game, end], trees.total[game, end], trees.child[game, end] = 0, 0.0, NONE
+                top = max(top, outputs[k, action])
+                end += 1
+        whole = np.float32(0)
+        for edge in range(begin, end):
+            trees.share[game, edge] = exp(trees.prior[game, edge] - top)
+            whole += trees.share[game, edge]
+        for edge in range(begin, end):
+            trees.prior[game, edge] -= top + log(whole)
+            trees.share[game, edge] /= whole
+        trees.used[game], trees.first[game, node], trees.edges[game, node] = end, begin, end - begin
+        trees.seat[game, node] = seat
+        value = min(1.0, max(-1.0, outputs[k, actions]))
+        trees.value[game, node] = -value / (trees.value.shape[2] - 1)
+        trees.value[game, node, seat] = value
+
+
+@kernel
+def descend(trees: Trees, simulation: int, rule: Rule) -> None:
+    """Find the node and the edge, ``tip`` and ``way``, by which a simulation leaves each tree.
+
+    One that comes to the end of a game stays in the tree; its value is counted, and its tip is ``NONE``.
+    """
+    logits = np.empty(trees.edges.max(), dtype=np.float32)
+    for game in range(len(trees.tip)):
+        node = 0
+        edge = _root_choice(trees, game, simulation, rule, logits)
+        while trees.child[game, edge] != NONE:
+            node = trees.child[game, edge]
+            if trees.seat[game, node] == FINISHED:
+                break
+            edge = _inner_choice(trees, game, node, rule, logits)
+        if trees.child[game, edge] == NONE:
+            trees.tip[game], trees.way[game] = node, edge
+        else:
+            _count(trees, game, node)
+            trees.tip[game] = NONE
+
+
+@kernel
+def attach(trees: Trees, node: int, games: Indices) -> None:
+    """Link a node, which has the same number in the trees of ``games`` [K], to their tips; count its value."""
+    for game in games:
+        trees.parent[game, node], trees.above[game, node] = trees.tip[game], trees.way[game]
+        trees.child[game, trees.way[game]] = node
+        _count(trees, game, node)
+
+
+@inlined
+def _count(trees: Trees, game: int, node: int) -> None:
+    """Count a node's value on each edge of its path."""
+    below = node
+    while trees.parent[game, below] != NONE:
+        above, edge = trees.parent[game, below], trees.above[game, below]
+        trees.visits[game, edge] += 1
+        trees.total[game, edge] += trees.value[game, node, trees.seat[game, above]]
+        below = above
+
+
+@inlined
+def _improve(trees: Trees, game: int, node: int, rule: Rule, logits: Floats) -> float:
+    """Write the logits of a node's improved policy, one for each of its edges; return the node's mixed value."""
+    begin, count = trees.first[game, node], trees.edges[game, node]
+    visits, most, known, weighted = 0, 0, np.float32(0), np.float32(0)
+    for edge in range(begin, begin + count):
+        seen = trees.visits[game, edge]
+        if seen:
+            visits += seen
+            most = max(most, seen)
+            known += trees.share[game, edge]
+            weighted += trees.share[game, edge] * trees.total[game, edge] / np.float32(seen)
+    mixed = trees.value[game, node, trees.seat[game, node]]
+    if visits:
+        mixed = (mixed + np.float32(visits) * weighted / max(known, np.float32(1e-30))) / np.float32(1 + visits)
+    # Values are in [-1, 1], and the paper's in [0, 1].
+    scale = np.float32((rule.visit_offset + most) * rule.value_scale / 2)
+    for place in range(count):
+        seen = trees.visits[game, begin + place]
+        value = trees.total[game, begin + place] / np.float32(seen) if seen else mixed
+        logits[place] = trees.prior[game, begin + place] + scale * value
+    return mixed  # type: ignore[no-any-return]  # a number of an array
+
+
+@inlined
+def _root_choice(trees: Trees, game: int, simulation: int, rule: Rule, logits: Floats) -> int:
+    """Return the root's edge to try: the best of those with as many visits as the plan says."""
+    _improve(trees, game, 0, rule, logits)
+    begin, count = trees.first[game, 0], trees.edges[game, 0]
+    wanted, best, chosen = rule.plan[min(len(rule.plan) - 1, count), simulation], np.float32(-np.inf), begin
+    for place in range(count):
+        score = logits[place] + trees.noise[game, begin + place]
+        if trees.visits[game, begin + place] == wanted and score > best:
+            best, chosen = score, begin + place
+    return chosen  # type: ignore[no-any-return]  # a number of an array
+
+
+@inlined
+def _inner_choice(trees: Trees, game: int, node: int, rule: Rule, logits: Floats) -> int:
+    """Return the edge whose share of visits is furthest below its share of the improved policy."""
+    _improve(trees, game, node, rule, logits)
+    begin, count = trees.first[game, node], trees.edges[game, node]
+    top, whole, visits = logits[:count].max(), np.float32(0), 1
+    for place in range(count):
+        logits[place] = exp(logits[place] - top)
+        whole += logits[place]
+        visits += trees.visits[game, begin + place]
+    best, chosen = np.float32(-np.inf), begin
+    for place in range(count):
+        score = logits[place] / whole - np.float32(trees.visits[game, begin + place]) / np.float32(visits)
+        if score > best:
+            best, chosen = score, begin + place
+    return chosen  # type: ignore[no-any-return]  # a number of an array
+
+
+@kernel
+def conclude(trees: Trees, rule: Rule, policy: Floats) -> tuple[Counts, Floats, Floats]:
+    """Return each tree's action [G], its log-probability [G] under the improved policy, and the root's value [G].
+
+    The action is the best of those with the most visits. ``policy`` [G, A] is filled with the root's improved policy.
+    The value is the improved policy's mean.
+    """
+    games = len(trees.used)
+    actions, log_probs = np.empty(games, dtype=np.int32), np.empty(games, dtype=np.float32)
+    values, logits = np.empty(games, dtype=np.float32), np.empty(trees.edges.max(), dtype=np.float32)
+    for game in range(games):
+        mixed = _improve(trees, game, 0, rule, logits)
+        begin, count = trees.first[game, 0], trees.edges[game, 0]
+        top, whole, most = logits[:count].max(), 0.0, 0
+        for place in range(count):
+            whole += exp(logits[place] - top)
+            most = max(most, trees.visits[game, begin + place])
+        best, value = -np.inf, 0.0
+        for place in range(count):
+            edge = begin + place
+            seen, share = trees.visits[game, edge], exp(logits[place] - top) / whole
+            policy[game, trees.action[game, edge]] = share
+            value += share * (trees.total[game, edge] / seen if seen else mixed)
+            score = logits[place] + trees.noise[game, edge]
+            if seen == most and score > best:
+                best = score
+                actions[game], log_probs[game] = trees.action[game, edge], log(max(share, 1e-30))
+        values[game] = value
+    return actions, log_probs, values
