@@ -1,5 +1,6 @@
 """Settings of one game configuration. They are frozen, and unknown keys are errors."""
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from math import ceil
@@ -17,6 +18,9 @@ PARAMETERS: tuple[Parameter, ...] = get_args(Parameter)
 """All parameters; each is also a field of FeedbackState."""
 
 DEFAULT_BACKEND = "policy_gradient"
+
+CONFIG_KEY = re.compile(r"^[a-z][a-z0-9_]*_[2-7]p$")
+"""Keys of configurations: they end with the number of players. No game string looks like one."""
 
 
 class Settings(BaseModel):
@@ -294,7 +298,7 @@ Modules = tuple[Annotated[str, Field(pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")], .
 class GameConfig(Settings):
     """One game configuration: game, number of players, network and settings."""
 
-    key: ConfigKey = Field(pattern=r"^[a-z][a-z0-9_]*_[2-7]p$")
+    key: ConfigKey = Field(pattern=CONFIG_KEY.pattern)
     game: str = Field(
         min_length=1,
         description="an OpenSpiel game string, for instance 'hex(board_size=7)'; 'package.module:name' or an entry "
