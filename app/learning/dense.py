@@ -19,7 +19,7 @@ DenseLayer = tuple[Tensor, Tensor]
 
 
 class ActorCritic(nn.Module):
-    """A ReLU trunk of ``settings.hidden`` layers under two linear heads.
+    """A ReLU trunk of ``settings.hidden`` layers, perhaps residual blocks, and two linear heads.
 
     The weights are not initialised: see ``init_policy`` and ``load_network``.
     """
@@ -28,26 +28,42 @@ class ActorCritic(nn.Module):
         super().__init__()
         widths = (shape.features, *settings.hidden)
         self.trunk = nn.ModuleList(empty_linear(wide, narrow) for wide, narrow in pairwise(widths))
+        self.blocks = nn.ModuleList(DenseBlock(widths[-1]) for _ in range(settings.residual))
         self.policy_head = empty_linear(widths[-1], shape.actions)
         self.value_head = empty_linear(widths[-1], 1)
 
     def initialise(self, generator: torch.Generator) -> None:
         """Draw orthogonal weights; set biases to 0."""
-        gains = {"policy_head": POLICY_GAIN, "value_head": VALUE_GAIN}
+        gains = {"second": TRUNK_GAIN / max(1, len(self.blocks)), "policy_head": POLICY_GAIN, "value_head": VALUE_GAIN}
         for name, layer in self.named_modules():
             if isinstance(layer, nn.Linear | nn.Conv2d):
-                draw(layer, gains.get(name, TRUNK_GAIN), generator)
+                draw(layer, gains.get(name.rpartition(".")[2], TRUNK_GAIN), generator)
 
     def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """Return logits [N, A], unmasked, and values [N] of float observations [N, D]."""
         features = obs
         for layer in self.trunk:
             features = torch.relu(layer(features))
+        for block in self.blocks:
+            features = block(features)
         return self.policy_head(features), self.value_head(features).squeeze(-1)
 
     def hidden_layers(self) -> list[DenseLayer]:
-        """Return the layers before the heads, with ReLU after each."""
+        """Return the layers before the blocks, with ReLU after each."""
         return [(layer.weight.detach(), layer.bias.detach()) for layer in self.trunk if isinstance(layer, nn.Linear)]
+
+
+class DenseBlock(nn.Module):
+    """Two layers beside a shortcut; the second begins small, as in ``app.learning.tower``."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.first, self.second = empty_linear(width, width), empty_linear(width, width)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Return features [N, width] of features of the same shape."""
+        change: Tensor = self.second(torch.relu(self.first(features)))
+        return features + change
 
 
 class Windows(ActorCritic):
@@ -76,7 +92,7 @@ class Windows(ActorCritic):
         return super().forward(torch.relu(sums.flatten(1)))
 
     def hidden_layers(self) -> list[DenseLayer]:
-        """Return the layers before the heads, with ReLU after each; the windows are one sparse matrix.
+        """Return the layers before the blocks, with ReLU after each; the windows are one sparse matrix.
 
         On the processor's matrix units the zeros cost less than gathering each window's cells.
         """
