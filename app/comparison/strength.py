@@ -17,7 +17,6 @@ from app.engine import LocalEngine
 from app.league.pool import rate
 from app.league.totals import PairTotals
 from app.play.gauntlet import GauntletSpec, plan_matches
-from app.play.matches import EvaluationManager
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +96,8 @@ async def play_round_robin(
         record: the pairs that were played before.
         place: where, and by how many processes.
     """
+    from app.play.matches import EvaluationManager  # imported late, because commands must not import torch to start
+
     engine, turns = LocalEngine(place.workers), asyncio.Semaphore(place.workers)
     manager = EvaluationManager(engine, backend_of(config).match)
     pairs = len(players) * (len(players) - 1) // 2
