@@ -62,6 +62,7 @@ GAMES: dict[ConfigKey, GameConfig] = {
             key=ConfigKey("clobber_2p"),
             game="clobber(rows=5,columns=6)",
             players=2,
+            engine="flyball",
             ppo=PpoCoefficients(entropy_coef=0.01, gae_lambda=0.5),
         ),
         GameConfig(key=ConfigKey("oh_hell_3p"), game="oh_hell(players=3)", players=3, evaluation=_DEALT),

@@ -54,19 +54,6 @@ def _ultimate_symmetry(name: str) -> Symmetry:
     return symmetry(name, np.concatenate(observation), cells)
 
 
-def clobber(rows: int = 5, columns: int = 6) -> Codec:
-    """Encode planes of own, opponent's and empty cells; actions are cell x (up, right, down, left)."""
-    views = np.tile(planes((0, 1, 2), np.arange(rows * columns)), (2, 1))
-    actions = rows * columns * 4
-    symmetries: tuple[Symmetry, ...] = ()
-    if rows % 2:  # with an even number, the mirrored chequered start would swap colours
-        flipped = turn("up_down", rows, columns)
-        cell, direction = np.divmod(np.arange(actions), 4)
-        image = flipped[cell] * 4 + np.array([2, 1, 0, 3])[direction]
-        symmetries = (symmetry("up_down", planes((0, 1, 2), flipped), image),)
-    return Codec(views.shape[1], gather(views), identical(2, actions), symmetries, planes=(3, rows, columns))
-
-
 _FIELDS = 56  # 40 common fields, which OpenSpiel rotates for the observer, and 4 x 4 goals
 _COLOURS = 4
 

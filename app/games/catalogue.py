@@ -17,6 +17,7 @@ from app.core import import_modules
 from app.games import boards, tricks
 from app.games.board_table import BoardRules, BoardTable
 from app.games.breakthrough import breakthrough, breakthrough_rules
+from app.games.clobber import clobber, clobber_rules
 from app.games.codec import Codec
 from app.games.connect_four import CONNECT_FOUR, connect_four
 from app.games.go import go, go_rules
@@ -34,7 +35,7 @@ from app.games.tic_tac_toe import TIC_TAC_TOE, tic_tac_toe
 CODECS: dict[str, Callable[..., Codec]] = {
     "breakthrough": breakthrough,
     "chinese_checkers": boards.chinese_checkers,
-    "clobber": boards.clobber,
+    "clobber": clobber,
     "connect_four": connect_four,
     "go": go,
     "hearts": tricks.hearts,
@@ -59,6 +60,7 @@ _HARMLESS = frozenset(
 
 BOARDS: dict[str, Callable[..., BoardRules]] = {
     "breakthrough": breakthrough_rules,
+    "clobber": clobber_rules,
     "connect_four": lambda: CONNECT_FOUR,
     "go": go_rules,
     "hex": hex_rules,
