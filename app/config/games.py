@@ -56,7 +56,11 @@ GAMES: dict[ConfigKey, GameConfig] = {
         GameConfig(key=ConfigKey("go7_2p"), game="go(board_size=7)", players=2, engine="flyball", selfplay=_games(128)),
         GameConfig(key=ConfigKey("othello_2p"), game="othello", players=2, engine="flyball", selfplay=_games(128)),
         GameConfig(
-            key=ConfigKey("ultimate_tic_tac_toe_2p"), game="ultimate_tic_tac_toe", players=2, selfplay=_games(128)
+            key=ConfigKey("ultimate_tic_tac_toe_2p"),
+            game="ultimate_tic_tac_toe",
+            players=2,
+            engine="flyball",
+            selfplay=_games(128),
         ),
         GameConfig(
             key=ConfigKey("clobber_2p"),

@@ -31,6 +31,7 @@ from app.games.own import is_own, open_own, own_checker
 from app.games.parity import Checker, HeartsChecker, ParityChecker
 from app.games.table import Table, UnknownGame
 from app.games.tic_tac_toe import TIC_TAC_TOE, tic_tac_toe
+from app.games.ultimate_tic_tac_toe import ULTIMATE_TIC_TAC_TOE, ultimate_tic_tac_toe
 
 CODECS: dict[str, Callable[..., Codec]] = {
     "breakthrough": breakthrough,
@@ -44,7 +45,7 @@ CODECS: dict[str, Callable[..., Codec]] = {
     "oh_hell": tricks.oh_hell,
     "othello": othello,
     "tic_tac_toe": tic_tac_toe,
-    "ultimate_tic_tac_toe": boards.ultimate_tic_tac_toe,
+    "ultimate_tic_tac_toe": ultimate_tic_tac_toe,
 }
 """Codecs by OpenSpiel's name; a codec's arguments are the game options that change its layout."""
 
@@ -66,6 +67,7 @@ BOARDS: dict[str, Callable[..., BoardRules]] = {
     "hex": hex_rules,
     "othello": lambda: OTHELLO,
     "tic_tac_toe": lambda: TIC_TAC_TOE,
+    "ultimate_tic_tac_toe": lambda: ULTIMATE_TIC_TAC_TOE,
 }
 """Board games by our own rules, which take some of the game's options. If others are set, OpenSpiel plays the game."""
 

@@ -24,6 +24,7 @@ LIMITS = {
     "hex7_2p": (1, 20, 30, 48, 49),
     "othello_2p": (1, 9, 40, 59, 60, 61),
     "tic_tac_toe_2p": (1, 4, 7, 8, 9),
+    "ultimate_tic_tac_toe_2p": (1, 30, 55, 70),
 }
 SIZES = [(2, 2), (3, 6), (5, 4), (12, 3)]  # rows and columns
 GO = ("board_size=3,komi=1.0", "board_size=9,komi=5.5,max_game_length=300", "board_size=19")
