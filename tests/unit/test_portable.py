@@ -97,7 +97,7 @@ def test_board_network_in_numpy_agrees_with_torch(tmp_path: Path, key: str, netw
     made = get_checkpoint(store, put_model(tmp_path / "store", config, seed=3, scale=2.0))
     checkpoint = get_checkpoint(store, put_checkpoint(store, made.manifest.replace(scale=3.0), made.parameters, None))
     network = load_network(config.network, checkpoint.manifest.shape, bytes_to_parameters(checkpoint.parameters))
-    obs, _ = positions(key)
+    obs, _ = positions(key, games=8)
     with torch.inference_mode():
         logits, values = network(torch.from_numpy(obs))
     for suffix in FORMATS:
