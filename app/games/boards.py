@@ -1,4 +1,4 @@
-"""Codecs of OpenSpiel's board games that it also plays, and a heuristic player of Chinese checkers.
+"""Codecs of board games that OpenSpiel plays, and a heuristic player of Chinese checkers.
 
 Tensor layouts and action numbers are those of OpenSpiel 2.0. Tests check the codecs: a position with swapped colours
 must look the same to the other seat, and a symmetry must map a legal game to a legal game.

@@ -90,7 +90,8 @@ def load_player(
     """
     if is_judge(name):
         raise JudgeInTraining(
-            f"{name} is a judge, which nobody may train against.", hint="Name it in flyball eval, as --against or --model."
+            f"{name} is a judge, which nobody may train against.",
+            hint="Name it in flyball eval, as --against or --model.",
         )
     if config is not None and name in config.bots:
         settings = config.bots[name]
