@@ -89,6 +89,9 @@ NetworkKind = Annotated[
     ),
 ]
 Filters = Annotated[int, Field(ge=1, description="of windows: numbers that each 4 x 4 window of the board becomes")]
+Residual = Annotated[
+    int, Field(ge=0, description="of an mlp or windows: residual blocks of two layers each, above the other layers")
+]
 Blocks = Annotated[int, Field(ge=1, description="of a tower: residual blocks, of two convolutions each")]
 Channels = Annotated[int, Field(ge=1, description="of a tower: channels of each convolution")]
 SqueezeExcite = Annotated[bool, Field(description="of a tower: blocks weight their channels by the whole board")]
@@ -98,8 +101,8 @@ NetworkOptions = Annotated[
 
 
 NETWORK_FIELDS = {
-    MLP: {"hidden"},
-    WINDOWS: {"kind", "filters", "hidden"},
+    MLP: {"hidden", "residual"},
+    WINDOWS: {"kind", "filters", "hidden", "residual"},
     TOWER: {"kind", "blocks", "channels", "squeeze_excite"},
 }
 """Fields of our kinds of networks that manifests hold."""
@@ -113,6 +116,7 @@ class NetworkSettings(ManifestPart):
 
     kind: NetworkKind = MLP
     hidden: tuple[Width, ...] = Field((256, 128), min_length=1, description="of an mlp or windows: units of each layer")
+    residual: Residual = 0
     filters: Filters = 64
     blocks: Blocks = 4
     channels: Channels = 32
@@ -125,8 +129,9 @@ class NetworkSettings(ManifestPart):
 
     @property
     def left_out(self) -> dict[str, Any]:
-        """Fields that a manifest leaves out: those of other kinds, and an mlp's ``kind``."""
-        return dict.fromkeys(type(self).model_fields.keys() - NETWORK_FIELDS.get(self.kind, {"kind", "options"}), True)
+        """Fields that a manifest leaves out: those of other kinds, an mlp's ``kind``, and ``residual`` if it is 0."""
+        named = NETWORK_FIELDS.get(self.kind, {"kind", "options"}) - (set() if self.residual else {"residual"})
+        return dict.fromkeys(type(self).model_fields.keys() - named, True)
 
     @model_validator(mode="after")
     def _suits_its_kind(self) -> Self:

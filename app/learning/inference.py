@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from app.config import CPU, Compute, NetworkSettings, Precision
 from app.core import FlyballError, NetworkShape
-from app.learning.dense import ActorCritic
+from app.learning.dense import ActorCritic, DenseBlock, DenseLayer
 from app.learning.devices import arithmetic, resolve, to_device
 from app.learning.network import Parameters, load_network, masked_log_probs
 from app.learning.products import Convolution, OneDnnLinear, linear, packed, padded
@@ -113,24 +113,34 @@ class _Dense:
 
     def __init__(self, network: ActorCritic, shape: NetworkShape, rows: int) -> None:
         self._scale = shape.scale
-        layers = network.hidden_layers()
-        heads = [(head.weight.detach(), head.bias.detach()) for head in (network.policy_head, network.value_head)]
-        layers.append((torch.cat([weight for weight, _ in heads]), torch.cat([bias for _, bias in heads])))
-        self.inputs, self.dtype = shape.features, layers[0][0].dtype
+        hidden = network.hidden_layers()
+        self.inputs, self.dtype = shape.features, hidden[0][0].dtype
         self.any_rows = self.dtype == torch.float32
         if not self.any_rows:
             self.inputs += -self.inputs % ALIGNED
-            first, bias = layers[0]
-            layers[0] = functional.pad(first, (0, self.inputs - shape.features)), bias
-            layers = [(packed(weight, rows), bias) for weight, bias in layers]
-        self._layers = layers
+            first, bias = hidden[0]
+            hidden[0] = functional.pad(first, (0, self.inputs - shape.features)), bias
+        blocks = [block for block in network.blocks if isinstance(block, DenseBlock)]
+        heads = [(head.weight.detach(), head.bias.detach()) for head in (network.policy_head, network.value_head)]
+
+        def fast(weight: Tensor, bias: Tensor) -> DenseLayer:
+            return (weight if self.any_rows else packed(weight, rows)), bias
+
+        self._hidden = [fast(*layer) for layer in hidden]
+        self._blocks = [
+            [fast(layer.weight.detach(), layer.bias.detach()) for layer in (block.first, block.second)]
+            for block in blocks
+        ]
+        self._heads = fast(torch.cat([weight for weight, _ in heads]), torch.cat([bias for _, bias in heads]))
 
     def __call__(self, obs: Tensor) -> Tensor:
         """Return the outputs [N, A + 1] of observations [N, ``inputs``]."""
         features = obs / self._scale if self._scale != 1 else obs
-        for weight, bias in self._layers[:-1]:
-            features = linear(features, weight, bias, relu=True)
-        return linear(features, *self._layers[-1])
+        for layer in self._hidden:
+            features = linear(features, *layer, relu=True)
+        for first, second in self._blocks:
+            features = linear(linear(features, *first, relu=True), *second, shortcut=features)
+        return linear(features, *self._heads)
 
 
 class _Tower:

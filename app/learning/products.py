@@ -49,12 +49,22 @@ def linear(
     bias: Tensor | None = None,
     *,
     relu: bool = False,
+    shortcut: Tensor | None = None,
 ) -> Tensor:
-    """Return ``input`` [N, K] times transposed ``weight`` [M, K] plus ``bias`` [M], perhaps ReLU, without gradients."""
+    """Return ``input`` [N, K] times transposed ``weight`` [M, K] plus ``bias`` [M], without gradients.
+
+    Then comes ReLU, or ``shortcut`` [N, M] is added.
+    """
     if _ONEDNN and input.is_cpu:
-        product: Tensor = _ONEDNN(input, weight, bias, "relu" if relu else "none", [], "")
+        product: Tensor = (
+            _ONEDNN(input, weight, bias, "relu" if relu else "none", [], "")
+            if shortcut is None
+            else _ONEDNN.binary(input, shortcut, weight, bias, "add")
+        )
         return product
     product = functional.linear(input, weight, bias)
+    if shortcut is not None:
+        product += shortcut
     return product.relu_() if relu else product
 
 

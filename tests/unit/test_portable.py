@@ -89,7 +89,7 @@ WINDOWS = NetworkSettings(kind="windows", filters=16, hidden=(32, 24))
 
 
 @pytest.mark.parametrize("key", ["connect_four_2p", "go7_2p", "ultimate_tic_tac_toe_2p"])
-@pytest.mark.parametrize("network", [tower(False), tower(True), WINDOWS])
+@pytest.mark.parametrize("network", [tower(False), tower(True), WINDOWS, WINDOWS.replace(residual=2)])
 def test_board_network_in_numpy_agrees_with_torch(tmp_path: Path, key: str, network: NetworkSettings) -> None:
     config = GAMES[key].replace(network=network)
     store = FileStore(tmp_path / "store")
