@@ -9,7 +9,7 @@ from app.cli.options import FILE, given_options, pick, placed, seed_option, work
 from app.cli.output import data_only_on_stdout, note, write_json
 
 SHARED = ("seed", "device", "precision")
-OF_GAMES = ("against", "games", "workers", "temperature", "reference", "paired")
+OF_GAMES = ("against", "games", "workers", "temperature", "reference", "paired", "search")
 OF_ENVIRONMENTS = ("policy", "episodes", "num_envs", "action_codec", "max_steps", "success_key", "dump_trajectory")
 
 
@@ -38,6 +38,7 @@ OF_ENVIRONMENTS = ("policy", "episodes", "num_envs", "action_codec", "max_steps"
 )
 @workers_option
 @click.option("--temperature", type=click.FloatRange(0, 10), help="Of all players; 0 is greedy.  [default: configured]")
+@click.option("--search", type=click.IntRange(2, 4096), help="Positions that the model looks ahead at for a move.")
 @click.option("--paired", is_flag=True, help="Hearts: compare with a reference that is dealt the same cards.")
 @click.option("--reference", metavar="PLAYER", help="Of --paired.  [default: the opponent itself]")
 @click.option("--policy", default="mlp", help="What plays: mlp, random, or one that a package brings.")
@@ -69,6 +70,9 @@ def eval(place: Place, /, config_key: str | None, environment: str | None, **opt
     of games with one deal or opening and the model in each seat, by the half points that they brought: 0, 1 … for two
     players 4. 'stderr' is that of the mean score, from these groups. 'distinct_games' tells how many games were not
     repetitions of another, which say nothing new.
+
+    --search lets the model search; an opponent does with +64 after its name, such as champion+64. Two-player games
+    without chance and hidden cards can be searched. A search takes the best move that it finds, at any temperature.
 
     --paired (Hearts) plays the hands of each deal twice: with the model, and with a reference in its place. Results
     are the difference in points a hand, its 95% interval and p-value, win shares with ties split, moon rates. --games
@@ -109,6 +113,8 @@ def _evaluate(place: Place, config_key: str | None, environment: str | None, opt
     if (temperature := options["temperature"]) is not None:
         config = config.replace(evaluation=config.evaluation.replace(temperature=temperature))
     model = "current" if options["model"] is None else options["model"]
+    if options["search"] is not None:
+        model += f"+{options['search']}"
     against = [name.strip() for names in options["against"] for name in names.split(",")]
     others = pick(options, *SHARED, "games", "workers", "reference", "paired")
     request = EvaluationRequest(place, config, model, against, **others, say=note)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from app.core import ANCHOR, HEURISTIC, RANDOM, BotName, ConfigKey
+from app.core import ANCHOR, HEURISTIC, MCTS, RANDOM, SOLVER, BotName, ConfigKey, is_judge
 
 Parameter = Literal["learning_rate", "epochs", "games_per_iteration", "quality_threshold", "base_temperature"]
 """A parameter of training or self-play that the feedback may change."""
@@ -235,7 +235,7 @@ class EvaluationSettings(Settings):
 
 TAKEN_NAMES = frozenset(
     {
-        *(RANDOM, HEURISTIC, "self", "model", "current", "champion", "recent"),
+        *(RANDOM, HEURISTIC, SOLVER, MCTS, "self", "model", "current", "champion", "recent"),
         *("top_k", "pfsp", "round_robin"),  # strategies of flyball eval
     }
 )
@@ -348,6 +348,14 @@ class GameConfig(Settings):
         if RANDOM not in self.builtins:
             raise ValueError(f"builtins of {self.key} lack 'random', on which all ratings are anchored: add it")
         return self
+
+    @field_validator("builtins", mode="before")
+    @classmethod
+    def _no_judges(cls, value: Any) -> Any:
+        for name in value if isinstance(value, list | tuple) else ():
+            if isinstance(name, str) and is_judge(name):
+                raise ValueError(f"{name} is a judge, which nobody may train against: name it in flyball eval alone")
+        return value
 
     @model_validator(mode="after")
     def _own_names(self) -> Self:

@@ -146,6 +146,16 @@ def forced(game: np.void) -> int:
     return only
 
 
+@kernel
+def bit_count(bits: np.uint64) -> int:
+    """Return how many bits are set."""
+    count = 0
+    while bits:
+        bits &= bits - np.uint64(1)
+        count += 1
+    return count
+
+
 @inlined
 def show_pieces(pieces: NDArray[np.uint8], seat: int, view: NDArray[np.uint8]) -> None:
     """Write planes of own, opponent's and empty cells, from the values of cells [rows, columns]."""

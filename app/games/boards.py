@@ -1,4 +1,4 @@
-"""Codecs of OpenSpiel's board games, and heuristic players of two of them.
+"""Codecs of OpenSpiel's board games, and a heuristic player of Chinese checkers.
 
 Tensor layouts and action numbers are those of OpenSpiel 2.0. Tests check the codecs: a position with swapped colours
 must look the same to the other seat, and a symmetry must map a legal game to a legal game.
@@ -10,22 +10,15 @@ and differences below 1 leave it open, so that games seldom repeat.
 import numpy as np
 from numpy.typing import NDArray
 
-from app.games.codec import TURNS, Codec, gather, identical, planes, square_symmetries, symmetry, turn
+from app.games.codec import TURNS, Codec, gather, identical, planes, symmetry, turn
 from app.games.table import Floats, Heuristic, Indices, Mask, Observations, Seats, Symmetry
-
-
-def tic_tac_toe() -> Codec:
-    """Encode planes of own, opponent's and empty cells; actions are 9 cells."""
-    views = np.stack([planes((2, 1, 0), np.arange(9)), planes((1, 2, 0), np.arange(9))])
-    return Codec(27, gather(views), identical(2, 9), square_symmetries(TURNS, 3, 3), planes=(3, 3, 3))
-
+from app.games.tic_tac_toe import LINES
 
 _CELLS = 81
 _FORCED = 3 * _CELLS  # first feature of the forced board's one-hot
 _HERE = _FORCED + 10
 _WON = _HERE + 18
 _SIZE = _WON + 18
-_LINES = np.array([(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6)])
 
 
 def ultimate_tic_tac_toe() -> Codec:
@@ -46,7 +39,7 @@ def ultimate_tic_tac_toe() -> Codec:
         stones = base[:, : 2 * _CELLS].reshape(-1, 2, 9, 9)
         # The product with the one-hot selects the forced board; free choice selects none, so all cells are 0.
         here = np.einsum("kb,kpbc->kpc", base[:, _FORCED : _FORCED + 9], stones)
-        won = stones[..., _LINES].all(axis=-1).any(axis=-1)
+        won = stones[..., LINES].all(axis=-1).any(axis=-1)
         return np.concatenate([base, here.reshape(-1, 18), won.reshape(-1, 18).astype(np.uint8)], axis=1)
 
     return Codec(_SIZE, encode, identical(2, 9), tuple(map(_ultimate_symmetry, TURNS)), planes=(27, 3, 3))
@@ -72,15 +65,6 @@ def clobber(rows: int = 5, columns: int = 6) -> Codec:
         image = flipped[cell] * 4 + np.array([2, 1, 0, 3])[direction]
         symmetries = (symmetry("up_down", planes((0, 1, 2), flipped), image),)
     return Codec(views.shape[1], gather(views), identical(2, actions), symmetries, planes=(3, rows, columns))
-
-
-def go(board_size: int = 19) -> Codec:
-    """Encode planes of own, opponent's and empty cells, and ones for the second seat (komi); the last action passes."""
-    cells = np.arange(board_size**2)
-    views = np.stack([planes((0, 1, 2, 3), cells), planes((1, 0, 2, 3), cells)])
-    actions = board_size**2 + 1
-    symmetries = square_symmetries(TURNS, board_size, 4, passing=True)
-    return Codec(views.shape[1], gather(views), identical(2, actions), symmetries, planes=(4, board_size, board_size))
 
 
 _FIELDS = 56  # 40 common fields, which OpenSpiel rotates for the observer, and 4 x 4 goals

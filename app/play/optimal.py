@@ -1,0 +1,128 @@
+"""The share of a player's moves that are optimal: they keep the value that a perfect player gets.
+
+The test positions come from random play, and legal moves differ in value in each of them. They are the same for each
+player and seed.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from app.config import GameConfig, Settings
+from app.core import FlyballError, Rate, derive_seed
+from app.games import FINISHED, Table, open_table
+from app.games.solver import Solver, solver_for
+from app.play.own_players import Turn
+from app.play.players import Player, RandomPlayer
+from app.play.rng import draw_points, number_streams
+from app.play.rollout import ask, ask_any
+
+_BATCH = 512  # random games at once
+_FRUITLESS = 20  # batches without a new position after which a game has no more
+
+
+class TooFewPositions(FlyballError):
+    """A game has fewer test positions than were asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class TestPosition:
+    """A position, and what is optimal in it."""
+
+    __test__ = False  # not a test of pytest's
+
+    history: tuple[int, ...]  # actions from the start, in the rules' numbers
+    optimal: frozenset[int]  # the actions that keep its value
+    hard: bool  # neither side could win with the next move
+
+
+class OptimalShare(Settings):
+    """How many moves were optimal; see ``TestPosition.hard``."""
+
+    all: Rate
+    hard: Rate | None  # None without hard positions
+
+
+def draw_positions(
+    config: GameConfig, count: int, seed: int, progress: Callable[[int], None] = lambda _found: None
+) -> list[TestPosition]:
+    """Return distinct positions in which legal moves differ in value. Raises ``NoSolver`` or ``TooFewPositions``.
+
+    Random games reach them. Each number of moves within the solver's ``lengths`` has the same share of positions.
+    ``progress`` receives the number of positions found so far.
+    """
+    solver, table = solver_for(config), open_table(config, _BATCH)
+    fewest, most = solver.lengths
+    span = most + 1 - fewest
+    wanted = {fewest + k: (count + k) // span for k in range(span)}  # the remainder goes to the last lengths
+    seen, positions = set[bytes](), list[TestPosition]()
+    batch, last = 0, 0
+    while len(positions) < count:
+        batch += 1
+        if batch - last > _FRUITLESS:
+            raise TooFewPositions(
+                f"Random games of {config.key} have {len(positions)} test positions, and not {count}.",
+                hint="Ask for fewer.",
+            )
+        lengths = [length for length, left in wanted.items() if left]
+        for slot, view in _random_positions(table, lengths, derive_seed(seed, "test positions", batch)):
+            history = table.history(slot)
+            if view in seen or not wanted[len(history)]:
+                continue
+            seen.add(view)
+            if (position := _judged(solver, history)) is not None:
+                positions.append(position)
+                wanted[len(history)] -= 1
+                last = batch
+                progress(len(positions))
+    return positions
+
+
+def _random_positions(table: Table, lengths: Sequence[int], seed: int) -> list[tuple[int, bytes]]:
+    """Play a random game in each slot to one of ``lengths``; return the slots that got there, and their observations."""
+    slots = np.arange(len(table.seats()))
+    streams = number_streams(seed, slots)
+    picks = (draw_points(streams, np.zeros_like(slots)) * len(lengths)).astype(np.int64)
+    ends = np.array(lengths)[picks]
+    table.reset(slots, [0] * len(slots))
+    for step in range(1, max(lengths) + 1):
+        live = slots[(table.seats() != FINISHED) & (_lengths(table, slots) < ends)]
+        obs, mask = table.observe(live)
+        points = draw_points(streams[live], np.full(len(live), step))
+        table.step(live, ask(RandomPlayer(), obs, mask, 1.0, points).action)
+    ended = slots[(table.seats() != FINISHED) & (_lengths(table, slots) == ends)]
+    obs, _ = table.observe(ended)
+    return [(slot, row.tobytes()) for slot, row in zip(ended.tolist(), obs, strict=True)]
+
+
+def _lengths(table: Table, slots: np.ndarray) -> np.ndarray:
+    return np.array([len(table.history(slot)) for slot in slots.tolist()])
+
+
+def _judged(solver: Solver, history: Sequence[int]) -> TestPosition | None:
+    """Return the test position after a history; None where all legal moves have the same value."""
+    values = solver.values(history)
+    best = max(values.values())
+    if best == min(values.values()):
+        return None
+    optimal = frozenset(action for action, value in values.items() if value == best)
+    return TestPosition(tuple(history), optimal, solver.quiet(history))
+
+
+def optimal_share(
+    config: GameConfig, player: Player, positions: Sequence[TestPosition], temperature: float, seed: int
+) -> OptimalShare:
+    """Ask a player for a move in each position, as in a rollout, and return the share of optimal ones."""
+    table, slots = open_table(config, len(positions)), np.arange(len(positions))
+    table.reset(slots, [0] * len(slots))
+    lengths = np.array([len(position.history) for position in positions])
+    while len(behind := slots[_lengths(table, slots) < lengths]):  # tables play forced moves by themselves
+        moves = [positions[slot].history[len(table.history(slot))] for slot in behind.tolist()]
+        table.step(behind, np.array(moves, dtype=np.int32))
+    obs, mask = table.observe(slots)
+    points = draw_points(number_streams(seed, slots), np.zeros_like(slots))
+    actions = ask_any(player, Turn(obs, mask, table, slots), temperature, points).action.tolist()
+    kept = [action in position.optimal for action, position in zip(actions, positions, strict=True)]
+    hard = [keeps for keeps, position in zip(kept, positions, strict=True) if position.hard]
+    return OptimalShare(all=Rate.of(sum(kept), len(kept)), hard=Rate.of(sum(hard), len(hard)) if hard else None)
