@@ -52,6 +52,8 @@ tick_seconds = 1.0
 [deployment]
 heartbeat_seconds = 1.0
 drain_seconds = 3.0
+[feedback.quality]
+parity_clear_checks = 100
 [feedback.lifecycle]
 elo0 = -200.0
 max_games = 100
