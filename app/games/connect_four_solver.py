@@ -1,8 +1,8 @@
 """The value of every move in connect four, by search to the end of the game.
 
-A depth-first search asks whether the mover reaches a goal: a win, or at least a draw. Its position is two sets of cells:
-the mover's stones, and all stones. Row r of column c is bit 7 c + r. The seventh bit of a column stays empty, so that no
-line runs from one column into the next, and so that adding a column's lowest bit to all stones gives its next cell.
+A depth-first search asks whether the mover reaches a goal: a win, or at least a draw. A position is two sets of cells:
+the mover's stones, and all stones. Row r of column c is bit 7 c + r. The seventh bit of a column stays empty: so no
+line runs from one column into the next, and adding a column's lowest bit to all stones gives its next cell.
 
 Sources: the representation and the idea of safe moves are in P. Pons, "Solving Connect 4: how to build a perfect AI"
 (blog.gamesolver.org) and J. Tromp's Fhourstones; following up in a column is the rule "claimeven" of L. V. Allis, "A
@@ -27,8 +27,8 @@ _CELLS_OF_COLUMN = (1 << ROWS) - 1
 
 _NO, _YES, _UNKNOWN = 0, 1, -1
 _FACTS = np.array([[0b0101, 0b0010], [0b0100, 0b1010]])
-"""What a table's entry says after goal [0 a draw, 1 a win] got answer [no, yes]: two bits for each goal. The first is no,
-the second yes. A win is at least a draw, and who does not reach a draw does not win."""
+"""Bits of an entry that follow from a goal [0 a draw, 1 a win] and an answer [no, yes]. Each goal has a bit for no,
+then one for yes. Who wins gets at least a draw, and who does not get a draw does not win."""
 
 _TABLE_BITS = 22
 _SHIFT, _SPREAD = np.uint64(64 - _TABLE_BITS), np.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio
@@ -202,7 +202,7 @@ def _stored(key: int, wanted: int, entries: Entries) -> int:
     entry = entries[_place(key)]
     if entry >> 4 != key:
         return _UNKNOWN
-    return (entry >> 2 * wanted & 3) - 1
+    return int(entry >> 2 * wanted & 3) - 1
 
 
 @inlined
@@ -214,7 +214,7 @@ def _remember(key: int, wanted: int, answer: int, entries: Entries) -> None:
 
 @inlined
 def _place(key: int) -> int:
-    return np.int64(np.uint64(key) * _SPREAD >> _SHIFT)
+    return int(np.int64(np.uint64(key) * _SPREAD >> _SHIFT))
 
 
 @inlined

@@ -44,9 +44,7 @@ class TicTacToeSolver:
     def quiet(self, history: Sequence[int]) -> bool:
         """See ``Solver.quiet``."""
         mine, theirs = _stones(history)
-        return not any(
-            _won(side | {cell}) for side in (mine, theirs) for cell in _CELLS - mine - theirs
-        )
+        return not any(_won(side | {cell}) for side in (mine, theirs) for cell in _CELLS - mine - theirs)
 
 
 _Cells = frozenset[int]

@@ -8,13 +8,15 @@ import numpy as np
 import pyspiel
 from numpy.typing import NDArray
 
-from app.config import GameConfig
-from app.core import MCTS, SOLVER, FlyballError
-from app.games import UnknownGame
+from app.config import Compute, GameConfig
+from app.core import MCTS, SOLVER, FlyballError, is_judge
+from app.games import TableSpec, UnknownGame
 from app.games.catalogue import openspiel_rules
 from app.games.own import is_own
 from app.games.solver import solver_for
 from app.play.own_players import DecidingPlayer, Points, Turn
+from app.play.players import PLAYERS, Player
+from app.store import BlobStore
 
 MOST_PLAYOUTS = 10_000_000
 _EXPLORATION = 2.0  # constant c of UCT, as in OpenSpiel's own examples
@@ -24,6 +26,11 @@ _SEEDS = 2**31 - 1
 
 class NoJudge(FlyballError):
     """A judge that does not exist, or does not play this game."""
+
+
+def load_player_or_judge(store: BlobStore, name: str, spec: TableSpec, compute: Compute, config: GameConfig) -> Player:
+    """Return a player for an evaluation by an operator. Raises as ``load_judge`` and ``load_player``."""
+    return load_judge(name, config) if is_judge(name) else PLAYERS.load(store, name, spec, compute, config)
 
 
 def load_judge(name: str, config: GameConfig) -> DecidingPlayer:

@@ -49,38 +49,40 @@ def draw_positions(
 ) -> list[TestPosition]:
     """Return distinct positions in which legal moves differ in value. Raises ``NoSolver`` or ``TooFewPositions``.
 
-    Random games reach them. Each number of moves within the solver's ``lengths`` has the same share of positions.
-    ``progress`` receives the number of positions found so far.
+    Random games reach them. Each number of moves within the solver's ``lengths`` has the same share of positions, as
+    far as there are as many. ``progress`` receives the number of positions found so far.
     """
     solver, table = solver_for(config), open_table(config, _BATCH)
     fewest, most = solver.lengths
-    span = most + 1 - fewest
-    wanted = {fewest + k: (count + k) // span for k in range(span)}  # the remainder goes to the last lengths
+    lengths = list(range(fewest, most + 1))
     seen, positions = set[bytes](), list[TestPosition]()
-    batch, last = 0, 0
-    while len(positions) < count:
-        batch += 1
-        if batch - last > _FRUITLESS:
-            raise TooFewPositions(
-                f"Random games of {config.key} have {len(positions)} test positions, and not {count}.",
-                hint="Ask for fewer.",
-            )
-        lengths = [length for length, left in wanted.items() if left]
-        for slot, view in _random_positions(table, lengths, derive_seed(seed, "test positions", batch)):
-            history = table.history(slot)
-            if view in seen or not wanted[len(history)]:
-                continue
-            seen.add(view)
-            if (position := _judged(solver, history)) is not None:
-                positions.append(position)
-                wanted[len(history)] -= 1
-                last = batch
-                progress(len(positions))
+    batch = 0
+    while (missing := count - len(positions)) and lengths:
+        wanted = {length: (missing + place) // len(lengths) for place, length in enumerate(lengths)}
+        last = batch  # with a new position
+        while (unfilled := [length for length in lengths if wanted[length]]) and batch - last < _FRUITLESS:
+            batch += 1
+            for slot, view in _random_positions(table, unfilled, derive_seed(seed, "test positions", batch)):
+                history = table.history(slot)
+                if view in seen or not wanted[len(history)]:
+                    continue
+                seen.add(view)
+                if (position := _judged(solver, history)) is not None:
+                    positions.append(position)
+                    wanted[len(history)] -= 1
+                    last = batch
+                    progress(len(positions))
+        lengths = [length for length in lengths if not wanted[length]]
+    if len(positions) < count:
+        raise TooFewPositions(
+            f"Random games of {config.key} have {len(positions)} test positions, and not {count}.",
+            hint="Ask for fewer.",
+        )
     return positions
 
 
 def _random_positions(table: Table, lengths: Sequence[int], seed: int) -> list[tuple[int, bytes]]:
-    """Play a random game in each slot to one of ``lengths``; return the slots that got there, and their observations."""
+    """Play a random game in each slot to one of ``lengths``; return the slots that got there, and views."""
     slots = np.arange(len(table.seats()))
     streams = number_streams(seed, slots)
     picks = (draw_points(streams, np.zeros_like(slots)) * len(lengths)).astype(np.int64)
