@@ -13,7 +13,7 @@ from app.games import open_table
 from app.learning.devices import resolve
 from app.learning.network import threads
 from app.play.judges import load_player_or_judge
-from app.play.optimal import OptimalShare, draw_positions, optimal_share
+from app.play.optimal import OptimalShare, saved_positions, optimal_share
 from app.store import FileStore
 
 POSITIONS = 2000
@@ -53,7 +53,7 @@ def measure_optimal(request: EvaluationRequest, count: int) -> OptimalResult:
             if found % _REPORTED == 0:
                 request.say(f"{found}/{count} positions solved")
 
-        positions = draw_positions(config, count, request.seed, progress)
+        positions = saved_positions(config, count, request.seed, progress)
         temperature = config.evaluation.temperature
         share = optimal_share(config, player, positions, temperature, derive_seed(request.seed, "optimal", model))
     return OptimalResult(

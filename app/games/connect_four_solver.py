@@ -51,6 +51,10 @@ class ConnectFourSolver:
         found = _values(*_position(history), self._entries).tolist()
         return {column: value for column, value in enumerate(found) if value != _ILLEGAL}
 
+    def optimal(self, history: Sequence[int]) -> frozenset[int]:
+        """See ``solver.Solver.optimal``."""
+        return frozenset(np.flatnonzero(_optimal(*_position(history), self._entries)).tolist())
+
     def quiet(self, history: Sequence[int]) -> bool:
         """See ``solver.Solver.quiet``."""
         return _quiet(*_position(history))
@@ -68,21 +72,42 @@ def _position(history: Sequence[int]) -> tuple[int, int]:
 def _values(mine: int, stones: int, entries: Entries) -> NDArray[np.int8]:
     """Return the value of each column [7] for the mover: 1 a win, 0 a draw, -1 a loss, -2 a full column."""
     values = np.full(COLUMNS, _ILLEGAL, dtype=np.int8)
-    theirs, winning = mine ^ stones, _completing(mine, stones)
     for column in range(COLUMNS):
-        move = _next_cells(stones) & _CELLS_OF_COLUMN << _COLUMN * column
-        if move == 0:
-            continue
-        after = stones | move
-        if winning & move:
-            values[column] = 1
-        elif after == _BOARD:
-            values[column] = 0
-        elif _completing(theirs, after) & _next_cells(after) or _reaches(theirs, after, 1, entries):
-            values[column] = -1
-        else:
-            values[column] = 0 if _reaches(theirs, after, 0, entries) else 1
+        move = _cell(stones, column)
+        if move:
+            if _keeps(mine, stones, move, 1, entries):
+                values[column] = 1
+            else:
+                values[column] = 0 if _keeps(mine, stones, move, 0, entries) else -1
     return values
+
+
+@kernel
+def _optimal(mine: int, stones: int, entries: Entries) -> NDArray[np.bool_]:
+    """Return which columns [7] keep the position's value, without a look at how much worse the others are."""
+    kept = np.zeros(COLUMNS, dtype=np.bool_)
+    for goal in (1, 0):
+        for column in range(COLUMNS):
+            move = _cell(stones, column)
+            kept[column] = move != 0 and _keeps(mine, stones, move, goal, entries)
+        if kept.any():
+            return kept
+    for column in range(COLUMNS):
+        kept[column] = _cell(stones, column) != 0
+    return kept
+
+
+@kernel
+def _keeps(mine: int, stones: int, move: int, goal: int, entries: Entries) -> bool:
+    """Return whether the mover gets at least ``goal`` by a move: 1 a win, 0 a draw."""
+    theirs, after = mine ^ stones, stones | move
+    if _completing(mine, stones) & move:
+        return True
+    if after == _BOARD:
+        return goal == 0
+    if _completing(theirs, after) & _next_cells(after):
+        return False
+    return not _reaches(theirs, after, 1 - goal, entries)
 
 
 @kernel
@@ -215,6 +240,12 @@ def _remember(key: int, wanted: int, answer: int, entries: Entries) -> None:
 @inlined
 def _place(key: int) -> int:
     return int(np.int64(np.uint64(key) * _SPREAD >> _SHIFT))
+
+
+@inlined
+def _cell(stones: int, column: int) -> int:
+    """Return the cell that a stone in a column falls to, 0 if it is full."""
+    return _next_cells(stones) & _CELLS_OF_COLUMN << _COLUMN * column
 
 
 @inlined
