@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from itertools import count
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -18,6 +19,9 @@ from app.events.envelope import EPOCH
 
 # One thread a process: torch's threads fight over busy cores, and jobs in this process get many times slower.
 os.environ["OMP_NUM_THREADS"] = "1"
+
+# Solved positions are kept in the user's cache folder; tests have one of their own.
+os.environ["XDG_CACHE_HOME"] = mkdtemp(prefix="flyball-tests-")
 
 # A shell that runs tests in the background has them ignore Ctrl-C, and so would every command that they interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)

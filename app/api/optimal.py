@@ -13,7 +13,7 @@ from app.games import open_table
 from app.learning.devices import resolve
 from app.learning.network import threads
 from app.play.judges import load_player_or_judge
-from app.play.optimal import OptimalShare, saved_positions, optimal_share
+from app.play.optimal import OptimalShare, optimal_share, saved_positions
 from app.store import FileStore
 
 POSITIONS = 2000

@@ -23,7 +23,7 @@ from app.play.rollout import ask, ask_any
 from app.store.blobs import replace_durably
 
 _BATCH = 512  # random games at once
-_FRUITLESS = 20  # batches without a new position after which a game has no more
+_FRUITLESS = 8  # batches without a new position after which a game has no more
 
 
 class TooFewPositions(FlyballError):
