@@ -9,7 +9,7 @@ from app.cli.options import FILE, given_options, pick, placed, seed_option, work
 from app.cli.output import data_only_on_stdout, note, write_json
 
 SHARED = ("seed", "device", "precision")
-OF_GAMES = ("against", "games", "workers", "temperature", "reference", "paired", "optimal")
+OF_GAMES = ("against", "games", "workers", "temperature", "reference", "paired", "search", "optimal")
 OF_MATCHES = ("against", "games", "workers", "reference", "paired")
 OF_ENVIRONMENTS = ("policy", "episodes", "num_envs", "action_codec", "max_steps", "success_key", "dump_trajectory")
 
@@ -39,6 +39,7 @@ OF_ENVIRONMENTS = ("policy", "episodes", "num_envs", "action_codec", "max_steps"
 )
 @workers_option
 @click.option("--temperature", type=click.FloatRange(0, 10), help="Of all players; 0 is greedy.  [default: configured]")
+@click.option("--search", type=click.IntRange(2, 4096), help="Positions that the model looks ahead at for a move.")
 @click.option("--paired", is_flag=True, help="Hearts: compare with a reference that is dealt the same cards.")
 @click.option("--reference", metavar="PLAYER", help="Of --paired.  [default: the opponent itself]")
 @click.option(
@@ -85,6 +86,9 @@ def eval(place: Place, /, config_key: str | None, environment: str | None, **opt
     A move is optimal if it keeps the value: win, draw or loss. 'hard' are the positions in which neither side could
     win with the next move. Positions depend on --seed alone. The temperature is 0 unless --temperature is given.
 
+    --search lets the model search; an opponent does with +64 after its name, such as champion+64. Two-player games
+    without chance and hidden cards can be searched. A search takes the best move that it finds, at any temperature.
+
     --paired (Hearts) plays the hands of each deal twice: with the model, and with a reference in its place. Results
     are the difference in points a hand, its 95% interval and p-value, win shares with ties split, moon rates. --games
     are the hands of each of the two; so 4,000 are 1,000 deals, each in four seats, and 8,000 hands to play.
@@ -128,6 +132,8 @@ def _evaluate(place: Place, config_key: str | None, environment: str | None, opt
     if temperature is not None:
         config = config.replace(evaluation=config.evaluation.replace(temperature=temperature))
     model = "current" if options["model"] is None else options["model"]
+    if options["search"] is not None:
+        model += f"+{options['search']}"
     against = [name.strip() for names in options["against"] for name in names.split(",")]
     others = pick(options, *SHARED, "games", "workers", "reference", "paired")
     request = EvaluationRequest(place, config, model, against, **others, say=note)

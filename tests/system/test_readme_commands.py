@@ -54,6 +54,11 @@ heartbeat_seconds = 1.0
 drain_seconds = 3.0
 [feedback.trigger]
 cooldown_seconds = 30.0
+[feedback.lifecycle]
+elo0 = -200.0
+max_games = 100
+[league.admission]
+recent_every = 1
 {"".join(GAME.format(key=key) for key in CONFIGS)}
 """
 """With pauses between the trainings, in which the commands find the machine less busy."""

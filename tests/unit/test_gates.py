@@ -1,6 +1,7 @@
 """The sequential test of promotions: published values, an exact reference, and its error rates over 10,000 gates."""
 
 from collections.abc import Sequence
+from functools import cache
 from math import log
 
 import numpy as np
@@ -101,6 +102,7 @@ def opened(elo: float, draws: float, opening: float, *, swapped: bool) -> np.nda
     return mixed(brentq(excess, -400, 400))
 
 
+@cache
 def dealt(elo: float, players: int, seed: int = 0) -> np.ndarray:
     """Return the shares of rotations among ``players``: places after Plackett and Luce, hero against equals."""
     rng, rotations = np.random.default_rng(seed), 100_000
