@@ -38,7 +38,7 @@ def test_solver_never_loses_and_punishes_errors() -> None:
     assert match_statistics(play_match(TIC_TAC_TOE, solver, solver, MatchPlan(40, 1, 0.0)), 2).draws == 40
 
 
-@pytest.mark.parametrize("key", ["connect_four_2p", "hex7_2p", "breakthrough6_2p", "othello_2p", "go7_2p"])
+@pytest.mark.parametrize("key", ["connect_four_2p", "hex7_2p", "breakthrough6_2p", "othello_2p"])
 def test_mcts_plays_legal_moves_and_beats_random(key: str) -> None:
     """Seats of Hex and Breakthrough number their actions differently; Othello has forced passes."""
     config = GAMES[ConfigKey(key)]
