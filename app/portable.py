@@ -13,6 +13,9 @@ Schema version 1. A policy is a header and tensors of float32. Observations are 
     actor.weight   [A, H]    actor.bias   [A]    a logit for each action, legal or not
     critic.weight  [1, H]    critic.bias  [1]    the value, an expected outcome in [-1, 1]
 
+    blocks.0.first, blocks.0.second    [H, H], only with residual blocks, after the trunk: ReLU between them; their
+                                output is added to the block's input
+
 ``actor_critic_windows`` have, before ``trunk.0``, which reads F x X numbers::
 
     windows  [F, C, L, L]       convolution of the planes [C, H, W] without padding; X places, ReLU after the scalars
@@ -31,9 +34,9 @@ weight and a bias; convolutions have odd sizes and keep H x W::
 
 The header holds ``schema``, ``schema_version``, ``content_hash``, ``game`` (the configuration that it plays), ``model``
 (the hash of the checkpoint) with what ``LINEAGE`` names of its manifest, and ``architecture``: ``type``,
-``activation``, ``observation_size`` D and ``actions`` A; of an mlp ``hidden`` [H0, H1 …]; of windows ``hidden``,
-``planes`` [C, H, W], ``filters`` F and ``side`` L; of a tower ``planes``
-[C, H, W], ``blocks``, ``channels`` K, ``squeeze_excite`` Q, or 0, and ``heads`` [P, V, U]; ``scale`` where it is not 1.
+``activation``, ``observation_size`` D and ``actions`` A; of an mlp ``hidden`` [H0, H1 …], and ``residual``, its blocks,
+if it has any; of windows the same with ``planes`` [C, H, W], ``filters`` F and ``side`` L; of a tower ``planes``,
+``blocks``, ``channels`` K, ``squeeze_excite`` Q, or 0, and ``heads`` [P, V, U]; ``scale`` where it is not 1.
 A ``.json`` file is one object, the header with ``tensors`` by name as nested lists. A ``.npz`` file has the tensors as
 arrays by name, and the header as the array ``header``, a string of JSON. Both hold the same numbers and have the same
 hash.
@@ -141,13 +144,15 @@ class PortablePolicy:
             **({} if self.scale == 1 else {"scale": self.scale}),
             **({} if self.planes is None else {"planes": list(self.planes)}),
         }
+        blocks = sum(name.startswith("blocks.") and name.endswith(".first.weight") for name in shapes)
         if self._type != TOWER:
             filters, _, side, _ = shapes.get("windows.weight", (0, 0, 0, 0))
             sizes = {"filters": filters, "side": side} if self._type == WINDOWS else {}
-            return {**found, "hidden": list(self.hidden), **sizes}
+            residual = {"residual": blocks} if blocks else {}
+            return {**found, "hidden": list(self.hidden), **residual, **sizes}
         return {
             **found,
-            "blocks": sum(name.startswith("blocks.") and name.endswith(".first.weight") for name in shapes),
+            "blocks": blocks,
             "channels": shapes["stem.weight"][0],
             "squeeze_excite": shapes.get("blocks.0.squeeze.weight", (0,))[0],
             "heads": [shapes[f"{name}.weight"][0] for name in ("policy_planes", "value_planes", "value_hidden")],
@@ -188,6 +193,9 @@ class PortablePolicy:
             features = cells.transpose(0, 3, 1, 2).reshape(len(cells), -1)
         for layer in self._layers:
             features = np.maximum(self._linear(layer, features), 0)
+        for number in range(self.architecture.get("residual", 0)):
+            inner = np.maximum(self._linear(f"blocks.{number}.first", features), 0)
+            features = features + self._linear(f"blocks.{number}.second", inner)
         return self._linear("actor", features), self._linear("critic", features)[:, 0]
 
     def _cells(self, features: Floats, planes: tuple[int, int, int]) -> Floats:
@@ -353,6 +361,8 @@ def _check_architecture(found: Mapping[str, Any]) -> None:
         sizes, least = several if count else [value], 0 if name == "squeeze_excite" else 1
         if (count and len(several) not in count) or not all(type(size) is int and size >= least for size in sizes):
             raise BadPolicyFile(f"architecture is {found!r}: {name} has to consist of numbers above 0")
+    if type(found.get("residual", 0)) is not int or found.get("residual", 0) < 0:
+        raise BadPolicyFile(f"architecture is {found!r}: residual is a number of blocks")
     scale = found.get("scale", 1.0)
     if not isinstance(scale, int | float) or not 0 < scale < float("inf"):
         raise BadPolicyFile(f"architecture is {found!r}: scale is a number above 0")
@@ -387,6 +397,9 @@ def _mlp_layers(architecture: Mapping[str, Any]) -> Iterator[tuple[str, tuple[in
     widths = [architecture["observation_size"], *architecture["hidden"]]
     for layer, (wide, narrow) in enumerate(pairwise(widths)):
         yield f"trunk.{layer}", (narrow, wide)
+    for number in range(architecture.get("residual", 0)):
+        yield f"blocks.{number}.first", (widths[-1], widths[-1])
+        yield f"blocks.{number}.second", (widths[-1], widths[-1])
     yield "actor", (architecture["actions"], widths[-1])
     yield "critic", (1, widths[-1])
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from app.config import GameConfig, RunSettings
 from app.controllers import Controller, FeedbackState, States, state_of
-from app.controllers.needs import is_usable, latest_shards, replayed_shards
+from app.controllers.needs import ReplayBuffer, is_usable, latest_shards
 from app.core import EventId, FlyballError, ShardKey
 from app.engine import JobFailed
 from app.events import (
@@ -62,19 +62,19 @@ class Shelf(Row, frozen=True):
         fit: each model's latest usable shards that no training has requested yet.
         request: the requested training, which has not ended.
         asked: the shards of that training.
-        used: the shards of earlier trainings that the next ones learn from again.
+        replay: the shards of earlier trainings.
         spent: shards to delete, because no training will use them.
     """
 
     fit: tuple[ShardRef, ...] = ()
     request: EventId | None = None
     asked: tuple[ShardRef, ...] = ()
-    used: tuple[ShardRef, ...] = ()
+    replay: ReplayBuffer = ReplayBuffer()
     spent: tuple[ShardKey, ...] = ()
 
     def without(self, keys: Iterable[ShardKey]) -> "Shelf":
         """Mark shards as spent, except wanted ones. Refusing a second delivery must not delete a wanted shard."""
-        wanted = {shard.key for shard in (*self.fit, *self.asked, *self.used)}
+        wanted = {shard.key for shard in (*self.fit, *self.asked, *self.replay.shards)}
         gone = (key for key in keys if key not in wanted)
         return self.replace(spent=tuple(dict.fromkeys((*self.spent, *gone))))
 
@@ -103,9 +103,9 @@ class Shelf(Row, frozen=True):
         return shelf.without((*(shard.key for shard in self.asked), *left_behind))
 
     def after_training(self, config: GameConfig) -> "Shelf":
-        """Keep the training's shards for the next ones, as many as ``replay_rows`` says; the others become spent."""
-        known = (*self.used, *self.asked)
-        shelf = self.replace(request=None, asked=(), used=replayed_shards(config, known))
+        """Keep the training's shards for the next ones, as far as they replay; the others become spent."""
+        known = (*self.replay.shards, *self.asked)
+        shelf = self.replace(request=None, asked=(), replay=self.replay.plus(self.asked, config))
         return shelf.without(shard.key for shard in known)
 
 

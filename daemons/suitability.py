@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib.util
+import inspect
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -13,7 +14,7 @@ from pathlib import Path
 from app.backends import describe
 from app.config import DEFAULT_BACKEND, MLP, Deployment, EngineProtocol, GameConfig, RunSettings
 from app.config.loading import BadSettings
-from app.core import FlyballError
+from app.core import FlyballError, load_plugin
 from app.engine import JsonObject, LocalEngine
 from app.engine.guard import find_program
 
@@ -71,6 +72,35 @@ def check_trainers(settings: RunSettings, folder: Path) -> None:
             _check_named(f"games.{config.key}.trainer", config.trainer, "flyball.trainers")
         if config.train_command is not None:
             _check_program(f"games.{config.key}.train_command", config.train_command[0], folder)
+
+
+def check_imports_of_trainers(settings: RunSettings) -> None:
+    """Check that every trainer's module can be imported, and what it holds be called as a trainer.
+
+    A start leaves that to the first training, because such imports may take seconds.
+
+    Raises:
+        BadSettings: names a configuration and what is wrong with its trainer.
+    """
+    for config in settings.configs:
+        if config.trainer is None:
+            continue
+        setting = f"games.{config.key}.trainer"
+        try:
+            function = load_plugin("flyball.trainers", config.trainer)
+            inspect.signature(function).bind({}, print)
+        except FlyballError as error:
+            raise BadSettings(f"{setting}: {error.message}", hint=error.hint) from error
+        except SystemExit as error:
+            raise BadSettings(
+                f"{setting}: the module of {config.trainer!r} called sys.exit({error.code!r}) while it was imported.",
+                hint="Let it define the function, and run nothing.",
+            ) from error
+        except TypeError as error:
+            raise BadSettings(
+                f"{setting}: {config.trainer} cannot be called as a trainer: {error}.",
+                hint="A trainer is called as train(spec, report).",
+            ) from error
 
 
 def check_bots(settings: RunSettings, folder: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Literal
 from app.backends import backend_of
 from app.config import GameConfig
 from app.controllers import States
-from app.controllers.needs import replayed_shards
+from app.controllers.needs import ReplayBuffer
 from app.core import FlyballError
 from app.engine import JobFailed, JobTimedOut
 from app.events import (
@@ -14,7 +14,6 @@ from app.events import (
     Event,
     Payload,
     Row,
-    ShardRef,
     Step,
     TrainingCompleted,
     TrainingFailed,
@@ -40,12 +39,12 @@ class TrainerRow(Row, frozen=True):
     Attributes:
         cause: the latest request, which replaces earlier ones; None once it has ended.
         request: its payload.
-        used: shards of earlier trainings, oldest first, as many as ``replay_rows`` says.
+        replay: shards of earlier trainings.
     """
 
     cause: Cause | None = None
     request: TrainingRequested | None = None
-    used: tuple[ShardRef, ...] = ()
+    replay: ReplayBuffer = ReplayBuffer()
 
 
 Rows = Mapping[str, TrainerRow]
@@ -80,14 +79,14 @@ class Trainer(Worker[TrainingRequested]):
         row = rows.get(event.subject)
         if row is None or row.cause is None or row.request is None or row.cause.id != event.data.request_id:
             return Step()
-        used = replayed_shards(self.settings.config(event.subject), (*row.used, *row.request.shards))
-        return Step({event.subject: TrainerRow(used=used) if used else None})
+        replay = row.replay.plus(row.request.shards, self.settings.config(event.subject))
+        return Step({event.subject: TrainerRow(replay=replay)})
 
     def jobs(self, rows: Rows, states: States) -> Iterable[TrainingJob]:
         """Return the pending requests, oldest first."""
         deadline = self.settings.deadlines.training_seconds
-        pending = [(row.cause, row.request, row.used) for row in rows.values() if row.cause and row.request]
-        for cause, request, used in sorted(pending, key=lambda one: one[0].sequence):
+        pending = [(row.cause, row.request, row.replay) for row in rows.values() if row.cause and row.request]
+        for cause, request, replay in sorted(pending, key=lambda one: one[0].sequence):
             function = self.backend(cause).initialise
             spec: Json = {
                 "store": self.place.store,
@@ -100,7 +99,7 @@ class Trainer(Worker[TrainingRequested]):
                 spec |= {
                     "base_model": request.base_model,
                     "shards": [shard.key for shard in request.shards],
-                    "replayed": [shard.key for shard in used],
+                    "replayed": [shard.key for shard in replay.shards],
                     "step": request.step,
                     "learning_rate": request.learning_rate,
                     "epochs": request.epochs,

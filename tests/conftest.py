@@ -3,9 +3,11 @@
 import logging
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from itertools import count
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -18,6 +20,13 @@ from app.events.envelope import EPOCH
 
 # One thread a process: torch's threads fight over busy cores, and jobs in this process get many times slower.
 os.environ["OMP_NUM_THREADS"] = "1"
+
+# Solved positions are kept in the user's cache folder; tests have one of their own.
+os.environ["XDG_CACHE_HOME"] = mkdtemp(prefix="flyball-tests-")
+
+# Hundreds of processes import the same modules: they are compiled once, even where Python is told not to keep that.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # A shell that runs tests in the background has them ignore Ctrl-C, and so would every command that they interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)

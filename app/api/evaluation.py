@@ -74,6 +74,7 @@ def _play(request: EvaluationRequest, store: Path, hero: str, players: Mapping[s
         config=request.config.replace(evaluation=spread),
         model=hero,
         opponents=opponents,
+        judges=True,
         seed=request.seed,
         device=request.device,
         precision=request.precision,

@@ -1,13 +1,15 @@
 """Looking up models and bots by the names that people give them."""
 
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
 from app.api.runs import Place, Say, check_played, current_model, open_journal
-from app.config import DEFAULT_BACKEND, GameConfig, RunFolder
+from app.backends import OURS
+from app.config import GameConfig, RunFolder
 from app.config.loading import UnknownConfig
-from app.core import HEURISTIC, RANDOM, BadUsage, FlyballError, ModelHash, UnusableFile
+from app.core import HEURISTIC, RANDOM, BadUsage, FlyballError, ModelHash, UnusableFile, is_judge
 from app.games import bots_of, open_table, own_hearts
 from app.games.hearts.rules import HeartsRules
 from app.journal.history import last_settings
@@ -17,6 +19,7 @@ AGAINST = "against"
 """The argument that also accepts strategies."""
 
 CURRENT = ("current", "champion")
+FEWEST, MOST = 2, 4096  # positions of a search
 SHORTEST_HASH = 6
 """Fewest digits that name a model, if no other hash begins with them."""
 
@@ -34,14 +37,22 @@ class ForeignModel(FlyballError):
 def fetch_player(name: str, argument: str, place: Place, config: GameConfig, store: BlobStore, *, say: Say) -> str:
     """Find a bot or model and return its name for ``load_player``; a model is copied into ``store``.
 
-    ``argument`` is the one that named it, for messages. Raises the errors of ``fetch_model``, ``ForeignModel``, and
-    for a model that cannot play ``WrongModel`` or ``BadParameters``.
+    After a model, ``+64`` means that it searches 64 positions for each move. ``argument`` is the one that named it, for
+    messages. Raises the errors of ``fetch_model``, ``ForeignModel``, and
+    for a model that cannot play ``WrongModel``, ``BadParameters`` or ``Unsearchable``.
     """
+    from app.play.judges import load_judge
     from app.play.players import load_player  # loads torch
 
+    if is_judge(name):
+        load_judge(name, config)
+        return name
     spec, bots = open_table(config, 0).spec, bots_of(config)
     if (bot := spec.bot(name)) in bots:
         return bot
+    name, search = searching(name, argument)
+    if search and spec.bot(name) in bots:
+        raise BadUsage(f"{argument} {name}{search}: bots do not search; leave {search} out.")
     if name == HEURISTIC:
         raise UnknownModel(f"{argument}: {config.key} has no heuristic player.", hint=f"It has {', '.join(bots)}.")
     try:
@@ -51,9 +62,18 @@ def fetch_player(name: str, argument: str, place: Place, config: GameConfig, sto
         known = f"Bots of {config.key} are {', '.join(bots)}."
         raise UnknownModel(error.message, hint=f"{error.hint} {known}{strategy}") from error
     _check_game(f"{argument} {name}", get_checkpoint(store, model).manifest, config, place, say)
-    if config.backend == DEFAULT_BACKEND:  # another backend's own job says what it cannot play
-        load_player(store, model, spec)
-    return model
+    if config.backend in OURS:  # a backend of the user's own has a job that says what it cannot play
+        load_player(store, model + search, spec, config=config)
+    return model + search
+
+
+def searching(name: str, argument: str) -> tuple[str, str]:
+    """Split a name such as ``champion+64`` into the model and its search, which is empty where there is none."""
+    if (found := re.fullmatch(r"(.+)\+(\d+)", name)) is None:
+        return name, ""
+    if not FEWEST <= int(found[2]) <= MOST:
+        raise BadUsage(f"{argument} {name}: a search looks at {FEWEST} to {MOST} positions for a move.")
+    return found[1], f"+{int(found[2])}"
 
 
 def fetch_model(
@@ -85,7 +105,7 @@ def fetch_model(
 
 def game_of(name: str, place: Place, say: Say) -> str:
     """Return the configuration that a model was trained for. Raises as ``fetch_model``, and ``BadUsage`` for a bot."""
-    if name in (RANDOM, HEURISTIC):
+    if name in (RANDOM, HEURISTIC) or is_judge(name):
         raise BadUsage(f"model {name} is a bot of many games.", hint="Name the configuration, too.")
     store = MemoryStore()
     return get_checkpoint(store, fetch_model(name, "model", place, None, store, say=say)).manifest.config_key

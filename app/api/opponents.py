@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.api.leagues import leagues_in
-from app.api.models import AGAINST, CURRENT, fetch_player
+from app.api.models import AGAINST, CURRENT, fetch_player, searching
 from app.api.runs import Place, Say, open_journal, silent
 from app.config import GameConfig, Precision
-from app.core import BadUsage, FlyballError
+from app.core import BadUsage, FlyballError, is_judge
 from app.league.league import Agent, League
 from app.league.matchmaking import STRATEGIES, Strategy, select
 from app.store import BlobStore
@@ -46,9 +46,13 @@ def fetch_opponents(request: EvaluationRequest, hero: str, store: BlobStore) -> 
     """
     players: dict[str, str] = {}
     itself = list[str]()
+    asked, asked_search = searching(request.model, "model")
     for name in _named(request, hero):
-        is_hero = name in CURRENT and request.model in CURRENT  # no second look-up: a promotion may come between
-        player = hero if is_hero else fetch_player(name, AGAINST, request.place, request.config, store, say=request.say)
+        base, search = searching(name, AGAINST)
+        if base in CURRENT and asked in CURRENT:  # no second look-up: a promotion may come between
+            player = hero.removesuffix(asked_search) + search
+        else:
+            player = fetch_player(name, AGAINST, request.place, request.config, store, say=request.say)
         if player == hero and not request.paired:
             itself.append(name)
         elif player in players.values():
@@ -89,6 +93,8 @@ def _named(request: EvaluationRequest, hero: str) -> Iterator[str]:
 
 def _strategy(name: str) -> tuple[Strategy, int] | None:
     """Return a strategy and how many it selects; None for a player. Raises ``BadUsage`` for neither."""
+    if is_judge(name):
+        return None
     strategy, colon, count = name.partition(":")
     if not name:
         raise BadUsage(f"{AGAINST} names nobody; write for instance random.")

@@ -98,7 +98,9 @@ def prepare_training(
     elif file is None and seed is None:
         head = _resumed(place, config, values)
     else:
-        raise BadUsage("A run that goes on keeps its settings and seed; --set changes what is left of it.")
+        raise BadUsage(
+            "A run that goes on keeps its settings and seed; --set (in Python: settings) changes the rest of it."
+        )
     check_wandb(head.settings.logging.wandb, "logging.wandb")
     if log := _log_of(place, head):
         with reading(log):

@@ -1,6 +1,5 @@
 """``flyball check``: check an object of the user's own before a run uses it."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import NoReturn
@@ -11,10 +10,8 @@ from app.api.runs import Place
 from app.cli.options import json_option, placed, seed_option
 from app.cli.output import data_only_on_stdout, note, write_json
 from app.config import GameConfig, NetworkSettings
+from app.config.settings import CONFIG_KEY
 from app.core import ConfigKey, Finding
-
-KEY = re.compile(r"[a-z][a-z0-9_]*_[2-7]p")
-"""Keys of configurations; no game string looks like one."""
 
 FAULTY = 2
 """Exit code of a check that found faults."""
@@ -62,7 +59,7 @@ def network(place: Place, name: str, *, config_key: str, seed: int, as_json: boo
     """
     from app.api.checking import check_network  # loads PyTorch
 
-    if KEY.fullmatch(name):
+    if CONFIG_KEY.fullmatch(name):
         config = place.config(name)
     else:
         config = place.config(config_key).replace(network=NetworkSettings(kind=name))
@@ -84,7 +81,7 @@ def backend(place: Place, name: str, *, config_key: str, as_json: bool) -> None:
     """
     from app.api.checking import check_backend  # loads PyTorch
 
-    config = place.config(name) if KEY.fullmatch(name) else place.config(config_key).replace(backend=name)
+    config = place.config(name) if CONFIG_KEY.fullmatch(name) else place.config(config_key).replace(backend=name)
     with data_only_on_stdout():
         findings = check_backend(config, run=place.folder.path, config_file=place.config_file)
     report(f"backend {name}", findings, as_json=as_json)
@@ -127,7 +124,7 @@ def report(what: str, findings: Sequence[Finding], *, as_json: bool) -> NoReturn
 
 def _config(place: Place, name: str, players: int) -> GameConfig:
     """Return the configuration of a key, or one for a game string, with the run's imports."""
-    if KEY.fullmatch(name):
+    if CONFIG_KEY.fullmatch(name):
         return place.config(name)
     imports = place.load().run.configs[0].imports
     return GameConfig(key=ConfigKey(f"checked_{players}p"), game=name, players=players, imports=imports)

@@ -6,7 +6,7 @@ import click
 
 from app.api.runs import Place
 from app.cli.options import json_option, placed
-from app.cli.output import note, write_json
+from app.cli.output import data_only_on_stdout, note, write_json
 
 
 @click.group()
@@ -38,9 +38,12 @@ def show(place: Place, *, as_json: bool) -> None:
 def check(place: Place, *, as_json: bool) -> None:
     """Check the settings: 0 when they can be used; otherwise says what is wrong, and exits with 2 or 4."""
     from daemons.bootstrap import check_settings  # loads OpenSpiel
+    from daemons.suitability import check_imports_of_trainers
 
     loaded = place.load()
     check_settings(loaded)
+    with data_only_on_stdout():  # a module may print
+        check_imports_of_trainers(loaded.run)
     keys = [one.key for one in loaded.run.configs]
     if as_json:
         write_json({"ok": True, "configs": keys})

@@ -22,10 +22,10 @@ def export(place: Place, model: str, file: Path, *, config_key: str | None, as_j
     describes the formats, and plays them with nothing but NumPy. 'flyball eval --model FILE' evaluates them.
     """
     from app.api.models import fetch_model
-    from app.core import HEURISTIC, RANDOM
+    from app.core import HEURISTIC, RANDOM, is_judge
     from app.store import MemoryStore, export_checkpoint, get_checkpoint
 
-    if model in (RANDOM, HEURISTIC):
+    if model in (RANDOM, HEURISTIC) or is_judge(model):
         raise click.UsageError(f"MODEL: {model} is a bot and has no parameters; name a model.")
     store = MemoryStore()
     policy = export_checkpoint(

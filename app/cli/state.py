@@ -1,5 +1,6 @@
 """``flyball state``: a configuration's FeedbackState, each value with the event that set it."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -13,7 +14,7 @@ from app.config import PARAMETERS
 from app.controllers import RatingPoint
 from app.controllers.lineage import Champion, DistributedModel
 from app.core import ConfigKey, FlyballError
-from app.events import Cause, Event, MatchmakingUpdated, Payload, Row
+from app.events import Cause, Event, MatchmakingUpdated, OpponentPick, Payload, Row
 from app.journal import history
 from app.journal.history import voided_events
 from app.status.state import FIELDS, STATE_READS, Field, state_fields
@@ -21,6 +22,9 @@ from app.status.summary import event_text, short
 
 UNSET = frozenset({"training_block", "boost_set_by", "matchmaking", "training", "candidate", "distributed"})
 """Fields whose ``None`` means "none", not "unknown"."""
+
+BRIEF_PICKS = 2
+"""Opponents that the table names; ``flyball state KEY matchmaking`` names all."""
 
 
 class UnknownField(FlyballError):
@@ -51,7 +55,7 @@ def state(place: Place, config_key: str, field: str | None, *, as_json: bool) ->
     elif field is not None:
         _show_field(field, fields[field])
     else:
-        rows = [(name, _shown(name, one.value, one), *_set_by(one.event)) for name, one in fields.items()]
+        rows = [(name, _shown(name, _brief(one.value), one), *_set_by(one.event)) for name, one in fields.items()]
         show_table(("field", "value", "set by", "event", "at"), rows, left={"field", "value", "set by", "event", "at"})
 
 
@@ -99,6 +103,18 @@ def _json(value: Any) -> Any:
     return value
 
 
+def _brief(value: Any) -> Any:
+    """Return a value as the table shows it: a matchmaking by its likeliest opponents."""
+    if not isinstance(value, MatchmakingUpdated) or len(value.picks) <= BRIEF_PICKS + 1:
+        return value
+    likeliest = sorted(value.picks, key=lambda pick: -pick.probability)[:BRIEF_PICKS]
+    return f"{_picks(likeliest)}, {len(value.picks) - BRIEF_PICKS} more"
+
+
+def _picks(picks: Sequence[OpponentPick]) -> str:
+    return ", ".join(f"{_text(pick.agent)} {pick.probability:.0%}" for pick in picks)
+
+
 def _shown(name: str, value: Any, field: Field) -> str:
     """Return a field's value as text, with its owner if it was taken over; an undecided knob is "as configured"."""
     text = _text(value)
@@ -127,7 +143,7 @@ def _text(value: Any) -> str:  # noqa: C901 - one case a kind of value
         case DistributedModel():
             return f"{short(value.model)}  step {value.step}"
         case MatchmakingUpdated():
-            return ", ".join(f"{_text(pick.agent)} {pick.probability:.0%}" for pick in value.picks)
+            return _picks(value.picks)
         case Cause():
             return short(value.id)
     return short(value) if isinstance(value, str) and len(value) in {32, 64} else str(value)

@@ -230,9 +230,13 @@ class TriggerSettings(OrderedSettings):
     during a training and its evaluations are lost, and many small trainings lose more of them (measured, ADR-012).
     """
 
-    ascending = (("hot_path", "accelerated", "normal", "reduced"),)
+    ascending = (("hot_path", "accelerated", "normal", "reduced"), ("pause_seconds", "longest_pause_seconds"))
 
     cooldown_seconds: SecondsOrZero = Field(0.0, description="least time between two trainings")
+    pause_seconds: Seconds = Field(
+        10.0, description="pause after a second failed training or rating in a row; it doubles with each further one"
+    )
+    longest_pause_seconds: Seconds = Field(300.0, description="longest pause after failures in a row")
     hot_path: Factor = Field(1.0, description="rows at this intensity / rows_per_training")
     accelerated: Factor = Field(1.0, description="rows at this intensity / rows_per_training")
     normal: Factor = Field(1.0, description="rows at this intensity / rows_per_training")

@@ -29,6 +29,7 @@ GAMES: dict[ConfigKey, GameConfig] = {
             key=ConfigKey("tic_tac_toe_2p"),
             game="tic_tac_toe",
             players=2,
+            engine="flyball",
             ppo=PpoCoefficients(entropy_coef=0.05),  # otherwise so small a game runs out of fresh positions
             selfplay=_games(256, openings=2),
             evaluation=EvaluationSettings(opening_plies=2),  # more random moves would decide the game
@@ -59,15 +60,20 @@ GAMES: dict[ConfigKey, GameConfig] = {
             engine="flyball",
             selfplay=_games(192),
         ),
-        GameConfig(key=ConfigKey("go7_2p"), game="go(board_size=7)", players=2, selfplay=_games(128)),
+        GameConfig(key=ConfigKey("go7_2p"), game="go(board_size=7)", players=2, engine="flyball", selfplay=_games(128)),
         GameConfig(key=ConfigKey("othello_2p"), game="othello", players=2, engine="flyball", selfplay=_games(128)),
         GameConfig(
-            key=ConfigKey("ultimate_tic_tac_toe_2p"), game="ultimate_tic_tac_toe", players=2, selfplay=_games(128)
+            key=ConfigKey("ultimate_tic_tac_toe_2p"),
+            game="ultimate_tic_tac_toe",
+            players=2,
+            engine="flyball",
+            selfplay=_games(128),
         ),
         GameConfig(
             key=ConfigKey("clobber_2p"),
             game="clobber(rows=5,columns=6)",
             players=2,
+            engine="flyball",
             ppo=PpoCoefficients(entropy_coef=0.01, gae_lambda=0.5),
         ),
         GameConfig(key=ConfigKey("oh_hell_3p"), game="oh_hell(players=3)", players=3, evaluation=_DEALT),

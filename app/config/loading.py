@@ -5,7 +5,10 @@ line; later ones override earlier ones, key by key. Every key is checked where i
 file or variable and the nearest key. A change (``--set KEY=VALUE``) applies to settings that are in force already.
 """
 
+import json
 import os
+import re
+import shlex
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +18,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, JsonValue, ValidationError, create_model
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError
 
 from app.config.controllers import ControllerSettings
@@ -22,7 +26,7 @@ from app.config.deployment import Deployment, RunFolder
 from app.config.devices import DeviceSettings, PrecisionSettings
 from app.config.games import GAMES
 from app.config.run import MATCHMAKING, PROFILES, RunSettings
-from app.config.settings import BotSettings, GameConfig, Modules, Settings
+from app.config.settings import CONFIG_KEY, BotSettings, GameConfig, Modules, Settings
 from app.core import ConfigKey, FlyballError, allow_modules_in
 
 ENV_PREFIX = "FLYBALL_"
@@ -297,6 +301,13 @@ def _games(tables: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str, G
                 f"[{GAME_TABLES}.{key}] ({origin}) lacks {' and '.join(sorted(missing))}.",
                 hint="A new configuration names its game and how many players it is for.",
             )
+        if key not in GAMES and not CONFIG_KEY.fullmatch(key):
+            words = re.sub(r"[^a-z0-9]+", "_", key.lower()).strip("_0123456789") or "mine"
+            raise BadSettings(
+                f"[{GAME_TABLES}.{key}] cannot be the name of a configuration.",
+                hint="It consists of lower-case letters, digits and underscores, and ends with the number of players, "
+                f"for instance [{GAME_TABLES}.{words}_{table.get('players', 2)}p].",
+            )
         base = GAMES[ConfigKey(key)].model_dump() if key in GAMES else {"key": key}
         games[key] = _validated(GameConfig, _merged(base, table), f"{GAME_TABLES}.{key}.", origins)
     return games
@@ -320,8 +331,24 @@ def _validated(
         parent = key.rpartition(".")[0]
         near = [origin for name, origin in origins.items() if name.startswith((f"{key}.", f"{parent or key}."))]
         origin = origins.get(key) or origins.get(parent) or next(iter(near), default)
-        what = first["msg"].removeprefix("Value error, ")
-        raise BadSettings(f"{key} ({origin}): {what}.", hint="See: flyball config show") from error
+        what = first["msg"].removeprefix("Value error, ").replace("a valid tuple", "a list")
+        raise BadSettings(f"{key} ({origin}): {what}.", hint=_remedy(first)) from error
+
+
+def _remedy(fault: ErrorDetails) -> str:
+    """Return what to write instead, where the fault shows it."""
+    given, see = fault["input"], "See: flyball config show"
+    if fault["type"] == "tuple_type" and isinstance(given, str):
+        try:
+            words = shlex.split(given)
+        except ValueError:  # a quotation mark alone
+            words = given.split()
+        return f"Write a list: {json.dumps(words)}"
+    if fault["type"] == "literal_error":
+        names = re.findall(r"'([^']*)'", fault.get("ctx", {}).get("expected", ""))
+        near = get_close_matches(str(given), names, n=1)
+        return f"Did you mean {near[0]}?" if near else see
+    return see
 
 
 def _check_thresholds(run: RunSettings, origins: Mapping[str, str]) -> None:

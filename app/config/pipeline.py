@@ -20,6 +20,7 @@ from app.config.settings import (
     NetworkSettings,
     Openings,
     PpoSettings,
+    Residual,
     Rewards,
     Settings,
     SqueezeExcite,
@@ -92,6 +93,7 @@ class TrunkSettings(Settings):
     hidden: tuple[Width, ...] | None = Field(
         None, min_length=1, description="units of each layer, for instance [512, 256], instead of hidden_dim"
     )
+    residual: Residual = 0
     filters: Filters = 64
     blocks: Blocks = 4
     channels: Channels = 32

@@ -9,13 +9,16 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from app.config.loading import SET, BadSettings, flatten, nest, pair
+from app.config.loading import BadSettings, flatten, nest, pair
 from app.config.pipeline import PipelineSettings, TrunkSettings, suited
 from app.config.settings import DEFAULT_BACKEND, MLP, GameConfig
 
 YAML = (".yaml", ".yml")
 RENAMED = {"ppo.ppo_epochs": "ppo.epochs"}
 """Aliases of keys."""
+
+GIVEN = "--set or settings"
+"""Origin of values: the command's option, or the argument in Python."""
 
 KIND, OPTIONS = "network.kind", "network.options"
 OF_KIND = frozenset(
@@ -45,7 +48,7 @@ def training_settings(config: GameConfig, file: Path | None, values: Mapping[str
     layers = [("what suits the game", suited(config))]
     if file is not None:
         layers.append((str(file), _checked(_read(file), str(file))))
-    layers.append((SET, _checked(nest(flatten(values)), SET)))
+    layers.append((GIVEN, _checked(nest(flatten(values)), GIVEN)))
     effective: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for origin, layer in layers:
@@ -77,8 +80,8 @@ def check_backend(config: GameConfig) -> None:
 
 def changed(settings: PipelineSettings, values: Mapping[str, Any]) -> PipelineSettings:
     """Return a resumed run's settings with some of them changed. Raises ``BadSettings``."""
-    changes = _checked(nest(flatten(values)), SET)
-    return _validated(by_key(settings) | changes, dict.fromkeys(changes, SET))
+    changes = _checked(nest(flatten(values)), GIVEN)
+    return _validated(by_key(settings) | changes, dict.fromkeys(changes, GIVEN))
 
 
 def assigned(assignments: Sequence[str]) -> dict[str, Any]:
@@ -109,7 +112,7 @@ def _read(path: Path) -> Mapping[str, Any]:
         text = path.read_text(encoding="utf-8")
         tree = (yaml.safe_load(text) or {}) if path.suffix in YAML else tomllib.loads(text)
     except FileNotFoundError:
-        raise BadSettings(f"There is no settings file {path}.", hint="Look at --config.") from None
+        raise BadSettings(f"There is no settings file {path}.", hint="Look at --config (settings_file).") from None
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise BadSettings(f"{path} cannot be read: {error}.", hint="It has to be TOML, or YAML if .yaml.") from error
     if not isinstance(tree, Mapping):

@@ -1,5 +1,6 @@
 """Settings of one game configuration. They are frozen, and unknown keys are errors."""
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from math import ceil
@@ -8,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from app.core import ANCHOR, HEURISTIC, RANDOM, BotName, ConfigKey
+from app.core import ANCHOR, HEURISTIC, MCTS, RANDOM, SOLVER, BotName, ConfigKey, is_judge
 
 Parameter = Literal["learning_rate", "epochs", "games_per_iteration", "quality_threshold", "base_temperature"]
 """A parameter of training or self-play that the feedback may change."""
@@ -17,6 +18,9 @@ PARAMETERS: tuple[Parameter, ...] = get_args(Parameter)
 """All parameters; each is also a field of FeedbackState."""
 
 DEFAULT_BACKEND = "policy_gradient"
+
+CONFIG_KEY = re.compile(r"^[a-z][a-z0-9_]*_[2-7]p$")
+"""Keys of configurations: they end with the number of players. No game string looks like one."""
 
 
 class Settings(BaseModel):
@@ -85,6 +89,9 @@ NetworkKind = Annotated[
     ),
 ]
 Filters = Annotated[int, Field(ge=1, description="of windows: numbers that each 4 x 4 window of the board becomes")]
+Residual = Annotated[
+    int, Field(ge=0, description="of an mlp or windows: residual blocks of two layers each, above the other layers")
+]
 Blocks = Annotated[int, Field(ge=1, description="of a tower: residual blocks, of two convolutions each")]
 Channels = Annotated[int, Field(ge=1, description="of a tower: channels of each convolution")]
 SqueezeExcite = Annotated[bool, Field(description="of a tower: blocks weight their channels by the whole board")]
@@ -94,8 +101,8 @@ NetworkOptions = Annotated[
 
 
 NETWORK_FIELDS = {
-    MLP: {"hidden"},
-    WINDOWS: {"kind", "filters", "hidden"},
+    MLP: {"hidden", "residual"},
+    WINDOWS: {"kind", "filters", "hidden", "residual"},
     TOWER: {"kind", "blocks", "channels", "squeeze_excite"},
 }
 """Fields of our kinds of networks that manifests hold."""
@@ -109,6 +116,7 @@ class NetworkSettings(ManifestPart):
 
     kind: NetworkKind = MLP
     hidden: tuple[Width, ...] = Field((256, 128), min_length=1, description="of an mlp or windows: units of each layer")
+    residual: Residual = 0
     filters: Filters = 64
     blocks: Blocks = 4
     channels: Channels = 32
@@ -121,8 +129,9 @@ class NetworkSettings(ManifestPart):
 
     @property
     def left_out(self) -> dict[str, Any]:
-        """Fields that a manifest leaves out: those of other kinds, and an mlp's ``kind``."""
-        return dict.fromkeys(type(self).model_fields.keys() - NETWORK_FIELDS.get(self.kind, {"kind", "options"}), True)
+        """Fields that a manifest leaves out: those of other kinds, an mlp's ``kind``, and ``residual`` if it is 0."""
+        named = NETWORK_FIELDS.get(self.kind, {"kind", "options"}) - (set() if self.residual else {"residual"})
+        return dict.fromkeys(type(self).model_fields.keys() - named, True)
 
     @model_validator(mode="after")
     def _suits_its_kind(self) -> Self:
@@ -231,7 +240,7 @@ class EvaluationSettings(Settings):
 
 TAKEN_NAMES = frozenset(
     {
-        *(RANDOM, HEURISTIC, "self", "model", "current", "champion", "recent"),
+        *(RANDOM, HEURISTIC, SOLVER, MCTS, "self", "model", "current", "champion", "recent"),
         *("top_k", "pfsp", "round_robin"),  # strategies of flyball eval
     }
 )
@@ -294,7 +303,7 @@ Modules = tuple[Annotated[str, Field(pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")], .
 class GameConfig(Settings):
     """One game configuration: game, number of players, network and settings."""
 
-    key: ConfigKey = Field(pattern=r"^[a-z][a-z0-9_]*_[2-7]p$")
+    key: ConfigKey = Field(pattern=CONFIG_KEY.pattern)
     game: str = Field(
         min_length=1,
         description="an OpenSpiel game string, for instance 'hex(board_size=7)'; 'package.module:name' or an entry "
@@ -344,6 +353,14 @@ class GameConfig(Settings):
         if RANDOM not in self.builtins:
             raise ValueError(f"builtins of {self.key} lack 'random', on which all ratings are anchored: add it")
         return self
+
+    @field_validator("builtins", mode="before")
+    @classmethod
+    def _no_judges(cls, value: Any) -> Any:
+        for name in value if isinstance(value, list | tuple) else ():
+            if isinstance(name, str) and is_judge(name):
+                raise ValueError(f"{name} is a judge, which nobody may train against: name it in flyball eval alone")
+        return value
 
     @model_validator(mode="after")
     def _own_names(self) -> Self:

@@ -8,7 +8,7 @@ from math import ceil
 
 from app.config import GameConfig, RunSettings
 from app.controllers.state import FeedbackState
-from app.events import ShardRef
+from app.events import Row, ShardRef
 
 
 def rows_needed(state: FeedbackState, settings: RunSettings) -> float | None:
@@ -34,12 +34,30 @@ def latest_shards(
     return _latest(shards, windows * most_rows(state, settings))
 
 
-def replayed_shards(config: GameConfig, shards: tuple[ShardRef, ...]) -> tuple[ShardRef, ...]:
-    """Drop the oldest shards of earlier trainings that are not needed to have ``replay_rows`` rows."""
-    return _latest(shards, config.replay_rows) if config.replay_rows else ()
+REPLAYED_SHARE = 0.25
+"""Most of all rows so far that are replayed: the first models' games are weak, and mislead later ones."""
+
+
+class ReplayBuffer(Row, frozen=True):
+    """Shards of a configuration's earlier trainings, from which later ones learn again.
+
+    Attributes:
+        shards: the latest ones, oldest first.
+        rows: of all trainings so far, also of shards that have been dropped.
+    """
+
+    shards: tuple[ShardRef, ...] = ()
+    rows: int = 0
+
+    def plus(self, shards: tuple[ShardRef, ...], config: GameConfig) -> "ReplayBuffer":
+        """Add a training's shards; drop the oldest beyond ``replay_rows`` and ``REPLAYED_SHARE``."""
+        rows = self.rows + sum(shard.rows for shard in shards)
+        most = min(config.replay_rows or 0, int(REPLAYED_SHARE * rows))
+        return ReplayBuffer(shards=_latest((*self.shards, *shards), most), rows=rows)
 
 
 def _latest(shards: tuple[ShardRef, ...], rows: int) -> tuple[ShardRef, ...]:
+    """Drop the oldest shards that are not needed to have so many rows."""
     spare = sum(shard.rows for shard in shards) - rows
     first = 0
     while first < len(shards) and shards[first].rows <= spare:

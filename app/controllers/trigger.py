@@ -2,6 +2,9 @@
 
 PPO is on-policy, so only rows of the distributed model count, and each is used once. A rollback drops the rows of the
 rolled-back model. The first training of a configuration has no base model and creates the initial one.
+
+A failed training or rating may be an accident, so the next training starts as soon as there are rows. From the second
+failure in a row on, a pause that doubles with each keeps a broken trainer from taking all processor time.
 """
 
 from collections.abc import Mapping
@@ -49,12 +52,16 @@ class TrainingRow(Row, frozen=True):
         trainings: number of trainings requested; all requests for the initial model count as one.
         shards: usable shards of the distributed model that no training has used.
         requested_us: when the last training was requested.
+        failures: number of failed trainings and ratings since the last verdict on a model.
+        failed_us: when the last of them failed.
         cause: the latest event that may have affected training, the evidence of the next request.
     """
 
     trainings: int = 1
     shards: tuple[ShardRef, ...] = ()
     requested_us: int = 0
+    failures: int = 0
+    failed_us: int = 0
     cause: Cause | None = None
 
 
@@ -93,7 +100,27 @@ class TrainingTrigger(Controller):
             {key: rows[key].replace(shards=shards) for key, shards in kept.items() if shards != rows[key].shards}
         )
 
-    @handles(ModelDistributed, ModelRolledBack, TrainingBlockedByQuality)
+    @handles(ModelDistributed)
+    def distributed(self, rows: Rows, event: Event[ModelDistributed], states: States) -> Step[TrainingRow]:
+        """Drop all shards of the model before, and forget failures."""
+        return self._changed(rows, event, states, shards=(), failures=0)
+
+    @handles(PromotionRejected)
+    def rejected(self, rows: Rows, event: Event[PromotionRejected], states: States) -> Step[TrainingRow]:
+        """Forget failures, because a model was trained and rated, and request a training if it may begin now."""
+        return self._changed(rows, event, states, failures=0)
+
+    @handles(EvaluationFailed, TrainingFailed)
+    def failed(
+        self, rows: Rows, event: Event[EvaluationFailed] | Event[TrainingFailed], states: States
+    ) -> Step[TrainingRow]:
+        """Count a failure, and request a training if it may begin now."""
+        if isinstance(event.data, EvaluationFailed) and event.data.purpose != "rating":
+            return Step()  # only a failed rating drops the candidate
+        row = rows.get(event.subject) or TrainingRow()
+        return self._changed(rows, event, states, failures=row.failures + 1, failed_us=event.recorded_us)
+
+    @handles(ModelRolledBack, TrainingBlockedByQuality)
     def shards_spoiled(self, rows: Rows, event: Event[Any], states: States) -> Step[TrainingRow]:
         """Drop all shards: another model played them, or a block made them suspect."""
         return self._changed(rows, event, states, shards=())
@@ -120,17 +147,12 @@ class TrainingTrigger(Controller):
 
     @handles(
         AdaptiveParamsChanged,
-        EvaluationFailed,
         HyperparameterUpdated,
-        PromotionRejected,
-        TrainingFailed,
         TrainingIntensityChanged,
         TrainingUnblocked,
     )
     def state_changed(self, rows: Rows, event: Event[Any], states: States) -> Step[TrainingRow]:
         """Request a training if it may begin now."""
-        if isinstance(event.data, EvaluationFailed) and event.data.purpose != "rating":
-            return Step()  # only a failed rating drops the candidate
         return self._changed(rows, event, states)
 
     def _changed(self, rows: Rows, event: Event[Any], states: States, **changes: Any) -> Step[TrainingRow]:
@@ -144,8 +166,8 @@ class TrainingTrigger(Controller):
         return Step({key: row})
 
     def _may_train(self, state: FeedbackState, row: TrainingRow, event: Event[Payload]) -> bool:
-        """Return whether a training may begin now; asked at ticks too, because a cooldown ends without an event."""
-        if state.lineage.busy:
+        """Return whether a training may begin now; asked at ticks too, because pauses end without an event."""
+        if state.lineage.busy or event.recorded_us - row.failed_us < self._pause_us(row):
             return False
         idle_us = event.recorded_us - row.requested_us
         if state.lineage.distributed is None:  # no model yet: the initial training may have failed
@@ -154,6 +176,13 @@ class TrainingTrigger(Controller):
             return False
         needed = rows_needed(state, self.settings)
         return needed is not None and bool(row.shards) and sum([shard.rows for shard in row.shards]) >= needed
+
+    def _pause_us(self, row: TrainingRow) -> int:
+        """Return how long no training begins after the last of the failures in a row."""
+        if row.failures < 2:
+            return 0
+        limits = self.settings.feedback.trigger
+        return round(min(limits.longest_pause_seconds, limits.pause_seconds * 2.0 ** min(row.failures - 2, 32)) * US)
 
     def _requested(self, rows: Mapping[str, TrainingRow], event: Event[Payload], states: States) -> Step[TrainingRow]:
         """Request a training of each configuration, or its initial model where it has none."""

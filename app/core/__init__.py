@@ -6,9 +6,11 @@ from app.core.ids import (
     ANCHOR,
     BROKER,
     HEURISTIC,
+    MCTS,
     NAME_LENGTH,
     NEWEST_ANCHOR,
     RANDOM,
+    SOLVER,
     BotName,
     ConfigKey,
     DaemonName,
@@ -20,6 +22,7 @@ from app.core.ids import (
     ShardKey,
     derive_id,
     is_broker,
+    is_judge,
     is_model,
 )
 from app.core.network_shape import NetworkShape

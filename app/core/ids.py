@@ -35,6 +35,12 @@ RANDOM = "random"
 HEURISTIC = "heuristic"
 """The built-in player that follows a rule of thumb; not every game has one."""
 
+SOLVER = "solver"
+"""The judge that plays perfectly; not every game has one."""
+
+MCTS = "mcts"
+"""The judges by Monte Carlo tree search: ``mcts:1000`` has 1,000 playouts a move."""
+
 BOT = "[a-z][a-z0-9_]{0,39}"
 
 BotName = Annotated[str, Field(pattern=f"^{BOT}$")]
@@ -58,6 +64,11 @@ _LENGTH = Struct(">I")
 def is_model(player: str) -> bool:
     """Return whether a player's name is a model's hash; the others are bots."""
     return re.fullmatch(SHA256, player) is not None
+
+
+def is_judge(player: str) -> bool:
+    """Return whether a player's name is a judge's: those play in evaluations by an operator, and never in training."""
+    return player.partition(":")[0] in (SOLVER, MCTS)
 
 
 def is_broker(producer: str) -> bool:

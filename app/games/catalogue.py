@@ -17,8 +17,10 @@ from app.core import import_modules
 from app.games import boards, tricks
 from app.games.board_table import BoardRules, BoardTable
 from app.games.breakthrough import breakthrough, breakthrough_rules
+from app.games.clobber import clobber, clobber_rules
 from app.games.codec import Codec
 from app.games.connect_four import CONNECT_FOUR, connect_four
+from app.games.go import go, go_rules
 from app.games.hearts.cards import SEATS
 from app.games.hearts.rules import HeartsRules, parse_rules
 from app.games.hearts.table import HeartsTable
@@ -32,20 +34,22 @@ from app.games.shogi.table import ShogiRules, ShogiTable
 from app.games.shogi.table import parse_rules as parse_shogi
 from app.games.shogi.variant import SHOGI, VARIANTS
 from app.games.table import Table, UnknownGame
+from app.games.tic_tac_toe import TIC_TAC_TOE, tic_tac_toe
+from app.games.ultimate_tic_tac_toe import ULTIMATE_TIC_TAC_TOE, ultimate_tic_tac_toe
 
 CODECS: dict[str, Callable[..., Codec]] = {
     "breakthrough": breakthrough,
     "chinese_checkers": boards.chinese_checkers,
-    "clobber": boards.clobber,
+    "clobber": clobber,
     "connect_four": connect_four,
-    "go": boards.go,
+    "go": go,
     "hearts": tricks.hearts,
     "hex": hex_board,
     "maedn": boards.maedn,
     "oh_hell": tricks.oh_hell,
     "othello": othello,
-    "tic_tac_toe": boards.tic_tac_toe,
-    "ultimate_tic_tac_toe": boards.ultimate_tic_tac_toe,
+    "tic_tac_toe": tic_tac_toe,
+    "ultimate_tic_tac_toe": ultimate_tic_tac_toe,
 }
 """Codecs by OpenSpiel's name; a codec's arguments are the game options that change its layout."""
 
@@ -61,9 +65,13 @@ _HARMLESS = frozenset(
 
 BOARDS: dict[str, Callable[..., BoardRules]] = {
     "breakthrough": breakthrough_rules,
+    "clobber": clobber_rules,
     "connect_four": lambda: CONNECT_FOUR,
+    "go": go_rules,
     "hex": hex_rules,
     "othello": lambda: OTHELLO,
+    "tic_tac_toe": lambda: TIC_TAC_TOE,
+    "ultimate_tic_tac_toe": lambda: ULTIMATE_TIC_TAC_TOE,
 }
 """Board games by our own rules, which take some of the game's options. If others are set, OpenSpiel plays the game."""
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.kernels import inlined, kernel
-from app.games.board_table import SEATS, BoardRules, finish, game_type, write_move
+from app.games.board_table import SEATS, BoardRules, bit_count, finish, game_type, write_move
 from app.games.codec import Codec, gather, identical, planes, square_symmetries
 from app.games.table import FINISHED, Indices, Seats
 
@@ -73,7 +73,7 @@ def _turn(game: np.void, action: int, limit: int) -> np.uint64:
     moves = legal(theirs, mine)
     game["mover"] = other
     if moves == _NONE and legal(mine, theirs) == _NONE:
-        finish(game, _count(game["discs"][0]) - _count(game["discs"][1]))
+        finish(game, bit_count(game["discs"][0]) - bit_count(game["discs"][1]))
     elif played == limit:
         game["truncated"] = True
         finish(game, 0)
@@ -85,7 +85,7 @@ def _forced(game: np.void, moves: np.uint64) -> int:
     """Return the mover's only action, -1 if it has several or the game is over."""
     if game["mover"] == FINISHED or moves & moves - _ONE:
         return -1
-    return _count(moves - _ONE) if moves else PASS
+    return bit_count(moves - _ONE) if moves else PASS
 
 
 @kernel
@@ -132,15 +132,6 @@ def _run(begin: np.uint64, between: np.uint64, step: np.uint64) -> np.uint64:
 @inlined
 def _rotated(cells: np.uint64, step: np.uint64) -> np.uint64:
     return cells << step | cells >> np.uint64(CELLS) - step
-
-
-@kernel
-def _count(cells: np.uint64) -> int:
-    count = 0
-    while cells:
-        cells &= cells - _ONE
-        count += 1
-    return count
 
 
 OTHELLO = BoardRules("othello", version=1, codec=_CODEC, begun=_BEGUN, play=_play, show=_show)

@@ -2,36 +2,26 @@
 
 Libraries choose the order of sums by the size of the batch. So all networks run a constant number of rows at a time,
 except dense layers in float32. A position's outputs then depend on no other position, as long as no layer mixes rows.
-
-Where the CPU has AVX-512, oneDNN computes the linear layers. MKL would sum a row's products there in an
-order that depends on the number of rows; oneDNN keeps one order from ``FEWEST`` rows on in float32, none in bfloat16,
-which it multiplies several times as fast on processors with AMX. On processors other than
-Intel's it is also faster, because MKL uses only AVX2 there. ``torch.compile`` replaces linear layers by the same oneDNN
-operation. The operation is private to PyTorch; where it is missing, MKL computes the layers.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from functools import partial
+from math import prod
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 
 from app.config import CPU, Compute, NetworkSettings, Precision
 from app.core import FlyballError, NetworkShape
-from app.learning.dense import ActorCritic
+from app.learning.dense import ActorCritic, DenseBlock, DenseLayer
 from app.learning.devices import arithmetic, resolve, to_device
 from app.learning.network import Parameters, load_network, masked_log_probs
+from app.learning.products import Convolution, OneDnnLinear, linear, packed, padded
+from app.learning.tower import POLICY_PLANES, Block, Tower
 
-_AVX512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
-_ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if _AVX512 else None
-_PACK = getattr(torch.ops.mkldnn, "_reorder_linear_weight", None) if _ONEDNN else None
-
-FEWEST = 4  # rows; with fewer, both libraries sum in another order
-STEP = 64  # rows; padded to multiples, because oneDNN compiles for each number, as slowly as it multiplies
 ALIGNED = 32  # inputs; in bfloat16, another number takes up to twice as long
 GPU_CHUNK = 1024  # rows of a pass; on a GPU, small passes take as long as large ones
 CHUNK: Mapping[Precision, int] = {"float32": 64, "bfloat16": 256}  # on a CPU; matrix units are idle in smaller passes
@@ -59,11 +49,12 @@ class Policy:
                 parameter.data = parameter.data.bfloat16()
         self._network = network
         self._chunk = CHUNK[compute.precision] if self._device.type == "cpu" else GPU_CHUNK
-        self._run = (
-            _Dense(network, shape, self._chunk)
-            if isinstance(network, ActorCritic)
-            else _Module(network, shape.features, compute.precision)
-        )
+        if isinstance(network, ActorCritic):
+            self._run: _Dense | _Tower | _Module = _Dense(network, shape, self._chunk)
+        elif isinstance(network, Tower):
+            self._run = _Tower(network, shape, self._chunk)
+        else:
+            self._run = _Module(network, shape.features, compute.precision)
 
     def forward(
         self, obs: NDArray[np.generic], mask: NDArray[np.bool_], temperature: float = 1.0
@@ -122,24 +113,83 @@ class _Dense:
 
     def __init__(self, network: ActorCritic, shape: NetworkShape, rows: int) -> None:
         self._scale = shape.scale
-        layers = network.hidden_layers()
-        heads = [(head.weight.detach(), head.bias.detach()) for head in (network.policy_head, network.value_head)]
-        layers.append((torch.cat([weight for weight, _ in heads]), torch.cat([bias for _, bias in heads])))
-        self.inputs, self.dtype = shape.features, layers[0][0].dtype
+        hidden = network.hidden_layers()
+        self.inputs, self.dtype = shape.features, hidden[0][0].dtype
         self.any_rows = self.dtype == torch.float32
         if not self.any_rows:
             self.inputs += -self.inputs % ALIGNED
-            first, bias = layers[0]
-            layers[0] = functional.pad(first, (0, self.inputs - shape.features)), bias
-            layers = [(packed(weight, rows), bias) for weight, bias in layers]
-        self._layers = layers
+            first, bias = hidden[0]
+            hidden[0] = functional.pad(first, (0, self.inputs - shape.features)), bias
+        blocks = [block for block in network.blocks if isinstance(block, DenseBlock)]
+        heads = [(head.weight.detach(), head.bias.detach()) for head in (network.policy_head, network.value_head)]
+
+        def fast(weight: Tensor, bias: Tensor) -> DenseLayer:
+            return (weight if self.any_rows else packed(weight, rows)), bias
+
+        self._hidden = [fast(*layer) for layer in hidden]
+        self._blocks = [
+            [fast(layer.weight.detach(), layer.bias.detach()) for layer in (block.first, block.second)]
+            for block in blocks
+        ]
+        self._heads = fast(torch.cat([weight for weight, _ in heads]), torch.cat([bias for _, bias in heads]))
 
     def __call__(self, obs: Tensor) -> Tensor:
         """Return the outputs [N, A + 1] of observations [N, ``inputs``]."""
         features = obs / self._scale if self._scale != 1 else obs
-        for weight, bias in self._layers[:-1]:
-            features = linear(features, weight, bias, relu=True)
-        return linear(features, *self._layers[-1])
+        for layer in self._hidden:
+            features = linear(features, *layer, relu=True)
+        for first, second in self._blocks:
+            features = linear(linear(features, *first, relu=True), *second, shortcut=features)
+        return linear(features, *self._heads)
+
+
+class _Tower:
+    """A tower's layers, the ReLU and the shortcut of each joined to its convolution, and the heads' planes joined."""
+
+    any_rows = False
+
+    def __init__(self, network: Tower, shape: NetworkShape, rows: int) -> None:
+        assert shape.planes is not None
+        self._scale, self._planes, self._network = shape.scale, shape.planes, network
+        self.inputs, self.dtype = shape.features, network.stem.weight.dtype
+        convolution = partial(_convolution, rows=rows, board=shape.planes[1:])
+        self._stem, blocks = convolution(network.stem), [block for block in network.blocks if isinstance(block, Block)]
+        self._blocks = [(block, convolution(block.first), convolution(block.second)) for block in blocks]
+        self._heads = convolution(network.policy_planes, network.value_planes)
+
+    def __call__(self, obs: Tensor) -> Tensor:
+        """Return the outputs [N, A + 1] of observations [N, D]."""
+        obs = obs / self._scale if self._scale != 1 else obs
+        network, size = self._network, prod(self._planes)
+        planes = obs[:, :size].reshape(-1, *self._planes).contiguous(memory_format=torch.channels_last)
+        if network.scalars is None:
+            cells = self._stem(planes)
+        else:
+            added = _linear(network.scalars, obs[:, size:])[:, :, None, None]
+            cells = (self._stem(planes, relu=False) + added).relu_()
+        for block, first, second in self._blocks:
+            inner = first(cells)
+            if block.squeeze is None or block.excite is None:
+                cells = second(inner, onto=cells)
+            else:
+                change = second(inner, relu=False)
+                squeezed = _linear(block.squeeze, change.mean(dim=(2, 3)), relu=True)
+                weights = _linear(block.excite, squeezed).sigmoid_()[:, :, None, None]
+                cells = torch.addcmul(cells, change, weights).relu_()
+        heads = self._heads(cells)
+        policy, value = heads[:, :POLICY_PLANES].flatten(1), heads[:, POLICY_PLANES:].flatten(1)
+        hidden = _linear(network.value_hidden, value, relu=True)
+        return torch.cat((_linear(network.policy_head, policy), _linear(network.value_head, hidden)), dim=1)
+
+
+def _linear(layer: nn.Linear, features: Tensor, *, relu: bool = False) -> Tensor:
+    return linear(features, layer.weight, layer.bias, relu=relu)
+
+
+def _convolution(*layers: nn.Conv2d, rows: int, board: tuple[int, int]) -> Convolution:
+    """Return the layers as one, which computes all their channels."""
+    biases = [layer.bias.detach() for layer in layers if layer.bias is not None]
+    return Convolution(torch.cat([layer.weight.detach() for layer in layers]), torch.cat(biases), rows, board)
 
 
 class _Module:
@@ -153,49 +203,6 @@ class _Module:
 
     def __call__(self, obs: Tensor) -> Tensor:
         """Return the outputs [N, A + 1] of observations [N, D]."""
-        with arithmetic(obs.device, self._precision), _OneDnnLinear():
+        with arithmetic(obs.device, self._precision), OneDnnLinear():
             logits, values = self._network(obs)
         return torch.cat((logits.float(), values.float()[:, None]), dim=1)
-
-
-class _OneDnnLinear(TorchFunctionMode):
-    """Computes any network's linear layers by ``linear``: MKL's sums also depend on a row's place."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        named = kwargs or {}
-        if func is functional.linear and (args[0] if args else named["input"]).dtype == torch.float32:
-            return linear(*args, **named)
-        return func(*args, **named)
-
-
-def linear(
-    input: Tensor,  # noqa: A002 - PyTorch's own name
-    weight: Tensor,
-    bias: Tensor | None = None,
-    *,
-    relu: bool = False,
-) -> Tensor:
-    """Return ``input`` [N, K] times transposed ``weight`` [M, K] plus ``bias`` [M], perhaps ReLU, without gradients."""
-    if _ONEDNN and input.is_cpu:
-        product: Tensor = _ONEDNN(input, weight, bias, "relu" if relu else "none", [], "")
-        return product
-    product = functional.linear(input, weight, bias)
-    return product.relu_() if relu else product
-
-
-def packed(weight: Tensor, rows: int) -> Tensor:
-    """Return ``weight`` as ``linear`` reads it fastest for inputs of ``rows`` rows."""
-    return _PACK(weight, rows) if _PACK and weight.is_cpu else weight
-
-
-def padded(features: Tensor) -> Tensor:
-    """Return ``features`` [N, K] as float32, padded with the rows of zeros that ``linear`` needs."""
-    rows = len(features)
-    wanted = max(rows, FEWEST)
-    if _ONEDNN and features.is_cpu:  # a multiple of STEP, below it a power of two
-        wanted = -(-rows // STEP) * STEP if rows > STEP // 2 else max(FEWEST, 1 << (rows - 1).bit_length())
-    if wanted == rows:
-        return features.float()
-    more = torch.empty(wanted, features.shape[1], device=features.device)
-    more[:rows], more[rows:] = features, 0
-    return more

@@ -20,6 +20,7 @@ from app.learning.tower import Tower
 MASKED_LOGIT = -1e9  # as minus infinity: its probability underflows to exactly 0 and its gradient is 0, not NaN
 PLUGINS = "flyball.networks"
 PROBED = 2  # observations that a user's network is tried with
+NO_OPTIONS = " It got no options; write them as the table [games.KEY.network.options], and check the network of KEY."
 
 Parameters = dict[str, Tensor]
 
@@ -106,7 +107,8 @@ def _own_network(settings: NetworkSettings, shape: NetworkShape, seed: int) -> n
         except Exception as error:  # the user's code may raise anything
             raise BadNetwork(
                 f"The network {settings.kind} cannot be built or run: {type(error).__name__}: {error}.",
-                hint="It is called as factory(shape, options), and its result as logits, values = network(obs).",
+                hint="It is called as factory(shape, options), and its result as logits, values = network(obs)."
+                + ("" if settings.options else NO_OPTIONS),
             ) from error
     wanted = (PROBED, shape.actions), (PROBED,)
     if not isinstance(network, nn.Module) or not list(network.parameters()) or sizes != wanted:

@@ -69,8 +69,8 @@ class Block(nn.Module):
         super().__init__()
         self.first, self.second = empty_conv(channels, channels, 3), empty_conv(channels, channels, 3)
         units = max(LEAST_SQUEEZED, channels // SQUEEZED)
-        self.squeeze = empty_linear(channels, units) if squeeze_excite else None
-        self.excite = empty_linear(units, channels) if squeeze_excite else None
+        self.squeeze: nn.Linear | None = empty_linear(channels, units) if squeeze_excite else None
+        self.excite: nn.Linear | None = empty_linear(units, channels) if squeeze_excite else None
 
     def forward(self, features: Tensor) -> Tensor:
         """Return features [N, channels, H, W] of features of the same shape."""

@@ -110,6 +110,7 @@ class _ModelSpec(Compute):
     store: Path
     config: GameConfig
     model: str = Field(description="a hash, or a bot's name")
+    judges: bool = Field(False, description="judges may play: in evaluations by an operator, and never for a league")
     seed: int = Field(ge=0, description="of the gauntlet: each opponent and each batch derives its own")
 
 

@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from app.config import CPU, Compute, GameConfig
-from app.core import HEURISTIC, RANDOM, FlyballError, ModelHash
+from app.core import HEURISTIC, RANDOM, FlyballError, ModelHash, is_judge
 from app.games import Heuristic, Mask, Observations, TableSpec
 from app.games.table import Floats
 from app.learning.inference import Policy
@@ -21,6 +21,10 @@ from app.store import NETWORK, BlobStore, Checkpoint, get_checkpoint
 
 class WrongModel(FlyballError):
     """A model of another game, or of another encoding of this game."""
+
+
+class JudgeInTraining(FlyballError):
+    """A judge where a model could learn from it."""
 
 
 class NoHeuristic(FlyballError):
@@ -74,16 +78,21 @@ class HeuristicPlayer:
 BUILT_IN = (RandomPlayer, HeuristicPlayer)  # these players ignore the temperature
 
 
-def load_player(
+def load_player(  # noqa: C901 - a case for each kind of player
     store: BlobStore, name: str, spec: TableSpec, compute: Compute = CPU, config: GameConfig | None = None
 ) -> Player:
     """Return the player of a name: a model's hash, ``'random'``, ``'heuristic'``, a heuristic's level, or an own bot.
 
     After a hash, ``+64`` adds a search of 64 positions for each move; it needs the configuration. ``config`` is the
     configuration whose ``bots`` are known. Raises ``WrongModel``, ``NoHeuristic``, ``MissingBlob``, ``DamagedBlob``,
-    ``MissingDevice`` or ``Unsearchable``; for a bot of the user's own ``UnknownPlugin``, ``UnusablePlayer``,
-    ``EngineFailed`` or ``NoNotation``.
+    ``MissingDevice``, ``Unsearchable`` or ``JudgeInTraining``; for a bot of the user's own ``UnknownPlugin``,
+    ``UnusablePlayer``, ``EngineFailed`` or ``NoNotation``.
     """
+    if is_judge(name):
+        raise JudgeInTraining(
+            f"{name} is a judge, which nobody may train against.",
+            hint="Name it in flyball eval, as --against or --model.",
+        )
     if config is not None and name in config.bots:
         settings = config.bots[name]
         if settings.player is not None:

@@ -64,6 +64,16 @@ def ask(
     return Choices(action, log_prob, value)
 
 
+def ask_any(player: Player, turn: Turn, temperature: float, points: NDArray[np.float64]) -> Choices:
+    """Return any player's choices in a turn; log-probabilities and values are 0 where it has none. See ``ask``."""
+    if isinstance(player, SearchPlayer):
+        return Choices(*player.search(turn, points))
+    if isinstance(player, DecidingPlayer):
+        unknown = np.zeros(len(points), dtype=np.float32)
+        return Choices(player.decide(turn, points), unknown, unknown)
+    return ask(player, turn.obs, turn.mask, temperature, points)
+
+
 @kernel
 def choose(  # noqa: C901 - a row of the batch from top to bottom
     logits: Floats, mask: Mask, scale: float, points: NDArray[np.float64]
@@ -204,7 +214,8 @@ class Rollout:
             if player == _OPENING:
                 actions[rows] = ask(RandomPlayer(), seen, legal, 1.0, points[rows]).action
                 continue
-            chosen = self._chosen(player, Turn(seen, legal, self.table, live[rows]), points[rows])
+            turn = Turn(seen, legal, self.table, live[rows])
+            chosen = ask_any(self.players[player], turn, self.schedule.temperatures[player], points[rows])
             actions[rows] = chosen.action
             if player == HERO and self.recorder is not None:
                 game, step = games[rows].astype(np.int32), steps[rows].astype(np.int32)
@@ -216,13 +227,3 @@ class Rollout:
                 )
         self._steps[games] = steps + 1
         self.table.step(live, actions)
-
-    def _chosen(self, number: int, turn: Turn, points: NDArray[np.float64]) -> Choices:
-        """Return a player's choices; log-probabilities and values are 0 where it has none."""
-        player = self.players[number]
-        if isinstance(player, SearchPlayer):
-            return Choices(*player.search(turn, points))
-        if isinstance(player, DecidingPlayer):
-            unknown = np.zeros(len(points), dtype=np.float32)
-            return Choices(player.decide(turn, points), unknown, unknown)
-        return ask(player, turn.obs, turn.mask, self.schedule.temperatures[number], points)

@@ -7,6 +7,7 @@ from app.backends import reason_fixed
 from app.config import KNOBS, PARAMETERS, Knob
 from app.controllers import FeedbackFold, FeedbackState, Lineage
 from app.controllers.fold import Fold
+from app.controllers.knobs import configured
 from app.core import ConfigKey
 from app.events import Event, EventVoided, Payload, RunConfigured
 
@@ -52,8 +53,8 @@ def state_fields(events: Iterable[Event[Any]], config_key: ConfigKey, voided: fr
         fold.feed((event,))
         after = fold.states.get(config_key, state)
         for name, field in fields.items() if after is not state else ():
-            if _value(after, name) != field.value:
-                fields[name] = Field(_value(after, name), event)
+            if (value := _value(after, name)) != field.value:
+                fields[name] = Field(value, None if _is_as_configured(name, field, value, fold, config_key) else event)
         state = after
     if fold.settings and config_key in fold.settings:
         config = fold.settings.config(config_key)
@@ -63,6 +64,14 @@ def state_fields(events: Iterable[Event[Any]], config_key: ConfigKey, voided: fr
             names = dict.fromkeys(taken[knob] for knob in knobs if knob in taken)
             fields[name] = fields[name]._replace(owner=" and ".join(names) or None)
     return fields
+
+
+def _is_as_configured(name: str, before: Field, value: Any, fold: Fold, key: ConfigKey) -> bool:
+    """Return whether an event names a parameter that it left as configured, because it names all of them."""
+    settings = fold.settings
+    if before.value is not None or name not in PARAMETERS or settings is None or key not in settings:
+        return False
+    return bool(value == configured(name, settings, key))
 
 
 def feedback_state(events: Iterable[Event[Any]], config_key: ConfigKey, voided: frozenset[int]) -> FeedbackState:

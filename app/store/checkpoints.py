@@ -221,9 +221,10 @@ def _network_of(policy: PortablePolicy) -> NetworkSettings:
     """Return the settings of an exported network."""
     found = policy.architecture
     if policy.planes is None:
-        return NetworkSettings(hidden=policy.hidden)
+        return NetworkSettings(hidden=policy.hidden, residual=found.get("residual", 0))
     if "filters" in found:
-        return NetworkSettings(kind=WINDOWS, filters=found["filters"], hidden=policy.hidden)
+        residual = found.get("residual", 0)
+        return NetworkSettings(kind=WINDOWS, filters=found["filters"], hidden=policy.hidden, residual=residual)
     squeezed = bool(found["squeeze_excite"])
     return NetworkSettings(kind=TOWER, blocks=found["blocks"], channels=found["channels"], squeeze_excite=squeezed)
 

@@ -99,7 +99,10 @@ class RunPlace:
     def begin(self, head: RunHead) -> None:
         """Write the head of a new run; the folder must be ``held``. Raises ``RunExists``."""
         if self._head.exists():
-            raise RunExists(f"{self.path} holds a run.", hint="Go on with it by --resume, or choose another --output.")
+            raise RunExists(
+                f"{self.path} holds a run.",
+                hint="Go on with it by --resume (resume=True), or choose another --output.",
+            )
         self._write(self._head, head)
 
     def head(self) -> RunHead:
@@ -134,7 +137,10 @@ class RunPlace:
 
     def _read(self, path: Path, kind: type[S]) -> S:
         if not path.exists():
-            raise NoRun(f"{self.path} holds no run.", hint="Look at --output; begin one without --resume.")
+            raise NoRun(
+                f"{self.path} holds no run.",
+                hint="Look at --output; begin one without --resume.",
+            )
         with reading(path):
             data = path.read_bytes()
         try:

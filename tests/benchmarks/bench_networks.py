@@ -1,8 +1,12 @@
-"""Play and training of a perceptron, of towers and of a user's conv network on connect four, in one run.
+"""Play and training of all kinds of networks, and inference beside OpenVINO and ONNX Runtime, in turns in one process.
 
-Run with ``pytest tests/benchmarks/bench_networks.py -m benchmark -s``. Rates are by processor time, on one thread.
+Run with ``pytest tests/benchmarks/bench_networks.py -m benchmark -s``. Rates are by processor time, on one thread. The
+other libraries are measured where they are installed, with ``onnx``.
 """
 
+from collections.abc import Callable
+from functools import partial
+from io import BytesIO
 from pathlib import Path
 from statistics import median
 from time import process_time
@@ -10,14 +14,16 @@ from time import process_time
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
-from app.config import GAMES, NetworkSettings, PpoSettings
-from app.core import derive_seed
+from app.config import GAMES, Compute, NetworkSettings, PpoSettings, Precision
+from app.core import NetworkShape, derive_seed
 from app.games import open_table
+from app.learning.devices import arithmetic
 from app.learning.inference import Policy
 from app.learning.learner import load_adam
 from app.learning.network import init_policy, load_network
-from app.learning.ppo import update
+from app.learning.ppo import descend, update
 from app.learning.samples import Samples, prepare
 from app.play.recording import ShardRecorder
 from app.play.rollout import Rollout, Schedule
@@ -29,10 +35,18 @@ SHAPE = open_table(CONFIG, 0).spec.shape
 SETTINGS = PpoSettings(batch_size=512, epochs=1, target_kl=10, max_kl=10, learning_rate=1e-4)
 NETWORKS = {
     "mlp 256, 128": NetworkSettings(),
+    "windows": NetworkSettings(kind="windows"),
+    "windows, 2 residual blocks": NetworkSettings(kind="windows", hidden=(256,), residual=2),
     "tower 4 x 32": NetworkSettings(kind="tower"),
+    "tower 4 x 64": NetworkSettings(kind="tower", channels=64),
     "tower 4 x 32, squeeze-excite": NetworkSettings(kind="tower", squeeze_excite=True),
     "conv_network.py, 16 channels": NetworkSettings(kind="conv_network:build"),
 }
+
+
+OURS = {name: settings for name, settings in NETWORKS.items() if ":" not in settings.kind}
+PRECISIONS: tuple[Precision, ...] = ("float32", "bfloat16")
+SHORTEST_S = 0.05  # of a measurement
 
 
 def policy_of(settings: NetworkSettings) -> Policy:
@@ -76,3 +90,113 @@ def test_rows_a_second_of_every_kind_of_network(monkeypatch: pytest.MonkeyPatch)
         size = sum(tensor.numel() for tensor in init_policy(NETWORKS[name], SHAPE, 0).values())
         print(f"\n{name}: {size:,} parameters, play {play:,.0f} rows/s, training {train:,.0f} rows/s")  # noqa: T201
     assert all(min(column) > 0 for pairs in rates.values() for column in zip(*pairs, strict=True))
+
+
+def calls_a_second(calls: dict[str, Callable[[], object]]) -> dict[str, float]:
+    """Return how often each of ``calls`` can be made, the best of rounds that take turns."""
+    best = dict.fromkeys(calls, 0.0)
+    for call in calls.values():
+        call()
+    for _ in range(ROUNDS):
+        for name, call in calls.items():
+            count, began = 0, process_time()
+            while (passed := process_time() - began) < SHORTEST_S:
+                call()
+                count += 1
+            best[name] = max(best[name], count / passed)
+    return best
+
+
+def positions(shape: NetworkShape, rows: int) -> NDArray[np.uint8]:
+    return np.random.default_rng(0).integers(0, 2, (rows, shape.features), dtype=np.uint8)
+
+
+@pytest.mark.parametrize("key", ["connect_four_2p", "hex7_2p", "go7_2p", "othello_2p"])
+def test_positions_a_second_by_precision_and_rows(key: str) -> None:
+    torch.set_num_threads(1)
+    shape = open_table(GAMES[key], 0).spec.shape
+    for name, settings in OURS.items():
+        parameters = init_policy(settings, shape, 0)
+        policies = {
+            precision: Policy(settings, shape, parameters, Compute(precision=precision)) for precision in PRECISIONS
+        }
+        rates = {}
+        for rows in (8, 64, 512):
+            obs = positions(shape, rows)
+            found = calls_a_second({each: partial(policy.outputs, obs) for each, policy in policies.items()})
+            rates |= {f"{each}, {rows}": rate * rows for each, rate in found.items()}
+        exact, rounded = (policies[each].outputs(obs) for each in PRECISIONS)
+        told = ", ".join(f"{each}: {rate:,.0f}" for each, rate in rates.items())
+        apart = np.abs(exact - rounded).max()
+        print(f"\n{key}, {name}: {told}; largest difference {apart:.4f} of {np.abs(exact).max():.2f}")  # noqa: T201
+        assert apart < 0.05
+
+
+@pytest.mark.parametrize("key", ["connect_four_2p", "othello_2p"])
+def test_training_rows_a_second_by_precision(key: str) -> None:
+    torch.set_num_threads(1)
+    shape = open_table(GAMES[key], 0).spec.shape
+    for name, settings in OURS.items():
+        for rows in (512, 2048):
+            steps = {precision: training_step(settings, shape, rows, precision) for precision in PRECISIONS}
+            rates = {each: rate * rows for each, rate in calls_a_second(steps).items()}
+            told = ", ".join(f"{each}: {rate:,.0f}" for each, rate in rates.items())
+            print(f"\n{key}, {name}, batches of {rows}: {told} rows/s")  # noqa: T201
+            assert min(rates.values()) > 0
+
+
+def training_step(
+    settings: NetworkSettings, shape: NetworkShape, rows: int, precision: Precision
+) -> Callable[[], object]:
+    """Return a step of Adam on fixed targets, as a search's policies and outcomes would give them."""
+    network = load_network(settings, shape, init_policy(settings, shape, 0))
+    optimizer, obs = load_adam(network, 1e-4, None), torch.from_numpy(positions(shape, rows))
+    generator = torch.Generator().manual_seed(0)
+    wanted = torch.softmax(torch.randn(rows, shape.actions, generator=generator), dim=1)
+    outcomes = torch.randn(rows, generator=generator).sign()
+
+    def step() -> None:
+        with arithmetic(obs.device, precision):
+            logits, values = network(obs)
+        policy_loss = -(wanted * torch.log_softmax(logits.float(), dim=1)).sum(dim=1).mean()
+        descend(network, optimizer, policy_loss + (values.float() - outcomes).square().mean(), max_norm=0.5)
+
+    return step
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("rows", [64, 512])
+def test_inference_beside_other_libraries(rows: int) -> None:
+    openvino, runtime = pytest.importorskip("openvino"), pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    torch.set_num_threads(1)
+    obs = positions(SHAPE, rows)
+    floats = obs.astype(np.float32)
+    for name, settings in OURS.items():
+        parameters = init_policy(settings, SHAPE, 0)
+        network = load_network(settings, SHAPE, parameters)
+        calls: dict[str, Callable[[], object]] = {
+            f"ours, {precision}": partial(
+                Policy(settings, SHAPE, parameters, Compute(precision=precision)).outputs, obs
+            )
+            for precision in PRECISIONS
+        }
+        example = torch.from_numpy(floats)
+        with torch.no_grad():
+            frozen = torch.jit.optimize_for_inference(torch.jit.freeze(torch.jit.trace(network, example)))
+        calls["TorchScript, float32"] = torch.inference_mode()(partial(frozen, example))
+        converted = openvino.convert_model(network, example_input=example, input=list(floats.shape))
+        for precision, hint in (("float32", "f32"), ("bfloat16", "bf16")):
+            how = {"INFERENCE_PRECISION_HINT": hint, "INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1}
+            request = openvino.Core().compile_model(converted, "CPU", how).create_infer_request()
+            calls[f"OpenVINO, {precision}"] = partial(request.infer, [floats], share_inputs=True, share_outputs=True)
+        file = BytesIO()
+        torch.onnx.export(network, (example,), file, dynamo=False, input_names=["obs"])
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        session = runtime.InferenceSession(file.getvalue(), options, providers=["CPUExecutionProvider"])
+        calls["ONNX Runtime, float32"] = partial(session.run, None, {"obs": floats})
+        rates = calls_a_second(calls)
+        told = ", ".join(f"{each}: {rate * rows:,.0f}" for each, rate in rates.items())
+        print(f"\n{name}, {rows} rows: {told} positions/s")  # noqa: T201
+        assert min(rates.values()) > 0

@@ -151,3 +151,11 @@ def test_check_finds_the_fault_if_any(settings: Path, words: tuple[str, ...], wh
     if where is not None:
         assert written["findings"][0]["where"] == where
         assert what in written["findings"][0]["what"]
+
+
+def test_network_that_needs_options_says_how_to_give_them(settings: Path) -> None:
+    (settings / "demanding.py").write_text("def build(shape, options):\n    return options['channels']\n")
+    done = CliRunner().invoke(main, ["--run", str(settings), "check", "network", "demanding:build"])
+    assert done.exit_code == 2
+    assert "KeyError: 'channels'" in done.stdout
+    assert "write them as the table [games.KEY.network.options], and check the network of KEY" in done.stdout

@@ -5,9 +5,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from hashes import sha
 from recorded_run import KEY, OLD, recording, write_journal
 
 from app.cli import main
+from app.config import GAMES
+from app.events import AdaptiveParamsChanged, MatchmakingUpdated, Payload
+from app.events.payload import OpponentPick
 from app.status.state import FIELDS
 
 EVENTS = recording().events
@@ -73,3 +77,43 @@ def test_unknown_fields_and_configurations_are_refused(run: Path) -> None:
     unknown = state(run, "no_such_2p", "elo")
     assert unknown.exit_code == 4
     assert "no_such_2p" in unknown.stderr
+
+
+def write_run(folder: Path, *also: Payload) -> Path:
+    """Return a run folder with the recording and further events."""
+    run = recording()
+    for data in also:
+        run.add(data, subject=KEY)
+    write_journal(folder / "journal.sqlite", run.events)
+    return folder
+
+
+def test_long_matchmaking_is_shortened_in_the_table(tmp_path: Path) -> None:
+    shares = [0.3] + [0.05] * 14
+    picks = [
+        OpponentPick(agent=sha(f"model-{n}"), category="peers", probability=share) for n, share in enumerate(shares)
+    ]
+    run = write_run(tmp_path, MatchmakingUpdated(model=OLD, picks=tuple(reversed(picks))))
+    table = state(run, KEY).stdout
+    (line,) = [line for line in table.splitlines() if line.startswith("matchmaking")]
+    assert f"{sha('model-0')[:8]} 30%, " in line
+    assert "13 more" in line
+    assert max(map(len, table.splitlines())) <= 120
+    whole = state(run, KEY, "matchmaking").stdout
+    assert all(pick.agent[:8] in whole for pick in picks)
+
+
+def test_parameter_that_an_event_left_as_configured_has_no_setter(tmp_path: Path) -> None:
+    """ADAPTIVE_PARAMS_CHANGED names all parameters of a training, whichever of them it changes."""
+    epochs, games = GAMES[KEY].epochs, GAMES[KEY].selfplay.games_per_request
+
+    def params(epochs: int) -> AdaptiveParamsChanged:
+        return AdaptiveParamsChanged(learning_rate=5e-4, epochs=epochs, games_per_iteration=games, reason="rating")
+
+    fields = json.loads(state(write_run(tmp_path, params(epochs)), KEY, "--json").stdout)
+    assert fields["epochs"] == {"value": epochs, "event": None}
+    assert fields["learning_rate"]["event"]["name"] == "ADAPTIVE_PARAMS_CHANGED"
+    (tmp_path / "more").mkdir()
+    fields = json.loads(state(write_run(tmp_path / "more", params(epochs), params(epochs + 1)), KEY, "--json").stdout)
+    assert fields["epochs"]["event"]["name"] == "ADAPTIVE_PARAMS_CHANGED"
+    assert fields["games_per_iteration"]["event"] is None

@@ -160,8 +160,8 @@ def test_train_resumes_and_says_its_progress(tmp_path: Path) -> None:
     ("game", "settings", "words"),
     [
         ("tic_tac_to_2p", {}, "Did you mean tic_tac_toe_2p"),
-        (KEY, {"ppo.gama": 0.9}, "Did you mean ppo.gamma"),
-        (KEY, {"ppo": {"gamma": 2}}, "ppo.gamma"),
+        (KEY, {"ppo.gama": 0.9}, r"'ppo.gama' in --set or settings\. Did you mean ppo.gamma"),
+        (KEY, {"ppo": {"gamma": 2}}, r"ppo.gamma \(--set or settings\)"),
         (flyball.GAMES[KEY].replace(backend="language"), {}, "flyball up"),
     ],
 )
@@ -179,6 +179,14 @@ def test_evaluate_takes_folder_file_and_export(trained: flyball.TrainingResult, 
     assert (results[0].config, results[0].model) == (KEY, trained.model)
     words = ["eval", "--config", KEY, "--model", str(exported), "--games", "10"]
     assert json.loads(CliRunner().invoke(main, words).stdout) == results[0].model_dump(mode="json")
+
+
+def test_evaluate_writes_no_log_to_stdout() -> None:
+    """A program's stdout is its own; which device ``auto`` is, is said on stderr."""
+    program = "import flyball; flyball.evaluate('heuristic', 'connect_four_2p', games=2, device='auto')"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == ""
+    assert "device of networks" in done.stderr
 
 
 def test_evaluate_works_inside_an_event_loop(trained: flyball.TrainingResult) -> None:

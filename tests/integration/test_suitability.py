@@ -1,5 +1,6 @@
 """Settings that cannot run are refused before anything starts."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from app.config import GAMES, NetworkSettings, RunSettings
 from app.config.loading import BadSettings
 from app.events import RunConfigured
 from app.games import open_table
-from daemons.suitability import check_lasting, check_playable, check_trainers
+from daemons.suitability import check_imports_of_trainers, check_lasting, check_playable, check_trainers
 
 KEY = "tic_tac_toe_2p"
 SETTINGS = RunSettings(configs=(GAMES[KEY],))
@@ -145,3 +146,36 @@ def test_trainer_that_exists_is_accepted(fields: dict, tmp_path: Path) -> None:
     program = tmp_path / "mine.py"
     program.touch(0o755)
     check_trainers(changed(**fields), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("import no_such_library", "ModuleNotFoundError: No module named 'no_such_library'"),
+        ("def train(spec, report)", "SyntaxError"),
+        ("def trian(spec, report): ...", "has no attribute 'train'"),
+        ("def train(spec): ...", "cannot be called as a trainer: too many positional arguments"),
+        ("train = 3", "cannot be called as a trainer: 3 is not a callable object"),
+        ("import sys\nsys.exit('no licence')", "called sys.exit('no licence') while it was imported"),
+    ],
+)
+def test_faulty_trainer_module_is_refused(
+    source: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "faulty_trainer.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "faulty_trainer", raising=False)
+    with pytest.raises(BadSettings, match=f"games.{KEY}.trainer: ") as refused:
+        check_imports_of_trainers(changed(trainer="faulty_trainer:train"))
+    assert said in refused.value.message
+    assert refused.value.hint
+
+
+def test_config_check_imports_a_trainer(tmp_path: Path) -> None:
+    """A start does not: it only looks for the module."""
+    (tmp_path / "flyball.toml").write_text(f'configs = ["{KEY}"]\n[games.{KEY}]\ntrainer = "broken_trainer:train"\n')
+    (tmp_path / "broken_trainer.py").write_text("print('importing')\nraise OSError('no licence')\n")
+    done = CliRunner().invoke(main, ["--run", str(tmp_path), "config", "check"])
+    assert done.exit_code != 0
+    assert "OSError: no licence" in " ".join(done.stderr.split())
+    check_trainers(changed(trainer="broken_trainer:train"), tmp_path)

@@ -1,14 +1,12 @@
-"""Folders in the working directory with our packages' names: their code never runs."""
+"""Folders in the working directory with our packages' names: their code never runs, as in ``test_own_parts``."""
 
 import subprocess
 from pathlib import Path
 
 import pytest
-from running_loop import FLYBALL, running_loop
+from foreign_packages import FOREIGN, foreign_packages
+from running_loop import FLYBALL
 
-from app.events import SelfplayComplete
-
-FOREIGN = "somebody else's package was run"
 TRAINING = (
     "collection.num_iterations=1",
     "collection.games_per_iteration=8",
@@ -20,11 +18,7 @@ TRAINING = (
 @pytest.fixture
 def foreign(tmp_path: Path) -> Path:
     """Return a working directory with foreign packages whose import ends the process."""
-    for name in ("app", "daemons"):
-        package = tmp_path / name
-        package.mkdir()
-        for module in ("__init__", "__main__", "cli", "engine", "training"):
-            (package / f"{module}.py").write_text(f"raise SystemExit({FOREIGN!r})\n")
+    foreign_packages(tmp_path)
     return tmp_path
 
 
@@ -44,10 +38,3 @@ def test_foreign_packages_stay_out_of_commands(foreign: Path, words: tuple[str, 
     done = flyball(foreign, *words)
     assert done.returncode == 0, done.stderr
     assert FOREIGN not in done.stderr
-
-
-def test_foreign_packages_stay_out_of_a_loop(foreign: Path) -> None:
-    """Daemons and their job processes start."""
-    with running_loop(foreign / "run", cwd=foreign) as loop:
-        loop.wait_for("games", lambda: loop.events(SelfplayComplete))
-        assert FOREIGN not in loop.logs()

@@ -32,7 +32,7 @@ def positions(games: int, seed: int = 0, rules: HeartsRules = RULES):
 
 def test_the_normal_bot_is_unaffected_by_what_the_others_hold() -> None:
     rng = np.random.default_rng(3)
-    for game, seat, _, _ in positions(30):
+    for game, seat, _, _ in positions(10):
         choice = normal_choice(game, legal(game))
         others = [other for other in range(4) if other != seat]
         hidden = [card for other in others for card in range(52) if game["hand"][other] >> card & 1]
@@ -49,7 +49,7 @@ def test_the_normal_bot_is_unaffected_by_what_the_others_hold() -> None:
 
 
 def test_the_bots_play_from_the_observation_what_they_would_play_at_the_table() -> None:
-    found = positions(30, seed=7)
+    found = positions(12, seed=7)
     obs, mask = np.stack([row[2] for row in found]), np.stack([row[3] for row in found])
     chosen = bots.normal(RULES)(obs, mask).argmax(axis=1)
     at_the_table = [normal_choice(game, legal(game)) for game, *_ in found]
@@ -104,7 +104,7 @@ def test_hidden_cards_are_dealt_as_the_seat_knows_them_to_lie() -> None:
 
 
 def test_the_hard_bot_depends_on_the_position_and_its_seed_alone() -> None:
-    found = [row for row in positions(6, seed=4) if row[0]["cards_played"] > 20][:24]
+    found = [row for row in positions(6, seed=4) if row[0]["cards_played"] > 20][:12]
     obs, mask = np.stack([row[2] for row in found]), np.stack([row[3] for row in found])
     chosen = bots.hard(RULES, deals=8)(obs, mask).argmax(axis=1)
     assert np.take_along_axis(mask, chosen[:, None], axis=1).all()

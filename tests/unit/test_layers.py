@@ -7,8 +7,9 @@ from torch.nn import functional
 
 from app.config import NetworkSettings
 from app.core import NetworkShape
-from app.learning.inference import FEWEST, STEP, Policy, linear, padded
+from app.learning.inference import Policy
 from app.learning.network import init_policy
+from app.learning.products import FEWEST, STEP, linear, padded
 
 SIZES = (1, 2, 3, 4, 5, 17, 32, 33, 63, 64, 65, 200, 511)
 
@@ -18,7 +19,7 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     chosen = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if request.param == "oneDNN" else None
     if request.param == "oneDNN" and chosen is None:
         pytest.skip("this PyTorch has no oneDNN")
-    monkeypatch.setattr("app.learning.inference._ONEDNN", chosen)
+    monkeypatch.setattr("app.learning.products._ONEDNN", chosen)
     return request.param
 
 
@@ -61,6 +62,6 @@ def test_rows_of_zeros_are_added_and_nothing_is_changed(library: str, rows: int)
 
 
 def test_few_numbers_of_rows_are_met(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.learning.inference._ONEDNN", functional.linear)
+    monkeypatch.setattr("app.learning.products._ONEDNN", functional.linear)
     met = {len(padded(torch.zeros(rows, 1))) for rows in range(1025)}
     assert met == {4, 8, 16, 32, *range(STEP, 1025, STEP)}

@@ -43,6 +43,8 @@ KINDS = [
     (EXCITED, WITH_SCALARS),
     (WINDOWS, BOARD),
     (WINDOWS, WITH_SCALARS),
+    (WINDOWS.replace(residual=2), BOARD),
+    (NetworkSettings(hidden=(32,), residual=1), WITH_SCALARS),
     (CONV, BOARD),
 ]
 

@@ -300,10 +300,20 @@ def test_imports_may_change_in_a_run(tmp_path: Path) -> None:
 # the examples
 
 
-@pytest.mark.parametrize("game", ["nim:Nim", "nim_table:nim"])
+@pytest.mark.parametrize("game", ["nim:Nim", "nim_table:nim", "pig:Pig"])
 def test_check_of_an_example_finds_nothing(game: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES))
-    assert check_game(GameConfig(key="nim_2p", game=game, players=2)) == []
+    assert check_game(GameConfig(key="mine_2p", game=game, players=2)) == []
+
+
+def test_example_with_chance_rolls_another_die_for_another_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first roll is forced, so it is played at the start."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    table = open_table(GameConfig(key="pig_2p", game="pig:Pig", players=2), 8)
+    table.reset(np.arange(8), [5, 5, *range(6)])
+    pots = table.observe(np.arange(8))[0][:, 2]
+    assert pots[0] == pots[1]
+    assert len(set(pots.tolist())) > 2
 
 
 def test_example_table_plays_the_games_of_the_example_class(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,7 +89,7 @@ WINDOWS = NetworkSettings(kind="windows", filters=16, hidden=(32, 24))
 
 
 @pytest.mark.parametrize("key", ["connect_four_2p", "go7_2p", "ultimate_tic_tac_toe_2p"])
-@pytest.mark.parametrize("network", [tower(False), tower(True), WINDOWS])
+@pytest.mark.parametrize("network", [tower(False), tower(True), WINDOWS, WINDOWS.replace(residual=2)])
 def test_board_network_in_numpy_agrees_with_torch(tmp_path: Path, key: str, network: NetworkSettings) -> None:
     config = GAMES[key].replace(network=network)
     store = FileStore(tmp_path / "store")
@@ -97,7 +97,7 @@ def test_board_network_in_numpy_agrees_with_torch(tmp_path: Path, key: str, netw
     made = get_checkpoint(store, put_model(tmp_path / "store", config, seed=3, scale=2.0))
     checkpoint = get_checkpoint(store, put_checkpoint(store, made.manifest.replace(scale=3.0), made.parameters, None))
     network = load_network(config.network, checkpoint.manifest.shape, bytes_to_parameters(checkpoint.parameters))
-    obs, _ = positions(key)
+    obs, _ = positions(key, games=8)
     with torch.inference_mode():
         logits, values = network(torch.from_numpy(obs))
     for suffix in FORMATS:

@@ -155,6 +155,16 @@ def test_a_profile_above_covers_configs_below(tmp_path: Path) -> None:
         ("[deployment]\nendpoint = 'tcp://*:5555'", ["other machines"]),
         ("[deployment]\nendpoint = 'tcp://127.0.0.1'", ["no address"]),
         ("[deployment]\nnode = 'a b'", ["deployment.node (flyball.toml)"]),
+        (
+            "[games.hearts_4p]\ntrain_command = 'python \"my trainer.py\"'",
+            ["games.hearts_4p.train_command", "should be a list", 'Write a list: ["python", "my trainer.py"]'],
+        ),
+        ("[games.hearts_4p]\ntrain_command = 'a \"b'", ['Write a list: ["a", "\\"b"]']),
+        ("[games.My-Go]\ngame = 'go'\nplayers = 2", ["[games.My-Go] cannot be", "for instance [games.my_go_2p]"]),
+        ("[games.go_2p_3]\ngame = 'go'\nplayers = 3", ["[games.go_2p_3]", "for instance [games.go_2p_3p]"]),
+        ("[controllers.a]\nuse = 'b:C'\ntakes_over = ['epoch']", ["takes_over.0", "Did you mean epochs?"]),
+        ("[controllers.a]\nuse = 'b:C'\ntakes_over = 'epochs'", ["takes_over", 'Write a list: ["epochs"]']),
+        ("[controllers.a]\nuse = 'b:C'\ntakes_over = ['xyz']", ["'learning_rate', 'epochs'", "config show"]),
     ],
 )
 def test_bad_files_are_refused_with_the_key_and_the_way_out(tmp_path: Path, text: str, parts: list[str]) -> None:

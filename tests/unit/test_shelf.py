@@ -3,6 +3,7 @@
 import pytest
 from driving import KEY, NEED, NEW, OLD, DrivenWorker, played, run_settings, scored, trained
 
+from app.config import GAMES, RunSettings
 from app.controllers.needs import most_rows
 from app.controllers.state import state_of
 from app.core import EventId
@@ -211,3 +212,16 @@ def test_a_pause_may_last_longer_where_trainings_need_more() -> None:
             monitor.feed(scored(rows=NEED, shard=f"{number:064x}"))
         sizes.append(len(monitor.rows[KEY].shelf.fit))
     assert sizes == [4, 16]
+
+
+def test_shards_are_kept_while_trainings_replay_them() -> None:
+    """At most a quarter of all rows so far, which is one shard of four, two of eight."""
+    monitor = DrivenWorker(QualityMonitor, RunSettings(configs=(GAMES[KEY].replace(replay_rows=1000),)))
+    shards = [f"{number + 1000:064x}" for number in range(8)]
+    gone = list[str]()
+    for shard in shards:
+        fit(monitor, shard)
+        request = ask(monitor, shard)
+        monitor.feed(trained().replace(request_id=request))
+        gone += deleted(monitor)
+    assert [shard for shard in gone if shard in shards] == shards[:6]

@@ -212,4 +212,6 @@ def test_engines_are_asked_in_usi(game: str) -> None:
 
 
 def test_documented_example_runs() -> None:
-    assert doctest.testmod(shogi) == (0, 4)
+    results = doctest.testmod(shogi)
+    assert results.failed == 0
+    assert results.attempted > 3

@@ -1,7 +1,7 @@
 """The trainer: what it trains on, and what it says of a training that failed."""
 
 import pytest
-from driving import OLD, DrivenWorker, trained
+from driving import KEY, OLD, DrivenWorker, trained
 
 import app.learning.ppo
 import app.learning.samples
@@ -9,6 +9,7 @@ import app.learning.training
 import app.store.blobs
 import app.store.checkpoints
 import app.store.shard
+from app.config import GAMES, RunSettings
 from app.core import FlyballError
 from app.engine import JobFailed, WorkerLost
 from app.events import ShardRef, TrainingFailed, TrainingRequested
@@ -91,3 +92,32 @@ def test_the_names_of_the_jobs_errors_are_those_of_classes() -> None:
 
 def _is_error(kind: object) -> bool:
     return isinstance(kind, type) and issubclass(kind, FlyballError)
+
+
+def replaying(rows: int | None) -> DrivenWorker:
+    """Return a trainer of a configuration that replays so many rows."""
+    config = GAMES[KEY].replace(replay_rows=rows)
+    return DrivenWorker(Trainer, RunSettings(configs=(config,)))
+
+
+def numbered(number: int) -> str:
+    return f"{number:064x}"
+
+
+def test_trainings_replay_the_latest_shards_of_earlier_ones() -> None:
+    """At most a quarter of all 9 x 40 rows, so ten shards; and no more than the configuration's rows."""
+    for rows, expected in ((1000, range(30, 40)), (50, range(34, 40)), (None, ())):
+        trainer = replaying(rows)
+        for number in range(40):
+            done(trainer, ask(trainer, numbered(number)))
+        job = ask(trainer, numbered(99))
+        assert job.parts[0]["replayed"] == [numbered(number) for number in expected]
+        assert job.parts[0]["shards"] == [numbered(99)]
+
+
+def test_shards_of_a_training_under_way_are_not_replayed() -> None:
+    trainer = replaying(1000)
+    for number in range(8):
+        done(trainer, ask(trainer, numbered(number)))
+    replayed = ask(trainer, numbered(8)).parts[0]["replayed"]
+    assert replayed == ask(trainer, numbered(9)).parts[0]["replayed"] == [numbered(6), numbered(7)]

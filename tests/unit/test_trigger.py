@@ -1,7 +1,9 @@
 """TrainingTrigger: each of its rules, at its threshold and beside it."""
 
+from itertools import pairwise
+
 import pytest
-from driving import KEY, NEED, NEW, OLD, Driven, distributed, run_settings, scored, trained
+from driving import KEY, NEED, NEW, OLD, Driven, distributed, promoted, run_settings, scored, trained
 
 from app.controllers import TrainingTrigger
 from app.core import derive_id
@@ -242,3 +244,73 @@ def test_a_training_held_by_its_cooldown_begins_at_a_tick():
     (request,) = trigger.feed(TICK, key=None, at=600)
     assert isinstance(request, TrainingRequested)
     assert sum(shard.rows for shard in request.shards) == NEED
+
+
+LIMITS = run_settings().feedback.trigger
+
+
+def fail(trigger: Driven, times: int, at: float) -> None:
+    """Let so many trainings fail at a time; operators request them."""
+    for number in range(times):
+        asked = TrainingRequested(base_model=OLD, shards=(), step=0, seed=number, learning_rate=1e-3, epochs=1)
+        trigger.feed(asked, at=at)
+        assert not trigger.feed(failed(trigger), at=at)
+
+
+def started_after(trigger: Driven, failed_at: float) -> float:
+    """Feed enough rows, and ticks until a training is requested; return the seconds since a failure."""
+    said, at = trigger.feed(scored(), at=failed_at), failed_at
+    while not said:
+        at += 1
+        said = trigger.feed(TICK, key=None, at=at)
+        assert at < failed_at + 10_000
+    (request,) = said
+    assert request.shards
+    return at - failed_at
+
+
+@pytest.mark.parametrize(("failures", "factor"), [(2, 1), (3, 2), (5, 8)])
+def test_failures_in_a_row_make_a_pause_that_doubles(trigger, failures, factor):
+    fail(trigger, failures, at=1000)
+    assert started_after(trigger, 1000) == LIMITS.pause_seconds * factor
+
+
+def test_single_failure_makes_no_pause(trigger):
+    fail(trigger, 1, at=1000)
+    assert started_after(trigger, 1000) == 0
+
+
+def test_pause_after_many_failures_has_a_longest(trigger):
+    fail(trigger, 100, at=1000)
+    assert started_after(trigger, 1000) == LIMITS.longest_pause_seconds
+
+
+def test_failed_ratings_make_a_pause_and_failed_gates_none(trigger):
+    for purpose, pause in (("gate", 0), ("rating", LIMITS.pause_seconds)):
+        trigger.settle()
+        for _ in range(2):
+            trigger.feed(EvaluationFailed(request_id="e", purpose=purpose, model=NEW, error="no"), at=1000)
+        assert started_after(trigger, 1000) == pause
+        trigger.feed(failed(trigger), at=1000)
+
+
+@pytest.mark.parametrize("verdict", [(rejected(NEW),), (promoted(NEW), distributed(NEW))])
+def test_verdict_ends_failures_in_a_row(trigger, verdict):
+    fail(trigger, 9, at=1000)
+    trigger.feed(*verdict, at=1000)
+    fail(trigger, 1, at=1000)
+    model = trigger.state().lineage.playing
+    assert trigger.feed(scored(model=model), at=1000)
+
+
+def test_initial_model_that_keeps_failing_is_requested_more_rarely():
+    trigger, times = Driven(TrainingTrigger), [0]
+    for at in range(1, 2000):
+        if trigger.state().lineage.training:
+            trigger.feed(failed(trigger), at=at)
+        if trigger.feed(TICK, key=None, at=at):
+            times.append(at)
+    waits = [later - earlier for earlier, later in pairwise(times)]
+    assert waits == sorted(waits)
+    assert waits[0] < 15
+    assert waits[-1] >= LIMITS.longest_pause_seconds

@@ -1,0 +1,100 @@
+"""Solvers: the game-theoretic value of every move of a position.
+
+They judge players, and nobody learns from them: see ``app.play.judges``.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Protocol
+
+import pyspiel
+
+from app.config import GameConfig
+from app.core import FlyballError
+from app.games.connect_four_solver import ConnectFourSolver
+from app.games.own import is_own
+
+
+class NoSolver(FlyballError):
+    """A game that no solver knows."""
+
+
+class Solver(Protocol):
+    """Solves positions of one game for two. Actions have the rules' numbers, which both seats share."""
+
+    lengths: tuple[int, int]  # fewest and most moves before a position that tests are drawn from
+
+    def values(self, history: Sequence[int]) -> dict[int, int]:
+        """Return the value of each legal action for the mover after a history: 1 a win, 0 a draw, -1 a loss."""
+
+    def optimal(self, history: Sequence[int]) -> frozenset[int]:
+        """Return the actions that keep the position's value. It can be faster than ``values``."""
+        values = self.values(history)
+        best = max(values.values())
+        return frozenset(action for action, value in values.items() if value == best)
+
+    def quiet(self, history: Sequence[int]) -> bool:
+        """Return whether neither side could win with the next move, if it were to move."""
+
+
+class TicTacToeSolver(Solver):
+    """Solves tic-tac-toe by minimax; see ``Solver``."""
+
+    lengths = (1, 7)
+
+    def values(self, history: Sequence[int]) -> dict[int, int]:
+        """See ``Solver.values``."""
+        mine, theirs = _stones(history)
+        return {cell: -_worth(theirs, mine | {cell}) for cell in sorted(_CELLS - mine - theirs)}
+
+    def quiet(self, history: Sequence[int]) -> bool:
+        """See ``Solver.quiet``."""
+        mine, theirs = _stones(history)
+        return not any(_won(side | {cell}) for side in (mine, theirs) for cell in _CELLS - mine - theirs)
+
+
+_Cells = frozenset[int]
+_CELLS: _Cells = frozenset(range(9))
+_LINES = tuple(map(frozenset, ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))))
+
+
+def _stones(history: Sequence[int]) -> tuple[_Cells, _Cells]:
+    """Return the mover's and the opponent's cells."""
+    mover = len(history) % 2
+    return frozenset(history[mover::2]), frozenset(history[1 - mover :: 2])
+
+
+def _won(cells: _Cells) -> bool:
+    return any(line <= cells for line in _LINES)
+
+
+@cache
+def _worth(mine: _Cells, theirs: _Cells) -> int:
+    """Return a position's value for the mover; there are 5,478 positions."""
+    if _won(theirs):
+        return -1
+    return max((-_worth(theirs, mine | {cell}) for cell in _CELLS - mine - theirs), default=0)
+
+
+SOLVERS: dict[str, Callable[[], Solver]] = {"connect_four": ConnectFourSolver, "tic_tac_toe": TicTacToeSolver}
+"""Solvers by OpenSpiel's name; they know the games without options."""
+
+
+def solver_for(config: GameConfig) -> Solver:
+    """Return the solver of a configuration's game; a process has one of each. Raises ``NoSolver``."""
+    name = config.game.partition("(")[0]
+    if name not in SOLVERS or is_own(config.game) or config.max_moves is not None or not _usual(config.game, name):
+        raise NoSolver(
+            f"No solver knows {config.game} as {config.key} plays it.",
+            hint=f"There are solvers of {' and '.join(SOLVERS)}, without options and move limits.",
+        )
+    return _solver(name)
+
+
+def _usual(game: str, name: str) -> bool:
+    return bool(pyspiel.load_game(game).get_parameters() == pyspiel.load_game(name).get_parameters())
+
+
+@cache
+def _solver(name: str) -> Solver:
+    return SOLVERS[name]()

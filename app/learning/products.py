@@ -1,0 +1,114 @@
+"""Layers without gradients, as fast as PyTorch's libraries compute them.
+
+Where the CPU has AVX-512, oneDNN computes linear layers and convolutions, ReLU included. MKL would sum a row's products
+there in an order that depends on the number of rows; oneDNN keeps one order from ``FEWEST`` rows on in float32, none in
+bfloat16, which it multiplies several times as fast on processors with AMX. On processors other than Intel's it is also
+faster, because MKL uses only AVX2 there. ``torch.compile`` replaces layers by the same oneDNN operations. They are
+private to PyTorch; where they are missing, the usual ones compute the layers.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+_AVX512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
+
+
+def _operation(name: str) -> Any:
+    """Return an operation of oneDNN, None where it should not or cannot be used."""
+    found: Any = torch.ops.mkldnn if _AVX512 else None
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+_ONEDNN, _PACK = _operation("_linear_pointwise"), _operation("_reorder_linear_weight")
+_CONVOLVE, _CONVOLVE_ONTO = _operation("_convolution_pointwise"), _operation("_convolution_pointwise_.binary")
+_PACK_KERNEL = _operation("_reorder_convolution_weight")
+
+FEWEST = 4  # rows; with fewer, both libraries sum in another order
+STEP = 64  # rows; padded to multiples, because oneDNN compiles for each number, as slowly as it multiplies
+
+
+class OneDnnLinear(TorchFunctionMode):
+    """Computes any network's linear layers by ``linear``: MKL's sums also depend on a row's place."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        named = kwargs or {}
+        if func is functional.linear and (args[0] if args else named["input"]).dtype == torch.float32:
+            return linear(*args, **named)
+        return func(*args, **named)
+
+
+def linear(
+    input: Tensor,  # noqa: A002 - PyTorch's own name
+    weight: Tensor,
+    bias: Tensor | None = None,
+    *,
+    relu: bool = False,
+    shortcut: Tensor | None = None,
+) -> Tensor:
+    """Return ``input`` [N, K] times transposed ``weight`` [M, K] plus ``bias`` [M], without gradients.
+
+    Then comes ReLU, or ``shortcut`` [N, M] is added.
+    """
+    if _ONEDNN and input.is_cpu:
+        product: Tensor = (
+            _ONEDNN(input, weight, bias, "relu" if relu else "none", [], "")
+            if shortcut is None
+            else _ONEDNN.binary(input, shortcut, weight, bias, "add")
+        )
+        return product
+    product = functional.linear(input, weight, bias)
+    if shortcut is not None:
+        product += shortcut
+    return product.relu_() if relu else product
+
+
+class Convolution:
+    """A convolution [N, C, H, W] that keeps the board's size, its weight packed for a number of rows."""
+
+    def __init__(self, weight: Tensor, bias: Tensor, rows: int, board: tuple[int, int]) -> None:
+        self._padding, self._bias = [weight.shape[-1] // 2] * 2, bias
+        self._weight = weight.contiguous(memory_format=torch.channels_last)
+        self._fused = weight.is_cpu and bool(_CONVOLVE and _CONVOLVE_ONTO and _PACK_KERNEL)
+        if self._fused:
+            size = rows, weight.shape[1], *board
+            self._weight = _PACK_KERNEL(self._weight, self._padding, [1, 1], [1, 1], 1, size)
+
+    def __call__(self, cells: Tensor, onto: Tensor | None = None, *, relu: bool = True) -> Tensor:
+        """Return the convolution of ``cells``, perhaps with ReLU; ``onto`` is added before, and overwritten."""
+        layer = self._weight, self._bias, self._padding, [1, 1], [1, 1], 1
+        if self._fused:
+            then = "relu" if relu else "none"
+            product: Tensor = (
+                _CONVOLVE(cells, *layer, then, [], "")
+                if onto is None
+                else _CONVOLVE_ONTO(onto, cells, *layer, "add", 1.0, then, [], "")
+            )
+            return product
+        product = functional.conv2d(cells, self._weight, self._bias, padding=self._padding)
+        if onto is not None:
+            product += onto
+        return product.relu_() if relu else product
+
+
+def packed(weight: Tensor, rows: int) -> Tensor:
+    """Return ``weight`` as ``linear`` reads it fastest for inputs of ``rows`` rows."""
+    return _PACK(weight, rows) if _PACK and weight.is_cpu else weight
+
+
+def padded(features: Tensor) -> Tensor:
+    """Return ``features`` [N, K] as float32, padded with the rows of zeros that ``linear`` needs."""
+    rows = len(features)
+    wanted = max(rows, FEWEST)
+    if _ONEDNN and features.is_cpu:  # a multiple of STEP, below it a power of two
+        wanted = -(-rows // STEP) * STEP if rows > STEP // 2 else max(FEWEST, 1 << (rows - 1).bit_length())
+    if wanted == rows:
+        return features.float()
+    more = torch.empty(wanted, features.shape[1], device=features.device)
+    more[:rows], more[rows:] = features, 0
+    return more

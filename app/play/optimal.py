@@ -1,0 +1,147 @@
+"""The share of a player's moves that are optimal: they keep the value that a perfect player gets.
+
+The test positions come from random play, and legal moves differ in value in each of them. They are the same for each
+player and seed.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from os import environ
+from pathlib import Path
+
+import numpy as np
+from pydantic import Field, TypeAdapter, ValidationError
+
+from app.config import GameConfig, Settings
+from app.core import FlyballError, Rate, derive_id, derive_seed
+from app.games import FINISHED, Table, open_table
+from app.games.solver import solver_for
+from app.play.own_players import Turn
+from app.play.players import Player, RandomPlayer
+from app.play.rng import draw_points, number_streams
+from app.play.rollout import ask, ask_any
+from app.store.blobs import replace_durably
+
+_BATCH = 512  # random games at once
+_FRUITLESS = 8  # batches without a new position after which a game has no more
+
+
+class TooFewPositions(FlyballError):
+    """A game has fewer test positions than were asked for."""
+
+
+class Exercise(Settings):
+    """A test position, and what is optimal in it."""
+
+    history: tuple[int, ...] = Field(description="actions from the start, in the rules' numbers")
+    optimal: frozenset[int] = Field(description="the actions that keep its value")
+    hard: bool = Field(description="neither side could win with the next move")
+
+
+class OptimalShare(Settings):
+    """How many moves were optimal; see ``Exercise.hard``."""
+
+    all: Rate
+    hard: Rate | None  # None without hard positions
+
+
+_EXERCISES = TypeAdapter(list[Exercise])
+_VERSION = 1  # raised when the same arguments could give other positions
+
+
+def saved_positions(
+    config: GameConfig, count: int, seed: int, progress: Callable[[int], None] = lambda _found: None
+) -> list[Exercise]:
+    """Return ``draw_positions``, from a file in the user's cache folder if there is one.
+
+    Solving connect four's takes minutes. Without a writable folder they are solved each time.
+    """
+    rules = open_table(config, 0).spec.rules_version
+    name = derive_id("exercises", _VERSION, rules, count, seed)
+    folder = Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "flyball"
+    file = folder / f"exercises-{name}.json"
+    try:
+        return _EXERCISES.validate_json(file.read_bytes())
+    except (OSError, ValidationError):
+        positions = draw_positions(config, count, seed, progress)
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        replace_durably(file, _EXERCISES.dump_json(positions), folder)
+    return positions
+
+
+def draw_positions(
+    config: GameConfig, count: int, seed: int, progress: Callable[[int], None] = lambda _found: None
+) -> list[Exercise]:
+    """Return distinct positions in which legal moves differ in value. Raises ``NoSolver`` or ``TooFewPositions``.
+
+    Random games reach them. Each number of moves within the solver's ``lengths`` has the same share of positions, as
+    far as there are as many. ``progress`` receives the number of positions found so far.
+    """
+    solver, table = solver_for(config), open_table(config, _BATCH)
+    fewest, most = solver.lengths
+    lengths = list(range(fewest, most + 1))
+    seen, positions = set[bytes](), list[Exercise]()
+    batch = 0
+    while (missing := count - len(positions)) and lengths:
+        wanted = {length: (missing + place) // len(lengths) for place, length in enumerate(lengths)}
+        last = batch  # with a new position
+        while (unfilled := [length for length in lengths if wanted[length]]) and batch - last < _FRUITLESS:
+            batch += 1
+            for slot, view in _random_positions(table, unfilled, derive_seed(seed, "test positions", batch)):
+                history = table.history(slot)
+                if view in seen or not wanted[len(history)]:
+                    continue
+                seen.add(view)
+                optimal = solver.optimal(history)
+                if len(optimal) < np.count_nonzero(table.observe(np.array([slot]))[1]):
+                    positions.append(Exercise(history=tuple(history), optimal=optimal, hard=solver.quiet(history)))
+                    wanted[len(history)] -= 1
+                    last = batch
+                    progress(len(positions))
+        lengths = [length for length in lengths if not wanted[length]]
+    if len(positions) < count:
+        raise TooFewPositions(
+            f"Random games of {config.key} have {len(positions)} test positions, and not {count}.",
+            hint="Ask for fewer.",
+        )
+    return positions
+
+
+def _random_positions(table: Table, lengths: Sequence[int], seed: int) -> list[tuple[int, bytes]]:
+    """Play a random game in each slot to one of ``lengths``; return the slots that got there, and views."""
+    slots = np.arange(len(table.seats()))
+    streams = number_streams(seed, slots)
+    picks = (draw_points(streams, np.zeros_like(slots)) * len(lengths)).astype(np.int64)
+    ends = np.array(lengths)[picks]
+    table.reset(slots, [0] * len(slots))
+    for step in range(1, max(lengths) + 1):
+        live = slots[(table.seats() != FINISHED) & (_lengths(table, slots) < ends)]
+        obs, mask = table.observe(live)
+        points = draw_points(streams[live], np.full(len(live), step))
+        table.step(live, ask(RandomPlayer(), obs, mask, 1.0, points).action)
+    ended = slots[(table.seats() != FINISHED) & (_lengths(table, slots) == ends)]
+    obs, _ = table.observe(ended)
+    return [(slot, row.tobytes()) for slot, row in zip(ended.tolist(), obs, strict=True)]
+
+
+def _lengths(table: Table, slots: np.ndarray) -> np.ndarray:
+    return np.array([len(table.history(slot)) for slot in slots.tolist()])
+
+
+def optimal_share(
+    config: GameConfig, player: Player, positions: Sequence[Exercise], temperature: float, seed: int
+) -> OptimalShare:
+    """Ask a player for a move in each position, as in a rollout, and return the share of optimal ones."""
+    table, slots = open_table(config, len(positions)), np.arange(len(positions))
+    table.reset(slots, [0] * len(slots))
+    lengths = np.array([len(position.history) for position in positions])
+    while len(behind := slots[_lengths(table, slots) < lengths]):  # tables play forced moves by themselves
+        moves = [positions[slot].history[len(table.history(slot))] for slot in behind.tolist()]
+        table.step(behind, np.array(moves, dtype=np.int32))
+    obs, mask = table.observe(slots)
+    points = draw_points(number_streams(seed, slots), np.zeros_like(slots))
+    actions = ask_any(player, Turn(obs, mask, table, slots), temperature, points).action.tolist()
+    kept = [action in position.optimal for action, position in zip(actions, positions, strict=True)]
+    hard = [keeps for keeps, position in zip(kept, positions, strict=True) if position.hard]
+    return OptimalShare(all=Rate.of(sum(kept), len(kept)), hard=Rate.of(sum(hard), len(hard)) if hard else None)

@@ -1,0 +1,161 @@
+"""Tree search: it finds what can be proved, repeats itself, and records what it found."""
+
+import numpy as np
+import pytest
+
+from app.config import GAMES, SearchSettings
+from app.games import FINISHED, open_table
+from app.play.match_statistics import match_statistics
+from app.play.matches import MatchPlan, play_match
+from app.play.own_players import Turn
+from app.play.players import RandomPlayer
+from app.play.search import SearchPlayer, Unsearchable
+from app.play.selfplay import play_recorded, selfplay_schedule
+from app.play.tree import considered_visits
+
+CONNECT_FOUR, TIC_TAC_TOE = GAMES["connect_four_2p"], GAMES["tic_tac_toe_2p"]
+SPREAD = SearchSettings(considered=4)
+
+
+class Uninformed:
+    """A network that knows nothing, and counts the positions that it sees."""
+
+    def __init__(self, actions: int) -> None:
+        self.actions, self.seen = actions, 0
+
+    def outputs(self, obs):
+        self.seen += len(obs)
+        return np.zeros((len(obs), self.actions + 1), dtype=np.float32)
+
+
+class Hashed(Uninformed):
+    """A network whose outputs depend on the position alone, and on every feature."""
+
+    def outputs(self, obs):
+        weights = np.random.default_rng(7).normal(size=(obs.shape[1], self.actions + 1))
+        return np.tanh(obs @ weights).astype(np.float32)
+
+
+def turn_after(config, *games: list[int]) -> Turn:
+    """Return the positions after the moves of each game."""
+    slots = np.arange(len(games))
+    table = open_table(config, len(games))
+    table.reset(slots, [0] * len(games))
+    for slot, moves in enumerate(games):
+        for move in moves:
+            table.step(np.array([slot]), np.array([move], dtype=np.int32))
+    return Turn(*table.observe(slots), table, slots)
+
+
+def searched(config, turn: Turn, simulations: int, temperature: float = 0.0, network: Uninformed | None = None):
+    player = SearchPlayer(network or Uninformed(turn.mask.shape[1]), config, simulations, temperature)
+    return player.search(turn, np.linspace(0, 1, len(turn.slots), endpoint=False))
+
+
+def test_search_finds_a_win_in_one() -> None:
+    found = searched(CONNECT_FOUR, turn_after(CONNECT_FOUR, [3, 0, 3, 0, 3, 1]), simulations=16)
+    assert found.action.tolist() == [3]
+    assert found.policy[0, 3] > 0.99
+    assert found.value[0] > 0.99
+
+
+def test_search_finds_the_only_defence() -> None:
+    """Without knowledge, it takes as many positions as refute the other six moves."""
+    found = searched(CONNECT_FOUR, turn_after(CONNECT_FOUR, [0, 3, 0, 3, 1, 3]), simulations=400)
+    assert found.action.tolist() == [3]
+
+
+def test_search_of_a_lost_position_knows_that_it_is_lost() -> None:
+    """Seat 1 has the cells 1, 2 and 3 of the lowest row, both ends open."""
+    found = searched(CONNECT_FOUR, turn_after(CONNECT_FOUR, [6, 2, 6, 3, 5, 1]), simulations=400)
+    assert found.value[0] < -0.8
+
+
+def test_search_tells_the_seats_apart_where_one_moves_twice() -> None:
+    """A pass of Othello is played by the table, so one seat has two decisions in a row."""
+    config = GAMES["othello_2p"]
+    played, _ = play_recorded(
+        config,
+        [SearchPlayer(Hashed(65), config, 8, 1.0)],
+        selfplay_schedule(8, 2, [], (1.0,), 3),
+        model="m",
+        seed=3,
+        worker="w",
+        in_flight=8,
+    )
+    by_game = [played.seat[played.game == game][np.argsort(played.step[played.game == game])] for game in range(8)]
+    assert any((seats[1:] == seats[:-1]).any() for seats in by_game)
+
+
+def test_search_of_perfect_play_in_tic_tac_toe_draws() -> None:
+    network = Uninformed(9)
+    hero = SearchPlayer(network, TIC_TAC_TOE, 300)
+    games = play_match(TIC_TAC_TOE, hero, RandomPlayer(), MatchPlan(40, 1, 1.0))
+    figures = match_statistics(games, 2)
+    assert figures.losses == 0
+    assert figures.wins > 20
+
+
+def test_search_asks_the_network_once_a_position() -> None:
+    network = Uninformed(7)
+    searched(CONNECT_FOUR, turn_after(CONNECT_FOUR, [], [3]), simulations=20, network=network)
+    assert network.seen == 2 * 21
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_search_of_a_position_does_not_depend_on_others(temperature: float) -> None:
+    games = [[], [3], [3, 3], [0, 1, 2], [6, 6, 6, 5]]
+    network = Hashed(7)
+    together = searched(CONNECT_FOUR, turn_after(CONNECT_FOUR, *games), 24, temperature, network)
+    points = np.linspace(0, 1, len(games), endpoint=False)
+    for row, moves in enumerate(games):
+        player = SearchPlayer(network, CONNECT_FOUR, 24, temperature)
+        alone = player.search(turn_after(CONNECT_FOUR, moves), points[row : row + 1])
+        assert alone.action[0] == together.action[row]
+        assert np.array_equal(alone.policy[0], together.policy[row])
+
+
+def test_search_explores_with_noise_alone() -> None:
+    turn = turn_after(CONNECT_FOUR, *[[3, 3, 2]] * 100)
+    assert len(set(searched(CONNECT_FOUR, turn, 16, 1.0, Hashed(7)).action.tolist())) >= 3
+    assert len(set(searched(CONNECT_FOUR, turn, 16, 0.0, Hashed(7)).action.tolist())) == 1
+
+
+def test_search_leaves_the_table_alone() -> None:
+    turn = turn_after(CONNECT_FOUR, [3, 2], [1])
+    before = [turn.table.history(slot) for slot in (0, 1)], turn.obs.copy()
+    searched(CONNECT_FOUR, turn, 16)
+    assert [turn.table.history(slot) for slot in (0, 1)] == before[0]
+    assert np.array_equal(turn.table.observe(turn.slots)[0], before[1])
+
+
+@pytest.mark.parametrize("key", ["oh_hell_3p", "hearts_4p", "maedn_4p"])
+def test_search_of_a_game_with_chance_is_refused(key: str) -> None:
+    with pytest.raises(Unsearchable, match="cannot be searched") as refused:
+        SearchPlayer(Uninformed(4), GAMES[key], 8)
+    assert "policy_gradient" in refused.value.hint
+
+
+def test_halving_gives_the_better_half_twice_as_much() -> None:
+    plan = considered_visits(4, 16)
+    assert plan[4].tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
+    assert plan[1].tolist() == list(range(16))
+    assert plan[2].tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7]
+
+
+def test_selfplay_by_search_records_policies_and_values() -> None:
+    hero = SearchPlayer(Hashed(7), CONNECT_FOUR, 12, 1.0)
+    schedule = selfplay_schedule(20, 2, [], (1.0,), 5, opening_plies=3)
+    shard, outcomes = play_recorded(CONNECT_FOUR, [hero], schedule, model="m", seed=5, worker="w", in_flight=8)
+    policy = np.zeros(shard.mask.shape, dtype=np.float32)
+    policy[shard.mask] = shard.policy
+    assert np.allclose(policy.sum(axis=1), 1, atol=4e-3)
+    chosen = policy[np.arange(shard.rows), shard.action]
+    assert np.allclose(chosen, np.exp(shard.log_prob), atol=2e-3)
+    assert np.abs(shard.value).max() <= 1
+    assert (outcomes.lengths > 0).all()
+    table = open_table(CONNECT_FOUR, 1)
+    table.reset(np.array([0]), [0])
+    for move in shard.history[shard.history_offsets[0] : shard.history_offsets[1]].tolist():
+        table.step(np.array([0]), np.array([move], dtype=np.int32))
+    assert table.seats()[0] == FINISHED
