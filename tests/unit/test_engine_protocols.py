@@ -23,9 +23,9 @@ def speech(protocol: EngineProtocol, **settings) -> EngineSpeech:
 @pytest.mark.parametrize(("name", "protocol"), NOTATIONS)
 def test_notation_game_has_its_own_action_numbers(name: str, protocol: EngineProtocol) -> None:
     config = PLAYED[protocol]
-    rules = open_table(config, 1)._rules
+    table = open_table(config, 1)
     assert config.game.partition("(")[0] == name
-    assert (rules.codec.to_game == range(rules.spec.actions)).all()
+    assert (table._rules.codec.to_game == range(table.spec.actions)).all()
 
 
 @pytest.mark.parametrize("protocol", ["uci", "usi"])
