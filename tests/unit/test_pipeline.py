@@ -14,7 +14,8 @@ from app.play.inspection import history
 from app.play.players import RandomPlayer, policy_of
 from app.store import FileStore
 from app.train.game import UnfitSettings, collect, divided, evaluate, lessons, run_game
-from app.train.learning import first_policy, scheduled
+from app.train.learning import first_policy
+from app.train.methods import scheduled
 from app.train.run import TooManyDivergences, TrainingRun, most_rise
 from app.train.state import NoRun, RunExists, RunHead, RunPlace
 
@@ -82,10 +83,10 @@ def test_an_iteration_collects_learns_evaluates_and_tells(tmp_path) -> None:
     assert first.games == 32
     assert first.rows > 32 * 4
     assert first.mean_return == pytest.approx(0, abs=1e-6), "both seats are recorded, and their outcomes sum to 0"
-    assert first.epochs == 2
-    assert 0 < first.entropy < np.log(9)
-    assert first.approx_kl >= 0
-    assert first.gradient_norm > 0
+    assert first.metrics["epochs"] == 2
+    assert 0 < first.metrics["entropy"] < np.log(9)
+    assert first.metrics["approx_kl"] >= 0
+    assert first.metrics["gradient_norm"] > 0
     assert first.evaluation.opponent == "random"
     assert first.evaluation.games == 8
     assert first.distributions.gradients.keys() >= {"policy_head.weight", "trunk.0.weight"}
@@ -188,8 +189,8 @@ def test_an_update_that_diverges_is_thrown_away_and_the_next_ones_are_smaller(tm
     begin(tmp_path, settings, "tic_tac_toe_2p", 1, listener, said=said).run()
     first, second = listener.iterations[:2]
     assert first.recovered
-    assert second.learning_rate == first.learning_rate / 2
-    assert second.entropy_coef > first.entropy_coef
+    assert second.metrics["learning_rate"] == first.metrics["learning_rate"] / 2
+    assert second.metrics["entropy_coef"] > first.metrics["entropy_coef"]
     assert "thrown away" in said[1]
 
 
