@@ -180,14 +180,13 @@ class TrainingRun:
 
     def _replayed(self, state: RunState, shard: Shard) -> ReplayBuffer:
         """Return what the next iteration replays; store an iteration's shard if the run replays any."""
-        replay = ReplayBuffer(state.replayed, state.rows)
         if not self.game.config.replay_rows:
-            return replay
+            return ReplayBuffer(rows=state.rows)
         key, meta = self.place.keep_shard(shard), shard.meta
         reference = ShardRef(
             key=key, worker=WORKER, rows=shard.rows, games=shard.games, model=state.model, seed=meta.seed
         )
-        return replay.plus((reference,), self.game.config)
+        return ReplayBuffer(state.replayed, state.rows).plus((reference,), self.game.config)
 
     def _evaluated(self, policy: Policy) -> Evaluation:
         asked, seed = self.settings.training, derive_seed(self.seed, "evaluation")  # one seed: the same deals each time

@@ -12,7 +12,17 @@ from pydantic import Field, ValidationError, model_validator
 from app.config import PipelineSettings, Settings
 from app.core import ConfigKey, FlyballError, ModelHash, ShardKey, reading, writing
 from app.events import ShardRef
-from app.store import SHARDS, Checkpoint, FileStore, Shard, get_checkpoint, put_checkpoint, put_shard
+from app.store import (
+    SHARDS,
+    Checkpoint,
+    DamagedBlob,
+    FileStore,
+    MissingBlob,
+    Shard,
+    get_checkpoint,
+    put_checkpoint,
+    put_shard,
+)
 from app.store.blobs import replace_durably
 from app.train.iteration import Evaluation
 
@@ -131,8 +141,14 @@ class RunPlace:
         put_checkpoint(FileStore(self.models), checkpoint.manifest, checkpoint.parameters, checkpoint.optimizer)
 
     def shard(self, shard: ShardRef) -> Shard:
-        """Return a stored shard. Raises ``MissingBlob`` or ``DamagedBlob``."""
-        return SHARDS.get(FileStore(self._shards), shard.key)
+        """Return a stored shard. Raises ``NoRun`` if it is missing or damaged."""
+        try:
+            return SHARDS.get(FileStore(self._shards), shard.key)
+        except (MissingBlob, DamagedBlob) as error:
+            raise NoRun(
+                f"{self.path} lacks a shard that its next iteration learns from: {error.message}",
+                hint="Put its folder shards back from a copy, or begin a new run in another folder.",
+            ) from error
 
     def keep_shard(self, shard: Shard) -> ShardKey:
         """Store a shard."""

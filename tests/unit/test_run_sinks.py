@@ -174,6 +174,18 @@ def test_a_resumed_run_replaces_the_rows_that_it_repeats(tmp_path: Path) -> None
     assert [row["iteration"] for row in read_log(path)] == ["1", "2", "3", "4", "5", "6"]
 
 
+def test_log_of_an_earlier_version_gets_the_new_columns(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    logged(path, 1, 2)
+    rows = list(csv.reader(path.read_text().splitlines()))
+    path.write_text("".join(",".join(row[:-2]) + "\n" for row in rows))
+    assert [tuple(row) for row in read_log(path)] == [COLUMNS[:-2]] * 2
+    logged(path, 3, metrics={"divergence": 0.5, "replayed_rows": 4000.0})
+    assert [row["divergence"] for row in read_log(path)] == ["", "", "0.5"]
+    assert [row["policy_loss"] for row in read_log(path)] == ["-0.01", "-0.005", ""]
+    assert read_log(path)[2]["replayed_rows"] == "4000"
+
+
 @pytest.mark.parametrize("cut", [1, 5, 40, 120])
 def test_a_row_that_was_written_half_is_dropped(tmp_path: Path, cut: int) -> None:
     path = tmp_path / "log.csv"
