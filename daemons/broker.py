@@ -50,6 +50,11 @@ class BrokerVoice:
             originate(fact, event_id=derive_id(self.source, self._boot, next(self._said)), time=now) for fact in facts
         ]
 
+    def tick(self, journal: Journal, settings: RunSettings, now: datetime) -> list[Envelope[Payload]]:
+        """Return a tick of the clock, and the broker's heartbeat."""
+        beat = DaemonHeartbeat(**self.who, position=journal.head, lag=0, jobs=0, requests=())
+        return self.write(now, ClockTick(period_seconds=settings.tick_seconds), beat)
+
     def record(self, journal: Journal, now: datetime, *facts: Payload) -> None:
         """Append facts to the journal directly, before or after the broker serves."""
         now_us = max((now - EPOCH) // MICROSECOND, journal.recorded_us)
@@ -68,6 +73,13 @@ def configure(journal: Journal, settings: RunSettings, voice: BrokerVoice, now: 
     if last_settings(journal) != settings:
         run_id = derive_id("run", settings.seed, journal.head)
         voice.record(journal, now, RunConfigured(run_id=run_id, settings=settings.model_dump(mode="json")))
+
+
+def begin(journal: Journal, settings: RunSettings, voice: BrokerVoice, clock: Clock) -> None:
+    """Record the run's settings and the broker's start."""
+    configure(journal, settings, voice, clock.now())
+    started = DaemonStarted(**voice.who, pid=os.getpid(), version=version("flyball"))
+    voice.record(journal, clock.now(), started, DaemonReady(**voice.who, position=journal.head, capacity=0))
 
 
 @contextmanager
@@ -104,13 +116,10 @@ def serve(journal: Journal, endpoint: str, loaded: Loaded, voice: BrokerVoice, c
             notifier.tell("WATCHDOG=1")
 
     def on_tick(now: datetime) -> list[Envelope[Payload]]:
-        beat = DaemonHeartbeat(**voice.who, position=journal.head, lag=0, jobs=0, requests=())
-        return voice.write(now, ClockTick(period_seconds=settings.tick_seconds), beat)
+        return voice.tick(journal, settings, now)
 
     with stop_signals() as (stopped, wake_fd):
-        configure(journal, settings, voice, clock.now())
-        started = DaemonStarted(**voice.who, pid=os.getpid(), version=version("flyball"))
-        voice.record(journal, clock.now(), started, DaemonReady(**voice.who, position=journal.head, capacity=0))
+        begin(journal, settings, voice, clock)
         broker = Broker(
             journal,
             endpoint,

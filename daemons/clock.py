@@ -1,5 +1,6 @@
 """The only module that reads the machine's clocks and randomness."""
 
+import resource
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -70,3 +71,9 @@ class RecordingClock:
 def boot_id() -> str:
     """Return a random id for this start of the process. Its events need other ids than those of earlier starts."""
     return token_hex(16)
+
+
+def processor_seconds() -> float:
+    """Return the processor time that this process and its ended children have used, in seconds."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime

@@ -3,6 +3,7 @@
 Do what the commands do:
     train: train a policy in this process; return a TrainingResult with its best checkpoint and scores.
     evaluate: play a model's games against opponents; return an EvaluationResult.
+    optimal_moves: the share of a model's moves that are optimal, in games with a solver; return an OptimalResult.
     load_policy: load a checkpoint, a run's best policy or an exported one as a LoadedPolicy, which acts.
     connect, connect_async: open a run as a Connection or AsyncConnection: publish, subscribe, state, journal.
     simulate: run the controllers on a modelled cluster; return a SimulationResult.
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from app.api.checking import check_backend, check_game, check_network, check_player
     from app.api.connection import AsyncConnection, Connection, connect, connect_async
     from app.api.evaluation import EvaluationResult, evaluate
+    from app.api.optimal import OptimalResult, optimal_moves
     from app.api.policies import LoadedPolicy, load_policy
     from app.api.simulation import SimulationResult, simulate
     from app.api.training import TrainingResult, train
@@ -94,6 +96,7 @@ __all__ = [
     "MatchPlan",
     "MemoryStore",
     "NetworkShape",
+    "OptimalResult",
     "Payload",
     "Player",
     "Row",
@@ -120,6 +123,7 @@ __all__ = [
     "load_player",
     "load_policy",
     "open_table",
+    "optimal_moves",
     "play_match",
     "simulate",
     "state_of",
@@ -132,6 +136,7 @@ _NAMES = {
     "app.api.checking": ("check_backend", "check_game", "check_network", "check_player"),
     "app.api.connection": ("AsyncConnection", "Connection", "connect", "connect_async"),
     "app.api.evaluation": ("EvaluationResult", "evaluate"),
+    "app.api.optimal": ("OptimalResult", "optimal_moves"),
     "app.api.policies": ("LoadedPolicy", "load_policy"),
     "app.api.simulation": ("SimulationResult", "simulate"),
     "app.api.training": ("TrainingResult", "train"),

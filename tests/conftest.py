@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from itertools import count
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -19,6 +20,9 @@ from app.events.envelope import EPOCH
 
 # One thread a process: torch's threads fight over busy cores, and jobs in this process get many times slower.
 os.environ["OMP_NUM_THREADS"] = "1"
+
+# Solved positions are kept in the user's cache folder; tests have one of their own.
+os.environ["XDG_CACHE_HOME"] = mkdtemp(prefix="flyball-tests-")
 
 # Hundreds of processes import the same modules: they are compiled once, even where Python is told not to keep that.
 sys.dont_write_bytecode = False

@@ -1,6 +1,7 @@
 """Simulations: runs of the real controllers on a modelled cluster."""
 
 from collections.abc import Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -86,19 +87,18 @@ def simulate_arms(
         for seed in seeds
         for arm in arms
     ]
-    began, results = perf_counter(), list[RunResult]()
+    began, numbers = perf_counter(), count(1)
 
     def take(result: RunResult) -> None:
-        results.append(result)
         seconds = perf_counter() - began
         say(
-            f"{len(results)}/{len(tasks)}: seed {result.seed}, {result.arm}: {result.total_gain:+z,.0f} Elo, "
+            f"{next(numbers)}/{len(tasks)}: seed {result.seed}, {result.arm}: {result.total_gain:+z,.0f} Elo, "
             f"{result.events:,} events, {seconds:.0f} s"
         )
         for unfolded in result.unfolded:
             say(f"Not folded: {unfolded}")
 
-    run_tasks(tasks, jobs, take)
+    results = run_tasks(tasks, jobs, take)
     return SimulationResult(arms=tuple(summarise(results)), runs=tuple(results))
 
 

@@ -175,29 +175,30 @@ class JournalPublisher:
     Args:
         journal: where events are recorded.
         clock: gives the time of recording.
-        producer: the events' source.
     """
 
-    def __init__(self, journal: Journal, clock: Clock, producer: str) -> None:
-        self._journal, self._clock, self._producer = journal, clock, producer
+    def __init__(self, journal: Journal, clock: Clock) -> None:
+        self._journal, self._clock = journal, clock
         recent = journal.ids(max(0, journal.head - WINDOW))
         self._sequencer = Sequencer(journal.head, journal.recorded_us, recent)
         self._epoch = journal.head
-        self._sequencer.introduce(producer, self._epoch, journal.mark(producer, self._epoch) or 0)
 
-    def publish(self, envelopes: Sequence[Envelope[Any]]) -> tuple[int, ...]:
-        """Record events in order and return their positions; see ``Bus.publish``.
+    def publish(self, envelopes: Sequence[Envelope[Any]], producer: str) -> tuple[int, ...]:
+        """Record a producer's events in order and return their positions; see ``Bus.publish``.
 
         Raises:
             PublishRefused: an event's type is in ``BROKER_ONLY``, and the producer is not a broker.
         """
         if not envelopes:
             return ()
-        base = self._sequencer.marks[self._producer, self._epoch]
-        frame = Frame.parse(frame_of(envelopes, producer=self._producer, epoch=self._epoch, base=base))
-        if not is_broker(self._producer):
+        key = producer, self._epoch
+        if key not in self._sequencer.marks:
+            self._sequencer.introduce(*key, self._journal.mark(*key) or 0)
+        base = self._sequencer.marks[key]
+        frame = Frame.parse(frame_of(envelopes, producer=producer, epoch=self._epoch, base=base))
+        if not is_broker(producer):
             check_rights(frame)
-        runs = self._sequencer.admit(frame, microseconds(self._clock.now()), self._producer)
+        runs = self._sequencer.admit(frame, microseconds(self._clock.now()), producer)
         records, marks = self._sequencer.take()
         self._journal.append(records, marks=marks)
         return tuple(position for run in runs for position in range(run.first, run.first + run.size))

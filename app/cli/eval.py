@@ -9,7 +9,8 @@ from app.cli.options import FILE, given_options, pick, placed, seed_option, work
 from app.cli.output import data_only_on_stdout, note, write_json
 
 SHARED = ("seed", "device", "precision")
-OF_GAMES = ("against", "games", "workers", "temperature", "reference", "paired", "search")
+OF_GAMES = ("against", "games", "workers", "temperature", "reference", "paired", "search", "optimal")
+OF_MATCHES = ("against", "games", "workers", "reference", "paired")
 OF_ENVIRONMENTS = ("policy", "episodes", "num_envs", "action_codec", "max_steps", "success_key", "dump_trajectory")
 
 
@@ -29,7 +30,7 @@ OF_ENVIRONMENTS = ("policy", "episodes", "num_envs", "action_codec", "max_steps"
     default=("random",),
     multiple=True,
     help="Repeatable, or by commas: bots (random, heuristic; in Hearts easy, normal, hard), models as of --model, "
-    "STRATEGY:COUNT of the run's league.",
+    "STRATEGY:COUNT of the run's league, judges (solver, mcts:1000).",
 )
 @click.option(
     "--games",
@@ -41,6 +42,12 @@ OF_ENVIRONMENTS = ("policy", "episodes", "num_envs", "action_codec", "max_steps"
 @click.option("--search", type=click.IntRange(2, 4096), help="Positions that the model looks ahead at for a move.")
 @click.option("--paired", is_flag=True, help="Hearts: compare with a reference that is dealt the same cards.")
 @click.option("--reference", metavar="PLAYER", help="Of --paired.  [default: the opponent itself]")
+@click.option(
+    "--optimal",
+    type=click.IntRange(1),
+    metavar="COUNT",
+    help="Play nobody: give the share of optimal moves in so many positions, for instance 2000.",
+)
 @click.option("--policy", default="mlp", help="What plays: mlp, random, or one that a package brings.")
 @click.option("--episodes", default=100, type=click.IntRange(1), help="Of all environments.")
 @click.option("--num-envs", default=1, type=click.IntRange(1), help="Environments at once.")
@@ -70,6 +77,14 @@ def eval(place: Place, /, config_key: str | None, environment: str | None, **opt
     of games with one deal or opening and the model in each seat, by the half points that they brought: 0, 1 … for two
     players 4. 'stderr' is that of the mean score, from these groups. 'distinct_games' tells how many games were not
     repetitions of another, which say nothing new.
+
+    Judges are players that no training meets: solver plays perfectly (connect four and tic-tac-toe), and mcts:1000 is
+    OpenSpiel's Monte Carlo tree search with 1,000 random playouts a move (OpenSpiel's games for two with perfect
+    information and without chance).
+
+    --optimal (games with a solver) asks for a move in positions from random play in which legal moves differ in value.
+    A move is optimal if it keeps the value: win, draw or loss. 'hard' are the positions in which neither side could
+    win with the next move. Positions depend on --seed alone. The temperature is 0 unless --temperature is given.
 
     --search lets the model search; an opponent does with +64 after its name, such as champion+64. Two-player games
     without chance and hidden cards can be searched. A search takes the best move that it finds, at any temperature.
@@ -106,11 +121,15 @@ def _evaluate(place: Place, config_key: str | None, environment: str | None, opt
         return evaluate_environment(environment, **pick(options, "model", *SHARED, *OF_ENVIRONMENTS))
     from app.api.evaluation import evaluate_gauntlet
     from app.api.opponents import EvaluationRequest
+    from app.api.optimal import measure_optimal
     from app.api.paired import compare_hands
 
     assert config_key is not None
     config = place.config(config_key)
-    if (temperature := options["temperature"]) is not None:
+    temperature = options["temperature"]
+    if options["optimal"] is not None and temperature is None:
+        temperature = 0.0
+    if temperature is not None:
         config = config.replace(evaluation=config.evaluation.replace(temperature=temperature))
     model = "current" if options["model"] is None else options["model"]
     if options["search"] is not None:
@@ -118,6 +137,8 @@ def _evaluate(place: Place, config_key: str | None, environment: str | None, opt
     against = [name.strip() for names in options["against"] for name in names.split(",")]
     others = pick(options, *SHARED, "games", "workers", "reference", "paired")
     request = EvaluationRequest(place, config, model, against, **others, say=note)
+    if options["optimal"] is not None:
+        return measure_optimal(request, options["optimal"]).model_dump(mode="json")
     return compare_hands(request) if request.paired else evaluate_gauntlet(request).model_dump(mode="json")
 
 
@@ -129,6 +150,8 @@ def _check_combination(config_key: str | None, environment: str | None, options:
     ours, theirs = ("--config", "--env") if environment is None else ("--env", "--config")
     unfit = OF_ENVIRONMENTS if environment is None else OF_GAMES
     for name, flag in given_options(click.get_current_context()).items():
+        if options["optimal"] is not None and name in OF_MATCHES:
+            raise click.UsageError(f"{flag} is of matches, and --optimal plays none: leave one of them out.")
         if name in unfit:
             raise click.UsageError(f"{flag} goes with {theirs}, not with {ours}.")
     if options["reference"] is not None and not options["paired"]:

@@ -29,6 +29,7 @@ COMMANDS = {
     "replay": "Check that a journal replays, ask what if, publish recorded events again.",
     "scenario": "Make a trouble in a running loop, and see what the loop does about it.",
     "simulate": "Run the controllers on a modelled cluster, and see what they are worth.",
+    "compare": "Run the real loop with and without controllers, and see what they are worth on real games.",
     "journal": "Look for damage in the journal, migrate it, rebuild it; look after dead letters.",
     "daemon": "Run one daemon, or list them.",
     "config": "Show or check the settings.",

@@ -323,11 +323,11 @@ class _StoppedRun:
     """Writes the journal directly, in place of a ``ZmqBus``, when the run is not running."""
 
     def __init__(self, journal: SqliteJournal, producer: str) -> None:
-        self._journal = journal
-        self._publisher = JournalPublisher(journal, SystemClock(), producer)
+        self._journal, self._producer = journal, producer
+        self._publisher = JournalPublisher(journal, SystemClock())
 
     async def publish_many(self, envelopes: Sequence[Envelope[Payload]]) -> tuple[int, ...]:
-        return self._publisher.publish(envelopes)
+        return self._publisher.publish(envelopes, self._producer)
 
     async def discard_dead_letter(self, number: int) -> None:
         self._journal.remove_dead_letter(number)

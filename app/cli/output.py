@@ -6,7 +6,7 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console, RenderableType
@@ -15,7 +15,10 @@ from rich.table import Table
 from app.api.runs import complaint
 from app.events import Event
 from app.events.frames import DeadLetter
-from app.status.summary import event_text
+from app.status.summary import UNKNOWN, event_text
+
+if TYPE_CHECKING:  # the simulation is costly to import, and most commands do not need it
+    from app.simulation import Interval
 
 PLAIN_WIDTH = 1000
 """Width in columns without a terminal; so large that nothing is cut off."""
@@ -71,6 +74,14 @@ def show_table(
     for row in rows:
         table.add_row(*row)
     show(table)
+
+
+def interval_text(interval: "Interval | None", form: str) -> str:
+    """Return a mean with its interval as text."""
+    if interval is None:
+        return UNKNOWN
+    reach = "" if interval.lower is None else f" [{interval.lower:{form}}, {interval.upper:{form}}]"
+    return f"{interval.mean:{form}}{reach}"
 
 
 @contextmanager

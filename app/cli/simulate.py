@@ -8,11 +8,11 @@ import click
 from app.api.runs import Place
 from app.api.simulation import ordered, simulate_arms
 from app.cli.options import FILE, figure_option, json_option, placed, set_option
-from app.cli.output import note, show_table, write_json
+from app.cli.output import interval_text, note, show_table, write_json
 from app.config import GAMES, nest
 from app.config.loading import parse
 from app.core import ConfigKey
-from app.simulation import ArmSummary, Interval, plot, simulated
+from app.simulation import ArmSummary, plot, simulated
 from app.status.summary import UNKNOWN
 
 COLUMNS_EXPLAINED = """\b
@@ -38,17 +38,10 @@ def _figure(value: float | None, form: str, unit: str = "") -> str:
     return UNKNOWN if value is None else f"{value:{form}}{unit}"
 
 
-def _interval(interval: Interval | None, form: str) -> str:
-    if interval is None:
-        return UNKNOWN
-    reach = "" if interval.lower is None else f" [{interval.lower:{form}}, {interval.upper:{form}}]"
-    return f"{interval.mean:{form}}{reach}"
-
-
 COLUMNS: Mapping[str, Callable[[ArmSummary], str]] = {
     "arm": lambda arm: arm.arm,
-    "gain, Elo": lambda arm: _interval(arm.gain, "z,.0f"),
-    "of none's": lambda arm: _interval(arm.ratio, "z.2f"),
+    "gain, Elo": lambda arm: interval_text(arm.gain, "z,.0f"),
+    "of none's": lambda arm: interval_text(arm.ratio, "z.2f"),
     "trainings": lambda arm: f"{arm.trainings:,.0f}",
     "false stalls": lambda arm: _figure(arm.false_stalls, ".1%") if arm.stall_alarms else UNKNOWN,
     "regressions noticed": lambda arm: f"{_figure(arm.noticed, '.0%')} of {arm.planted}",

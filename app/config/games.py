@@ -56,12 +56,17 @@ GAMES: dict[ConfigKey, GameConfig] = {
         GameConfig(key=ConfigKey("go7_2p"), game="go(board_size=7)", players=2, engine="flyball", selfplay=_games(128)),
         GameConfig(key=ConfigKey("othello_2p"), game="othello", players=2, engine="flyball", selfplay=_games(128)),
         GameConfig(
-            key=ConfigKey("ultimate_tic_tac_toe_2p"), game="ultimate_tic_tac_toe", players=2, selfplay=_games(128)
+            key=ConfigKey("ultimate_tic_tac_toe_2p"),
+            game="ultimate_tic_tac_toe",
+            players=2,
+            engine="flyball",
+            selfplay=_games(128),
         ),
         GameConfig(
             key=ConfigKey("clobber_2p"),
             game="clobber(rows=5,columns=6)",
             players=2,
+            engine="flyball",
             ppo=PpoCoefficients(entropy_coef=0.01, gae_lambda=0.5),
         ),
         GameConfig(key=ConfigKey("oh_hell_3p"), game="oh_hell(players=3)", players=3, evaluation=_DEALT),

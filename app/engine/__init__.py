@@ -3,3 +3,4 @@
 from app.engine.local import InlineEngine, LocalEngine, python_module
 from app.engine.loops import run_coroutine
 from app.engine.port import Engine, EngineClosed, JobFailed, JobTimedOut, JsonObject, Report, WorkerLost, scatter
+from app.engine.spread import spread

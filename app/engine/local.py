@@ -5,12 +5,11 @@ import json
 import os
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 from app.engine.port import EngineClosed, JobFailed, JsonObject, Report
-from app.engine.worker import LENGTH_BYTES, encode, follow, frame_bytes, perform
+from app.engine.worker import LENGTH_BYTES, encode, follow, frame_bytes, perform_here
 
 _STOP_SECONDS = 5.0
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -161,7 +160,7 @@ class InlineEngine:
                 raise EngineClosed.at(function)
             self._running.add(frames)
             try:
-                self._threads.submit(_work, function, json.loads(encode(spec)), send)
+                self._threads.submit(perform_here, function, json.loads(encode(spec)), send)
                 return await follow(function, frames.get, on_progress, deadline_seconds)
             finally:
                 self._running.discard(frames)
@@ -172,10 +171,3 @@ class InlineEngine:
         self._threads.shutdown(wait=False, cancel_futures=True)
         for frames in self._running:
             frames.put_nowait({"lost": "the engine was closed"})
-
-
-def _work(function: str, spec: JsonObject, send: Callable[[JsonObject], None]) -> None:
-    try:
-        perform(function, spec, send)
-    except SystemExit as error:
-        send({"lost": f"it asked to exit with {error.code!r}"})

@@ -43,6 +43,14 @@ def perform(function: str, spec: JsonObject, send: Callable[[JsonObject], None])
         send({"error": {"kind": type(error).__name__, "summary": summary, "hint": hint, "trace": trace}})
 
 
+def perform_here(function: str, spec: JsonObject, send: Callable[[JsonObject], None]) -> None:
+    """Run a job as ``perform`` does, in a process that must not end with it."""
+    try:
+        perform(function, spec, send)
+    except SystemExit as error:
+        send({"lost": f"it asked to exit with {error.code!r}"})
+
+
 async def follow(
     function: str,
     receive: Callable[[], Awaitable[JsonObject]],

@@ -27,7 +27,10 @@ Show = Callable[[NDArray[np.void], Indices, Seats, NDArray[np.uint8]], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BoardRules:
-    """Rules of a two-player board game for ``BoardTable``. The seats take turns; a pass is a move."""
+    """Rules of a two-player board game for ``BoardTable``.
+
+    Where the codec gives the seats different action numbers, they take turns; a pass is a move.
+    """
 
     name: str  # OpenSpiel's game string
     version: int  # of the implementation: raised when the same actions could give another game or observation

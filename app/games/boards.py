@@ -1,4 +1,4 @@
-"""Codecs of OpenSpiel's board games, and a heuristic player of Chinese checkers.
+"""Codecs of board games that OpenSpiel plays, and a heuristic player of Chinese checkers.
 
 Tensor layouts and action numbers are those of OpenSpiel 2.0. Tests check the codecs: a position with swapped colours
 must look the same to the other seat, and a symmetry must map a legal game to a legal game.
@@ -8,64 +8,9 @@ and differences below 1 leave it open, so that games seldom repeat.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
-from app.games.codec import TURNS, Codec, gather, identical, planes, symmetry, turn
-from app.games.table import Floats, Heuristic, Indices, Mask, Observations, Seats, Symmetry
-from app.games.tic_tac_toe import LINES
-
-_CELLS = 81
-_FORCED = 3 * _CELLS  # first feature of the forced board's one-hot
-_HERE = _FORCED + 10
-_WON = _HERE + 18
-_SIZE = _WON + 18
-
-
-def ultimate_tic_tac_toe() -> Codec:
-    """Encode 9 boards x 9 cells, the forced board, its cells, and the boards won.
-
-    The cells have planes own, opponent's, empty. The forced board is a one-hot of 10; the tenth is free choice. Its
-    cells and the boards won have two planes of nine, own and opponent's. OpenSpiel's tensor lacks these two parts.
-    They are added because an action, a number from 0 to 8, means another cell on every forced board.
-
-    As planes, every board is a grid of 3 x 3, in three planes.
-    """
-    forced = _FORCED + 1 + np.arange(10)  # + 1 skips OpenSpiel's feature for the seat to move
-    views = np.stack([np.append(planes(order, np.arange(_CELLS)), forced) for order in ((2, 1, 0), (1, 2, 0))])
-    pick = gather(views)
-
-    def encode(raw: Floats, seats: Seats) -> NDArray[np.uint8]:
-        base = np.asarray(pick(raw, seats), dtype=np.uint8)
-        stones = base[:, : 2 * _CELLS].reshape(-1, 2, 9, 9)
-        # The product with the one-hot selects the forced board; free choice selects none, so all cells are 0.
-        here = np.einsum("kb,kpbc->kpc", base[:, _FORCED : _FORCED + 9], stones)
-        won = stones[..., LINES].all(axis=-1).any(axis=-1)
-        return np.concatenate([base, here.reshape(-1, 18), won.reshape(-1, 18).astype(np.uint8)], axis=1)
-
-    return Codec(_SIZE, encode, identical(2, 9), tuple(map(_ultimate_symmetry, TURNS)), planes=(27, 3, 3))
-
-
-def _ultimate_symmetry(name: str) -> Symmetry:
-    cells = turn(name, 3, 3)
-    boards = (cells[:, None] * 9 + cells[None, :]).ravel()
-    pair = planes((0, 1), cells)
-    forced = np.append(_FORCED + cells, _FORCED + 9)
-    observation = [planes((0, 1, 2), boards), forced, _HERE + pair, _WON + pair]
-    return symmetry(name, np.concatenate(observation), cells)
-
-
-def clobber(rows: int = 5, columns: int = 6) -> Codec:
-    """Encode planes of own, opponent's and empty cells; actions are cell x (up, right, down, left)."""
-    views = np.tile(planes((0, 1, 2), np.arange(rows * columns)), (2, 1))
-    actions = rows * columns * 4
-    symmetries: tuple[Symmetry, ...] = ()
-    if rows % 2:  # with an even number, the mirrored chequered start would swap colours
-        flipped = turn("up_down", rows, columns)
-        cell, direction = np.divmod(np.arange(actions), 4)
-        image = flipped[cell] * 4 + np.array([2, 1, 0, 3])[direction]
-        symmetries = (symmetry("up_down", planes((0, 1, 2), flipped), image),)
-    return Codec(views.shape[1], gather(views), identical(2, actions), symmetries, planes=(3, rows, columns))
-
+from app.games.codec import Codec, gather, identical, planes
+from app.games.table import Floats, Heuristic, Indices, Mask, Observations
 
 _FIELDS = 56  # 40 common fields, which OpenSpiel rotates for the observer, and 4 x 4 goals
 _COLOURS = 4

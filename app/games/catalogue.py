@@ -17,6 +17,7 @@ from app.core import import_modules
 from app.games import boards, tricks
 from app.games.board_table import BoardRules, BoardTable
 from app.games.breakthrough import breakthrough, breakthrough_rules
+from app.games.clobber import clobber, clobber_rules
 from app.games.codec import Codec
 from app.games.connect_four import CONNECT_FOUR, connect_four
 from app.games.go import go, go_rules
@@ -30,11 +31,12 @@ from app.games.own import is_own, open_own, own_checker
 from app.games.parity import Checker, HeartsChecker, ParityChecker
 from app.games.table import Table, UnknownGame
 from app.games.tic_tac_toe import TIC_TAC_TOE, tic_tac_toe
+from app.games.ultimate_tic_tac_toe import ULTIMATE_TIC_TAC_TOE, ultimate_tic_tac_toe
 
 CODECS: dict[str, Callable[..., Codec]] = {
     "breakthrough": breakthrough,
     "chinese_checkers": boards.chinese_checkers,
-    "clobber": boards.clobber,
+    "clobber": clobber,
     "connect_four": connect_four,
     "go": go,
     "hearts": tricks.hearts,
@@ -43,7 +45,7 @@ CODECS: dict[str, Callable[..., Codec]] = {
     "oh_hell": tricks.oh_hell,
     "othello": othello,
     "tic_tac_toe": tic_tac_toe,
-    "ultimate_tic_tac_toe": boards.ultimate_tic_tac_toe,
+    "ultimate_tic_tac_toe": ultimate_tic_tac_toe,
 }
 """Codecs by OpenSpiel's name; a codec's arguments are the game options that change its layout."""
 
@@ -59,11 +61,13 @@ _HARMLESS = frozenset(
 
 BOARDS: dict[str, Callable[..., BoardRules]] = {
     "breakthrough": breakthrough_rules,
+    "clobber": clobber_rules,
     "connect_four": lambda: CONNECT_FOUR,
     "go": go_rules,
     "hex": hex_rules,
     "othello": lambda: OTHELLO,
     "tic_tac_toe": lambda: TIC_TAC_TOE,
+    "ultimate_tic_tac_toe": lambda: ULTIMATE_TIC_TAC_TOE,
 }
 """Board games by our own rules, which take some of the game's options. If others are set, OpenSpiel plays the game."""
 

@@ -1,8 +1,8 @@
 """The value of every move in connect four, by search to the end of the game.
 
-A depth-first search asks whether the mover reaches a goal: a win, or at least a draw. Its position is two sets of cells:
-the mover's stones, and all stones. Row r of column c is bit 7 c + r. The seventh bit of a column stays empty, so that no
-line runs from one column into the next, and so that adding a column's lowest bit to all stones gives its next cell.
+A depth-first search asks whether the mover reaches a goal: a win, or at least a draw. A position is two sets of cells:
+the mover's stones, and all stones. Row r of column c is bit 7 c + r. The seventh bit of a column stays empty: so no
+line runs from one column into the next, and adding a column's lowest bit to all stones gives its next cell.
 
 Sources: the representation and the idea of safe moves are in P. Pons, "Solving Connect 4: how to build a perfect AI"
 (blog.gamesolver.org) and J. Tromp's Fhourstones; following up in a column is the rule "claimeven" of L. V. Allis, "A
@@ -27,8 +27,8 @@ _CELLS_OF_COLUMN = (1 << ROWS) - 1
 
 _NO, _YES, _UNKNOWN = 0, 1, -1
 _FACTS = np.array([[0b0101, 0b0010], [0b0100, 0b1010]])
-"""What a table's entry says after goal [0 a draw, 1 a win] got answer [no, yes]: two bits for each goal. The first is no,
-the second yes. A win is at least a draw, and who does not reach a draw does not win."""
+"""Bits of an entry that follow from a goal [0 a draw, 1 a win] and an answer [no, yes]. Each goal has a bit for no,
+then one for yes. Who wins gets at least a draw, and who does not get a draw does not win."""
 
 _TABLE_BITS = 22
 _SHIFT, _SPREAD = np.uint64(64 - _TABLE_BITS), np.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio
@@ -51,6 +51,10 @@ class ConnectFourSolver:
         found = _values(*_position(history), self._entries).tolist()
         return {column: value for column, value in enumerate(found) if value != _ILLEGAL}
 
+    def optimal(self, history: Sequence[int]) -> frozenset[int]:
+        """See ``solver.Solver.optimal``."""
+        return frozenset(np.flatnonzero(_optimal(*_position(history), self._entries)).tolist())
+
     def quiet(self, history: Sequence[int]) -> bool:
         """See ``solver.Solver.quiet``."""
         return _quiet(*_position(history))
@@ -68,21 +72,42 @@ def _position(history: Sequence[int]) -> tuple[int, int]:
 def _values(mine: int, stones: int, entries: Entries) -> NDArray[np.int8]:
     """Return the value of each column [7] for the mover: 1 a win, 0 a draw, -1 a loss, -2 a full column."""
     values = np.full(COLUMNS, _ILLEGAL, dtype=np.int8)
-    theirs, winning = mine ^ stones, _completing(mine, stones)
     for column in range(COLUMNS):
-        move = _next_cells(stones) & _CELLS_OF_COLUMN << _COLUMN * column
-        if move == 0:
-            continue
-        after = stones | move
-        if winning & move:
-            values[column] = 1
-        elif after == _BOARD:
-            values[column] = 0
-        elif _completing(theirs, after) & _next_cells(after) or _reaches(theirs, after, 1, entries):
-            values[column] = -1
-        else:
-            values[column] = 0 if _reaches(theirs, after, 0, entries) else 1
+        move = _cell(stones, column)
+        if move:
+            if _keeps(mine, stones, move, 1, entries):
+                values[column] = 1
+            else:
+                values[column] = 0 if _keeps(mine, stones, move, 0, entries) else -1
     return values
+
+
+@kernel
+def _optimal(mine: int, stones: int, entries: Entries) -> NDArray[np.bool_]:
+    """Return which columns [7] keep the position's value, without a look at how much worse the others are."""
+    kept = np.zeros(COLUMNS, dtype=np.bool_)
+    for goal in (1, 0):
+        for column in range(COLUMNS):
+            move = _cell(stones, column)
+            kept[column] = move != 0 and _keeps(mine, stones, move, goal, entries)
+        if kept.any():
+            return kept
+    for column in range(COLUMNS):
+        kept[column] = _cell(stones, column) != 0
+    return kept
+
+
+@kernel
+def _keeps(mine: int, stones: int, move: int, goal: int, entries: Entries) -> bool:
+    """Return whether the mover gets at least ``goal`` by a move: 1 a win, 0 a draw."""
+    theirs, after = mine ^ stones, stones | move
+    if _completing(mine, stones) & move:
+        return True
+    if after == _BOARD:
+        return goal == 0
+    if _completing(theirs, after) & _next_cells(after):
+        return False
+    return not _reaches(theirs, after, 1 - goal, entries)
 
 
 @kernel
@@ -202,7 +227,7 @@ def _stored(key: int, wanted: int, entries: Entries) -> int:
     entry = entries[_place(key)]
     if entry >> 4 != key:
         return _UNKNOWN
-    return (entry >> 2 * wanted & 3) - 1
+    return int(entry >> 2 * wanted & 3) - 1
 
 
 @inlined
@@ -214,7 +239,13 @@ def _remember(key: int, wanted: int, answer: int, entries: Entries) -> None:
 
 @inlined
 def _place(key: int) -> int:
-    return np.int64(np.uint64(key) * _SPREAD >> _SHIFT)
+    return int(np.int64(np.uint64(key) * _SPREAD >> _SHIFT))
+
+
+@inlined
+def _cell(stones: int, column: int) -> int:
+    """Return the cell that a stone in a column falls to, 0 if it is full."""
+    return _next_cells(stones) & _CELLS_OF_COLUMN << _COLUMN * column
 
 
 @inlined

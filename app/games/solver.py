@@ -27,11 +27,17 @@ class Solver(Protocol):
     def values(self, history: Sequence[int]) -> dict[int, int]:
         """Return the value of each legal action for the mover after a history: 1 a win, 0 a draw, -1 a loss."""
 
+    def optimal(self, history: Sequence[int]) -> frozenset[int]:
+        """Return the actions that keep the position's value. It can be faster than ``values``."""
+        values = self.values(history)
+        best = max(values.values())
+        return frozenset(action for action, value in values.items() if value == best)
+
     def quiet(self, history: Sequence[int]) -> bool:
         """Return whether neither side could win with the next move, if it were to move."""
 
 
-class TicTacToeSolver:
+class TicTacToeSolver(Solver):
     """Solves tic-tac-toe by minimax; see ``Solver``."""
 
     lengths = (1, 7)

@@ -41,14 +41,20 @@ def _mark(game: np.void, action: int, limit: int) -> None:
     mover, played, cells = int(game["mover"]), write_move(game, action), game["cells"].ravel()
     cells[action], game["open"][action] = mover, 0
     game["mover"] = 1 - mover
-    won = False
-    for k in range(len(LINES)):
-        won |= cells[LINES[k, 0]] == cells[LINES[k, 1]] == cells[LINES[k, 2]] == mover
-    if won:
+    if has_line(cells, mover):
         finish(game, 1 - 2 * mover)
     elif played == limit:
         game["truncated"] = played < CELLS
         finish(game, 0)
+
+
+@inlined
+def has_line(cells: NDArray[np.uint8], seat: int) -> bool:
+    """Return whether a seat holds a line of nine cells."""
+    found = False
+    for k in range(len(LINES)):
+        found |= cells[LINES[k, 0]] == cells[LINES[k, 1]] == cells[LINES[k, 2]] == seat
+    return found
 
 
 @kernel

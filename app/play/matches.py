@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.config import GameConfig
-from app.core import derive_seed, is_judge
+from app.core import derive_seed
 from app.engine import Engine, JsonObject, Report, scatter
 from app.games import open_table
 from app.learning.devices import games_at_once
 from app.play.gauntlet import ATTEMPTS, BatchResult, BatchSpec, GauntletResult, GauntletSpec
-from app.play.judges import load_judge
+from app.play.judges import load_player_or_judge
 from app.play.match_statistics import MatchGames, match_games
 from app.play.players import PLAYERS, Player
 from app.play.recording import Outcomes
@@ -86,12 +86,8 @@ def batch(spec: JsonObject, report: Report) -> JsonObject:
     began, asked = perf_counter(), BatchSpec.model_validate(spec)
     config, part, name = asked.config, asked.batch, asked.batch.opponent.player
     store, game = FileStore(asked.store), open_table(config, 0).spec
-    hero, opponent = (
-        load_judge(player, config)
-        if asked.judges and is_judge(player)
-        else PLAYERS.load(store, player, game, asked, config)
-        for player in (asked.model, name)
-    )
+    load = load_player_or_judge if asked.judges else PLAYERS.load
+    hero, opponent = (load(store, player, game, asked, config) for player in (asked.model, name))
     settings, seed = config.evaluation, derive_seed(asked.seed, "match", name)
     plan = MatchPlan(part.games, seed, settings.temperature, settings.opening_plies, part.first)
     games = play_match(config, hero, opponent, plan, games_at_once(asked.device, IN_FLIGHT))

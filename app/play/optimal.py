@@ -5,82 +5,111 @@ player and seed.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from os import environ
+from pathlib import Path
 
 import numpy as np
+from pydantic import Field, TypeAdapter, ValidationError
 
 from app.config import GameConfig, Settings
-from app.core import FlyballError, Rate, derive_seed
+from app.core import FlyballError, Rate, derive_id, derive_seed
 from app.games import FINISHED, Table, open_table
-from app.games.solver import Solver, solver_for
+from app.games.solver import solver_for
 from app.play.own_players import Turn
 from app.play.players import Player, RandomPlayer
 from app.play.rng import draw_points, number_streams
 from app.play.rollout import ask, ask_any
+from app.store.blobs import replace_durably
 
 _BATCH = 512  # random games at once
-_FRUITLESS = 20  # batches without a new position after which a game has no more
+_FRUITLESS = 8  # batches without a new position after which a game has no more
 
 
 class TooFewPositions(FlyballError):
     """A game has fewer test positions than were asked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class TestPosition:
-    """A position, and what is optimal in it."""
+class Exercise(Settings):
+    """A test position, and what is optimal in it."""
 
-    __test__ = False  # not a test of pytest's
-
-    history: tuple[int, ...]  # actions from the start, in the rules' numbers
-    optimal: frozenset[int]  # the actions that keep its value
-    hard: bool  # neither side could win with the next move
+    history: tuple[int, ...] = Field(description="actions from the start, in the rules' numbers")
+    optimal: frozenset[int] = Field(description="the actions that keep its value")
+    hard: bool = Field(description="neither side could win with the next move")
 
 
 class OptimalShare(Settings):
-    """How many moves were optimal; see ``TestPosition.hard``."""
+    """How many moves were optimal; see ``Exercise.hard``."""
 
     all: Rate
     hard: Rate | None  # None without hard positions
 
 
+_EXERCISES = TypeAdapter(list[Exercise])
+_VERSION = 1  # raised when the same arguments could give other positions
+
+
+def saved_positions(
+    config: GameConfig, count: int, seed: int, progress: Callable[[int], None] = lambda _found: None
+) -> list[Exercise]:
+    """Return ``draw_positions``, from a file in the user's cache folder if there is one.
+
+    Solving connect four's takes minutes. Without a writable folder they are solved each time.
+    """
+    rules = open_table(config, 0).spec.rules_version
+    name = derive_id("exercises", _VERSION, rules, count, seed)
+    folder = Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "flyball"
+    file = folder / f"exercises-{name}.json"
+    try:
+        return _EXERCISES.validate_json(file.read_bytes())
+    except (OSError, ValidationError):
+        positions = draw_positions(config, count, seed, progress)
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        replace_durably(file, _EXERCISES.dump_json(positions), folder)
+    return positions
+
+
 def draw_positions(
     config: GameConfig, count: int, seed: int, progress: Callable[[int], None] = lambda _found: None
-) -> list[TestPosition]:
+) -> list[Exercise]:
     """Return distinct positions in which legal moves differ in value. Raises ``NoSolver`` or ``TooFewPositions``.
 
-    Random games reach them. Each number of moves within the solver's ``lengths`` has the same share of positions.
-    ``progress`` receives the number of positions found so far.
+    Random games reach them. Each number of moves within the solver's ``lengths`` has the same share of positions, as
+    far as there are as many. ``progress`` receives the number of positions found so far.
     """
     solver, table = solver_for(config), open_table(config, _BATCH)
     fewest, most = solver.lengths
-    span = most + 1 - fewest
-    wanted = {fewest + k: (count + k) // span for k in range(span)}  # the remainder goes to the last lengths
-    seen, positions = set[bytes](), list[TestPosition]()
-    batch, last = 0, 0
-    while len(positions) < count:
-        batch += 1
-        if batch - last > _FRUITLESS:
-            raise TooFewPositions(
-                f"Random games of {config.key} have {len(positions)} test positions, and not {count}.",
-                hint="Ask for fewer.",
-            )
-        lengths = [length for length, left in wanted.items() if left]
-        for slot, view in _random_positions(table, lengths, derive_seed(seed, "test positions", batch)):
-            history = table.history(slot)
-            if view in seen or not wanted[len(history)]:
-                continue
-            seen.add(view)
-            if (position := _judged(solver, history)) is not None:
-                positions.append(position)
-                wanted[len(history)] -= 1
-                last = batch
-                progress(len(positions))
+    lengths = list(range(fewest, most + 1))
+    seen, positions = set[bytes](), list[Exercise]()
+    batch = 0
+    while (missing := count - len(positions)) and lengths:
+        wanted = {length: (missing + place) // len(lengths) for place, length in enumerate(lengths)}
+        last = batch  # with a new position
+        while (unfilled := [length for length in lengths if wanted[length]]) and batch - last < _FRUITLESS:
+            batch += 1
+            for slot, view in _random_positions(table, unfilled, derive_seed(seed, "test positions", batch)):
+                history = table.history(slot)
+                if view in seen or not wanted[len(history)]:
+                    continue
+                seen.add(view)
+                optimal = solver.optimal(history)
+                if len(optimal) < np.count_nonzero(table.observe(np.array([slot]))[1]):
+                    positions.append(Exercise(history=tuple(history), optimal=optimal, hard=solver.quiet(history)))
+                    wanted[len(history)] -= 1
+                    last = batch
+                    progress(len(positions))
+        lengths = [length for length in lengths if not wanted[length]]
+    if len(positions) < count:
+        raise TooFewPositions(
+            f"Random games of {config.key} have {len(positions)} test positions, and not {count}.",
+            hint="Ask for fewer.",
+        )
     return positions
 
 
 def _random_positions(table: Table, lengths: Sequence[int], seed: int) -> list[tuple[int, bytes]]:
-    """Play a random game in each slot to one of ``lengths``; return the slots that got there, and their observations."""
+    """Play a random game in each slot to one of ``lengths``; return the slots that got there, and views."""
     slots = np.arange(len(table.seats()))
     streams = number_streams(seed, slots)
     picks = (draw_points(streams, np.zeros_like(slots)) * len(lengths)).astype(np.int64)
@@ -100,18 +129,8 @@ def _lengths(table: Table, slots: np.ndarray) -> np.ndarray:
     return np.array([len(table.history(slot)) for slot in slots.tolist()])
 
 
-def _judged(solver: Solver, history: Sequence[int]) -> TestPosition | None:
-    """Return the test position after a history; None where all legal moves have the same value."""
-    values = solver.values(history)
-    best = max(values.values())
-    if best == min(values.values()):
-        return None
-    optimal = frozenset(action for action, value in values.items() if value == best)
-    return TestPosition(tuple(history), optimal, solver.quiet(history))
-
-
 def optimal_share(
-    config: GameConfig, player: Player, positions: Sequence[TestPosition], temperature: float, seed: int
+    config: GameConfig, player: Player, positions: Sequence[Exercise], temperature: float, seed: int
 ) -> OptimalShare:
     """Ask a player for a move in each position, as in a rollout, and return the share of optimal ones."""
     table, slots = open_table(config, len(positions)), np.arange(len(positions))

@@ -78,15 +78,15 @@ class HeuristicPlayer:
 BUILT_IN = (RandomPlayer, HeuristicPlayer)  # these players ignore the temperature
 
 
-def load_player(
+def load_player(  # noqa: C901 - a case for each kind of player
     store: BlobStore, name: str, spec: TableSpec, compute: Compute = CPU, config: GameConfig | None = None
 ) -> Player:
     """Return the player of a name: a model's hash, ``'random'``, ``'heuristic'``, a heuristic's level, or an own bot.
 
     After a hash, ``+64`` adds a search of 64 positions for each move; it needs the configuration. ``config`` is the
     configuration whose ``bots`` are known. Raises ``WrongModel``, ``NoHeuristic``, ``MissingBlob``, ``DamagedBlob``,
-    ``MissingDevice``, ``Unsearchable`` or ``JudgeInTraining``; for a bot of the user's own ``UnknownPlugin``, ``UnusablePlayer``,
-    ``EngineFailed`` or ``NoNotation``.
+    ``MissingDevice``, ``Unsearchable`` or ``JudgeInTraining``; for a bot of the user's own ``UnknownPlugin``,
+    ``UnusablePlayer``, ``EngineFailed`` or ``NoNotation``.
     """
     if is_judge(name):
         raise JudgeInTraining(

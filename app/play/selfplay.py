@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from app.config import Compute, GameConfig, Settings
-from app.core import ModelHash, derive_seed
+from app.core import ModelHash, derive_seed, is_judge
 from app.engine import JsonObject, Report
 from app.games import open_table
 from app.learning.devices import games_at_once
@@ -63,6 +63,13 @@ class Lineup(Settings):
 
     opponents: tuple[str, ...] = Field(min_length=1)
     games: int = Field(ge=1)
+
+    @model_validator(mode="after")
+    def _no_judges(self) -> Self:
+        for name in self.opponents:
+            if is_judge(name):
+                raise ValueError(f"{name} is a judge, which nobody may train against")
+        return self
 
 
 class SelfplaySpec(Compute):

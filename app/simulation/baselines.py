@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from app.config import RunSettings
 from app.controllers import Controller, FeedbackState, States, state_of
 from app.controllers.needs import is_usable, rows_needed
+from app.controllers.scheduler import WORKER_DAEMON
 from app.controllers.trend import US
 from app.core import ConfigKey, EventId, ModelHash, derive_id, derive_seed
 from app.events import (
@@ -285,7 +286,7 @@ class UniformScheduler(Controller):
         match data:
             case ClockTick():
                 self._sweep(allocation, event.recorded_us)
-            case DaemonReady():
+            case DaemonReady(daemon=daemon) if daemon == WORKER_DAEMON:
                 name = f"{data.daemon}@{data.node}"
                 if name not in allocation.leases:
                     allocation.release(name)

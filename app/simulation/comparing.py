@@ -1,10 +1,8 @@
-"""Compare arms (choices of controllers) over several seeds.
+"""Compare arms over several seeds.
 
-An arm replaces the controllers that it leaves out with their baselines, or omits those that the loop does not need.
 All arms of a seed have the same troubles and learning curves, so that their results can be paired.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,64 +11,15 @@ import numpy as np
 from pydantic import Field
 
 from app.config import RunSettings, Settings
-from app.controllers import FeedbackLoopController, ModelLifecycleCoordinator, SelfplayScheduler, TrainingTrigger
-from app.controllers.fold import Hosted
-from app.engine import JsonObject, LocalEngine, Report, run_coroutine
-from app.simulation.baselines import (
-    EvaluateAlways,
-    PromoteAlways,
-    TrainAlways,
-    UniformBesideTrigger,
-    UniformScheduler,
-)
+from app.engine import JsonObject, Report, run_coroutine, spread
+from app.simulation.arms import NONE, arms_of
 from app.simulation.scoreboard import HOURS_PER_DAY, RunResult, Scoreboard, run_result
 from app.simulation.settings import PlantSettings
-from app.simulation.simulation import Arm, Simulation
+from app.simulation.simulation import Simulation
 from app.telemetry import drawn
-from daemons.own_controllers import own_controllers
-from daemons.registry import DAEMONS
 
-ALL, NONE = "all", "none"
 RESAMPLES = 4000
 PERCENTILES_95 = (2.5, 97.5)
-
-CONTROLLERS: Arm = tuple(controller for spec in DAEMONS.values() for controller in spec.controllers)
-"""All controllers of the running system, in the order of its daemons."""
-
-BASELINES: Mapping[type[Hosted], type[Hosted]] = {
-    FeedbackLoopController: EvaluateAlways,
-    ModelLifecycleCoordinator: PromoteAlways,
-    SelfplayScheduler: UniformScheduler,
-    TrainingTrigger: TrainAlways,
-}
-"""Replacements for controllers that the loop needs; other controllers are omitted."""
-
-
-def _without(*left_out: type[Hosted]) -> Arm:
-    baselines = dict(BASELINES)
-    if TrainingTrigger not in left_out:
-        baselines[SelfplayScheduler] = UniformBesideTrigger
-    kept = (baselines.get(one) if one in left_out else one for one in CONTROLLERS)
-    return tuple(controller for controller in kept if controller is not None)
-
-
-ARMS: Mapping[str, Arm] = {
-    ALL: CONTROLLERS,
-    NONE: _without(*CONTROLLERS),
-    **{f"without {one.name}": _without(one) for one in CONTROLLERS},
-}
-"""The arms of built-in controllers."""
-
-
-def arms_of(settings: RunSettings) -> Mapping[str, Arm]:
-    """Return the arms of a run: those of ``ARMS``, with its controllers of the user's own, and one without each.
-
-    The arm without controllers has none of the user's own either.
-    """
-    own = own_controllers([settings])
-    arms = {name: arm if name == NONE else (*arm, *own) for name, arm in ARMS.items()}
-    without = {f"without {one.name}": tuple(other for other in arms[ALL] if other is not one) for one in own}
-    return arms | without
 
 
 class Task(Settings):
@@ -84,7 +33,7 @@ class Task(Settings):
 
 
 class Interval(Settings):
-    """A mean over seeds with its 95% bootstrap interval; the bounds need two seeds."""
+    """A mean over seeds with its 95% interval; the bounds need two seeds."""
 
     mean: float
     lower: float | None
@@ -140,26 +89,20 @@ def run_job(spec: JsonObject, _: Report) -> JsonObject:
     return run_task(Task.model_validate(spec)).model_dump(mode="json")
 
 
-def run_tasks(tasks: Sequence[Task], jobs: int, on_result: Callable[[RunResult], None]) -> None:
-    """Simulate ``jobs`` runs at once, passing on results in order; a failure ends the others."""
+def run_tasks(tasks: Sequence[Task], jobs: int, on_result: Callable[[RunResult], None]) -> list[RunResult]:
+    """Simulate ``jobs`` runs at once; a failure ends the others.
+
+    Returns the results in the order of the tasks; ``on_result`` receives each as it comes.
+    """
     if jobs == 1 or len(tasks) == 1:
+        results = []
         for task in tasks:
-            on_result(run_task(task))
-    else:
-        run_coroutine(_run_in_processes(tasks, jobs, on_result))
-
-
-async def _run_in_processes(tasks: Sequence[Task], jobs: int, on_result: Callable[[RunResult], None]) -> None:
-    engine, function = LocalEngine(min(jobs, len(tasks))), f"{run_job.__module__}:{run_job.__name__}"
-    try:
-        async with asyncio.TaskGroup() as group:
-            runs = [group.create_task(engine.run(function, task.model_dump(mode="json"))) for task in tasks]
-            for run in runs:
-                on_result(RunResult.model_validate(await run))
-    except ExceptionGroup as failed:
-        raise failed.exceptions[0] from None
-    finally:
-        await engine.close()
+            results.append(run_task(task))
+            on_result(results[-1])
+        return results
+    function, specs = f"{run_job.__module__}:{run_job.__name__}", [task.model_dump(mode="json") for task in tasks]
+    found = run_coroutine(spread(function, specs, jobs, lambda result: on_result(RunResult.model_validate(result))))
+    return [RunResult.model_validate(result) for result in found]
 
 
 def summarise(results: Sequence[RunResult]) -> list[ArmSummary]:

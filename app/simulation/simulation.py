@@ -4,21 +4,18 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import cast
 
-from app.backends import understood
 from app.config import RunSettings
-from app.controllers.fold import Factory, Failure, Fold, Hosted
+from app.controllers.fold import Factory, Failure, Fold
 from app.core import derive_id
 from app.core.clock import SECOND_US
 from app.events import ClockTick, Envelope, Event, Payload, RunConfigured, originate
 from app.events.envelope import EPOCH
+from app.simulation.arms import Arm, arm_settings
 from app.simulation.cluster import Agenda, Cluster
 from app.simulation.settings import PlantSettings
 from app.simulation.world import START_US, World
 
 BROKER, CONTROLLERS = "broker@cluster", "feedback@cluster"
-Arm = tuple[type[Hosted], ...]
-"""A choice of controllers."""
-
 Listener = Callable[[Event[Payload]], None]
 """Receives every event as it is recorded."""
 
@@ -47,15 +44,12 @@ class Simulation:
     """One run of the closed loop over ``seconds`` of virtual time.
 
     The setting ``selfplay_workers`` names the nodes. All random numbers derive from the seed, so equal arguments give
-    equal events. Controllers of the user's own that are not in the arm are taken out of the settings, so that built-in
-    ones own their knobs.
+    equal events.
     """
 
     def __init__(self, settings: RunSettings, plant: PlantSettings, arm: Arm, seed: int, seconds: float) -> None:
         self.end_us = START_US + round(seconds * SECOND_US)
-        hosted = {one.name for one in arm}
-        own = {name: table for name, table in settings.controllers.items() if name in hosted}
-        self.settings = understood(settings.replace(seed=seed, controllers=own))
+        self.settings = arm_settings(settings, arm, seed)
         self.agenda, self.broker = Agenda(), VirtualBroker()
         self.world = World(plant, seed, self.end_us)
         self.cluster = Cluster(self.settings, self.world, self.agenda)

@@ -7,18 +7,14 @@ configuration's evaluations.
 
 import argparse
 import json
-import sys
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
-
-from perfect_tic_tac_toe import PerfectPlayer
 
 from app.api.models import fetch_player
 from app.api.runs import Place, silent
 from app.config import GAMES, RunFolder
 from app.core import ConfigKey
 from app.games import open_table
+from app.play.judges import SolverPlayer
 from app.play.match_statistics import match_statistics
 from app.play.matches import MatchPlan, play_match
 from app.play.players import load_player
@@ -39,7 +35,7 @@ def main() -> None:
     name = fetch_player(asked.model, "MODEL", Place(RunFolder(asked.run), None), CONFIG, store, say=silent)
     model = load_player(store, name, open_table(CONFIG, 0).spec)
     plan = MatchPlan(asked.games, asked.seed, CONFIG.evaluation.temperature)
-    match = match_statistics(play_match(CONFIG, model, PerfectPlayer(), plan), CONFIG.players)
+    match = match_statistics(play_match(CONFIG, model, SolverPlayer(CONFIG), plan), CONFIG.players)
     ended = {"wins": match.wins, "draws": match.draws, "losses": match.losses}
     print(json.dumps({"model": name, **ended, "loss_share": match.losses / plan.games}))  # noqa: T201
 

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 SETTINGS = RunSettings(configs=(GAMES[KEY].replace(backend=NAME), GAMES[OTHER_KEY]))
 
 
-@pytest.mark.parametrize("name", ["policy_gradient", NAME])
+@pytest.mark.parametrize("name", ["policy_gradient", "search", NAME])
 def test_check_of_a_sound_backend_finds_nothing(name: str) -> None:
     assert check_backend(name) == []
 

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 from bus_rig import StepClock, address, broker_thread, checked, degraded, gather
-from in_memory import MemoryBus, MemoryJournal
 
 from app.bus import ZmqBus
+from app.bus.memory import MemoryBus
 from app.bus.ports import BusClosed, BusError, PublishRefused
 from app.events import ClockTick, ParityChecked, QualityDegraded, RunConfigured, encode, originate
 from app.events.frames import DeadLetter, Draft, Frame, FrameBuilder, seal
+from app.journal.memory import MemoryJournal
 
 
 @pytest.fixture

@@ -1,12 +1,12 @@
 """What every journal does: one suite for SQLite and memory."""
 
 import pytest
-from in_memory import MemoryJournal
 
 from app.events import RunConfigured
 from app.events.frames import DamagedRecord, DeadLetter, Draft, Frame, FrameBuilder, seal
 from app.journal import SqliteJournal, SqliteJournalReader
 from app.journal.database import OutOfOrder
+from app.journal.memory import MemoryJournal
 
 
 def record(first, *rows, at=1000, source="trainer@a"):

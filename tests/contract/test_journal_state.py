@@ -1,11 +1,12 @@
 """What every state store and every outbox does."""
 
 import pytest
-from in_memory import MemoryOutbox, MemoryStateStore
+from memory_outbox import MemoryOutbox
 
 from app.events.frames import DamagedFrame, Draft, FrameBuilder
 from app.journal import SqliteOutbox, SqliteStateStore
 from app.journal.database import DamagedState, StorageFull, StorageInUse
+from app.journal.memory import MemoryStateStore
 
 
 @pytest.fixture(params=["memory", "sqlite"])

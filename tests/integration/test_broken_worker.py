@@ -4,8 +4,7 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from in_memory import MemoryBus, MemoryJournal, MemoryStateStore
-
+from app.bus.memory import MemoryBus
 from app.config import GAMES, FeedbackSettings, RunSettings
 from app.engine import JobFailed
 from app.events import (
@@ -19,6 +18,7 @@ from app.events import (
     originate,
 )
 from app.journal import history
+from app.journal.memory import MemoryJournal, MemoryStateStore
 from daemons.clock import SystemClock
 from daemons.host import Host, Ports, Rhythm
 from daemons.jobs import WorkerPlace

@@ -7,13 +7,13 @@ from itertools import count
 from pathlib import Path
 
 from bus_rig import StepClock, address
-from in_memory import MemoryJournal
 
 from app.config import RunSettings
 from app.config.loading import load
 from app.events import ClockTick, RunConfigured
 from app.journal import SqliteJournal, history
 from app.journal.history import last_settings
+from app.journal.memory import MemoryJournal
 from daemons.broker import BrokerVoice, configure, serve
 
 CLOCK = StepClock()

@@ -6,12 +6,13 @@ import signal
 
 import pytest
 from bus_rig import address, broker_process, broker_thread, checked, gather, until
-from in_memory import MemoryJournal, MemoryOutbox
+from memory_outbox import MemoryOutbox
 
 from app.bus import Broker, BrokerUnavailable, ZmqBus
 from app.events.frames import Frame
 from app.journal import SqliteJournal, SqliteJournalReader, SqliteOutbox
 from app.journal.database import StorageFull
+from app.journal.memory import MemoryJournal
 from daemons.clock import SystemClock
 
 

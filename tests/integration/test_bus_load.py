@@ -6,10 +6,10 @@ import random
 import signal
 
 from bus_rig import address, broker_process, broker_thread, checked, expect, gather, program
-from in_memory import MemoryJournal
 
 from app.bus import ZmqBus
 from app.journal import SqliteJournalReader
+from app.journal.memory import MemoryJournal
 
 
 def test_four_publishers_at_once_are_recorded_completely_once_and_each_in_order(tmp_path):

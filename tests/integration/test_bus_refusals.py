@@ -8,7 +8,6 @@ from contextlib import closing
 import pytest
 import zmq
 from bus_rig import StepClock, address, broker_thread, checked, gather, until
-from in_memory import MemoryJournal
 
 from app.bus import Broker, ZmqBus, wire
 from app.bus.client import CREDIT_BYTES
@@ -16,6 +15,7 @@ from app.bus.ports import BrokerLimits, BusError, EventTooLarge, InsecureEndpoin
 from app.events import RunConfigured, encode, originate
 from app.events.frames import DeadLetter, FrameBuilder, draft_of, frame_of
 from app.journal import SqliteJournal
+from app.journal.memory import MemoryJournal
 
 
 class Stranger:

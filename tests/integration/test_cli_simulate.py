@@ -50,12 +50,13 @@ def test_json_holds_arms_and_runs(flyball: Flyball) -> None:
 @contextmanager
 def begun(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], list[psutil.Process]]]:
     """Begin a long command; yield it once two runs are under way, and their processes. All are gone afterwards."""
-    words = [sys.executable, "-m", "app.cli", "--run", str(tmp_path), *map(str, CLUSTER), "--days", "7", "--jobs", "2"]
+    words = [sys.executable, "-m", "app.cli", "--run", str(tmp_path), *map(str, CLUSTER), "--days", "1", "--jobs", "2"]
     with (tmp_path / "stderr").open("wb") as stderr:
         command = subprocess.Popen([*words, "--seeds", "40"], stdout=stderr, stderr=stderr, start_new_session=True)
     runs = list[psutil.Process]()
     try:
         while len(runs) < 2:
+            time.sleep(0.05)
             runs = [one for one in psutil.Process(command.pid).children() if "app.engine" in one.cmdline()]
         yield command, runs
     finally:

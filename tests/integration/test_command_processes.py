@@ -5,7 +5,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from in_memory import MemoryBus, MemoryJournal, MemoryStateStore
 from own_training import (
     BASE,
     GOOD,
@@ -20,6 +19,7 @@ from own_training import (
 from selfplay_rig import ignore
 from structlog.testing import capture_logs
 
+from app.bus.memory import MemoryBus
 from app.config import Compute, DeadlineSettings, GameConfig, RunSettings
 from app.core import FlyballError
 from app.engine import InlineEngine, JobFailed, JobTimedOut, LocalEngine
@@ -34,6 +34,7 @@ from app.events import (
     originate,
 )
 from app.journal import history
+from app.journal.memory import MemoryJournal, MemoryStateStore
 from app.learning.own_trainers import private_folder, train_by_command
 from daemons.clock import SystemClock
 from daemons.host import Host, Ports, Rhythm

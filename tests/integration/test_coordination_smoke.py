@@ -4,9 +4,9 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from in_memory import MemoryBus, MemoryJournal, MemoryStateStore
 from replayed import replay
 
+from app.bus.memory import MemoryBus
 from app.config import GAMES, EvaluationSettings, RunSettings, SelfplaySettings
 from app.controllers.fold import HOST
 from app.engine import InlineEngine
@@ -22,6 +22,7 @@ from app.events import (
     originate,
 )
 from app.journal import history
+from app.journal.memory import MemoryJournal, MemoryStateStore
 from app.replay.replaying import Replay
 from daemons.clock import SystemClock
 from daemons.host import Host, Ports, Rhythm

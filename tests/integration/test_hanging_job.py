@@ -5,13 +5,14 @@ from pathlib import Path
 
 import psutil
 import pytest
-from in_memory import MemoryBus, MemoryJournal, MemoryStateStore
 
+from app.bus.memory import MemoryBus
 from app.config import GAMES, DeadlineSettings, RunSettings
 from app.engine import LocalEngine
 from app.engine.port import TIMEOUTS
 from app.events import RunConfigured, TrainingFailed, TrainingRequested, originate
 from app.journal import history
+from app.journal.memory import MemoryJournal, MemoryStateStore
 from daemons.clock import SystemClock
 from daemons.host import Host, Ports, Rhythm
 from daemons.jobs import WorkerPlace

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from driving import rated, trained
 from host_stage import KEY, MODEL, OTHER_KEY, REQUEST, RESULT, SETTINGS, WORKER, ScriptedEngine, Stage, WatchedBus
-from in_memory import MemoryBus, MemoryStateStore
 from structlog.testing import capture_logs
 
+from app.bus.memory import MemoryBus
 from app.controllers.fold import Fold
 from app.engine import JobFailed, WorkerLost
 from app.engine.port import DEATHS
@@ -29,6 +29,7 @@ from app.events import (
     TrainingRequested,
 )
 from app.journal import history
+from app.journal.memory import MemoryStateStore
 from daemons.registry import DAEMONS
 from daemons.supervisor import Notifier
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from driving import trained
 from host_stage import KEY, REQUEST, RESULT, WORKER, ScriptedEngine, Stage, WatchedBus
-from in_memory import MemoryBus, MemoryStateStore
 
 from app.bus import Batch
+from app.bus.memory import MemoryBus
 from app.controllers import TrainingTrigger
 from app.events import (
     DaemonHeartbeat,
@@ -30,6 +30,7 @@ from app.events import (
 )
 from app.events.frames import DeadLetter
 from app.journal import history
+from app.journal.memory import MemoryStateStore
 from daemons.host import Host
 from daemons.registry import DAEMONS
 from daemons.saved_state import PROGRESS_KEY, SCHEMAS_KEY

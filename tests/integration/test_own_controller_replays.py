@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from host_stage import KEY, Stage
-from in_memory import MemoryStateStore
 from msgspec.structs import replace as with_fields
 from recorded_run import evaluated, trained
 from simulated_settings import simulated_settings
@@ -29,6 +28,7 @@ from app.events import (
     TrainingCompleted,
     TrainingRequested,
 )
+from app.journal.memory import MemoryStateStore
 from app.replay.replaying import Replay, Report, replay_journal
 from app.replay.what_if import WhatIf
 from app.simulation import ALL, NONE, Simulation, arms_of, load_plant

@@ -3,13 +3,14 @@
 from bus_rig import checked
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from in_memory import MemoryJournal, MemoryOutbox
+from memory_outbox import MemoryOutbox
 
 from app.bus import wire
 from app.bus.client import Client, Finished, Overdue, Settled
 from app.bus.hub import Hub
 from app.bus.ports import BrokerLimits
 from app.events.frames import draft_of, hash_id, peek
+from app.journal.memory import MemoryJournal
 
 
 class World:

@@ -21,7 +21,7 @@ from app.events import (
 from daemons.registry import DAEMONS
 
 READS = frozenset().union(*(one.reads for spec in DAEMONS.values() for one in spec.controllers))
-EXAMPLES = settings(max_examples=200, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+EXAMPLES = settings(max_examples=100, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 """Not shrunk: for histories as long as these that takes minutes."""
 
 MOST = {"epochs": 8, "games_per_iteration": 4 * 512, "quality_threshold": 0.5}

@@ -25,7 +25,7 @@ from app.events import (
 from app.events.codec import _decode_fast, _decode_slowly
 from app.events.schemas import envelope_schema
 
-quick = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 VALIDATORS = {payload.event_type: Draft7Validator(envelope_schema(payload)) for payload in CATALOGUE}
 

@@ -10,10 +10,10 @@ from bus_rig import StepClock
 from generated_run import generated
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from in_memory import MemoryBus, MemoryJournal, MemoryStateStore
 from random_histories import CONFIGURED, histories, stories
 from replayed import replay, replayed, replayed_apart
 
+from app.bus.memory import MemoryBus
 from app.controllers.fold import HOST
 from app.events import (
     ClockTick,
@@ -32,6 +32,7 @@ from app.events import (
     originate,
 )
 from app.journal import history
+from app.journal.memory import MemoryJournal, MemoryStateStore
 from app.replay.replaying import Replay, Report
 from daemons.host import Host, Ports, Rhythm
 from daemons.jobs import WorkerPlace

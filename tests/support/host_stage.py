@@ -4,11 +4,11 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from in_memory import MemoryBus, MemoryJournal, MemoryStateStore
-
+from app.bus.memory import MemoryBus
 from app.config import GAMES, RunSettings
 from app.events import RunConfigured, SelfplayRequested, originate
 from app.journal import history
+from app.journal.memory import MemoryJournal, MemoryStateStore
 from daemons.clock import SystemClock
 from daemons.host import Host, Ports, Rhythm
 from daemons.jobs import WorkerPlace

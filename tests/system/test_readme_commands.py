@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from live_view import live_view
-from running_loop import RunningLoop
+from running_loop import FLYBALL, RunningLoop
 from terminal import CTRL_C, on_a_terminal, type_in
 
 from app.cli.auditing import LEAST_MEMBERS
@@ -52,8 +52,8 @@ tick_seconds = 1.0
 [deployment]
 heartbeat_seconds = 1.0
 drain_seconds = 3.0
-[feedback.trigger]
-cooldown_seconds = 30.0
+[feedback.quality]
+parity_clear_checks = 100
 [feedback.lifecycle]
 elo0 = -200.0
 max_games = 100
@@ -61,8 +61,6 @@ max_games = 100
 recent_every = 1
 {"".join(GAME.format(key=key) for key in CONFIGS)}
 """
-"""With pauses between the trainings, in which the commands find the machine less busy."""
-
 START = "make up"
 SCENARIO = "flyball scenario "
 CI = frozenset({"make test"})
@@ -115,6 +113,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         loop = RunningLoop(folder / "run", process)
         loop.wait_for("a model of each", lambda: {e.subject for e in loop.events(ModelPromoted)} == {*CONFIGS})
         loop.wait_for("a league to audit", lambda: len(members(loop, "connect_four_2p")) >= LEAST_MEMBERS)
+        for key in CONFIGS:  # a loop at full speed would slow the commands down many times
+            pause = ("emit", "TRAINING_BLOCKED_BY_QUALITY", '{"reason": "a pause"}', "--config-key", key)
+            subprocess.run([FLYBALL, "--run", folder / "run", *pause], stdout=subprocess.DEVNULL, check=True)
         yield folder
         type_in(process, CTRL_C)
         assert process.wait(timeout=60) == 0

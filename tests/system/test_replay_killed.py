@@ -51,7 +51,7 @@ def whole(run: Path) -> Any:
 @pytest.mark.parametrize(
     ("events", "every"),
     [
-        pytest.param(20_000, 500, marks=pytest.mark.timeout(400)),
+        pytest.param(10_000, 250, marks=pytest.mark.timeout(400)),
         pytest.param(1_000_000, 20_000, marks=[pytest.mark.slow, pytest.mark.timeout(3600)]),
     ],
 )

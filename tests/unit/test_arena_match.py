@@ -54,7 +54,7 @@ def test_a_match_is_the_same_for_the_same_plan_and_differs_by_seed() -> None:
 def test_the_random_bot_is_even_with_itself_at_any_table() -> None:
     for key in ("tic_tac_toe_2p", "oh_hell_3p", "hearts_4p"):
         config = GAMES[key]
-        plan = MatchPlan(games=60 * config.players, seed=2, temperature=1.0)
+        plan = MatchPlan(games=30 * config.players, seed=2, temperature=1.0)
         match = summed(config, RandomPlayer(), RandomPlayer(), plan)
         assert match.score.lower < 0.5 < match.score.upper, key
 

@@ -36,3 +36,12 @@ def test_failed_rating_of_the_current_model_brings_no_games(scheduler):
         asked = driven.envelopes(answer) + ready(f"b{len(driven.events)}")
     assert not driven.feed(unrated(OLD))
     assert len(driven.feed(unrated(NEW))) == 1
+
+
+@pytest.mark.parametrize("scheduler", [UniformScheduler, UniformBesideTrigger])
+def test_only_selfplay_workers_are_asked_for_games(scheduler):
+    driven = Driven(scheduler)
+    driven.feed(DaemonReady(daemon="training", node="a", position=0, capacity=1), key=None)
+    assert not driven.feed(distributed())
+    (request,) = driven.feed(DaemonReady(daemon="selfplay_worker", node="a", position=0, capacity=1), key=None)
+    assert request.worker == "selfplay_worker@a"

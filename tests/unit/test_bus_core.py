@@ -2,7 +2,6 @@
 
 import pytest
 from bus_rig import checked
-from in_memory import MemoryJournal
 
 from app.bus.fanout import SKIPPED_POSITIONS, Fanout, Piece, RecentRecords, SubscriptionCursor
 from app.bus.hub import Hub, RateLimiter
@@ -10,6 +9,7 @@ from app.bus.ports import BrokerLimits
 from app.bus.sequencer import Gap, IdWindow, Run, Sequencer
 from app.bus.wire import ACK, EVENTS_FORM, FRAME, GREET, HELLO, WELCOME, Hello, Subscribe, ack, read_ack
 from app.events.frames import Frame, frame_of
+from app.journal.memory import MemoryJournal
 
 
 def frame(*numbers, base=0, producer="p", epoch=1):

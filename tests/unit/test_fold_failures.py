@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 import pytest
 from driving import KEY, OLD, run_settings
 from generated_run import generated, hasty
-from in_memory import MemoryJournal
 from replayed import replay
 
 from app.config import RunSettings
@@ -28,6 +27,7 @@ from app.events import (
 from app.events.envelope import EPOCH
 from app.events.frames import Frame, frame_of, seal
 from app.journal.history import last_settings
+from app.journal.memory import MemoryJournal
 from app.replay.replaying import controllers, state_hash
 
 CONFIGURED = RunConfigured(run_id="run", settings=run_settings().model_dump(mode="json"))

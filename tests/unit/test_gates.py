@@ -58,24 +58,25 @@ def test_many_gates_at_once_are_the_same_gates(outcomes) -> None:
         assert gsprt_llr(one.tolist(), *BOUNDS) == pytest.approx(llr)
 
 
-def gates(shares: np.ndarray, games: int, seed: int, counted: int = 1) -> tuple[float, float]:
-    """Play 10,000 gates, tested after every observation; return the share of them accepted and their mean games.
+def gates(shares: np.ndarray, games: int, seed: int, counted: int = 1, number: int = GATES) -> tuple[float, float]:
+    """Play many gates, tested after every observation; return the share of them accepted and their mean games.
 
     Args:
         shares: probability of each outcome of an observation.
         games: that an observation has.
         seed: of the observations.
         counted: as how many observations each one is counted.
+        number: of the gates.
     """
-    rng, counts = np.random.default_rng(seed), np.zeros((len(shares), GATES))
-    live, played, accepted = np.arange(GATES), np.zeros(GATES), 0
+    rng, counts = np.random.default_rng(seed), np.zeros((len(shares), number))
+    live, played, accepted = np.arange(number), np.zeros(number), 0
     while len(live):
         counts[:, live] += counted * rng.multinomial(1, shares, len(live)).T
         played[live] += games
         llr = llr_of_many(counts[:, live], *BOUNDS)
         accepted += int((llr >= log(19)).sum())
         live = live[np.abs(llr) < log(19)]
-    return accepted / GATES, float(played.mean())
+    return accepted / number, float(played.mean())
 
 
 def single(elo: float, draws: float = 0.0) -> np.ndarray:
@@ -142,14 +143,14 @@ def test_10000_gates_at_a_bound_err_at_most_as_often_as_allowed(model, bound) ->
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("elo", [-50.0, 50.0])
 def test_50_elo_are_decided_within_190_games_on_average(model, elo) -> None:
-    accepted, games = gates(*MODELS[model](elo), seed=2)
+    accepted, games = gates(*MODELS[model](elo), seed=2, number=2000)
     assert games <= 190
     assert (1 - accepted if elo > 0 else accepted) <= 0.005
 
 
 def test_pairs_need_fewer_games_than_games_of_such_openings() -> None:
     pairs, games = (opened(50.0, 0.1, 150.0, swapped=swapped) for swapped in (True, False))
-    assert gates(pairs, 2, seed=3)[1] < 0.9 * gates(games, 1, seed=3)[1]
+    assert gates(pairs, 2, seed=3, number=2000)[1] < 0.9 * gates(games, 1, seed=3, number=2000)[1]
 
 
 def test_games_that_repeat_each_other_are_no_more_evidence() -> None:

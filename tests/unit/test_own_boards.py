@@ -18,16 +18,19 @@ from app.store import MemoryStore, put_shard
 
 LIMITS = {
     "breakthrough6_2p": (1, 12, 20, 27, 40),
+    "clobber_2p": (1, 5, 9, 12),
     "connect_four_2p": (1, 20, 38, 41, 42),
     "go7_2p": (1, 20, 60, 97, 98),
     "hex7_2p": (1, 20, 30, 48, 49),
     "othello_2p": (1, 9, 40, 59, 60, 61),
     "tic_tac_toe_2p": (1, 4, 7, 8, 9),
+    "ultimate_tic_tac_toe_2p": (1, 30, 55, 70),
 }
-SIZES = [(2, 2), (3, 6), (5, 4), (8, 8), (12, 3)]  # rows and columns
+SIZES = [(2, 2), (3, 6), (5, 4), (12, 3)]  # rows and columns
 GO = ("board_size=3,komi=1.0", "board_size=9,komi=5.5,max_game_length=300", "board_size=19")
 BOARDS = [("hex7_2p", f"hex(board_size={side})") for side in (2, 4, 18)]  # 18: more than 255 actions and moves
 BOARDS += [("breakthrough6_2p", f"breakthrough(rows={rows},columns={columns})") for rows, columns in SIZES]
+BOARDS += [("clobber_2p", f"clobber(rows={rows},columns={columns})") for rows, columns in SIZES]
 BOARDS += [("go7_2p", f"go({options})") for options in GO]
 CONFIGS = pytest.mark.parametrize("config", [GAMES[key] for key in LIMITS], ids=list(LIMITS))
 

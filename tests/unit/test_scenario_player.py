@@ -6,16 +6,17 @@ from typing import Any
 
 import pytest
 from driving import KEY, promoted
-from in_memory import MemoryBus, MemoryJournal
 from scenario_events import adapted, asked, boosted, known_after, played
 from selfplay_rig import put_model
 
+from app.bus.memory import MemoryBus
 from app.cli.scenario import NeverCame, Player, Reporter
 from app.cli.trace import trace
 from app.config import GAMES, RunFolder
 from app.core import derive_id
 from app.events import Event, NodeLost, Payload, PlateauDetected, originate
 from app.journal import history
+from app.journal.memory import MemoryJournal
 from app.scenarios import SCENARIOS, Plan, Seen
 from app.scenarios.plan import TRACED
 from app.store import FileStore, MemoryStore

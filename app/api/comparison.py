@@ -1,0 +1,99 @@
+"""Comparisons of arms on real games."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.api.runs import Place, Say
+from app.comparison.fitting import Prediction, fit, plant_text, predict
+from app.comparison.run import RunFigures
+from app.comparison.strength import StudyPlace
+from app.comparison.study import Study, do_runs, measure
+from app.comparison.summary import ArmFigures, summarise
+from app.comparison.troubles import Planted
+from app.config import Settings, nest
+from app.config.loading import parse
+from app.controllers.scheduler import WORKER_DAEMON
+from app.core import BadUsage, ConfigKey
+from app.simulation import ALL, NONE, arms_of, load_plant
+from daemons.bootstrap import check_settings
+
+SECONDS_PER_MINUTE = 60
+
+
+class ComparisonResult(Settings):
+    """Figures of each arm over all seeds and of each run, and the strength of each player by configuration.
+
+    ``predictions`` are the simulation's with a plant fitted to the runs, if asked for.
+    """
+
+    arms: tuple[ArmFigures, ...]
+    runs: tuple[RunFigures, ...]
+    strengths: dict[str, dict[str, float]]
+    predictions: tuple[Prediction, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonRequest:
+    """A comparison, see the options of ``flyball compare``."""
+
+    place: Place
+    keys: Sequence[ConfigKey]
+    minutes: float
+    seeds: Sequence[int]
+    arms: Sequence[str]
+    ablate: bool
+    troubles: Sequence[str]
+    nodes: int
+    cores: int
+    games: int
+    refit: bool
+    assignments: Sequence[str]
+    folder: Path
+    workers: int
+    say: Say
+
+
+def compare_arms(request: ComparisonRequest) -> ComparisonResult:
+    """Do the runs and matches of a comparison that its folder lacks, and return all figures.
+
+    Raises ``BadSettings``, ``BadUsage``, ``Unfinished`` or ``TooFewModels``.
+    """
+    if request.refit and request.troubles:
+        raise BadUsage("--refit needs a study without --trouble: the simulation has troubles of its own.")
+    preset = {
+        "selfplay_workers": [f"{WORKER_DAEMON}@node{number}" for number in range(1, request.nodes + 1)],
+        "configs": list(request.keys),
+    }
+    loaded = request.place.load(nest(preset) | parse(tuple(request.assignments)))
+    check_settings(loaded)
+    arms = _chosen(request, tuple(arms_of(loaded.run)))
+    for trouble in request.troubles:
+        Planted.parse(trouble, loaded.run)
+    seconds = request.minutes * SECONDS_PER_MINUTE
+    study = Study(settings=loaded.run, seconds=seconds, cores=request.cores, troubles=tuple(request.troubles))
+    study.claim(request.folder)
+    place = StudyPlace(request.folder, request.place.settings_folder, request.workers, request.say)
+    tasks = study.tasks(arms, request.seeds, place)
+    runs = do_runs(tasks, place)
+    for run in runs:
+        for unfolded in run.unfolded:
+            request.say(f"Not folded with seed {run.seed}, {run.arm}: {unfolded}")
+    strengths = measure(study, runs, request.games, place)
+    figures = summarise(runs, strengths)
+    predictions = None
+    if request.refit:
+        plant = fit(tasks, strengths, load_plant())
+        (request.folder / "plant.toml").write_text(plant_text(plant), encoding="utf-8")
+        measured = {one.arm: one.strength.over_none for one in figures}
+        predictions = tuple(predict(tasks, runs, measured, plant))
+    return ComparisonResult(arms=tuple(figures), runs=tuple(runs), strengths=strengths, predictions=predictions)
+
+
+def _chosen(request: ComparisonRequest, known: Sequence[str]) -> tuple[str, ...]:
+    """Return the arms to run: the given ones, or all controllers and none, and with ``ablate`` each one missing."""
+    if unknown := [arm for arm in request.arms if arm not in known]:
+        raise BadUsage(f"There is no arm {unknown[0]!r}.", hint=f"There are: {', '.join(known)}.")
+    if request.arms and request.ablate:
+        raise BadUsage("--arm and --ablate both choose the arms: give one of them.")
+    return tuple(dict.fromkeys(request.arms)) or (tuple(known) if request.ablate else (ALL, NONE))

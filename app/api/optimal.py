@@ -1,0 +1,107 @@
+"""The share of a model's moves that are optimal, in games with a solver."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from app.api.arguments import Count, Seed, Temperature, check_arguments
+from app.api.models import fetch_player, game_of
+from app.api.opponents import EvaluationRequest
+from app.api.runs import Say, config_of, place_of, silent
+from app.config import Compute, GameConfig, Precision, Settings
+from app.core import ConfigKey, derive_seed
+from app.games import open_table
+from app.learning.devices import resolve
+from app.learning.network import threads
+from app.play.judges import load_player_or_judge
+from app.play.optimal import OptimalShare, optimal_share, saved_positions
+from app.store import FileStore
+
+POSITIONS = 2000
+"""Default number of test positions: the share's 95% interval is then at most 2.2 points to each side."""
+
+_REPORTED = 200  # positions between lines of progress
+
+
+class OptimalResult(Settings):
+    """The share of a model's moves that are optimal."""
+
+    config: ConfigKey
+    rules: str
+    model: str
+    seed: int
+    device: str
+    precision: Precision
+    temperature: float
+    optimal: OptimalShare
+
+
+def measure_optimal(request: EvaluationRequest, count: int) -> OptimalResult:
+    """Ask the request's model for a move in ``count`` positions, drawn from its seed.
+
+    Raises ``NoSolver``, ``TooFewPositions``, or as ``fetch_player``.
+    """
+    config, compute = (
+        request.config,
+        Compute(device=request.device, precision=request.precision, settings_folder=request.place.settings_folder),
+    )
+    with TemporaryDirectory(prefix="flyball-eval-") as folder:
+        store, spec = FileStore(Path(folder)), open_table(config, 0).spec
+        model = fetch_player(request.model, "model", request.place, config, store, say=request.say)
+        player = load_player_or_judge(store, model, spec, compute, config)
+
+        def progress(found: int) -> None:
+            if found % _REPORTED == 0:
+                request.say(f"{found}/{count} positions solved")
+
+        positions = saved_positions(config, count, request.seed, progress)
+        temperature = config.evaluation.temperature
+        share = optimal_share(config, player, positions, temperature, derive_seed(request.seed, "optimal", model))
+    return OptimalResult(
+        config=config.key,
+        rules=spec.rules_version,
+        model=model,
+        seed=request.seed,
+        device=request.device,
+        precision=request.precision,
+        temperature=temperature,
+        optimal=share,
+    )
+
+
+def optimal_moves(
+    model: str | Path,
+    game: str | GameConfig | None = None,
+    *,
+    positions: int = POSITIONS,
+    seed: int = 0,
+    temperature: float = 0.0,
+    device: str = "cpu",
+    precision: Precision = "float32",
+    run: str | Path = "run",
+    config_file: str | Path | None = None,
+    progress: Say = silent,
+) -> OptimalResult:
+    """Return the share of a model's moves that are optimal, as `flyball eval --optimal` does.
+
+    Args:
+        positions: number of test positions.
+        seed: of the test positions, and of draws at a temperature.
+        temperature: of the model; 0 is greedy.
+
+    See ``evaluate`` for the others. Raises its errors, ``NoSolver`` or ``TooFewPositions``.
+
+    >>> flyball.optimal_moves("solver", "tic_tac_toe_2p", positions=100).optimal.all.mean
+    1.0
+    """
+    check_arguments(Count, positions=positions)
+    check_arguments(Seed, seed=seed)
+    check_arguments(Temperature, temperature=temperature)
+    check_arguments(Precision, precision=precision)
+    place = place_of(run, config_file)
+    config = config_of(game_of(str(model), place, progress) if game is None else game, place)
+    config = config.replace(evaluation=config.evaluation.replace(temperature=temperature))
+    request = EvaluationRequest(
+        place, config, str(model), (), seed=seed, device=str(resolve(device)), precision=precision, say=progress
+    )
+    with threads(1):
+        return measure_optimal(request, positions)

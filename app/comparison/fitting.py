@@ -1,0 +1,264 @@
+"""The simulation's plant, fitted to a study's runs, and its predictions beside what was measured.
+
+Durations, curves of learning and shares of drawn games are fitted to the runs with all controllers: without anchors of
+a league, ratings within a run are too noisy for a curve. The fitted plant has no troubles, as the runs have none.
+The other parameters keep the values of the given plant.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from app.comparison.run import RunFigures, Task
+from app.comparison.summary import interval
+from app.config import GameConfig, Settings
+from app.core import HEURISTIC, FlyballError, ModelHash
+from app.core.clock import SECOND_US
+from app.events import (
+    EvaluationCompleted,
+    Event,
+    ModelDistributed,
+    ModelPromoted,
+    ModelRolledBack,
+    QualityScoreUpdated,
+    SelfplayComplete,
+    TrainingCompleted,
+    TrainingRequested,
+)
+from app.journal import SqliteJournalReader, history
+from app.simulation import ALL, NONE, Interval, PlantSettings
+from app.simulation.comparing import Task as SimulatedTask
+from app.simulation.comparing import run_tasks
+from app.simulation.settings import CurveSettings, EpisodeSettings, TroubleSettings
+
+LESSONS = (0.01, 10_000.0)
+"""Bounds of a curve's fitted ``lessons``."""
+
+SHORTEST = 1e-3
+"""Shortest duration of a plant, in seconds."""
+
+FEWEST = 3
+"""Rated models below which a configuration's curve is not fitted."""
+
+
+class TooFewModels(FlyballError):
+    """Runs too short for a fit."""
+
+
+class Rated(NamedTuple):
+    """A rated model: the experience behind it, in lessons of the plant, and its strength, Elo."""
+
+    experience: float
+    elo: float
+
+
+@dataclass
+class Observed:
+    """What a study's journals tell of one configuration; durations in seconds."""
+
+    requests: list[float] = field(default_factory=list)  # of the configured number of games
+    rows_per_game: list[float] = field(default_factory=list)
+    trainings: list[tuple[float, float]] = field(default_factory=list)  # rows x epochs, duration
+    rated_games: int = 0
+    rating_seconds: float = 0.0
+    inspections: list[float] = field(default_factory=list)
+    distributions: list[float] = field(default_factory=list)
+    scores: list[float] = field(default_factory=list)
+    drawn: float = 0.0
+    drawable: float = 0.0  # games x expected score of the weaker side, between models
+    rated: list[Rated] = field(default_factory=list)
+
+
+def observe(config: GameConfig, events: Iterable[Event[Any]], plant: PlantSettings, into: Observed) -> None:  # noqa: C901 - one case an event
+    """Add a run's events about a configuration."""
+    learning = plant.learning
+    requested: dict[str, TrainingRequested] = {}
+    experience: dict[ModelHash | None, float] = {}
+    played_us: dict[str, int] = {}
+    current_us: dict[ModelHash, int] = {}
+    for event in events:
+        match event.data:
+            case SelfplayComplete() as data:
+                into.requests.append(data.seconds * config.selfplay.games_per_request / data.shard.games)
+                into.rows_per_game.append(data.mean_length)
+                played_us[data.request_id] = event.recorded_us
+            case QualityScoreUpdated(request_id=request, score=score) if request in played_us:
+                into.inspections.append((event.recorded_us - played_us.pop(request)) / SECOND_US)
+                into.scores.append(score)
+            case TrainingRequested() as data:
+                requested[event.id] = data
+            case TrainingCompleted(metrics=None) as data:
+                experience[data.model] = 0.0
+            case TrainingCompleted(metrics=metrics) as data if data.request_id in requested:
+                asked = requested.pop(data.request_id)
+                into.trainings.append((float(data.rows * asked.epochs), (metrics or {}).get("seconds", 0.0)))
+                pace = min(1.0, asked.learning_rate / learning.learning_rate) ** learning.learning_rate_exponent
+                passes = (asked.epochs / learning.epochs) ** learning.epochs_exponent
+                lessons = data.rows / learning.rows_per_lesson * pace * passes
+                experience[data.model] = experience.get(data.parent, 0.0) + lessons
+            case EvaluationCompleted() as data:
+                into.rating_seconds += data.seconds
+                into.rated_games += sum(match.games for match in data.results)
+                for match in data.results:
+                    if match.opponent_model:
+                        into.drawn += match.draws
+                        into.drawable += match.games * min(match.score.mean, 1 - match.score.mean)
+                if data.purpose == "rating" and data.model in experience:
+                    into.rated.append(Rated(experience[data.model], data.elo))
+            case ModelPromoted(model=model) | ModelRolledBack(to_model=model):
+                current_us[model] = event.recorded_us
+            case ModelDistributed(model=model) if model in current_us:
+                into.distributions.append((event.recorded_us - current_us.pop(model)) / SECOND_US)
+
+
+def fitted_curve(seen: Observed, before: CurveSettings, heuristic: float | None) -> CurveSettings:
+    """Return a curve with ceiling and lessons fitted to the rated models by least squares; the rest is counted."""
+    experience, elo = np.array(seen.rated).T
+
+    def share(lessons: float) -> Any:
+        return -np.expm1(-experience / lessons)
+
+    def ceiling(lessons: float) -> float:
+        return float(share(lessons) @ elo / (share(lessons) @ share(lessons)))
+
+    def misfit(log_lessons: float) -> float:
+        lessons = float(np.exp(log_lessons))
+        return float(np.sum((elo - ceiling(lessons) * share(lessons)) ** 2))
+
+    lessons = float(np.exp(minimize_scalar(misfit, bounds=np.log(LESSONS), method="bounded").x))
+    return before.replace(
+        ceiling=max(1.0, ceiling(lessons)),
+        lessons=lessons,
+        jitter_elo=float(np.std(elo - ceiling(lessons) * share(lessons))),
+        rows_per_game=float(np.mean(seen.rows_per_game)),
+        draws=min(1.0, seen.drawn / seen.drawable) if seen.drawable else before.draws,
+        **({} if heuristic is None else {"heuristic": heuristic}),
+    )
+
+
+def fit(tasks: Sequence[Task], strengths: Mapping[str, Mapping[str, float]], plant: PlantSettings) -> PlantSettings:
+    """Return the plant fitted to a study's runs with all controllers.
+
+    Args:
+        tasks: the finished runs of all arms.
+        strengths: of the built-in bots by configuration, from the round robin.
+        plant: the values of what is not fitted.
+
+    Raises:
+        TooFewModels: a configuration has fewer than three rated models in these runs.
+    """
+    configs = tasks[0].settings.configs
+    seen = {str(config.key): Observed() for config in configs}
+    for task in (task for task in tasks if task.arm == ALL):
+        with closing(SqliteJournalReader(task.run_folder.journal)) as reader:
+            events = list(history(reader))
+        for config in configs:
+            own = (event for event in events if event.subject == config.key)
+            observe(config, own, plant, seen[config.key])
+    if few := [key for key, one in seen.items() if len(one.rated) < FEWEST or not one.trainings]:
+        raise TooFewModels(
+            f"{few[0]} has too few rated models for a fit.", hint="Give more --minutes or --seeds, and --arm all."
+        )
+    every = list(seen.values())
+    work, seconds = np.array([pair for one in every for pair in one.trainings]).T
+    slope, fixed = (
+        (float(value) for value in np.polyfit(work, seconds, 1)) if np.ptp(work) else (seconds[0] / work[0], 0.0)
+    )
+    least = 1e-6  # durations have to be positive
+    time = plant.time.replace(
+        request=_median(one.requests for one in every),
+        training=max(least, fixed),
+        trained_row=max(least, slope),
+        rated_game=sum(one.rating_seconds for one in every) / sum(one.rated_games for one in every),
+        inspection=_median(one.inspections for one in every),
+        distribution=_median(one.distributions for one in every),
+    )
+    scores = [score for one in every for score in one.scores]
+    share = 1 / len(configs)
+    return plant.replace(
+        time=time,
+        cluster=plant.cluster.replace(trainers_per_config=share, evaluators_per_config=share, node_speed_sd=0.0),
+        quality=plant.quality.replace(healthy=float(np.mean(scores)), noise_sd=float(np.std(scores))),
+        troubles=without_troubles(plant.troubles),
+        regressions=plant.regressions.replace(planted_per_day=0.0),
+        configs={key: fitted_curve(one, plant.curve(key), strengths[key].get(HEURISTIC)) for key, one in seen.items()},
+    )
+
+
+def _median(values: Iterable[Sequence[float]]) -> float:
+    return max(SHORTEST, float(np.median([value for each in values for value in each])))
+
+
+def without_troubles(troubles: TroubleSettings) -> TroubleSettings:
+    """Return a plant's troubles, none of which ever happens."""
+    fields = {name: getattr(troubles, name) for name in type(troubles).model_fields}
+    return troubles.replace(
+        **{name: one.replace(per_day=0.0) if isinstance(one, EpisodeSettings) else 0.0 for name, one in fields.items()}
+    )
+
+
+class Prediction(Settings):
+    """An arm's figures, measured and as the simulation predicts them with the fitted plant; means over seeds.
+
+    ``over_none`` is the difference in Elo to the arm without controllers, the mean of the configurations.
+    """
+
+    arm: str
+    trainings: Interval
+    predicted_trainings: Interval
+    over_none: Interval | None
+    predicted_over_none: Interval | None
+
+
+def predict(
+    tasks: Sequence[Task], runs: Sequence[RunFigures], over_none: Mapping[str, Interval | None], plant: PlantSettings
+) -> list[Prediction]:
+    """Simulate the runs of a study with a plant, and return the predictions beside the measured figures."""
+    simulated = run_tasks(
+        [
+            SimulatedTask(settings=task.settings, plant=plant, arm=task.arm, seed=task.seed, seconds=task.seconds)
+            for task in tasks
+        ],
+        jobs=1,
+        on_result=lambda _: None,
+    )
+    configs = len(tasks[0].settings.configs)
+    gain = {(one.arm, one.seed): one.total_gain / configs for one in simulated}
+    found = []
+    for arm in dict.fromkeys(task.arm for task in tasks):
+        seeds = [task.seed for task in tasks if task.arm == arm and (NONE, task.seed) in gain]
+        differences = [gain[arm, seed] - gain[NONE, seed] for seed in seeds]
+        measured = [sum(one.counts["trainings"] for one in run.configs.values()) for run in runs if run.arm == arm]
+        found.append(
+            Prediction(
+                arm=arm,
+                trainings=interval(measured),
+                predicted_trainings=interval([one.trainings for one in simulated if one.arm == arm]),
+                over_none=over_none[arm],
+                predicted_over_none=interval(differences) if differences and arm != NONE else None,
+            )
+        )
+    return found
+
+
+def plant_text(plant: PlantSettings) -> str:
+    """Return a plant as TOML, for ``flyball simulate --plant``."""
+
+    def lines(table: Mapping[str, Any], name: str) -> list[str]:
+        plain = [f"{key} = {_value(value)}" for key, value in table.items() if not _is_table(value)]
+        inner = [line for key, value in table.items() if _is_table(value) for line in lines(value, f"{name}.{key}")]
+        return [*([f"[{name}]", *plain, ""] if plain else []), *inner]
+
+    return "\n".join(line for key, value in plant.model_dump().items() for line in lines(value, key))
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _value(value: Any) -> str:
+    return f"[{', '.join(map(repr, value))}]" if isinstance(value, tuple) else repr(value)

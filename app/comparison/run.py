@@ -1,0 +1,276 @@
+"""One run of a comparison: all daemons of an arm in one process, on a bus in memory, in virtual time.
+
+The hosts, reducers, workers and jobs are those of ``flyball up``. Only the bus, the journal, the engine and the clock
+are others. The run ends after its processor time, whatever else the machine does meanwhile.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+from app.bus.memory import MemoryBus
+from app.comparison.troubles import FaultyEngine, Planted
+from app.comparison.virtual_time import Processor, SharedEngine, VirtualClock, VirtualLoop
+from app.config import CPU, RunFolder, RunSettings, Settings
+from app.controllers.scheduler import WORKER_DAEMON
+from app.core import ModelHash, derive_id
+from app.engine import Engine
+from app.events import (
+    Event,
+    ExplorationBoost,
+    ModelPromoted,
+    ModelRolledBack,
+    NodeQuarantined,
+    PromotionRejected,
+    QualityDegraded,
+    RunConfigured,
+    SelfplayComplete,
+    TrainingBlockedByQuality,
+    TrainingCompleted,
+    TrainingFailed,
+)
+from app.journal import SqliteJournal, history
+from app.journal.memory import MemoryJournal, MemoryStateStore
+from app.scenarios import known_of
+from app.simulation import arm_settings, arms_of, daemons_of_arm
+from app.store import FileStore
+from daemons.broker import BrokerVoice, begin
+from daemons.clock import processor_seconds
+from daemons.host import Host, Ports, Rhythm
+from daemons.jobs import WorkerPlace
+from daemons.spec import DaemonSpec
+from daemons.supervisor import Notifier
+
+NODE = "compare"
+RHYTHM = Rhythm(drain_seconds=0.0)
+
+COUNTED = {
+    "trainings": TrainingCompleted,
+    "failed_trainings": TrainingFailed,
+    "promotions": ModelPromoted,
+    "rejections": PromotionRejected,
+    "rollbacks": ModelRolledBack,
+    "boosts": ExplorationBoost,
+    "blocks": TrainingBlockedByQuality,
+    "refused_shards": QualityDegraded,
+    "quarantines": NodeQuarantined,
+}
+"""Types of events that are counted, by the figure's name. Those about no configuration count for the run."""
+
+
+class Task(Settings):
+    """One run.
+
+    Attributes:
+        settings: of all runs of the study; the seed is replaced.
+        seconds: of processor time.
+        cores: of the processor that the run's jobs share.
+        troubles: planted ones, see ``Planted.parse``.
+        folder: of the study; the champions come into its store.
+        settings_folder: where the user's own commands run.
+    """
+
+    settings: RunSettings
+    arm: str
+    seed: int
+    seconds: float
+    cores: int
+    troubles: tuple[str, ...]
+    folder: Path
+    settings_folder: str
+
+    @property
+    def name(self) -> str:
+        """Name of the run's files."""
+        return f"{self.arm.replace(' ', '-')}-{self.seed}"
+
+    @property
+    def run_folder(self) -> RunFolder:
+        """The run's folder, which keeps its journal."""
+        return RunFolder(self.folder / "runs" / self.name)
+
+
+class ConfigFigures(Settings):
+    """Figures of one configuration in a run.
+
+    Attributes:
+        champion: the current model at the end; ``None`` if none was ever promoted.
+        step: trainings behind the champion.
+        rows: rows played.
+        counts: events by name, see ``COUNTED``.
+    """
+
+    champion: ModelHash | None
+    step: int
+    games: int
+    rows: int
+    counts: dict[str, int]
+
+
+class RunFigures(Settings):
+    """Figures of one run.
+
+    Attributes:
+        used: share of the processor's time that the jobs of each daemon had.
+        overhead: processor time of the daemons themselves, as a share of the run's time; not part of that time.
+        counts: of events about no configuration.
+        unfolded: events that a reducer could not fold, with the error.
+    """
+
+    arm: str
+    seed: int
+    configs: dict[str, ConfigFigures]
+    events: int
+    used: dict[str, float]
+    overhead: float
+    counts: dict[str, int]
+    unfolded: tuple[str, ...]
+
+
+Meter = Callable[[], float]
+"""Returns the processor time that this process has used, in seconds."""
+
+
+def run_task(task: Task, meter: Meter = processor_seconds) -> RunFigures:
+    """Do one run; keep its journal and champions, and return its figures. Deterministic for an equal ``meter``."""
+    folder = task.run_folder
+    rmtree(folder.path, ignore_errors=True)  # of an interrupted study
+    folder.path.mkdir(parents=True)
+    journal = MemoryJournal()
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        used_seconds, overhead_seconds = runner.run(_play(task, journal, meter))
+    with closing(SqliteJournal(folder.journal)) as kept:
+        after = 0
+        while (chunk := journal.read(after)).position > after:
+            kept.append(chunk.records)
+            after = chunk.position
+    events = list(history(journal))
+    configs = config_figures(task.settings, events)
+    store, champions = FileStore(folder.store), FileStore(RunFolder(task.folder).store)
+    for one in configs.values():
+        if one.champion:
+            champions.put(store.get(one.champion))
+    rmtree(folder.store)
+    return RunFigures(
+        arm=task.arm,
+        seed=task.seed,
+        configs=configs,
+        events=journal.head,
+        used={name: seconds / (task.seconds * task.cores) for name, seconds in used_seconds.items()},
+        overhead=overhead_seconds / task.seconds,
+        counts=counted(event for event in events if not event.subject),
+        unfolded=tuple(f"{dead.reporter} at {dead.position}: {dead.error}" for dead in journal.dead_letters()),
+    )
+
+
+def counted(events: Iterable[Event[Any]]) -> dict[str, int]:
+    """Count the events of each figure in ``COUNTED``."""
+    found = Counter(type(event.data) for event in events)
+    return {name: found[kind] for name, kind in COUNTED.items()}
+
+
+def config_figures(settings: RunSettings, events: list[Event[Any]]) -> dict[str, ConfigFigures]:
+    """Return the figures of each configuration."""
+    figures = {}
+    for key, known in known_of(settings, events).items():
+        own = [event for event in events if event.subject == key]
+        shards = [event.data.shard for event in own if isinstance(event.data, SelfplayComplete)]
+        champion = known.state.lineage.current
+        figures[key] = ConfigFigures(
+            champion=champion.model if champion else None,
+            step=champion.step if champion else 0,
+            games=sum(shard.games for shard in shards),
+            rows=sum(shard.rows for shard in shards),
+            counts=counted(own),
+        )
+    return figures
+
+
+async def _play(task: Task, journal: MemoryJournal, meter: Meter) -> tuple[dict[str, float], float]:
+    return await _Run(task, journal, meter).play()
+
+
+class _Run:
+    """The daemons of one run, in a ``VirtualLoop``."""
+
+    def __init__(self, task: Task, journal: MemoryJournal, meter: Meter) -> None:
+        self._task, self._journal, self._meter = task, journal, meter
+        self._loop = asyncio.get_running_loop()
+        self._clock, self._voice = VirtualClock(self._loop), BrokerVoice(NODE, "compare")
+        arm = arms_of(task.settings)[task.arm]
+        self._daemons = daemons_of_arm(arm)
+        self._settings = arm_settings(task.settings, arm, task.seed)
+        parsed = [Planted.parse(text, task.settings) for text in task.troubles]
+        self._planted = [(planted, planted.trouble.begins * task.seconds) for planted in parsed]
+        begin(journal, self._changed(), self._voice, self._clock)
+        self._bus = MemoryBus(journal, self._clock, producer=self._voice.source)
+        self._processor = Processor(task.cores)
+        self._engines: list[SharedEngine] = []
+
+    async def play(self) -> tuple[dict[str, float], float]:
+        """Run to the end.
+
+        Returns the processor's time that each daemon's jobs used, and the measured time of the daemons themselves, in
+        seconds.
+        """
+        stop, began = asyncio.Event(), self._meter()
+        async with asyncio.TaskGroup() as group:
+            hosts = {name: group.create_task(host.run(stop)) for name, host in self._hosts()}
+            for planted, begins in self._planted:
+                if planted.trouble.dies:
+                    self._loop.call_later(begins, hosts[self._settings.selfplay_workers[-1]].cancel)
+            others = [group.create_task(self._tick()), group.create_task(self._change_settings())]
+            await asyncio.sleep(self._task.seconds)
+            stop.set()
+            for task in others:
+                task.cancel()
+        jobs = sum(engine.job_seconds for engine in self._engines)
+        return self._processor.used_seconds, self._meter() - began - jobs
+
+    def _changed(self) -> RunSettings:
+        """Return the settings with all changes that have begun by now."""
+        settings = self._settings
+        for planted, begins in self._planted:
+            if begins <= self._loop.time():
+                settings = planted.changed(settings)
+        return settings
+
+    async def _change_settings(self) -> None:
+        """Record the changes of settings that begin later."""
+        changes = {begins for planted, begins in self._planted if planted.trouble.change is not None}
+        for begins in sorted(changes - {0.0}):
+            await asyncio.sleep(begins - self._loop.time())
+            run_id = derive_id("run", self._task.seed, self._journal.head)
+            configured = RunConfigured(run_id=run_id, settings=self._changed().model_dump(mode="json"))
+            self._bus.record(self._voice.write(self._clock.now(), configured))
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.tick_seconds)
+            self._bus.record(self._voice.tick(self._journal, self._settings, self._clock.now()))
+
+    def _hosts(self) -> Iterator[tuple[str, Host]]:
+        """Return all daemons but the broker and those that only show something, by daemon@node."""
+        for spec in self._daemons.values():
+            if spec.reducers:
+                is_node = spec.name == WORKER_DAEMON
+                for name in self._settings.selfplay_workers if is_node else (f"{spec.name}@{NODE}",):
+                    yield name, self._host(spec, name)
+
+    def _host(self, spec: DaemonSpec, name: str) -> Host:
+        compute = CPU.replace(settings_folder=self._task.settings_folder)
+        place = WorkerPlace(name, name.partition("@")[2], str(self._task.run_folder.store.absolute()), compute)
+        engine = self._engine(spec, name) if spec.worker else None
+        ports = Ports(self._bus.connection(name), MemoryStateStore(), self._clock, engine, Notifier(""))
+        return Host(spec, place, "compare", ports, RHYTHM)
+
+    def _engine(self, spec: DaemonSpec, name: str) -> Engine:
+        engine = SharedEngine(self._processor, spec.name, spec.capacity, self._meter)
+        self._engines.append(engine)
+        if name != self._settings.selfplay_workers[-1]:
+            return engine
+        return FaultyEngine(engine, [(begins, planted.trouble) for planted, begins in self._planted])

@@ -1,0 +1,111 @@
+"""Figures of a study: each arm's strength over seeds, beside that of others, and what its runs did."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from math import sqrt
+
+import numpy as np
+from pydantic import Field
+from scipy.special import stdtrit
+
+from app.comparison.run import RunFigures
+from app.config import Settings
+from app.simulation import ALL, NONE, Interval
+
+Strengths = Mapping[str, Mapping[str, float]]
+"""Each player's strength by configuration, Elo over the random bot."""
+
+
+class Strength(Settings):
+    """Strength of an arm's champions, Elo, each with its interval over seeds.
+
+    Attributes:
+        elo: over the random bot.
+        over_none: over the champions of the arm without controllers; ``None`` if that did not run.
+        over_all: over those of the arm with all controllers.
+    """
+
+    elo: Interval
+    over_none: Interval | None
+    over_all: Interval | None
+
+
+class ArmFigures(Settings):
+    """Figures of one arm.
+
+    Attributes:
+        strength: means over configurations.
+        configs: by configuration.
+        means: figures of its runs, means over seeds, sums over configurations.
+        used, overhead: see ``RunFigures``; means over seeds.
+    """
+
+    arm: str
+    seeds: int = Field(ge=1)
+    strength: Strength
+    configs: dict[str, Strength]
+    means: dict[str, float]
+    used: dict[str, float]
+    overhead: float
+
+
+def interval(values: Sequence[float]) -> Interval:
+    """Return the mean of values of several seeds, with Student's 95% interval; the bounds need two seeds."""
+    mean, free = float(np.mean(values)), len(values) - 1
+    if not free:
+        return Interval(mean=mean, lower=None, upper=None)
+    reach = float(stdtrit(free, 0.975) * np.std(values, ddof=1)) / sqrt(free + 1)
+    return Interval(mean=mean, lower=mean - reach, upper=mean + reach)
+
+
+def summarise(runs: Sequence[RunFigures], strengths: Strengths) -> list[ArmFigures]:
+    """Return the figures of each arm, in the order of the arms' first runs."""
+    arms = dict.fromkeys(run.arm for run in runs)
+    by_arm = {arm: {run.seed: run for run in runs if run.arm == arm} for arm in arms}
+    elo = {  # by arm and seed, then by configuration
+        arm: {seed: _elo(run, strengths) for seed, run in found.items()} for arm, found in by_arm.items()
+    }
+    return [
+        ArmFigures(
+            arm=arm,
+            seeds=len(found),
+            strength=_strength(arm, elo, list(strengths)),
+            configs={key: _strength(arm, elo, [key]) for key in strengths},
+            means=_mean([_counts(run) for run in found.values()]),
+            used=_mean([run.used for run in found.values()]),
+            overhead=float(np.mean([run.overhead for run in found.values()])),
+        )
+        for arm, found in by_arm.items()
+    ]
+
+
+def _elo(run: RunFigures, strengths: Strengths) -> dict[str, float]:
+    return {key: elo[run.configs[key].champion or ""] for key, elo in strengths.items()}
+
+
+def _strength(arm: str, elo: Mapping[str, Mapping[int, Mapping[str, float]]], keys: Sequence[str]) -> Strength:
+    """Return an arm's mean strength over configurations; differences are paired by seed."""
+    mean = {
+        name: {seed: float(np.mean([one[key] for key in keys])) for seed, one in found.items()}
+        for name, found in elo.items()
+    }
+
+    def over(other: str) -> Interval | None:
+        seeds = sorted(mean[arm].keys() & mean.get(other, {}).keys())
+        return interval([mean[arm][seed] - mean[other][seed] for seed in seeds]) if seeds and other != arm else None
+
+    return Strength(elo=interval(list(mean[arm].values())), over_none=over(NONE), over_all=over(ALL))
+
+
+def _counts(run: RunFigures) -> dict[str, float]:
+    """Return a run's figures, summed over configurations."""
+    found = Counter(run.counts)
+    for one in run.configs.values():
+        found.update({**one.counts, "games": one.games, "rows": one.rows})
+    return dict(found)
+
+
+def _mean(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean over runs of each figure; a missing one is 0."""
+    return {name: float(np.mean([run.get(name, 0.0) for run in runs])) for name in dict.fromkeys(chain(*runs))}

@@ -1,0 +1,63 @@
+"""``flyball eval`` and ``flyball.evaluate`` with judges, and the share of optimal moves."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+import flyball
+from app.cli.group import main
+from app.core import BadUsage
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(main, list(arguments))
+
+
+def test_judges_are_opponents_and_the_model_itself() -> None:
+    asked = ("eval", "--config", "tic_tac_toe_2p", "--games", "20")
+    result = run(*asked, "--model", "mcts:50", "--against", "solver,random")
+    assert result.exit_code == 0, result.output
+    solver, random = json.loads(result.stdout)["results"]
+    assert (solver["opponent"], random["opponent"]) == ("solver", "random")
+    assert solver["wins"] <= random["wins"]
+    assert run(*asked, "--model", "solver", "--against", "mcts:50").exit_code == 0
+
+
+def test_optimal_writes_shares_with_intervals() -> None:
+    result = run("eval", "--config", "tic_tac_toe_2p", "--model", "random", "--optimal", "200")
+    assert result.exit_code == 0, result.output
+    written = json.loads(result.stdout)
+    assert written["temperature"] == 0
+    assert written["optimal"]["all"]["n"] == 200
+    assert 0 < written["optimal"]["hard"]["n"] < 200
+    api = flyball.optimal_moves("random", "tic_tac_toe_2p", positions=200)
+    assert api.model_dump(mode="json") == written
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("tic_tac_toe_2p", "--optimal", "20", "--against", "random"), "--against is of matches"),
+        (("hex7_2p", "--optimal", "20"), "No solver knows hex"),
+        (("tic_tac_toe_2p", "--against", "mcts:many"), "There is no judge 'mcts:many'"),
+        (("hearts_4p", "--against", "mcts:10"), "does not play hearts"),
+    ],
+)
+def test_what_cannot_be_judged_is_refused(arguments: tuple[str, ...], said: str) -> None:
+    result = run("eval", "--model", "random", "--config", *arguments)
+    assert result.exit_code != 0
+    assert said in result.output
+
+
+def test_judges_make_no_experience(tmp_path) -> None:
+    result = run(
+        "experience", "export", str(tmp_path / "f"), "--game", "tic_tac_toe_2p", "--hands", "2", "--model", "solver"
+    )
+    assert result.exit_code != 0
+    assert "solver is a judge" in str(result.output) + str(result.exception)
+
+
+def test_judges_have_no_game_of_their_own() -> None:
+    with pytest.raises(BadUsage, match="bot of many games"):
+        flyball.optimal_moves("solver")

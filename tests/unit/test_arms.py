@@ -1,0 +1,32 @@
+"""Arms daemon by daemon: each controller, or its baseline, runs where the controller does."""
+
+import pytest
+
+from app.simulation import ALL, ARMS, NONE, daemons_of_arm
+from daemons.registry import DAEMONS
+
+
+def hosted(arm: str) -> dict[str, set[str]]:
+    return {name: {one.name for one in spec.controllers} for name, spec in daemons_of_arm(ARMS[arm]).items()}
+
+
+def test_arm_of_all_controllers_is_the_running_system():
+    assert daemons_of_arm(ARMS[ALL]) == DAEMONS
+
+
+def test_baselines_run_in_the_daemons_of_the_controllers_that_they_replace():
+    found = {name: names for name, names in hosted(NONE).items() if names}
+    assert found == {
+        "selfplay_scheduler": {"UniformScheduler"},
+        "training_trigger": {"TrainAlways"},
+        "feedback": {"EvaluateAlways"},
+        "model_lifecycle": {"PromoteAlways"},
+    }
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_each_controller_of_an_arm_runs_in_one_daemon(arm):
+    names = [name for found in hosted(arm).values() for name in found]
+    assert sorted(names) == sorted(one.name for one in ARMS[arm])
+    workers = {name: spec.worker for name, spec in daemons_of_arm(ARMS[arm]).items()}
+    assert workers == {name: spec.worker for name, spec in DAEMONS.items()}

@@ -1,0 +1,124 @@
+"""Planted troubles: what they do to a worker's jobs and to settings, and which are refused."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from app.comparison.troubles import TROUBLES, FaultyEngine, Planted
+from app.comparison.virtual_time import VirtualLoop
+from app.config import GAMES, RunSettings
+from app.core import BadUsage
+from app.engine import JobFailed
+
+KEY, OTHER = "tic_tac_toe_2p", "connect_four_2p"
+WORKERS = ("selfplay_worker@node1", "selfplay_worker@node2")
+SETTINGS = RunSettings(configs=(GAMES[KEY], GAMES[OTHER]), selfplay_workers=WORKERS)
+
+
+class Recorded:
+    """An engine that takes a second for each job, and gives each its own result."""
+
+    def __init__(self):
+        self.specs = []
+
+    async def run(self, function, spec, on_progress=None, deadline_seconds=None):
+        self.specs.append(spec)
+        await asyncio.sleep(1.0)
+        return {"shard": f"{len(self.specs):064x}", "seconds": 1.0}
+
+    async def close(self):
+        pass
+
+
+def spec(store: Path, model: str = "new") -> dict:
+    return {"store": str(store), "config": {"key": KEY}, "model": model, "temperature": 1.0}
+
+
+def played(name: str, *specs: dict, begins: float = 0.0):
+    """Run jobs of a worker in trouble one after the other; return results or errors with their times, and the specs."""
+
+    async def main():
+        inner, found = Recorded(), []
+        engine = FaultyEngine(inner, [(begins, TROUBLES[name])])
+        for one in specs:
+            try:
+                result = await engine.run("play", one)
+            except JobFailed as error:
+                result = error
+            found.append((result, asyncio.get_running_loop().time()))
+        return found, inner.specs
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(main())
+
+
+def test_slow_worker_takes_five_times_as_long_and_says_so(tmp_path):
+    ((result, at),), _ = played("slow-worker", spec(tmp_path))
+    assert at == result["seconds"] == pytest.approx(5.0)
+
+
+def test_failing_worker_fails_after_a_while(tmp_path):
+    ((first, at), (second, later)), specs = played("failing-worker", spec(tmp_path), spec(tmp_path))
+    assert isinstance(first, JobFailed)
+    assert isinstance(second, JobFailed)
+    assert 0 < at < later  # otherwise a loop that asks again at once would never end
+    assert specs == []
+
+
+def test_copied_games_are_the_first_shard_again_and_again(tmp_path):
+    found, _ = played("copied-games", spec(tmp_path), spec(tmp_path), spec(tmp_path))
+    assert len({result["shard"] for result, _ in found}) == 1
+
+
+def test_stale_worker_plays_with_its_first_model(tmp_path):
+    _, specs = played("stale-model", spec(tmp_path, "old"), spec(tmp_path, "new"))
+    assert [one["model"] for one in specs] == ["old", "old"]
+
+
+def test_random_moves_are_played_at_the_highest_temperature(tmp_path):
+    _, (one,) = played("random-moves", spec(tmp_path))
+    assert one["temperature"] == 10.0
+
+
+def test_a_trouble_begins_in_its_time(tmp_path):
+    _, specs = played("random-moves", spec(tmp_path), spec(tmp_path), begins=1.0)
+    assert [one["temperature"] for one in specs] == [1.0, 10.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "factor"), [("high-learning-rate", 30), ("low-learning-rate", 1 / 30), ("raised-learning-rate", 30)]
+)
+def test_wrong_learning_rate_of_one_configuration(name, factor):
+    changed = Planted.parse(f"{name}={OTHER}", SETTINGS).changed(SETTINGS)
+    assert changed.config(OTHER).learning_rate == pytest.approx(factor * GAMES[OTHER].learning_rate)
+    assert changed.config(KEY) == GAMES[KEY]
+
+
+def test_no_exploration_in_all_configurations():
+    changed = Planted.parse("no-exploration", SETTINGS).changed(SETTINGS)
+    for one in changed.configs:
+        assert one.selfplay.temperature == pytest.approx(0.1 * GAMES[one.key].selfplay.temperature)
+        assert one.ppo.entropy_coef == pytest.approx(0.1 * GAMES[one.key].ppo.entropy_coef)
+
+
+def test_trouble_of_a_worker_leaves_settings_alone():
+    assert Planted.parse("dead-worker", SETTINGS).changed(SETTINGS) is SETTINGS
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("no-such", "There is no trouble 'no-such'; there are false-outcomes"),
+        (f"dead-worker={KEY}", "is a worker's"),
+        ("no-exploration=hex7_2p", "hex7_2p of 'no-exploration=hex7_2p' is not compared"),
+    ],
+)
+def test_unusable_troubles_are_refused(text, complaint):
+    with pytest.raises(BadUsage, match=complaint):
+        Planted.parse(text, SETTINGS)
+
+
+def test_trouble_of_the_only_worker_is_refused():
+    with pytest.raises(BadUsage, match="second worker"):
+        Planted.parse("slow-worker", SETTINGS.replace(selfplay_workers=WORKERS[:1]))

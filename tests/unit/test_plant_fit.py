@@ -1,0 +1,53 @@
+"""The plant fitted to runs: it finds the plant that made them again."""
+
+import pytest
+from simulated_settings import simulated_settings
+
+from app.comparison.fitting import Observed, fitted_curve, observe, plant_text, without_troubles
+from app.config import GAMES
+from app.events import Event
+from app.simulation import ARMS, Simulation, load_plant
+
+KEY = "tic_tac_toe_2p"
+CONFIG = GAMES[KEY]
+
+
+@pytest.fixture(scope="module")
+def observed() -> Observed:
+    """A simulated run of four days without troubles, plateaus or sudden losses."""
+    plant = load_plant()
+    calm = plant.plateaus.replace(per_config=0.0)
+    steady = plant.regressions.replace(sudden=0.0, planted_per_day=0.0)
+    plant = plant.replace(plateaus=calm, regressions=steady, troubles=without_troubles(plant.troubles))
+    simulation = Simulation(simulated_settings(6, [CONFIG]), plant, ARMS["all"], 3, 96 * 3600.0)
+    events = list[Event]()
+    simulation.listeners.append(events.append)
+    simulation.run()
+    found = Observed()
+    observe(CONFIG, (event for event in events if event.subject == KEY), plant, found)
+    return found
+
+
+def test_fitted_curve_is_the_one_that_made_the_run(observed):
+    truth = load_plant().curve(KEY)
+    found = fitted_curve(observed, load_plant().default, heuristic=321.0)
+    assert found.ceiling == pytest.approx(truth.ceiling, rel=0.15)
+    assert found.lessons == pytest.approx(truth.lessons, rel=0.3)
+    assert found.rows_per_game == pytest.approx(truth.rows_per_game, rel=0.05)
+    assert found.heuristic == 321.0
+
+
+def test_durations_are_those_of_the_plant(observed):
+    time = load_plant().time
+    work, seconds = zip(*observed.trainings, strict=True)
+    assert seconds == pytest.approx([time.training + time.trained_row * rows for rows in work])
+    assert observed.rating_seconds / observed.rated_games == pytest.approx(time.rated_game)
+    assert min(observed.inspections) == pytest.approx(time.inspection, abs=1.0)
+    assert sorted(observed.requests)[len(observed.requests) // 2] == pytest.approx(time.request, rel=0.5)
+
+
+def test_plant_is_written_as_it_is_read(tmp_path):
+    plant = load_plant()
+    file = tmp_path / "plant.toml"
+    file.write_text(plant_text(plant), encoding="utf-8")
+    assert load_plant(file) == plant

@@ -1,0 +1,180 @@
+"""Training on searches: what is drawn from which shards, and that the network comes to agree with the searches."""
+
+from collections import defaultdict
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from app.config import GAMES, NetworkSettings, SearchSettings
+from app.core.legal import LegalActions
+from app.engine import InlineEngine, JobFailed
+from app.games import open_table
+from app.learning.inference import Policy
+from app.learning.jobs import first_model
+from app.learning.network import bytes_to_parameters
+from app.learning.search_training import SearchSamples, batches, draw, learn
+from app.learning.training import UnfitData
+from app.play.search import SearchPlayer
+from app.play.selfplay import play_recorded, searching, selfplay_schedule
+from app.store import FileStore, MemoryStore, Shard, get_checkpoint, get_shard, put_checkpoint, put_shard
+
+CONFIG = GAMES["connect_four_2p"].replace(
+    backend="search", network=NetworkSettings(hidden=(32,)), search=SearchSettings(simulations=8, batch_size=64)
+)
+GAME = open_table(CONFIG, 0).spec
+
+
+def first(store=None):
+    store = store or MemoryStore()
+    manifest, parameters = first_model(CONFIG, GAME, 1)
+    return get_checkpoint(store, put_checkpoint(store, manifest, parameters, None))
+
+
+def played(seed: int, games: int = 30, config=CONFIG) -> Shard:
+    base = first()
+    policy = Policy(CONFIG.network, base.manifest.shape, bytes_to_parameters(base.parameters))
+    schedule = selfplay_schedule(games, 2, [], (1.0,), seed, opening_plies=2)
+    hero = searching(policy, config, 1.0)
+    return play_recorded(config, [hero], schedule, model=base.model, seed=seed, worker="w", in_flight=16)[0]
+
+
+@pytest.fixture(scope="module")
+def shards() -> list[Shard]:
+    return [played(1), played(2, games=60)]
+
+
+def learned(shards, replayed=(), *, epochs: int = 4, seed: int = 5, rate: float = 3e-3):
+    seen = []
+    result = learn(
+        first(),
+        shards,
+        replayed,
+        CONFIG.search,
+        learning_rate=rate,
+        epochs=epochs,
+        symmetries=GAME.symmetries,
+        seed=seed,
+        report=lambda epoch, metrics: seen.append((epoch, metrics)),
+    )
+    return result, seen
+
+
+def test_network_comes_to_agree_with_the_searches(shards: list[Shard]) -> None:
+    result, seen = learned(shards, epochs=12)
+    assert [epoch for epoch, _ in seen] == list(range(1, 13))
+    assert result.metrics == seen[-1][1]
+    assert result.metrics.divergence < 0.9 * seen[0][1].divergence
+    assert result.metrics.value_loss < 0.75 * seen[0][1].value_loss
+
+
+def test_training_on_searches_repeats(shards: list[Shard]) -> None:
+    one, other, third = (learned(shards, epochs=1, seed=seed)[0] for seed in (5, 5, 6))
+    assert one.parameters == other.parameters != third.parameters
+
+
+def test_all_shards_are_drawn_from_in_proportion_to_their_rows(shards: list[Shard]) -> None:
+    marked = [replace(shard, obs=np.full_like(shard.obs, number)) for number, shard in enumerate(shards)]
+    drawn = draw(marked, 4000, 0.25, np.random.default_rng(1))
+    share = shards[1].rows / sum(shard.rows for shard in shards)
+    assert len(drawn) == 4000
+    assert abs((drawn.obs[:, 0] == 1).mean() - share) < 0.04
+
+
+@pytest.mark.parametrize(("share", "truncated"), [(0.0, False), (0.25, False), (0.25, True)])
+def test_critic_learns_outcome_and_search(shards: list[Shard], share: float, truncated: bool) -> None:
+    """The outcome of a game that was cut off is unknown, so the search's value stands alone there."""
+    shard = shards[0]
+    if truncated:
+        shard = replace(
+            shard, returns=np.zeros_like(shard.returns), truncated=shard.done, done=np.zeros_like(shard.done)
+        )
+    everything = np.arange(shard.rows)
+    drawn = draw(
+        [replace(shard, obs=np.repeat(everything, 126).reshape(-1, 126).astype(np.float32))], 500, share, rng()
+    )
+    rows = drawn.obs[:, 0].astype(int)
+    outcome = shard.returns[shard.game[rows], shard.seat[rows]]
+    expected = shard.value[rows] if truncated else (1 - share) * outcome + share * shard.value[rows]
+    assert np.allclose(drawn.target, expected, atol=1e-6)
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(3)
+
+
+def test_images_of_a_batch_keep_policy_mask_and_observation_together(shards: list[Shard]) -> None:
+    drawn = draw(shards, 300, 0.25, rng())
+    (mirror,) = GAME.symmetries
+    plain, mirrored = defaultdict(list), 0
+    for row in rows_of(drawn, ()):
+        plain[row.obs.tobytes()].append(row)
+    for row in rows_of(drawn, GAME.symmetries):
+        assert np.isclose(row.policy.sum(), 1, atol=4e-3)
+        assert not row.policy[~row.mask].any()
+        if row.obs.tobytes() not in plain:
+            mirrored += 1
+            originals = plain[row.obs[mirror.observation].tobytes()]
+            assert np.array_equal(originals[0].mask[mirror.action], row.mask)
+            assert any(np.array_equal(original.policy[mirror.action], row.policy) for original in originals)
+    assert mirrored > 50
+
+
+def rows_of(samples: SearchSamples, symmetries):
+    for batch in batches(samples, 64, symmetries, rng()):
+        for columns in zip(batch.obs, batch.mask, batch.policy, batch.target, strict=True):
+            yield type(batch)(*columns)
+
+
+def test_rows_without_searches_are_refused(shards: list[Shard]) -> None:
+    with pytest.raises(UnfitData, match="no policies of searches") as refused:
+        learned([replace(shards[0], policy=None)])
+    assert "play new games" in refused.value.hint
+
+
+def test_lists_of_legal_actions_teach_the_same(shards: list[Shard]) -> None:
+    lists = [replace(shard, mask=LegalActions.of(shard.mask)) for shard in shards]
+    assert learned(lists, epochs=1)[0].parameters == learned(shards, epochs=1)[0].parameters
+
+
+def test_policies_survive_the_store(shards: list[Shard]) -> None:
+    store = MemoryStore()
+    read = get_shard(store, put_shard(store, shards[0]))
+    assert np.array_equal(read.policy, shards[0].policy)
+    bare = put_shard(store, replace(shards[0], policy=None))
+    assert get_shard(store, bare).policy is None
+
+
+def job(tmp_path, shard_keys, replayed=()):
+    store = FileStore(tmp_path)
+    base = first(store)
+    spec = {
+        "store": str(tmp_path),
+        "config": CONFIG.model_dump(mode="json"),
+        "base_model": base.model,
+        "shards": shard_keys,
+        "replayed": list(replayed),
+        "step": 0,
+        "seed": 4,
+        "learning_rate": 1e-3,
+        "epochs": 1,
+    }
+    return InlineEngine().run("app.learning.search_training:train", spec, deadline_seconds=60)
+
+
+async def test_job_leaves_out_replayed_shards_that_are_gone(tmp_path, shards: list[Shard]) -> None:
+    keys = [put_shard(FileStore(tmp_path), shard) for shard in shards]
+    whole = await job(tmp_path, keys[:1], [keys[1], "0" * 64])
+    assert whole["metrics"]["replayed_rows"] == shards[1].rows
+    assert whole["rows"] == shards[0].rows
+    with pytest.raises(JobFailed, match="MissingBlob"):
+        await job(tmp_path, ["0" * 64])
+
+
+def test_player_that_searches_needs_a_network_with_outputs() -> None:
+    assert isinstance(searching(Policy(CONFIG.network, GAME.shape, parameters()), CONFIG, 1.0), SearchPlayer)
+
+
+def parameters():
+    return {name: torch.clone(tensor) for name, tensor in bytes_to_parameters(first().parameters).items()}
