@@ -147,7 +147,7 @@ def stored_shards(folder) -> set[str]:
     return set(FileStore(folder / "shards").keys())
 
 
-def test_search_run_learns_from_searches_of_this_and_earlier_iterations(tmp_path) -> None:
+def test_search_run_replays_rows_of_earlier_iterations(tmp_path) -> None:
     listener = Listener()
     settings = searching({"learning_rate": 1e-2, "learning_rate_end": 1e-3})
     state = begin(tmp_path, settings, "tic_tac_toe_2p", 1, listener).run()
