@@ -19,6 +19,9 @@ PARAMETERS: tuple[Parameter, ...] = get_args(Parameter)
 
 DEFAULT_BACKEND = "policy_gradient"
 
+REPLAY_ROWS = 1_000_000
+"""Rows of earlier trainings that backend ``search`` learns from, if nothing says how many."""
+
 CONFIG_KEY = re.compile(r"^[a-z][a-z0-9_]*_[2-7]p$")
 """Keys of configurations: they end with the number of players. No game string looks like one."""
 

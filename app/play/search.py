@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 from app.config import GameConfig
 from app.core import FlyballError
 from app.games import FINISHED, Observations, Table, TableSpec, open_table
-from app.games.table import Floats
+from app.games.table import Floats, Indices, Seats
 from app.play.own_players import DecidingPlayer, Points, Turn
 from app.play.rng import draw_points
-from app.play.tree import Positions, Rule, attach, conclude, considered_visits, descend, grow, plant, with_room
+from app.play.tree import Positions, Rule, Trees, attach, conclude, considered_visits, descend, grow, plant, with_room
 
 SEARCHES = "+"
 """Stands in a player's name between a model and the number of positions that it searches for a move."""
@@ -96,9 +96,7 @@ class SearchPlayer(DecidingPlayer):
         table.copy_from(source, slots, roots)
         trees = plant(games, nodes, nodes * min(mask.shape[1], _EDGES), self._seats)
         noise = self._temperature * _gumbel(points, mask.shape[1]) if self._temperature else nothing
-        seats = table.seats()[roots]
-        trees = with_room(trees, int(mask.sum(axis=1).max()))
-        grow(trees, 0, Positions(np.arange(games), seats, self.network.outputs(obs), mask, noise))
+        trees = self._grown(trees, 0, np.arange(games), Turn(obs, mask, table, roots), noise)
         for node in range(1, nodes):
             descend(trees, node - 1, self._rule)
             live = np.flatnonzero(trees.tip >= 0)
@@ -112,13 +110,31 @@ class SearchPlayer(DecidingPlayer):
             if over.any():
                 trees.value[live[over], node] = table.returns()[here[over]]
             if not over.all():
-                more, open_ = live[~over], here[~over]
-                obs, mask = table.observe(open_)
-                trees = with_room(trees, int(mask.sum(axis=1).max()))
-                grow(trees, node, Positions(more, seats[~over], self.network.outputs(obs), mask, nothing[: len(more)]))
+                going = here[~over]
+                turn_there = Turn(*table.observe(going), table, going)
+                trees = self._grown(trees, node, live[~over], turn_there, nothing[: len(going)])
             attach(trees, node, live)
         policy = np.zeros((games, turn.mask.shape[1]), dtype=np.float32)
         return Found(*conclude(trees, self._rule, policy), policy)
+
+    def _grown(self, trees: Trees, node: int, games: Indices, turn: Turn, noise: Floats) -> Trees:
+        """Fill a node of the trees of ``games`` [K] with the positions of a turn; return the trees, perhaps larger."""
+        outputs, seats = self.network.outputs(turn.obs), turn.table.seats()[turn.slots]
+        trees = with_room(trees, int(turn.mask.sum(axis=1).max()))
+        grow(trees, node, Positions(games, seats, outputs, self._values(outputs, seats, turn), turn.mask, noise))
+        return trees
+
+    def _values(self, outputs: Floats, seats: Seats, turn: Turn) -> Floats:
+        """Return each seat's estimated outcome [K, P], with the sum 0, as all outcomes have.
+
+        With more than two seats, the critic judges each seat's own view.
+        """
+        if self._seats == 2:
+            own = np.clip(outputs[:, -1:], -1, 1)
+            return np.asarray(np.where(np.arange(2) == seats[:, None], own, -own), dtype=np.float32)
+        views = [turn.table.view(turn.slots, np.full(len(seats), seat, dtype=np.int8)) for seat in range(self._seats)]
+        values = np.stack([self.network.outputs(view)[:, -1] for view in views], axis=1)
+        return np.asarray(np.clip(values - values.mean(axis=1, keepdims=True), -1, 1), dtype=np.float32)
 
     def _table_of(self, slots: int) -> Table:
         """Return a table with at least so many slots, the same one while it suffices."""
@@ -131,4 +147,4 @@ def _gumbel(points: Points, actions: int) -> Floats:
     """Return Gumbel noise [K, A] drawn from ``points`` [K]."""
     streams = np.repeat((points * 2.0**53).astype(np.uint64), actions)
     drawn = draw_points(streams, np.tile(np.arange(actions), len(points)))
-    return (-np.log(-np.log(drawn + 2.0**-54))).astype(np.float32).reshape(-1, actions)
+    return (-np.log(-np.log(np.maximum(drawn, 2.0**-54)))).astype(np.float32).reshape(-1, actions)

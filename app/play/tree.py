@@ -118,7 +118,8 @@ class Positions(NamedTuple):
 
     games: Indices  # [K] numbers of the trees
     seats: Seats  # [K] to move
-    outputs: Floats  # [K, A + 1] the network's logits, and its value for the seat to move
+    logits: Floats  # [K, A or more]
+    values: Floats  # [K, P] estimated outcome of each seat
     mask: Mask  # [K, A] legal actions
     noise: Floats  # [K, A] Gumbel noise, or [K, 0] for none
 
@@ -127,20 +128,20 @@ class Positions(NamedTuple):
 def grow(trees: Trees, node: int, positions: Positions) -> None:
     """Fill a node, which has the same number in all trees, and give it all legal actions as edges.
 
-    The seats that are not to move share the opposite of the value. The trees need room for the edges.
+    The trees need room for the edges.
     """
-    games, seats, outputs, mask, noise = positions
+    games, seats, logits, values, mask, noise = positions
     actions = mask.shape[1]
     for k in range(len(games)):
-        game, seat = games[k], seats[k]
+        game = games[k]
         begin = end = trees.used[game]
         top = np.float32(-np.inf)
         for action in range(actions):
             if mask[k, action]:
-                trees.action[game, end], trees.prior[game, end] = action, outputs[k, action]
+                trees.action[game, end], trees.prior[game, end] = action, logits[k, action]
                 trees.noise[game, end] = noise[k, action] if noise.shape[1] else 0.0
                 trees.visits[game, end], trees.total[game, end], trees.child[game, end] = 0, 0.0, NONE
-                top = max(top, outputs[k, action])
+                top = max(top, logits[k, action])
                 end += 1
         whole = np.float32(0)
         for edge in range(begin, end):
@@ -150,10 +151,7 @@ def grow(trees: Trees, node: int, positions: Positions) -> None:
             trees.prior[game, edge] -= top + log(whole)
             trees.share[game, edge] /= whole
         trees.used[game], trees.first[game, node], trees.edges[game, node] = end, begin, end - begin
-        trees.seat[game, node] = seat
-        value = min(1.0, max(-1.0, outputs[k, actions]))
-        trees.value[game, node] = -value / (trees.value.shape[2] - 1)
-        trees.value[game, node, seat] = value
+        trees.seat[game, node], trees.value[game, node] = seats[k], values[k]
 
 
 @kernel

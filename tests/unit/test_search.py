@@ -1,10 +1,13 @@
 """Tree search: it finds what can be proved, repeats itself, and records what it found."""
 
+import sys
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from app.config import GAMES, SearchSettings
-from app.games import FINISHED, open_table
+from app.config import GAMES, GameConfig, SearchSettings
+from app.games import FINISHED, Game, open_table
 from app.play.match_statistics import match_statistics
 from app.play.matches import MatchPlan, play_match
 from app.play.own_players import Turn
@@ -94,6 +97,40 @@ def test_search_of_perfect_play_in_tic_tac_toe_draws() -> None:
     figures = match_statistics(games, 2)
     assert figures.losses == 0
     assert figures.wins > 20
+
+
+class Race(Game):
+    """Three seats add 1 to 3 to a sum; whoever brings it to 12 wins from both others."""
+
+    version, players, actions, observation_size, searchable = 1, 3, 3, 1, True
+
+    def reset(self, rng):
+        self.sum = self.moves = 0
+
+    def seat(self):
+        return self.moves % 3 if self.sum < 12 else None
+
+    def legal(self):
+        return range(min(3, 12 - self.sum))
+
+    def play(self, action):
+        self.sum, self.moves = self.sum + action + 1, self.moves + 1
+
+    def observe(self, seat):
+        return [self.sum]
+
+    def returns(self):
+        return [1.0 if seat == (self.moves - 1) % 3 else -0.5 for seat in range(3)]
+
+
+def test_search_for_three_seats_lets_each_play_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 9 the mover wins; at 8 it cannot keep the next seat from winning."""
+    monkeypatch.setitem(sys.modules, "race", SimpleNamespace(Race=Race))
+    config = GameConfig(key="race_3p", game="race:Race", players=3)
+    found = searched(config, turn_after(config, [2, 2, 2], [2, 2, 1]), 60, network=Uninformed(3))
+    assert found.action[0] == 2
+    assert found.value[0] > 0.9
+    assert found.value[1] < -0.4
 
 
 def test_search_asks_the_network_once_a_position() -> None:
