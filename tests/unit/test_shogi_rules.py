@@ -136,7 +136,7 @@ def test_pawn_that_steps_forward_may_give_mate() -> None:
 THERE_AND_BACK = ("2h3h", "8b7b", "3h2h", "7b8b")
 
 
-def test_fourth_occurrence_is_a_draw_and_the_first_position_counts() -> None:
+def test_fourth_occurrence_draws_and_first_position_counts() -> None:
     assert not after(SHOGI.sfen, *THERE_AND_BACK * 2).over
     game = after(SHOGI.sfen, *THERE_AND_BACK * 3)
     assert (game.over, game.winner, bool(game.position["truncated"])) == (True, FINISHED, False)
