@@ -109,7 +109,8 @@ GAMES: dict[ConfigKey, GameConfig] = {
             max_moves=500,
             builtins=_WITH_HEURISTIC,
             network=NetworkSettings(kind=TOWER, blocks=4, channels=64),
-            rows_per_training=24_576,
+            rows_per_training=16_384,
+            epochs=1,  # of a tower with nine million parameters
             selfplay=_games(64, openings=4),
             evaluation=EvaluationSettings(random_games=64, model_games=128, anchor_games=64),
         ),
