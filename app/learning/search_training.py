@@ -92,9 +92,8 @@ def learn(
             _step(network, optimizer, batch, settings, precision=compute.precision)
             for batch in batches(samples, settings.batch_size, symmetries if settings.symmetries else (), rng)
         ]
-        means = torch.stack(parts).mean(dim=0).tolist()
-        variance = float(samples.target.var())
-        metrics = SearchMetrics(*means, explained_variance=1 - means[1] / variance if variance > 1e-12 else 0.0)
+        means, variance = torch.stack(parts).mean(dim=0).tolist(), float(samples.target.var())
+        metrics = SearchMetrics(*means, 1 - means[1] / variance if variance > 1e-12 else 0.0)
         if not all(map(isfinite, astuple(metrics))):
             raise DiscardedUpdate(f"A loss or the gradient is not a number: {metrics}.", hint="The base model stands.")
         report(epoch, metrics)
