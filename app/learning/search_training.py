@@ -92,8 +92,10 @@ def learn(
             _step(network, optimizer, batch, settings, precision=compute.precision)
             for batch in batches(samples, settings.batch_size, symmetries if settings.symmetries else (), rng)
         ]
-        means, variance = torch.stack(parts).mean(dim=0).tolist(), float(samples.target.var())
-        metrics = SearchMetrics(*means, 1 - means[1] / variance if variance > 1e-12 else 0.0)
+        policy_loss, value_loss, divergence, entropy, norm = torch.stack(parts).mean(dim=0).tolist()
+        variance = float(samples.target.var())
+        explained = 1 - value_loss / variance if variance > 1e-12 else 0.0
+        metrics = SearchMetrics(policy_loss, value_loss, divergence, entropy, norm, explained)
         if not all(map(isfinite, astuple(metrics))):
             raise DiscardedUpdate(f"A loss or the gradient is not a number: {metrics}.", hint="The base model stands.")
         report(epoch, metrics)
