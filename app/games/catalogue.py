@@ -136,6 +136,8 @@ def own_hearts(config: GameConfig) -> HeartsRules | None:
     """
     if config.engine != "flyball" or _name(config) in {*BOARDS, *VARIANTS}:
         return None
+    if _name(config) not in CODECS:
+        load_game(config.game, config.players)  # which names the games nearest to a misspelt one
     rules = parse_rules(config.game)
     if (config.players, config.max_moves) != (SEATS, None):
         raise UnknownGame(

@@ -139,7 +139,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (("network", "connect_four_2p"), None, ""),
         (("network", "tower", "--config", "othello_2p"), None, ""),
         (("network", "deaf:Deaf"), "policy.weight", "no gradient reaches it"),
-        (("network", "tower", "--config", "oh_hell_3p"), "factory", "A tower needs planes"),
+        (("network", "tower", "--config", "oh_hell_3p"), "factory", "needs planes"),
         (("backend", "own_backend:FRESH"), None, ""),
         (("backend", "gagged:MINE"), "train", "gagged"),
     ],

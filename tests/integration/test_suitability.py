@@ -30,7 +30,7 @@ def test_all_known_configurations_can_be_played():
 @pytest.mark.parametrize(
     ("kind", "why"),
     [
-        ("tower", "hearts_4p has no network: A tower needs planes"),
+        ("tower", "hearts_4p has no network: A network of kind .tower. needs planes"),
         ("nowhere:build", "'nowhere:build' cannot be imported"),
     ],
 )
