@@ -45,7 +45,7 @@ class Found(NamedTuple):
     """Results of the searches of K positions."""
 
     action: NDArray[np.int32]  # [K]
-    log_prob: Floats  # [K] of the action under the improved policy
+    log_prob: Floats  # [K] of the action, given the others' noise; see ``app.play.tree.conclude``
     value: Floats  # [K] of the position for the seat to move, by the improved policy
     policy: Floats  # [K, A] the improved policy
 
@@ -64,11 +64,9 @@ class SearchPlayer(DecidingPlayer):
         simulations: int,
         temperature: float = 0.0,
     ) -> None:
-        self.network, self._config, self._temperature = network, config, temperature
-        settings = config.search
-        self._rule = Rule(
-            considered_visits(settings.considered, simulations), settings.visit_offset, settings.value_scale
-        )
+        self.network, self._config, settings = network, config, config.search
+        plan = considered_visits(settings.considered, simulations)
+        self._rule = Rule(plan, settings.visit_offset, settings.value_scale, temperature)
         self._nodes = simulations + 1  # with the root
         self._table: Table = open_table(config, 0)
         check_searchable(config, self._table.spec)
@@ -95,7 +93,8 @@ class SearchPlayer(DecidingPlayer):
         roots, nothing = np.arange(games) * nodes, np.zeros((games, 0), dtype=np.float32)
         table.copy_from(source, slots, roots)
         trees = plant(games, nodes, nodes * min(mask.shape[1], _EDGES), self._seats)
-        noise = self._temperature * _gumbel(points, mask.shape[1]) if self._temperature else nothing
+        temperature = self._rule.temperature
+        noise = temperature * _gumbel(points, mask.shape[1]) if temperature else nothing
         trees = self._grown(trees, 0, np.arange(games), Turn(obs, mask, table, roots), noise)
         for node in range(1, nodes):
             descend(trees, node - 1, self._rule)
