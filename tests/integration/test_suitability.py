@@ -40,6 +40,17 @@ def test_network_that_cannot_be_built_is_refused(kind: str, why: str) -> None:
         check_playable(RunSettings(configs=(hearts,)))
 
 
+def test_network_of_a_search_is_checked_too() -> None:
+    config = GAMES["tic_tac_toe_2p"].replace(backend="search", network=NetworkSettings(kind="nowhere:build"))
+    with pytest.raises(BadSettings, match="cannot be imported"):
+        check_playable(RunSettings(configs=(config,)))
+
+
+def test_search_of_a_game_with_hidden_cards_is_refused() -> None:
+    with pytest.raises(BadSettings, match="hearts_4p cannot be played.*cannot be searched"):
+        check_playable(RunSettings(configs=(GAMES["hearts_4p"].replace(backend="search"),)))
+
+
 @pytest.mark.parametrize("fields", [{"game": "nosuch"}, {"players": 5}])
 def test_what_cannot_be_played_is_refused_by_its_key(fields):
     with pytest.raises(BadSettings, match=KEY):
