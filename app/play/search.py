@@ -17,6 +17,7 @@ SEARCHES = "+"
 """Stands in a player's name between a model and the number of positions that it searches for a move."""
 
 TREES = 256  # searched at once: more make a forward pass no cheaper per row, and leave the processor's cache
+POSITIONS = 1 << 18  # of all trees searched at once: a position takes a few kilobytes where many moves are legal
 _EDGES = 64  # of a node, for which there is room at first
 
 
@@ -78,12 +79,13 @@ class SearchPlayer(DecidingPlayer):
 
     def search(self, turn: Turn, points: Points) -> Found:
         """Search the K positions of a turn; ``points`` [K] in [0, 1) give the noise."""
+        trees = max(1, min(TREES, POSITIONS // self._nodes))
         parts = [
             self._searched(
                 Turn(turn.obs[begin:end], turn.mask[begin:end], turn.table, turn.slots[begin:end]), points[begin:end]
             )
-            for begin in range(0, len(points), TREES)
-            if (end := begin + TREES)
+            for begin in range(0, len(points), trees)
+            if (end := begin + trees)
         ]
         return parts[0] if len(parts) == 1 else Found(*map(np.concatenate, zip(*parts, strict=True)))
 

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import app.play.search
 from app.config import GAMES, GameConfig, SearchSettings
 from app.games import FINISHED, Game, open_table
 from app.play.match_statistics import match_statistics
@@ -150,6 +151,16 @@ def test_search_of_a_position_does_not_depend_on_others(temperature: float) -> N
         alone = player.search(turn_after(CONNECT_FOUR, moves), points[row : row + 1])
         assert alone.action[0] == together.action[row]
         assert np.array_equal(alone.policy[0], together.policy[row])
+
+
+def test_searches_that_look_far_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory is bounded, and how many are searched at once changes nothing."""
+    turn = turn_after(CONNECT_FOUR, [], [3], [3, 3])
+    together = searched(CONNECT_FOUR, turn, 24, 1.0, Hashed(7))
+    for positions in (60, 1):
+        monkeypatch.setattr(app.play.search, "POSITIONS", positions)
+        in_turns = searched(CONNECT_FOUR, turn, 24, 1.0, Hashed(7))
+        assert all(map(np.array_equal, together, in_turns))
 
 
 def test_search_explores_with_noise_alone() -> None:
