@@ -33,7 +33,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 
-from app.config import DEFAULT_BACKEND, PARAMETERS, GameConfig, Parameter, RunSettings
+from app.config import DEFAULT_BACKEND, PARAMETERS, REPLAY_ROWS, GameConfig, Parameter, RunSettings
 from app.core import HEURISTIC, FlyballError, load_plugin
 
 BACKENDS = "flyball.backends"
@@ -111,9 +111,6 @@ POLICY_GRADIENT = Backend(
     distribute="app.store.checkpoints:distribute",
 )
 """An actor-critic network that learns by proximal policy optimisation."""
-
-REPLAY_ROWS = 1_000_000
-"""Rows of earlier trainings that backend ``search`` learns from, if a configuration does not say how many."""
 
 
 def _searched(config: GameConfig) -> GameInfo:

@@ -9,7 +9,7 @@ from typing import Any
 from app.api.arguments import Seed, check_arguments
 from app.api.runs import Say, config_of, place_of, silent
 from app.config import GameConfig, PipelineSettings
-from app.config.pipeline_loading import by_key, changed, check_backend, training_settings
+from app.config.pipeline_loading import by_key, changed, training_settings
 from app.core import BadUsage, ConfigKey, ModelHash, reading
 from app.learning.inference import Policy
 from app.learning.network import threads
@@ -25,11 +25,21 @@ from app.train.sinks import CsvLog, TensorBoardSink, WandbSink, read_log
 from app.train.state import RunHead, RunPlace, RunState
 from daemons.clock import SystemClock, boot_id
 
-BEGINNING = ("collection.initial_policy", "cloning.", "env.game", "network.")
+BEGINNING = ("backend", "collection.initial_policy", "cloning.", "env.game", "network.")
 """Prefixes of the keys of settings that determine a run's first policy."""
 
 SET_BY_GAME = ("network.obs_dim", "network.action_dim")
 """Keys below ``BEGINNING`` that are not compared: only the game's own number is accepted for them."""
+
+SHOWN = {
+    "policy_loss": "policy {:+.4f}",
+    "value_loss": "value {:.4f}",
+    "divergence": "divergence {:.4f}",
+    "entropy": "entropy {:.3f}",
+    "approx_kl": "KL {:.4f}",
+    "clip_fraction": "clipped {:.2f}",
+}
+"""Metrics in the line of an iteration."""
 
 BOARD = "tensorboard"
 QUIET = ("WARNING", "ERROR")
@@ -74,7 +84,8 @@ class TrainingResult:
     def json(self) -> dict[str, Any]:
         """Return the result as a JSON object."""
         final = [asdict(found) for found in self.final]
-        return {"config": self.config, "seed": self.seed, **self.state.model_dump(mode="json"), "final": final}
+        state = self.state.model_dump(mode="json", exclude={"replayed", "rows"})
+        return {"config": self.config, "seed": self.seed, **state, "final": final}
 
 
 def prepare_training(
@@ -112,7 +123,6 @@ def prepare_training(
 
 def _resumed(place: RunPlace, config: GameConfig, values: Mapping[str, Any]) -> RunHead:
     """Return a run's head with changed settings. Those that made an existing policy must stay."""
-    check_backend(config)
     head = place.head()
     if head.config != config.key:
         raise BadUsage(f"The run in {place.path} is one of {head.config}.")
@@ -194,8 +204,7 @@ def _line(iteration: Iteration, iterations: int) -> str:
     parts = [
         f"{iteration.number}/{iterations}",
         f"return {iteration.mean_return:+.3f}",
-        f"policy {iteration.policy_loss:+.4f} value {iteration.value_loss:.4f}",
-        f"entropy {iteration.entropy:.3f} KL {iteration.approx_kl:.4f} clipped {iteration.clip_fraction:.2f}",
+        *(shown.format(iteration.metrics[name]) for name, shown in SHOWN.items() if name in iteration.metrics),
         f"{iteration.rows:,} rows in {iteration.seconds.total:.1f} s",
     ]
     if iteration.recovered:

@@ -44,7 +44,7 @@ ERRORS = {
     1: "DamagedDatabase",
     2: "BadData BadEnvironment BadParameters BadPlant BadPolicy BadSettings BadUsage ForeignModel ForeignSettings "
     "MissingDevice NoHeuristic NoModel NoRun NotRetriable OtherFormat Pointless RunExists UnfitSettings "
-    "UnknownDevice UnknownGame UnknownPlugin UnsuitedCodec UnusableFile UnusableFolder WrongModel",
+    "UnknownDevice UnknownGame UnknownPlugin Unsearchable UnsuitedCodec UnusableFile UnusableFolder WrongModel",
     3: "NotAJournal NotRunning",
     4: "AmbiguousEvent NobodyToPlay NothingToVoid NoLeague TooFewMembers UnknownConfig UnknownDaemon UnknownDeadLetter "
     "UnknownField UnknownEnvironment UnknownModel UnknownPolicy UnknownEvent UnknownEventType",

@@ -6,7 +6,16 @@ from app.config.devices import CPU, Compute, Device, JobKind, Precision
 from app.config.feedback import FeedbackSettings
 from app.config.games import GAMES
 from app.config.loading import flatten, nest
-from app.config.pipeline import SELF, CloningSettings, PipelinePpoSettings, PipelineSettings, TrainingSettings, suited
+from app.config.pipeline import (
+    SELF,
+    CloningSettings,
+    PipelinePpoSettings,
+    PipelineSearchSettings,
+    PipelineSettings,
+    TrainedBackend,
+    TrainingSettings,
+    suited,
+)
 from app.config.run import (
     LAPTOP,
     MATCHMAKING,
@@ -25,6 +34,7 @@ from app.config.settings import (
     MLP,
     NETWORK_FIELDS,
     PARAMETERS,
+    REPLAY_ROWS,
     TOWER,
     WINDOWS,
     BotSettings,

@@ -1,13 +1,15 @@
 """Settings of ``flyball train``."""
 
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, ValidationError, model_validator
 
 from app.config.deployment import LogLevel, WandbMode
 from app.config.devices import Compute, Device, Precision
 from app.config.settings import (
+    DEFAULT_BACKEND,
     MLP,
+    REPLAY_ROWS,
     Blocks,
     Channels,
     EvaluationSettings,
@@ -22,6 +24,7 @@ from app.config.settings import (
     PpoSettings,
     Residual,
     Rewards,
+    SearchSettings,
     Settings,
     SqueezeExcite,
     Width,
@@ -30,6 +33,13 @@ from app.core import HEURISTIC, RANDOM, ConfigKey
 
 SELF = "self"
 """The opponent that stands for self-play: the policy takes every seat."""
+
+TrainedBackend = Literal["policy_gradient", "search"]
+TRAINED_BACKENDS: tuple[TrainedBackend, ...] = get_args(TrainedBackend)
+"""Backends that ``flyball train`` knows."""
+
+TABLES: dict[TrainedBackend, str] = {"policy_gradient": "ppo", "search": "search"}
+"""The table of settings that each of them alone has."""
 
 
 class EnvSettings(Settings):
@@ -116,19 +126,22 @@ class TrunkSettings(Settings):
         return NetworkSettings(hidden=self.hidden or (self.hidden_dim, self.hidden_dim // 2), **shared)
 
 
+FirstRate = Annotated[float, Field(gt=0, le=1, description="learning rate of the first iteration")]
+LastRate = Annotated[float | None, Field(gt=0, le=1, description="learning rate of the last iteration")]
+Course = Annotated[Literal["linear", "cosine"], Field(description="interpolation from the first to the last values")]
+
+
 class PipelinePpoSettings(PpoSettings):
     """PPO, with schedules over the iterations."""
 
-    learning_rate: float = Field(3e-4, gt=0, le=1, description="learning rate of the first iteration")
-    learning_rate_end: float | None = Field(None, gt=0, le=1, description="learning rate of the last iteration")
+    learning_rate: FirstRate = 3e-4
+    learning_rate_end: LastRate = None
     gamma: Gamma = 0.99
     gae_lambda: GaeLambda = 0.95
     entropy_coef: float = Field(0.01, ge=0, description="weight of the entropy in the first iteration")
     entropy_coef_end: float | None = Field(None, ge=0, description="weight of the entropy in the last iteration")
     entropy_trainings: int = Field(100, ge=1, description="unused by flyball train; see collection.num_iterations")
-    schedule: Literal["linear", "cosine"] = Field(
-        "linear", description="interpolation from the first to the last values"
-    )
+    schedule: Course = "linear"
     epochs: int = Field(4, ge=1, description="passes over the rows; also called ppo_epochs")
     normalize_advantages: bool = Field(True, description="to mean 0 and standard deviation 1 in each batch")
     target_kl: float = Field(0.05, gt=0, description="KL divergence above which an epoch is the last")
@@ -141,6 +154,16 @@ class PipelinePpoSettings(PpoSettings):
         if "epochs" in values:
             raise ValueError("epochs and ppo_epochs are the same: keep one")
         return {"epochs" if name == "ppo_epochs" else name: value for name, value in values.items()}
+
+
+class PipelineSearchSettings(SearchSettings):
+    """Search, and learning from it, with a schedule over the iterations."""
+
+    learning_rate: FirstRate = 1e-3
+    learning_rate_end: LastRate = None
+    schedule: Course = "linear"
+    epochs: int = Field(3, ge=1, description="samples for each fresh row")
+    replay_rows: int = Field(REPLAY_ROWS, ge=0, description="rows of earlier iterations that are learned from, too")
 
 
 class TrainingSettings(Settings):
@@ -183,11 +206,15 @@ class LoggingSettings(Settings):
 class PipelineSettings(Settings):
     """A training run."""
 
+    backend: TrainedBackend = Field(
+        "policy_gradient", description="policy_gradient learns by PPO, search from what its own tree searches find"
+    )
     env: EnvSettings = EnvSettings()
     collection: CollectionSettings = CollectionSettings()
     cloning: CloningSettings = CloningSettings()
     network: TrunkSettings = TrunkSettings()
     ppo: PipelinePpoSettings = PipelinePpoSettings()
+    search: PipelineSearchSettings = PipelineSearchSettings()
     training: TrainingSettings = TrainingSettings()
     logging: LoggingSettings = LoggingSettings()
 
@@ -247,14 +274,18 @@ _TUNED: dict[ConfigKey, dict[str, Any]] = {
         "cloning.games_per_round": 128,
     },
 }
-"""Settings found by experiments (ADR-015). For other games the daemons' PPO settings are used."""
+"""Settings of PPO found by experiments (ADR-015). For other games the daemons' are used."""
 
 
-def suited(config: GameConfig) -> dict[str, Any]:
-    """Return the settings that suit a game better than the defaults, by dotted key."""
+def suited(config: GameConfig, backend: str) -> dict[str, Any]:
+    """Return the settings that suit a game and a backend better than the defaults, by dotted key."""
     knobs = {"learning_rate": config.learning_rate, "epochs": config.epochs}
     ppo = {f"ppo.{name}": value for name, value in (config.ppo.model_dump() | knobs).items()}
+    search = {f"search.{name}": value for name, value in (config.search.model_dump() | knobs).items()}
+    if config.replay_rows is not None:
+        search["search.replay_rows"] = config.replay_rows
     others = {
+        "backend": backend,
         "collection.games_per_iteration": config.selfplay.games_per_request,
         "collection.opening_plies": config.selfplay.opening_plies,
         "training.eval_opponent": HEURISTIC if HEURISTIC in config.builtins else RANDOM,
@@ -264,4 +295,5 @@ def suited(config: GameConfig) -> dict[str, Any]:
     }
     network = config.network.model_dump(exclude=config.network.left_out) if config.network.kind != MLP else {}
     kind = {f"network.{name}": value for name, value in network.items()}
-    return {**ppo, **others, **kind, **_TUNED.get(config.key, {})}
+    tuned = _TUNED.get(config.key, {}) if backend == DEFAULT_BACKEND else {}
+    return {**ppo, **search, **others, **kind, **tuned}

@@ -10,8 +10,8 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from app.config.loading import BadSettings, flatten, nest, pair
-from app.config.pipeline import PipelineSettings, TrunkSettings, suited
-from app.config.settings import DEFAULT_BACKEND, MLP, GameConfig
+from app.config.pipeline import TABLES, TRAINED_BACKENDS, PipelineSettings, TrunkSettings, suited
+from app.config.settings import MLP, GameConfig
 
 YAML = (".yaml", ".yml")
 RENAMED = {"ppo.ppo_epochs": "ppo.epochs"}
@@ -20,7 +20,7 @@ RENAMED = {"ppo.ppo_epochs": "ppo.epochs"}
 GIVEN = "--set or settings"
 """Origin of values: the command's option, or the argument in Python."""
 
-KIND, OPTIONS = "network.kind", "network.options"
+BACKEND, KIND, OPTIONS = "backend", "network.kind", "network.options"
 OF_KIND = frozenset(
     f"network.{name}" for name in TrunkSettings.model_fields.keys() - {"kind", "obs_dim", "action_dim", "shared_trunk"}
 )
@@ -44,11 +44,13 @@ def training_settings(config: GameConfig, file: Path | None, values: Mapping[str
 
     ``values`` are by dotted key, or tables. Raises ``BadSettings``, which names the key and where it was set.
     """
-    check_backend(config)
-    layers = [("what suits the game", suited(config))]
-    if file is not None:
-        layers.append((str(file), _checked(_read(file), str(file))))
-    layers.append((GIVEN, _checked(nest(flatten(values)), GIVEN)))
+    given = [] if file is None else [(str(file), _checked(_read(file), str(file)))]
+    given.append((GIVEN, _checked(nest(flatten(values)), GIVEN)))
+    backend = next((layer[BACKEND] for _, layer in reversed(given) if BACKEND in layer), config.backend)
+    _check_backend(config, backend)
+    for origin, layer in given:
+        _check_tables(layer, origin, backend)
+    layers = [("what suits the game", suited(config, backend)), *given]
     effective: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for origin, layer in layers:
@@ -69,18 +71,31 @@ def _changed_by(layer: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str
     return {**values, **layer, **options}
 
 
-def check_backend(config: GameConfig) -> None:
-    """Refuse a configuration that training runs can't train. Raises ``BadSettings``."""
-    if config.backend != DEFAULT_BACKEND:
+def _check_backend(config: GameConfig, backend: Any) -> None:
+    """Refuse a backend that training runs do not know. Raises ``BadSettings``."""
+    if backend not in TRAINED_BACKENDS:
         raise BadSettings(
-            f"flyball train knows the backend {DEFAULT_BACKEND} only; {config.key} has backend = {config.backend!r}.",
-            hint="Train it in the loop: flyball up.",
+            f"flyball train knows the backends {' and '.join(TRAINED_BACKENDS)} only; {config.key} has backend = "
+            f"{backend!r}.",
+            hint="Train it in the loop, by flyball up; or set backend to one of them for this run.",
         )
+
+
+def _check_tables(layer: Mapping[str, Any], origin: str, backend: str) -> None:
+    """Refuse settings of another backend than the run's. Raises ``BadSettings``."""
+    for theirs, table in TABLES.items():
+        foreign = [key for key in layer if key.startswith(f"{table}.")]
+        if theirs != backend and foreign:
+            raise BadSettings(
+                f"{foreign[0]} ({origin}) is a setting of backend {theirs}, and this run has backend {backend}.",
+                hint=f"Leave it out, or set backend={theirs}. See flyball train GAME --settings.",
+            )
 
 
 def changed(settings: PipelineSettings, values: Mapping[str, Any]) -> PipelineSettings:
     """Return a resumed run's settings with some of them changed. Raises ``BadSettings``."""
     changes = _checked(nest(flatten(values)), GIVEN)
+    _check_tables(changes, GIVEN, changes.get(BACKEND, settings.backend))
     return _validated(by_key(settings) | changes, dict.fromkeys(changes, GIVEN))
 
 

@@ -19,6 +19,9 @@ PARAMETERS: tuple[Parameter, ...] = get_args(Parameter)
 
 DEFAULT_BACKEND = "policy_gradient"
 
+REPLAY_ROWS = 1_000_000
+"""Rows of earlier trainings that backend ``search`` learns from, if nothing says how many."""
+
 CONFIG_KEY = re.compile(r"^[a-z][a-z0-9_]*_[2-7]p$")
 """Keys of configurations: they end with the number of players. No game string looks like one."""
 
@@ -188,7 +191,7 @@ class SearchSettings(Settings):
     simulations: int = Field(32, ge=2, le=4096, description="positions looked at for a move of self-play")
     considered: int = Field(16, ge=2, le=1024, description="most moves of the root that are tried")
     visit_offset: float = Field(50.0, ge=0, description="weight of values: as if the best move had so many more visits")
-    value_scale: float = Field(0.5, gt=0, description="weight of values beside the network's logits")
+    value_scale: float = Field(0.1, gt=0, description="weight of values beside the network's logits")
     root_value_share: float = Field(
         0.25, ge=0, le=1, description="share of the search's value in the critic's targets; the outcome has the rest"
     )

@@ -17,6 +17,7 @@ from app.play.hands import win_shares
 from app.play.matches import MatchPlan, play_rotations
 from app.play.players import Player, load_player
 from app.play.rollout import HERO
+from app.play.search import check_searchable
 from app.play.selfplay import play_recorded, selfplay_schedule
 from app.store import MemoryStore, Shard
 from app.train.iteration import Evaluation
@@ -72,19 +73,25 @@ class RunGame:
 def run_game(config: GameConfig, settings: PipelineSettings, folder: str = ".") -> RunGame:
     """Return a run's game; ``folder`` is that of the settings file.
 
-    Raises ``UnknownGame``, or ``UnfitSettings`` if ``settings`` do not fit it.
+    Raises ``UnknownGame``, ``Unsearchable``, or ``UnfitSettings`` if ``settings`` do not fit it.
     """
     if config.trainer is not None or config.train_command is not None:
         raise UnfitSettings(
-            f"{config.key} has a trainer of its own, and flyball train knows PPO alone.",
-            hint="Train it by flyball up, or give PPO a configuration without trainer and train_command.",
+            f"{config.key} has a trainer of its own, and flyball train knows its own backends alone.",
+            hint="Train it by flyball up, or name a configuration without trainer and train_command.",
         )
+    searches = settings.backend == "search"
     changes = {
+        "backend": settings.backend,
+        "search": settings.search,
+        "replay_rows": settings.search.replay_rows if searches else None,
         "game": settings.env.game or config.game,
         "network": settings.network.network,
         "selfplay": config.selfplay.replace(rewards=settings.env.reward_mode),
     }
     game = RunGame(config.replace(**changes), folder)
+    if searches:
+        check_searchable(game.config, game.spec)
     sizes = {"obs_dim": game.spec.observation_size, "action_dim": game.spec.actions}
     for key, size in sizes.items():
         asked = getattr(settings.network, key)
@@ -111,7 +118,7 @@ class Collected:
 
 
 def collect(game: RunGame, model: ModelHash, policy: Player, settings: PipelineSettings, seed: int) -> Collected:
-    """Play an iteration's games and record the rows of ``policy``, whose hash is ``model``."""
+    """Play an iteration's games and record the rows of ``policy``, whose network's hash is ``model``."""
     asked, seats = settings.collection, game.config.players
     names = [name for name in asked.opponents if name != SELF or not settings.env.collect_all_seats]
     players = [policy, *(policy if name == SELF else game.bot(name) for name in names)]

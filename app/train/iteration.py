@@ -10,6 +10,7 @@ from app.learning.inference import Policy
 
 Floats = NDArray[np.float32]
 PHASES = ("collect", "advantages", "update", "evaluate", "checkpoint")
+"""Of an iteration; with search, ``advantages`` is the reading of the replayed shards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Distributions:
 
     logits: Floats  # [K] of the legal actions of all sampled rows, at temperature 1
     values: Floats  # [N] estimates of the critic
-    advantages: Floats  # [N] as estimated, before they were normalised
+    advantages: Floats  # [N] as estimated, before they were normalised; empty where none are
     gradients: Mapping[str, float]  # the norm of each layer's gradient in the last batch, by the parameter's name
 
 
@@ -61,23 +62,27 @@ class Seconds:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Iteration:
-    """Report of one iteration."""
+    """Report of one iteration.
+
+    Its ``metrics`` are named floats. Losses, entropy, KL divergence, divergence and clip fraction are means over the
+    last epoch; an update that was discarded may lack them.
+
+    - both backends: ``policy_loss`` (PPO's clipped surrogate, or the cross-entropy of the searches' policies under the
+      network), ``value_loss`` (mean squared error; PPO's is clipped), ``entropy`` (of the policy over legal actions,
+      nats), ``gradient_norm`` (mean over the batches, before clipping), ``learning_rate``, ``epochs`` (that were made);
+    - PPO: ``approx_kl`` (from the policy that played to the one that learns, nats), ``clip_fraction`` (share of rows
+      whose ratio was clipped), ``explained_variance`` (share of the targets' variance, by the critic that played;
+      absent if they are constant), ``entropy_coef``;
+    - search: ``divergence`` (of the network's policy from the searches', nats), ``replayed_rows`` (of earlier
+      iterations that could be drawn).
+    """
 
     number: int  # from 1
     games: int  # played in it
     rows: int  # decisions recorded in them
     mean_return: float  # mean outcome of the recorded seats, in [-1, 1]
     mean_points: float | None  # mean points a hand of the recorded seats, where the game counts them
-    policy_loss: float  # clipped surrogate; losses, entropy, KL and clip fraction are means over the last epoch
-    value_loss: float  # mean squared error, clipped
-    entropy: float  # of the policy over legal actions, nats
-    approx_kl: float  # from the policy that played to the one that learns, nats
-    clip_fraction: float  # share of rows whose ratio was clipped
-    explained_variance: float | None  # share of the targets' variance, by the critic that played; None if constant
-    gradient_norm: float  # mean over the batches, before clipping
-    learning_rate: float  # used in this iteration
-    entropy_coef: float  # used in this iteration
-    epochs: int  # number of epochs made; a large KL divergence stops them early
+    metrics: Mapping[str, float]  # of the update, by name
     evaluation: Evaluation | None  # None if this iteration had no evaluation
     best: bool  # this iteration's evaluation is the best so far, and its policy was kept
     recovered: bool  # the update diverged and was discarded; the policy is that of the iteration before

@@ -1,22 +1,16 @@
-"""A run's policies: the first, random or cloned, and its updates by PPO."""
+"""A run's first policy, random or cloned, and the successors of a policy."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from math import cos, pi
+from collections.abc import Callable
 from pathlib import Path
 
-from app.config import Compute, PipelinePpoSettings, PipelineSettings, PpoSettings
+from app.config import PipelineSettings
 from app.core import derive_seed, reading
 from app.learning.devices import missing_device
 from app.learning.jobs import first_model
-from app.learning.learner import imitate, improve
-from app.learning.ppo import EpochMetrics, TrainingDiverged
-from app.learning.samples import Samples, make_samples
+from app.learning.learner import imitate
+from app.learning.samples import make_samples
 from app.store import Checkpoint, Manifest, MemoryStore, get_checkpoint, load_experience, put_checkpoint
 from app.train.game import RunGame, UnfitSettings, lessons
-
-CAUTION = 0.5  # factor on learning rate and clip after a divergence
-CURIOSITY = 1.5  # factor on the entropy coefficient after a divergence, because a collapsed policy must explore more
 
 
 def check_start(settings: PipelineSettings, *, begun: bool) -> None:
@@ -55,54 +49,13 @@ def _cloned(
             f"cloning {number}/{asked.rounds}: {len(samples):,} rows of {asked.experience or asked.teacher}, accuracy "
             f"{metrics.accuracy:.3f}, cross-entropy {metrics.cross_entropy:.3f}, value loss {metrics.value_loss:.4f}"
         )
-        # Adam's state is dropped at the end, because moments from imitation do not fit PPO.
-        student = _successor(student, result.parameters, result.optimizer if number < asked.rounds else None)
+        # Adam's state is dropped at the end, because moments from imitation do not fit what follows.
+        student = successor(student, result.parameters, result.optimizer if number < asked.rounds else None)
     return student
 
 
-def scheduled(settings: PipelinePpoSettings, progress: float, recoveries: int) -> PipelinePpoSettings:
-    """Return an iteration's settings, after ``recoveries`` divergences; progress rises from 0 to 1 over the run."""
-    weight = progress if settings.schedule == "linear" else (1 - cos(pi * progress)) / 2
-    calm = CAUTION**recoveries
-
-    def between(first: float, last: float | None) -> float:
-        return first if last is None else first + (last - first) * weight
-
-    changes = {
-        "learning_rate": between(settings.learning_rate, settings.learning_rate_end) * calm,
-        "clip_epsilon": settings.clip_epsilon * calm,
-        "entropy_coef": between(settings.entropy_coef, settings.entropy_coef_end) * CURIOSITY**recoveries,
-    }
-    return settings.replace(**changes)
-
-
-@dataclass(frozen=True, slots=True)
-class Learned:
-    """The result of an update."""
-
-    checkpoint: Checkpoint  # the new policy; the old one where the update diverged
-    metrics: EpochMetrics  # of the last epoch
-    epochs: int  # that were made
-    gradients: Mapping[str, float]  # norms of the last batch's gradient by parameter; empty where the update diverged
-    complaint: str | None = None  # why the update was discarded, None where it was not
-
-
-def learn(base: Checkpoint, samples: Samples, settings: PpoSettings, seed: int, compute: Compute) -> Learned:
-    """Improve ``base`` by PPO; an update that diverges is discarded."""
-    epochs = 0
-
-    def count(number: int, _metrics: EpochMetrics) -> None:
-        nonlocal epochs
-        epochs = number
-
-    try:
-        result = improve(base, samples, settings, seed=seed, compute=compute, report=count)
-    except TrainingDiverged as error:
-        return Learned(base, error.metrics, epochs, {}, error.message)
-    return Learned(_successor(base, result.parameters, result.optimizer), result.metrics, epochs, result.gradients)
-
-
-def _successor(base: Checkpoint, parameters: bytes, optimizer: bytes | None) -> Checkpoint:
+def successor(base: Checkpoint, parameters: bytes, optimizer: bytes | None) -> Checkpoint:
+    """Return the model that training made of ``base``."""
     return _checkpoint(base.manifest.successor(base.model), parameters, optimizer)
 
 

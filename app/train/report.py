@@ -30,7 +30,10 @@ _PANELS = {
     "entropy, nats": ("entropy",),
     "KL divergence, nats, and share clipped": ("kl_div", "clip_fraction"),
     "explained variance of the critic": ("explained_variance",),
+    "divergence from the searches, nats": ("divergence",),
+    "replayed rows": ("replayed_rows",),
 }
+"""Columns of the log by the title of their panel. A backend has at most five of these."""
 
 
 def p_value(found: Evaluation, players: int) -> float:
@@ -83,9 +86,13 @@ def draw_curves(folder: Path, log: Path) -> bool:
     if len(rows) < 2:
         return False
     with drawn(folder / CURVES, _INCHES) as figure:
-        panels = figure.subplots(3, 2).flat
-        _evaluations(next(panels), rows)
-        for (title, columns), axes in zip(_PANELS.items(), panels, strict=True):
+        known = {column for row in rows for column, value in row.items() if value}
+        titles = {title: columns for title, columns in _PANELS.items() if known.intersection(columns)}
+        first, *others = figure.subplots(3, 2).flat
+        _evaluations(first, rows)
+        for axes in others[len(titles) :]:
+            axes.remove()
+        for (title, columns), axes in zip(titles.items(), others, strict=False):
             for column in columns:
                 axes.plot(_column(rows, "iteration"), _column(rows, column), linewidth=0.8, label=column)
             axes.set(title=title, xlabel="iteration")

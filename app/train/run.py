@@ -1,24 +1,26 @@
-"""The training loop: collect, advantages, PPO, evaluate, checkpoint.
+"""The training loop: collect, learn, evaluate, checkpoint.
 
 An iteration depends only on the state and the model that it begins with, the settings and the seed. So an interrupted
 run repeats the iterations after its last checkpoint exactly, and then continues.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from time import perf_counter, process_time
 
 import numpy as np
 
 from app.config import PipelineSettings
+from app.controllers.needs import ReplayBuffer
 from app.core import FlyballError, derive_seed
+from app.events import ShardRef
 from app.learning.inference import Policy
-from app.learning.samples import Samples, explained_variance, prepare
 from app.play.players import policy_of
-from app.store import Checkpoint
-from app.train.game import RunGame, collect, evaluate
-from app.train.iteration import PHASES, Distributions, Evaluation, Iteration, Seconds, Sink
-from app.train.learning import Learned, first_policy, learn, scheduled
+from app.store import Checkpoint, Shard
+from app.train.game import WORKER, RunGame, collect, evaluate
+from app.train.iteration import PHASES, Distributions, Evaluation, Floats, Iteration, Seconds, Sink
+from app.train.learning import first_policy
+from app.train.methods import METHODS, Learned, Method, Task, learn
 from app.train.state import Best, RunPlace, RunState
 
 SAMPLED = 1024  # most rows in a histogram's sample
@@ -29,16 +31,15 @@ class TooManyDivergences(FlyballError):
     """More updates of a run diverged than its settings allow."""
 
 
-def _distributions(policy: Policy, samples: Samples, gradients: Mapping[str, float]) -> Distributions:
-    """Return the data of histograms, from rows spread evenly over ``samples``."""
-    rows = np.linspace(0, len(samples) - 1, min(SAMPLED, len(samples))).astype(np.int64)
-    outputs = policy.outputs(samples.obs[rows].numpy())
-    mask = np.asarray(samples.mask[rows])
+def _distributions(policy: Policy, shard: Shard, advantages: Floats, learned: Learned) -> Distributions:
+    """Return the data of histograms, from rows spread evenly over the iteration's."""
+    rows = np.linspace(0, shard.rows - 1, min(SAMPLED, shard.rows)).astype(np.int64)
+    outputs = policy.outputs(shard.obs[rows])
     return Distributions(
-        logits=outputs[:, : policy.actions][mask],
+        logits=outputs[:, : policy.actions][np.asarray(shard.mask[rows])],
         values=outputs[:, policy.actions],
-        advantages=(samples.target - samples.value)[rows].numpy(),
-        gradients=gradients,
+        advantages=advantages[rows] if len(advantages) else advantages,
+        gradients=learned.gradients,
     )
 
 
@@ -65,7 +66,11 @@ class TrainingRun:
     seed: int  # of all random draws
     sinks: Sequence[Sink] = ()  # receive every iteration
     say: Callable[[str], None] = lambda _text: None  # receives progress messages
+    _method: Method = field(init=False)
     _current: Checkpoint = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._method = METHODS[self.settings.backend]
 
     def run(self) -> RunState:
         """Train until the run ends; return its final state. Raises ``TooManyDivergences``."""
@@ -75,7 +80,7 @@ class TrainingRun:
             if state.recoveries > self.settings.training.max_recoveries:
                 raise TooManyDivergences(
                     f"{state.recoveries} updates diverged in {state.iteration} iterations.",
-                    hint="Begin a new run with a lower ppo.learning_rate, or more games in an iteration.",
+                    hint="Begin a new run with a lower learning rate, or more games in an iteration.",
                 )
         self.place.save(state, self._current)
         self.say(f"Ended after {state.iteration} iterations: {reason}.")
@@ -113,20 +118,21 @@ class TrainingRun:
         number, settings = state.iteration + 1, self.settings
         begun, laps = process_time(), [perf_counter()]
         progress = state.iteration / max(1, settings.collection.num_iterations - 1)
-        ppo = scheduled(settings.ppo, progress, state.recoveries)
-        games = collect(self.game, state.model, self._policy(), settings, self._seed(number, "games"))
+        player = self._method.player(self.game, settings, self._policy())
+        games = collect(self.game, state.model, player, settings, self._seed(number, "games"))
         laps.append(perf_counter())
-        seed, mirrors = self._seed(number, "update"), self.game.spec.symmetries
-        samples = prepare([games.shard], ppo, mirrors, seed, normalise=ppo.normalize_advantages)
+        replayed, seed = [self.place.shard(shard) for shard in state.replayed], self._seed(number, "update")
+        task = Task(self._current, games.shard, replayed, progress, state.recoveries, seed)
+        update = self._method.prepare(self.game, settings, task)
         laps.append(perf_counter())
-        learned = learn(self._current, samples, ppo, seed, settings.updates)
+        learned = learn(self._current, update)
         self._current = learned.checkpoint
         laps.append(perf_counter())
         policy = self._policy()
         due = number % settings.training.eval_frequency == 0 or number == settings.collection.num_iterations
         found = self._evaluated(policy) if due else None
         laps.append(perf_counter())
-        after = self._judged(state, learned, found)
+        after = self._judged(state, learned, found, self._replayed(state, games.shard))
         saved = number % settings.training.checkpoint_frequency == 0
         if after.best != state.best or saved:
             self.place.keep(self._current)
@@ -137,16 +143,12 @@ class TrainingRun:
             rows=games.shard.rows,
             mean_return=games.mean_return,
             mean_points=games.mean_points,
-            **asdict(learned.metrics),
-            explained_variance=explained_variance(samples),
-            learning_rate=ppo.learning_rate,
-            entropy_coef=ppo.entropy_coef,
-            epochs=learned.epochs,
+            metrics=learned.metrics,
             evaluation=found,
             best=after.best != state.best,
             recovered=learned.complaint is not None,
             seconds=Seconds(**dict(zip(PHASES, np.diff(laps).tolist(), strict=True)), processor=process_time() - begun),
-            distributions=_distributions(policy, samples, learned.gradients),
+            distributions=_distributions(policy, games.shard, update.advantages, learned),
         )
         for sink in self.sinks:
             sink.write(iteration, policy)
@@ -154,7 +156,7 @@ class TrainingRun:
             self.place.save(after, self._current)
         return after
 
-    def _judged(self, state: RunState, learned: Learned, found: Evaluation | None) -> RunState:
+    def _judged(self, state: RunState, learned: Learned, found: Evaluation | None, replay: ReplayBuffer) -> RunState:
         """Return the state after an iteration; ``found`` is its evaluation, if any."""
         number, model = state.iteration + 1, self._current.model
         best, recent, recoveries = state.best, state.recent, state.recoveries
@@ -172,7 +174,19 @@ class TrainingRun:
             best=best,
             recent=recent,
             recoveries=recoveries,
+            replayed=replay.shards,
+            rows=replay.rows,
         )
+
+    def _replayed(self, state: RunState, shard: Shard) -> ReplayBuffer:
+        """Return what the next iteration replays; store an iteration's shard if the run replays any."""
+        if not self.game.config.replay_rows:
+            return ReplayBuffer(rows=state.rows)
+        key, meta = self.place.keep_shard(shard), shard.meta
+        reference = ShardRef(
+            key=key, worker=WORKER, rows=shard.rows, games=shard.games, model=state.model, seed=meta.seed
+        )
+        return ReplayBuffer(state.replayed, state.rows).plus((reference,), self.game.config)
 
     def _evaluated(self, policy: Policy) -> Evaluation:
         asked, seed = self.settings.training, derive_seed(self.seed, "evaluation")  # one seed: the same deals each time

@@ -15,17 +15,17 @@ from app.store.blobs import replace_durably
 from app.telemetry import TensorBoardFile, WandbRun
 from app.train.iteration import PHASES, Evaluation, Floats, Iteration, Sink
 
-LOSSES = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "explained_variance", "gradient_norm")
-KNOBS = ("learning_rate", "entropy_coef", "epochs")
 COUNTS = ("games", "rows", "mean_return", "mean_points")
 
-COLUMNS = (  # of the log; ``checkpoint`` marks a policy kept as the best so far
+COLUMNS = (  # of the log, new ones last; ``checkpoint`` marks a policy kept as the best so far
     *("iteration", "timestamp", "policy_loss", "value_loss", "entropy", "kl_div"),
     *("eval_avg_points", "eval_win_rate", "checkpoint"),
     *("eval_opponent", "eval_games", "eval_outcome", "eval_stderr", "eval_moon_rate"),
-    *("clip_fraction", "explained_variance", "gradient_norm", *KNOBS, "recovered", *COUNTS),
+    *("clip_fraction", "explained_variance", "gradient_norm", "learning_rate", "entropy_coef", "epochs"),
+    *("recovered", *COUNTS),
     *("seconds", "processor_seconds"),
     *(f"{phase}_seconds" for phase in PHASES),
+    *("divergence", "replayed_rows"),
 )
 
 
@@ -51,8 +51,9 @@ class CsvLog(Sink):
     def write(self, iteration: Iteration, policy: Policy) -> None:  # noqa: ARG002 - a sink
         """See ``Sink.write``."""
         values = {
-            **{name: getattr(iteration, name) for name in (*LOSSES, *KNOBS, *COUNTS, "recovered")},
-            "kl_div": iteration.approx_kl,
+            **iteration.metrics,
+            **{name: getattr(iteration, name) for name in (*COUNTS, "recovered")},
+            "kl_div": iteration.metrics.get("approx_kl"),
             "checkpoint": iteration.best,
             "seconds": iteration.seconds.total,
             "processor_seconds": iteration.seconds.processor,
@@ -73,31 +74,26 @@ class CsvLog(Sink):
 
     def _restart(self, number: int) -> None:
         """Keep only the complete rows before iteration ``number`` in the file."""
-        kept = [line for line, row in _csv_rows(self._path) if int(row["iteration"]) < number]
-        data = b"".join([_csv_line(COLUMNS), *kept])
+        kept = [row for row in read_log(self._path) if int(row["iteration"]) < number]
+        data = b"".join([_csv_line(COLUMNS), *(_csv_line(row.get(name, "") for name in COLUMNS) for row in kept)])
         if not self._path.exists() or self._path.read_bytes() != data:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             replace_durably(self._path, data, self._path.parent)
 
 
 def read_log(path: Path) -> list[dict[str, str]]:
-    """Return the complete rows of a log, by column. Raises ``ForeignLog``."""
-    return [row for _, row in _csv_rows(path)]
-
-
-def _csv_rows(path: Path) -> Iterator[tuple[bytes, dict[str, str]]]:
+    """Return the complete rows of a log, by column; earlier versions had fewer columns. Raises ``ForeignLog``."""
     if not path.exists():
-        return
+        return []
     first, *lines = path.read_bytes().splitlines(keepends=True) or [b""]
-    if _parsed(first) != list(COLUMNS):
+    columns = _parsed(first)
+    if not columns or columns != list(COLUMNS[: len(columns)]):
         raise ForeignLog(
             f"{path} is no log of a training run of this version: its first line is not the names of the columns.",
             hint="Move it away, or set logging.csv_log to another name.",
         )
-    for line in lines:
-        values = _parsed(line)
-        if line.endswith(b"\n") and len(values) == len(COLUMNS) and values[0].isdecimal():
-            yield line, dict(zip(COLUMNS, values, strict=True))
+    whole = (values for line in lines if line.endswith(b"\n") and len(values := _parsed(line)) == len(columns))
+    return [dict(zip(columns, values, strict=True)) for values in whole if values[0].isdecimal()]
 
 
 def _parsed(line: bytes) -> list[str]:
@@ -135,7 +131,7 @@ def scalars(iteration: Iteration) -> Iterator[tuple[str, float]]:
 
     Gradients are curves rather than histograms, because each layer's norm is a single number.
     """
-    named = {f"train/{name}": getattr(iteration, name) for name in (*LOSSES, *KNOBS)}
+    named: dict[str, float | None] = {f"train/{name}": value for name, value in iteration.metrics.items()}
     named |= {f"collect/{name}": getattr(iteration, name) for name in COUNTS}
     named |= evaluation_scalars(iteration.evaluation) if iteration.evaluation else {}
     named |= {f"gradients/{name}": norm for name, norm in iteration.distributions.gradients.items()}

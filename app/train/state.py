@@ -1,7 +1,7 @@
 """The folder of a run, and the checkpoint that a resumed run continues from."""
 
 import fcntl
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -10,8 +10,19 @@ from typing import Any, Self, TypeVar
 from pydantic import Field, ValidationError, model_validator
 
 from app.config import PipelineSettings, Settings
-from app.core import ConfigKey, FlyballError, ModelHash, reading, writing
-from app.store import Checkpoint, FileStore, get_checkpoint, put_checkpoint
+from app.core import ConfigKey, FlyballError, ModelHash, ShardKey, reading, writing
+from app.events import ShardRef
+from app.store import (
+    SHARDS,
+    Checkpoint,
+    DamagedBlob,
+    FileStore,
+    MissingBlob,
+    Shard,
+    get_checkpoint,
+    put_checkpoint,
+    put_shard,
+)
 from app.store.blobs import replace_durably
 from app.train.iteration import Evaluation
 
@@ -55,6 +66,10 @@ class RunState(Settings):
         default=(), description="outcomes of the latest evaluations, oldest first, and their standard errors"
     )
     recoveries: int = Field(default=0, ge=0, description="updates that diverged")
+    replayed: tuple[ShardRef, ...] = Field(
+        default=(), description="shards of earlier iterations to learn from again, oldest first"
+    )
+    rows: int = Field(default=0, ge=0, description="of all shards so far that were stored to be replayed")
 
     @model_validator(mode="before")
     @classmethod
@@ -74,10 +89,10 @@ class RunHead(Settings):
 
 
 class RunPlace:
-    """A run's folder: ``run.json``, ``state.json`` and, in ``models``, its latest and best model."""
+    """A run's folder: ``run.json``, ``state.json``, the latest and best model, and the shards that are replayed."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.models = path, path / "models"
+        self.path, self.models, self._shards = path, path / "models", path / "shards"
         self._lock, self._head, self._state = path / ".lock", path / "run.json", path / "state.json"
 
     @contextmanager
@@ -125,15 +140,29 @@ class RunPlace:
         """Store a model."""
         put_checkpoint(FileStore(self.models), checkpoint.manifest, checkpoint.parameters, checkpoint.optimizer)
 
+    def shard(self, shard: ShardRef) -> Shard:
+        """Return a stored shard. Raises ``NoRun`` if it is missing or damaged."""
+        try:
+            return SHARDS.get(FileStore(self._shards), shard.key)
+        except (MissingBlob, DamagedBlob) as error:
+            raise NoRun(
+                f"{self.path} lacks a shard that its next iteration learns from: {error.message}",
+                hint="Put its folder shards back from a copy, or begin a new run in another folder.",
+            ) from error
+
+    def keep_shard(self, shard: Shard) -> ShardKey:
+        """Store a shard."""
+        return put_shard(FileStore(self._shards), shard)
+
     def save(self, state: RunState, current: Checkpoint) -> None:
-        """Save a checkpoint to resume the run from; models that it does not need are deleted."""
+        """Save a checkpoint to resume the run from; models and shards that it does not need are deleted."""
         self.keep(current)
         self._write(self._state, state)
         needed: set[str] = {state.model, state.best.model}
         needed |= {key for model in (state.model, state.best.model) if (key := self.model(model).manifest.optimizer)}
-        store = FileStore(self.models)
-        for key in [key for key in store.keys() if key not in needed]:  # noqa: SIM118 - a store is no mapping
-            store.delete(key)
+        _keep_only(FileStore(self.models), needed)
+        if self._shards.is_dir():
+            _keep_only(FileStore(self._shards), {shard.key for shard in state.replayed})
 
     def _read(self, path: Path, kind: type[S]) -> S:
         if not path.exists():
@@ -155,3 +184,8 @@ class RunPlace:
 
     def _write(self, path: Path, content: Settings) -> None:
         replace_durably(path, content.model_dump_json(indent=1).encode(), self.path)
+
+
+def _keep_only(store: FileStore, needed: Collection[str]) -> None:
+    for key in [key for key in store.keys() if key not in needed]:  # noqa: SIM118 - a store is no mapping
+        store.delete(key)

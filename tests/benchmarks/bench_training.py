@@ -17,10 +17,11 @@ import pytest
 import torch
 
 from app.config import CPU, GAMES, PipelineSettings
+from app.learning.learner import improve
 from app.learning.samples import prepare
 from app.play.players import policy_of
 from app.train.game import collect, run_game
-from app.train.learning import first_policy, learn
+from app.train.learning import first_policy
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
 ENVIRONMENTS, EPOCHS, BATCH = 64, 4, 256
@@ -50,7 +51,8 @@ def iterations(key: str, games: int, game: str | None = None) -> Callable[[int],
 
     def iterate(seed: int) -> int:
         rows = collect(table, base.model, policy_of(base), settings, seed).shard
-        learn(base, prepare([rows], settings.ppo, (), seed), settings.ppo, seed, CPU)
+        samples = prepare([rows], settings.ppo, (), seed)
+        improve(base, samples, settings.ppo, seed=seed, compute=CPU, report=lambda _number, _metrics: None)
         return rows.rows
 
     return iterate

@@ -16,7 +16,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from terminal import on_a_terminal
 
 from app.cli.group import main
-from app.config import GAMES, NetworkSettings
+from app.config import GAMES, SELF, NetworkSettings, SearchSettings
 from app.config.loading import BadSettings
 from app.config.pipeline_loading import LEAVES, assigned, by_key, training_settings
 from app.train.sinks import read_log
@@ -280,6 +280,7 @@ def test_a_log_that_cannot_be_written_is_told(tmp_path: Path) -> None:
         (("hearts_5p",), 4, "Did you mean hearts_4p"),
         (("hearts_4p", "--set", "ppo.gamma"), 2, "has no value"),
         (("hearts_4p", "--resume"), 2, "holds no run"),
+        (("hearts_4p", "--set", "backend=search", "--start", "random"), 2, "'hearts' cannot be searched"),
         (("hearts_4p", "--set", "network.obs_dim=3"), 2, "hearts_4p has 270"),
         (("tic_tac_toe_2p", "--set", "env.reward_mode=shaped"), 2, "rewarded at its end"),
         (("tic_tac_toe_2p", "--set", 'training.eval_opponent="heuristic"'), 2, "no bot 'heuristic'"),
@@ -354,12 +355,66 @@ def test_settings_are_shown_with_what_they_mean() -> None:
     assert [key for key, meaning in LEAVES.items() if not meaning] == []
 
 
-def test_train_knows_policy_gradient_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_train_refuses_other_backends_than_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLYBALL_GAMES__TIC_TAC_TOE_2P__BACKEND", "tabular_backend:TABULAR")
     refused = train("tic_tac_toe_2p", "--output", tmp_path / "run")
     assert refused.exit_code == 2
-    assert "policy_gradient only" in refused.stderr
+    assert "policy_gradient and search only" in refused.stderr
     assert "flyball up" in refused.stderr
+    assert small(tmp_path / "run", "--set", "backend=policy_gradient").exit_code == 0
+
+
+def test_search_is_chosen_for_a_run_or_by_the_configuration(tmp_path: Path) -> None:
+    config = GAMES["connect_four_2p"]
+    search = training_settings(config, None, {"backend": "search", "search.simulations": 16})
+    assert (search.backend, search.search.simulations) == ("search", 16)
+    assert search.collection.opponents == {SELF: 1.0}, "what was found for PPO does not suit search"
+    own = config.replace(backend="search", search=SearchSettings(simulations=8), learning_rate=2e-3, replay_rows=5000)
+    chosen = training_settings(own, None, {})
+    assert chosen.backend == "search"
+    found = chosen.search
+    assert (found.simulations, found.learning_rate, found.epochs, found.replay_rows) == (8, 2e-3, 4, 5000)
+    file = tmp_path / "run.toml"
+    file.write_text("backend = 'policy_gradient'\n[ppo]\ngamma = 0.9\n")
+    assert training_settings(own, file, {}).ppo.gamma == 0.9
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        ({"backend": "search", "ppo.gamma": 0.9}, r"ppo.gamma \(.*\) is a setting of backend policy_gradient"),
+        ({"search.simulations": 8}, r"search.simulations \(.*\) is a setting of backend search, and this run has"),
+        ({"backend": "serch"}, r"backends policy_gradient and search only; .* 'serch'"),
+        ({"backend": "search", "search.simulations": 1}, r"search.simulations \(.*\): .*greater than or equal to 2"),
+        ({"backend": "search", "search.simulation": 8}, r"Unknown setting 'search.simulation'"),
+    ],
+)
+def test_settings_of_another_backend_are_refused(values: dict[str, object], complaint: str) -> None:
+    with pytest.raises(BadSettings, match=complaint) as refused:
+        training_settings(GAMES["connect_four_2p"], None, values)
+    assert refused.value.hint
+
+
+def test_run_by_search_leaves_curves_log_and_a_model_that_plays(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    done = small(folder, "--set", "backend=search", "--set", "search.simulations=4", "--json")
+    assert done.exit_code == 0, done.stderr
+    assert re.search(r"2/2  return .*divergence \d", done.stderr)
+    assert "replayed" not in json.loads(done.stdout)
+    longer = train("tic_tac_toe_2p", "--output", folder, "--resume", "--set", "collection.num_iterations=3")
+    assert longer.exit_code == 0, longer.stderr
+    rows = read_log(folder / "training_log.csv")
+    assert [bool(row["divergence"]) for row in rows] == [False, True, True, True]
+    assert {row["kl_div"] for row in rows} == {""}
+    board = EventAccumulator(str(folder / "tensorboard"))
+    board.Reload()
+    assert [point.step for point in board.Scalars("train/divergence")] == [1, 2, 3]
+    refused = train("tic_tac_toe_2p", "--output", folder, "--resume", "--set", "backend=policy_gradient")
+    assert (refused.exit_code, "backend is 'search', and the run has begun with it" in refused.stderr) == (2, True)
+    words = ("eval", "--config", "tic_tac_toe_2p", "--games", "4", "--config-file", str(settings_file(tmp_path)))
+    for more in ((), ("--search", "4")):
+        told = CliRunner().invoke(main, [*words, "--model", str(folder), *more])
+        assert told.exit_code == 0, told.stderr
 
 
 def test_lines_on_a_terminal_do_not_break_the_bar(tmp_path: Path) -> None:

@@ -11,6 +11,18 @@ from app.learning.network import init_policy
 from app.train.iteration import Distributions, Evaluation, Iteration, Seconds
 
 NETWORK = NetworkSettings(hidden=(6, 4))
+PPO = {
+    "value_loss": 0.05,
+    "entropy": 1.5,
+    "approx_kl": 0.004,
+    "clip_fraction": 0.1,
+    "explained_variance": 0.3,
+    "gradient_norm": 0.4,
+    "learning_rate": 3e-4,
+    "entropy_coef": 0.01,
+    "epochs": 4.0,
+}
+"""Metrics of an update by PPO, but for the loss of its policy."""
 
 
 class StillClock:
@@ -49,16 +61,7 @@ def iteration(number: int, *, best: bool = False, points: float | None = 6.25, *
         "rows": 11000,
         "mean_return": 0.0,
         "mean_points": 6.7,
-        "policy_loss": -0.01 / number,
-        "value_loss": 0.05,
-        "entropy": 1.5,
-        "approx_kl": 0.004,
-        "clip_fraction": 0.1,
-        "explained_variance": 0.3,
-        "gradient_norm": 0.4,
-        "learning_rate": 3e-4,
-        "entropy_coef": 0.01,
-        "epochs": 4,
+        "metrics": PPO | {"policy_loss": -0.01 / number},
         "evaluation": evaluation,
         "best": best,
         "recovered": False,

@@ -1,4 +1,4 @@
-"""What users bring, in a running loop: a game, a network, a player, a trainer, a backend and a controller.
+"""What users bring or choose, in a running loop: game, network, player, trainer, backend, search and controller.
 
 One loop has them all, because most of what a loop costs is its start. Its working directory holds foreign packages.
 """
@@ -40,7 +40,8 @@ from app.events import (
 from app.store import FileStore, Manifest, get_checkpoint, get_shard
 
 PLAYER, GAME, TRAINER, BACKEND, NETWORK = "tic_tac_toe_2p", "nim_2p", "numpy_2p", "tabular_2p", "connect_four_2p"
-KEYS = [BACKEND, TRAINER, PLAYER, GAME, NETWORK]
+SEARCH = "hex5_2p"
+KEYS = [BACKEND, TRAINER, PLAYER, GAME, NETWORK, SEARCH]
 TIC_TAC_TOE = 'game = "tic_tac_toe"\nplayers = 2\nppo.entropy_coef = 0.05\n'
 QUICK = """
 rows_per_training = {rows}
@@ -96,6 +97,19 @@ SETTINGS += quick(
 network = {{ kind = "tower", blocks = 2, channels = 8 }}
 """,
     NETWORK,
+    rows=1024,
+)
+SETTINGS += quick(
+    f"""
+[games.{SEARCH}]
+game = "hex(board_size=5)"
+players = 2
+engine = "flyball"
+backend = "search"
+network = {{ kind = "windows", hidden = [64] }}
+search = {{ simulations = 8 }}
+""",
+    SEARCH,
     rows=1024,
 )
 
@@ -228,6 +242,20 @@ def test_model_of_the_example_game_is_promoted(loop: RunningLoop) -> None:
 def test_tower_of_connect_four_is_promoted(loop: RunningLoop) -> None:
     manifest = manifest_of(loop, promotion(loop, NETWORK))
     assert (manifest.network.kind, manifest.planes) == ("tower", (3, 6, 7))
+
+
+def test_model_that_searches_is_promoted_and_replays_shards(loop: RunningLoop) -> None:
+    promoted = promotion(loop, SEARCH)
+    assert manifest_of(loop, promoted).backend == "search"
+
+    def replaying() -> list[Any]:
+        metrics = [event.data.metrics or {} for event in of(loop, SEARCH, TrainingCompleted)]
+        return [figures for figures in metrics if figures.get("replayed_rows")]
+
+    loop.wait_for("a training that replays shards", replaying)
+    used = of(loop, SEARCH, TrainingRequested)[-1].data.shards[-1].key
+    assert get_shard(FileStore(loop.folder / "store"), used).policy is not None
+    assert "fixed" not in flyball(loop, "state", SEARCH)
 
 
 def test_example_controller_owns_the_learning_rate(loop: RunningLoop) -> None:

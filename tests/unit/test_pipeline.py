@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -12,9 +13,11 @@ from app.core import ModelHash
 from app.games import open_table
 from app.play.inspection import history
 from app.play.players import RandomPlayer, policy_of
+from app.play.search import Unsearchable
 from app.store import FileStore
 from app.train.game import UnfitSettings, collect, divided, evaluate, lessons, run_game
-from app.train.learning import first_policy, scheduled
+from app.train.learning import first_policy
+from app.train.methods import scheduled
 from app.train.run import TooManyDivergences, TrainingRun, most_rise
 from app.train.state import NoRun, RunExists, RunHead, RunPlace
 
@@ -24,12 +27,18 @@ TINY = {
     "ppo": {"epochs": 2, "batch_size": 64, "target_kl": 1.0},
     "training": {"eval_games": 8, "checkpoint_frequency": 2, "early_stopping": False},
 }
+SEARCH = {"simulations": 4, "considered": 4, "batch_size": 32, "epochs": 2}
 MODEL = ModelHash("a" * 64)
 
 
 def settings_of(**changes) -> PipelineSettings:
     tree = {section: TINY.get(section, {}) | changes.get(section, {}) for section in {*TINY, *changes}}
     return PipelineSettings.model_validate(tree)
+
+
+def searching(search=None, **changes) -> PipelineSettings:
+    """Return the settings of a run that learns by search."""
+    return settings_of(search=SEARCH | (search or {}), **changes).replace(backend="search")
 
 
 class Listener:
@@ -82,10 +91,10 @@ def test_an_iteration_collects_learns_evaluates_and_tells(tmp_path) -> None:
     assert first.games == 32
     assert first.rows > 32 * 4
     assert first.mean_return == pytest.approx(0, abs=1e-6), "both seats are recorded, and their outcomes sum to 0"
-    assert first.epochs == 2
-    assert 0 < first.entropy < np.log(9)
-    assert first.approx_kl >= 0
-    assert first.gradient_norm > 0
+    assert first.metrics["epochs"] == 2
+    assert 0 < first.metrics["entropy"] < np.log(9)
+    assert first.metrics["approx_kl"] >= 0
+    assert first.metrics["gradient_norm"] > 0
     assert first.evaluation.opponent == "random"
     assert first.evaluation.games == 8
     assert first.distributions.gradients.keys() >= {"policy_head.weight", "trunk.0.weight"}
@@ -119,6 +128,87 @@ def test_interrupted_and_resumed_equals_uninterrupted(tmp_path, interrupted_at, 
     assert (before.begun, after.begun) == (whole.begun, []), "the first policy is told of once"
     assert len(whole.begun) == 1
     assert after.iterations[0].number == 2 * ((interrupted_at - 1) // 2) + 1, "from the last checkpoint on"
+
+
+@pytest.mark.parametrize("interrupted_at", [1, 3, 4])
+def test_search_run_interrupted_and_resumed_equals_uninterrupted(tmp_path, interrupted_at) -> None:
+    settings = searching(collection={"opponents": {SELF: 0.5, "random": 0.5}, "opening_plies": 2})
+    whole, before, after = Listener(), Listener(interrupted_at), Listener()
+    expected = begin(tmp_path / "whole", settings, "tic_tac_toe_2p", 1, whole).run()
+    with pytest.raises(KeyboardInterrupt):
+        begin(tmp_path / "cut", settings, "tic_tac_toe_2p", 1, before).run()
+    assert resume(tmp_path / "cut", after).run() == expected
+    for iteration in before.iterations + after.iterations:
+        assert figures(iteration) == figures(whole.iterations[iteration.number - 1])
+    assert stored_shards(tmp_path / "cut") == {shard.key for shard in expected.replayed}
+
+
+def stored_shards(folder) -> set[str]:
+    return set(FileStore(folder / "shards").keys())
+
+
+def test_search_run_replays_rows_of_earlier_iterations(tmp_path) -> None:
+    listener = Listener()
+    settings = searching({"learning_rate": 1e-2, "learning_rate_end": 1e-3})
+    state = begin(tmp_path, settings, "tic_tac_toe_2p", 1, listener).run()
+    shards = [RunPlace(tmp_path).shard(shard) for shard in state.replayed]
+    assert all(shard.policy is not None for shard in shards)
+    iterations = listener.iterations
+    replayed = [iteration.metrics["replayed_rows"] for iteration in iterations]
+    assert replayed[:3] == [0, iterations[0].rows, iterations[1].rows], "a quarter of all rows is one shard's"
+    assert state.rows == sum(iteration.rows for iteration in iterations)
+    rates = [iteration.metrics["learning_rate"] for iteration in iterations]
+    assert rates == pytest.approx(np.linspace(1e-2, 1e-3, 5))
+    assert iterations[-1].metrics["divergence"] < iterations[0].metrics["divergence"]
+    assert iterations[0].metrics["epochs"] == 2
+    assert RunPlace(tmp_path).model(state.model).manifest.backend == "search"
+
+
+def test_search_run_that_replays_nothing_stores_no_shards(tmp_path) -> None:
+    state = begin(tmp_path, searching({"replay_rows": 0}, collection={"num_iterations": 2})).run()
+    assert state.replayed == ()
+    assert not (tmp_path / "shards").exists()
+
+
+def test_search_run_goes_on_without_replay_if_told_so(tmp_path) -> None:
+    begin(tmp_path, searching(collection={"num_iterations": 2})).run()
+    head = RunPlace(tmp_path).head()
+    RunPlace(tmp_path).change(head.replace(settings=searching({"replay_rows": 0}, collection={"num_iterations": 3})))
+    assert resume(tmp_path).run().replayed == ()
+    assert stored_shards(tmp_path) == set()
+
+
+def test_run_that_lost_its_shards_says_so(tmp_path) -> None:
+    begin(tmp_path / "run", searching(collection={"num_iterations": 2})).run()
+    place = RunPlace(shutil.move(tmp_path / "run", tmp_path / "moved"))
+    place.change(place.head().replace(settings=searching(collection={"num_iterations": 3})))
+    shutil.rmtree(tmp_path / "moved" / "shards")
+    with pytest.raises(NoRun, match="lacks a shard"):
+        resume(tmp_path / "moved").run()
+
+
+def test_search_settings_change_what_is_learned(tmp_path) -> None:
+    changes = ({}, {"simulations": 8}, {"root_value_share": 1.0}, {"replay_rows": 0}, {"symmetries": False})
+    models = {
+        begin(tmp_path / str(number), searching(change, collection={"num_iterations": 2})).run().model
+        for number, change in enumerate(changes)
+    }
+    assert len(models) == len(changes)
+
+
+def test_search_update_that_diverges_is_thrown_away(tmp_path) -> None:
+    listener, settings = Listener(), searching({"value_coef": 1e39}, training={"max_recoveries": 1})
+    with pytest.raises(TooManyDivergences, match="2 updates diverged"):
+        begin(tmp_path, settings, "tic_tac_toe_2p", 1, listener).run()
+    first, second = listener.iterations
+    assert first.recovered
+    assert second.metrics["learning_rate"] == first.metrics["learning_rate"] / 2
+    assert "policy_loss" not in first.metrics
+
+
+def test_game_with_hidden_cards_cannot_be_searched() -> None:
+    with pytest.raises(Unsearchable, match="'hearts' cannot be searched"):
+        run_game(GAMES["hearts_4p"], searching())
 
 
 def test_a_checkpoint_holds_the_current_and_the_best_model_and_no_other(tmp_path) -> None:
@@ -188,8 +278,8 @@ def test_an_update_that_diverges_is_thrown_away_and_the_next_ones_are_smaller(tm
     begin(tmp_path, settings, "tic_tac_toe_2p", 1, listener, said=said).run()
     first, second = listener.iterations[:2]
     assert first.recovered
-    assert second.learning_rate == first.learning_rate / 2
-    assert second.entropy_coef > first.entropy_coef
+    assert second.metrics["learning_rate"] == first.metrics["learning_rate"] / 2
+    assert second.metrics["entropy_coef"] > first.metrics["entropy_coef"]
     assert "thrown away" in said[1]
 
 

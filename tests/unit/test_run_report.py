@@ -78,6 +78,18 @@ def test_the_report_has_the_curves_and_every_setting(tmp_path: Path, log: Path) 
     assert "curves.svg" not in (tmp_path / "report.md").read_text()
 
 
+def test_curves_are_those_of_the_backend(tmp_path: Path) -> None:
+    metrics = {"policy_loss": 1.2, "value_loss": 0.5, "divergence": 0.4, "replayed_rows": 500.0}
+    log = CsvLog(tmp_path / "log.csv", StillClock())
+    for number in (1, 2):
+        log.write(iteration(number, metrics=metrics), policy())
+    assert draw_curves(tmp_path, tmp_path / "log.csv")
+    drawing = (tmp_path / "curves.svg").read_text()
+    assert "divergence from the searches, nats" in drawing
+    assert "replayed rows" in drawing
+    assert "kl_div" not in drawing
+
+
 def test_a_run_of_one_iteration_has_no_curves(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     assert not draw_curves(tmp_path, path)

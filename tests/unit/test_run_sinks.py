@@ -37,9 +37,10 @@ def test_scalars_have_the_names_of_the_seed() -> None:
 
 def test_what_is_unknown_is_no_point() -> None:
     assert "eval/avg_points" not in dict(scalars(iteration(1, points=None)))
-    unknown = dict(scalars(iteration(1, evaluation=None, explained_variance=None, mean_points=None)))
+    unknown = dict(scalars(iteration(1, evaluation=None, metrics={}, mean_points=None)))
     assert not [name for name in unknown if name.startswith("eval/")]
     assert not {"train/explained_variance", "collect/mean_points"} & unknown.keys()
+    assert unknown["train/recovered"] == 0
 
 
 def test_histograms_have_the_names_of_the_seed_and_the_weights() -> None:
@@ -105,7 +106,7 @@ def test_tensorboard_shows_what_a_resumed_run_repeats_once(tmp_path: Path) -> No
     for numbers in ((1, 2, 3, 4), (3, 4, 5)):
         sink = TensorBoardSink(tmp_path, {}, StillClock())
         for number in numbers:
-            sink.write(iteration(number, policy_loss=number + len(numbers) / 10), policy())
+            sink.write(iteration(number, metrics={"policy_loss": number + len(numbers) / 10}), policy())
         sink.close()
     points = [(point.step, round(point.value, 3)) for point in read(tmp_path).Scalars("train/policy_loss")]
     assert points == [(1, 1.4), (2, 2.4), (3, 3.3), (4, 4.3), (5, 5.3)]
@@ -163,7 +164,7 @@ def test_a_resumed_run_replaces_the_rows_that_it_repeats(tmp_path: Path) -> None
     path = tmp_path / "log.csv"
     logged(path, 1, 2, 3, 4)
     first = path.read_text().splitlines()[:3]
-    logged(path, 3, 4, 5, policy_loss=9.0)
+    logged(path, 3, 4, 5, metrics={"policy_loss": 9.0})
     assert [row["iteration"] for row in read_log(path)] == ["1", "2", "3", "4", "5"]
     assert [row["policy_loss"] for row in read_log(path)][2:] == ["9"] * 3
     assert path.read_text().splitlines()[:3] == first
@@ -171,6 +172,18 @@ def test_a_resumed_run_replaces_the_rows_that_it_repeats(tmp_path: Path) -> None
     for number in (5, 6, 5, 6):  # also within a process
         log.write(iteration(number), policy())
     assert [row["iteration"] for row in read_log(path)] == ["1", "2", "3", "4", "5", "6"]
+
+
+def test_log_of_an_earlier_version_gets_the_new_columns(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    logged(path, 1, 2)
+    rows = list(csv.reader(path.read_text().splitlines()))
+    path.write_text("".join(",".join(row[:-2]) + "\n" for row in rows))
+    assert [tuple(row) for row in read_log(path)] == [COLUMNS[:-2]] * 2
+    logged(path, 3, metrics={"divergence": 0.5, "replayed_rows": 4000.0})
+    assert [row["divergence"] for row in read_log(path)] == ["", "", "0.5"]
+    assert [row["policy_loss"] for row in read_log(path)] == ["-0.01", "-0.005", ""]
+    assert read_log(path)[2]["replayed_rows"] == "4000"
 
 
 @pytest.mark.parametrize("cut", [1, 5, 40, 120])
