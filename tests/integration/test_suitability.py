@@ -121,7 +121,7 @@ def test_a_heuristic_player_is_wanted_only_where_there_is_one():
 def test_what_openspiel_says_is_said_once_and_in_a_line(capfd, game, said):
     """OpenSpiel itself writes to stderr, for an unknown name the list of all its games."""
     with pytest.raises(BadSettings) as refused:
-        check_playable(changed(game=game))
+        check_playable(changed(game=game, engine="openspiel"))
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
     assert capfd.readouterr() == ("", "")

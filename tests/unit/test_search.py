@@ -17,8 +17,9 @@ from app.play.search import SearchPlayer, Unsearchable
 from app.play.selfplay import play_recorded, selfplay_schedule
 from app.play.tree import considered_visits
 
-CONNECT_FOUR, TIC_TAC_TOE = GAMES["connect_four_2p"], GAMES["tic_tac_toe_2p"]
-SPREAD = SearchSettings(considered=4)
+# The paper's weight of values in board games: what is proved counts for much.
+CONNECT_FOUR = GAMES["connect_four_2p"].replace(search=SearchSettings(value_scale=1.0))
+TIC_TAC_TOE = GAMES["tic_tac_toe_2p"]
 
 
 class Uninformed:
