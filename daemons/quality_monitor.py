@@ -62,7 +62,7 @@ class Shelf(Row, frozen=True):
         fit: each model's latest usable shards that no training has requested yet.
         request: the requested training, which has not ended.
         asked: the shards of that training.
-        replay: the shards of earlier trainings.
+        replay: shards of earlier trainings that did not fail.
         spent: shards to delete, because no training will use them.
     """
 
@@ -102,10 +102,10 @@ class Shelf(Row, frozen=True):
         )
         return shelf.without((*(shard.key for shard in self.asked), *left_behind))
 
-    def after_training(self, config: GameConfig) -> "Shelf":
-        """Keep the training's shards for the next ones, as far as they replay; the others become spent."""
+    def after_training(self, config: GameConfig, *, good: bool) -> "Shelf":
+        """Keep a good training's shards for the next ones, as far as they replay; the others become spent."""
         known = (*self.replay.shards, *self.asked)
-        shelf = self.replace(request=None, asked=(), replay=self.replay.plus(self.asked, config))
+        shelf = self.replace(request=None, asked=(), replay=self.replay.plus(self.asked if good else (), config))
         return shelf.without(shard.key for shard in known)
 
 
@@ -183,7 +183,8 @@ class QualityMonitor(Worker[SelfplayComplete], Controller):
         shelf = _shelf(rows, event)
         if event.data.request_id != shelf.request:
             return Step()
-        return _shelved(rows, event, shelf.after_training(self.settings.config(event.subject)))
+        config, good = self.settings.config(event.subject), isinstance(event.data, TrainingCompleted)
+        return _shelved(rows, event, shelf.after_training(config, good=good))
 
     def jobs(self, rows: Rows, states: States) -> Iterable[Inspection]:
         """Return inspections of the waiting shards, oldest first."""

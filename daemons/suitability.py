@@ -11,8 +11,8 @@ from importlib.metadata import entry_points
 from itertools import product
 from pathlib import Path
 
-from app.backends import describe
-from app.config import DEFAULT_BACKEND, MLP, Deployment, EngineProtocol, GameConfig, RunSettings
+from app.backends import OURS, describe
+from app.config import MLP, Deployment, EngineProtocol, GameConfig, RunSettings
 from app.config.loading import BadSettings
 from app.core import FlyballError, load_plugin
 from app.engine import JsonObject, LocalEngine
@@ -47,7 +47,7 @@ def check_playable(settings: RunSettings) -> None:
                 hint=f"There are: {', '.join(info.bots)}. One of your own is a table games.{config.key}.bots."
                 f"{missing[0]}; otherwise take it out of games.{config.key}.builtins.",
             )
-        if config.backend == DEFAULT_BACKEND and config.network.kind != MLP:
+        if config.backend in OURS and config.network.kind != MLP:
             _check_network(config)
 
 

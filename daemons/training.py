@@ -39,7 +39,7 @@ class TrainerRow(Row, frozen=True):
     Attributes:
         cause: the latest request, which replaces earlier ones; None once it has ended.
         request: its payload.
-        replay: shards of earlier trainings.
+        replay: shards of earlier trainings that did not fail.
     """
 
     cause: Cause | None = None
@@ -75,11 +75,12 @@ class Trainer(Worker[TrainingRequested]):
 
     @handles(TrainingCompleted, TrainingFailed)
     def ended(self, rows: Rows, event: Event[TrainingCompleted] | Event[TrainingFailed]) -> Step[TrainerRow]:
-        """Drop a finished request; its shards may be learned from again."""
+        """Drop a finished request; its shards may be learned from again unless it failed, perhaps because of them."""
         row = rows.get(event.subject)
         if row is None or row.cause is None or row.request is None or row.cause.id != event.data.request_id:
             return Step()
-        replay = row.replay.plus(row.request.shards, self.settings.config(event.subject))
+        good = row.request.shards if isinstance(event.data, TrainingCompleted) else ()
+        replay = row.replay.plus(good, self.settings.config(event.subject))
         return Step({event.subject: TrainerRow(replay=replay)})
 
     def jobs(self, rows: Rows, states: States) -> Iterable[TrainingJob]:

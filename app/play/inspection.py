@@ -12,7 +12,8 @@ The evidence is the logarithm of their mixture: half from a bag, half in place, 
 newly played shard the expected ratio is at most 1, whatever the earlier shards hold. So the ratio exceeds x with
 probability at most 1/x (Markov's inequality; V. Vovk and R. Wang, "E-values: Calibration, combination and
 applications", 2021). A shard does not record the probabilities of chance and of opponents. They count as 1, which makes
-p too large and the evidence too small.
+p too large and the evidence too small. A move that a search found counts with its probability given part of the
+search's noise: the expected ratio is at most 1 given any part of it, therefore over all of it, too.
 
 **Quality** is the weighted geometric mean of components in [0, 1], because one component near 0 makes a shard useless,
 which an arithmetic mean would hide:

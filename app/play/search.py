@@ -17,6 +17,7 @@ SEARCHES = "+"
 """Stands in a player's name between a model and the number of positions that it searches for a move."""
 
 TREES = 256  # searched at once: more make a forward pass no cheaper per row, and leave the processor's cache
+POSITIONS = 1 << 18  # of all trees searched at once: a position takes a few kilobytes where many moves are legal
 _EDGES = 64  # of a node, for which there is room at first
 
 
@@ -45,7 +46,7 @@ class Found(NamedTuple):
     """Results of the searches of K positions."""
 
     action: NDArray[np.int32]  # [K]
-    log_prob: Floats  # [K] of the action under the improved policy
+    log_prob: Floats  # [K] of the action, given the others' noise; see ``app.play.tree.conclude``
     value: Floats  # [K] of the position for the seat to move, by the improved policy
     policy: Floats  # [K, A] the improved policy
 
@@ -64,11 +65,9 @@ class SearchPlayer(DecidingPlayer):
         simulations: int,
         temperature: float = 0.0,
     ) -> None:
-        self.network, self._config, self._temperature = network, config, temperature
-        settings = config.search
-        self._rule = Rule(
-            considered_visits(settings.considered, simulations), settings.visit_offset, settings.value_scale
-        )
+        self.network, self._config, settings = network, config, config.search
+        plan = considered_visits(settings.considered, simulations)
+        self._rule = Rule(plan, settings.visit_offset, settings.value_scale, temperature)
         self._nodes = simulations + 1  # with the root
         self._table: Table = open_table(config, 0)
         check_searchable(config, self._table.spec)
@@ -80,12 +79,13 @@ class SearchPlayer(DecidingPlayer):
 
     def search(self, turn: Turn, points: Points) -> Found:
         """Search the K positions of a turn; ``points`` [K] in [0, 1) give the noise."""
+        trees = max(1, min(TREES, POSITIONS // self._nodes))
         parts = [
             self._searched(
                 Turn(turn.obs[begin:end], turn.mask[begin:end], turn.table, turn.slots[begin:end]), points[begin:end]
             )
-            for begin in range(0, len(points), TREES)
-            if (end := begin + TREES)
+            for begin in range(0, len(points), trees)
+            if (end := begin + trees)
         ]
         return parts[0] if len(parts) == 1 else Found(*map(np.concatenate, zip(*parts, strict=True)))
 
@@ -95,7 +95,8 @@ class SearchPlayer(DecidingPlayer):
         roots, nothing = np.arange(games) * nodes, np.zeros((games, 0), dtype=np.float32)
         table.copy_from(source, slots, roots)
         trees = plant(games, nodes, nodes * min(mask.shape[1], _EDGES), self._seats)
-        noise = self._temperature * _gumbel(points, mask.shape[1]) if self._temperature else nothing
+        temperature = self._rule.temperature
+        noise = temperature * _gumbel(points, mask.shape[1]) if temperature else nothing
         trees = self._grown(trees, 0, np.arange(games), Turn(obs, mask, table, roots), noise)
         for node in range(1, nodes):
             descend(trees, node - 1, self._rule)

@@ -10,7 +10,7 @@ softmax of each action's logit plus its transformed value, where actions without
 Without noise the same position always gets the same search.
 """
 
-from math import ceil, exp, log, log2
+from math import ceil, exp, expm1, log, log2
 from typing import NamedTuple
 
 import numpy as np
@@ -40,7 +40,8 @@ class Trees(NamedTuple):
     action: Counts  # [G, E]
     prior: Floats  # [G, E] log-probability under the network's policy
     share: Floats  # [G, E] probability under it
-    noise: Floats  # [G, E] Gumbel noise at the root, else 0
+    noise: Floats  # [G, E] Gumbel noise, times its temperature, at the root, else 0
+    former: Floats  # [G, E] at the root, mean value before the last visit
     visits: Counts  # [G, E]
     total: Floats  # [G, E] sum of the values of these visits, for the seat that chooses
     child: Counts  # [G, E] the node that the edge leads to, or ``NONE``
@@ -52,9 +53,10 @@ class Rule(NamedTuple):
     plan: Counts  # [C + 1, S] see ``considered_visits``
     visit_offset: float  # c_visit of the paper: values count as much as after so many visits
     value_scale: float  # c_scale of the paper: weight of a value in [0, 1] beside a logit, per visit
+    temperature: float  # of the noise; 0: there is none
 
 
-EDGE_FIELDS = ("action", "prior", "share", "noise", "visits", "total", "child")
+EDGE_FIELDS = ("action", "prior", "share", "noise", "former", "visits", "total", "child")
 
 
 def plant(games: int, nodes: int, edges: int, seats: int) -> Trees:
@@ -74,6 +76,7 @@ def plant(games: int, nodes: int, edges: int, seats: int) -> Trees:
         prior=np.empty(per_edge, dtype=np.float32),
         share=np.empty(per_edge, dtype=np.float32),
         noise=np.empty(per_edge, dtype=np.float32),
+        former=np.empty(per_edge, dtype=np.float32),
         visits=np.empty(per_edge, dtype=np.int32),
         total=np.empty(per_edge, dtype=np.float32),
         child=np.empty(per_edge, dtype=np.int32),
@@ -164,6 +167,7 @@ def descend(trees: Trees, simulation: int, rule: Rule) -> None:
     for game in range(len(trees.tip)):
         node = 0
         edge = _root_choice(trees, game, simulation, rule, logits)
+        trees.former[game, edge] = trees.total[game, edge] / max(1, trees.visits[game, edge])
         while trees.child[game, edge] != NONE:
             node = trees.child[game, edge]
             if trees.seat[game, node] == FINISHED:
@@ -197,6 +201,13 @@ def _count(trees: Trees, game: int, node: int) -> None:
 
 
 @inlined
+def _scale(rule: Rule, most: int) -> np.float32:
+    """Return the weight of values where the most visited action has ``most`` visits."""
+    # Values are in [-1, 1], and the paper's in [0, 1].
+    return np.float32((rule.visit_offset + most) * rule.value_scale / 2)
+
+
+@inlined
 def _improve(trees: Trees, game: int, node: int, rule: Rule, logits: Floats) -> float:
     """Write the logits of a node's improved policy, one for each of its edges; return the node's mixed value."""
     begin, count = trees.first[game, node], trees.edges[game, node]
@@ -211,8 +222,7 @@ def _improve(trees: Trees, game: int, node: int, rule: Rule, logits: Floats) -> 
     mixed = trees.value[game, node, trees.seat[game, node]]
     if visits:
         mixed = (mixed + np.float32(visits) * weighted / max(known, np.float32(1e-30))) / np.float32(1 + visits)
-    # Values are in [-1, 1], and the paper's in [0, 1].
-    scale = np.float32((rule.visit_offset + most) * rule.value_scale / 2)
+    scale = _scale(rule, most)
     for place in range(count):
         seen = trees.visits[game, begin + place]
         value = trees.total[game, begin + place] / np.float32(seen) if seen else mixed
@@ -253,10 +263,13 @@ def _inner_choice(trees: Trees, game: int, node: int, rule: Rule, logits: Floats
 
 @kernel
 def conclude(trees: Trees, rule: Rule, policy: Floats) -> tuple[Counts, Floats, Floats]:
-    """Return each tree's action [G], its log-probability [G] under the improved policy, and the root's value [G].
+    """Return each tree's action [G], its log-probability [G], and the root's value [G].
 
     The action is the best of those with the most visits. ``policy`` [G, A] is filled with the root's improved policy.
-    The value is the improved policy's mean.
+    The value is the improved policy's mean. The probability is an upper bound given the other actions' noise: that the
+    action's own noise lifts it above the untried actions, then above those that lack the last visit, and at the end
+    above the others with the most visits. The improved policy's share is no such bound, because of the halving and the
+    temperature: probable moves can have a tiny one.
     """
     games = len(trees.used)
     actions, log_probs = np.empty(games, dtype=np.int32), np.empty(games, dtype=np.float32)
@@ -268,15 +281,33 @@ def conclude(trees: Trees, rule: Rule, policy: Floats) -> tuple[Counts, Floats, 
         for place in range(count):
             whole += exp(logits[place] - top)
             most = max(most, trees.visits[game, begin + place])
-        best, value = -np.inf, 0.0
+        scale = _scale(rule, most - 1)
+        best, rival, late, untried, chosen, value = -np.inf, -np.inf, -np.inf, -np.inf, 0, 0.0
         for place in range(count):
             edge = begin + place
             seen, share = trees.visits[game, edge], exp(logits[place] - top) / whole
             policy[game, trees.action[game, edge]] = share
             value += share * (trees.total[game, edge] / seen if seen else mixed)
             score = logits[place] + trees.noise[game, edge]
-            if seen == most and score > best:
-                best = score
-                actions[game], log_probs[game] = trees.action[game, edge], log(max(share, 1e-30))
+            bare = trees.prior[game, edge] + trees.noise[game, edge]
+            if not seen:
+                untried = max(untried, bare)
+            elif seen == most - 1:
+                late = max(late, bare + scale * trees.total[game, edge] / seen)
+            elif seen == most:
+                rival = max(rival, min(best, score))
+                if score > best:
+                    best, chosen = score, place
+        edge = begin + chosen
+        actions[game] = trees.action[game, edge]
+        prior = trees.prior[game, edge]
+        needed = max(rival - logits[chosen], late - prior - scale * trees.former[game, edge], untried - prior)
+        log_probs[game] = _log_tail(needed / rule.temperature) if rule.temperature else 0.0
         values[game] = value
     return actions, log_probs, values
+
+
+@inlined
+def _log_tail(point: float) -> float:
+    """Return the log-probability that Gumbel noise exceeds a point."""
+    return -point if point > 30 else log(-expm1(-exp(min(-point, 30.0))))

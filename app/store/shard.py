@@ -108,7 +108,8 @@ class Shard:
         obs: [R, D] observations, uint8 or float32.
         mask: [R, A] legal actions: bool, or lists in games with many actions (``app.core.legal``).
         action: [R] the chosen action.
-        log_prob: [R] the action's log-probability under the policy that played, temperature included.
+        log_prob: [R] the action's log-probability under the policy that played, temperature included; after a search,
+            given the noise of the other actions.
         value: [R] the critic's value before the action.
         reward: [R] the seat's reward until its next decision or the end.
         done: [R] the game ended before the seat's next decision.

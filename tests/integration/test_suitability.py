@@ -30,7 +30,7 @@ def test_all_known_configurations_can_be_played():
 @pytest.mark.parametrize(
     ("kind", "why"),
     [
-        ("tower", "hearts_4p has no network: A network of kind .tower. needs planes"),
+        ("tower", "hearts_4p has no network: A network of kind 'tower' needs planes"),
         ("nowhere:build", "'nowhere:build' cannot be imported"),
     ],
 )
@@ -38,6 +38,17 @@ def test_network_that_cannot_be_built_is_refused(kind: str, why: str) -> None:
     hearts = GAMES["hearts_4p"].replace(network=NetworkSettings(kind=kind))
     with pytest.raises(BadSettings, match=why):
         check_playable(RunSettings(configs=(hearts,)))
+
+
+def test_network_of_a_search_is_checked_too() -> None:
+    config = GAMES["tic_tac_toe_2p"].replace(backend="search", network=NetworkSettings(kind="nowhere:build"))
+    with pytest.raises(BadSettings, match="cannot be imported"):
+        check_playable(RunSettings(configs=(config,)))
+
+
+def test_search_of_a_game_with_hidden_cards_is_refused() -> None:
+    with pytest.raises(BadSettings, match="cannot be searched"):
+        check_playable(RunSettings(configs=(GAMES["hearts_4p"].replace(backend="search"),)))
 
 
 @pytest.mark.parametrize("fields", [{"game": "nosuch"}, {"players": 5}])
@@ -110,7 +121,7 @@ def test_a_heuristic_player_is_wanted_only_where_there_is_one():
 def test_what_openspiel_says_is_said_once_and_in_a_line(capfd, game, said):
     """OpenSpiel itself writes to stderr, for an unknown name the list of all its games."""
     with pytest.raises(BadSettings) as refused:
-        check_playable(changed(game=game))
+        check_playable(changed(game=game, engine="openspiel"))
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
     assert capfd.readouterr() == ("", "")

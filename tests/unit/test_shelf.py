@@ -225,3 +225,11 @@ def test_shards_are_kept_while_trainings_replay_them() -> None:
         monitor.feed(trained().replace(request_id=request))
         gone += deleted(monitor)
     assert [shard for shard in gone if shard in shards] == shards[:6]
+
+
+def test_shards_of_a_training_that_failed_are_deleted() -> None:
+    monitor = DrivenWorker(QualityMonitor, RunSettings(configs=(GAMES[KEY].replace(replay_rows=1000),)))
+    fit(monitor, FIRST)
+    request = ask(monitor, FIRST)
+    monitor.feed(TrainingFailed(request_id=request, reason="bad_data", error="no"))
+    assert FIRST in deleted(monitor)

@@ -121,3 +121,15 @@ def test_shards_of_a_training_under_way_are_not_replayed() -> None:
         done(trainer, ask(trainer, numbered(number)))
     replayed = ask(trainer, numbered(8)).parts[0]["replayed"]
     assert replayed == ask(trainer, numbered(9)).parts[0]["replayed"] == [numbered(6), numbered(7)]
+
+
+def test_shards_of_a_training_that_failed_are_not_replayed() -> None:
+    """They may be why: rows without searches, for instance, would make every later training fail."""
+    trainer = replaying(1000)
+    for number in range(8):
+        job = ask(trainer, numbered(number))
+        if number == 7:
+            trainer.feed(TrainingFailed(request_id=job.id, reason="bad_data", error="no"))
+        else:
+            done(trainer, job)
+    assert ask(trainer, numbered(8)).parts[0]["replayed"] == [numbered(5), numbered(6)]
