@@ -7,10 +7,11 @@ import click
 from app.api.runs import Place
 from app.cli.options import FILE, given_options, pick, placed, seed_option, workers_option
 from app.cli.output import data_only_on_stdout, note, write_json
+from app.config import FEWEST_SIMULATIONS, MOST_SIMULATIONS
 
 SHARED = ("seed", "device", "precision")
-OF_GAMES = ("against", "games", "workers", "temperature", "reference", "paired", "search", "optimal")
 OF_MATCHES = ("against", "games", "workers", "reference", "paired")
+OF_GAMES = (*OF_MATCHES, "temperature", "search", "optimal")
 OF_ENVIRONMENTS = ("policy", "episodes", "num_envs", "action_codec", "max_steps", "success_key", "dump_trajectory")
 
 
@@ -39,7 +40,11 @@ OF_ENVIRONMENTS = ("policy", "episodes", "num_envs", "action_codec", "max_steps"
 )
 @workers_option
 @click.option("--temperature", type=click.FloatRange(0, 10), help="Of all players; 0 is greedy.  [default: configured]")
-@click.option("--search", type=click.IntRange(2, 4096), help="Positions that the model looks ahead at for a move.")
+@click.option(
+    "--search",
+    type=click.IntRange(FEWEST_SIMULATIONS, MOST_SIMULATIONS),
+    help="Positions that the model looks ahead at for a move.",
+)
 @click.option("--paired", is_flag=True, help="Hearts: compare with a reference that is dealt the same cards.")
 @click.option("--reference", metavar="PLAYER", help="Of --paired.  [default: the opponent itself]")
 @click.option(

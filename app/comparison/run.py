@@ -132,7 +132,7 @@ class RunFigures(Settings):
 
 
 Meter = Callable[[], float]
-"""Returns the processor time that this process has used, in seconds."""
+"""Function that returns the processor time that this process has used, in seconds."""
 
 
 def run_task(task: StudyTask, meter: Meter = processor_seconds) -> RunFigures:

@@ -1,4 +1,4 @@
-"""A study: runs of several arms and seeds, and what their champions are worth.
+"""A study: runs of several arms and seeds, and the strength of their champions.
 
 Each finished run and match is kept in the study's folder, so that an interrupted study goes on where it was, and a
 later one adds arms and seeds.
@@ -28,7 +28,7 @@ class Unfinished(FlyballError):
 
 
 class Study(Settings):
-    """What all runs of a study have in common. See ``StudyTask``."""
+    """Settings that all runs of a study have in common; see ``StudyTask``."""
 
     settings: RunSettings
     seconds: float

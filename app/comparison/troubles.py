@@ -19,10 +19,10 @@ from app.store import FileStore, get_shard, put_shard
 
 Play = Callable[[JsonObject], Awaitable[JsonObject]]
 Memory = dict[str, JsonObject]
-"""What a fault remembers of each configuration, by its key."""
+"""The first job or result of each configuration, by its key, for faults that repeat it."""
 
 Fault = Callable[[Play, Memory, JsonObject], Awaitable[JsonObject]]
-"""Does a worker's job wrongly: receives the true job, the fault's memory, and the job's spec."""
+"""Function that does a worker's job wrongly. It receives the true job, the fault's memory, and the job's spec."""
 
 WRONG = 30.0
 """Factor by which a learning rate is too high or too low."""
