@@ -10,7 +10,7 @@ from app.config import CPU, GAMES, GameConfig, PipelineSettings
 from app.core import ConfigKey
 from app.engine import JsonObject
 from app.games import FINISHED, UnknownGame, open_table
-from app.games.solver import TicTacToeSolver
+from app.games.tic_tac_toe_solver import TicTacToeSolver
 from app.play import optimal
 from app.play.judges import NoJudge, SolverPlayer, load_judge, load_player_or_judge
 from app.play.match_statistics import MatchStatistics, match_statistics
