@@ -79,7 +79,7 @@ def test_without_controllers_every_model_is_promoted(tmp_path):
     assert not any(event.data.kind == "decision" and event.source.startswith("feedback") for event in events)
 
 
-def test_false_outcomes_are_refused_and_their_worker_is_quarantined(tmp_path):
+def test_false_outcomes_are_refused_and_worker_quarantined(tmp_path):
     figures, events = compared(tmp_path, "all", 30.0, "false-outcomes")
     refused = [event.data for event in events if isinstance(event.data, QualityDegraded)]
     assert {one.worker for one in refused} == {"selfplay_worker@node2"}
