@@ -83,15 +83,15 @@ def eval(place: Place, /, config_key: str | None, environment: str | None, **opt
     players 4. 'stderr' is that of the mean score, from these groups. 'distinct_games' tells how many games were not
     repetitions of another, which say nothing new.
 
-    Judges are players that no training meets: solver plays perfectly (connect four and tic-tac-toe), and mcts:1000 is
-    OpenSpiel's Monte Carlo tree search with 1,000 random playouts a move (OpenSpiel's games for two with perfect
+    Judges are players that no model trains against. solver plays perfectly (connect four and tic-tac-toe). mcts:1000
+    is OpenSpiel's Monte Carlo tree search with 1,000 random playouts a move (OpenSpiel's games for two with perfect
     information and without chance).
 
     --optimal (games with a solver) asks for a move in positions from random play in which legal moves differ in value.
     A move is optimal if it keeps the value: win, draw or loss. 'hard' are the positions in which neither side could
     win with the next move. Positions depend on --seed alone. The temperature is 0 unless --temperature is given.
 
-    --search lets the model search; an opponent does with +64 after its name, such as champion+64. Two-player games
+    --search lets the model search; an opponent searches with +64 after its name, such as champion+64. Two-player games
     without chance and hidden cards can be searched. A search takes the best move that it finds, at any temperature.
 
     --paired (Hearts) plays the hands of each deal twice: with the model, and with a reference in its place. Results

@@ -1,4 +1,4 @@
-"""The simulation's plant, fitted to a study's runs, and its predictions beside what was measured.
+"""Fit the simulation's plant to a study's runs; compare its predictions with the measured figures.
 
 Durations, curves of learning and shares of drawn games are fitted to the runs with all controllers: without anchors of
 a league, ratings within a run are too noisy for a curve. The fitted plant has no troubles, as the runs have none.
@@ -230,7 +230,7 @@ def predict(
         on_result=lambda _: None,
     )
     configs = len(tasks[0].settings.configs)
-    gain = {(one.arm, one.seed): one.total_gain / configs for one in simulated}
+    gain = {(one.arm, one.seed): one.total_gain / configs for one in simulated}  # Elo, mean of the configurations
     found = []
     for arm in dict.fromkeys(task.arm for task in tasks):
         seeds = [task.seed for task in tasks if task.arm == arm and (NONE, task.seed) in gain]

@@ -1,4 +1,4 @@
-"""The share of a player's moves that are optimal: they keep the value that a perfect player gets.
+"""The share of a player's moves that are optimal: moves that keep the position's value under perfect play.
 
 The test positions come from random play, and legal moves differ in value in each of them. They are the same for each
 player and seed.
