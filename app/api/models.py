@@ -37,8 +37,8 @@ def fetch_player(name: str, argument: str, place: Place, config: GameConfig, sto
     """Find a bot or model and return its name for ``load_player``; a model is copied into ``store``.
 
     After a model, ``+64`` means that it searches 64 positions for each move. ``argument`` is the one that named it, for
-    messages. Raises the errors of ``fetch_model``, ``ForeignModel``, and
-    for a model that cannot play ``WrongModel``, ``BadParameters`` or ``Unsearchable``.
+    messages. Raises the errors of ``fetch_model``, ``ForeignModel``, and for a model that cannot play ``WrongModel``,
+    ``BadParameters`` or ``Unsearchable``.
     """
     from app.play.judges import load_judge
     from app.play.players import load_player  # loads torch
