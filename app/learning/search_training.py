@@ -38,6 +38,7 @@ class SearchMetrics:
     divergence: float  # of the network's policy from the searches'
     entropy: float  # of the network's policy
     gradient_norm: float  # of a batch, before it was clipped
+    explained_variance: float  # share of the variance of the critic's targets; 0 where they do not vary
 
 
 def train(spec: JsonObject, report: Report) -> JsonObject:
@@ -91,7 +92,10 @@ def learn(
             _step(network, optimizer, batch, settings, precision=compute.precision)
             for batch in batches(samples, settings.batch_size, symmetries if settings.symmetries else (), rng)
         ]
-        metrics = SearchMetrics(*torch.stack(parts).mean(dim=0).tolist())
+        policy_loss, value_loss, divergence, entropy, norm = torch.stack(parts).mean(dim=0).tolist()
+        variance = float(samples.target.var())
+        explained = 1 - value_loss / variance if variance > 1e-12 else 0.0
+        metrics = SearchMetrics(policy_loss, value_loss, divergence, entropy, norm, explained)
         if not all(map(isfinite, astuple(metrics))):
             raise DiscardedUpdate(f"A loss or the gradient is not a number: {metrics}.", hint="The base model stands.")
         report(epoch, metrics)
@@ -181,7 +185,7 @@ def batches(
 def _step(
     network: nn.Module, optimizer: Adam, batch: SearchBatch, settings: SearchSettings, *, precision: Precision
 ) -> Tensor:
-    """Take a step of the optimiser; return the fields of ``SearchMetrics`` as one tensor."""
+    """Take a step of the optimiser; return the first five fields of ``SearchMetrics`` as one tensor."""
     device = next(network.parameters()).device
     obs, mask, policy, target = (
         to_device(torch.from_numpy(array), device) for array in (batch.obs, batch.mask, batch.policy, batch.target)

@@ -21,7 +21,9 @@ from app.play.selfplay import play_recorded, searching, selfplay_schedule
 from app.store import FileStore, MemoryStore, Shard, get_checkpoint, get_shard, put_checkpoint, put_shard
 
 CONFIG = GAMES["connect_four_2p"].replace(
-    backend="search", network=NetworkSettings(hidden=(32,)), search=SearchSettings(simulations=8, batch_size=64)
+    backend="search",
+    network=NetworkSettings(hidden=(32,)),
+    search=SearchSettings(simulations=8, batch_size=64, value_scale=0.5),
 )
 GAME = open_table(CONFIG, 0).spec
 
