@@ -16,7 +16,8 @@ from app.play.search import SearchPlayer, Unsearchable
 from app.play.selfplay import play_recorded, selfplay_schedule
 from app.play.tree import considered_visits
 
-CONNECT_FOUR, TIC_TAC_TOE = GAMES["connect_four_2p"], GAMES["tic_tac_toe_2p"]
+SHARP = SearchSettings(value_scale=0.5)  # values outweigh the logits of a network that knows nothing
+CONNECT_FOUR, TIC_TAC_TOE = GAMES["connect_four_2p"].replace(search=SHARP), GAMES["tic_tac_toe_2p"]
 SPREAD = SearchSettings(considered=4)
 
 
