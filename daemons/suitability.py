@@ -121,10 +121,10 @@ def check_bots(settings: RunSettings, folder: Path) -> None:
 
 
 def _check_notation(setting: str, config: GameConfig, protocol: EngineProtocol) -> None:
-    from app.games.notation import Notation  # imported late, because it loads OpenSpiel
+    from app.games.notation import notation_of  # imported late, because it loads OpenSpiel
 
     try:
-        Notation(config, protocol)
+        notation_of(config, protocol)
     except FlyballError as error:
         raise BadSettings(f"{setting}: {error.message}", hint=error.hint) from error
 

@@ -14,6 +14,7 @@ Games and settings:
     GameConfig: one configuration: game, players, network, PPO, evaluation.
     RunSettings: all settings of a run.
     Table, TableSpec, open_table: a batch of games, and their description; open the table of a configuration.
+    shogi: the module of Shogi's notations: SFEN, USI moves, KIF records, and games move by move.
     FINISHED, IllegalAction: the seat to move in a finished game; the error for an illegal action.
 
 Models and matches:
@@ -62,7 +63,7 @@ if TYPE_CHECKING:
     from app.controllers import Controller, FeedbackState, state_of
     from app.core import FlyballError, NetworkShape
     from app.events import Emission, Event, Payload, Row, Step, handles
-    from app.games import FINISHED, Game, IllegalAction, Symmetry, Table, TableSpec, open_table, symmetry
+    from app.games import FINISHED, Game, IllegalAction, Symmetry, Table, TableSpec, open_table, shogi, symmetry
     from app.journal import JournalReader, SqliteJournalReader, history
     from app.learning.training import Training
     from app.play.matches import MatchPlan, play_match
@@ -125,6 +126,7 @@ __all__ = [
     "open_table",
     "optimal_moves",
     "play_match",
+    "shogi",
     "simulate",
     "state_of",
     "symmetry",
@@ -145,7 +147,17 @@ _NAMES = {
     "app.controllers": ("Controller", "FeedbackState", "state_of"),
     "app.core": ("FlyballError", "NetworkShape"),
     "app.events": ("Emission", "Event", "Payload", "Row", "Step", "handles"),
-    "app.games": (*("FINISHED", "Game", "IllegalAction", "Symmetry", "Table", "TableSpec", "open_table", "symmetry"),),
+    "app.games": (
+        "FINISHED",
+        "Game",
+        "IllegalAction",
+        "Symmetry",
+        "Table",
+        "TableSpec",
+        "open_table",
+        "shogi",
+        "symmetry",
+    ),
     "app.journal": ("JournalReader", "SqliteJournalReader", "history"),
     "app.learning.training": ("Training",),
     "app.play.matches": ("MatchPlan", "play_match"),

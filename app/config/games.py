@@ -4,7 +4,14 @@ The games of a request give between 2,000 and 10,000 rows: enough to fill the ba
 enough that the model that plays them is still fresh.
 """
 
-from app.config.settings import EvaluationSettings, GameConfig, PpoCoefficients, SelfplaySettings
+from app.config.settings import (
+    TOWER,
+    EvaluationSettings,
+    GameConfig,
+    NetworkSettings,
+    PpoCoefficients,
+    SelfplaySettings,
+)
 from app.core import HEURISTIC, RANDOM, ConfigKey
 
 
@@ -93,6 +100,29 @@ GAMES: dict[ConfigKey, GameConfig] = {
             builtins=_WITH_HEURISTIC,
             selfplay=_games(160),
             evaluation=EvaluationSettings(opening_plies=0, temperature=0.0),  # greedy: deals vary the games
+        ),
+        GameConfig(
+            key=ConfigKey("shogi_2p"),
+            game="shogi",
+            players=2,
+            engine="flyball",
+            max_moves=500,
+            builtins=_WITH_HEURISTIC,
+            network=NetworkSettings(kind=TOWER, blocks=4, channels=64),
+            rows_per_training=16_384,
+            epochs=1,  # of a tower with nine million parameters
+            selfplay=_games(64, openings=4),
+            evaluation=EvaluationSettings(random_games=64, model_games=128, anchor_games=64),
+        ),
+        GameConfig(
+            key=ConfigKey("minishogi_2p"),
+            game="minishogi",
+            players=2,
+            engine="flyball",
+            max_moves=500,
+            builtins=_WITH_HEURISTIC,
+            network=NetworkSettings(kind=TOWER, blocks=2, channels=32),
+            selfplay=_games(128, openings=2),
         ),
     )
 }

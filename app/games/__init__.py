@@ -1,5 +1,6 @@
 """Rules and encodings of games, in batches and from the mover's perspective. Seeds are arguments."""
 
+from app.games import shogi
 from app.games.catalogue import bots_of, checker_for, open_table, own_hearts
 from app.games.codec import symmetry
 from app.games.game import BrokenGame, Game
@@ -34,5 +35,6 @@ __all__ = [
     "checker_for",
     "open_table",
     "own_hearts",
+    "shogi",
     "symmetry",
 ]

@@ -2,7 +2,7 @@
 
 - Any OpenSpiel game can be played without code, from a configuration alone.
 - ``CODECS``: OpenSpiel games with observations from the mover's perspective, and perhaps symmetries and a heuristic.
-- ``BOARDS`` and Hearts: games by our own rules, for configurations with ``engine = "flyball"``.
+- ``BOARDS``, Hearts, Shogi and minishogi: games by our own rules, for configurations with ``engine = "flyball"``.
 - ``app.games.own``: games of the user's own, and PettingZoo's.
 """
 
@@ -28,7 +28,11 @@ from app.games.hex import hex_board, hex_rules
 from app.games.openspiel import OpenSpielTable, Rules, load_game
 from app.games.othello import OTHELLO, othello
 from app.games.own import is_own, open_own, own_checker
-from app.games.parity import Checker, HeartsChecker, ParityChecker
+from app.games.parity import Checker, HeartsChecker, ParityChecker, ReplayChecker
+from app.games.shogi.parity import ShogiChecker
+from app.games.shogi.table import ShogiRules, ShogiTable
+from app.games.shogi.table import parse_rules as parse_shogi
+from app.games.shogi.variant import SHOGI, VARIANTS
 from app.games.table import Table, UnknownGame
 from app.games.tic_tac_toe import TIC_TAC_TOE, tic_tac_toe
 from app.games.ultimate_tic_tac_toe import ULTIMATE_TIC_TAC_TOE, ultimate_tic_tac_toe
@@ -86,6 +90,9 @@ def open_table(config: GameConfig, slots: int) -> Table:
         )
     if own:
         return open_own(config, slots)
+    shogi = own_shogi(config)
+    if shogi is not None:
+        return ShogiTable(shogi, slots, config.max_moves)
     if config.engine == "flyball":
         make = BOARDS[_name(config)]
         options = _options_for(make, load_game(config.game, config.players))
@@ -115,6 +122,10 @@ def checker_for(config: GameConfig) -> Checker:
     hearts = own_hearts(config)
     if hearts is not None:
         return HeartsChecker(openspiel_rules(hearts.hand, SEATS), hearts)
+    shogi = own_shogi(config)
+    if shogi is not None:
+        compared = shogi.variant is SHOGI
+        return ShogiChecker(shogi, config.max_moves) if compared else ReplayChecker(lambda: open_table(config, 1))
     return ParityChecker(openspiel_rules(config.game, config.players), config.max_moves)
 
 
@@ -123,7 +134,7 @@ def own_hearts(config: GameConfig) -> HeartsRules | None:
 
     Raises ``UnknownGame`` for engine "flyball" with a game, number of players or move limit that it does not support.
     """
-    if config.engine != "flyball" or _name(config) in BOARDS:
+    if config.engine != "flyball" or _name(config) in {*BOARDS, *VARIANTS}:
         return None
     rules = parse_rules(config.game)
     if (config.players, config.max_moves) != (SEATS, None):
@@ -133,6 +144,17 @@ def own_hearts(config: GameConfig) -> HeartsRules | None:
             hint="Set players = 4, and leave max_moves out.",
         )
     return rules
+
+
+def own_shogi(config: GameConfig) -> ShogiRules | None:
+    """Return the rules of a configuration that plays our own Shogi or minishogi, else None. Raises ``UnknownGame``."""
+    if config.engine != "flyball" or _name(config) not in VARIANTS:
+        return None
+    if config.players != 2:
+        raise UnknownGame(
+            f"{config.game!r} is played by 2, the configuration says {config.players}.", hint="Set players = 2."
+        )
+    return parse_shogi(config.game)
 
 
 def openspiel_rules(game: str, players: int) -> Rules:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pyspiel
 
 from app.config import GameConfig
-from app.games.catalogue import openspiel_rules
+from app.games.catalogue import openspiel_rules, own_shogi
 from app.games.own import is_own
 from app.games.table import UnknownGame
 
@@ -22,7 +22,7 @@ class TreeSearch:
             f"OpenSpiel's tree search does not play {config.game}.",
             hint="It plays OpenSpiel's games for two, with perfect information and without chance.",
         )
-        if is_own(config.game):
+        if is_own(config.game) or own_shogi(config) is not None:  # OpenSpiel ends games of Shogi that go on for us
             raise refused
         rules = openspiel_rules(config.game, config.players)
         if config.players != 2 or not rules.spec.searchable:

@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import pyspiel
 
 from app.config import EngineProtocol, GameConfig
 from app.core import FlyballError
-from app.games.catalogue import openspiel_rules
+from app.games.catalogue import openspiel_rules, own_shogi
+from app.games.shogi.replay import Replay
+from app.games.shogi.sfen import write_move
+from app.games.shogi.table import ShogiRules
 
 MoveText = Callable[[Any, int], str]
 """Writes a legal action of an OpenSpiel state as the protocol does."""
@@ -52,12 +55,44 @@ _VARIABLE = frozenset({"board_size", "komi", "max_game_length"})
 """Options of games that engines are given, or need not know."""
 
 
-class Notation:
-    """Writes positions of a configuration's game. Raises ``NoNotation`` or ``UnknownGame``.
+class Notation(Protocol):
+    """Writes positions of a configuration's game."""
 
-    Attributes:
-        options: the game's options, such as ``board_size``.
-    """
+    options: dict[str, Any]
+    """The game's options, such as ``board_size``."""
+
+    def position(self, history: Sequence[int]) -> Position:
+        """Return the position after a history of actions, as ``Table.history`` returns it."""
+        ...
+
+
+def notation_of(config: GameConfig, protocol: EngineProtocol) -> Notation:
+    """Return the notation of a configuration's game. Raises ``NoNotation`` or ``UnknownGame``."""
+    shogi = own_shogi(config)
+    return ShogiNotation(shogi) if shogi is not None and protocol == "usi" else OpenSpielNotation(config, protocol)
+
+
+class ShogiNotation(Notation):
+    """Positions of our own Shogi and minishogi in USI."""
+
+    def __init__(self, rules: ShogiRules) -> None:
+        self.options = {}
+        self._variant, self._numbering = rules.variant, rules.numbering
+
+    def position(self, history: Sequence[int]) -> Position:
+        """See ``Notation.position``."""
+        game, moves = Replay(self._variant), []
+        for number in history:
+            action = int(self._numbering.action[number])
+            moves.append(write_move(action, game.seat, self._variant))
+            game.play(action)
+        return Position(
+            tuple(moves), {text: int(self._numbering.number[action]) for text, action in game.moves.items()}
+        )
+
+
+class OpenSpielNotation(Notation):
+    """Positions of OpenSpiel's games. Raises ``NoNotation`` or ``UnknownGame``."""
 
     def __init__(self, config: GameConfig, protocol: EngineProtocol) -> None:
         self._game = openspiel_rules(config.game, config.players).game
@@ -69,7 +104,7 @@ class Notation:
                 hint=f"They play {known}. A Python player plays any game.",
             )
         self._text = NOTATIONS[name, protocol]
-        self.options: dict[str, Any] = self._game.get_parameters()
+        self.options = self._game.get_parameters()
         usual = pyspiel.load_game(name).get_parameters()
         for option, value in self.options.items():
             if option not in _VARIABLE and value != usual[option]:
@@ -79,7 +114,7 @@ class Notation:
                 )
 
     def position(self, history: Sequence[int]) -> Position:
-        """Return the position after a history of actions, in the game's numbers."""
+        """See ``Notation.position``."""
         state, moves = self._game.new_initial_state(), []
         for action in history:
             moves.append(self._text(state, action))

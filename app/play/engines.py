@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from app.config import BotSettings, GameConfig
 from app.core import FlyballError
 from app.engine.guard import find_program
-from app.games.notation import Notation, Position
+from app.games.notation import Position, notation_of
 from app.play.engine_process import EngineProcess
 from app.play.engine_protocols import RESIGNED, SPEECHES, EngineFault
 from app.play.own_players import DecidingPlayer, Turn
@@ -33,7 +33,7 @@ class EnginePlayer(DecidingPlayer):
         assert settings.command is not None
         assert settings.protocol is not None
         self._name, self._settings, self._folder = name, settings, folder
-        self._notation = Notation(config, settings.protocol)
+        self._notation = notation_of(config, settings.protocol)
         self._speech = SPEECHES[settings.protocol](settings, self._notation.options)
         self._process: EngineProcess | None = None
         self._lock = Lock()  # jobs in threads share players

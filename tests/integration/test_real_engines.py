@@ -15,21 +15,26 @@ from app.play.check_player import check_player, measure_player
 GO = GAMES[ConfigKey("go7_2p")]
 CHESS = GameConfig(key=ConfigKey("chess_2p"), game="chess", players=2, max_moves=120)
 SHOGI = GameConfig(key=ConfigKey("shogi_2p"), game="shogi", players=2, max_moves=120)
+OWN_SHOGI = GAMES[ConfigKey("shogi_2p")].replace(max_moves=120)
+MINISHOGI = GAMES[ConfigKey("minishogi_2p")].replace(max_moves=120)
 GNUGO = load(EXAMPLES, config_file=EXAMPLES / "gnugo_player.toml").run.config(GO.key).bots["gnugo"]
 
+FAIRY: dict[str, Any] = {"command": ("fairy-stockfish",), "protocol": "usi", "nodes": 50}
 ENGINES: dict[str, tuple[GameConfig, dict[str, Any]]] = {
     "gnugo": (GO, GNUGO.model_dump()),
     "stockfish": (CHESS, {"command": ("stockfish",), "protocol": "uci", "nodes": 50, "options": {"Hash": 1}}),
-    "fairy-stockfish": (SHOGI, {"command": ("fairy-stockfish",), "protocol": "usi", "nodes": 50}),
+    "fairy-stockfish": (SHOGI, FAIRY),
+    "fairy-stockfish, own rules": (OWN_SHOGI, FAIRY),
+    "fairy-stockfish, minishogi": (MINISHOGI, {**FAIRY, "options": {"UCI_Variant": "minishogi"}}),
 }
 
 
 def configured(engine: str) -> GameConfig:
     """Return the engine's game with it as the bot ``engine``; skip the test where it is not installed."""
     config, settings = ENGINES[engine]
-    path = shutil.which(engine, path=f"{os.environ.get('PATH', '')}{os.pathsep}/usr/games")
+    path = shutil.which(settings["command"][0], path=f"{os.environ.get('PATH', '')}{os.pathsep}/usr/games")
     if path is None:
-        pytest.skip(f"{engine} is not installed")
+        pytest.skip(f"{settings['command'][0]} is not installed")
     command = (path, *settings["command"][1:])
     return config.replace(bots={"engine": BotSettings(**{**settings, "command": command})})
 

@@ -11,7 +11,14 @@ from app.config import GAMES, GameConfig
 from app.games import open_table
 from app.games.game_check import check_game
 
-CONFIGS = pytest.mark.parametrize("config", GAMES.values(), ids=list(GAMES))
+SHORTER = {"shogi_2p": 120}
+"""Move limits of games that are long at random."""
+
+CONFIGS = pytest.mark.parametrize(
+    "config",
+    [config.replace(max_moves=SHORTER.get(key, config.max_moves)) for key, config in GAMES.items()],
+    ids=list(GAMES),
+)
 SEEDS = st.integers(0, 2**62)
 
 
@@ -34,8 +41,9 @@ def test_another_seed_gives_other_chance(key: str) -> None:
     assert table.history(0) != table.history(1)
 
 
-@CONFIGS
-def test_chance_declared_uniform_is_uniform(config: GameConfig) -> None:
+@pytest.mark.parametrize("key", ["hearts_4p", "oh_hell_3p", "maedn_4p"])
+def test_chance_declared_uniform_is_uniform(key: str) -> None:
+    config = GAMES[key]
     table = open_table(config, 1)
     for _ in at_random(table, 1, seed=11):
         pass

@@ -6,7 +6,7 @@ import pytest
 from app.config import GAMES, BotSettings, EngineProtocol, GameConfig
 from app.core import ConfigKey
 from app.games import open_table
-from app.games.notation import NOTATIONS, NoNotation, Notation, Position
+from app.games.notation import NOTATIONS, NoNotation, Position, notation_of
 from app.play.engine_protocols import SPEECHES, EngineFault, EngineSpeech
 
 GO = GAMES[ConfigKey("go7_2p")]
@@ -17,20 +17,20 @@ PLAYED: dict[EngineProtocol, GameConfig] = {"gtp": GO, "uci": CHESS, "usi": SHOG
 
 def speech(protocol: EngineProtocol, **settings) -> EngineSpeech:
     bot = BotSettings(command=("x",), protocol=protocol, **settings)
-    return SPEECHES[protocol](bot, Notation(PLAYED[protocol], protocol).options)
+    return SPEECHES[protocol](bot, notation_of(PLAYED[protocol], protocol).options)
 
 
 @pytest.mark.parametrize(("name", "protocol"), NOTATIONS)
 def test_notation_game_has_its_own_action_numbers(name: str, protocol: EngineProtocol) -> None:
     config = PLAYED[protocol]
-    rules = open_table(config, 1)._rules
+    table = open_table(config, 1)
     assert config.game.partition("(")[0] == name
-    assert (rules.codec.to_game == range(rules.spec.actions)).all()
+    assert (table._rules.codec.to_game == range(table.spec.actions)).all()
 
 
 @pytest.mark.parametrize("protocol", ["uci", "usi"])
 def test_notation_of_random_games_is_read_by_openspiel(protocol: EngineProtocol) -> None:
-    notation, seen = Notation(PLAYED[protocol], protocol), set()
+    notation, seen = notation_of(PLAYED[protocol], protocol), set()
     for seed in range(12):
         state, draw = pyspiel.load_game(PLAYED[protocol].game).new_initial_state(), seed
         while not state.is_terminal() and len(state.history()) < 150:
@@ -48,7 +48,7 @@ def test_notation_of_random_games_is_read_by_openspiel(protocol: EngineProtocol)
 
 
 def test_notation_of_go_has_vertices_without_the_letter_i() -> None:
-    go = Notation(GO.replace(game="go(board_size=9,komi=5.5)"), "gtp")
+    go = notation_of(GO.replace(game="go(board_size=9,komi=5.5)"), "gtp")
     position = go.position([3, 81])
     assert position.moves == ("d1", "pass")
     assert position.legal["j1"] == 8
@@ -57,7 +57,7 @@ def test_notation_of_go_has_vertices_without_the_letter_i() -> None:
 
 def test_notation_of_unusual_rules_is_refused() -> None:
     with pytest.raises(NoNotation, match=r"go with handicap = 2. Leave handicap out"):
-        Notation(GO.replace(game="go(board_size=19,handicap=2)"), "gtp")
+        notation_of(GO.replace(game="go(board_size=19,handicap=2)"), "gtp")
 
 
 def test_gtp_question_holds_board_limits_and_moves() -> None:

@@ -12,7 +12,9 @@ from app.play.players import HeuristicPlayer, NoHeuristic, RandomPlayer, load_pl
 from app.store import MemoryStore
 
 SLOT = np.array([0])
-WITH_HEURISTIC = ("connect_four_2p", "breakthrough6_2p", "chinese_checkers_3p", "hearts_4p")
+WITH_HEURISTIC = (
+    "connect_four_2p", "breakthrough6_2p", "chinese_checkers_3p", "hearts_4p", "minishogi_2p", "shogi_2p",
+)  # fmt: skip
 QUEEN = 36
 
 

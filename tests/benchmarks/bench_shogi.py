@@ -1,0 +1,162 @@
+"""Shogi: the speed of the rules, and evaluation of a 4 x 64 tower against one game at a time.
+
+Run with ``pytest tests/benchmarks/bench_shogi.py -m benchmark -s``. The ratios are asserted, not the figures.
+"""
+
+import asyncio
+from pathlib import Path
+from statistics import median
+from time import perf_counter, process_time
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from torch.distributions import Categorical
+
+from app.config import GAMES, Compute, GameConfig, Precision
+from app.core import ConfigKey
+from app.engine import LocalEngine
+from app.games import FINISHED, open_table
+from app.learning.inference import Policy
+from app.learning.network import init_policy, load_network, masked_log_probs, parameters_to_bytes, threads
+from app.play.gauntlet import GauntletSpec, Opponent
+from app.play.matches import EvaluationManager, MatchPlan, play_match
+from app.store import FileStore, Manifest, put_checkpoint
+
+pytestmark = pytest.mark.benchmark
+ROUNDS = 3
+SHOGI = GAMES[ConfigKey("shogi_2p")].replace(max_moves=100)  # decisions are counted, so that games may be short
+MANY, FEW = 1024, 3
+SLOT = np.array([0])
+
+
+def plies_a_second(config: GameConfig, games: int, seed: int) -> float:
+    """Play at random; return the plies a second of observing and stepping, without the drawing."""
+    table, rng, seconds, plies = open_table(config, games), np.random.default_rng(seed), 0.0, 0
+    table.reset(np.arange(games), range(games))
+    while len(live := np.flatnonzero(table.seats() != FINISHED)):
+        began = process_time()
+        _, mask = table.observe(live)
+        seconds += process_time() - began
+        rows, actions = np.nonzero(mask)
+        counts = np.bincount(rows, minlength=len(live))
+        drawn = actions[np.cumsum(counts) - counts + (rng.random(len(live)) * counts).astype(np.int64)]
+        began = process_time()
+        table.step(live, drawn.astype(np.int32))
+        seconds += process_time() - began
+        plies += len(live)
+    return plies / seconds
+
+
+def test_tables_beside_openspiel() -> None:
+    theirs = SHOGI.replace(engine="openspiel")
+    for config in (SHOGI, theirs):
+        plies_a_second(config, 2, seed=0)
+    rows = [(plies_a_second(SHOGI, 256, seed), plies_a_second(theirs, 64, seed)) for seed in range(ROUNDS)]
+    ours, others = (median(column) for column in zip(*rows, strict=True))
+    print(f"{ours:,.0f} plies/s, by OpenSpiel {others:,.0f}; {ours / others:.1f} times as many")  # noqa: T201
+    assert ours > 2 * others
+
+
+def network_of(config: GameConfig, seed: int) -> torch.nn.Module:
+    shape = open_table(config, 0).spec.shape
+    return load_network(config.network, shape, init_policy(config.network, shape, seed=seed))
+
+
+class Rate(NamedTuple):
+    """Decisions a second, by the wall clock and of processor time."""
+
+    wall: float
+    processor: float
+
+
+def alone(config: GameConfig, games: int) -> Rate:
+    """Play games one at a time, with a forward pass for each position."""
+    networks, table, decisions = [network_of(config, seed) for seed in (0, 1)], open_table(config, 1), 0
+    temperature, scale = config.evaluation.temperature, table.spec.scale
+    began, used = perf_counter(), process_time()
+    for game in range(games):
+        table.reset(SLOT, [game])
+        while (seat := int(table.seats()[0])) != FINISHED:
+            obs, mask = table.observe(SLOT)
+            with torch.inference_mode():
+                logits, _ = networks[seat ^ game % 2](torch.from_numpy(obs).float() / scale)
+                choices = Categorical(logits=masked_log_probs(logits / temperature, torch.from_numpy(mask)))
+                table.step(SLOT, choices.sample().numpy().astype(np.int32))
+            decisions += 1
+    return Rate(decisions / (perf_counter() - began), decisions / (process_time() - used))
+
+
+def in_batches(config: GameConfig, precision: Precision, games: int) -> float:
+    """Play a match in this process; return the decisions a second of processor time."""
+    shape = open_table(config, 0).spec.shape
+    hero, other = (
+        Policy(config.network, shape, init_policy(config.network, shape, seed=seed), Compute(precision=precision))
+        for seed in (0, 1)
+    )
+    used = process_time()
+    match = play_match(config, hero, other, MatchPlan(games, 1, config.evaluation.temperature))
+    return sum(match.lengths) / (process_time() - used)
+
+
+def stored(config: GameConfig, folder: Path) -> list[str]:
+    """Store both networks; return their hashes."""
+    spec, names = open_table(config, 0).spec, []
+    for seed in (0, 1):
+        manifest = Manifest(
+            config_key=config.key, network=config.network, obs_size=spec.observation_size, actions=spec.actions,
+            planes=spec.planes, scale=spec.scale, step=0, parent=None, optimizer=None,
+        )  # fmt: skip
+        tensors = init_policy(config.network, spec.shape, seed=seed)
+        names.append(put_checkpoint(FileStore(folder), manifest, parameters_to_bytes(tensors), None))
+    return names
+
+
+def gauntlet(config: GameConfig, folder: Path, precision: Precision, games: int) -> GauntletSpec:
+    hero, model = stored(config, folder)
+    settings = config.evaluation.replace(batch_games=MANY // 2, opening_plies=0)
+    return GauntletSpec(
+        store=folder,
+        config=config.replace(evaluation=settings),
+        model=hero,
+        opponents=(Opponent(name="other", kind="model", model=model, games=games),),
+        seed=1,
+        precision=precision,
+    )
+
+
+async def on_two_processes(spec: GauntletSpec) -> float:
+    """Return the decisions a second of a gauntlet on two warm processes, by the wall clock."""
+    engine = LocalEngine(workers=2)
+    try:
+        manager = EvaluationManager(engine)
+        await manager.evaluate(spec.replace(config=spec.config.replace(max_moves=4)))
+        began = perf_counter()
+        (played,) = (await manager.evaluate(spec)).results
+        return played.games * played.mean_length / (perf_counter() - began)
+    finally:
+        await engine.close()
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("precision", ["bfloat16", "float32"])
+def test_evaluation_of_a_tower_beside_one_game_at_a_time(precision: Precision, tmp_path: Path) -> None:
+    """Decisions a second of two untrained 4 x 64 towers; both sides use our rules, so they differ in the batches only.
+
+    One game at a time runs in one process and thread, in float32.
+    """
+    assert (SHOGI.network.blocks, SHOGI.network.channels) == (4, 64)
+    rows = []
+    for _ in range(ROUNDS):
+        with threads(1):
+            one, batched = alone(SHOGI, FEW), in_batches(SHOGI, precision, MANY // 2)
+        two = asyncio.run(on_two_processes(gauntlet(SHOGI, tmp_path, precision, MANY)))
+        rows.append((one.processor, batched / one.processor, two / one.wall))
+    slow, once, twice = (median(column) for column in zip(*rows, strict=True))
+    print(  # noqa: T201
+        f"{precision}: one game at a time {slow:,.0f} decisions/s of processor time; in batches {once:.1f} times, "
+        f"on two processes {twice:.1f} times by the wall clock"
+    )
+    assert once >= {"bfloat16": 10.0, "float32": 5.0}[precision]
+    assert twice >= {"bfloat16": 20.0, "float32": 10.0}[precision]

@@ -1,0 +1,108 @@
+"""Players of Shogi by rule and search."""
+
+import numpy as np
+import pytest
+
+from app.config import GAMES, GameConfig
+from app.core import HEURISTIC, RANDOM
+from app.games import open_table
+from app.games.shogi.replay import Replay
+from app.games.shogi.sfen import write_move
+from app.games.shogi.table import ShogiTable, parse_rules
+from app.games.shogi.variant import MINISHOGI, SHOGI
+from app.play.match_statistics import match_statistics
+from app.play.matches import MatchPlan, play_match
+from app.play.players import HeuristicPlayer, Player, RandomPlayer
+
+SLOT = np.array([0])
+LEVELS = [HEURISTIC, "mate", "search"]
+
+
+def weights(level: str, sfen: str, game: str = "shogi") -> dict[str, float]:
+    """Return the log-weights of the legal moves in a position."""
+    rules = parse_rules(game)
+    table = ShogiTable(rules, 1, 500, sfen)
+    table.reset(SLOT, [0])
+    obs, mask = table.observe(SLOT)
+    found = table.spec.levels[level](obs, mask)[0]
+    action, seat = rules.numbering.action, int(table.seats()[0])
+    legal = np.flatnonzero(mask[0]).tolist()
+    return {write_move(int(action[number]), seat, rules.variant): float(found[number]) for number in legal}
+
+
+def best(level: str, sfen: str, game: str = "shogi") -> str:
+    moves = weights(level, sfen, game)
+    return max(moves, key=lambda text: moves[text])
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    ("sfen", "text"),
+    [
+        ("4k4/9/9/9/4r4/9/9/4L4/4K4 b - 1", "5h5e"),
+        ("4k4/4l4/9/9/4R4/9/9/9/4K4 w - 1", "5b5e"),
+        ("4k4/9/9/3s5/3P5/9/9/9/4K4 b - 1", "6e6d"),
+    ],
+)
+def test_every_level_takes_what_is_free(level: str, sfen: str, text: str) -> None:
+    assert best(level, sfen) == text
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_no_level_gives_a_rook_for_a_defended_pawn(level: str) -> None:
+    moves = weights(level, "4k4/9/3s5/4p4/9/9/9/4R4/4K4 b - 1")
+    assert moves["5h5d"] < max(moves.values())
+
+
+@pytest.mark.parametrize("level", ["mate", "search"])
+@pytest.mark.parametrize(
+    "sfen",
+    [
+        "7lk/9/8G/9/9/9/9/9/4K4 b L 1",
+        "k8/9/1G7/9/9/9/9/9/4K4 b G 1",
+        "4k4/9/9/9/9/9/1g7/9/K8 w g 1",
+    ],
+)
+def test_mate_in_one_is_given(level: str, sfen: str) -> None:
+    game = Replay(SHOGI, sfen)
+    mover = game.seat
+    game.play(game.moves[best(level, sfen)])
+    assert game.over
+    assert game.winner == mover
+
+
+def test_search_finds_a_mate_in_three() -> None:
+    """Each defence to the first move is met by a mate, and the heuristic does not see it."""
+    sfen = "8k/9/6G2/9/9/9/9/9/4K4 b 2G 1"
+    game = Replay(SHOGI, sfen)
+    game.play(game.moves[best("search", sfen)])
+    for reply in game.moves.values():
+        after = Replay(SHOGI, sfen)
+        for action in (*game.history, reply):
+            after.play(action)
+        mates = []
+        for action in after.legal.tolist():
+            last = Replay(SHOGI, sfen)
+            for played in (*after.history, action):
+                last.play(played)
+            mates.append(last.over)
+        assert any(mates)
+
+
+def score(config: GameConfig, hero: str, opponent: str, games: int) -> float:
+    levels = open_table(config, 0).spec.levels
+    players: dict[str, Player] = {RANDOM: RandomPlayer(), **{name: HeuristicPlayer(levels[name]) for name in levels}}
+    played = play_match(config, players[hero], players[opponent], MatchPlan(games, 1, 1.0, 2))
+    return match_statistics(played, 2).score.mean
+
+
+@pytest.mark.parametrize(("hero", "opponent"), [(HEURISTIC, RANDOM), ("mate", HEURISTIC), ("search", "mate")])
+def test_each_level_is_stronger_than_the_one_before(hero: str, opponent: str) -> None:
+    assert list(open_table(GAMES["minishogi_2p"], 0).spec.levels) == LEVELS
+    assert score(GAMES["minishogi_2p"], hero, opponent, 200) > 0.52
+
+
+def test_levels_play_in_either_numbering() -> None:
+    config = GAMES["minishogi_2p"].replace(game="minishogi(repetition_planes=true,direction_actions=true)")
+    assert score(config, "search", HEURISTIC, 20) > 0.9
+    assert MINISHOGI.name in config.game

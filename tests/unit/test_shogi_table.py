@@ -1,0 +1,207 @@
+"""Tables of Shogi and minishogi: observations, numbers of actions, copies, ends."""
+
+import numpy as np
+import pytest
+from shogi_games import random_table
+
+from app.config import GAMES
+from app.games import FINISHED, IllegalAction, UnknownGame, checker_for, open_table
+from app.games.game_check import check_game
+from app.games.mcts import TreeSearch
+from app.games.shogi.encode import UNIT, Layout, direction_numbers, recall
+from app.games.shogi.parity import ShogiChecker
+from app.games.shogi.replay import Replay
+from app.games.shogi.rules import POSITION
+from app.games.shogi.sfen import write_sfen
+from app.games.shogi.table import ShogiTable, parse_rules
+from app.games.shogi.variant import MINISHOGI, SHOGI, VARIANTS
+
+SLOT = np.array([0])
+CONFIGS = pytest.mark.parametrize("key", ["shogi_2p", "minishogi_2p"])
+PLANES = {"shogi": "PLNSGBRK", "minishogi": "PSGBRK"}
+
+
+def planes_of(sfen: str, number: int, limit: int) -> np.ndarray:
+    """Return the planes of a position as an observation lists them, as shares of 1, from its SFEN."""
+    squares, side, hands, _ = sfen.split()
+    rows = squares.split("/")
+    kinds = PLANES["shogi" if len(rows) == 9 else "minishogi"]
+    order = [*kinds, *(f"+{kind}" for kind in kinds if kind not in "GK")]
+    most = {"P": 18, "L": 4, "N": 4, "S": 4, "G": 4} if len(rows) == 9 else {}
+    count = 2 * len(order) + 2 * (len(kinds) - 1) + (4 if len(rows) == 9 else 2)
+    planes, white = np.zeros((count, len(rows), len(rows))), side == "w"
+    for row, text in enumerate(rows):
+        column, mark = 0, ""
+        for letter in text:
+            if letter == "+":
+                mark = "+"
+            elif letter.isdigit():
+                column += int(letter)
+            else:
+                plane = order.index(mark + letter.upper()) + len(order) * (letter.islower() != white)
+                planes[plane, row, column] = 1
+                column, mark = column + 1, ""
+    if white:
+        planes = planes[:, ::-1, ::-1]
+    held, digits = 2 * len(order), ""
+    for letter in hands.replace("-", ""):
+        if letter.isdigit():
+            digits += letter
+            continue
+        plane = held + kinds.index(letter.upper()) + (len(kinds) - 1) * (letter.islower() != white)
+        planes[plane], digits = int(digits or 1) / most.get(letter.upper(), 2), ""
+    after = held + 2 * (len(kinds) - 1)
+    planes[after] = not white
+    planes[after + 1] = np.floor(number / limit * UNIT) / UNIT
+    return planes
+
+
+@CONFIGS
+def test_observation_is_what_its_description_says(key: str) -> None:
+    config, rng = GAMES[key], np.random.default_rng(0)
+    table, game = open_table(config, 1), Replay(VARIANTS[GAMES[key].game], limit=500)
+    table.reset(SLOT, [0])
+    seen = 0
+    while table.seats()[0] != FINISHED and seen < 200:
+        obs, mask = table.observe(SLOT)
+        planes = obs[0].reshape(table.spec.planes) / table.spec.scale
+        np.testing.assert_allclose(
+            planes, planes_of(write_sfen(game.position, game.variant), len(table.history(0)), 500)
+        )
+        assert np.flatnonzero(mask[0]).tolist() == game.legal.tolist()
+        table.step(SLOT, rng.choice(np.flatnonzero(mask[0]), 1).astype(np.int32))
+        for action in table.history(0)[int(game.position["played"]) :]:
+            game.play(action)
+        seen += 1
+    assert seen > 10
+
+
+def test_shogi_has_the_usual_shapes() -> None:
+    plain = ShogiTable(parse_rules("shogi"), 0, 500).spec
+    other = ShogiTable(parse_rules("shogi(repetition_planes=true,direction_actions=true)"), 0, 500).spec
+    assert (plain.planes, plain.actions) == ((46, 9, 9), 81 * 80 * 2 + 81 * 7)
+    assert (other.planes, other.actions) == ((50, 9, 9), 81 * 139)
+    assert other.rules_version == "flyball-1:shogi(repetition_planes=true,direction_actions=true)"
+    assert POSITION.itemsize < 128
+
+
+def test_every_move_of_a_piece_has_a_direction_number() -> None:
+    numbering = direction_numbers(SHOGI)
+    used = numbering.number[numbering.number >= 0]
+    assert len(set(used.tolist())) == len(used)
+    assert (numbering.number[numbering.action[used]] == used).all()
+    for history in (random_table("shogi", 1, seed).history(0) for seed in range(3)):
+        assert (numbering.number[history] >= 0).all()
+    assert direction_numbers(MINISHOGI).actions == 25 * (2 * 8 * 4 + 5)
+
+
+def test_games_are_the_same_in_either_numbering() -> None:
+    plain, other = (
+        ShogiTable(parse_rules(f"minishogi{options}"), 1, 100) for options in ("", "(direction_actions=true)")
+    )
+    number, rng = direction_numbers(MINISHOGI).number, np.random.default_rng(0)
+    for table in (plain, other):
+        table.reset(SLOT, [0])
+    while plain.seats()[0] != FINISHED:
+        (obs, mask), (other_obs, other_mask) = plain.observe(SLOT), other.observe(SLOT)
+        legal = np.flatnonzero(mask[0])
+        assert np.array_equal(obs, other_obs)
+        assert np.flatnonzero(other_mask[0]).tolist() == sorted(number[legal].tolist())
+        action = rng.choice(legal, 1)
+        plain.step(SLOT, action.astype(np.int32))
+        other.step(SLOT, number[action].astype(np.int32))
+    assert other.history(0) == number[plain.history(0)].tolist()
+    assert np.array_equal(plain.returns(), other.returns())
+
+
+def test_repetition_and_check_have_planes() -> None:
+    table = ShogiTable(parse_rules("shogi(repetition_planes=true)"), 1, 500)
+    table.reset(SLOT, [0])
+    game, seen = Replay(SHOGI), []
+    for text in ("2h3h", "8b7b", "3h2h", "7b8b") * 2:
+        planes = table.observe(SLOT)[0].reshape(50, 81)[44:49, 0]
+        seen.append(planes.tolist())
+        action = game.moves[text]
+        game.play(action)
+        table.step(SLOT, np.array([action], dtype=np.int32))
+    assert [row.index(UNIT) for row in seen] == [0, 0, 0, 0, 1, 1, 1, 1]
+    checked = ShogiTable(parse_rules("shogi(repetition_planes=true)"), 1, 500, "4k4/9/9/9/4R4/9/9/9/4K4 w - 1")
+    checked.reset(SLOT, [0])
+    assert checked.observe(SLOT)[0].reshape(50, 81)[44:50, 0].tolist() == [UNIT, 0, 0, 0, UNIT, 0]
+    assert checked.view(SLOT, np.array([0], dtype=np.int8)).reshape(50, 81)[48].max() == 0
+
+
+@pytest.mark.parametrize("game", ["shogi", "minishogi", "shogi(repetition_planes=true)"])
+def test_position_can_be_recalled_from_what_is_seen(game: str) -> None:
+    rules = parse_rules(game)
+    table, layout = ShogiTable(rules, 32, 60), Layout(rules.variant, rules.repetition_planes, 60)
+    everyone = np.arange(32)
+    table.reset(everyone, range(32))
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        live = np.flatnonzero(table.seats() != FINISHED)
+        obs, mask = table.observe(live)
+        for slot, row in zip(live.tolist(), obs, strict=True):
+            recalled = np.zeros(1, dtype=POSITION)[0]
+            recall(rules.variant.tables, layout.tables, row, recalled)
+            for name in ("board", "hands", "seat"):
+                assert np.array_equal(recalled[name], table._games[slot][name])
+        table.step(live, (rng.random(mask.shape) * mask).argmax(axis=1).astype(np.int32))
+
+
+def test_copies_keep_what_repetition_needs() -> None:
+    source, target = (ShogiTable(parse_rules("shogi"), 2, 500) for _ in range(2))
+    source.reset(np.arange(2), range(2))
+    moves = [Replay(SHOGI).moves["2h3h"]]
+    game = Replay(SHOGI)
+    for text in ("2h3h", "8b7b", "3h2h", "7b8b") * 3:
+        moves.append(game.moves[text])
+        game.play(moves[-1])
+    for action in moves[1:8]:
+        source.step(np.array([1]), np.array([action], dtype=np.int32))
+    target.copy_from(source, np.array([1]), np.array([0]))
+    for action in moves[8:]:
+        target.step(SLOT, np.array([action], dtype=np.int32))
+    assert target.seats().tolist() == [FINISHED, FINISHED]
+    assert not target.truncated()[0]
+    assert target.history(0) == moves[1:]
+    assert len(source.history(1)) == 7
+
+
+@pytest.mark.parametrize("action", [-1, 0, 13_527])
+def test_illegal_actions_are_refused(action: int) -> None:
+    table = ShogiTable(parse_rules("shogi"), 1, 500)
+    table.reset(SLOT, [0])
+    with pytest.raises(IllegalAction, match=f"Action {action} in slot 0"):
+        table.step(SLOT, np.array([action], dtype=np.int32))
+
+
+@CONFIGS
+def test_games_pass_the_check_of_games(key: str) -> None:
+    assert check_game(GAMES[key], games=4) == []
+
+
+@CONFIGS
+def test_openspiel_tree_search_refuses_our_own_rules(key: str) -> None:
+    with pytest.raises(UnknownGame, match="tree search does not play"):
+        TreeSearch(GAMES[key], playouts=1)
+
+
+def test_quality_monitor_compares_shogi_with_openspiel() -> None:
+    assert isinstance(checker_for(GAMES["shogi_2p"]), ShogiChecker)
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"max_moves": None}, "needs a move limit"),
+        ({"max_moves": 5000}, "needs a move limit"),
+        ({"players": 3}, "played by 2"),
+        ({"game": "shogi(planes=50)"}, "does not understand planes=50"),
+        ({"game": "shogi(repetition_planes=2)"}, "does not understand repetition_planes=2"),
+        ({"game": "shogi("}, "no game string"),
+    ],
+)
+def test_configuration_that_does_not_fit_says_why(changes, complaint: str) -> None:
+    with pytest.raises(UnknownGame, match=complaint):
+        open_table(GAMES["shogi_2p"].replace(**changes), 1)
