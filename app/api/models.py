@@ -7,7 +7,7 @@ from pathlib import Path
 
 from app.api.runs import Place, Say, check_played, current_model, open_journal
 from app.backends import OURS
-from app.config import GameConfig, RunFolder
+from app.config import FEWEST_SIMULATIONS, MOST_SIMULATIONS, GameConfig, RunFolder
 from app.config.loading import UnknownConfig
 from app.core import HEURISTIC, RANDOM, BadUsage, FlyballError, ModelHash, UnusableFile, is_judge
 from app.games import bots_of, open_table, own_hearts
@@ -19,7 +19,6 @@ AGAINST = "against"
 """The argument that also accepts strategies."""
 
 CURRENT = ("current", "champion")
-FEWEST, MOST = 2, 4096  # positions of a search
 SHORTEST_HASH = 6
 """Fewest digits that name a model, if no other hash begins with them."""
 
@@ -38,8 +37,8 @@ def fetch_player(name: str, argument: str, place: Place, config: GameConfig, sto
     """Find a bot or model and return its name for ``load_player``; a model is copied into ``store``.
 
     After a model, ``+64`` means that it searches 64 positions for each move. ``argument`` is the one that named it, for
-    messages. Raises the errors of ``fetch_model``, ``ForeignModel``, and
-    for a model that cannot play ``WrongModel``, ``BadParameters`` or ``Unsearchable``.
+    messages. Raises the errors of ``fetch_model``, ``ForeignModel``, and for a model that cannot play ``WrongModel``,
+    ``BadParameters`` or ``Unsearchable``.
     """
     from app.play.judges import load_judge
     from app.play.players import load_player  # loads torch
@@ -50,7 +49,7 @@ def fetch_player(name: str, argument: str, place: Place, config: GameConfig, sto
     spec, bots = open_table(config, 0).spec, bots_of(config)
     if (bot := spec.bot(name)) in bots:
         return bot
-    name, search = searching(name, argument)
+    name, search = split_search(name, argument)
     if search and spec.bot(name) in bots:
         raise BadUsage(f"{argument} {name}{search}: bots do not search; leave {search} out.")
     if name == HEURISTIC:
@@ -67,12 +66,14 @@ def fetch_player(name: str, argument: str, place: Place, config: GameConfig, sto
     return model + search
 
 
-def searching(name: str, argument: str) -> tuple[str, str]:
+def split_search(name: str, argument: str) -> tuple[str, str]:
     """Split a name such as ``champion+64`` into the model and its search, which is empty where there is none."""
     if (found := re.fullmatch(r"(.+)\+(\d+)", name)) is None:
         return name, ""
-    if not FEWEST <= int(found[2]) <= MOST:
-        raise BadUsage(f"{argument} {name}: a search looks at {FEWEST} to {MOST} positions for a move.")
+    if not FEWEST_SIMULATIONS <= int(found[2]) <= MOST_SIMULATIONS:
+        raise BadUsage(
+            f"{argument} {name}: a search looks at {FEWEST_SIMULATIONS} to {MOST_SIMULATIONS} positions for a move."
+        )
     return found[1], f"+{int(found[2])}"
 
 

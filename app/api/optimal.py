@@ -40,10 +40,8 @@ def measure_optimal(request: EvaluationRequest, count: int) -> OptimalResult:
 
     Raises ``NoSolver``, ``TooFewPositions``, or as ``fetch_player``.
     """
-    config, compute = (
-        request.config,
-        Compute(device=request.device, precision=request.precision, settings_folder=request.place.settings_folder),
-    )
+    config, settings_folder = request.config, request.place.settings_folder
+    compute = Compute(device=request.device, precision=request.precision, settings_folder=settings_folder)
     with TemporaryDirectory(prefix="flyball-eval-") as folder:
         store, spec = FileStore(Path(folder)), open_table(config, 0).spec
         model = fetch_player(request.model, "model", request.place, config, store, say=request.say)

@@ -1,4 +1,4 @@
-"""The bus within one process: no broker, no sockets."""
+"""A bus within one process, without broker and sockets."""
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
@@ -15,7 +15,7 @@ READ_RECORDS = 64
 
 
 class _Shared(NamedTuple):
-    """What all connections share; subscriptions are in the order in which they began."""
+    """State that all connections share; subscriptions are in the order in which they began."""
 
     publisher: JournalPublisher
     subscribed: "dict[MemorySubscription, None]"
@@ -54,7 +54,7 @@ class MemoryBus:
         return self.record(envelopes)
 
     def record(self, envelopes: Sequence[Envelope[Any]]) -> tuple[int, ...]:
-        """Do what ``publish_many`` does, without a loop."""
+        """Publish events without an event loop; see ``Bus.publish_many``."""
         if self._closed:
             raise BusClosed("The bus is closed.", hint="Publish before closing it.")
         positions = self._shared.publisher.publish(envelopes, self._producer)
@@ -73,11 +73,11 @@ class MemoryBus:
             hint = "Is this the right journal?"
             raise BusError(f"The cursor {after} lies beyond the journal's end {head}.", hint=hint)
         names = None if types is None else frozenset(payload.event_type for payload in types)
-        subscription = MemorySubscription(self._journal, names, after, self._producer, self._closed_one)
+        subscription = MemorySubscription(self._journal, names, after, self._producer, self._forget)
         self._shared.subscribed[subscription] = self._own[subscription] = None
         return subscription
 
-    def _closed_one(self, subscription: "MemorySubscription") -> None:
+    def _forget(self, subscription: "MemorySubscription") -> None:
         self._shared.subscribed.pop(subscription, None)
         self._own.pop(subscription, None)
 

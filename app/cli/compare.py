@@ -1,4 +1,4 @@
-"""``flyball compare``: what the controllers are worth on real games, at equal processor time."""
+"""``flyball compare``: measure the worth of controllers on real games, at equal processor time."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -7,10 +7,11 @@ import click
 from app.api.runs import Place
 from app.cli.options import FILE, given_options, pick, placed, seed_option, workers_option
 from app.cli.output import data_only_on_stdout, note, write_json
+from app.config import FEWEST_SIMULATIONS, MOST_SIMULATIONS
 
 SHARED = ("seed", "device", "precision")
-OF_GAMES = ("against", "games", "workers", "temperature", "reference", "paired", "search", "optimal")
 OF_MATCHES = ("against", "games", "workers", "reference", "paired")
+OF_GAMES = (*OF_MATCHES, "temperature", "search", "optimal")
 OF_ENVIRONMENTS = ("policy", "episodes", "num_envs", "action_codec", "max_steps", "success_key", "dump_trajectory")
 
 
@@ -39,7 +40,11 @@ OF_ENVIRONMENTS = ("policy", "episodes", "num_envs", "action_codec", "max_steps"
 )
 @workers_option
 @click.option("--temperature", type=click.FloatRange(0, 10), help="Of all players; 0 is greedy.  [default: configured]")
-@click.option("--search", type=click.IntRange(2, 4096), help="Positions that the model looks ahead at for a move.")
+@click.option(
+    "--search",
+    type=click.IntRange(FEWEST_SIMULATIONS, MOST_SIMULATIONS),
+    help="Positions that the model looks ahead at for a move.",
+)
 @click.option("--paired", is_flag=True, help="Hearts: compare with a reference that is dealt the same cards.")
 @click.option("--reference", metavar="PLAYER", help="Of --paired.  [default: the opponent itself]")
 @click.option(
@@ -78,15 +83,15 @@ def eval(place: Place, /, config_key: str | None, environment: str | None, **opt
     players 4. 'stderr' is that of the mean score, from these groups. 'distinct_games' tells how many games were not
     repetitions of another, which say nothing new.
 
-    Judges are players that no training meets: solver plays perfectly (connect four and tic-tac-toe), and mcts:1000 is
-    OpenSpiel's Monte Carlo tree search with 1,000 random playouts a move (OpenSpiel's games for two with perfect
+    Judges are players that no model trains against. solver plays perfectly (connect four and tic-tac-toe). mcts:1000
+    is OpenSpiel's Monte Carlo tree search with 1,000 random playouts a move (OpenSpiel's games for two with perfect
     information and without chance).
 
     --optimal (games with a solver) asks for a move in positions from random play in which legal moves differ in value.
     A move is optimal if it keeps the value: win, draw or loss. 'hard' are the positions in which neither side could
     win with the next move. Positions depend on --seed alone. The temperature is 0 unless --temperature is given.
 
-    --search lets the model search; an opponent does with +64 after its name, such as champion+64. Two-player games
+    --search lets the model search; an opponent searches with +64 after its name, such as champion+64. Two-player games
     without chance and hidden cards can be searched. A search takes the best move that it finds, at any temperature.
 
     --paired (Hearts) plays the hands of each deal twice: with the model, and with a reference in its place. Results

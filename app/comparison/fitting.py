@@ -1,4 +1,4 @@
-"""The simulation's plant, fitted to a study's runs, and its predictions beside what was measured.
+"""Fit the simulation's plant to a study's runs; compare its predictions with the measured figures.
 
 Durations, curves of learning and shares of drawn games are fitted to the runs with all controllers: without anchors of
 a league, ratings within a run are too noisy for a curve. The fitted plant has no troubles, as the runs have none.
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from app.comparison.run import RunFigures, Task
+from app.comparison.run import RunFigures, StudyTask
 from app.comparison.summary import interval
 from app.config import GameConfig, Settings
 from app.core import HEURISTIC, FlyballError, ModelHash
@@ -30,9 +30,7 @@ from app.events import (
     TrainingRequested,
 )
 from app.journal import SqliteJournalReader, history
-from app.simulation import ALL, NONE, Interval, PlantSettings
-from app.simulation.comparing import Task as SimulatedTask
-from app.simulation.comparing import run_tasks
+from app.simulation import ALL, NONE, Interval, PlantSettings, Task, run_tasks
 from app.simulation.settings import CurveSettings, EpisodeSettings, TroubleSettings
 
 LESSONS = (0.01, 10_000.0)
@@ -41,7 +39,7 @@ LESSONS = (0.01, 10_000.0)
 SHORTEST = 1e-3
 """Shortest duration of a plant, in seconds."""
 
-FEWEST = 3
+FEWEST_RATED = 3
 """Rated models below which a configuration's curve is not fitted."""
 
 
@@ -49,7 +47,7 @@ class TooFewModels(FlyballError):
     """Runs too short for a fit."""
 
 
-class Rated(NamedTuple):
+class RatedModel(NamedTuple):
     """A rated model: the experience behind it, in lessons of the plant, and its strength, Elo."""
 
     experience: float
@@ -58,7 +56,7 @@ class Rated(NamedTuple):
 
 @dataclass
 class Observed:
-    """What a study's journals tell of one configuration; durations in seconds."""
+    """Measurements of one configuration, from a study's journals; durations in seconds."""
 
     requests: list[float] = field(default_factory=list)  # of the configured number of games
     rows_per_game: list[float] = field(default_factory=list)
@@ -70,7 +68,7 @@ class Observed:
     scores: list[float] = field(default_factory=list)
     drawn: float = 0.0
     drawable: float = 0.0  # games x expected score of the weaker side, between models
-    rated: list[Rated] = field(default_factory=list)
+    rated: list[RatedModel] = field(default_factory=list)
 
 
 def observe(config: GameConfig, events: Iterable[Event[Any]], plant: PlantSettings, into: Observed) -> None:  # noqa: C901 - one case an event
@@ -108,7 +106,7 @@ def observe(config: GameConfig, events: Iterable[Event[Any]], plant: PlantSettin
                         into.drawn += match.draws
                         into.drawable += match.games * min(match.score.mean, 1 - match.score.mean)
                 if data.purpose == "rating" and data.model in experience:
-                    into.rated.append(Rated(experience[data.model], data.elo))
+                    into.rated.append(RatedModel(experience[data.model], data.elo))
             case ModelPromoted(model=model) | ModelRolledBack(to_model=model):
                 current_us[model] = event.recorded_us
             case ModelDistributed(model=model) if model in current_us:
@@ -140,7 +138,9 @@ def fitted_curve(seen: Observed, before: CurveSettings, heuristic: float | None)
     )
 
 
-def fit(tasks: Sequence[Task], strengths: Mapping[str, Mapping[str, float]], plant: PlantSettings) -> PlantSettings:
+def fit(
+    tasks: Sequence[StudyTask], strengths: Mapping[str, Mapping[str, float]], plant: PlantSettings
+) -> PlantSettings:
     """Return the plant fitted to a study's runs with all controllers.
 
     Args:
@@ -159,7 +159,7 @@ def fit(tasks: Sequence[Task], strengths: Mapping[str, Mapping[str, float]], pla
         for config in configs:
             own = (event for event in events if event.subject == config.key)
             observe(config, own, plant, seen[config.key])
-    if few := [key for key, one in seen.items() if len(one.rated) < FEWEST or not one.trainings]:
+    if few := [key for key, one in seen.items() if len(one.rated) < FEWEST_RATED or not one.trainings]:
         raise TooFewModels(
             f"{few[0]} has too few rated models for a fit.", hint="Give more --minutes or --seeds, and --arm all."
         )
@@ -215,19 +215,22 @@ class Prediction(Settings):
 
 
 def predict(
-    tasks: Sequence[Task], runs: Sequence[RunFigures], over_none: Mapping[str, Interval | None], plant: PlantSettings
+    tasks: Sequence[StudyTask],
+    runs: Sequence[RunFigures],
+    over_none: Mapping[str, Interval | None],
+    plant: PlantSettings,
 ) -> list[Prediction]:
     """Simulate the runs of a study with a plant, and return the predictions beside the measured figures."""
     simulated = run_tasks(
         [
-            SimulatedTask(settings=task.settings, plant=plant, arm=task.arm, seed=task.seed, seconds=task.seconds)
+            Task(settings=task.settings, plant=plant, arm=task.arm, seed=task.seed, seconds=task.seconds)
             for task in tasks
         ],
         jobs=1,
         on_result=lambda _: None,
     )
     configs = len(tasks[0].settings.configs)
-    gain = {(one.arm, one.seed): one.total_gain / configs for one in simulated}
+    gain = {(one.arm, one.seed): one.total_gain / configs for one in simulated}  # Elo, mean of the configurations
     found = []
     for arm in dict.fromkeys(task.arm for task in tasks):
         seeds = [task.seed for task in tasks if task.arm == arm and (NONE, task.seed) in gain]

@@ -62,7 +62,7 @@ COUNTED = {
 """Types of events that are counted, by the figure's name. Those about no configuration count for the run."""
 
 
-class Task(Settings):
+class StudyTask(Settings):
     """One run.
 
     Attributes:
@@ -132,10 +132,10 @@ class RunFigures(Settings):
 
 
 Meter = Callable[[], float]
-"""Returns the processor time that this process has used, in seconds."""
+"""Function that returns the processor time that this process has used, in seconds."""
 
 
-def run_task(task: Task, meter: Meter = processor_seconds) -> RunFigures:
+def run_task(task: StudyTask, meter: Meter = processor_seconds) -> RunFigures:
     """Do one run; keep its journal and champions, and return its figures. Deterministic for an equal ``meter``."""
     folder = task.run_folder
     rmtree(folder.path, ignore_errors=True)  # of an interrupted study
@@ -190,14 +190,14 @@ def config_figures(settings: RunSettings, events: list[Event[Any]]) -> dict[str,
     return figures
 
 
-async def _play(task: Task, journal: MemoryJournal, meter: Meter) -> tuple[dict[str, float], float]:
+async def _play(task: StudyTask, journal: MemoryJournal, meter: Meter) -> tuple[dict[str, float], float]:
     return await _Run(task, journal, meter).play()
 
 
 class _Run:
     """The daemons of one run, in a ``VirtualLoop``."""
 
-    def __init__(self, task: Task, journal: MemoryJournal, meter: Meter) -> None:
+    def __init__(self, task: StudyTask, journal: MemoryJournal, meter: Meter) -> None:
         self._task, self._journal, self._meter = task, journal, meter
         self._loop = asyncio.get_running_loop()
         self._clock, self._voice = VirtualClock(self._loop), BrokerVoice(NODE, "compare")

@@ -1,7 +1,6 @@
 """Strength of final champions: a round robin of all of them and the built-in bots, rated together.
 
-The champions met none of each other's games in training, and the games are none of those that their gates and ratings
-were decided by.
+Champions of different runs never played each other before. No gate or rating was decided by games of the round robin.
 """
 
 import asyncio

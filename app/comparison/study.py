@@ -1,4 +1,4 @@
-"""A study: runs of several arms and seeds, and what their champions are worth.
+"""A study: runs of several arms and seeds, and the strength of their champions.
 
 Each finished run and match is kept in the study's folder, so that an interrupted study goes on where it was, and a
 later one adds arms and seeds.
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from app.comparison.run import RunFigures, Task, run_task
+from app.comparison.run import RunFigures, StudyTask, run_task
 from app.comparison.strength import MatchRecord, StudyPlace, play_round_robin, players_of
 from app.config import GameConfig, RunSettings, Settings
 from app.core import BadUsage, FlyballError
@@ -28,18 +28,18 @@ class Unfinished(FlyballError):
 
 
 class Study(Settings):
-    """What all runs of a study have in common. See ``Task``."""
+    """Settings that all runs of a study have in common; see ``StudyTask``."""
 
     settings: RunSettings
     seconds: float
     cores: int
     troubles: tuple[str, ...]
 
-    def tasks(self, arms: Sequence[str], seeds: Iterable[int], place: StudyPlace) -> list[Task]:
+    def tasks(self, arms: Sequence[str], seeds: Iterable[int], place: StudyPlace) -> list[StudyTask]:
         """Return the runs; those of a seed follow each other, so that an interrupted study has whole seeds."""
         common = {name: getattr(self, name) for name in type(self).model_fields}
         return [
-            Task(**common, arm=arm, seed=seed, folder=place.folder, settings_folder=place.settings_folder)
+            StudyTask(**common, arm=arm, seed=seed, folder=place.folder, settings_folder=place.settings_folder)
             for seed in seeds
             for arm in arms
         ]
@@ -62,7 +62,7 @@ class Study(Settings):
             )
 
 
-def finished(task: Task) -> RunFigures | None:
+def finished(task: StudyTask) -> RunFigures | None:
     """Return the figures of a run, if it is finished."""
     path = task.run_folder.path / FIGURES
     return RunFigures.model_validate_json(path.read_bytes()) if path.exists() else None
@@ -70,7 +70,7 @@ def finished(task: Task) -> RunFigures | None:
 
 def run_job(spec: JsonObject, _: Report) -> JsonObject:
     """Do one run as a job of an engine, and keep its figures; see ``run_task``."""
-    task = Task.model_validate(spec)
+    task = StudyTask.model_validate(spec)
     for config in task.settings.configs:
         _warm_up(config.model_dump_json(), task.settings_folder)
     log = configure("compare", task.name, task.folder / "compare.jsonl", "WARNING", echo=False)
@@ -89,7 +89,7 @@ def _warm_up(config_json: str, settings_folder: str) -> None:
     check_backend(config.backend, config, Path(settings_folder))
 
 
-def do_runs(tasks: Sequence[Task], place: StudyPlace) -> list[RunFigures]:
+def do_runs(tasks: Sequence[StudyTask], place: StudyPlace) -> list[RunFigures]:
     """Do the runs that are not finished; return the figures of all."""
     missing = [task for task in tasks if finished(task) is None]
     if missing:

@@ -19,10 +19,10 @@ from app.store import FileStore, get_shard, put_shard
 
 Play = Callable[[JsonObject], Awaitable[JsonObject]]
 Memory = dict[str, JsonObject]
-"""What a fault remembers of each configuration, by its key."""
+"""The first job or result of each configuration, by its key, for faults that repeat it."""
 
 Fault = Callable[[Play, Memory, JsonObject], Awaitable[JsonObject]]
-"""Does a worker's job wrongly: receives the true job, the fault's memory, and the job's spec."""
+"""Function that does a worker's job wrongly. It receives the true job, the fault's memory, and the job's spec."""
 
 WRONG = 30.0
 """Factor by which a learning rate is too high or too low."""
@@ -88,7 +88,7 @@ def _timid(config: GameConfig) -> GameConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class TroubleKind:
     """A kind of trouble.
 
     Attributes:
@@ -106,30 +106,30 @@ class Trouble:
     change: Callable[[GameConfig], GameConfig] | None = None
 
 
-TROUBLES: Mapping[str, Trouble] = {
-    "false-outcomes": Trouble("a worker's games have false outcomes", fault=_false_outcomes),
-    "copied-games": Trouble("a worker delivers the same games again and again", fault=_copied_games),
-    "stale-model": Trouble("a worker plays with an old model", fault=_stale_model),
-    "random-moves": Trouble("a worker plays almost at random", fault=_random_moves),
-    "slow-worker": Trouble(f"a worker takes {SLOWNESS:g} times as long", fault=_slow),
-    "failing-worker": Trouble("a worker's requests fail", fault=_failing),
-    "dead-worker": Trouble("a worker falls silent", begins=0.25, dies=True),
-    "high-learning-rate": Trouble(
+TROUBLES: Mapping[str, TroubleKind] = {
+    "false-outcomes": TroubleKind("a worker's games have false outcomes", fault=_false_outcomes),
+    "copied-games": TroubleKind("a worker delivers the same games again and again", fault=_copied_games),
+    "stale-model": TroubleKind("a worker plays with an old model", fault=_stale_model),
+    "random-moves": TroubleKind("a worker plays almost at random", fault=_random_moves),
+    "slow-worker": TroubleKind(f"a worker takes {SLOWNESS:g} times as long", fault=_slow),
+    "failing-worker": TroubleKind("a worker's requests fail", fault=_failing),
+    "dead-worker": TroubleKind("a worker falls silent", begins=0.25, dies=True),
+    "high-learning-rate": TroubleKind(
         f"a learning rate {WRONG:g} times too high",
         begins=0.0,
         change=_learning_rate(WRONG),
     ),
-    "low-learning-rate": Trouble(
+    "low-learning-rate": TroubleKind(
         f"a learning rate {WRONG:g} times too low",
         begins=0.0,
         change=_learning_rate(1 / WRONG),
     ),
-    "raised-learning-rate": Trouble(
+    "raised-learning-rate": TroubleKind(
         f"a learning rate raised {WRONG:g} times after a third of the run",
         begins=1 / 3,
         change=_learning_rate(WRONG),
     ),
-    "no-exploration": Trouble("self-play without exploration", begins=0.0, change=_timid),
+    "no-exploration": TroubleKind("self-play without exploration", begins=0.0, change=_timid),
 }
 """All kinds of trouble, by name."""
 
@@ -137,7 +137,7 @@ TROUBLES: Mapping[str, Trouble] = {
 class Planted(NamedTuple):
     """A trouble of a comparison; ``key``: the only configuration whose settings it changes."""
 
-    trouble: Trouble
+    trouble: TroubleKind
     key: str | None
 
     @classmethod
@@ -172,7 +172,7 @@ class FaultyEngine:
         troubles: each with the time of its beginning in seconds of the loop.
     """
 
-    def __init__(self, engine: Engine, troubles: Iterable[tuple[float, Trouble]]) -> None:
+    def __init__(self, engine: Engine, troubles: Iterable[tuple[float, TroubleKind]]) -> None:
         self._engine = engine
         self._faults = [(begins, one.fault, Memory()) for begins, one in troubles if one.fault is not None]
 

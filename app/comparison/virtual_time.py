@@ -73,7 +73,7 @@ class Processor:
         self._loop, self._cores = asyncio.get_running_loop(), cores
         self._numbers = count()
         self._jobs: list[tuple[float, int, str, asyncio.Future[None]]] = []  # by the progress at which they end
-        self._progress = 0.0  # seconds of work that a job has done that runs since the start
+        self._progress = 0.0  # seconds of work done by a job that has run since the start
         self._since = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
         self.used_seconds: dict[str, float] = {}

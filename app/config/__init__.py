@@ -31,7 +31,9 @@ from app.config.run import (
 )
 from app.config.settings import (
     DEFAULT_BACKEND,
+    FEWEST_SIMULATIONS,
     MLP,
+    MOST_SIMULATIONS,
     NETWORK_FIELDS,
     PARAMETERS,
     REPLAY_ROWS,

@@ -22,6 +22,9 @@ DEFAULT_BACKEND = "policy_gradient"
 REPLAY_ROWS = 1_000_000
 """Rows of earlier trainings that backend ``search`` learns from, if nothing says how many."""
 
+FEWEST_SIMULATIONS, MOST_SIMULATIONS = 2, 4096
+"""Bounds of the number of positions that a search looks at for a move."""
+
 CONFIG_KEY = re.compile(r"^[a-z][a-z0-9_]*_[2-7]p$")
 """Keys of configurations: they end with the number of players. No game string looks like one."""
 
@@ -188,7 +191,9 @@ class PpoSettings(PpoCoefficients):
 class SearchSettings(Settings):
     """Search and learning of backend ``search``: Gumbel AlphaZero (Danihelka et al. 2022)."""
 
-    simulations: int = Field(32, ge=2, le=4096, description="positions looked at for a move of self-play")
+    simulations: int = Field(
+        32, ge=FEWEST_SIMULATIONS, le=MOST_SIMULATIONS, description="positions looked at for a move of self-play"
+    )
     considered: int = Field(16, ge=2, le=1024, description="most moves of the root that are tried")
     visit_offset: float = Field(50.0, ge=0, description="weight of values: as if the best move had so many more visits")
     value_scale: float = Field(0.1, gt=0, description="weight of values beside the network's logits")

@@ -172,6 +172,20 @@ def show_pieces(pieces: NDArray[np.uint8], seat: int, view: NDArray[np.uint8]) -
             view[2 * cells + cell] = piece == EMPTY
 
 
+@kernel
+def show_boards(games: NDArray[np.void], slots: Indices, seats: Seats, views: NDArray[np.uint8]) -> None:
+    """Show the ``pieces`` of games alone, the same way up to both seats; see ``Show``."""
+    for k in range(len(slots)):
+        show_pieces(games[slots[k]]["pieces"], seats[k], views[k])
+
+
+@inlined
+def cut_off(game: np.void) -> None:
+    """Truncate a game at its move limit."""
+    game["truncated"] = True
+    finish(game, 0)
+
+
 @inlined
 def finish(game: np.void, lead: int) -> None:
     """End a game; the sign of ``lead`` is the first seat's return."""

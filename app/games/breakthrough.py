@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.kernels import inlined, kernel
-from app.games.board_table import EMPTY, SEATS, BoardRules, finish, forced, game_type, show_pieces, write_move
+from app.games.board_table import EMPTY, SEATS, BoardRules, cut_off, finish, forced, game_type, show_pieces, write_move
 from app.games.codec import Codec, gather, planes, symmetry, turn
 from app.games.table import Floats, Heuristic, Indices, Mask, Observations, Seats
 
@@ -102,8 +102,7 @@ def _move(game: np.void, action: int, limit: int) -> None:
     if row + 1 == rows - 1 or not can_move:  # on two columns or more, a seat with pieces can move
         finish(game, 1 - 2 * mover)
     elif played == limit:
-        game["truncated"] = True
-        finish(game, 0)
+        cut_off(game)
 
 
 @kernel

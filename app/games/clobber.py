@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.kernels import inlined, kernel
-from app.games.board_table import EMPTY, SEATS, BoardRules, finish, forced, game_type, show_pieces, write_move
+from app.games.board_table import EMPTY, SEATS, BoardRules, cut_off, finish, forced, game_type, show_boards, write_move
 from app.games.codec import Codec, gather, identical, planes, symmetry, turn
-from app.games.table import Indices, Seats, Symmetry
+from app.games.table import Indices, Symmetry
 
 
 def clobber(rows: int = 5, columns: int = 6) -> Codec:
@@ -35,7 +35,7 @@ def clobber_rules(rows: int = 5, columns: int = 6) -> BoardRules:
     begun = np.zeros((), dtype=game_type(codec, longest, ("pieces", np.uint8, (rows, columns))))
     begun["pieces"] = (np.arange(rows)[::-1, None] + np.arange(columns)) % SEATS  # the first seat's lie in the corner
     _allow(begun.reshape(1)[0], 0)
-    return BoardRules(f"clobber(rows={rows},columns={columns})", 1, codec, begun, _play, _show)
+    return BoardRules(f"clobber(rows={rows},columns={columns})", 1, codec, begun, _play, show_boards)
 
 
 @kernel
@@ -59,8 +59,7 @@ def _take(game: np.void, action: int, limit: int) -> None:
     if not _allow(game, 1 - mover):
         finish(game, 1 - 2 * mover)
     elif played == limit:
-        game["truncated"] = True
-        finish(game, 0)
+        cut_off(game)
 
 
 @inlined
@@ -77,10 +76,3 @@ def _allow(game: np.void, mover: int) -> bool:
                 game["open"][(row * columns + column) * len(_STEPS) + way] = legal
                 found |= legal
     return found
-
-
-@kernel
-def _show(games: NDArray[np.void], slots: Indices, seats: Seats, views: NDArray[np.uint8]) -> None:
-    """See ``board_table.Show``."""
-    for k in range(len(slots)):
-        show_pieces(games[slots[k]]["pieces"], seats[k], views[k])

@@ -232,6 +232,7 @@ def _stored(key: int, wanted: int, entries: Entries) -> int:
 
 @inlined
 def _remember(key: int, wanted: int, answer: int, entries: Entries) -> None:
+    """Add an answer to a position's entry, or replace another position's."""
     place = _place(key)
     entry = entries[place]
     entries[place] = (entry if entry >> 4 == key else key << 4) | _FACTS[wanted, answer]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.kernels import inlined, kernel
-from app.games.board_table import BoardRules, bit_count, finish, forced, game_type, write_move
+from app.games.board_table import BoardRules, bit_count, cut_off, finish, forced, game_type, write_move
 from app.games.codec import TURNS, Codec, gather, identical, planes, square_symmetries
 from app.games.table import Indices, Seats, UnknownGame
 
@@ -108,8 +108,7 @@ def _turn(game: np.void, action: int, limit: int, side: int, sets: Words) -> Non
         lead = _area(stones, side, sets[_BOARD]) - game["komi"]
         finish(game, int(lead > 0) - int(lead < 0))
     elif played == limit:
-        game["truncated"] = True
-        finish(game, 0)
+        cut_off(game)
 
 
 @inlined

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.kernels import inlined, kernel
-from app.games.board_table import SEATS, BoardRules, finish, forced, game_type, write_move
+from app.games.board_table import SEATS, BoardRules, cut_off, finish, forced, game_type, write_move
 from app.games.codec import Codec, gather, planes, symmetry, turn
 from app.games.table import Indices, Seats
 
@@ -85,8 +85,7 @@ def _place(game: np.void, action: int, limit: int, found: Indices) -> None:
     if first and second:
         finish(game, 1 - 2 * mover)
     elif played == limit:
-        game["truncated"] = True
-        finish(game, 0)
+        cut_off(game)
 
 
 @inlined

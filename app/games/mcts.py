@@ -25,10 +25,7 @@ class TreeSearch:
         if is_own(config.game) or own_shogi(config) is not None:  # OpenSpiel ends games of Shogi that go on for us
             raise refused
         rules = openspiel_rules(config.game, config.players)
-        kind = rules.game.get_type()
-        perfect = kind.information == pyspiel.GameType.Information.PERFECT_INFORMATION
-        certain = kind.chance_mode == pyspiel.GameType.ChanceMode.DETERMINISTIC
-        if config.players != 2 or not perfect or not certain:
+        if config.players != 2 or not rules.spec.searchable:
             raise refused
         self._game, self._numbers = rules.game, rules.codec.from_game
 

@@ -72,9 +72,9 @@ class Rules:
         self.codec = codec or Codec(
             size, lambda raw, _: raw.astype(np.float32), unchanged, kind=np.float32, planes=_planes(game, size)
         )
-        certain = kind.chance_mode == pyspiel.GameType.ChanceMode.DETERMINISTIC
-        open_ = kind.information == pyspiel.GameType.Information.PERFECT_INFORMATION
-        self.spec = self.codec.spec(f"openspiel-{version('open_spiel')}:{name}", searchable=certain and open_)
+        no_chance = kind.chance_mode == pyspiel.GameType.ChanceMode.DETERMINISTIC
+        perfect = kind.information == pyspiel.GameType.Information.PERFECT_INFORMATION
+        self.spec = self.codec.spec(f"openspiel-{version('open_spiel')}:{name}", searchable=no_chance and perfect)
         self._zero_sum = kind.utility == pyspiel.GameType.Utility.ZERO_SUM
         low, high = game.min_utility(), game.max_utility()
         self._scale = self.codec.scale or (max(-low, high) if self._zero_sum else high - low)

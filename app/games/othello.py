@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.kernels import inlined, kernel
-from app.games.board_table import SEATS, BoardRules, bit_count, finish, game_type, write_move
+from app.games.board_table import SEATS, BoardRules, bit_count, cut_off, finish, game_type, write_move
 from app.games.codec import Codec, gather, identical, planes, square_symmetries
 from app.games.table import FINISHED, Indices, Seats
 
@@ -75,8 +75,7 @@ def _turn(game: np.void, action: int, limit: int) -> np.uint64:
     if moves == _NONE and legal(mine, theirs) == _NONE:
         finish(game, bit_count(game["discs"][0]) - bit_count(game["discs"][1]))
     elif played == limit:
-        game["truncated"] = True
-        finish(game, 0)
+        cut_off(game)
     return moves
 
 

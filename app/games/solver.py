@@ -13,6 +13,7 @@ from app.config import GameConfig
 from app.core import FlyballError
 from app.games.connect_four_solver import ConnectFourSolver
 from app.games.own import is_own
+from app.games.tic_tac_toe_solver import TicTacToeSolver
 
 
 class NoSolver(FlyballError):
@@ -29,51 +30,9 @@ class Solver(Protocol):
 
     def optimal(self, history: Sequence[int]) -> frozenset[int]:
         """Return the actions that keep the position's value. It can be faster than ``values``."""
-        values = self.values(history)
-        best = max(values.values())
-        return frozenset(action for action, value in values.items() if value == best)
 
     def quiet(self, history: Sequence[int]) -> bool:
         """Return whether neither side could win with the next move, if it were to move."""
-
-
-class TicTacToeSolver(Solver):
-    """Solves tic-tac-toe by minimax; see ``Solver``."""
-
-    lengths = (1, 7)
-
-    def values(self, history: Sequence[int]) -> dict[int, int]:
-        """See ``Solver.values``."""
-        mine, theirs = _stones(history)
-        return {cell: -_worth(theirs, mine | {cell}) for cell in sorted(_CELLS - mine - theirs)}
-
-    def quiet(self, history: Sequence[int]) -> bool:
-        """See ``Solver.quiet``."""
-        mine, theirs = _stones(history)
-        return not any(_won(side | {cell}) for side in (mine, theirs) for cell in _CELLS - mine - theirs)
-
-
-_Cells = frozenset[int]
-_CELLS: _Cells = frozenset(range(9))
-_LINES = tuple(map(frozenset, ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))))
-
-
-def _stones(history: Sequence[int]) -> tuple[_Cells, _Cells]:
-    """Return the mover's and the opponent's cells."""
-    mover = len(history) % 2
-    return frozenset(history[mover::2]), frozenset(history[1 - mover :: 2])
-
-
-def _won(cells: _Cells) -> bool:
-    return any(line <= cells for line in _LINES)
-
-
-@cache
-def _worth(mine: _Cells, theirs: _Cells) -> int:
-    """Return a position's value for the mover; there are 5,478 positions."""
-    if _won(theirs):
-        return -1
-    return max((-_worth(theirs, mine | {cell}) for cell in _CELLS - mine - theirs), default=0)
 
 
 SOLVERS: dict[str, Callable[[], Solver]] = {"connect_four": ConnectFourSolver, "tic_tac_toe": TicTacToeSolver}

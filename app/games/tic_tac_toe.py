@@ -4,9 +4,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.kernels import inlined, kernel
-from app.games.board_table import EMPTY, BoardRules, finish, forced, game_type, show_pieces, write_move
+from app.games.board_table import EMPTY, BoardRules, finish, forced, game_type, show_boards, write_move
 from app.games.codec import TURNS, Codec, gather, identical, planes, square_symmetries
-from app.games.table import Indices, Seats
+from app.games.table import Indices
 
 SIDE = 3
 CELLS = SIDE * SIDE
@@ -21,8 +21,8 @@ def tic_tac_toe() -> Codec:
 
 
 _CODEC = tic_tac_toe()
-_BEGUN = np.zeros((), dtype=game_type(_CODEC, CELLS, ("cells", np.uint8, (SIDE, SIDE))))
-_BEGUN["open"][:], _BEGUN["cells"][:] = 1, EMPTY
+_BEGUN = np.zeros((), dtype=game_type(_CODEC, CELLS, ("pieces", np.uint8, (SIDE, SIDE))))
+_BEGUN["open"][:], _BEGUN["pieces"][:] = 1, EMPTY
 
 
 @kernel
@@ -38,7 +38,7 @@ def _play(games: NDArray[np.void], slots: Indices, actions: Indices, limit: int)
 @inlined
 def _mark(game: np.void, action: int, limit: int) -> None:
     """Mark a cell for the mover; end the game if won, full or at the limit."""
-    mover, played, cells = int(game["mover"]), write_move(game, action), game["cells"].ravel()
+    mover, played, cells = int(game["mover"]), write_move(game, action), game["pieces"].ravel()
     cells[action], game["open"][action] = mover, 0
     game["mover"] = 1 - mover
     if has_line(cells, mover):
@@ -57,11 +57,4 @@ def has_line(cells: NDArray[np.uint8], seat: int) -> bool:
     return found
 
 
-@kernel
-def _show(games: NDArray[np.void], slots: Indices, seats: Seats, views: NDArray[np.uint8]) -> None:
-    """See ``board_table.Show``."""
-    for k in range(len(slots)):
-        show_pieces(games[slots[k]]["cells"], seats[k], views[k])
-
-
-TIC_TAC_TOE = BoardRules("tic_tac_toe", version=1, codec=_CODEC, begun=_BEGUN, play=_play, show=_show)
+TIC_TAC_TOE = BoardRules("tic_tac_toe", version=1, codec=_CODEC, begun=_BEGUN, play=_play, show=show_boards)

@@ -1,4 +1,4 @@
-"""The journal and a daemon's state in memory."""
+"""A journal and a daemon's state in memory."""
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -137,7 +137,7 @@ def learner(base: Checkpoint, learning_rate: float, device: torch.device) -> tup
 
 
 def improvement(network: nn.Module, optimizer: Adam, metrics: M) -> Improvement[M]:
-    """Return what a training has made."""
+    """Return the trained network's parameters, its optimiser's state, and the metrics."""
     named = network.named_parameters()
     return Improvement(
         parameters=parameters_to_bytes(network.state_dict()),

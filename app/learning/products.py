@@ -1,10 +1,10 @@
-"""Layers without gradients, as fast as PyTorch's libraries compute them.
+"""Fast layers without gradients, by oneDNN where the CPU has AVX-512.
 
-Where the CPU has AVX-512, oneDNN computes linear layers and convolutions, ReLU included. MKL would sum a row's products
-there in an order that depends on the number of rows; oneDNN keeps one order from ``FEWEST`` rows on in float32, none in
-bfloat16, which it multiplies several times as fast on processors with AMX. On processors other than Intel's it is also
-faster, because MKL uses only AVX2 there. ``torch.compile`` replaces layers by the same oneDNN operations. They are
-private to PyTorch; where they are missing, the usual ones compute the layers.
+oneDNN computes linear layers and convolutions, ReLU included. MKL would sum a row's products in an order that depends
+on the number of rows. oneDNN keeps one order in float32 from ``FEWEST`` rows on. In bfloat16 it keeps none, but
+multiplies several times as fast on processors with AMX. On processors other than Intel's it is also faster than MKL,
+which uses only AVX2 there. ``torch.compile`` replaces layers by the same operations. They are private to PyTorch; where
+they are missing, the usual ones compute the layers.
 """
 
 from typing import Any

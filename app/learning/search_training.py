@@ -116,7 +116,7 @@ class SearchSamples:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Batch:
+class SearchBatch:
     """B positions to learn from."""
 
     obs: NDArray[np.generic]  # [B, D]
@@ -166,7 +166,7 @@ def _drawn(shard: Shard, rows: NDArray[np.int64], root_value_share: float) -> Se
 
 def batches(
     samples: SearchSamples, size: int, symmetries: Sequence[Symmetry], rng: np.random.Generator
-) -> Iterator[Batch]:
+) -> Iterator[SearchBatch]:
     """Yield all samples, shuffled, in batches of about ``size``, each replaced by itself or one of its images."""
     counts, order = legal_counts(samples.mask), rng.permutation(len(samples))
     for rows in np.array_split(order, max(1, round(len(samples) / size))):
@@ -179,11 +179,11 @@ def batches(
             obs[turned] = obs[turned][:, symmetry.observation]
             mask[turned] = mask[turned][:, symmetry.action]
             policy[turned] = policy[turned][:, symmetry.action]
-        yield Batch(obs, mask, policy, samples.target[rows])
+        yield SearchBatch(obs, mask, policy, samples.target[rows])
 
 
 def _step(
-    network: nn.Module, optimizer: Adam, batch: Batch, settings: SearchSettings, *, precision: Precision
+    network: nn.Module, optimizer: Adam, batch: SearchBatch, settings: SearchSettings, *, precision: Precision
 ) -> Tensor:
     """Take a step of the optimiser; return the first five fields of ``SearchMetrics`` as one tensor."""
     device = next(network.parameters()).device

@@ -1,4 +1,4 @@
-"""Judges: players that evaluations meet and nobody learns from, so that their verdict stays independent.
+"""Judges: opponents for evaluations alone. Nobody learns from them, so their verdict stays independent.
 
 ``solver`` plays perfectly; ``mcts:1000`` is OpenSpiel's Monte Carlo tree search with 1,000 random playouts a move. All
 other uses of players load them by ``load_player``, which refuses judges.
@@ -17,7 +17,7 @@ from app.play.players import PLAYERS, Player
 from app.store import BlobStore
 
 MOST_PLAYOUTS = 10_000_000
-_SEEDS = 2**31 - 1
+_SEEDS = 2**31 - 1  # number of seeds that OpenSpiel's playouts accept
 
 
 class NoJudge(FlyballError):

@@ -1,4 +1,4 @@
-"""The share of a player's moves that are optimal: they keep the value that a perfect player gets.
+"""The share of a player's moves that are optimal: moves that keep the position's value under perfect play.
 
 The test positions come from random play, and legal moves differ in value in each of them. They are the same for each
 player and seed.
@@ -39,7 +39,7 @@ class Exercise(Settings):
 
 
 class OptimalShare(Settings):
-    """How many moves were optimal; see ``Exercise.hard``."""
+    """Shares of moves that were optimal, in all positions and in those that are ``Exercise.hard``."""
 
     all: Rate
     hard: Rate | None  # None without hard positions
@@ -109,7 +109,10 @@ def draw_positions(
 
 
 def _random_positions(table: Table, lengths: Sequence[int], seed: int) -> list[tuple[int, bytes]]:
-    """Play a random game in each slot to one of ``lengths``; return the slots that got there, and views."""
+    """Play a random game in each slot to one of ``lengths`` of moves.
+
+    Return the slots whose games got there, each with the bytes of its observation.
+    """
     slots = np.arange(len(table.seats()))
     streams = number_streams(seed, slots)
     picks = (draw_points(streams, np.zeros_like(slots)) * len(lengths)).astype(np.int64)

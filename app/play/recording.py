@@ -49,7 +49,7 @@ class Decisions:
     log_prob: Floats
     value: Floats
     earned: Floats  # part of the outcome that the seat had earned before the decision
-    policy: NDArray[np.float16] | None = None  # what a search found, as ``Shard.policy``
+    policy: NDArray[np.float16] | None = None  # improved policy of a search, laid out as in ``Shard.policy``
 
 
 @dataclass(frozen=True, slots=True, eq=False)

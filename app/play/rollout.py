@@ -35,7 +35,7 @@ class Choices(NamedTuple):
     action: NDArray[np.int32]
     log_prob: Floats
     value: Floats
-    policy: Floats | None = None  # [K, A] what a search found
+    policy: Floats | None = None  # [K, A] improved policy of a search; None without one
 
 
 def ask(

@@ -14,11 +14,11 @@ from app.play.rng import draw_points
 from app.play.tree import Positions, Rule, Trees, attach, conclude, considered_visits, descend, grow, plant, with_room
 
 SEARCHES = "+"
-"""Stands in a player's name between a model and the number of positions that it searches for a move."""
+"""Separator of a model and the number of positions that it searches for a move, in a player's name."""
 
-TREES = 256  # searched at once: more make a forward pass no cheaper per row, and leave the processor's cache
+TREES = 256  # trees searched at once: more make a forward pass no cheaper per row, and leave the processor's cache
 POSITIONS = 1 << 18  # of all trees searched at once: a position takes a few kilobytes where many moves are legal
-_EDGES = 64  # of a node, for which there is room at first
+_EDGES = 64  # edges a node for which new trees have room, at most; ``with_room`` adds more
 
 
 class Unsearchable(FlyballError):
@@ -34,8 +34,8 @@ def check_searchable(config: GameConfig, spec: TableSpec) -> None:
         )
 
 
-class Evaluator(Protocol):
-    """A network that judges positions."""
+class PositionNetwork(Protocol):
+    """A network that estimates policies and values of positions."""
 
     def outputs(self, obs: Observations) -> Floats:
         """Return a logit for each action, then the value for the seat to move: [K, A + 1] of observations [K, D]."""
@@ -54,16 +54,12 @@ class Found(NamedTuple):
 class SearchPlayer(DecidingPlayer):
     """Plays the best move that a search of ``simulations`` positions finds.
 
-    At a temperature of 1 it explores, as in self-play: actions are drawn about as the improved policy has them. The
-    temperature scales the noise; at 0 the same position always gets the same move. Raises ``Unsearchable``.
+    The temperature scales the Gumbel noise of the root. At 1, as in self-play, actions are drawn about as often as the
+    improved policy chooses them; at 0 the same position always gets the same move. Raises ``Unsearchable``.
     """
 
     def __init__(
-        self,
-        network: Evaluator,
-        config: GameConfig,
-        simulations: int,
-        temperature: float = 0.0,
+        self, network: PositionNetwork, config: GameConfig, simulations: int, temperature: float = 0.0
     ) -> None:
         self.network, self._config, settings = network, config, config.search
         plan = considered_visits(settings.considered, simulations)
@@ -79,14 +75,11 @@ class SearchPlayer(DecidingPlayer):
 
     def search(self, turn: Turn, points: Points) -> Found:
         """Search the K positions of a turn; ``points`` [K] in [0, 1) give the noise."""
-        trees = max(1, min(TREES, POSITIONS // self._nodes))
-        parts = [
-            self._searched(
-                Turn(turn.obs[begin:end], turn.mask[begin:end], turn.table, turn.slots[begin:end]), points[begin:end]
-            )
-            for begin in range(0, len(points), trees)
-            if (end := begin + trees)
-        ]
+        trees, parts = max(1, min(TREES, POSITIONS // self._nodes)), []
+        for begin in range(0, len(points), trees):
+            rows = slice(begin, begin + trees)
+            part = Turn(turn.obs[rows], turn.mask[rows], turn.table, turn.slots[rows])
+            parts.append(self._searched(part, points[rows]))
         return parts[0] if len(parts) == 1 else Found(*map(np.concatenate, zip(*parts, strict=True)))
 
     def _searched(self, turn: Turn, points: Points) -> Found:

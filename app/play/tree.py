@@ -29,20 +29,20 @@ class Trees(NamedTuple):
     """G trees of at most N nodes and E edges each, for P seats."""
 
     seat: Seats  # [G, N] to move, or ``FINISHED``
-    value: Floats  # [G, N, P] outcome, or the network's estimate of it, for each seat
+    value: Floats  # [G, N, P] outcome of each seat in [-1, 1], or the network's estimate of it
     first: Counts  # [G, N] the node's first edge
     edges: Counts  # [G, N] number of its edges, which follow each other
     above: Counts  # [G, N] the edge that leads to the node
     parent: Counts  # [G, N] the node that this edge comes from; ``NONE`` at the root
     used: Counts  # [G] edges in use
     tip: Counts  # [G] the node where the simulation leaves the tree, or ``NONE``
-    way: Counts  # [G] the edge by which it does
-    action: Counts  # [G, E]
+    way: Counts  # [G] the edge by which the simulation leaves the tip
+    action: Counts  # [G, E] number of the action
     prior: Floats  # [G, E] log-probability under the network's policy
     share: Floats  # [G, E] probability under it
     noise: Floats  # [G, E] Gumbel noise, times its temperature, at the root, else 0
     former: Floats  # [G, E] at the root, mean value before the last visit
-    visits: Counts  # [G, E]
+    visits: Counts  # [G, E] number of simulations that took the edge
     total: Floats  # [G, E] sum of the values of these visits, for the seat that chooses
     child: Counts  # [G, E] the node that the edge leads to, or ``NONE``
 

@@ -103,7 +103,7 @@ def test_long_matchmaking_is_shortened_in_the_table(tmp_path: Path) -> None:
     assert all(pick.agent[:8] in whole for pick in picks)
 
 
-def test_parameter_that_an_event_left_as_configured_has_no_setter(tmp_path: Path) -> None:
+def test_parameter_left_as_configured_has_no_setter(tmp_path: Path) -> None:
     """ADAPTIVE_PARAMS_CHANGED names all parameters of a training, whichever of them it changes."""
     epochs, games = GAMES[KEY].epochs, GAMES[KEY].selfplay.games_per_request
 

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from replayed import replay
 
 from app.cli.group import main
-from app.comparison.run import RunFigures, Task, run_task
+from app.comparison.run import RunFigures, StudyTask, run_task
 from app.config import GAMES, EvaluationSettings, RunFolder, RunSettings, SelfplaySettings
 from app.events import DaemonFact, DaemonStarted, NodeLost, NodeQuarantined, QualityDegraded, RunConfigured, encode
 from app.journal import SqliteJournalReader, history
@@ -26,7 +26,7 @@ SETTINGS = RunSettings(configs=(GAME,), selfplay_workers=("selfplay_worker@node1
 
 def compared(folder: Path, arm: str = "all", seconds: float = 10.0, *troubles: str) -> tuple[RunFigures, list]:
     """Do a run in which each reading of the meter is 0.1 s later than the last; return its figures and events."""
-    task = Task(
+    task = StudyTask(
         settings=SETTINGS,
         arm=arm,
         seed=1,
@@ -79,7 +79,7 @@ def test_without_controllers_every_model_is_promoted(tmp_path):
     assert not any(event.data.kind == "decision" and event.source.startswith("feedback") for event in events)
 
 
-def test_false_outcomes_are_refused_and_their_worker_is_quarantined(tmp_path):
+def test_false_outcomes_are_refused_and_worker_quarantined(tmp_path):
     figures, events = compared(tmp_path, "all", 30.0, "false-outcomes")
     refused = [event.data for event in events if isinstance(event.data, QualityDegraded)]
     assert {one.worker for one in refused} == {"selfplay_worker@node2"}

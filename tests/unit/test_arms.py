@@ -14,7 +14,7 @@ def test_arm_of_all_controllers_is_the_running_system():
     assert daemons_of_arm(ARMS[ALL]) == DAEMONS
 
 
-def test_baselines_run_in_the_daemons_of_the_controllers_that_they_replace():
+def test_baselines_run_in_daemons_of_replaced_controllers():
     found = {name: names for name, names in hosted(NONE).items() if names}
     assert found == {
         "selfplay_scheduler": {"UniformScheduler"},

@@ -10,7 +10,7 @@ from app.config import CPU, GAMES, GameConfig, PipelineSettings
 from app.core import ConfigKey
 from app.engine import JsonObject
 from app.games import FINISHED, UnknownGame, open_table
-from app.games.solver import TicTacToeSolver
+from app.games.tic_tac_toe_solver import TicTacToeSolver
 from app.play import optimal
 from app.play.judges import NoJudge, SolverPlayer, load_judge, load_player_or_judge
 from app.play.match_statistics import MatchStatistics, match_statistics
@@ -169,7 +169,7 @@ def test_solver_is_optimal_and_random_is_not() -> None:
     assert share.lower < expected < share.upper
 
 
-def test_solved_positions_are_kept_and_damaged_files_solved_again(tmp_path: Path, monkeypatch) -> None:
+def test_positions_are_kept_and_damaged_files_solved_again(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     solved = saved_positions(TIC_TAC_TOE, 30, seed=0)
     (file,) = (tmp_path / "flyball").iterdir()

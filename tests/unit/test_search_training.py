@@ -106,7 +106,7 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(3)
 
 
-def test_images_of_a_batch_keep_policy_mask_and_observation_together(shards: list[Shard]) -> None:
+def test_images_keep_policy_mask_and_observation_together(shards: list[Shard]) -> None:
     drawn = draw(shards, 300, 0.25, rng())
     (mirror,) = GAME.symmetries
     plain, mirrored = defaultdict(list), 0

@@ -9,7 +9,8 @@ from app.config import GAMES
 from app.core import ConfigKey
 from app.games import FINISHED, open_table
 from app.games.connect_four_solver import ConnectFourSolver
-from app.games.solver import NoSolver, TicTacToeSolver, solver_for
+from app.games.solver import NoSolver, solver_for
+from app.games.tic_tac_toe_solver import TicTacToeSolver
 
 CONNECT_FOUR, TIC_TAC_TOE = GAMES[ConfigKey("connect_four_2p")], GAMES[ConfigKey("tic_tac_toe_2p")]
 PUBLISHED = {

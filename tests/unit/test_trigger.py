@@ -303,7 +303,7 @@ def test_verdict_ends_failures_in_a_row(trigger, verdict):
     assert trigger.feed(scored(model=model), at=1000)
 
 
-def test_initial_model_that_keeps_failing_is_requested_more_rarely():
+def test_failing_initial_model_is_requested_more_rarely():
     trigger, times = Driven(TrainingTrigger), [0]
     for at in range(1, 2000):
         if trigger.state().lineage.training:

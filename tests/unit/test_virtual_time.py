@@ -116,7 +116,7 @@ def test_a_cancelled_job_gives_its_share_to_the_others():
     assert used == pytest.approx({"given up": 1.0, "kept": 2.0})
 
 
-def test_an_engines_reports_and_results_come_when_their_work_is_done():
+def test_reports_and_results_come_when_their_work_is_done():
     heard = []
 
     async def main():
