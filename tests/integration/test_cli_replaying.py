@@ -197,6 +197,9 @@ def test_what_if_in_lines(run):
 MORE_GAMES = ("--what-if", "--set", "feedback.lifecycle.elo0=900", "--set", "feedback.lifecycle.elo1=1000")
 """Other bounds of the gate: some verdicts become requests for more games."""
 
+FEWER_GAMES = ("--what-if", "--set", "feedback.lifecycle.elo0=0", "--set", "feedback.lifecycle.elo1=2000")
+"""Bounds so far apart that fewer games suffice: some requests become verdicts."""
+
 
 def test_what_if_begins_with_the_kinds_of_change(run):
     lines = flyball(run, *MORE_GAMES).stdout.splitlines()
@@ -210,11 +213,17 @@ def test_what_if_begins_with_the_kinds_of_change(run):
     assert lines[1].index("MODEL_PROMOTED") < lines[1].index("SELFPLAY_REQUESTED")
 
 
-def test_what_if_lists_verdicts_that_become_requests(run):
-    found = told(flyball(run, *MORE_GAMES, "--json"))
+@pytest.mark.parametrize(
+    ("asked", "name"),
+    [
+        (MORE_GAMES, "MODEL_PROMOTED → EVALUATION_REQUESTED"),
+        (FEWER_GAMES, "EVALUATION_REQUESTED → PROMOTION_REJECTED"),
+    ],
+)
+def test_what_if_lists_verdicts_beside_requests(run, asked, name):
+    found = told(flyball(run, *asked, "--json"))
     replaced = [one for one in found["differences"] if one["kind"] == "replaced"]
-    for name in ("MODEL_PROMOTED → EVALUATION_REQUESTED", "PROMOTION_REJECTED → EVALUATION_REQUESTED"):
-        assert found["summary"]["replaced"][name] == sum(one["name"] == name for one in replaced) > 0
+    assert found["summary"]["replaced"][name] == sum(one["name"] == name for one in replaced) > 0
 
 
 def test_what_if_lists_sampled_opponents_on_demand(run):
