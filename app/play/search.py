@@ -63,7 +63,8 @@ class SearchPlayer(DecidingPlayer):
     ) -> None:
         self.network, self._config, settings = network, config, config.search
         plan = considered_visits(settings.considered, simulations)
-        self._rule = Rule(plan, settings.visit_offset, settings.value_scale, temperature)
+        value_scale = settings.value_scale if temperature else settings.playing_value_scale
+        self._rule = Rule(plan, settings.visit_offset, value_scale, temperature)
         self._nodes = simulations + 1  # with the root
         self._table: Table = open_table(config, 0)
         check_searchable(config, self._table.spec)

@@ -18,7 +18,7 @@ from app.play.selfplay import play_recorded, selfplay_schedule
 from app.play.tree import considered_visits
 
 # The paper's weight of values in board games: what is proved counts for much.
-CONNECT_FOUR = GAMES["connect_four_2p"].replace(search=SearchSettings(value_scale=1.0))
+CONNECT_FOUR = GAMES["connect_four_2p"].replace(search=SearchSettings(value_scale=1.0, playing_value_scale=1.0))
 TIC_TAC_TOE = GAMES["tic_tac_toe_2p"]
 
 
