@@ -20,7 +20,7 @@ from app.play.gauntlet import GauntletSpec, plan_matches
 
 @dataclass(frozen=True, slots=True)
 class StudyPlace:
-    """Where a study's runs and matches are done.
+    """Folders and processes of a study's runs and matches.
 
     Attributes:
         folder: of the study.

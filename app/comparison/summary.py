@@ -7,10 +7,10 @@ from math import sqrt
 
 import numpy as np
 from pydantic import Field
-from scipy.special import stdtrit
 
 from app.comparison.run import RunFigures
 from app.config import Settings
+from app.core import student
 from app.simulation import ALL, NONE, Interval
 
 Strengths = Mapping[str, Mapping[str, float]]
@@ -55,7 +55,7 @@ def interval(values: Sequence[float]) -> Interval:
     mean, free = float(np.mean(values)), len(values) - 1
     if not free:
         return Interval(mean=mean, lower=None, upper=None)
-    reach = float(stdtrit(free, 0.975) * np.std(values, ddof=1)) / sqrt(free + 1)
+    reach, _ = student(mean, float(np.std(values, ddof=1)) / sqrt(free + 1), free)
     return Interval(mean=mean, lower=mean - reach, upper=mean + reach)
 
 

@@ -35,7 +35,7 @@ def latest_shards(
 
 
 REPLAYED_SHARE = 0.25
-"""Most of all rows so far that are replayed: the first models' games are weak, and mislead later ones."""
+"""Share of all rows so far that is replayed, up to whole shards: the first models' games mislead later ones."""
 
 
 class ReplayBuffer(Row, frozen=True):
@@ -50,7 +50,7 @@ class ReplayBuffer(Row, frozen=True):
     rows: int = 0
 
     def plus(self, shards: tuple[ShardRef, ...], config: GameConfig) -> "ReplayBuffer":
-        """Add a training's shards; drop the oldest beyond ``replay_rows`` and ``REPLAYED_SHARE``."""
+        """Add a training's shards; drop the oldest beyond ``replay_rows`` or ``REPLAYED_SHARE``, up to whole shards."""
         rows = self.rows + sum(shard.rows for shard in shards)
         most = min(config.replay_rows or 0, int(REPLAYED_SHARE * rows))
         return ReplayBuffer(shards=_latest((*self.shards, *shards), most), rows=rows)

@@ -41,5 +41,6 @@ from app.core.statistics import (
     rotation_outcomes,
     sprt_bounds,
     sprt_verdict,
+    student,
     wilson_interval,
 )

@@ -26,6 +26,16 @@ LEAST_P = 1e-300
 Verdict = Literal["accept", "reject", "continue"]
 
 
+def student(mean: float, stderr: float, freedom: int) -> tuple[float, float]:
+    """Return a mean's 95% half-width and the two-sided p-value of a zero mean, by Student's t."""
+    from scipy.special import stdtr, stdtrit  # imported late, because few processes need it
+
+    if stderr == 0:  # the same value in every sample
+        return 0.0, float(mean == 0)
+    reach = float(stdtrit(freedom, 0.975)) * stderr
+    return reach, 2 * float(stdtr(freedom, -abs(mean) / stderr))
+
+
 def expected_score(difference: float) -> float:
     """Return the score expected of a player ``difference`` Elo stronger than its opponent (logistic, 400 = 10:1)."""
     bounded = max(-CERTAIN_ELO, min(CERTAIN_ELO, difference))  # otherwise the power overflows

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from app.config import Compute, GameConfig, Settings
+from app.core import student
 from app.engine import JsonObject, Report
 from app.games import UnknownGame, open_table, own_hearts
 from app.games.hearts.table import hand_points, moons
@@ -25,8 +26,6 @@ from app.play.players import PLAYERS, Player
 from app.store import FileStore
 
 Floats = NDArray[np.float64]
-
-CONFIDENCE = 0.95
 
 
 class HandResults(Columns):
@@ -99,16 +98,6 @@ def compare_paired(hero: HandResults, reference: HandResults, players: int) -> P
         upper=mean + reach,
         p_value=p_value,
     )
-
-
-def student(mean: float, stderr: float, freedom: int) -> tuple[float, float]:
-    """Return a mean's 95% half-width and the two-sided p-value of a zero mean, by Student's t."""
-    from scipy.special import stdtr, stdtrit
-
-    if stderr == 0:  # the same difference in every deal
-        return 0.0, float(mean == 0)
-    reach = float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * stderr
-    return reach, 2 * float(stdtr(freedom, -abs(mean) / stderr))
 
 
 def _mean(values: Floats) -> tuple[float, float]:

@@ -154,7 +154,12 @@ class PlayerCache:
     def load(
         self, store: BlobStore, name: str, spec: TableSpec, compute: Compute = CPU, config: GameConfig | None = None
     ) -> Player:
-        """Return a player, loaded on first use; see ``load_player``."""
+        """Return a player, loaded on first use; see ``load_player``. One that searches is loaded each time.
+
+        It depends on the settings of its search, and holds the games that it searches, so no two threads may share it.
+        """
+        if SEARCHES in name:
+            return load_player(store, name, spec, compute, config)
         key: tuple[object, ...] = (store, name, spec.rules_version, compute.device, compute.precision)
         if config is not None and name in config.bots:
             key = (name, config.model_dump_json(), compute.settings_folder)

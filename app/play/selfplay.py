@@ -135,7 +135,7 @@ def play_into(store: BlobStore, spec: SelfplaySpec, report: Report, *, search: b
     names = (spec.model, *spec.opponents)
     players = [PLAYERS.load(store, name, game, spec, spec.config) for name in names]
     if search:
-        players[0] = searching(players[0], spec.config, spec.temperature)
+        players[0] = searching_player(players[0], spec.config, spec.temperature)
     schedule = selfplay_schedule(
         spec.games,
         spec.config.players,
@@ -176,7 +176,7 @@ def play_into(store: BlobStore, spec: SelfplaySpec, report: Report, *, search: b
     )
 
 
-def searching(network: Player, config: GameConfig, temperature: float) -> SearchPlayer:
+def searching_player(network: Player, config: GameConfig, temperature: float) -> SearchPlayer:
     """Return the player of a network that searches as the configuration says. Raises ``Unsearchable``."""
     assert isinstance(network, LogitPlayer)
     return SearchPlayer(network, config, config.search.simulations, temperature)

@@ -16,7 +16,7 @@ from app.learning.ppo import TrainingDiverged
 from app.learning.samples import explained_variance, prepare
 from app.learning.training import DiscardedUpdate
 from app.play.players import Player
-from app.play.selfplay import searching
+from app.play.selfplay import searching_player
 from app.store import Checkpoint, Shard
 from app.train.game import RunGame
 from app.train.iteration import Floats
@@ -98,7 +98,7 @@ def _by_gradient(game: RunGame, settings: PipelineSettings, task: Task) -> Updat
 
 
 def _searcher(game: RunGame, settings: PipelineSettings, policy: Policy) -> Player:
-    return searching(policy, game.config, settings.collection.temperature)
+    return searching_player(policy, game.config, settings.collection.temperature)
 
 
 def _by_search(game: RunGame, settings: PipelineSettings, task: Task) -> Update:

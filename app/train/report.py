@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from app.core import p_text
+from app.core import p_text, student
 from app.core.statistics import Z_95
-from app.play.hands import student
 from app.telemetry import drawn
 from app.train.iteration import Evaluation
 from app.train.sinks import read_log, settings_text

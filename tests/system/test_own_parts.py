@@ -1,4 +1,4 @@
-"""What users bring or choose, in a running loop: game, network, player, trainer, backend, search and controller.
+"""Users' own parts in a running loop: game, network, player, trainer, backend and controller; and backend search.
 
 One loop has them all, because most of what a loop costs is its start. Its working directory holds foreign packages.
 """

@@ -8,6 +8,7 @@ from app.config import GAMES
 from app.games import open_table
 from app.learning.jobs import first_model
 from app.play.players import PlayerCache, WrongModel
+from app.play.search import SearchPlayer
 from app.store import FileStore, MemoryStore, MissingBlob, put_checkpoint
 
 CONFIG = GAMES["tic_tac_toe_2p"]
@@ -39,6 +40,15 @@ def test_a_model_is_read_once_and_built_ins_need_no_store(tmp_path: Path) -> Non
     assert cache.load(store, "random", SPEC) is cache.load(store, "random", SPEC)
     with pytest.raises(MissingBlob):
         cache.load(FileStore(tmp_path / "other"), model, SPEC)
+
+
+def test_players_that_search_are_not_shared() -> None:
+    """They hold the games that they search, and depend on the settings of the search."""
+    store, cache = MemoryStore(), PlayerCache()
+    (model,) = put_models(store, 1)
+    first = cache.load(store, f"{model}+8", SPEC, config=CONFIG)
+    assert isinstance(first, SearchPlayer)
+    assert cache.load(store, f"{model}+8", SPEC, config=CONFIG) is not first
 
 
 def test_what_fails_to_load_is_not_remembered_and_games_are_kept_apart() -> None:

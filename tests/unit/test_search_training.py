@@ -17,7 +17,7 @@ from app.learning.network import bytes_to_parameters
 from app.learning.search_training import SearchSamples, batches, draw, learn
 from app.learning.training import UnfitData
 from app.play.search import SearchPlayer
-from app.play.selfplay import play_recorded, searching, selfplay_schedule
+from app.play.selfplay import play_recorded, searching_player, selfplay_schedule
 from app.store import FileStore, MemoryStore, Shard, get_checkpoint, get_shard, put_checkpoint, put_shard
 
 CONFIG = GAMES["connect_four_2p"].replace(
@@ -38,7 +38,7 @@ def played(seed: int, games: int = 30, config=CONFIG) -> Shard:
     base = first()
     policy = Policy(CONFIG.network, base.manifest.shape, bytes_to_parameters(base.parameters))
     schedule = selfplay_schedule(games, 2, [], (1.0,), seed, opening_plies=2)
-    hero = searching(policy, config, 1.0)
+    hero = searching_player(policy, config, 1.0)
     return play_recorded(config, [hero], schedule, model=base.model, seed=seed, worker="w", in_flight=16)[0]
 
 
@@ -175,7 +175,7 @@ async def test_job_leaves_out_replayed_shards_that_are_gone(tmp_path, shards: li
 
 
 def test_player_that_searches_needs_a_network_with_outputs() -> None:
-    assert isinstance(searching(Policy(CONFIG.network, GAME.shape, parameters()), CONFIG, 1.0), SearchPlayer)
+    assert isinstance(searching_player(Policy(CONFIG.network, GAME.shape, parameters()), CONFIG, 1.0), SearchPlayer)
 
 
 def parameters():

@@ -38,7 +38,7 @@ _CAPTURES = 4
 _VALUES = np.array([0, 90, 315, 405, 495, 540, 855, 990, 10_000, 540, 540, 540, 540, 945, 1395], dtype=np.int64)
 """Values of pieces by code; in a hand, a piece has that of its base."""
 _WORTH = _VALUES + _VALUES[BASE]
-"""What capturing a piece changes: the opponent loses it, and the own hand gains its base."""
+"""Gain in material by capturing a piece: the opponent loses it, and the own hand gains its base."""
 
 _CHECK = 60
 _PER_NAT = 60.0

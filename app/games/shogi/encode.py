@@ -1,4 +1,4 @@
-"""What a seat sees of a position, and how its actions are numbered.
+"""Observations of a seat, and the numbers of its actions.
 
 The planes of an observation, each of side x side squares:
 

@@ -34,7 +34,7 @@ _POINTS, _CHECKS = 28, 6  # of OpenSpiel's rulings
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What two engines say of a game."""
+    """Result of comparing two engines on a game."""
 
     ruling: Ruling
     compared: int  # positions in which both had legal moves

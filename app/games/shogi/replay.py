@@ -32,7 +32,7 @@ class Replay:
 
     @property
     def over(self) -> bool:
-        """Whether the game is over."""
+        """True once the game is over."""
         return bool(self.position["over"])
 
     @property

@@ -330,7 +330,7 @@ def may_declare(tables: np.void, game: Position) -> bool:
 
 
 class Lists(NamedTuple):
-    """What games keep beside their positions; the first numbers of each row are in use."""
+    """Moves, positions and legal actions of N games; the first numbers of each row are in use."""
 
     moves: NDArray[np.uint16]  # [N, limit]
     keys: Keys  # [N, limit + 1] of the positions

@@ -55,7 +55,7 @@ TABLES = np.dtype(
         ("step", np.int8, (MOST_CELLS, DIRECTIONS)),  # the square one step away; -1: beyond the edge
         ("drops", np.int64),  # the first action that is a drop
         ("points", np.int64, 2),  # that each seat needs to declare a win; 0: nobody may
-        ("pieces", np.int64),  # besides the king that have to be in the camp for it
+        ("pieces", np.int64),  # apart from the king, that have to be in the camp for it
     ],
     align=True,
 )
