@@ -20,7 +20,7 @@ from app.core.kernels import inlined, kernel
 from app.games.table import FINISHED, Floats, Indices, Mask, Seats
 
 NONE = -1
-"""No node: an edge that leaves the tree, or a simulation that added no node."""
+"""No node: an edge that leaves the tree, or the node above the root."""
 
 Counts = NDArray[np.int32]
 
@@ -35,8 +35,6 @@ class Trees(NamedTuple):
     above: Counts  # [G, N] the edge that leads to the node
     parent: Counts  # [G, N] the node that this edge comes from; ``NONE`` at the root
     used: Counts  # [G] edges in use
-    tip: Counts  # [G] the node where the simulation leaves the tree, or ``NONE``
-    way: Counts  # [G] the edge by which the simulation leaves the tip
     action: Counts  # [G, E] number of the action
     prior: Floats  # [G, E] log-probability under the network's policy
     share: Floats  # [G, E] probability under it
@@ -70,8 +68,6 @@ def plant(games: int, nodes: int, edges: int, seats: int) -> Trees:
         above=np.full(per_node, NONE, dtype=np.int32),
         parent=np.full(per_node, NONE, dtype=np.int32),
         used=np.zeros(games, dtype=np.int32),
-        tip=np.full(games, NONE, dtype=np.int32),
-        way=np.full(games, NONE, dtype=np.int32),
         action=np.empty(per_edge, dtype=np.int32),
         prior=np.empty(per_edge, dtype=np.float32),
         share=np.empty(per_edge, dtype=np.float32),
@@ -83,9 +79,12 @@ def plant(games: int, nodes: int, edges: int, seats: int) -> Trees:
     )
 
 
-def with_room(trees: Trees, needed: int) -> Trees:
-    """Return trees with room for ``needed`` more edges in each: the same, or larger copies."""
-    edges = trees.action.shape[1]
+def with_room(trees: Trees, mask: Mask) -> Trees:
+    """Return trees with room for the legal actions [K, A] of another node of each: the same, or larger copies."""
+    nodes, edges = trees.seat.shape[1], trees.action.shape[1]
+    if nodes * mask.shape[1] <= edges:
+        return trees
+    needed = int(mask.sum(axis=1).max())
     if int(trees.used.max()) + needed <= edges:
         return trees
     more = max(needed, edges)
@@ -114,6 +113,15 @@ def _halving(actions: int, simulations: int) -> list[int]:
             visits = [visit + (place < left) for place, visit in enumerate(visits)]
         left = max(2, left // 2)
     return plan[:simulations]
+
+
+class Leaves(NamedTuple):
+    """Where simulations leave K of the trees."""
+
+    games: Indices  # [K] numbers of the trees
+    nodes: Indices  # [K] left
+    edges: Counts  # [K] by which they are left
+    actions: Counts  # [K] of these edges
 
 
 class Positions(NamedTuple):
@@ -158,13 +166,30 @@ def grow(trees: Trees, node: int, positions: Positions) -> None:
 
 
 @kernel
-def descend(trees: Trees, simulation: int, rule: Rule) -> None:
-    """Find the node and the edge, ``tip`` and ``way``, by which a simulation leaves each tree.
+def zero_sum(values: Floats, seats: Seats) -> Floats:
+    """Return the values of two seats [K, 2] from the values for the seats to move [K], limited to [-1, 1]."""
+    both = np.empty((len(seats), 2), dtype=np.float32)
+    for k in range(len(seats)):
+        own = min(max(values[k], np.float32(-1)), np.float32(1))
+        both[k, seats[k]], both[k, 1 - seats[k]] = own, -own
+    return both
 
-    One that comes to the end of a game stays in the tree; its value is counted, and its tip is ``NONE``.
+
+@kernel
+def descend(trees: Trees, simulation: int, rule: Rule) -> Leaves:
+    """Return where a simulation leaves each tree.
+
+    One that comes to the end of a game stays in the tree; its value is counted, and it is not among those returned.
     """
+    count, games = 0, len(trees.used)
+    leaves = Leaves(
+        np.empty(games, dtype=np.int64),
+        np.empty(games, dtype=np.int64),
+        np.empty(games, dtype=np.int32),
+        np.empty(games, dtype=np.int32),
+    )
     logits = np.empty(trees.edges.max(), dtype=np.float32)
-    for game in range(len(trees.tip)):
+    for game in range(games):
         node = 0
         edge = _root_choice(trees, game, simulation, rule, logits)
         trees.former[game, edge] = trees.total[game, edge] / max(1, trees.visits[game, edge])
@@ -174,18 +199,21 @@ def descend(trees: Trees, simulation: int, rule: Rule) -> None:
                 break
             edge = _inner_choice(trees, game, node, rule, logits)
         if trees.child[game, edge] == NONE:
-            trees.tip[game], trees.way[game] = node, edge
+            leaves.games[count], leaves.nodes[count], leaves.edges[count] = game, node, edge
+            leaves.actions[count] = trees.action[game, edge]
+            count += 1
         else:
             _count(trees, game, node)
-            trees.tip[game] = NONE
+    return Leaves(leaves.games[:count], leaves.nodes[:count], leaves.edges[:count], leaves.actions[:count])
 
 
 @kernel
-def attach(trees: Trees, node: int, games: Indices) -> None:
-    """Link a node, which has the same number in the trees of ``games`` [K], to their tips; count its value."""
-    for game in games:
-        trees.parent[game, node], trees.above[game, node] = trees.tip[game], trees.way[game]
-        trees.child[game, trees.way[game]] = node
+def attach(trees: Trees, node: int, leaves: Leaves) -> None:
+    """Link a node, which has the same number in all trees, to its leaves; count its value."""
+    for k in range(len(leaves.games)):
+        game, edge = leaves.games[k], leaves.edges[k]
+        trees.parent[game, node], trees.above[game, node] = leaves.nodes[k], edge
+        trees.child[game, edge] = node
         _count(trees, game, node)
 
 
