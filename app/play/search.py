@@ -96,29 +96,30 @@ class SearchPlayer(DecidingPlayer):
         return parts[0] if len(parts) == 1 else Found(*map(np.concatenate, zip(*parts, strict=True)))
 
     def _searched(self, turn: Turn, points: Points) -> Found:
-        games, nodes, (obs, mask, source, slots) = len(points), self._nodes, turn
-        table = self._table_of(games * nodes)
-        roots, nothing = np.arange(games) * nodes, np.zeros((games, 0), dtype=np.float32)
+        count, nodes, (obs, mask, source, slots) = len(points), self._nodes, turn
+        table = self._table_of(count * nodes)
+        roots, nothing = np.arange(count) * nodes, np.zeros((count, 0), dtype=np.float32)
         table.copy_from(source, slots, roots)
-        trees = plant(games, nodes, nodes * min(mask.shape[1], _EDGES), self._seats)
+        trees = plant(count, nodes, nodes * min(mask.shape[1], _EDGES), self._seats)
         temperature = self._rule.temperature
         noise = temperature * _gumbel(points, mask.shape[1]) if temperature else nothing
-        trees = self._grown(trees, 0, np.arange(games), Turn(obs, mask, table, roots), noise)
+        trees = self._grown(trees, 0, np.arange(count), Turn(obs, mask, table, roots), noise)
         for node in range(1, nodes):
             leaves = descend(trees, node - 1, self._rule)
             if not len(leaves.games):
                 continue
-            here = roots[leaves.games] + node
-            seats, returns = table.branch(roots[leaves.games] + leaves.nodes, leaves.actions, here)
+            games, first = leaves.games, roots[leaves.games]
+            here = first + node
+            seats, returns = table.branch(first + leaves.nodes, leaves.actions, here)
             over = seats == FINISHED
-            going = leaves.games
             if over.any():
-                trees.value[going[over], node] = returns[over]
-                here, going = here[~over], going[~over]
-            if len(going):
-                trees = self._grown(trees, node, going, Turn(*table.observe(here), table, here), nothing[: len(going)])
+                trees.value[games[over], node] = returns[over]
+                here, games = here[~over], games[~over]
+            if len(games):
+                turn_there = Turn(*table.observe(here), table, here)
+                trees = self._grown(trees, node, games, turn_there, nothing[: len(games)])
             attach(trees, node, leaves)
-        policy = np.zeros((games, turn.mask.shape[1]), dtype=np.float32)
+        policy = np.zeros((count, mask.shape[1]), dtype=np.float32)
         return Found(*conclude(trees, self._rule, policy), policy)
 
     def _grown(self, trees: Trees, node: int, games: Indices, turn: Turn, noise: Floats) -> Trees:
