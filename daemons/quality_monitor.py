@@ -59,7 +59,7 @@ class Shelf(Row, frozen=True):
     A shard that waits for its inspection is not included, so it is not deleted.
 
     Attributes:
-        fit: each model's latest usable shards that no training has requested yet.
+        fit: the latest usable shards that no training has requested yet; of each model, unless rows outlive theirs.
         request: the requested training, which has not ended.
         asked: the shards of that training.
         replay: shards of earlier trainings that did not fail.
@@ -82,20 +82,21 @@ class Shelf(Row, frozen=True):
         """Add a usable shard, or mark it as spent. Shards that are too old for any training become spent, too."""
         if not is_usable(state, settings, score):
             return self.without([shard.key])
-        same = (*(known for known in self.fit if known.model == shard.model), shard)
+        replays = settings.config(state.config_key).replays
+        same = (*(known for known in self.fit if replays or known.model == shard.model), shard)
         kept = latest_shards(state, settings, same, windows=WINDOWS)
-        others = tuple(known for known in self.fit if known.model != shard.model)
+        others = tuple(known for known in self.fit if known not in same)
         fallen = [known.key for known in same if known not in kept]
         wanted = tuple(key for key in self.spent if key != shard.key)  # may have been refused under another request
         return self.replace(fit=(*others, *kept), spent=wanted).without(fallen)
 
-    def for_training(self, request_id: EventId, request: TrainingRequested) -> "Shelf":
-        """Reserve a training's shards. Those of an earlier request and of other models become spent."""
+    def for_training(self, request_id: EventId, request: TrainingRequested, config: GameConfig) -> "Shelf":
+        """Reserve a training's shards. Those of an earlier request, and of other models if stale, become spent."""
         asked = {shard.key for shard in request.shards}
         rest = [shard for shard in self.fit if shard.key not in asked]
-        left_behind = [shard.key for shard in rest if shard.model != request.base_model]
+        left_behind = [shard.key for shard in rest if not config.replays and shard.model != request.base_model]
         shelf = self.replace(
-            fit=tuple(shard for shard in rest if shard.model == request.base_model),
+            fit=tuple(shard for shard in rest if shard.key not in left_behind),
             request=request_id,
             asked=request.shards,
             spent=tuple(key for key in self.spent if key not in asked),
@@ -175,7 +176,8 @@ class QualityMonitor(Worker[SelfplayComplete], Controller):
     @handles(TrainingRequested)
     def training_requested(self, rows: Rows, event: Event[TrainingRequested], states: States) -> Step[InspectionRow]:
         """Reserve the shards of a requested training."""
-        return _shelved(rows, event, _shelf(rows, event).for_training(event.cause.id, event.data))
+        config = self.settings.config(event.subject)
+        return _shelved(rows, event, _shelf(rows, event).for_training(event.cause.id, event.data, config))
 
     @handles(TrainingCompleted, TrainingFailed)
     def training_ended(self, rows: Rows, event: Event[Any], states: States) -> Step[InspectionRow]:

@@ -25,7 +25,7 @@ OF_ENVIRONMENTS = ("policy", "episodes", "num_envs", "action_codec", "max_steps"
 )
 @seed_option
 @click.option("--device", default="cpu", help="Where networks run: cpu, cuda, cuda:1, auto.")
-@click.option("--precision", default="float32", type=click.Choice(["float32", "bfloat16"]), help="Of networks.")
+@click.option("--precision", default="float32", type=click.Choice(["float32", "bfloat16", "auto"]), help="Of networks.")
 @click.option(
     "--against",
     default=("random",),

@@ -37,6 +37,7 @@ from app.config.settings import (
     NETWORK_FIELDS,
     PARAMETERS,
     REPLAY_ROWS,
+    SEARCH_BACKEND,
     TOWER,
     WINDOWS,
     BotSettings,

@@ -29,8 +29,11 @@ Device = Annotated[
     str, AfterValidator(_known), Field(description="cpu, cuda, cuda:1, or auto: cuda where there is one, else cpu")
 ]
 Precision = Annotated[
-    Literal["float32", "bfloat16"],
-    Field(description="of networks' arithmetic; parameters, losses and metrics are always float32"),
+    Literal["auto", "float32", "bfloat16"],
+    Field(
+        description="of networks' arithmetic; auto: bfloat16 for backend search where the device has units for it, "
+        "float32 otherwise; parameters, losses and metrics are always float32"
+    ),
 ]
 
 
@@ -56,6 +59,6 @@ class DeviceSettings(Settings):
 class PrecisionSettings(Settings):
     """Precision of each kind of job. In ``flyball.toml``, one name stands for all kinds."""
 
-    selfplay: Precision = "float32"
-    training: Precision = "float32"
-    evaluation: Precision = "float32"
+    selfplay: Precision = "auto"
+    training: Precision = "auto"
+    evaluation: Precision = "auto"

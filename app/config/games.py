@@ -4,12 +4,17 @@ The games of a request give between 2,000 and 10,000 rows: enough to fill the ba
 enough that the model that plays them is still fresh.
 """
 
+from typing import Any
+
 from app.config.settings import (
+    SEARCH_BACKEND,
     TOWER,
+    WINDOWS,
     EvaluationSettings,
     GameConfig,
     NetworkSettings,
     PpoCoefficients,
+    SearchSettings,
     SelfplaySettings,
 )
 from app.core import HEURISTIC, RANDOM, ConfigKey
@@ -17,6 +22,21 @@ from app.core import HEURISTIC, RANDOM, ConfigKey
 
 def _games(count: int, openings: int = 0) -> SelfplaySettings:
     return SelfplaySettings(games_per_request=count, opening_plies=openings)
+
+
+def _searched(key: str, game: str, games: int, openings: int, **settings: Any) -> GameConfig:
+    """Return a board game for two by our own rules, learned from searches (ADR-032).
+
+    The search finds what chance would not, so it needs few positions a move; random openings keep the games different.
+    """
+    usual = {
+        "network": NetworkSettings(kind=WINDOWS, hidden=(256,), residual=2),
+        "search": SearchSettings(simulations=16, batch_size=512),
+        "selfplay": _games(games, openings),
+        "rows_per_training": 16_384,
+    }
+    known = {"key": ConfigKey(key), "game": game, "players": 2, "engine": "flyball", "backend": SEARCH_BACKEND}
+    return GameConfig(**(known | usual | settings))
 
 
 _WITH_HEURISTIC = (RANDOM, HEURISTIC)
@@ -34,46 +54,33 @@ GAMES: dict[ConfigKey, GameConfig] = {
             selfplay=_games(256, openings=2),
             evaluation=EvaluationSettings(opening_plies=2),  # more random moves would decide the game
         ),
-        GameConfig(
-            key=ConfigKey("connect_four_2p"),
-            game="connect_four",
-            players=2,
-            engine="flyball",
+        _searched(
+            "connect_four_2p",
+            "connect_four",
+            games=256,
+            openings=12,
             builtins=_WITH_HEURISTIC,
-            rows_per_training=24_576,
-            # With less entropy, games soon end after a dozen moves, and training stops improving.
-            epochs=4,
+            # For PPO; with less entropy, games soon end after a dozen moves, and training stops improving.
             ppo=PpoCoefficients(gae_lambda=0.9, batch_size=512, entropy_coef=0.06, entropy_coef_end=0.03),
-            selfplay=_games(512, openings=4),
         ),
-        GameConfig(
-            key=ConfigKey("breakthrough6_2p"),
-            game="breakthrough(rows=6,columns=6)",
-            players=2,
-            engine="flyball",
-            builtins=_WITH_HEURISTIC,
+        _searched(
+            "breakthrough6_2p", "breakthrough(rows=6,columns=6)", games=128, openings=8, builtins=_WITH_HEURISTIC
         ),
-        GameConfig(
-            key=ConfigKey("hex7_2p"),
-            game="hex(board_size=7)",
-            players=2,
-            engine="flyball",
-            selfplay=_games(192),
+        _searched("hex7_2p", "hex(board_size=7)", games=128, openings=8),
+        _searched("go7_2p", "go(board_size=7)", games=128, openings=8),
+        _searched("othello_2p", "othello", games=64, openings=12),
+        _searched(
+            "ultimate_tic_tac_toe_2p",
+            "ultimate_tic_tac_toe",
+            games=64,
+            openings=12,
+            network=NetworkSettings(hidden=(256, 256), residual=2),  # its boards are too small for windows
         ),
-        GameConfig(key=ConfigKey("go7_2p"), game="go(board_size=7)", players=2, engine="flyball", selfplay=_games(128)),
-        GameConfig(key=ConfigKey("othello_2p"), game="othello", players=2, engine="flyball", selfplay=_games(128)),
-        GameConfig(
-            key=ConfigKey("ultimate_tic_tac_toe_2p"),
-            game="ultimate_tic_tac_toe",
-            players=2,
-            engine="flyball",
-            selfplay=_games(128),
-        ),
-        GameConfig(
-            key=ConfigKey("clobber_2p"),
-            game="clobber(rows=5,columns=6)",
-            players=2,
-            engine="flyball",
+        _searched(
+            "clobber_2p",
+            "clobber(rows=5,columns=6)",
+            games=128,
+            openings=6,
             ppo=PpoCoefficients(entropy_coef=0.01, gae_lambda=0.5),
         ),
         GameConfig(key=ConfigKey("oh_hell_3p"), game="oh_hell(players=3)", players=3, evaluation=_DEALT),

@@ -190,7 +190,7 @@ class TrainingSettings(Settings):
         1, ge=1, description="threads of the arithmetic; their number changes the last bits of results"
     )
     device: Device = "cpu"
-    precision: Precision = "float32"
+    precision: Precision = "auto"
 
 
 class LoggingSettings(Settings):

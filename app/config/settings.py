@@ -17,7 +17,7 @@ Parameter = Literal["learning_rate", "epochs", "games_per_iteration", "quality_t
 PARAMETERS: tuple[Parameter, ...] = get_args(Parameter)
 """All parameters; each is also a field of FeedbackState."""
 
-DEFAULT_BACKEND = "policy_gradient"
+DEFAULT_BACKEND, SEARCH_BACKEND = "policy_gradient", "search"
 
 REPLAY_ROWS = 1_000_000
 """Rows of earlier trainings that backend ``search`` learns from, if nothing says how many."""
@@ -358,6 +358,11 @@ class GameConfig(Settings):
     search: SearchSettings = SearchSettings()
     selfplay: SelfplaySettings = SelfplaySettings()
     evaluation: EvaluationSettings = EvaluationSettings()
+
+    @property
+    def replays(self) -> bool:
+        """Whether trainings also learn from rows of earlier models; valid once the backend has been asked."""
+        return bool(self.replay_rows)
 
     @model_validator(mode="after")
     def _anchored(self) -> Self:

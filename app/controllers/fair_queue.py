@@ -64,7 +64,7 @@ class ConfigRow(Row, frozen=True):
     """The scheduler's row of one configuration.
 
     Attributes:
-        shards: those of the distributed model that are good enough and untrained, oldest first.
+        shards: fresh ones that are good enough and untrained, oldest first.
         out: the requests that are under way, oldest first.
         good_us: when its latest good shard was inspected.
         failed_at: the first worker at which a request failed since ``good_us``; workers that had paused do not count.
@@ -185,10 +185,11 @@ def next_turn(
 def waits(row: ConfigRow, state: FeedbackState, settings: RunSettings, now_us: int) -> bool:
     """Return whether a configuration wants games now: it is due, and lacks rows for a training.
 
-    No games are requested while a training or its verdict is awaited, because the model may be replaced. Until the
-    number of rows per game is known, one request is made at a time.
+    No games are requested while a training or its verdict is awaited, because the model may be replaced, unless rows
+    outlive their model. Until the number of rows per game is known, one request is made at a time.
     """
-    if state.lineage.distributed is None or state.lineage.busy:
+    voided = state.lineage.busy and not settings.config(state.config_key).replays
+    if state.lineage.distributed is None or voided:
         return False
     needed = None if state.training_block is not None else rows_needed(state, settings)
     if now_us < _due_us(row, state.selfplay_rate, settings.feedback.scheduler, training=needed is not None):

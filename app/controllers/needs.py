@@ -8,6 +8,7 @@ from math import ceil
 
 from app.config import GameConfig, RunSettings
 from app.controllers.state import FeedbackState
+from app.core import ModelHash
 from app.events import Row, ShardRef
 
 
@@ -64,6 +65,16 @@ def _latest(shards: tuple[ShardRef, ...], rows: int) -> tuple[ShardRef, ...]:
         spare -= shards[first].rows
         first += 1
     return shards[first:]
+
+
+def is_fresh(state: FeedbackState, settings: RunSettings, model: ModelHash) -> bool:
+    """Return whether rows of a model may start a training: the one that plays, or any champion where rows are replayed.
+
+    PPO learns from its own model's rows alone. What a search found stays worth learning when the model is replaced.
+    """
+    if settings.config(state.config_key).replays:
+        return any(champion.model == model for champion in state.lineage.champions)
+    return model == state.lineage.playing
 
 
 def is_usable(state: FeedbackState, settings: RunSettings, score: float) -> bool:

@@ -23,7 +23,7 @@ from app.controllers.fair_queue import (
     next_turn,
     priority,
 )
-from app.controllers.needs import is_usable, latest_shards, most_rows
+from app.controllers.needs import is_fresh, is_usable, latest_shards, most_rows
 from app.controllers.state import States, state_of
 from app.controllers.trend import US
 from app.core import ConfigKey, ModelHash, derive_id, derive_seed, lineups
@@ -321,7 +321,7 @@ class Allocation:
 
     def _scored(self, data: QualityScoreUpdated) -> ConfigRow | None:
         """Count a shard's rows if they are good enough; otherwise the next tick requests others."""
-        if data.shard.model != self.state.lineage.playing:
+        if not is_fresh(self.state, self.settings, data.shard.model):
             return None
         self._trust(data.shard.worker)
         row, asked = self.row.replace(failed_at=None, good_us=self.now_us), self.row.asked(data.request_id)
@@ -333,7 +333,9 @@ class Allocation:
         return answered.replace(shards=shards, rows_per_game=rows / data.shard.games)
 
     def _distributed(self, _: ModelDistributed) -> ConfigRow:
-        return self.row.replace(shards=(), out=())
+        """Drop the shards that are no longer fresh; void the requests under way, unless their rows will be fresh."""
+        fresh = tuple([shard for shard in self.row.shards if is_fresh(self.state, self.settings, shard.model)])
+        return self.row.replace(shards=fresh, out=self.row.out if self.settings.config(self.key).replays else ())
 
     def _training(self, data: TrainingRequested) -> ConfigRow:
         spent = {shard.key for shard in data.shards}

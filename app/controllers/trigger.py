@@ -1,7 +1,8 @@
 """TrainingTrigger: requests a configuration's trainings, and chooses their shards.
 
-PPO is on-policy, so only rows of the distributed model count, and each is used once. A rollback drops the rows of the
-rolled-back model. The first training of a configuration has no base model and creates the initial one.
+PPO is on-policy, so only rows of the distributed model count; searches' rows also count when their model was replaced
+(``is_fresh``). Each is used once here, and perhaps replayed later. A rollback drops the rows of the rolled-back model.
+The first training of a configuration has no base model and creates the initial one.
 
 A failed training or rating may be an accident, so the next training starts as soon as there are rows. From the second
 failure in a row on, a pause that doubles with each keeps a broken trainer from taking all processor time.
@@ -11,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from app.controllers.controller import Controller
-from app.controllers.needs import is_usable, latest_shards, rows_needed
+from app.controllers.needs import is_fresh, is_usable, latest_shards, rows_needed
 from app.controllers.state import FeedbackState, States, state_of
 from app.controllers.trend import US
 from app.core import derive_seed
@@ -50,7 +51,7 @@ class TrainingRow(Row, frozen=True):
 
     Attributes:
         trainings: number of trainings requested; all requests for the initial model count as one.
-        shards: usable shards of the distributed model that no training has used.
+        shards: usable and fresh shards that no training has used.
         requested_us: when the last training was requested.
         failures: number of failed trainings and ratings since the last verdict on a model.
         failed_us: when the last of them failed.
@@ -102,8 +103,11 @@ class TrainingTrigger(Controller):
 
     @handles(ModelDistributed)
     def distributed(self, rows: Rows, event: Event[ModelDistributed], states: States) -> Step[TrainingRow]:
-        """Drop all shards of the model before, and forget failures."""
-        return self._changed(rows, event, states, shards=(), failures=0)
+        """Drop the shards that are no longer fresh, and forget failures."""
+        row, state = rows.get(event.subject), state_of(states, event.subject)
+        known = row.shards if row else ()
+        fresh = tuple([shard for shard in known if is_fresh(state, self.settings, shard.model)])
+        return self._changed(rows, event, states, shards=fresh, failures=0)
 
     @handles(PromotionRejected)
     def rejected(self, rows: Rows, event: Event[PromotionRejected], states: States) -> Step[TrainingRow]:
@@ -139,9 +143,10 @@ class TrainingTrigger(Controller):
 
     @handles(QualityScoreUpdated)
     def scored(self, rows: Rows, event: Event[QualityScoreUpdated], states: States) -> Step[TrainingRow]:
-        """Keep a shard of the distributed model that is good enough."""
+        """Keep a fresh shard that is good enough."""
         row, shard, state = rows.get(event.subject), event.data.shard, state_of(states, event.subject)
-        if row is None or shard.model != state.lineage.playing or not is_usable(state, self.settings, event.data.score):
+        usable = is_usable(state, self.settings, event.data.score)
+        if row is None or not usable or not is_fresh(state, self.settings, shard.model):
             return Step()
         return self._changed(rows, event, states, shards=latest_shards(state, self.settings, (*row.shards, shard)))
 

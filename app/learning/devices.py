@@ -8,17 +8,21 @@ depend on the size of a batch there, so the games of a job depend on how many it
 import os
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
+from typing import TypeVar
 
 import structlog
 import torch
 from torch import Tensor
 
-from app.config import Precision
+from app.config import SEARCH_BACKEND, Compute, Precision
 from app.config.devices import AUTO, DEVICE_NAMES, DEVICE_PATTERN, GPU_GAMES
 from app.core import FlyballError
 from app.engine import JsonObject, Report
 
 _WORKSPACE = ":4096:8"  # two settings make cuBLAS deterministic; this is the faster one
+
+
+C = TypeVar("C", bound=Compute)
 
 
 class UnknownDevice(FlyballError):
@@ -93,11 +97,27 @@ def to_device(tensor: Tensor, device: torch.device) -> Tensor:
     return tensor.to(device)
 
 
+def decided(compute: C, backend: str) -> C:
+    """Return ``compute`` with the precision that ``auto`` means for a backend here. Raises as ``resolve``.
+
+    Searches correct what rounding does to a network; PPO would compare the probabilities of two precisions.
+    """
+    if compute.precision != AUTO:
+        return compute
+    reduced = backend == SEARCH_BACKEND and _has_bfloat16_units(resolve(compute.device))
+    return compute.replace(precision="bfloat16" if reduced else "float32")
+
+
+def _has_bfloat16_units(device: torch.device) -> bool:
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    known = getattr(torch.cpu, "get_capabilities", dict)()  # which older versions of PyTorch lack
+    return any(known.get(unit, False) for unit in ("amx_bf16", "avx512_bf16"))
+
+
 def arithmetic(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
-    """Return the context in which networks run: PyTorch's autocast for bfloat16, none for float32."""
-    if precision == "float32":
-        return nullcontext()
-    return torch.autocast(device.type, torch.bfloat16)
+    """Return the context in which networks run: PyTorch's autocast for bfloat16, otherwise none."""
+    return torch.autocast(device.type, torch.bfloat16) if precision == "bfloat16" else nullcontext()
 
 
 def games_at_once(device: str, on_cpu: int) -> int:

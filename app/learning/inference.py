@@ -24,7 +24,7 @@ from app.learning.tower import POLICY_PLANES, Block, Tower
 
 ALIGNED = 32  # inputs; in bfloat16, another number takes up to twice as long
 GPU_CHUNK = 1024  # rows of a pass; on a GPU, small passes take as long as large ones
-CHUNK: Mapping[Precision, int] = {"float32": 64, "bfloat16": 256}  # on a CPU; matrix units are idle in smaller passes
+CHUNK: Mapping[Precision, int] = {"auto": 64, "float32": 64, "bfloat16": 256}  # on a CPU; units idle in smaller passes
 
 
 class NoLegalAction(FlyballError):
@@ -34,8 +34,8 @@ class NoLegalAction(FlyballError):
 class Policy:
     """A thread-safe snapshot of a network for play; it copies the parameters.
 
-    The network runs as ``compute`` says; inputs and outputs are arrays in main memory. Raises ``MissingDevice``,
-    ``BadParameters`` when the tensors do not fit the settings, or as ``load_network`` does.
+    The network runs as ``compute`` says, in float32 if it says ``auto``; inputs and outputs are arrays in main memory.
+    Raises ``MissingDevice``, ``BadParameters`` when the tensors do not fit the settings, or as ``load_network`` does.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ from app.core import FlyballError, ModelHash, ShardKey
 from app.engine import JsonObject, Report
 from app.events.payload import Metrics
 from app.games import open_table
-from app.learning.devices import resolve
+from app.learning.devices import decided, resolve
 from app.learning.network import Parameters, bytes_to_parameters, load_network, parameters_to_bytes, seen_shape
 from app.learning.samples import advantages
 from app.store import SHARDS, DamagedBlob, FileStore, MissingBlob, Shard, get_checkpoint, get_shard, put_checkpoint
@@ -108,7 +108,7 @@ class Training:
         learning_rate: as the controllers set it.
         epochs: passes over the rows, as the controllers set them.
         options: the configuration's ``options``, unchanged.
-        compute: device and precision, as the deployment's settings name them.
+        compute: device and precision, as the deployment's settings name them; never ``auto`` for the precision.
         device: where to compute.
         settings_folder: the folder of ``flyball.toml``.
     """
@@ -122,7 +122,7 @@ class Training:
         self.config, self.options = wanted.config, wanted.config.options
         self.seed, self.step = wanted.seed, wanted.step
         self.learning_rate, self.epochs = wanted.learning_rate, wanted.epochs
-        self.compute, self.device = wanted, resolve(wanted.device)
+        self.compute, self.device = decided(wanted, wanted.config.backend), resolve(wanted.device)
         self.settings_folder = Path(wanted.settings_folder)
         self.base = get_checkpoint(self._store, wanted.base_model, optimizer=True)
         self.shards = [get_shard(self._store, key) for key in wanted.shards]

@@ -11,6 +11,7 @@ from app.config import CPU, Compute, GameConfig
 from app.core import HEURISTIC, RANDOM, FlyballError, ModelHash, is_judge
 from app.games import Heuristic, Mask, Observations, TableSpec
 from app.games.table import Floats
+from app.learning.devices import decided
 from app.learning.inference import Policy
 from app.learning.network import MASKED_LOGIT, bytes_to_parameters, seen_shape
 from app.play.engines import EnginePlayer
@@ -125,10 +126,14 @@ def load_player(  # noqa: C901 - a case for each kind of player
 
 
 def policy_of(checkpoint: Checkpoint, compute: Compute = CPU) -> Policy:
-    """Return the policy of a checkpoint. Raises ``WrongModel`` for a model that is no network, or ``MissingDevice``."""
+    """Return the policy of a checkpoint; its backend decides what precision ``auto`` means.
+
+    Raises ``WrongModel`` for a model that is no network, or ``MissingDevice``.
+    """
     _check_network(checkpoint)
     manifest = checkpoint.manifest
-    return Policy(manifest.network, manifest.shape, bytes_to_parameters(checkpoint.parameters), compute)
+    parameters = bytes_to_parameters(checkpoint.parameters)
+    return Policy(manifest.network, manifest.shape, parameters, decided(compute, manifest.backend))
 
 
 def _check_network(checkpoint: Checkpoint) -> None:

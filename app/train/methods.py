@@ -10,6 +10,7 @@ import numpy as np
 
 from app.config import PipelinePpoSettings, PipelineSearchSettings, PipelineSettings, TrainedBackend
 from app.learning import search_training
+from app.learning.devices import decided
 from app.learning.inference import Policy
 from app.learning.learner import Improvement, improve
 from app.learning.ppo import TrainingDiverged
@@ -115,7 +116,7 @@ def _by_search(game: RunGame, settings: PipelineSettings, task: Task) -> Update:
             epochs=search.epochs,
             symmetries=game.spec.symmetries,
             seed=task.seed,
-            compute=settings.updates,
+            compute=decided(settings.updates, settings.backend),
         ),
         metrics={"learning_rate": rate, "replayed_rows": float(sum(shard.rows for shard in task.replayed))},
         advantages=np.empty(0, dtype=np.float32),
