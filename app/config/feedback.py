@@ -131,7 +131,9 @@ class LearningRateSettings(OrderedSettings):
     lower_factor: float = Field(0.8, gt=0, lt=1, description="factor on the learning rate when it falls")
     anomalies: int = Field(2, ge=1, description="trainings in a row with a loss anomaly that lower the learning rate")
     rejections: int = Field(3, ge=1, description="candidates rejected in a row that lower the learning rate")
-    rejections_factor: float = Field(0.5, gt=0, lt=1, description="factor on the learning rate after so many rejections")
+    rejections_factor: float = Field(
+        0.5, gt=0, lt=1, description="factor on the learning rate after so many rejections"
+    )
     minimum: float = Field(1e-6, ge=1e-12, le=1, description="lowest learning rate")
     maximum: float = Field(1e-3, ge=1e-12, le=1, description="highest learning rate")
     cooldown_hours: HoursOrZero = Field(1.0, description="least time between two changes")

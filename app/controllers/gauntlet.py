@@ -60,7 +60,9 @@ class GauntletFeedbackController(Controller):
     )
 
     @handles(EvaluationCompleted)
-    def evaluated(self, rows: Rows, event: Event[EvaluationCompleted], states: States) -> Step[GauntletRow]:
+    def evaluated(  # noqa: C901 - a rule from top to bottom
+        self, rows: Rows, event: Event[EvaluationCompleted], states: States
+    ) -> Step[GauntletRow]:
         """Change the parameters that a trained model's scores call for, at most once per cooldown."""
         data, key, limits = event.data, event.subject, self.settings.feedback.gauntlet
         if data.purpose != "rating" or data.step < limits.least_trainings:
