@@ -34,5 +34,5 @@ def test_inspection_takes_no_longer_than_games_without_search(key: str, tmp_path
         inspect(inspection_spec(tmp_path, shards[-1], config, earlier=shards[:-1], model=model), ignore)
         ratios.append((process_time() - played) / (played - began))
     ratio = median(ratios[COMPARED:])
-    print(f"\n{key}: an inspection takes {ratio:.2f} times the processor time of its games")
+    print(f"\n{key}: an inspection takes {ratio:.2f} times the processor time of its games")  # noqa: T201
     assert ratio < MOST
