@@ -57,7 +57,7 @@ GAMES: dict[ConfigKey, GameConfig] = {
         _searched(
             "connect_four_2p",
             "connect_four",
-            games=256,
+            games=512,
             openings=12,
             builtins=_WITH_HEURISTIC,
             # For PPO; with less entropy, games soon end after a dozen moves, and training stops improving.

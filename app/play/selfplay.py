@@ -18,7 +18,7 @@ from app.play.players import PLAYERS, LogitPlayer, Player
 from app.play.recording import Outcomes, ShardRecorder
 from app.play.rng import draw_points, number_streams
 from app.play.rollout import HERO, Rollout, Schedule
-from app.play.search import SearchPlayer
+from app.play.search import TREES, SearchPlayer
 from app.store import BlobStore, FileStore, Shard, ShardMeta, game_seed, put_shard
 
 IN_FLIGHT = 256  # games at once: more make a forward pass no cheaper per row, fewer raise Python's share of the time
@@ -159,7 +159,7 @@ def play_into(store: BlobStore, spec: SelfplaySpec, report: Report, *, search: b
         model=spec.model,
         seed=spec.seed,
         worker=spec.worker,
-        in_flight=games_at_once(spec.device, IN_FLIGHT),
+        in_flight=games_at_once(spec.device, TREES if search else IN_FLIGHT),
         opponents=spec.opponents,
         progress=progress,
     )
