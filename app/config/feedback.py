@@ -187,7 +187,7 @@ class LifecycleSettings(OrderedSettings):
 
     strictly_ascending = (("elo0", "elo1"),)
 
-    elo0: EloDifference = Field(-40.0, description="strength relative to the champion that is rejected")
+    elo0: EloDifference = Field(-80.0, description="strength relative to the champion that is rejected")
     elo1: EloDifference = Field(
         0.0, description="strength relative to the champion that is promoted; an equal model has learned more"
     )

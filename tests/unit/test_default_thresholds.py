@@ -40,7 +40,7 @@ UNSMOOTHED = run_settings(quality={"smoothing": 1.0})
         ("curriculum.maximum", 2.0),
         ("curriculum.min_change", 0.05),
         ("curriculum.least_velocity", 5.0),
-        ("lifecycle.elo0", -40.0),
+        ("lifecycle.elo0", -80.0),
         ("lifecycle.elo1", 0.0),
         ("lifecycle.alpha", 0.05),
         ("lifecycle.beta", 0.05),
