@@ -72,9 +72,8 @@ def is_fresh(state: FeedbackState, settings: RunSettings, model: ModelHash) -> b
 
     PPO learns from its own model's rows alone. What a search found stays worth learning when the model is replaced.
     """
-    if settings.config(state.config_key).replays:
-        return any(champion.model == model for champion in state.lineage.champions)
-    return model == state.lineage.playing
+    was_champion = any(champion.model == model for champion in state.lineage.champions)
+    return model == state.lineage.playing or (settings.config(state.config_key).replays and was_champion)
 
 
 def is_usable(state: FeedbackState, settings: RunSettings, score: float) -> bool:

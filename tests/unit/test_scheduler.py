@@ -7,7 +7,7 @@ from driving import KEY, NEED, NEW, OLD, OTHER_KEY, Driven, distributed, played,
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.config import GAMES
+from app.config import GAMES, RunSettings
 from app.controllers import SelfplayScheduler
 from app.controllers.scheduler import NAME
 from app.core import derive_id
@@ -131,6 +131,18 @@ class TestDemand:
         scheduler.feed(ready("other"), key=None)
         assert len(scheduler.feed(distributed())) == 1
         assert not scheduler.feed(TICK, heartbeat(), key=None, at=20)
+
+    def test_searched_games_go_on_during_a_training_and_count_after_it(self):
+        config = GAMES[KEY].replace(replay_rows=1000)
+        scheduler = Driven(SelfplayScheduler, RunSettings(configs=(config,)))
+        scheduler.feed(ready(), key=None)
+        scheduler.settle(OLD)
+        answer(scheduler, rows=NEED)
+        (request,) = begin_training(scheduler, SHARD)
+        assert request.model == OLD
+        end_training(scheduler)
+        assert scheduler.feed(promoted(NEW), distributed(NEW)) == [], "the worker still plays for the old"
+        assert not answer(scheduler, rows=NEED), "whose rows suffice"
 
     def test_requests_for_a_replaced_model_are_not_awaited(self, scheduler):
         scheduler.feed(ready("other"), distributed(), key=KEY)

@@ -21,6 +21,7 @@ from app.play.inspection import COMPARED
 from daemons.quality_monitor import STAYING, WINDOWS, InspectionRow, QualityMonitor
 
 FIRST, SECOND, THIRD = "1" * 64, "2" * 64, "3" * 64
+REPLAYING = RunSettings(configs=(GAMES[KEY].replace(replay_rows=1000),))
 REFUSED = QualityDegraded(request_id="r1", worker="selfplay_worker@laptop", shard=FIRST, reason="parity: game 0")
 
 
@@ -216,7 +217,7 @@ def test_a_pause_may_last_longer_where_trainings_need_more() -> None:
 
 def test_shards_are_kept_while_trainings_replay_them() -> None:
     """At most a quarter of all rows so far, which is one shard of four, two of eight."""
-    monitor = DrivenWorker(QualityMonitor, RunSettings(configs=(GAMES[KEY].replace(replay_rows=1000),)))
+    monitor = DrivenWorker(QualityMonitor, REPLAYING)
     shards = [f"{number + 1000:064x}" for number in range(8)]
     gone = list[str]()
     for shard in shards:
@@ -228,8 +229,26 @@ def test_shards_are_kept_while_trainings_replay_them() -> None:
 
 
 def test_shards_of_a_training_that_failed_are_deleted() -> None:
-    monitor = DrivenWorker(QualityMonitor, RunSettings(configs=(GAMES[KEY].replace(replay_rows=1000),)))
+    monitor = DrivenWorker(QualityMonitor, REPLAYING)
     fit(monitor, FIRST)
     request = ask(monitor, FIRST)
     monitor.feed(TrainingFailed(request_id=request, reason="bad_data", error="no"))
     assert FIRST in deleted(monitor)
+
+
+def test_searched_shards_outlive_their_model() -> None:
+    monitor = DrivenWorker(QualityMonitor, REPLAYING)
+    fit(monitor, FIRST, model=OLD)
+    fit(monitor, SECOND, THIRD, model=NEW)
+    ask(monitor, SECOND, model=NEW)
+    assert deleted(monitor) == []
+    assert [shard.key for shard in monitor.rows[KEY].shelf.fit] == [FIRST, THIRD]
+
+
+def test_late_searched_shards_fill_no_disk() -> None:
+    """Shards of all models together are no more than trainings need."""
+    monitor = DrivenWorker(QualityMonitor, REPLAYING)
+    judge(monitor, WINDOW, OLD)
+    judge(monitor, 3 * WINDOW, NEW)
+    assert {shard.model for shard in monitor.rows[KEY].shelf.fit} == {NEW}
+    assert len(monitor.rows[KEY].shelf.fit) == WINDOWS * WINDOW

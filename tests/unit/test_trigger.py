@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 from driving import KEY, NEED, NEW, OLD, Driven, distributed, promoted, run_settings, scored, trained
 
+from app.config import RunSettings
 from app.controllers import TrainingTrigger
 from app.core import derive_id
 from app.events import (
@@ -112,6 +113,21 @@ def test_request_that_is_not_recorded_is_not_repeated(trigger):
 def test_rows_of_another_model_or_of_poor_quality_are_left_alone(trigger):
     assert not trigger.feed(scored(model=NEW), scored(0.29))
     assert trigger.feed(scored(0.3))
+
+
+def test_searched_rows_count_after_their_model_was_replaced():
+    config = run_settings().configs[0]
+    trigger = Driven(TrainingTrigger, RunSettings(configs=(config.replace(replay_rows=1000),)))
+    trigger.settle(OLD)
+    first = scored(rows=NEED // 2, shard="e" * 64)
+    trigger.feed(first)
+    trigger.settle(NEW, 1)
+    late, foreign = scored(rows=NEED // 4, shard="f" * 64), scored(model="c" * 64)
+    assert not trigger.feed(late, foreign)
+    (request,) = trigger.feed(scored(rows=NEED // 4, model=NEW))
+    assert request.base_model == NEW
+    assert request.shards[:2] == (first.shard, late.shard)
+    assert sum(shard.rows for shard in request.shards) == NEED
 
 
 def test_it_never_trains_twice_at_once_nor_twice_on_a_shard(trigger):
