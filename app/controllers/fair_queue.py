@@ -161,23 +161,26 @@ def next_turn(
 
     A worker may hold a second short request while it plays one, which saves the moment between two requests. A long
     request does not wait at a worker: the gain is small, and its model may have been replaced before it is played.
+
+    A configuration that awaits a training or a verdict comes last, and only at an idle worker. Its rows would be those
+    of the model before, and its games would take processors from the jobs that it awaits.
     """
     limits = settings.feedback.scheduler
     virtual, lowest = max([row.start for row in configs.values()], default=0.0), limits.starvation_floor * HIGHEST
     waiting = [
-        (max(row.finish, virtual - CREDIT_TURNS * row.seconds / lowest), config.key)
+        (state.lineage.busy, max(row.finish, virtual - CREDIT_TURNS * row.seconds / lowest), config.key)
         for config in settings.configs
-        if (row := configs.get(config.key)) and waits(row, state_of(states, config.key), settings, now_us)
+        if (row := configs.get(config.key)) and waits(row, state := state_of(states, config.key), settings, now_us)
     ]
     if not waiting:
         return None
-    tag, key = min(waiting)
+    last, tag, key = min(waiting)
     each = 2 if configs[key].seconds <= limits.waiting_seconds else 1
     busy = Counter([asked.worker for row in configs.values() for asked in row.out if not asked.ended])
     free = [
         (busy[name] / worker.capacity, worker.asked_us, name)
         for name, worker in workers.items()
-        if busy[name] < worker.places(each)
+        if busy[name] < worker.places(each) and not (last and busy[name])
     ]
     return (key, min(free)[-1], tag) if free else None
 
