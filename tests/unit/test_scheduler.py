@@ -144,6 +144,26 @@ class TestDemand:
         assert scheduler.feed(promoted(NEW), distributed(NEW)) == [], "the worker still plays for the old"
         assert not answer(scheduler, rows=NEED), "whose rows suffice"
 
+    def test_during_its_training_a_searched_game_is_played_at_idle_workers_only(self):
+        """More games would take processors from the training, and be those of the model before."""
+        config = GAMES[KEY].replace(replay_rows=1000)
+        scheduler = Driven(SelfplayScheduler, RunSettings(configs=(config,)))
+        scheduler.feed(ready(), key=None)
+        scheduler.settle(OLD)
+        assert len(answer(scheduler, rows=NEED // 4)) == 2, "one plays and one waits at the worker"
+        answer(scheduler, rows=NEED // 4)
+        begin_training(scheduler, SHARD)
+        assert [len(answer(scheduler, rows=1)) for _ in range(4)] == [0, 1, 1, 1]
+
+    def test_a_configuration_in_training_comes_after_others(self):
+        configs = [GAMES[key].replace(replay_rows=1000) for key in (KEY, OTHER_KEY)]
+        scheduler = Driven(SelfplayScheduler, RunSettings(configs=tuple(configs)))
+        scheduler.settle(OLD)
+        scheduler.settle(OLD, key=OTHER_KEY)
+        begin_training(scheduler, SHARD)
+        (request,) = scheduler.envelopes(ready(), key=None)
+        assert request.subject == OTHER_KEY
+
     def test_requests_for_a_replaced_model_are_not_awaited(self, scheduler):
         scheduler.feed(ready("other"), distributed(), key=KEY)
         answer(scheduler, rows=NEED // 4)
