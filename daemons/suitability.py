@@ -221,7 +221,7 @@ def check_lasting(past: Iterable[RunSettings], now: RunSettings) -> None:
             if recorded != getattr(now.config(key), name):
                 raise BadSettings(
                     f"{key} was begun with {name} = {recorded}, and its models don't fit another.",
-                    hint="Set it back, or give the new one a key or a run folder of its own.",
+                    hint=f"Set games.{key}.{name} back, or give the new one a key or a run folder of its own.",
                 )
         unseen -= before.by_key.keys()
         if not unseen and not new:

@@ -11,6 +11,7 @@ from app.api.opponents import EvaluationRequest, fetch_opponents
 from app.api.runs import Say, config_of, place_of, silent
 from app.backends import backend_of
 from app.config import GameConfig, Precision, Settings
+from app.config.feedback import MAX_SECONDS
 from app.core import RANDOM, ConfigKey, FlyballError, ModelHash, is_model
 from app.engine import Engine, InlineEngine, JsonObject, LocalEngine, Report, run_coroutine
 from app.games import open_table
@@ -112,7 +113,10 @@ def summed(unit: str, say: Say, text: Callable[[int], str]) -> Report:
 
 
 async def play_gauntlet(engine: Engine, spec: GauntletSpec, on_progress: Report | None = None) -> GauntletResult:
-    """Play all games of a gauntlet. Raises ``NothingPlayed`` or ``LostGames``."""
+    """Play all games of a gauntlet, without a deadline. Raises ``NothingPlayed`` or ``LostGames``."""
+    # Judges and engines may take hours, and whoever asked for the games can interrupt them.
+    patient = spec.config.evaluation.replace(batch_seconds=MAX_SECONDS)
+    spec = spec.replace(config=spec.config.replace(evaluation=patient))
     result = await EvaluationManager(engine, backend_of(spec.config).match).evaluate(spec, on_progress)
     if result.lost_games:
         raise LostGames(f"{result.lost_games} games could not be played: {result.error}", hint="Try again.")

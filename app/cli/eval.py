@@ -84,8 +84,8 @@ def eval(place: Place, /, config_key: str | None, environment: str | None, **opt
     repetitions of another, which say nothing new.
 
     Judges are players that no model trains against. solver plays perfectly (connect four and tic-tac-toe). mcts:1000
-    is OpenSpiel's Monte Carlo tree search with 1,000 random playouts a move (OpenSpiel's games for two with perfect
-    information and without chance).
+    is a Monte Carlo tree search with 1,000 random playouts a move (Shogi, minishogi, and OpenSpiel's games for two with
+    perfect information and without chance).
 
     --optimal (games with a solver) asks for a move in positions from random play in which legal moves differ in value.
     A move is optimal if it keeps the value: win, draw or loss. 'hard' are the positions in which neither side could

@@ -103,6 +103,14 @@ class BoardTable(Table):
         """See ``Table.copy_from``."""
         self._records[targets], self._seats[targets] = other._records[sources], other._seats[sources]
 
+    def branch(self, sources: Indices, actions: NDArray[np.int32], targets: Indices) -> tuple[Seats, Floats]:
+        """See ``Table.branch``."""
+        self._records[targets] = self._records[sources]
+        self._rules.play(self._games, targets, actions.astype(np.int64), self._limit)
+        seats, returns = _outcomes(self._games, targets)
+        self._seats[targets] = seats
+        return seats, returns
+
     def returns(self) -> Floats:
         """See ``Table.returns``."""
         return np.array(self._games["returns"])
@@ -126,6 +134,16 @@ def _first_illegal(games: NDArray[np.void], slots: Indices, actions: Indices) ->
         if actions[k] < 0 or actions[k] >= len(may) or not may[actions[k]]:
             return k
     return -1
+
+
+@kernel
+def _outcomes(games: NDArray[np.void], slots: Indices) -> tuple[Seats, Floats]:
+    """Return the seats to move [K] and the outcomes [K, P] of games."""
+    seats, returns = np.empty(len(slots), dtype=np.int8), np.empty((len(slots), SEATS), dtype=np.float32)
+    for k in range(len(slots)):
+        game = games[slots[k]]
+        seats[k], returns[k] = game["mover"], game["returns"]
+    return seats, returns
 
 
 @inlined

@@ -1,36 +1,54 @@
-"""OpenSpiel's Monte Carlo tree search, for its games for two with perfect information and without chance."""
+"""Monte Carlo tree search by random playouts: games for two with perfect information and without chance.
+
+OpenSpiel's search plays the games that it knows. Our own plays Shogi and minishogi (``app.games.shogi.playouts``).
+"""
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import pyspiel
 
 from app.config import GameConfig
 from app.games.catalogue import openspiel_rules, own_shogi
+from app.games.openspiel import Rules
 from app.games.own import is_own
+from app.games.shogi.playouts import PlayoutSearch
+from app.games.shogi.replay import LONGEST
 from app.games.table import UnknownGame
 
 _EXPLORATION = 2.0  # constant c of UCT, as in OpenSpiel's own examples
 _MEMORY_MB = 1000  # of a tree, at most
 
 
-class TreeSearch:
-    """UCT with a random playout for each new node, and with proven values. Raises ``UnknownGame`` for other games."""
-
-    def __init__(self, config: GameConfig, playouts: int) -> None:
-        self._playouts = playouts
-        refused = UnknownGame(
-            f"OpenSpiel's tree search does not play {config.game}.",
-            hint="It plays OpenSpiel's games for two, with perfect information and without chance.",
-        )
-        if is_own(config.game) or own_shogi(config) is not None:  # OpenSpiel ends games of Shogi that go on for us
-            raise refused
-        rules = openspiel_rules(config.game, config.players)
-        if config.players != 2 or not rules.spec.searchable:
-            raise refused
-        self._game, self._numbers = rules.game, rules.codec.from_game
+class TreeSearch(Protocol):
+    """UCT with a random playout for each new node, and with proven values."""
 
     def move(self, history: Sequence[int], seed: int) -> int:
         """Return an action, in the numbers of the seat to move, after a history in the rules' numbers."""
+
+
+def tree_search(config: GameConfig, playouts: int) -> TreeSearch:
+    """Return the tree search that plays a configuration with ``playouts`` for a move. Raises ``UnknownGame``."""
+    if not is_own(config.game):
+        if (shogi := own_shogi(config)) is not None:
+            return PlayoutSearch(shogi, config.max_moves or LONGEST, playouts, _EXPLORATION)
+        rules = openspiel_rules(config.game, config.players)
+        if config.players == 2 and rules.spec.searchable:
+            return OpenSpielSearch(rules, playouts)
+    raise UnknownGame(
+        f"Tree search by playouts does not play {config.game}.",
+        hint="It plays Shogi, minishogi, and OpenSpiel's games for two, with perfect information and without chance.",
+    )
+
+
+class OpenSpielSearch:
+    """OpenSpiel's search; see ``TreeSearch``."""
+
+    def __init__(self, rules: Rules, playouts: int) -> None:
+        self._game, self._numbers, self._playouts = rules.game, rules.codec.from_game, playouts
+
+    def move(self, history: Sequence[int], seed: int) -> int:
+        """See ``TreeSearch.move``."""
         state = self._game.new_initial_state()
         for action in history:
             state.apply_action(action)

@@ -121,6 +121,18 @@ class Table(Protocol):
             f"Games of {self.spec.rules_version} cannot be copied.", hint="Its spec must not say that it is searchable."
         )
 
+    def branch(self, sources: Indices, actions: NDArray[np.int32], targets: Indices) -> tuple[Seats, Floats]:
+        """Play legal ``actions`` [K] in copies of games, as ``copy_from`` this table and then ``step`` would.
+
+        Return the seats to move in the copies [K], and the outcomes of those that are over [K, P].
+        """
+        self.copy_from(self, sources, targets)
+        self.step(targets, actions)
+        seats = self.seats()[targets]
+        if (seats == FINISHED).any():
+            return seats, self.returns()[targets]
+        return seats, np.zeros((len(targets), self.spec.players), dtype=np.float32)
+
     def earned(self, slots: Indices, seats: Seats) -> Floats:  # noqa: ARG002
         """Return the rewards [K] that any seats [K] have earned so far in their games.
 

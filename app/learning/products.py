@@ -30,7 +30,7 @@ _CONVOLVE, _CONVOLVE_ONTO = _operation("_convolution_pointwise"), _operation("_c
 _PACK_KERNEL = _operation("_reorder_convolution_weight")
 
 FEWEST = 4  # rows; with fewer, both libraries sum in another order
-STEP = 64  # rows; padded to multiples, because oneDNN compiles for each number, as slowly as it multiplies
+STEP = 16  # rows; padded to multiples, because oneDNN compiles for each number, as slowly as it multiplies
 
 
 class OneDnnLinear(TorchFunctionMode):
@@ -106,7 +106,7 @@ def padded(features: Tensor) -> Tensor:
     rows = len(features)
     wanted = max(rows, FEWEST)
     if _ONEDNN and features.is_cpu:  # a multiple of STEP, below it a power of two
-        wanted = -(-rows // STEP) * STEP if rows > STEP // 2 else max(FEWEST, 1 << (rows - 1).bit_length())
+        wanted = -(-rows // STEP) * STEP if rows > STEP else max(FEWEST, 1 << (rows - 1).bit_length())
     if wanted == rows:
         return features.float()
     more = torch.empty(wanted, features.shape[1], device=features.device)

@@ -1,7 +1,7 @@
 """Judges: opponents for evaluations alone. Nobody learns from them, so their verdict stays independent.
 
-``solver`` plays perfectly; ``mcts:1000`` is OpenSpiel's Monte Carlo tree search with 1,000 random playouts a move. All
-other uses of players load them by ``load_player``, which refuses judges.
+``solver`` plays perfectly; ``mcts:1000`` is a Monte Carlo tree search with 1,000 random playouts a move. All other uses
+of players load them by ``load_player``, which refuses judges.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from app.config import Compute, GameConfig
 from app.core import MCTS, SOLVER, FlyballError, is_judge
 from app.games import TableSpec
-from app.games.mcts import TreeSearch
+from app.games.mcts import tree_search
 from app.games.solver import solver_for
 from app.play.own_players import DecidingPlayer, Points, Turn
 from app.play.players import PLAYERS, Player
@@ -58,10 +58,10 @@ class SolverPlayer(DecidingPlayer):
 
 
 class MctsPlayer(DecidingPlayer):
-    """Plays by OpenSpiel's MCTS, with a new tree for each move. Raises ``UnknownGame``."""
+    """Plays by Monte Carlo tree search, with a new tree for each move. Raises ``UnknownGame``."""
 
     def __init__(self, playouts: int, config: GameConfig) -> None:
-        self._search = TreeSearch(config, playouts)
+        self._search = tree_search(config, playouts)
 
     def decide(self, turn: Turn, points: Points) -> NDArray[np.int32]:
         """See ``DecidingPlayer.decide``."""

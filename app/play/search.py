@@ -11,7 +11,19 @@ from app.games import FINISHED, Observations, Table, TableSpec, open_table
 from app.games.table import Floats, Indices, Seats
 from app.play.own_players import DecidingPlayer, Points, Turn
 from app.play.rng import draw_points
-from app.play.tree import Positions, Rule, Trees, attach, conclude, considered_visits, descend, grow, plant, with_room
+from app.play.tree import (
+    Positions,
+    Rule,
+    Trees,
+    attach,
+    conclude,
+    considered_visits,
+    descend,
+    grow,
+    plant,
+    with_room,
+    zero_sum,
+)
 
 SEARCHES = "+"
 """Separator of a model and the number of positions that it searches for a move, in a player's name."""
@@ -84,38 +96,36 @@ class SearchPlayer(DecidingPlayer):
         return parts[0] if len(parts) == 1 else Found(*map(np.concatenate, zip(*parts, strict=True)))
 
     def _searched(self, turn: Turn, points: Points) -> Found:
-        games, nodes, (obs, mask, source, slots) = len(points), self._nodes, turn
-        table = self._table_of(games * nodes)
-        roots, nothing = np.arange(games) * nodes, np.zeros((games, 0), dtype=np.float32)
+        count, nodes, (obs, mask, source, slots) = len(points), self._nodes, turn
+        table = self._table_of(count * nodes)
+        roots, nothing = np.arange(count) * nodes, np.zeros((count, 0), dtype=np.float32)
         table.copy_from(source, slots, roots)
-        trees = plant(games, nodes, nodes * min(mask.shape[1], _EDGES), self._seats)
+        trees = plant(count, nodes, nodes * min(mask.shape[1], _EDGES), self._seats)
         temperature = self._rule.temperature
         noise = temperature * _gumbel(points, mask.shape[1]) if temperature else nothing
-        trees = self._grown(trees, 0, np.arange(games), Turn(obs, mask, table, roots), noise)
+        trees = self._grown(trees, 0, np.arange(count), Turn(obs, mask, table, roots), noise)
         for node in range(1, nodes):
-            descend(trees, node - 1, self._rule)
-            live = np.flatnonzero(trees.tip >= 0)
-            if not len(live):
+            leaves = descend(trees, node - 1, self._rule)
+            if not len(leaves.games):
                 continue
-            here = roots[live] + node
-            table.copy_from(table, roots[live] + trees.tip[live], here)
-            table.step(here, trees.action[live, trees.way[live]])
-            seats = table.seats()[here]
+            games, first = leaves.games, roots[leaves.games]
+            here = first + node
+            seats, returns = table.branch(first + leaves.nodes, leaves.actions, here)
             over = seats == FINISHED
             if over.any():
-                trees.value[live[over], node] = table.returns()[here[over]]
-            if not over.all():
-                going = here[~over]
-                turn_there = Turn(*table.observe(going), table, going)
-                trees = self._grown(trees, node, live[~over], turn_there, nothing[: len(going)])
-            attach(trees, node, live)
-        policy = np.zeros((games, turn.mask.shape[1]), dtype=np.float32)
+                trees.value[games[over], node] = returns[over]
+                here, games = here[~over], games[~over]
+            if len(games):
+                turn_there = Turn(*table.observe(here), table, here)
+                trees = self._grown(trees, node, games, turn_there, nothing[: len(games)])
+            attach(trees, node, leaves)
+        policy = np.zeros((count, mask.shape[1]), dtype=np.float32)
         return Found(*conclude(trees, self._rule, policy), policy)
 
     def _grown(self, trees: Trees, node: int, games: Indices, turn: Turn, noise: Floats) -> Trees:
         """Fill a node of the trees of ``games`` [K] with the positions of a turn; return the trees, perhaps larger."""
         outputs, seats = self.network.outputs(turn.obs), turn.table.seats()[turn.slots]
-        trees = with_room(trees, int(turn.mask.sum(axis=1).max()))
+        trees = with_room(trees, turn.mask)
         grow(trees, node, Positions(games, seats, outputs, self._values(outputs, seats, turn), turn.mask, noise))
         return trees
 
@@ -125,8 +135,7 @@ class SearchPlayer(DecidingPlayer):
         With more than two seats, the critic judges each seat's own view.
         """
         if self._seats == 2:
-            own = np.clip(outputs[:, -1:], -1, 1)
-            return np.asarray(np.where(np.arange(2) == seats[:, None], own, -own), dtype=np.float32)
+            return zero_sum(outputs[:, -1], seats)
         views = [turn.table.view(turn.slots, np.full(len(seats), seat, dtype=np.int8)) for seat in range(self._seats)]
         values = np.stack([self.network.outputs(view)[:, -1] for view in views], axis=1)
         return np.asarray(np.clip(values - values.mean(axis=1, keepdims=True), -1, 1), dtype=np.float32)

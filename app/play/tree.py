@@ -20,9 +20,32 @@ from app.core.kernels import inlined, kernel
 from app.games.table import FINISHED, Floats, Indices, Mask, Seats
 
 NONE = -1
-"""No node: an edge that leaves the tree, or a simulation that added no node."""
+"""No node: an edge that leaves the tree, or the node above the root."""
 
 Counts = NDArray[np.int32]
+
+
+NODE = np.dtype(
+    [
+        ("first", np.int32),  # the node's first edge
+        ("edges", np.int32),  # number of its edges, which follow each other
+        ("above", np.int32),  # the edge that leads to the node
+        ("parent", np.int32),  # the node that this edge comes from; ``NONE`` at the root
+    ]
+)
+EDGE = np.dtype(
+    [
+        ("action", np.int32),  # number of the action
+        ("prior", np.float32),  # log-probability under the network's policy
+        ("share", np.float32),  # probability under it
+        ("noise", np.float32),  # Gumbel noise, times its temperature, at the root, else 0
+        ("former", np.float32),  # at the root, mean value before the last visit
+        ("visits", np.int32),  # number of simulations that took the edge
+        ("total", np.float32),  # sum of the values of these visits, for the seat that chooses
+        ("child", np.int32),  # the node that the edge leads to, or ``NONE``
+    ]
+)
+"""A record of half a cache line, because in arrays of their own the fields of an edge would take a line each."""
 
 
 class Trees(NamedTuple):
@@ -30,21 +53,9 @@ class Trees(NamedTuple):
 
     seat: Seats  # [G, N] to move, or ``FINISHED``
     value: Floats  # [G, N, P] outcome of each seat in [-1, 1], or the network's estimate of it
-    first: Counts  # [G, N] the node's first edge
-    edges: Counts  # [G, N] number of its edges, which follow each other
-    above: Counts  # [G, N] the edge that leads to the node
-    parent: Counts  # [G, N] the node that this edge comes from; ``NONE`` at the root
+    node: NDArray[np.void]  # [G, N] of ``NODE``
+    edge: NDArray[np.void]  # [G, E] of ``EDGE``
     used: Counts  # [G] edges in use
-    tip: Counts  # [G] the node where the simulation leaves the tree, or ``NONE``
-    way: Counts  # [G] the edge by which the simulation leaves the tip
-    action: Counts  # [G, E] number of the action
-    prior: Floats  # [G, E] log-probability under the network's policy
-    share: Floats  # [G, E] probability under it
-    noise: Floats  # [G, E] Gumbel noise, times its temperature, at the root, else 0
-    former: Floats  # [G, E] at the root, mean value before the last visit
-    visits: Counts  # [G, E] number of simulations that took the edge
-    total: Floats  # [G, E] sum of the values of these visits, for the seat that chooses
-    child: Counts  # [G, E] the node that the edge leads to, or ``NONE``
 
 
 class Rule(NamedTuple):
@@ -56,40 +67,29 @@ class Rule(NamedTuple):
     temperature: float  # of the noise; 0: there is none
 
 
-EDGE_FIELDS = ("action", "prior", "share", "noise", "former", "visits", "total", "child")
-
-
 def plant(games: int, nodes: int, edges: int, seats: int) -> Trees:
     """Return trees without nodes."""
-    per_node, per_edge = (games, nodes), (games, edges)
-    return Trees(
-        seat=np.full(per_node, FINISHED, dtype=np.int8),
-        value=np.zeros((*per_node, seats), dtype=np.float32),
-        first=np.zeros(per_node, dtype=np.int32),
-        edges=np.zeros(per_node, dtype=np.int32),
-        above=np.full(per_node, NONE, dtype=np.int32),
-        parent=np.full(per_node, NONE, dtype=np.int32),
+    trees = Trees(
+        seat=np.full((games, nodes), FINISHED, dtype=np.int8),
+        value=np.zeros((games, nodes, seats), dtype=np.float32),
+        node=np.zeros((games, nodes), dtype=NODE),
+        edge=np.empty((games, edges), dtype=EDGE),
         used=np.zeros(games, dtype=np.int32),
-        tip=np.full(games, NONE, dtype=np.int32),
-        way=np.full(games, NONE, dtype=np.int32),
-        action=np.empty(per_edge, dtype=np.int32),
-        prior=np.empty(per_edge, dtype=np.float32),
-        share=np.empty(per_edge, dtype=np.float32),
-        noise=np.empty(per_edge, dtype=np.float32),
-        former=np.empty(per_edge, dtype=np.float32),
-        visits=np.empty(per_edge, dtype=np.int32),
-        total=np.empty(per_edge, dtype=np.float32),
-        child=np.empty(per_edge, dtype=np.int32),
     )
+    trees.node["parent"] = NONE
+    return trees
 
 
-def with_room(trees: Trees, needed: int) -> Trees:
-    """Return trees with room for ``needed`` more edges in each: the same, or larger copies."""
-    edges = trees.action.shape[1]
+def with_room(trees: Trees, mask: Mask) -> Trees:
+    """Return trees with room for the legal actions [K, A] of another node of each: the same, or larger copies."""
+    nodes, edges = trees.seat.shape[1], trees.edge.shape[1]
+    if nodes * mask.shape[1] <= edges:
+        return trees
+    needed = int(mask.sum(axis=1).max())
     if int(trees.used.max()) + needed <= edges:
         return trees
-    more = max(needed, edges)
-    return trees._replace(**{name: np.pad(getattr(trees, name), ((0, 0), (0, more))) for name in EDGE_FIELDS})
+    more = np.empty((len(trees.used), max(needed, edges)), dtype=EDGE)
+    return trees._replace(edge=np.concatenate((trees.edge, more), axis=1))
 
 
 def considered_visits(considered: int, simulations: int) -> Counts:
@@ -114,6 +114,15 @@ def _halving(actions: int, simulations: int) -> list[int]:
             visits = [visit + (place < left) for place, visit in enumerate(visits)]
         left = max(2, left // 2)
     return plan[:simulations]
+
+
+class Leaves(NamedTuple):
+    """Where simulations leave K of the trees."""
+
+    games: Indices  # [K] numbers of the trees
+    nodes: Indices  # [K] left
+    edges: Counts  # [K] by which they are left
+    actions: Counts  # [K] of these edges
 
 
 class Positions(NamedTuple):
@@ -141,51 +150,75 @@ def grow(trees: Trees, node: int, positions: Positions) -> None:
         top = np.float32(-np.inf)
         for action in range(actions):
             if mask[k, action]:
-                trees.action[game, end], trees.prior[game, end] = action, logits[k, action]
-                trees.noise[game, end] = noise[k, action] if noise.shape[1] else 0.0
-                trees.visits[game, end], trees.total[game, end], trees.child[game, end] = 0, 0.0, NONE
+                edge = trees.edge[game, end]
+                edge["action"], edge["prior"] = action, logits[k, action]
+                edge["noise"] = noise[k, action] if noise.shape[1] else 0.0
+                edge["visits"], edge["total"], edge["child"] = 0, 0.0, NONE
                 top = max(top, logits[k, action])
                 end += 1
         whole = np.float32(0)
-        for edge in range(begin, end):
-            trees.share[game, edge] = exp(trees.prior[game, edge] - top)
-            whole += trees.share[game, edge]
-        for edge in range(begin, end):
-            trees.prior[game, edge] -= top + log(whole)
-            trees.share[game, edge] /= whole
-        trees.used[game], trees.first[game, node], trees.edges[game, node] = end, begin, end - begin
+        for edge in trees.edge[game, begin:end]:
+            edge["share"] = exp(edge["prior"] - top)
+            whole += edge["share"]
+        for edge in trees.edge[game, begin:end]:
+            edge["prior"] -= top + log(whole)
+            edge["share"] /= whole
+        trees.used[game] = end
+        trees.node[game, node]["first"], trees.node[game, node]["edges"] = begin, end - begin
         trees.seat[game, node], trees.value[game, node] = seats[k], values[k]
 
 
 @kernel
-def descend(trees: Trees, simulation: int, rule: Rule) -> None:
-    """Find the node and the edge, ``tip`` and ``way``, by which a simulation leaves each tree.
-
-    One that comes to the end of a game stays in the tree; its value is counted, and its tip is ``NONE``.
-    """
-    logits = np.empty(trees.edges.max(), dtype=np.float32)
-    for game in range(len(trees.tip)):
-        node = 0
-        edge = _root_choice(trees, game, simulation, rule, logits)
-        trees.former[game, edge] = trees.total[game, edge] / max(1, trees.visits[game, edge])
-        while trees.child[game, edge] != NONE:
-            node = trees.child[game, edge]
-            if trees.seat[game, node] == FINISHED:
-                break
-            edge = _inner_choice(trees, game, node, rule, logits)
-        if trees.child[game, edge] == NONE:
-            trees.tip[game], trees.way[game] = node, edge
-        else:
-            _count(trees, game, node)
-            trees.tip[game] = NONE
+def zero_sum(values: Floats, seats: Seats) -> Floats:
+    """Return the values of two seats [K, 2] from the values for the seats to move [K], limited to [-1, 1]."""
+    both = np.empty((len(seats), 2), dtype=np.float32)
+    for k in range(len(seats)):
+        own = min(max(values[k], np.float32(-1)), np.float32(1))
+        both[k, seats[k]], both[k, 1 - seats[k]] = own, -own
+    return both
 
 
 @kernel
-def attach(trees: Trees, node: int, games: Indices) -> None:
-    """Link a node, which has the same number in the trees of ``games`` [K], to their tips; count its value."""
-    for game in games:
-        trees.parent[game, node], trees.above[game, node] = trees.tip[game], trees.way[game]
-        trees.child[game, trees.way[game]] = node
+def descend(trees: Trees, simulation: int, rule: Rule) -> Leaves:
+    """Return where a simulation leaves each tree.
+
+    One that comes to the end of a game stays in the tree; its value is counted, and it is not among those returned.
+    """
+    count, games = 0, len(trees.used)
+    leaves = Leaves(
+        np.empty(games, dtype=np.int64),
+        np.empty(games, dtype=np.int64),
+        np.empty(games, dtype=np.int32),
+        np.empty(games, dtype=np.int32),
+    )
+    logits = np.empty(trees.node["edges"].max(), dtype=np.float32)
+    for game in range(games):
+        node = 0
+        number = _root_choice(trees, game, simulation, rule, logits)
+        edge = trees.edge[game, number]
+        edge["former"] = edge["total"] / max(1, edge["visits"])
+        while edge["child"] != NONE:
+            node = edge["child"]
+            if trees.seat[game, node] == FINISHED:
+                break
+            number = _inner_choice(trees, game, node, rule, logits)
+            edge = trees.edge[game, number]
+        if edge["child"] == NONE:
+            leaves.games[count], leaves.nodes[count], leaves.edges[count] = game, node, number
+            leaves.actions[count] = edge["action"]
+            count += 1
+        else:
+            _count(trees, game, node)
+    return Leaves(leaves.games[:count], leaves.nodes[:count], leaves.edges[:count], leaves.actions[:count])
+
+
+@kernel
+def attach(trees: Trees, node: int, leaves: Leaves) -> None:
+    """Link a node, which has the same number in all trees, to its leaves; count its value."""
+    for k in range(len(leaves.games)):
+        game, edge = leaves.games[k], leaves.edges[k]
+        trees.node[game, node]["parent"], trees.node[game, node]["above"] = leaves.nodes[k], edge
+        trees.edge[game, edge]["child"] = node
         _count(trees, game, node)
 
 
@@ -193,10 +226,10 @@ def attach(trees: Trees, node: int, games: Indices) -> None:
 def _count(trees: Trees, game: int, node: int) -> None:
     """Count a node's value on each edge of its path."""
     below = node
-    while trees.parent[game, below] != NONE:
-        above, edge = trees.parent[game, below], trees.above[game, below]
-        trees.visits[game, edge] += 1
-        trees.total[game, edge] += trees.value[game, node, trees.seat[game, above]]
+    while trees.node[game, below]["parent"] != NONE:
+        above, edge = trees.node[game, below]["parent"], trees.edge[game, trees.node[game, below]["above"]]
+        edge["visits"] += 1
+        edge["total"] += trees.value[game, node, trees.seat[game, above]]
         below = above
 
 
@@ -210,23 +243,24 @@ def _scale(rule: Rule, most: int) -> np.float32:
 @inlined
 def _improve(trees: Trees, game: int, node: int, rule: Rule, logits: Floats) -> float:
     """Write the logits of a node's improved policy, one for each of its edges; return the node's mixed value."""
-    begin, count = trees.first[game, node], trees.edges[game, node]
+    begin, count = trees.node[game, node]["first"], trees.node[game, node]["edges"]
     visits, most, known, weighted = 0, 0, np.float32(0), np.float32(0)
-    for edge in range(begin, begin + count):
-        seen = trees.visits[game, edge]
+    for number in range(begin, begin + count):
+        edge = trees.edge[game, number]
+        seen = edge["visits"]
         if seen:
             visits += seen
             most = max(most, seen)
-            known += trees.share[game, edge]
-            weighted += trees.share[game, edge] * trees.total[game, edge] / np.float32(seen)
+            known += edge["share"]
+            weighted += edge["share"] * edge["total"] / np.float32(seen)
     mixed = trees.value[game, node, trees.seat[game, node]]
     if visits:
         mixed = (mixed + np.float32(visits) * weighted / max(known, np.float32(1e-30))) / np.float32(1 + visits)
     scale = _scale(rule, most)
     for place in range(count):
-        seen = trees.visits[game, begin + place]
-        value = trees.total[game, begin + place] / np.float32(seen) if seen else mixed
-        logits[place] = trees.prior[game, begin + place] + scale * value
+        edge = trees.edge[game, begin + place]
+        value = edge["total"] / np.float32(edge["visits"]) if edge["visits"] else mixed
+        logits[place] = edge["prior"] + scale * value
     return mixed  # type: ignore[no-any-return]  # a number of an array
 
 
@@ -234,11 +268,12 @@ def _improve(trees: Trees, game: int, node: int, rule: Rule, logits: Floats) -> 
 def _root_choice(trees: Trees, game: int, simulation: int, rule: Rule, logits: Floats) -> int:
     """Return the root's edge to try: the best of those with as many visits as the plan says."""
     _improve(trees, game, 0, rule, logits)
-    begin, count = trees.first[game, 0], trees.edges[game, 0]
+    begin, count = trees.node[game, 0]["first"], trees.node[game, 0]["edges"]
     wanted, best, chosen = rule.plan[min(len(rule.plan) - 1, count), simulation], np.float32(-np.inf), begin
     for place in range(count):
-        score = logits[place] + trees.noise[game, begin + place]
-        if trees.visits[game, begin + place] == wanted and score > best:
+        edge = trees.edge[game, begin + place]
+        score = logits[place] + edge["noise"]
+        if edge["visits"] == wanted and score > best:
             best, chosen = score, begin + place
     return chosen  # type: ignore[no-any-return]  # a number of an array
 
@@ -247,15 +282,17 @@ def _root_choice(trees: Trees, game: int, simulation: int, rule: Rule, logits: F
 def _inner_choice(trees: Trees, game: int, node: int, rule: Rule, logits: Floats) -> int:
     """Return the edge whose share of visits is furthest below its share of the improved policy."""
     _improve(trees, game, node, rule, logits)
-    begin, count = trees.first[game, node], trees.edges[game, node]
-    top, whole, visits = logits[:count].max(), np.float32(0), 1
+    begin, count = trees.node[game, node]["first"], trees.node[game, node]["edges"]
+    top, whole, visits = np.float32(-np.inf), np.float32(0), 1
+    for place in range(count):
+        top = max(top, logits[place])
     for place in range(count):
         logits[place] = exp(logits[place] - top)
         whole += logits[place]
-        visits += trees.visits[game, begin + place]
+        visits += trees.edge[game, begin + place]["visits"]
     best, chosen = np.float32(-np.inf), begin
     for place in range(count):
-        score = logits[place] / whole - np.float32(trees.visits[game, begin + place]) / np.float32(visits)
+        score = logits[place] / whole - np.float32(trees.edge[game, begin + place]["visits"]) / np.float32(visits)
         if score > best:
             best, chosen = score, begin + place
     return chosen  # type: ignore[no-any-return]  # a number of an array
@@ -273,35 +310,34 @@ def conclude(trees: Trees, rule: Rule, policy: Floats) -> tuple[Counts, Floats, 
     """
     games = len(trees.used)
     actions, log_probs = np.empty(games, dtype=np.int32), np.empty(games, dtype=np.float32)
-    values, logits = np.empty(games, dtype=np.float32), np.empty(trees.edges.max(), dtype=np.float32)
+    values, logits = np.empty(games, dtype=np.float32), np.empty(trees.node["edges"].max(), dtype=np.float32)
     for game in range(games):
         mixed = _improve(trees, game, 0, rule, logits)
-        begin, count = trees.first[game, 0], trees.edges[game, 0]
+        begin, count = trees.node[game, 0]["first"], trees.node[game, 0]["edges"]
         top, whole, most = logits[:count].max(), 0.0, 0
         for place in range(count):
             whole += exp(logits[place] - top)
-            most = max(most, trees.visits[game, begin + place])
+            most = max(most, trees.edge[game, begin + place]["visits"])
         scale = _scale(rule, most - 1)
         best, rival, late, untried, chosen, value = -np.inf, -np.inf, -np.inf, -np.inf, 0, 0.0
         for place in range(count):
-            edge = begin + place
-            seen, share = trees.visits[game, edge], exp(logits[place] - top) / whole
-            policy[game, trees.action[game, edge]] = share
-            value += share * (trees.total[game, edge] / seen if seen else mixed)
-            score = logits[place] + trees.noise[game, edge]
-            bare = trees.prior[game, edge] + trees.noise[game, edge]
+            edge = trees.edge[game, begin + place]
+            seen, share = edge["visits"], exp(logits[place] - top) / whole
+            policy[game, edge["action"]] = share
+            value += share * (edge["total"] / seen if seen else mixed)
+            score = logits[place] + edge["noise"]
+            bare = edge["prior"] + edge["noise"]
             if not seen:
                 untried = max(untried, bare)
             elif seen == most - 1:
-                late = max(late, bare + scale * trees.total[game, edge] / seen)
+                late = max(late, bare + scale * edge["total"] / seen)
             elif seen == most:
                 rival = max(rival, min(best, score))
                 if score > best:
                     best, chosen = score, place
-        edge = begin + chosen
-        actions[game] = trees.action[game, edge]
-        prior = trees.prior[game, edge]
-        needed = max(rival - logits[chosen], late - prior - scale * trees.former[game, edge], untried - prior)
+        edge = trees.edge[game, begin + chosen]
+        actions[game] = edge["action"]
+        needed = max(rival - logits[chosen], late - edge["prior"] - scale * edge["former"], untried - edge["prior"])
         log_probs[game] = _log_tail(needed / rule.temperature) if rule.temperature else 0.0
         values[game] = value
     return actions, log_probs, values

@@ -7,7 +7,8 @@ from click.testing import CliRunner
 
 import flyball
 from app.cli.group import main
-from app.core import BadUsage
+from app.config import GAMES
+from app.core import BadUsage, ConfigKey
 
 
 def run(*arguments: str):
@@ -22,6 +23,13 @@ def test_judges_are_opponents_and_the_model_itself() -> None:
     assert (solver["opponent"], random["opponent"]) == ("solver", "random")
     assert solver["wins"] <= random["wins"]
     assert run(*asked, "--model", "solver", "--against", "mcts:50").exit_code == 0
+
+
+def test_evaluations_by_an_operator_have_no_deadline() -> None:
+    usual = GAMES[ConfigKey("tic_tac_toe_2p")]
+    hurried = usual.replace(evaluation=usual.evaluation.replace(batch_seconds=1e-3))
+    (found,) = flyball.evaluate("random", hurried, against="mcts:1000", games=4).results
+    assert found.games == 4
 
 
 def test_optimal_writes_shares_with_intervals() -> None:

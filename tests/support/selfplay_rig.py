@@ -2,14 +2,15 @@
 
 from pathlib import Path
 
-from app.config import GAMES
+from app.config import DEFAULT_BACKEND, GAMES, NetworkSettings
 from app.games import open_table
 from app.learning.jobs import first_model
 from app.learning.network import bytes_to_parameters, parameters_to_bytes
 from app.store import FileStore, get_shard, put_checkpoint
 
 FULL_GAMES = GAMES["connect_four_2p"].selfplay.replace(opening_plies=0)
-CONFIG = GAMES["connect_four_2p"].replace(selfplay=FULL_GAMES)
+CONFIG = GAMES["connect_four_2p"].replace(backend=DEFAULT_BACKEND, network=NetworkSettings(), selfplay=FULL_GAMES)
+"""Connect four as PPO learns it, with a small network."""
 
 
 def ignore(progress) -> None:

@@ -18,7 +18,7 @@ from app.engine import InlineEngine, JobFailed
 from app.events import EvaluationRequested, Payload, RunConfigured, TrainingRequested
 from app.games import open_table
 from app.learning import devices
-from app.learning.devices import MissingDevice, UnknownDevice, games_at_once, missing_device, resolve
+from app.learning.devices import MissingDevice, UnknownDevice, decided, games_at_once, missing_device, resolve
 from app.learning.jobs import train
 from app.learning.network import bytes_to_parameters
 from app.play.gauntlet import GauntletSpec, Opponent
@@ -160,9 +160,25 @@ def test_no_process_is_asked_unless_a_gpu_is_set(monkeypatch: pytest.MonkeyPatch
 
 def test_a_training_run_checks_the_device_of_its_games() -> None:
     settings = PipelineSettings.model_validate({"collection": {"device": "cuda", "precision": "bfloat16"}})
-    assert (settings.updates, settings.games) == (Compute(), Compute(device="cuda", precision="bfloat16"))
+    assert (settings.updates, settings.games) == (
+        Compute(precision="auto"),
+        Compute(device="cuda", precision="bfloat16"),
+    )
     with pytest.raises(UnfitSettings, match=r"collection.device: cuda was asked for"):
         check_start(settings, begun=False)
+
+
+@pytest.mark.parametrize("unit", ["amx_bf16", "avx512_bf16", None])
+def test_auto_is_bfloat16_for_searches_on_processors_with_units_for_it(
+    monkeypatch: pytest.MonkeyPatch, unit: str | None
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True} | ({unit: True} if unit else {}), False)
+    automatic = Compute(precision="auto", settings_folder="here")
+    assert decided(automatic, "search") == automatic.replace(precision="bfloat16" if unit else "float32")
+    for backend in ("policy_gradient", "mine:BACKEND"):
+        assert decided(automatic, backend) == automatic.replace(precision="float32")
+    for compute in (Compute(), BFLOAT16):
+        assert decided(compute, "search") is compute
 
 
 def gauntlet(root: Path, model: str, **compute: str) -> GauntletSpec:

@@ -10,6 +10,7 @@ from app.config import GAMES, GameConfig
 from app.games import FINISHED, IllegalAction, UnknownGame, open_table
 from app.games.board_table import BoardTable
 from app.games.openspiel import OpenSpielTable, load_game
+from app.games.table import Table
 from app.learning.inference import Policy
 from app.learning.network import init_policy
 from app.play.players import RandomPlayer
@@ -71,6 +72,27 @@ def test_games_agree_with_openspiel_move_for_move(config: GameConfig) -> None:
     moves, decisions = assert_agreement(config, 1000)
     if config.key != "breakthrough6_2p":  # with so many pieces there is hardly ever a single move
         assert sum(map(len, moves)) > decisions  # some were forced
+
+
+@CONFIGS
+def test_branches_are_copies_played_on(config: GameConfig) -> None:
+    """Compare with copying and stepping, up to the end of every game and where some are cut off."""
+    games, ended = 100, 0
+    config = config.replace(max_moves=max(LIMITS[config.key]) - 1)
+    table, other = (open_table(config, 2 * games) for _ in range(2))
+    for each in table, other:
+        each.reset(np.arange(games), range(games))
+    for live, actions in at_random(open_table(config, games), games):
+        copies = live + games
+        seats, returns = table.branch(live, actions, copies)
+        assert alike((seats, returns), Table.branch(other, live, actions, copies))
+        going = copies[seats != FINISHED]
+        assert alike(table.observe(going), other.observe(going))
+        assert alike(ends(table, 2 * games)[:-1], ends(other, 2 * games)[:-1])
+        ended += int((seats == FINISHED).sum())
+        for each in table, other:
+            each.step(live, actions)
+    assert ended == games
 
 
 @pytest.mark.parametrize(("key", "game"), BOARDS)

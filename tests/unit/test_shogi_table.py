@@ -7,7 +7,6 @@ from shogi_games import random_table
 from app.config import GAMES
 from app.games import FINISHED, IllegalAction, UnknownGame, checker_for, open_table
 from app.games.game_check import check_game
-from app.games.mcts import TreeSearch
 from app.games.shogi.encode import UNIT, Layout, direction_numbers, recall
 from app.games.shogi.parity import ShogiChecker
 from app.games.shogi.replay import Replay
@@ -179,12 +178,6 @@ def test_illegal_actions_are_refused(action: int) -> None:
 @CONFIGS
 def test_games_pass_the_check_of_games(key: str) -> None:
     assert check_game(GAMES[key], games=4) == []
-
-
-@CONFIGS
-def test_openspiel_tree_search_refuses_our_own_rules(key: str) -> None:
-    with pytest.raises(UnknownGame, match="tree search does not play"):
-        TreeSearch(GAMES[key], playouts=1)
 
 
 def test_quality_monitor_compares_shogi_with_openspiel() -> None:

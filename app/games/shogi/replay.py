@@ -16,14 +16,14 @@ class Replay:
     """One game of at most ``limit`` moves. Unlike a table, it does not play forced moves by itself.
 
     Actions have the variant's numbers, as the seat to move counts. ``sfen`` is the first position, by default the
-    usual one. Raises ``BadNotation``.
+    usual one. ``lists`` are those of the rules' kernels. Raises ``BadNotation``.
     """
 
     def __init__(self, variant: Variant, sfen: str = "", limit: int = LONGEST) -> None:
-        self.variant, self._lists = variant, new_lists(1, limit)
+        self.variant, self.lists = variant, new_lists(1, limit)
         self.position: Position = parse_sfen(sfen or variant.sfen, variant)
         self._work = np.zeros(1, dtype=WORKSPACE)[0]
-        arrive(variant.tables, self.position, self._lists, 0, self._work)
+        arrive(variant.tables, self.position, self.lists, 0, self._work)
 
     @property
     def seat(self) -> int:
@@ -48,12 +48,12 @@ class Replay:
     @property
     def legal(self) -> NDArray[np.int64]:
         """The legal actions, ascending; none in a finished game."""
-        return self._lists.legal[0, : self.position["legal"]].astype(np.int64)
+        return self.lists.legal[0, : self.position["legal"]].astype(np.int64)
 
     @property
     def history(self) -> list[int]:
         """The actions so far."""
-        played: list[int] = self._lists.moves[0, : self.position["played"]].tolist()
+        played: list[int] = self.lists.moves[0, : self.position["played"]].tolist()
         return played
 
     @property
@@ -65,5 +65,5 @@ class Replay:
         """Play an action. Raises ``IllegalAction``."""
         if action not in self.legal:
             raise IllegalAction(action, 0, self.legal.tolist())
-        play(self.variant.tables, self.position, self._lists, 0, action)
-        arrive(self.variant.tables, self.position, self._lists, 0, self._work)
+        play(self.variant.tables, self.position, self.lists, 0, action)
+        arrive(self.variant.tables, self.position, self.lists, 0, self._work)
