@@ -29,14 +29,16 @@ def _searched(key: str, game: str, games: int, openings: int, **settings: Any) -
 
     The search finds what chance would not, so it needs few positions a move; random openings keep the games different.
     """
-    usual = {
+    usual: dict[str, Any] = {
+        "players": 2,
+        "engine": "flyball",
+        "backend": SEARCH_BACKEND,
         "network": NetworkSettings(kind=WINDOWS, hidden=(256,), residual=2),
         "search": SearchSettings(simulations=16, batch_size=512),
         "selfplay": _games(games, openings),
         "rows_per_training": 16_384,
     }
-    known = {"key": ConfigKey(key), "game": game, "players": 2, "engine": "flyball", "backend": SEARCH_BACKEND}
-    return GameConfig(**(known | usual | settings))
+    return GameConfig(key=ConfigKey(key), game=game, **(usual | settings))
 
 
 _WITH_HEURISTIC = (RANDOM, HEURISTIC)

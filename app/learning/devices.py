@@ -8,7 +8,7 @@ depend on the size of a batch there, so the games of a job depend on how many it
 import os
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import structlog
 import torch
@@ -110,8 +110,8 @@ def decided(compute: C, backend: str) -> C:
 
 def _has_bfloat16_units(device: torch.device) -> bool:
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    known = getattr(torch.cpu, "get_capabilities", dict)()  # which older versions of PyTorch lack
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    known: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # which older versions of PyTorch lack
     return any(known.get(unit, False) for unit in ("amx_bf16", "avx512_bf16"))
 
 

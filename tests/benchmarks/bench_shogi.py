@@ -1,4 +1,4 @@
-"""Shogi: the speed of the rules, and evaluation of a 4 x 64 tower against one game at a time.
+"""Shogi: the speed of the rules, evaluations against one game at a time, and the network's share of a search.
 
 Run with ``pytest tests/benchmarks/bench_shogi.py -m benchmark -s``. The ratios are asserted, not the figures.
 """
@@ -17,11 +17,14 @@ from torch.distributions import Categorical
 from app.config import GAMES, Compute, GameConfig, Precision
 from app.core import ConfigKey
 from app.engine import LocalEngine
-from app.games import FINISHED, open_table
+from app.games import FINISHED, Observations, open_table
+from app.games.table import Floats
 from app.learning.inference import Policy
 from app.learning.network import init_policy, load_network, masked_log_probs, parameters_to_bytes, threads
 from app.play.gauntlet import GauntletSpec, Opponent
 from app.play.matches import EvaluationManager, MatchPlan, play_match
+from app.play.own_players import Turn
+from app.play.search import SearchPlayer
 from app.store import FileStore, Manifest, put_checkpoint
 
 pytestmark = pytest.mark.benchmark
@@ -160,3 +163,30 @@ def test_evaluation_of_a_tower_beside_one_game_at_a_time(precision: Precision, t
     )
     assert once >= {"bfloat16": 10.0, "float32": 5.0}[precision]
     assert twice >= {"bfloat16": 20.0, "float32": 10.0}[precision]
+
+
+@pytest.mark.parametrize("key", ["shogi_2p", "minishogi_2p"])
+def test_network_takes_most_of_a_search(key: str) -> None:
+    """So it would hardly help to search by lists of legal actions instead of masks."""
+    config, games = GAMES[ConfigKey(key)], np.arange(64)
+    shape, table, rng = open_table(config, 0).spec.shape, open_table(config, 64), np.random.default_rng(0)
+    network = Policy(config.network, shape, init_policy(config.network, shape, seed=0))
+    outputs, seconds = network.outputs, [0.0]
+
+    def timed(obs: Observations) -> Floats:
+        began = process_time()
+        found = outputs(obs)
+        seconds[0] += process_time() - began
+        return found
+
+    table.reset(games, [0] * len(games))
+    turn = Turn(*table.observe(games), table, games)
+    player = SearchPlayer(network, config, simulations=16, temperature=1.0)
+    with threads(1):
+        player.search(turn, rng.random(len(games)))
+        network.outputs = timed  # type: ignore[method-assign]
+        began = process_time()
+        player.search(turn, rng.random(len(games)))
+        share = seconds[0] / (process_time() - began)
+    print(f"{key}: {100 * share:.0f}%")  # noqa: T201
+    assert share > 0.6

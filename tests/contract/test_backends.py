@@ -7,7 +7,7 @@ import pytest
 from driving import KEY, OLD, OTHER_KEY, DrivenWorker, played, promoted
 from tabular_backend import NAME, TABULAR
 
-from app.backends import JOBS, POLICY_GRADIENT, UnusableBackend, backend_of, describe, understood
+from app.backends import JOBS, POLICY_GRADIENT, SEARCH, UnusableBackend, backend_of, describe, understood
 from app.config import GAMES, PARAMETERS, RunSettings
 from app.core import UnknownPlugin
 from app.events import EvaluationRequested, SelfplayRequested, TrainingRequested
@@ -104,7 +104,7 @@ def test_trainer_runs_the_jobs_of_each_backend(base: str | None, job: str) -> No
             TrainingRequested(base_model=base, shards=(), step=0, seed=1, learning_rate=0.1, epochs=1),
             key,  # type: ignore[arg-type]
         )
-    assert functions(worker) == {KEY: getattr(TABULAR, job), OTHER_KEY: getattr(POLICY_GRADIENT, job)}
+    assert functions(worker) == {KEY: getattr(TABULAR, job), OTHER_KEY: getattr(SEARCH, job)}
 
 
 def test_other_workers_run_the_jobs_of_each_backend() -> None:
@@ -120,7 +120,7 @@ def test_other_workers_run_the_jobs_of_each_backend() -> None:
         worker = DrivenWorker(kind, SETTINGS)
         for key, fact in zip((KEY, OTHER_KEY), about, strict=True):
             worker.feed(fact, key)
-        assert functions(worker) == {KEY: getattr(TABULAR, job), OTHER_KEY: getattr(POLICY_GRADIENT, job)}
+        assert functions(worker) == {KEY: getattr(TABULAR, job), OTHER_KEY: getattr(SEARCH, job)}
 
 
 def test_daemons_and_simulation_name_no_job() -> None:

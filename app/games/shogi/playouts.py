@@ -50,7 +50,7 @@ class PlayoutSearch:
 
 def best_move(game: Replay, playouts: int, exploration: float, seed: int) -> int:
     """Return the action, in the variant's numbers, that a search from an unfinished game's position finds."""
-    tables, lists = game.variant.tables, Lists(*(part.copy() for part in game.lists))
+    tables, lists = game.variant.tables, Lists(game.lists.moves.copy(), game.lists.keys.copy(), game.lists.legal.copy())
     state = np.array([seed], dtype=np.uint64)
     return int(_best_action(tables, game.position, lists, (playouts, exploration), state))
 
@@ -61,7 +61,7 @@ class Tree(NamedTuple):
     action: NDArray[np.uint16]  # [E]
     chooser: NDArray[np.int8]  # [E] the seat that plays the action
     first: NDArray[np.int32]  # [E] first edge of the node that the edge leads to
-    count: NDArray[np.int16]  # [E] number of these edges; 0: not expanded
+    edges: NDArray[np.int16]  # [E] number of these edges; 0: not expanded
     visits: NDArray[np.int32]  # [E]
     total: NDArray[np.int32]  # [E] sum of the visits' outcomes for the chooser: 1 a win, -1 a loss
     proven: NDArray[np.int8]  # [E] outcome for the chooser by best play, or ``_OPEN``
@@ -96,7 +96,7 @@ def _best_action(
         games[1] = games[0]
         edge, depth = _ROOT, 0
         while not game["over"] and tree.visits[edge]:
-            if not tree.count[edge]:
+            if not tree.edges[edge]:
                 if tree.used[0] + game["legal"] > room:
                     break
                 _expand(tree, edge, game, lists, state)
@@ -120,7 +120,7 @@ def _best_action(
 def _expand(tree: Tree, edge: int, game: Position, lists: Lists, state: NDArray[np.uint64]) -> None:
     """Add a game's legal actions to the tree, below an edge. The tree needs room for them."""
     begin = tree.used[0]
-    tree.first[edge], tree.count[edge] = begin, game["legal"]
+    tree.first[edge], tree.edges[edge] = begin, game["legal"]
     for k in range(game["legal"]):
         other = begin + _draw(state, k + 1)  # shuffled, because untried edges are tried in their order
         tree.action[begin + k] = tree.action[other]
@@ -133,7 +133,7 @@ def _expand(tree: Tree, edge: int, game: Position, lists: Lists, state: NDArray[
 def _choose(tree: Tree, edge: int, exploration: float) -> int:
     """Return the edge below another with the largest upper confidence bound: its outcome if it is proven."""
     best, chosen, spread = -np.inf, -1, log(tree.visits[edge])
-    for below in range(tree.first[edge], tree.first[edge] + tree.count[edge]):
+    for below in range(tree.first[edge], tree.first[edge] + tree.edges[edge]):
         seen = tree.visits[below]
         if tree.proven[below] != _OPEN:
             bound = float(tree.proven[below])
@@ -168,7 +168,7 @@ def _outcome(winner: int, seat: int) -> int:
 def _proof(tree: Tree, edge: int) -> int:
     """Return the outcome that the edges below another prove, or ``_OPEN``."""
     begin, best, all_proven = tree.first[edge], -1, True
-    for below in range(begin, begin + tree.count[edge]):
+    for below in range(begin, begin + tree.edges[edge]):
         if tree.proven[below] == _OPEN:
             all_proven = False
         else:
@@ -182,7 +182,7 @@ def _proof(tree: Tree, edge: int) -> int:
 def _most(tree: Tree) -> int:
     """Return the root's edge to play: by proven outcome, which counts as 0 if it is open, visits, and total."""
     begin, chosen = tree.first[_ROOT], tree.first[_ROOT]
-    for edge in range(begin, begin + tree.count[_ROOT]):
+    for edge in range(begin, begin + tree.edges[_ROOT]):
         sure = tree.proven[edge] if tree.proven[edge] != _OPEN else 0
         best = tree.proven[chosen] if tree.proven[chosen] != _OPEN else 0
         if (sure, tree.visits[edge], tree.total[edge]) > (best, tree.visits[chosen], tree.total[chosen]):
