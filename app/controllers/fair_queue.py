@@ -161,26 +161,23 @@ def next_turn(
 
     A worker may hold a second short request while it plays one, which saves the moment between two requests. A long
     request does not wait at a worker: the gain is small, and its model may have been replaced before it is played.
-
-    A configuration that awaits a training or a verdict comes last, and only at an idle worker. Its rows would be those
-    of the model before, and its games would take processors from the jobs that it awaits.
     """
     limits = settings.feedback.scheduler
     virtual, lowest = max([row.start for row in configs.values()], default=0.0), limits.starvation_floor * HIGHEST
     waiting = [
-        (state.lineage.busy, max(row.finish, virtual - CREDIT_TURNS * row.seconds / lowest), config.key)
+        (max(row.finish, virtual - CREDIT_TURNS * row.seconds / lowest), config.key)
         for config in settings.configs
-        if (row := configs.get(config.key)) and waits(row, state := state_of(states, config.key), settings, now_us)
+        if (row := configs.get(config.key)) and waits(row, state_of(states, config.key), settings, now_us)
     ]
     if not waiting:
         return None
-    last, tag, key = min(waiting)
+    tag, key = min(waiting)
     each = 2 if configs[key].seconds <= limits.waiting_seconds else 1
     busy = Counter([asked.worker for row in configs.values() for asked in row.out if not asked.ended])
     free = [
         (busy[name] / worker.capacity, worker.asked_us, name)
         for name, worker in workers.items()
-        if busy[name] < worker.places(each) and not (last and busy[name])
+        if busy[name] < worker.places(each)
     ]
     return (key, min(free)[-1], tag) if free else None
 
@@ -188,11 +185,11 @@ def next_turn(
 def waits(row: ConfigRow, state: FeedbackState, settings: RunSettings, now_us: int) -> bool:
     """Return whether a configuration wants games now: it is due, and lacks rows for a training.
 
-    No games are requested while a training or its verdict is awaited, because the model may be replaced, unless rows
-    outlive their model. Until the number of rows per game is known, one request is made at a time.
+    No games are requested while a training or its verdict is awaited, because the model may be replaced. That holds for
+    searched games, too, although their rows outlive their model: otherwise two trainings in a row learn from one
+    model's searches. Until the number of rows per game is known, one request is made at a time.
     """
-    voided = state.lineage.busy and not settings.config(state.config_key).replays
-    if state.lineage.distributed is None or voided:
+    if state.lineage.distributed is None or state.lineage.busy:
         return False
     needed = None if state.training_block is not None else rows_needed(state, settings)
     if now_us < _due_us(row, state.selfplay_rate, settings.feedback.scheduler, training=needed is not None):
