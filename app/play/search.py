@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from app.config import GameConfig
 from app.core import FlyballError
-from app.games import FINISHED, Observations, Table, TableSpec, open_table
+from app.games import Observations, Table, TableSpec, open_table
 from app.games.table import Floats, Indices, Seats
 from app.play.own_players import DecidingPlayer, Points, Turn
 from app.play.rng import draw_points
@@ -16,6 +16,7 @@ from app.play.tree import (
     Rule,
     Trees,
     attach,
+    close,
     conclude,
     considered_visits,
     descend,
@@ -98,7 +99,7 @@ class SearchPlayer(DecidingPlayer):
     def _searched(self, turn: Turn, points: Points) -> Found:
         count, nodes, (obs, mask, source, slots) = len(points), self._nodes, turn
         table = self._table_of(count * nodes)
-        roots, nothing = np.arange(count) * nodes, np.zeros((count, 0), dtype=np.float32)
+        roots, nothing = np.arange(count) * nodes, np.zeros((0, 0), dtype=np.float32)
         table.copy_from(source, slots, roots)
         trees = plant(count, nodes, nodes * min(mask.shape[1], _EDGES), self._seats)
         temperature = self._rule.temperature
@@ -108,16 +109,13 @@ class SearchPlayer(DecidingPlayer):
             leaves = descend(trees, node - 1, self._rule)
             if not len(leaves.games):
                 continue
-            games, first = leaves.games, roots[leaves.games]
-            here = first + node
-            seats, returns = table.branch(first + leaves.nodes, leaves.actions, here)
-            over = seats == FINISHED
-            if over.any():
-                trees.value[games[over], node] = returns[over]
-                here, games = here[~over], games[~over]
-            if len(games):
-                turn_there = Turn(*table.observe(here), table, here)
-                trees = self._grown(trees, node, games, turn_there, nothing[: len(games)])
+            games = leaves.games
+            here = roots[games] + node
+            seats, returns = table.branch(roots[games] + leaves.nodes, leaves.actions, here)
+            going = close(trees, node, games, seats, returns)
+            if len(going):
+                here = here[going]
+                trees = self._grown(trees, node, games[going], Turn(*table.observe(here), table, here), nothing)
             attach(trees, node, leaves)
         policy = np.zeros((count, mask.shape[1]), dtype=np.float32)
         return Found(*conclude(trees, self._rule, policy), policy)

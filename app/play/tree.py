@@ -133,7 +133,7 @@ class Positions(NamedTuple):
     logits: Floats  # [K, A or more]
     values: Floats  # [K, P] estimated outcome of each seat
     mask: Mask  # [K, A] legal actions
-    noise: Floats  # [K, A] Gumbel noise, or [K, 0] for none
+    noise: Floats  # [K, A] Gumbel noise, or without columns for none
 
 
 @kernel
@@ -166,6 +166,19 @@ def grow(trees: Trees, node: int, positions: Positions) -> None:
         trees.used[game] = end
         trees.node[game, node]["first"], trees.node[game, node]["edges"] = begin, end - begin
         trees.seat[game, node], trees.value[game, node] = seats[k], values[k]
+
+
+@kernel
+def close(trees: Trees, node: int, games: Indices, seats: Seats, returns: Floats) -> Indices:
+    """Give a node the outcomes [K, P] of games that are over; return the places in ``games`` [K] of the others."""
+    going, count = np.empty(len(games), dtype=np.int64), 0
+    for k in range(len(games)):
+        if seats[k] == FINISHED:
+            trees.value[games[k], node] = returns[k]
+        else:
+            going[count] = k
+            count += 1
+    return going[:count]
 
 
 @kernel
