@@ -31,6 +31,7 @@ EloDifference = Annotated[float, Field(ge=-MAX_ELO, le=MAX_ELO)]
 Velocity = Annotated[float, Field(gt=0, le=MAX_VELOCITY)]
 Factor = Annotated[float, Field(gt=0, le=MAX_FACTOR)]
 FactorOrZero = Annotated[float, Field(ge=0, le=MAX_FACTOR)]
+Ratings = Annotated[int, Field(ge=1, description="ratings since the last change that end its cooldown sooner")]
 
 
 class OrderedSettings(Settings):
@@ -102,7 +103,9 @@ class GauntletSettings(Settings):
 
     strong_win_rate: Share = Field(0.8, description="against heuristic; above it temperature falls, threshold rises")
     weak_win_rate: Share = Field(0.7, description="against random; certainly below it epochs and games rise")
+    least_trainings: int = Field(10, ge=0, description="trainings of a model that is judged; younger ones are all weak")
     cooldown_hours: HoursOrZero = Field(1.0, description="least time between two changes")
+    cooldown_ratings: Ratings = 5
     temperature_factor: float = Field(0.8, gt=0, lt=1, description="factor on the base temperature")
     min_temperature: float = Field(0.5, ge=MIN_TEMPERATURE, le=MAX_TEMPERATURE, description="lowest base temperature")
     quality_threshold_step: float = Field(0.05, gt=0, le=1, description="added to the quality threshold")
@@ -127,9 +130,14 @@ class LearningRateSettings(OrderedSettings):
     raise_factor: float = Field(1.1, gt=1, le=MAX_FACTOR, description="factor on the learning rate when it rises")
     lower_factor: float = Field(0.8, gt=0, lt=1, description="factor on the learning rate when it falls")
     anomalies: int = Field(2, ge=1, description="trainings in a row with a loss anomaly that lower the learning rate")
+    rejections: int = Field(3, ge=1, description="candidates rejected in a row that lower the learning rate")
+    rejections_factor: float = Field(
+        0.5, gt=0, lt=1, description="factor on the learning rate after so many rejections"
+    )
     minimum: float = Field(1e-6, ge=1e-12, le=1, description="lowest learning rate")
     maximum: float = Field(1e-3, ge=1e-12, le=1, description="highest learning rate")
     cooldown_hours: HoursOrZero = Field(1.0, description="least time between two changes")
+    cooldown_ratings: Ratings = 5
 
 
 class AnomalySettings(Settings):
@@ -179,7 +187,7 @@ class LifecycleSettings(OrderedSettings):
 
     strictly_ascending = (("elo0", "elo1"),)
 
-    elo0: EloDifference = Field(-40.0, description="strength relative to the champion that is rejected")
+    elo0: EloDifference = Field(-80.0, description="strength relative to the champion that is rejected")
     elo1: EloDifference = Field(
         0.0, description="strength relative to the champion that is promoted; an equal model has learned more"
     )

@@ -59,19 +59,20 @@ class AdmissionSettings(Settings):
 class MatchmakingSettings(Settings):
     """Shares of the opponent categories; an empty one's share goes to the others in proportion.
 
+    By default the model mostly plays itself, because the seats of opponents bring no rows to train on.
     ``prioritised`` is AlphaStar's: the whole league, weighted by ``curve`` (Vinyals et al. 2019).
     """
 
-    mirror: float = Field(0.3, ge=0)
-    peers: float = Field(0.4, ge=0)
-    exploitable: float = Field(0.2, ge=0)
-    baselines: float = Field(0.1, ge=0)
+    mirror: float = Field(0.9, ge=0)
+    peers: float = Field(0.05, ge=0)
+    exploitable: float = Field(0.03, ge=0)
+    baselines: float = Field(0.02, ge=0)
     prioritised: float = Field(0.0, ge=0)
     curve: Curve = Field("even", description="weights within peers, exploitable and prioritised")
     peer_elo: float = Field(100.0, gt=0, description="largest Elo difference of peers")
     prior_games: float = Field(10.0, gt=0, description="weight of the ratings' prediction, in games")
     lost_games: int = Field(10, ge=1, description="games before an opponent counts as formerly winning")
-    cold_start: int = Field(2, ge=0, description="league size from which on others than baselines are opponents")
+    cold_start: int = Field(0, ge=0, description="league size from which on others than baselines are opponents")
 
     @model_validator(mode="after")
     def _somebody_to_meet(self) -> Self:
@@ -81,7 +82,8 @@ class MatchmakingSettings(Settings):
 
 
 MATCHMAKING: dict[str, MatchmakingSettings] = {
-    "balanced": MatchmakingSettings(),
+    "mostly_mirror": MatchmakingSettings(),
+    "balanced": MatchmakingSettings(mirror=0.3, peers=0.4, exploitable=0.2, baselines=0.1, cold_start=2),
     "alphastar": MatchmakingSettings(
         mirror=0.35, peers=0, exploitable=0, baselines=0, prioritised=0.65, curve="hard", cold_start=0
     ),

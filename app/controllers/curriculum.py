@@ -1,6 +1,7 @@
 """CurriculumIntegration: each configuration's share of self-play.
 
-Each rating may change the weights, and a cooldown keeps them from swinging.
+Each rating may change the weights, and a cooldown keeps them from swinging. The first rating only begins the cooldown,
+because after a request or two all differences are chance.
 A configuration that improves faster, or has played less than the others, weighs more; one whose data is poor weighs
 less. An unknown velocity or quality is a factor of 1. Weights average 1, and the lower clamp prevents starvation.
 
@@ -26,7 +27,7 @@ ALL = ""
 
 
 class CurriculumRow(Row, frozen=True):
-    """When the weights were last set."""
+    """When the weights were last set, or when the first rating came."""
 
     set_us: int
 
@@ -89,7 +90,9 @@ class CurriculumIntegration(Controller):
         limits, row = self.settings.feedback.curriculum, rows.get(ALL)
         if event.data.purpose != "rating":
             return Step()
-        if row is not None and event.recorded_us - row.set_us < limits.rebalance_seconds * US:
+        if row is None:
+            return Step({ALL: CurriculumRow(set_us=event.recorded_us)})
+        if event.recorded_us - row.set_us < limits.rebalance_seconds * US:
             return Step()
         known = {config.key: state_of(states, config.key) for config in self.settings.configs}
         weights = normalised(self._raw(known), limits.minimum, limits.maximum)

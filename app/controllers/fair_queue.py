@@ -185,11 +185,11 @@ def next_turn(
 def waits(row: ConfigRow, state: FeedbackState, settings: RunSettings, now_us: int) -> bool:
     """Return whether a configuration wants games now: it is due, and lacks rows for a training.
 
-    No games are requested while a training or its verdict is awaited, because the model may be replaced, unless rows
-    outlive their model. Until the number of rows per game is known, one request is made at a time.
+    No games are requested while a training or its verdict is awaited, because the model may be replaced. That holds for
+    searched games, too, although their rows outlive their model: otherwise two trainings in a row learn from one
+    model's searches. Until the number of rows per game is known, one request is made at a time.
     """
-    voided = state.lineage.busy and not settings.config(state.config_key).replays
-    if state.lineage.distributed is None or voided:
+    if state.lineage.distributed is None or state.lineage.busy:
         return False
     needed = None if state.training_block is not None else rows_needed(state, settings)
     if now_us < _due_us(row, state.selfplay_rate, settings.feedback.scheduler, training=needed is not None):

@@ -1,14 +1,22 @@
-"""GauntletFeedbackController: tunes training and self-play parameters by a gauntlet's results."""
+"""GauntletFeedbackController: tunes training and self-play parameters by a gauntlet's results.
+
+A model that is weak against the random bot gets more games and epochs for its trainings; one that is strong against the
+heuristic gets less noise and a higher quality threshold. Each change is taken back step by step once its reason is
+certainly gone. Scores between the two leave the parameters alone, so that noise does not move them back and forth. No
+parameter is taken back beyond its configured value.
+
+Models of few trainings are not judged. All of them are weak, and more work for each training delays the next one.
+"""
 
 from collections.abc import Mapping
 from typing import ClassVar
 
 from app.config import Parameter
 from app.controllers.controller import Controller
-from app.controllers.knobs import bounded, is_turned
+from app.controllers.knobs import bounded, configured, is_turned
 from app.controllers.state import FeedbackState, States, state_of
 from app.controllers.trend import SECONDS_PER_HOUR, US
-from app.core import RANDOM
+from app.core import HEURISTIC, RANDOM
 from app.events import (
     Emission,
     EvaluationCompleted,
@@ -22,9 +30,23 @@ from app.events import (
 
 
 class GauntletRow(Row, frozen=True):
-    """When the parameters were last changed."""
+    """The changes of one configuration's parameters.
+
+    Attributes:
+        changed_us: when parameters were last changed, microseconds since 1970 UTC; 0: never.
+        ratings: number of judged ratings since then.
+        work_steps: number of raises of epochs and games that stand.
+        strict_steps: number of changes of temperature and quality threshold that stand.
+    """
 
     changed_us: int = 0
+    ratings: int = 0
+    work_steps: int = 0
+    strict_steps: int = 0
+
+
+Wanted = dict[Parameter, float]
+Rows = Mapping[str, GauntletRow]
 
 
 class GauntletFeedbackController(Controller):
@@ -38,46 +60,82 @@ class GauntletFeedbackController(Controller):
     )
 
     @handles(EvaluationCompleted)
-    def evaluated(
-        self, rows: Mapping[str, GauntletRow], event: Event[EvaluationCompleted], states: States
+    def evaluated(  # noqa: C901 - a rule from top to bottom
+        self, rows: Rows, event: Event[EvaluationCompleted], states: States
     ) -> Step[GauntletRow]:
-        """Set the parameters that a gauntlet's scores call for, at most once per cooldown."""
-        data, key = event.data, event.subject
-        if data.purpose != "rating":
+        """Change the parameters that a trained model's scores call for, at most once per cooldown."""
+        data, key, limits = event.data, event.subject, self.settings.feedback.gauntlet
+        if data.purpose != "rating" or data.step < limits.least_trainings:
             return Step()
-        changed_us = rows.get(key, GauntletRow()).changed_us
-        cooldown = self.settings.feedback.gauntlet.cooldown_hours * SECONDS_PER_HOUR * US
-        if changed_us and event.recorded_us - changed_us < cooldown:
-            return Step()
-        emissions = []
-        for name, (value, why) in self._wanted(state_of(states, key), data).items():
-            before = state_of(states, key).parameter(name, self.settings)
-            if value != before and is_turned(name, self.settings, key):
-                emissions.append(
-                    Emission(HyperparameterUpdated(parameter=name, value=value, previous=before, reason=why))
-                )
-        return Step({key: GauntletRow(changed_us=event.recorded_us)}, tuple(emissions)) if emissions else Step()
+        row, state = rows.get(key, GauntletRow()), state_of(states, key)
+        row = row.replace(ratings=row.ratings + 1)
+        since_us, cooldown_us = event.recorded_us - row.changed_us, limits.cooldown_hours * SECONDS_PER_HOUR * US
+        if row.changed_us and since_us < cooldown_us and row.ratings < limits.cooldown_ratings:
+            return Step({key: row})
+        scores, emissions = {match.opponent: match.score for match in data.results}, list[Emission]()
 
-    def _wanted(self, state: FeedbackState, data: EvaluationCompleted) -> dict[Parameter, tuple[float, str]]:
-        """Return the parameters that the gauntlet's scores call for, within their clamps, with reasons."""
-        limits, config = self.settings.feedback.gauntlet, self.settings.config(state.config_key)
-        scores = {match.opponent: match.score.mean for match in data.results}
-        wanted: dict[Parameter, tuple[float, str]] = {}
-        if (heuristic := scores.get("heuristic", 0.0)) > limits.strong_win_rate:
-            why = f"{heuristic:.1%} against the heuristic, above {limits.strong_win_rate:.0%}"
-            temperature = state.parameter("base_temperature", self.settings)
-            cooler = max(limits.min_temperature, temperature * limits.temperature_factor)
-            stricter = state.parameter("quality_threshold", self.settings) + limits.quality_threshold_step
-            wanted["base_temperature"] = min(temperature, cooler), why
-            wanted["quality_threshold"] = bounded("quality_threshold", stricter, self.settings, state.config_key), why
-        random = next((match.score for match in data.results if match.opponent == RANDOM), None)
-        if random is not None and random.upper < limits.weak_win_rate:  # upper bound, because a raise is never undone
-            why = f"{random.mean:.1%} of {random.n} games against random, certainly below {limits.weak_win_rate:.0%}"
-            before = state.parameter("epochs", self.settings)
-            epochs = min(limits.max_epochs, int(before * limits.work_factor))
-            wanted["epochs"] = max(before, float(epochs)), why
-            before = state.parameter("games_per_iteration", self.settings)
-            most = config.selfplay.games_per_request * limits.max_games_factor
-            games = min(most, int(before * limits.work_factor))
-            wanted["games_per_iteration"] = max(before, float(games)), why
-        return wanted
+        def turned(wanted: Wanted, why: str) -> bool:
+            """Emit the parameters that change, and return whether there are any."""
+            before = {name: state.parameter(name, self.settings) for name in wanted}
+            changed = [name for name in wanted if wanted[name] != before[name] and is_turned(name, self.settings, key)]
+            emissions.extend(
+                Emission(HyperparameterUpdated(parameter=name, value=wanted[name], previous=before[name], reason=why))
+                for name in changed
+            )
+            return bool(changed)
+
+        if (score := scores.get(HEURISTIC)) is not None:
+            why = f"{score.mean:.1%} against the heuristic, {{}} {limits.strong_win_rate:.0%}"
+            if score.mean > limits.strong_win_rate:
+                row = row.replace(strict_steps=row.strict_steps + turned(self._stricter(state), why.format("above")))
+            elif row.strict_steps and score.upper < limits.strong_win_rate:
+                turned(self._laxer(state), why.format("certainly below"))
+                row = row.replace(strict_steps=row.strict_steps - 1)
+        if (score := scores.get(RANDOM)) is not None:
+            why = f"{score.mean:.1%} of {score.n} games against random, certainly {{}} {limits.weak_win_rate:.0%}"
+            if score.upper < limits.weak_win_rate:
+                row = row.replace(work_steps=row.work_steps + turned(self._more_work(state), why.format("below")))
+            elif row.work_steps and score.lower > limits.weak_win_rate:
+                turned(self._less_work(state), why.format("above"))
+                row = row.replace(work_steps=row.work_steps - 1)
+        if emissions:
+            row = row.replace(changed_us=event.recorded_us, ratings=0)
+        return Step({key: row}, tuple(emissions))
+
+    def _stricter(self, state: FeedbackState) -> Wanted:
+        """Return a lower temperature and a higher quality threshold."""
+        limits, temperature = self.settings.feedback.gauntlet, state.parameter("base_temperature", self.settings)
+        cooler = max(limits.min_temperature, temperature * limits.temperature_factor)
+        threshold = state.parameter("quality_threshold", self.settings) + limits.quality_threshold_step
+        stricter = bounded("quality_threshold", threshold, self.settings, state.config_key)
+        return {"base_temperature": min(temperature, cooler), "quality_threshold": stricter}
+
+    def _laxer(self, state: FeedbackState) -> Wanted:
+        """Return temperature and quality threshold one step back towards their configured values."""
+        limits, temperature = self.settings.feedback.gauntlet, state.parameter("base_temperature", self.settings)
+        warmer = min(self._configured(state, "base_temperature"), temperature / limits.temperature_factor)
+        threshold = state.parameter("quality_threshold", self.settings)
+        laxer = max(self._configured(state, "quality_threshold"), threshold - limits.quality_threshold_step)
+        return {"base_temperature": max(temperature, warmer), "quality_threshold": min(threshold, laxer)}
+
+    def _more_work(self, state: FeedbackState) -> Wanted:
+        """Return more epochs and games per iteration."""
+        limits, epochs = self.settings.feedback.gauntlet, state.parameter("epochs", self.settings)
+        more_epochs = float(min(limits.max_epochs, int(epochs * limits.work_factor)))
+        games = state.parameter("games_per_iteration", self.settings)
+        most = self._configured(state, "games_per_iteration") * limits.max_games_factor
+        more_games = float(min(most, int(games * limits.work_factor)))
+        return {"epochs": max(epochs, more_epochs), "games_per_iteration": max(games, more_games)}
+
+    def _less_work(self, state: FeedbackState) -> Wanted:
+        """Return epochs and games per iteration one step back towards their configured values."""
+
+        def less(name: Parameter) -> float:
+            before = state.parameter(name, self.settings)
+            fewer = float(int(before / self.settings.feedback.gauntlet.work_factor))
+            return min(before, max(self._configured(state, name), fewer))
+
+        return {"epochs": less("epochs"), "games_per_iteration": less("games_per_iteration")}
+
+    def _configured(self, state: FeedbackState, name: Parameter) -> float:
+        return configured(name, self.settings, state.config_key)

@@ -3,6 +3,10 @@
 Ratings have errors of tens of Elo, so a mean gain that is not significant changes nothing. Otherwise noise alone would
 lower the learning rate by a tenth a day, because a cut is larger than a raise. For the same reason a single loss
 anomaly changes nothing; several trainings in a row with an anomaly lower the rate.
+
+Each candidate is trained from the champion, so a rate that is far too high shows in no loss of rating: the gate rejects
+one candidate after the other, and nothing is learned. So several rejections in a row lower the rate, by more, because
+each try costs as many trainings.
 """
 
 from collections.abc import Mapping
@@ -24,6 +28,7 @@ from app.events import (
     LossAnomalyDetected,
     ModelRolledBack,
     Payload,
+    PromotionRejected,
     Row,
     Step,
     TrainingFailed,
@@ -32,11 +37,12 @@ from app.events import (
 
 
 class LearningRow(Row, frozen=True):
-    """The latest ratings, and when the learning rate was last changed."""
+    """The latest ratings, when the learning rate was last changed, and the number of ratings since then."""
 
     elos: tuple[float, ...] = ()
     stderrs: tuple[float, ...] = ()
     changed_us: int = 0
+    ratings: int = 0
 
 
 FIRST = LearningRow()
@@ -77,7 +83,8 @@ class EvaluationFeedbackHandler(Controller):
         if data.purpose != "rating":
             return Step()
         first = -limits.evaluations - 1
-        row = row.replace(elos=(*row.elos, data.elo)[first:], stderrs=(*row.stderrs, data.elo_stderr)[first:])
+        elos, stderrs = (*row.elos, data.elo)[first:], (*row.stderrs, data.elo_stderr)[first:]
+        row = row.replace(elos=elos, stderrs=stderrs, ratings=row.ratings + 1)
         if len(row.elos) <= limits.evaluations or self._cooling(event, row):
             return Step({event.subject: row})
         gain = (row.elos[-1] - row.elos[0]) / limits.evaluations
@@ -118,9 +125,21 @@ class EvaluationFeedbackHandler(Controller):
         reason = f"{trainings} trainings in a row with a loss anomaly"
         return self._scaled(event, row, state, limits.lower_factor, reason)
 
+    @handles(PromotionRejected)
+    def rejected(self, rows: Rows, event: Event[PromotionRejected], states: States) -> Step[LearningRow]:
+        """Lower the learning rate after enough rejections in a row, and again after as many more."""
+        row, state = rows.get(event.subject, FIRST), state_of(states, event.subject)
+        limits = self.settings.feedback.learning_rate
+        if state.consecutive_failures == 0 or state.consecutive_failures % limits.rejections:
+            return Step()
+        reason = f"{state.consecutive_failures} candidates in a row were rejected"
+        return self._scaled(event, row, state, limits.rejections_factor, reason)
+
     def _cooling(self, event: Event[Any], row: LearningRow) -> bool:
-        cooldown_us = self.settings.feedback.learning_rate.cooldown_hours * SECONDS_PER_HOUR * US
-        return row.changed_us > 0 and event.recorded_us - row.changed_us < cooldown_us
+        limits = self.settings.feedback.learning_rate
+        cooldown_us = limits.cooldown_hours * SECONDS_PER_HOUR * US
+        soon = event.recorded_us - row.changed_us < cooldown_us and row.ratings < limits.cooldown_ratings
+        return row.changed_us > 0 and soon
 
     def _scaled(
         self, event: Event[Any], row: LearningRow, state: FeedbackState, factor: float, reason: str
@@ -133,7 +152,7 @@ class EvaluationFeedbackHandler(Controller):
     def _set(
         self, row: LearningRow, event: Event[Any], state: FeedbackState, rate: float, reason: str
     ) -> Step[LearningRow]:
-        changed = row.replace(changed_us=event.recorded_us)
+        changed = row.replace(changed_us=event.recorded_us, ratings=0)
         return Step({event.subject: changed}, (self._params(state, reason, learning_rate=self._within(state, rate)),))
 
     def _within(self, state: FeedbackState, rate: float) -> float:

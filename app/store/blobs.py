@@ -24,6 +24,10 @@ class DamagedBlob(FlyballError):
 class BlobStore(Protocol):
     """Keeps bytes under their own SHA-256, 64 hexadecimal digits. Safe to share between processes and threads."""
 
+    def __hash__(self) -> int:
+        """Return a hash; stores are keys of caches."""
+        ...
+
     def put(self, data: bytes) -> str:
         """Store ``data`` durably and return its key. Storing it again repairs a damaged copy."""
         ...

@@ -32,7 +32,7 @@ from app.play.matches import batch as play_batch
 from app.status.league import LEAGUES_READ, read_leagues
 from app.store import FileStore
 
-ARMS = {"none": (-2000.0, -1000.0), "not 40 worse": (-40.0, 0.0), "better": (0.0, 35.0)}
+ARMS = {"none": (-2000.0, -1000.0), "not 40 worse": (-40.0, 0.0), "not 80 worse": (-80.0, 0.0), "better": (0.0, 35.0)}
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 GATES = "[feedback.lifecycle]\nelo0 = {}\nelo1 = {}\n"
 

@@ -78,6 +78,17 @@ def test_the_same_games_in_another_shard_are_refused(tmp_path: Path, store: File
     assert not look(tmp_path, copy, [second])["failures"]
 
 
+def test_an_earlier_shard_is_read_once(tmp_path: Path, store: FileStore) -> None:
+    """To read 16 shards again for each inspection took more time than to play the games."""
+    first, second = played(tmp_path, 2)
+    shard = get_shard(store, first)
+    copy = put_shard(store, replace(shard, meta=shard.meta.replace(worker="another@test")))
+    look(tmp_path, second, [first])
+    store.delete(first)
+    with pytest.raises(RepeatedShard, match=r"64 of 64 games"):
+        look(tmp_path, copy, [first])
+
+
 def test_games_gathered_from_several_shards_are_refused(tmp_path: Path, store: FileStore) -> None:
     first, second, third = played(tmp_path, 3)
     order = np.random.default_rng(0).permutation(64).tolist()

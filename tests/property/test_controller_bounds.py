@@ -30,6 +30,9 @@ MOST = {"epochs": 8, "games_per_iteration": 4 * 512, "quality_threshold": 0.5}
 LEAST_TEMPERATURE = 0.5
 """The clamp towards which it lowers the base temperature."""
 
+COOLDOWN_RATINGS = {HyperparameterUpdated: 5, AdaptiveParamsChanged: 5}
+"""Ratings after a change that allow the next one sooner."""
+
 COOLDOWN_SECONDS = {
     ExplorationBoost: 7200,
     HyperparameterUpdated: 3600,
@@ -55,10 +58,11 @@ def curriculum_weights_are_clamped_and_average_1(curriculum):
 
 
 def what_the_gauntlet_sets_is_clamped(update):
+    assert update.value != update.previous
     if update.parameter == "base_temperature":
-        assert LEAST_TEMPERATURE <= update.value < update.previous
+        assert update.value >= LEAST_TEMPERATURE
     else:
-        assert update.previous < update.value <= MOST[update.parameter]
+        assert update.value <= MOST[update.parameter]
 
 
 def settings_of_trainings_are_clamped(params):
@@ -110,6 +114,11 @@ def check_cooldowns(story):
         if kind in COOLDOWN_SECONDS and (kind is not AdaptiveParamsChanged or type(cause.data) is EvaluationCompleted):
             times[kind, event.subject].add(event.envelope.time)
     for (kind, key), turned in times.items():
+        rated = [
+            event.recordedtime
+            for event in story.events
+            if isinstance(event.data, EvaluationCompleted) and event.subject == key and event.data.purpose == "rating"
+        ]
         others = [
             event.recordedtime
             for event in story.events
@@ -117,4 +126,6 @@ def check_cooldowns(story):
         ]
         for earlier, later in pairwise(sorted(turned)):
             by_hand = any(earlier <= time <= later for time in others)  # an operator's boost may be shorter
-            assert by_hand or later - earlier >= timedelta(seconds=COOLDOWN_SECONDS[kind]), kind.event_name
+            ratings = sum(earlier <= time <= later for time in rated)
+            soon = later - earlier < timedelta(seconds=COOLDOWN_SECONDS[kind])
+            assert by_hand or not soon or ratings >= COOLDOWN_RATINGS.get(kind, len(rated) + 1), kind.event_name

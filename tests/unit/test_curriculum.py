@@ -75,51 +75,65 @@ def played(games: int) -> SelfplayComplete:
 
 @pytest.fixture
 def curriculum():
-    return Driven(CurriculumIntegration, run_settings(KEY, OTHER_KEY))
+    return begun(Driven(CurriculumIntegration, run_settings(KEY, OTHER_KEY)))
+
+
+def begun(curriculum: Driven) -> Driven:
+    """Feed the first rating at 0 s, which begins the cooldown."""
+    assert not curriculum.feed(rated(), at=0)
+    return curriculum
+
+
+def test_first_rating_changes_no_weights_whatever_was_played():
+    curriculum = Driven(CurriculumIntegration, run_settings(KEY, OTHER_KEY))
+    curriculum.feed(played(5000), key=OTHER_KEY, at=1)
+    assert not curriculum.feed(rated(), at=2)
+    assert not curriculum.feed(rated(), at=601.9)
+    assert curriculum.feed(rated(), at=602)
 
 
 def test_evaluation_rebalances_at_once_and_is_the_cause(curriculum):
     """A tick does not, because only time has changed since the last evaluation."""
     curriculum.feed(played(5000), key=OTHER_KEY, at=1)
-    assert not curriculum.feed(TICK, key=None, at=2)
-    (rebalanced,) = curriculum.envelopes(rated(), at=3)
-    evaluated = next(event for event in curriculum.events if isinstance(event.data, EvaluationCompleted))
+    assert not curriculum.feed(TICK, key=None, at=602)
+    (rebalanced,) = curriculum.envelopes(rated(), at=603)
+    *_, evaluated = (event for event in curriculum.events if isinstance(event.data, EvaluationCompleted))
     assert rebalanced.causationid == evaluated.id
     assert rebalanced.data.weights[KEY] > 1 > rebalanced.data.weights[OTHER_KEY]
 
 
 def test_gates_and_tournaments_change_no_weights(curriculum):
     curriculum.feed(played(5000), key=OTHER_KEY, at=1)
-    assert not curriculum.feed(gated(50, 0, 50), rated().replace(purpose="tournament"), at=2)
+    assert not curriculum.feed(gated(50, 0, 50), rated().replace(purpose="tournament"), at=700)
 
 
-@pytest.mark.parametrize(("at", "again"), [(601.9, False), (602, True)])
+@pytest.mark.parametrize(("at", "again"), [(1201.9, False), (1202, True)])
 def test_the_next_change_comes_after_10_minutes(curriculum, at, again):
     curriculum.feed(played(5000), key=OTHER_KEY, at=1)
-    assert curriculum.feed(rated(), at=2)
-    curriculum.feed(*[played(50_000)] * 9, at=3)
+    assert curriculum.feed(rated(), at=602)
+    curriculum.feed(*[played(50_000)] * 9, at=603)
     assert bool(curriculum.feed(rated(), at=at)) == again
 
 
 def test_a_change_that_is_too_small_is_no_decision(curriculum):
     curriculum.feed(played(4 * GAMES[KEY].selfplay.games_per_request), at=1)
     curriculum.feed(played(4 * GAMES[OTHER_KEY].selfplay.games_per_request + 10), key=OTHER_KEY, at=1)
-    assert not curriculum.feed(rated(), at=600)
+    assert not curriculum.feed(rated(), at=700)
 
 
 def test_quality_and_velocity_reach_it(curriculum):
     curriculum.feed(scored(0.1), at=1)
-    said = [p for third in range(9) for p in curriculum.feed(rated(30.0 * third), key=OTHER_KEY, at=1210 * third)]
+    said = [p for third in range(9) for p in curriculum.feed(rated(30.0 * third), key=OTHER_KEY, at=700 + 1210 * third)]
     assert said[-1].weights[OTHER_KEY] > said[0].weights[OTHER_KEY] > said[-1].weights[KEY]
 
 
 def test_games_count_by_the_requests_that_they_make_up():
     """A game of 150 moves takes the time of twenty of 8: whoever plays fewer of them has no deficit."""
     long, short = "chinese_checkers_3p", "tic_tac_toe_2p"
-    curriculum = Driven(CurriculumIntegration, run_settings(long, short))
+    curriculum = begun(Driven(CurriculumIntegration, run_settings(long, short)))
     for key in (long, short):
         curriculum.feed(played(10 * GAMES[key].selfplay.games_per_request), key=key, at=1)
-    assert not curriculum.feed(rated(), key=short, at=600)
+    assert not curriculum.feed(rated(), key=short, at=700)
     assert GAMES[long].selfplay.games_per_request < GAMES[short].selfplay.games_per_request
 
 

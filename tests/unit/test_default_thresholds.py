@@ -40,7 +40,7 @@ UNSMOOTHED = run_settings(quality={"smoothing": 1.0})
         ("curriculum.maximum", 2.0),
         ("curriculum.min_change", 0.05),
         ("curriculum.least_velocity", 5.0),
-        ("lifecycle.elo0", -40.0),
+        ("lifecycle.elo0", -80.0),
         ("lifecycle.elo1", 0.0),
         ("lifecycle.alpha", 0.05),
         ("lifecycle.beta", 0.05),
@@ -83,7 +83,7 @@ def test_severity_is_by_drops_of_20_35_50_and_75_elo(drop, severity):
 def test_gauntlet_at_its_limits_changes_nothing_more():
     gauntlet = Driven(GauntletFeedbackController)
     for hour in range(1, 20):
-        gauntlet.feed(rated(0, match(0.1), match(0.95, opponent="heuristic")), at=hour * HOUR)
+        gauntlet.feed(rated(0, match(0.1), match(0.95, opponent="heuristic"), step=10), at=hour * HOUR)
     state = gauntlet.state()
     assert (state.epochs, state.games_per_iteration) == (8, 4 * 256)
     assert (state.quality_threshold, state.base_temperature) == (0.5, 0.5)
@@ -91,7 +91,7 @@ def test_gauntlet_at_its_limits_changes_nothing_more():
 
 @pytest.mark.parametrize(("at", "changes"), [(HOUR + 0.9, 0), (HOUR + 1, 1)])
 def test_the_learning_rate_changes_no_more_often_than_every_hour(at, changes):
-    handler = Driven(EvaluationFeedbackHandler)
+    handler = Driven(EvaluationFeedbackHandler, run_settings(learning_rate={"cooldown_ratings": 100}))
     handler.feed(HyperparameterUpdated(parameter="learning_rate", value=1e-4, previous=1e-3, reason="x"), at=1)
     assert not [said for n in range(6) for said in handler.feed(rated(100.0 * n), at=2 + n)]
     assert len(handler.feed(rated(1000.0), at=at)) == changes

@@ -1,7 +1,7 @@
 """Fixed knobs, by a backend or by settings: no decision changes them."""
 
 import pytest
-from driving import KEY, Driven, match, rated, run_settings
+from driving import KEY, NEW, OLD, Driven, match, promoted, rated, run_settings
 from tabular_backend import NAME
 
 from app.config import GAMES, PARAMETERS, Parameter, RunSettings
@@ -10,12 +10,14 @@ from app.events import (
     AdaptiveParamsChanged,
     HyperparameterUpdated,
     LossAnomalyDetected,
+    PromotionRejected,
     RunConfigured,
     TrainingFailed,
 )
 from app.status.state import state_fields
 
 CONFIG = GAMES[KEY]
+REJECTED = PromotionRejected(model=NEW, current=OLD, step=1, evidence=promoted().evidence)
 WEAK = match(0.5, opponent="random")
 STRONG = match(0.95, opponent="heuristic")
 
@@ -33,7 +35,7 @@ def by_hand(parameter: Parameter, value: float) -> HyperparameterUpdated:
 @pytest.mark.parametrize("knobs", [(), ("epochs",), ("quality_threshold", "base_temperature")])
 def test_gauntlet_turns_only_the_knobs_of_the_backend(knobs: tuple[Parameter, ...]) -> None:
     controller = Driven(GauntletFeedbackController, with_knobs(*knobs))
-    decided = controller.feed(rated(0.0, WEAK, STRONG))
+    decided = controller.feed(rated(0.0, WEAK, STRONG, step=10))
     assert {decision.parameter for decision in decided} == set(knobs)
 
 
@@ -43,9 +45,10 @@ def test_gauntlet_turns_only_the_knobs_of_the_backend(knobs: tuple[Parameter, ..
         [TrainingFailed(request_id="t", reason="diverged", error="nan")],
         [LossAnomalyDetected(metric="value_loss", value=9, expected=1, deviations=9, consecutive=3)],
         [rated(-100.0 * number, stderr=5.0) for number in range(6)],
+        [REJECTED] * 3,
         [by_hand("learning_rate", 1e-5), by_hand("epochs", 7), by_hand("games_per_iteration", 9)],
     ],
-    ids=["divergence", "anomaly", "falling ratings", "operator"],
+    ids=["divergence", "anomaly", "falling ratings", "rejections", "operator"],
 )
 def test_handler_says_nothing_of_knobs_that_are_fixed(cause: list[object]) -> None:
     fixed = Driven(EvaluationFeedbackHandler, with_knobs("base_temperature"))

@@ -3,17 +3,19 @@
 from functools import partial
 
 import pytest
-from driving import HOUR, KEY, NEW, OLD, Driven, match, rated, run_settings, trained
+from driving import HOUR, KEY, NEW, OLD, Driven, match, promoted, rated, run_settings, trained
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.config import GAMES
+from app.config.feedback import GauntletSettings
 from app.controllers import EvaluationFeedbackHandler, GauntletFeedbackController
 from app.events import (
     AdaptiveParamsChanged,
     HyperparameterUpdated,
     LossAnomalyDetected,
     ModelRolledBack,
+    PromotionRejected,
     TrainingFailed,
 )
 
@@ -35,42 +37,88 @@ def values(said):
     return {payload.parameter: payload.value for payload in said}
 
 
+TRAINED = GauntletSettings().least_trainings
+
+
+def judged(*matches):
+    """Return the rating of a model that was trained often enough."""
+    return rated(0, *matches, step=TRAINED)
+
+
 class TestGauntlet:
     @pytest.mark.parametrize(("score", "changed"), [(0.8, False), (0.81, True)])
     def test_above_80_percent_against_the_heuristic_less_noise_and_better_data(self, gauntlet, score, changed):
-        said = values(gauntlet.feed(rated(0, match(0.95), match(score, opponent="heuristic")), at=1))
+        said = values(gauntlet.feed(judged(match(0.95), match(score, opponent="heuristic")), at=1))
         expected = {"base_temperature": 0.8 * CONFIG.selfplay.temperature, "quality_threshold": 0.35}
         assert said == pytest.approx(expected if changed else {})
 
     @pytest.mark.parametrize(("score", "games", "changed"), [(0.7, 200, False), (0.6, 200, True), (0.65, 20, False)])
     def test_certainly_below_70_percent_brings_more_work(self, gauntlet, score, games, changed):
         """Whoever wins nine games of ten plays 20 against random, and wins 13 of them by chance now and then."""
-        said = values(gauntlet.feed(rated(0, match(score, games)), at=1))
+        said = values(gauntlet.feed(judged(match(score, games)), at=1))
         more = int(CONFIG.selfplay.games_per_request * 1.5)
         expected = {"epochs": int(CONFIG.epochs * 1.5), "games_per_iteration": more}
         assert said == (expected if changed else {})
 
+    @pytest.mark.parametrize("step", [0, 1, TRAINED - 1])
+    def test_models_of_few_trainings_are_not_judged(self, gauntlet, step):
+        """All of them are weak, and an untrained one says nothing of how well trainings work."""
+        assert not gauntlet.feed(rated(0, match(0.1), match(0.9, opponent="heuristic"), step=step), at=1)
+
+    @pytest.mark.parametrize(("score", "games", "taken_back"), [(0.7, 200, False), (0.8, 200, True), (0.8, 20, False)])
+    def test_more_work_is_taken_back_certainly_above_70_percent(self, gauntlet, score, games, taken_back):
+        gauntlet.feed(judged(match(0.1)), at=1)
+        said = values(gauntlet.feed(judged(match(score, games)), at=2 * HOUR))
+        games = CONFIG.selfplay.games_per_request
+        assert said == ({"epochs": CONFIG.epochs, "games_per_iteration": games} if taken_back else {})
+
+    @pytest.mark.parametrize(("score", "taken_back"), [(0.8, False), (0.75, False), (0.6, True)])
+    def test_noise_is_restored_certainly_below_80_percent(self, gauntlet, score, taken_back):
+        gauntlet.feed(judged(match(0.9, opponent="heuristic")), at=1)
+        said = values(gauntlet.feed(judged(match(score, opponent="heuristic")), at=2 * HOUR))
+        before = {"base_temperature": CONFIG.selfplay.temperature, "quality_threshold": 0.3}
+        assert said == pytest.approx(before if taken_back else {})
+
+    def test_an_operators_work_is_not_taken_back(self, gauntlet):
+        gauntlet.feed(HyperparameterUpdated(parameter="epochs", value=7, previous=CONFIG.epochs, reason="x"))
+        assert not gauntlet.feed(judged(match(0.95)), at=1)
+
     def test_nothing_changes_within_the_cooldown(self, gauntlet):
-        assert gauntlet.feed(rated(0, match(0.1)), at=1)
-        assert not gauntlet.feed(rated(0, match(0.1)), at=0.99 * HOUR)
-        assert gauntlet.feed(rated(0, match(0.1)), at=1.01 * HOUR)
+        assert gauntlet.feed(judged(match(0.1)), at=1)
+        assert not gauntlet.feed(judged(match(0.1)), at=0.99 * HOUR)
+        assert gauntlet.feed(judged(match(0.1)), at=1.01 * HOUR)
+
+    def test_five_ratings_end_the_cooldown(self, gauntlet):
+        changed = [bool(gauntlet.feed(judged(match(0.1)), at=1 + second)) for second in range(11)]
+        assert changed == [True, False, False, False, False] * 2 + [True]
 
     @given(scores=st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), max_size=40))
     def test_clamps_hold_whatever_the_scores(self, scores):
         gauntlet, handler = Driven(GauntletFeedbackController), Driven(EvaluationFeedbackHandler)
         limits, now = gauntlet.settings.feedback.gauntlet, 0.0
-        for random, heuristic in scores:
+
+        def judge(random, heuristic):
+            nonlocal now
             now += 1.1 * HOUR
             matches = (match(random), match(heuristic, opponent="heuristic"))
-            for payload in gauntlet.feed(rated(0, *matches), at=now):
+            for payload in gauntlet.feed(judged(*matches), at=now):
                 assert payload.value != payload.previous
                 gauntlet.feed(*handler.feed(payload, at=now), at=now)  # which passes on parameters of training
+
+        for random, heuristic in scores:
+            judge(random, heuristic)
         value = partial(gauntlet.state().parameter, settings=gauntlet.settings)
         assert limits.min_temperature <= value("base_temperature") <= CONFIG.selfplay.temperature
         assert value("quality_threshold") <= limits.max_quality_threshold
         assert CONFIG.epochs <= value("epochs") <= limits.max_epochs
         games = CONFIG.selfplay.games_per_request
         assert games <= value("games_per_iteration") <= limits.max_games_factor * games
+        for _ in scores:  # as many steps back, once the reasons are gone
+            judge(0.99, 0.01)
+        value = partial(gauntlet.state().parameter, settings=gauntlet.settings)
+        assert (value("epochs"), value("games_per_iteration")) == (CONFIG.epochs, games)
+        assert value("base_temperature") == pytest.approx(CONFIG.selfplay.temperature)
+        assert value("quality_threshold") == pytest.approx(gauntlet.settings.min_quality)
 
 
 class TestLearningRate:
@@ -154,11 +202,40 @@ class TestLearningRate:
         assert (said.learning_rate, said.epochs, said.reason) == (2e-5, CONFIG.epochs, "by hand")
         assert handler.state().learning_rate == 2e-5
 
-    def test_it_holds_for_a_cooldown_then_the_rule_goes_on_from_there(self, handler):
+    def test_it_holds_for_a_cooldown_then_the_rule_goes_on_from_there(self):
+        handler = Driven(EvaluationFeedbackHandler, run_settings(learning_rate={"cooldown_ratings": 100}))
         handler.feed(self.say(2e-5), at=1)
         assert not self.gains(handler, 100, count=7)
         (said,) = handler.feed(rated(1e4), at=1.1 * HOUR)
         assert said.learning_rate == pytest.approx(2.2e-5)
+
+    def test_five_ratings_end_the_cooldown(self, handler):
+        self.gains(handler, 0)
+        handler.feed(self.say(2e-5), at=10)
+        said = [handler.feed(rated(100.0 * n, stderr=5.0), at=11 + n) for n in range(1, 6)]
+        assert [bool(one) for one in said] == [False] * 4 + [True]
+
+    @staticmethod
+    def rejection(step):
+        evidence = promoted().evidence
+        return PromotionRejected(model=NEW, current=OLD, step=step, evidence=evidence)
+
+    def test_three_rejections_in_a_row_halve_it_each_time(self, handler):
+        """A rate far too high makes bad candidates of a good champion, whose rating never falls."""
+        said = [handler.feed(self.rejection(step), at=step) for step in range(1, 8)]
+        rates = [one.learning_rate for each in said for one in each]
+        assert rates == pytest.approx([CONFIG.learning_rate / 2, CONFIG.learning_rate / 4])
+        assert [bool(one) for one in said] == [False, False, True, False, False, True, False]
+
+    def test_a_promotion_between_rejections_keeps_the_rate(self, handler):
+        handler.feed(self.rejection(1), self.rejection(2), at=1)
+        handler.feed(promoted(), at=2)
+        assert not handler.feed(self.rejection(3), at=3)
+
+    def test_rejections_lower_no_rate_below_its_minimum(self, handler):
+        for step in range(1, 100):
+            handler.feed(self.rejection(step), at=step)
+        assert handler.state().learning_rate == 1e-6
 
     @pytest.mark.parametrize(("asked", "set_to"), [(1e-9, 1e-6), (-1.0, 1e-6), (5.0, 1e-3)])
     def test_it_stays_within_the_bounds(self, handler, asked, set_to):

@@ -24,7 +24,8 @@ EVIDENCE = Evidence(evaluation_id="e", statistic="s", value=0.0, threshold=0.0, 
 
 def keeper_of(**schedule) -> Driven:
     """Return a keeper; what is admitted is to its schedule."""
-    settings = LeagueSettings(admission=AdmissionSettings.model_validate({"founders": 1, **schedule}))
+    admission = AdmissionSettings.model_validate({"founders": 1, **schedule})
+    settings = LeagueSettings(admission=admission, matchmaking=MATCHMAKING["balanced"])
     return Driven(LeagueKeeper, run_settings().replace(league=settings))
 
 

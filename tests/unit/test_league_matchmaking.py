@@ -171,7 +171,15 @@ def test_win_probability_moves_from_the_ratings_to_the_games_played() -> None:
     assert win_probability(league, checkpoint(7), other, 10) == 0.5  # nobody knows
 
 
+def test_a_model_plays_itself_in_nine_games_of_ten_by_default() -> None:
+    """Because the seats of opponents bring no rows; also in a league of one."""
+    default = LeagueSettings().matchmaking
+    assert default == MATCHMAKING["mostly_mirror"]
+    assert distribution(full_league(), HERO, default)[Pick("mirror", HERO.id)] == pytest.approx(0.9)
+    alone = league_of(HERO, baselines=("random", "heuristic"))
+    assert distribution(alone, HERO, default)[Pick("mirror", HERO.id)] == pytest.approx(0.9 / 0.92)
+
+
 def test_matchmaking_without_any_share_is_refused() -> None:
-    assert LeagueSettings().matchmaking == BALANCED
     with pytest.raises(ValidationError, match="give at least one category a share"):
         MatchmakingSettings(mirror=0, peers=0, exploitable=0, baselines=0)

@@ -17,11 +17,14 @@ from app.events import (
     TrainingRequested,
 )
 
+NARROW = {"elo0": -40.0}
+"""A gate that takes several rounds."""
+
 
 @pytest.fixture
 def lifecycle():
-    """Return a coordinator whose current model is OLD."""
-    driven = Driven(ModelLifecycleCoordinator)
+    """Return a coordinator with a narrow gate whose current model is OLD."""
+    driven = Driven(ModelLifecycleCoordinator, run_settings(lifecycle=NARROW))
     (promoted,) = driven.feed(trained(OLD, parent=None, step=0), rated(0, model=OLD))
     assert isinstance(promoted, ModelPromoted)
     assert promoted.previous is None
@@ -64,6 +67,14 @@ class TestGate:
         assert isinstance(said[0], ModelPromoted)
         assert 2 <= rounds <= 20
         assert said[0].evidence.games == 100 * (rounds + 1)
+
+    def test_equal_candidate_is_promoted_after_two_rounds_by_default(self):
+        """More rounds would delay the next training, which begins after the verdict."""
+        lifecycle = Driven(ModelLifecycleCoordinator)
+        lifecycle.feed(trained(OLD, parent=None, step=0), rated(0, model=OLD))
+        candidate(lifecycle)
+        said = [lifecycle.feed(gated(50, 0, 50))[0] for _ in range(2)]
+        assert [type(one) for one in said] == [EvaluationRequested, ModelPromoted]
 
     def test_undecided_after_2000_games_is_kept_out(self, lifecycle):
         candidate(lifecycle)
@@ -146,7 +157,7 @@ class TestGate:
     def test_with_three_players_it_is_the_score_that_counts_not_the_wins(self, score, verdict):
         """An equal of three players wins a third of its games: that is no reason to reject it."""
         key = "oh_hell_3p"
-        lifecycle = Driven(ModelLifecycleCoordinator, run_settings(key))
+        lifecycle = Driven(ModelLifecycleCoordinator, run_settings(key, lifecycle=NARROW))
         lifecycle.feed(trained(OLD, parent=None, step=0), rated(0, model=OLD), key=key)
         lifecycle.feed(trained(NEW, OLD, 1), rated(50, model=NEW), key=key)
         third = match(score, 300, "champion", model=OLD, players=3).replace(wins=100, losses=200)

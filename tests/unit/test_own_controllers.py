@@ -117,7 +117,7 @@ DEPENDENT = {
 @pytest.mark.parametrize("knob", GAUNTLETS)
 def test_parameters_of_one_owner_are_taken_over_apart(knob: str) -> None:
     built_in = Driven(GauntletFeedbackController, owning("own_rules:Silent", knob))
-    decided = built_in.feed(rated(0.0, match(0.5, 200), match(0.9, 200, "heuristic")))
+    decided = built_in.feed(rated(0.0, match(0.5, 200), match(0.9, 200, "heuristic"), step=10))
     assert {one.parameter for one in decided} == {*GAUNTLETS} - {knob}
 
 

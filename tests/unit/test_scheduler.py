@@ -132,17 +132,31 @@ class TestDemand:
         assert len(scheduler.feed(distributed())) == 1
         assert not scheduler.feed(TICK, heartbeat(), key=None, at=20)
 
-    def test_searched_games_go_on_during_a_training_and_count_after_it(self):
+    @staticmethod
+    def searching() -> Driven:
+        """Return a scheduler of a configuration whose rows outlive their model."""
         config = GAMES[KEY].replace(replay_rows=1000)
         scheduler = Driven(SelfplayScheduler, RunSettings(configs=(config,)))
         scheduler.feed(ready(), key=None)
         scheduler.settle(OLD)
-        answer(scheduler, rows=NEED)
-        (request,) = begin_training(scheduler, SHARD)
-        assert request.model == OLD
+        return scheduler
+
+    def test_searched_games_under_way_count_after_a_training(self):
+        scheduler = self.searching()
+        answer(scheduler, rows=NEED // 2)
+        begin_training(scheduler, SHARD)
         end_training(scheduler)
-        assert scheduler.feed(promoted(NEW), distributed(NEW)) == [], "the worker still plays for the old"
-        assert not answer(scheduler, rows=NEED), "whose rows suffice"
+        assert len(scheduler.feed(promoted(NEW), distributed(NEW))) == 1, "for the half that is not under way"
+        assert not answer(scheduler, rows=NEED // 2)
+
+    def test_no_searched_games_begin_during_a_training(self):
+        """Two trainings in a row would learn from one model's searches."""
+        scheduler = self.searching()
+        answer(scheduler, rows=NEED)
+        assert not begin_training(scheduler, SHARD)
+        assert not end_training(scheduler)
+        (request,) = scheduler.feed(promoted(NEW), distributed(NEW))
+        assert request.model == NEW
 
     def test_requests_for_a_replaced_model_are_not_awaited(self, scheduler):
         scheduler.feed(ready("other"), distributed(), key=KEY)
