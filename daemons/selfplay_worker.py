@@ -43,11 +43,15 @@ class SelfplayWorker(Worker[SelfplayRequested]):
 
     @handles(SelfplayRequested)
     def requested(self, rows: Rows, event: Event[SelfplayRequested]) -> Step[SelfplayPending]:
-        """Queue a request; drop the configuration's queued requests that name a different model."""
+        """Queue a request; drop the configuration's requests of a replaced model, unless its rows still count."""
         request, key = event.data, event.subject
         if request.worker != self.place.name:
             return Step()
-        older = [name for name, row in rows.items() if row.cause.subject == key and row.request.model != request.model]
+        older = [
+            name
+            for name, row in rows.items()
+            if row.cause.subject == key and row.request.model != request.model and not self.settings.config(key).replays
+        ]
         return Step({**dict.fromkeys(older), event.id: SelfplayPending(cause=event.cause, request=request)})
 
     @handles(NodeQuarantined)

@@ -320,11 +320,15 @@ class Allocation:
         return None
 
     def _scored(self, data: QualityScoreUpdated) -> ConfigRow | None:
-        """Count a shard's rows if they are good enough; otherwise the next tick requests others."""
+        """Count a shard's rows if they are good enough; otherwise the next tick requests others.
+
+        Rows of a searched model that was rolled back meanwhile are awaited in vain, so others are requested at once.
+        """
+        asked = self.row.asked(data.request_id)
         if not is_fresh(self.state, self.settings, data.shard.model):
-            return None
+            return self.row.without(asked) if asked else None
         self._trust(data.shard.worker)
-        row, asked = self.row.replace(failed_at=None, good_us=self.now_us), self.row.asked(data.request_id)
+        row = self.row.replace(failed_at=None, good_us=self.now_us)
         if not is_usable(self.state, self.settings, data.score):
             return row.ended(asked, self.now_us, failed=True) if asked else row
         shards = latest_shards(self.state, self.settings, (*row.shards, data.shard))

@@ -23,6 +23,7 @@ from app.events import (
     Evidence,
     ExplorationBoost,
     HyperparameterUpdated,
+    ModelRolledBack,
     NodeLost,
     PromotionRejected,
     QualityDegraded,
@@ -157,6 +158,18 @@ class TestDemand:
         assert not end_training(scheduler)
         (request,) = scheduler.feed(promoted(NEW), distributed(NEW))
         assert request.model == NEW
+
+    def test_searched_games_of_a_rolled_back_model_are_replaced(self):
+        scheduler = self.searching()
+        answer(scheduler, rows=NEED // 2)
+        begin_training(scheduler, SHARD)
+        end_training(scheduler)
+        scheduler.feed(promoted(NEW), distributed(NEW, 1))
+        assert [request.data.model for request in unanswered(scheduler)] == [OLD, NEW]
+        scheduler.feed(ModelRolledBack(from_model=NEW, to_model=OLD, step=0, reason="weaker"), distributed(OLD))
+        assert not answer(scheduler, rows=NEED // 2)
+        (request,) = answer(scheduler, rows=NEED // 2)
+        assert request.model == OLD
 
     def test_requests_for_a_replaced_model_are_not_awaited(self, scheduler):
         scheduler.feed(ready("other"), distributed(), key=KEY)
