@@ -11,7 +11,7 @@ Do what the commands do:
 
 Games and settings:
     GAMES: configurations by key, such as ``GAMES["connect_four_2p"]``.
-    GameConfig: one configuration: game, players, network, PPO, evaluation.
+    GameConfig: one configuration: game, players, network, learning, evaluation.
     RunSettings: all settings of a run.
     Table, TableSpec, open_table: a batch of games, and their description; open the table of a configuration.
     shogi: the module of Shogi's notations: SFEN, USI moves, KIF records, and games move by move.

@@ -41,8 +41,8 @@ def train(
 ) -> None:
     """Train a policy of GAME: collect games, learn from them, evaluate, save; again and again.
 
-    It learns by PPO, or with --set backend=search from what its own tree searches find. Settings are those that suit
-    the game, unless a file or --set says otherwise; see --settings. The same settings and seed give the same weights,
+    It learns by PPO, or from what its own tree searches find: see --set backend. Settings are those that suit the game,
+    unless a file or --set says otherwise; see --settings. The same settings and seed give the same weights,
     interrupted or not. In the folder: the models, the log, the curves and the report.
     """
     config = place.config(config_key)

@@ -275,7 +275,7 @@ _TUNED_PPO: dict[ConfigKey, dict[str, Any]] = {
         "cloning.games_per_round": 128,
     },
 }
-"""Settings of PPO found by experiments (ADR-015). For other games the daemons' are used."""
+"""Settings of PPO found by experiments (ADR-015). Other games whose configuration learns by PPO have the daemons'."""
 
 
 def _searched(iterations: int, games: int) -> dict[str, Any]:
@@ -301,7 +301,7 @@ _TUNED: dict[str, dict[ConfigKey, dict[str, Any]]] = {
         ConfigKey("clobber_2p"): _searched(iterations=120, games=512),
     },
 }
-"""Settings of a backend found by experiments: about a quarter of an hour on one core without AMX."""
+"""Settings by backend. Those of search take about a quarter of an hour on one core without AMX."""
 
 
 def suited(config: GameConfig, backend: str) -> dict[str, Any]:

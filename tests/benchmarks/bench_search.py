@@ -65,8 +65,8 @@ def test_selfplay_beside_pgx_and_mctx(jax: Any, kind: str, precision: Precision)
     for number in range(1, ROUNDS + 1):
         for name, rate in rates.items():
             rounds[name] = np.append(rounds[name], rate(number))
-    told = ", ".join(f"{name} {np.median(found):,.0f}" for name, found in rounds.items())
-    print(f"\n{kind}, {precision}, positions/s: {told}")  # noqa: T201
+    medians = ", ".join(f"{name} {np.median(found):,.0f}" for name, found in rounds.items())
+    print(f"\n{kind}, {precision}, positions/s: {medians}")  # noqa: T201
     for name in ("ours", "ours, full batches"):
         print(f"{name} / theirs: {interval(rounds[name] / rounds['theirs'])}")  # noqa: T201
     assert all(found.min() > 0 for found in rounds.values())

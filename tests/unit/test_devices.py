@@ -169,9 +169,7 @@ def test_a_training_run_checks_the_device_of_its_games() -> None:
 
 
 @pytest.mark.parametrize("unit", ["amx_bf16", "avx512_bf16", None])
-def test_auto_is_bfloat16_for_searches_on_processors_with_units_for_it(
-    monkeypatch: pytest.MonkeyPatch, unit: str | None
-) -> None:
+def test_auto_is_bfloat16_for_searches_where_there_are_units(monkeypatch: pytest.MonkeyPatch, unit: str | None) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True} | ({unit: True} if unit else {}), False)
     automatic = Compute(precision="auto", settings_folder="here")
     assert decided(automatic, "search") == automatic.replace(precision="bfloat16" if unit else "float32")

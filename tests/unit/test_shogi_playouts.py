@@ -65,7 +65,7 @@ def test_a_single_playout_gives_a_legal_move() -> None:
 
 
 @pytest.mark.parametrize("text", ["shogi", "minishogi", "shogi(direction_actions=true)"])
-def test_moves_after_a_history_are_legal_in_the_numbers_of_the_seat(text: str) -> None:
+def test_moves_after_a_history_are_legal_for_the_seat(text: str) -> None:
     config = GAMES["shogi_2p"].replace(game=text)
     rules, search = parse_rules(text), tree_search(config, 5)
     for seed, history in enumerate(random_histories(text, 6, seed=1)):
