@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from app.config import RunSettings
 from app.controllers import Controller, FeedbackState, States, state_of
-from app.controllers.needs import is_usable, rows_needed
+from app.controllers.needs import is_fresh, is_usable, rows_needed
 from app.controllers.scheduler import WORKER_DAEMON
 from app.controllers.trend import US
 from app.core import ConfigKey, EventId, ModelHash, derive_id, derive_seed
@@ -128,6 +128,8 @@ class TrainAlways(Controller):
     name: ClassVar[str] = "TrainAlways"
     row: ClassVar[type[Learner]] = Learner
     emits: ClassVar[frozenset[type[Payload]]] = frozenset({TrainingRequested})
+    keeps_replayed: ClassVar[bool] = False
+    """True if rows of former models count where rows are replayed; UniformScheduler does not count them."""
 
     @handles(RunConfigured)
     def run_configured(self, rows: Mapping[str, Learner], event: Event[RunConfigured], states: States) -> Step[Learner]:
@@ -152,9 +154,13 @@ class TrainAlways(Controller):
         if row is None:
             return Step()
         if isinstance(data, ModelDistributed | ModelRolledBack):
-            row = row.replace(shards=())
-        elif isinstance(data, QualityScoreUpdated) and data.shard.model == state.lineage.playing:
-            row = row.replace(shards=(*row.shards, data.shard))
+            keeps = self.keeps_replayed and isinstance(data, ModelDistributed)
+            kept = tuple(shard for shard in row.shards if keeps and is_fresh(state, self.settings, shard.model))
+            row = row.replace(shards=kept)
+        elif isinstance(data, QualityScoreUpdated):
+            model = data.shard.model
+            if model == state.lineage.playing or (self.keeps_replayed and is_fresh(state, self.settings, model)):
+                row = row.replace(shards=(*row.shards, data.shard))
         needed = rows_needed(state, self.settings) or self.settings.config(event.subject).rows_per_training
         if state.lineage.busy or sum(shard.rows for shard in row.shards) < needed:
             return Step({event.subject: row})
@@ -172,6 +178,15 @@ class TrainAlways(Controller):
             epochs=int(state.parameter("epochs", self.settings)),
         )
         return Emission(request, state.config_key)
+
+
+class TrainBesideScheduler(TrainAlways):
+    """TrainAlways for use with the real SelfplayScheduler, which counts replayed rows of former models.
+
+    Otherwise the scheduler would count rows that no training uses, and request no games until its lease ends.
+    """
+
+    keeps_replayed: ClassVar[bool] = True
 
 
 class FreshRows(Row, frozen=True):

@@ -1,10 +1,11 @@
-"""The neutral baselines: like the controllers, they ignore failed ratings of the current model."""
+"""The neutral baselines agree with the controllers beside them about rows and failed ratings."""
 
 import pytest
-from driving import NEED, NEW, OLD, Driven, distributed, scored, trained
+from driving import KEY, NEED, NEW, OLD, Driven, distributed, scored, trained
 
+from app.config import GAMES, RunSettings
 from app.events import DaemonReady, EvaluationFailed, SelfplayRequested, TrainingRequested
-from app.simulation.baselines import TrainAlways, UniformBesideTrigger, UniformScheduler
+from app.simulation.baselines import TrainAlways, TrainBesideScheduler, UniformBesideTrigger, UniformScheduler
 
 
 def unrated(model: str) -> EvaluationFailed:
@@ -19,6 +20,16 @@ def test_failed_rating_of_the_current_model_starts_no_training():
     result = trained(NEW).replace(request_id=driven.state().lineage.training)
     assert not driven.feed(scored(rows=NEED), result, unrated(OLD))
     assert len(driven.feed(unrated(NEW))) == 1
+
+
+@pytest.mark.parametrize(("trainer", "counts"), [(TrainAlways, False), (TrainBesideScheduler, True)])
+def test_replayed_rows_count_for_trainings_beside_the_scheduler(trainer, counts):
+    """The scheduler counts them, and would wait for a training that lacks them."""
+    driven = Driven(trainer, RunSettings(configs=(GAMES[KEY].replace(replay_rows=1000),)))
+    driven.settle()
+    driven.feed(scored(rows=NEED // 2))
+    driven.settle(NEW, 1)
+    assert bool(driven.feed(scored(rows=NEED - NEED // 2, model=NEW))) is counts
 
 
 @pytest.mark.parametrize("scheduler", [UniformScheduler, UniformBesideTrigger])
