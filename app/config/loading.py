@@ -309,6 +309,9 @@ def _games(tables: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str, G
                 f"for instance [{GAME_TABLES}.{words}_{table.get('players', 2)}p].",
             )
         base = GAMES[ConfigKey(key)].model_dump() if key in GAMES else {"key": key}
+        network, wanted = base.get("network", {}), table.get("network", {})
+        if isinstance(wanted, Mapping) and wanted.get("kind", network.get("kind")) != network.get("kind"):
+            base["network"] = {}  # one of another kind starts from that kind's defaults
         games[key] = _validated(GameConfig, _merged(base, table), f"{GAME_TABLES}.{key}.", origins)
     return games
 

@@ -57,7 +57,7 @@ def test_all_daemons_start_work_and_leave_in_order(tmp_path: Path) -> None:
     assert json.loads(configured)["data"]["settings"]["seed"] == 7
     logged = [json.loads(line) for line in (tmp_path / "logs" / "training.jsonl").read_text().splitlines()]
     (asked,) = (one["attributes"] for one in logged if one["body"] == "device of jobs")
-    assert (asked["device"], asked["precision"]) == ("cpu", "float32")
+    assert (asked["device"], asked["precision"]) == ("cpu", "auto")
     for log in (tmp_path / "logs").glob("*.jsonl"):
         assert all(json.loads(line)["severity_number"] < 13 for line in log.read_text().splitlines()), log
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from app.config import GAMES, LAPTOP, MATCHMAKING, Deployment, RunFolder, flatten, nest
+from app.config import GAMES, LAPTOP, MATCHMAKING, Deployment, NetworkSettings, RunFolder, flatten, nest
 from app.config.loading import BadSettings, UnknownConfig, load
 from daemons.run_folder import MAX_SOCKET_PATH, UnsafeFolder, bus_endpoint
 
@@ -73,6 +73,13 @@ def test_options_of_an_own_network_take_any_key(tmp_path: Path) -> None:
     assert hearts.network.options == {"width": 8, "deep": {"er": [1]}}
     assert loaded.origins["games.hearts_4p.network.options.width"] == "flyball.toml"
     assert loaded.values()["games.hearts_4p.network.options.deep.er"] == [1]
+
+
+def test_a_network_of_another_kind_starts_from_its_defaults(tmp_path: Path) -> None:
+    tower = load(write(tmp_path, "[games.connect_four_2p.network]\nkind = 'tower'\nblocks = 2\n"))
+    assert tower.games["connect_four_2p"].network == NetworkSettings(kind="tower", blocks=2)
+    changed = load(write(tmp_path, "[games.connect_four_2p.network]\nfilters = 8\n"))
+    assert changed.games["connect_four_2p"].network == GAMES["connect_four_2p"].network.replace(filters=8)
 
 
 def test_options_take_any_key_and_keep_their_origins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
