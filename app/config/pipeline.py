@@ -306,7 +306,7 @@ _TUNED: dict[str, dict[ConfigKey, dict[str, Any]]] = {
 
 def suited(config: GameConfig, backend: str) -> dict[str, Any]:
     """Return the settings that suit a game and a backend better than the defaults, by dotted key."""
-    knobs = {"learning_rate": config.learning_rate, "epochs": config.epochs} if backend == config.backend else {}
+    knobs = {"learning_rate": config.learning_rate, "epochs": config.epochs}
     ppo = {f"ppo.{name}": value for name, value in (config.ppo.model_dump() | knobs).items()}
     search = {f"search.{name}": value for name, value in (config.search.model_dump() | knobs).items()}
     if config.replay_rows is not None:
