@@ -373,7 +373,7 @@ def test_search_is_chosen_for_a_run_or_by_the_configuration(tmp_path: Path) -> N
     chosen = training_settings(own, None, {})
     assert chosen.backend == "search"
     found = chosen.search
-    assert (found.simulations, found.learning_rate, found.epochs, found.replay_rows) == (8, 2e-3, 4, 5000)
+    assert (found.simulations, found.learning_rate, found.epochs, found.replay_rows) == (8, 2e-3, 3, 5000)
     file = tmp_path / "run.toml"
     file.write_text("backend = 'policy_gradient'\n[ppo]\ngamma = 0.9\n")
     assert training_settings(own, file, {}).ppo.gamma == 0.9
@@ -383,7 +383,10 @@ def test_search_is_chosen_for_a_run_or_by_the_configuration(tmp_path: Path) -> N
     ("values", "complaint"),
     [
         ({"backend": "search", "ppo.gamma": 0.9}, r"ppo.gamma \(.*\) is a setting of backend policy_gradient"),
-        ({"search.simulations": 8}, r"search.simulations \(.*\) is a setting of backend search, and this run has"),
+        (
+            {"backend": "policy_gradient", "search.simulations": 8},
+            r"search.simulations \(.*\) is a setting of backend search, and this run has",
+        ),
         ({"backend": "serch"}, r"backends policy_gradient and search only; .* 'serch'"),
         ({"backend": "search", "search.simulations": 1}, r"search.simulations \(.*\): .*greater than or equal to 2"),
         ({"backend": "search", "search.simulation": 8}, r"Unknown setting 'search.simulation'"),

@@ -13,20 +13,16 @@ from app.config import GAMES, RunSettings
 from app.core import Elo, ModelHash
 from app.events import CheckpointAdded, ModelPromoted, RunConfigured
 from app.games import open_table
-from app.learning.network import init_policy, parameters_to_bytes
-from app.store import FileStore, Manifest, put_checkpoint
+from app.learning.jobs import first_model
+from app.store import FileStore, put_checkpoint
 
 KEY = "tic_tac_toe_2p"
 Flyball = Callable[..., Result]
 
 
 def stored(folder: Path, seed: int, key: str = KEY) -> ModelHash:
-    config = GAMES[key]
-    spec = open_table(config, 0).spec
-    sizes = {"network": config.network, "obs_size": spec.observation_size, "actions": spec.actions}
-    tensors = init_policy(config.network, spec.shape, seed=seed)
-    manifest = Manifest(config_key=config.key, step=0, parent=None, optimizer=None, **sizes)
-    return put_checkpoint(FileStore(folder / "store"), manifest, parameters_to_bytes(tensors), None)
+    manifest, parameters = first_model(GAMES[key], open_table(GAMES[key], 0).spec, seed)
+    return put_checkpoint(FileStore(folder / "store"), manifest, parameters, None)
 
 
 @pytest.fixture
