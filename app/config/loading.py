@@ -308,7 +308,7 @@ def _games(tables: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str, G
                 hint="It consists of lower-case letters, digits and underscores, and ends with the number of players, "
                 f"for instance [{GAME_TABLES}.{words}_{table.get('players', 2)}p].",
             )
-        base = GAMES[ConfigKey(key)].model_dump() if key in GAMES else {"key": key}
+        base: dict[str, Any] = GAMES[ConfigKey(key)].model_dump() if key in GAMES else {"key": key}
         network, wanted = base.get("network", {}), table.get("network", {})
         if isinstance(wanted, Mapping) and wanted.get("kind", network.get("kind")) != network.get("kind"):
             base["network"] = {}  # one of another kind starts from that kind's defaults
