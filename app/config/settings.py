@@ -361,7 +361,7 @@ class GameConfig(Settings):
 
     @property
     def replays(self) -> bool:
-        """Whether trainings also learn from rows of earlier models; valid once the backend has been asked."""
+        """True if trainings also learn from rows of earlier models; valid once the backend has been asked."""
         return bool(self.replay_rows)
 
     @model_validator(mode="after")
