@@ -301,7 +301,7 @@ _TUNED: dict[str, dict[ConfigKey, dict[str, Any]]] = {
         ConfigKey("clobber_2p"): _searched(iterations=120, games=512),
     },
 }
-"""Settings by backend. Those of search take about a quarter of an hour on one core without AMX."""
+"""Settings by backend; ``tests/benchmarks/RESULTS.md`` has what search learns with these rates and numbers of games."""
 
 
 def suited(config: GameConfig, backend: str) -> dict[str, Any]:

@@ -117,7 +117,7 @@ def _halving(actions: int, simulations: int) -> list[int]:
 
 
 class Leaves(NamedTuple):
-    """Where simulations leave K of the trees."""
+    """Nodes and edges by which simulations leave K of the trees."""
 
     games: Indices  # [K] numbers of the trees
     nodes: Indices  # [K] left
