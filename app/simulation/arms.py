@@ -14,7 +14,6 @@ from app.simulation.baselines import (
     EvaluateAlways,
     PromoteAlways,
     TrainAlways,
-    TrainBesideScheduler,
     UniformBesideTrigger,
     UniformScheduler,
 )
@@ -43,8 +42,6 @@ def _without(*left_out: type[Hosted]) -> Arm:
     baselines = dict(BASELINES)
     if TrainingTrigger not in left_out:
         baselines[SelfplayScheduler] = UniformBesideTrigger
-    if SelfplayScheduler not in left_out:
-        baselines[TrainingTrigger] = TrainBesideScheduler
     kept = (baselines.get(one) if one in left_out else one for one in CONTROLLERS)
     return tuple(controller for controller in kept if controller is not None)
 
@@ -82,7 +79,7 @@ def arm_settings(settings: RunSettings, arm: Arm, seed: int) -> RunSettings:
 def daemons_of_arm(arm: Arm) -> Mapping[str, DaemonSpec]:
     """Return all daemons with an arm's controllers; a baseline runs in the daemon of the controller it replaces."""
     replaced = {baseline: one for one, baseline in BASELINES.items()}
-    replaced |= {UniformBesideTrigger: SelfplayScheduler, TrainBesideScheduler: TrainingTrigger}
+    replaced[UniformBesideTrigger] = SelfplayScheduler
 
     def hosts(spec: DaemonSpec, one: type[Hosted]) -> bool:
         return spec.hosts_own if own_name(one) else replaced.get(one, one) in spec.controllers

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from app.config import RunSettings
 from app.controllers import Controller, FeedbackState, States, state_of
-from app.controllers.needs import is_fresh, is_usable, rows_needed
+from app.controllers.needs import is_fresh, is_usable, latest_shards, most_rows, rows_needed
 from app.controllers.scheduler import WORKER_DAEMON
 from app.controllers.trend import US
 from app.core import ConfigKey, EventId, ModelHash, derive_id, derive_seed
@@ -128,8 +128,6 @@ class TrainAlways(Controller):
     name: ClassVar[str] = "TrainAlways"
     row: ClassVar[type[Learner]] = Learner
     emits: ClassVar[frozenset[type[Payload]]] = frozenset({TrainingRequested})
-    keeps_replayed: ClassVar[bool] = False
-    """True if rows of former models count where rows are replayed; UniformScheduler does not count them."""
 
     @handles(RunConfigured)
     def run_configured(self, rows: Mapping[str, Learner], event: Event[RunConfigured], states: States) -> Step[Learner]:
@@ -153,15 +151,13 @@ class TrainAlways(Controller):
         row, state, data = rows.get(event.subject), state_of(states, event.subject), event.data
         if row is None:
             return Step()
-        if isinstance(data, ModelDistributed | ModelRolledBack):
-            keeps = self.keeps_replayed and isinstance(data, ModelDistributed)
-            kept = tuple(shard for shard in row.shards if keeps and is_fresh(state, self.settings, shard.model))
-            row = row.replace(shards=kept)
+        if isinstance(data, ModelRolledBack):
+            row = row.replace(shards=())
+        elif isinstance(data, ModelDistributed):
+            row = row.replace(shards=_fresh(state, self.settings, row.shards))
         elif isinstance(data, QualityScoreUpdated):
-            model = data.shard.model
-            if model == state.lineage.playing or (self.keeps_replayed and is_fresh(state, self.settings, model)):
-                row = row.replace(shards=(*row.shards, data.shard))
-        needed = rows_needed(state, self.settings) or self.settings.config(event.subject).rows_per_training
+            row = row.replace(shards=_fresh(state, self.settings, (*row.shards, data.shard)))
+        needed = rows_needed(state, self.settings) or most_rows(state, self.settings)
         if state.lineage.busy or sum(shard.rows for shard in row.shards) < needed:
             return Step({event.subject: row})
         asked = row.replace(trainings=row.trainings + 1)
@@ -180,19 +176,15 @@ class TrainAlways(Controller):
         return Emission(request, state.config_key)
 
 
-class TrainBesideScheduler(TrainAlways):
-    """TrainAlways for use with the real SelfplayScheduler, which counts replayed rows of former models.
-
-    Otherwise the scheduler would count rows that no training uses, and request no games until its lease ends.
-    """
-
-    keeps_replayed: ClassVar[bool] = True
+def _fresh(state: FeedbackState, settings: RunSettings, shards: tuple[ShardRef, ...]) -> tuple[ShardRef, ...]:
+    """Return the shards that a training may use, as TrainingTrigger keeps them."""
+    return latest_shards(state, settings, tuple([one for one in shards if is_fresh(state, settings, one.model)]))
 
 
 class FreshRows(Row, frozen=True):
-    """One configuration's fresh rows, its requests under way, and the rows that each brings."""
+    """One configuration's shards of fresh rows, its requests under way, and the rows that each brings."""
 
-    fresh_rows: int = 0
+    shards: tuple[ShardRef, ...] = ()
     requests: tuple[EventId, ...] = ()
     rows_each: int = 1
     requested: int = 0
@@ -201,8 +193,8 @@ class FreshRows(Row, frozen=True):
         """Return whether to request more rows; while training is paused, one request at a time."""
         if state.lineage.distributed is None:
             return False
-        needed = rows_needed(state, settings)
-        return not self.requests if needed is None else self.fresh_rows + len(self.requests) * self.rows_each < needed
+        needed, rows = rows_needed(state, settings), sum(shard.rows for shard in self.shards)
+        return not self.requests if needed is None else rows + len(self.requests) * self.rows_each < needed
 
     def without(self, request: EventId) -> "FreshRows":
         """Return the row without a request under way."""
@@ -252,6 +244,13 @@ class UniformAllocation:
         if request in config.requests:
             self.update(key, config.without(request))
 
+    def drop_shards(self, worker: str) -> None:
+        """Drop a worker's shards."""
+        for key, config in self.configs.items():
+            kept = tuple([shard for shard in config.shards if shard.worker != worker])
+            if kept != config.shards:
+                self.update(key, config.replace(shards=kept))
+
     def release(self, worker: str) -> None:
         """Free a worker and remove its lease."""
         if worker not in self.free:
@@ -281,19 +280,18 @@ class UniformScheduler(Controller):
         AdaptiveParamsChanged,
         ClockTick,
         DaemonReady,
-        EvaluationFailed,
         HyperparameterUpdated,
         InspectionFailed,
         ModelDistributed,
+        ModelRolledBack,
         NodeQuarantined,
-        PromotionRejected,
         QualityDegraded,
         QualityScoreUpdated,
         SelfplayComplete,
         SelfplayFailed,
         TrainingBlockedByQuality,
-        TrainingFailed,
         TrainingIntensityChanged,
+        TrainingRequested,
     )
     def serve(self, rows: Mapping[str, UniformRow], event: Event[Payload], states: States) -> Step[UniformRow]:
         """Apply an event, then assign free workers to the queue."""
@@ -305,9 +303,11 @@ class UniformScheduler(Controller):
                 name = f"{data.daemon}@{data.node}"
                 if name not in allocation.leases:
                     allocation.release(name)
-            case NodeQuarantined(worker=worker) if lease := allocation.leases.get(worker):
-                allocation.give_up(lease.key, lease.request)
-                allocation.release(worker)
+            case NodeQuarantined(worker=worker):
+                allocation.drop_shards(worker)
+                if lease := allocation.leases.get(worker):
+                    allocation.give_up(lease.key, lease.request)
+                    allocation.release(worker)
             case SelfplayComplete(shard=ShardRef(worker=str(worker))) | SelfplayFailed(worker=worker):
                 allocation.release(worker)
         if event.subject:
@@ -328,11 +328,12 @@ class UniformScheduler(Controller):
         config = allocation.config(key)
         match data:
             case ModelDistributed():
-                config = config.replace(fresh_rows=0, requests=())
-            case QualityScoreUpdated(shard=shard, request_id=request) if shard.model == state.lineage.playing:
-                counted = self.counts_poor_rows or is_usable(state, self.settings, data.score)
-                fresh = config.fresh_rows + (shard.rows if counted else 0)
-                config = config.without(request).replace(fresh_rows=fresh, rows_each=shard.rows)
+                requests = config.requests if self.settings.config(key).replays else ()
+                config = config.replace(shards=_fresh(state, self.settings, config.shards), requests=requests)
+            case QualityScoreUpdated(shard=shard, request_id=request):
+                if self.counts_poor_rows or is_usable(state, self.settings, data.score):
+                    config = config.replace(shards=_fresh(state, self.settings, (*config.shards, shard)))
+                config = config.without(request).replace(rows_each=shard.rows)
             case (
                 QualityDegraded(request_id=request)
                 | InspectionFailed(request_id=request)
@@ -340,10 +341,10 @@ class UniformScheduler(Controller):
             ):
                 allocation.give_up(key, request)
                 return
-            case PromotionRejected() | TrainingFailed() | TrainingBlockedByQuality():
-                config = config.replace(fresh_rows=0)
-            case EvaluationFailed(purpose="rating", model=model) if model != state.lineage.playing:  # the candidate's
-                config = config.replace(fresh_rows=0)
+            case TrainingRequested(shards=spent):
+                config = config.replace(shards=tuple([shard for shard in config.shards if shard not in spent]))
+            case ModelRolledBack() | TrainingBlockedByQuality():
+                config = config.replace(shards=())
             case AdaptiveParamsChanged() | HyperparameterUpdated() | TrainingIntensityChanged():
                 pass
             case _:

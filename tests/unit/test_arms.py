@@ -3,7 +3,6 @@
 import pytest
 
 from app.simulation import ALL, ARMS, NONE, daemons_of_arm
-from app.simulation.baselines import TrainAlways, TrainBesideScheduler
 from daemons.registry import DAEMONS
 
 
@@ -23,11 +22,6 @@ def test_baselines_run_in_daemons_of_replaced_controllers():
         "feedback": {"EvaluateAlways"},
         "model_lifecycle": {"PromoteAlways"},
     }
-
-
-def test_trainings_beside_the_scheduler_count_rows_as_it_does():
-    assert TrainBesideScheduler in ARMS["without TrainingTrigger"]
-    assert TrainAlways in ARMS[NONE]
 
 
 @pytest.mark.parametrize("arm", ARMS)
