@@ -165,7 +165,8 @@ class TrainingRun:
             self.say(f"{learned.complaint} The update was thrown away; the next ones learn more slowly.")
         if found is not None:
             recent = (*recent, (found.outcome, found.stderr))[-self.settings.training.patience :]
-        if found is not None and found.outcome > best.outcome:
+        # Of equals the later one is better: against a weak opponent all evaluations end at 100%, and learning goes on.
+        if found is not None and found.outcome >= best.outcome and model != best.model:
             best = Best.of(number, model, found)
         return RunState(
             iteration=number,

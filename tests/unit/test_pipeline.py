@@ -241,7 +241,18 @@ def test_run_without_evidence_of_a_plateau_goes_on(tmp_path) -> None:
     )
     state = begin(tmp_path, settings).run()
     assert state.iteration == 12
-    assert state.iteration - state.best.iteration > 3
+    assert state.recent[-1] == state.recent[0]  # no rise in the window of the rule
+
+
+def test_later_of_equally_strong_policies_is_the_best(tmp_path) -> None:
+    """Against a weak opponent all evaluations end at 100%, and learning goes on."""
+    listener = Listener()
+    settings = settings_of(
+        collection={"num_iterations": 3}, ppo={"learning_rate": 1e-9}, training={"eval_frequency": 1}
+    )
+    state = begin(tmp_path, settings, "tic_tac_toe_2p", 1, listener).run()
+    assert len({one.evaluation.outcome for one in listener.iterations}) == 1
+    assert state.best.iteration == 3
 
 
 def test_most_rise_ends_few_rising_runs_and_most_flat_ones() -> None:
