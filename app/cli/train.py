@@ -20,7 +20,7 @@ STARTS = {"bc": "behavioral_clone", "random": "random"}
 @click.option("--config", "file", type=FILE, help="Settings: TOML, or YAML.")
 @set_option
 @click.option("--start", type=click.Choice(list(STARTS)), help="From a clone of a bot, or at random.")
-@click.option("--output", type=FOLDER, help="Folder of the run.  [default: training/GAME]")
+@click.option("--output", type=FOLDER, help="Folder of the training.  [default: training/GAME]")
 @click.option("--seed", type=SEED, help="Of all that is drawn.  [default: 0]")
 @click.option("--resume", is_flag=True, help="Go on with the run in the folder; it becomes what it would have become.")
 @click.option("--settings", "only_settings", is_flag=True, help="Show every setting and what it means; train nothing.")
