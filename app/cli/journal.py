@@ -1,4 +1,4 @@
-"""``flyball journal``: verify, migrate, rebuild and repair the journal; look after dead letters."""
+"""``flyball journal``: verify, back up, migrate, rebuild and repair the journal; look after dead letters."""
 
 import asyncio
 import sys
@@ -71,6 +71,21 @@ def _problems(place: Place) -> Iterator[str]:
                 yield damage.message
     except DamagedDatabase as error:
         yield error.message
+
+
+@journal.command()
+@click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
+@placed
+def backup(place: Place, path: Path) -> None:
+    """Copy the journal into FILE, which must be new. A broker may be running meanwhile.
+
+    The copy is the journal of one moment, checked as by `flyball journal verify`. To restore it, stop the run, move its
+    files journal.sqlite* and its folders state and outbox away, copy FILE to journal.sqlite, and start: the daemons
+    rebuild their state. What was recorded after the backup is lost. Models and shards are in the folder store.
+    """
+    with open_journal(place) as reader:
+        head = reader.backup(path)
+    note(f"{path} holds the journal up to position {head}, {path.stat().st_size / 1e6:,.1f} MB, without damage.")
 
 
 @journal.command()

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 from app.core import FlyballError
@@ -14,6 +14,7 @@ from app.journal.database import (
     PAGE_BYTES,
     DamagedDatabase,
     Database,
+    StorageError,
     explained,
     open_read_only,
     structural_damage,
@@ -213,6 +214,38 @@ class SqliteJournalReader(_JournalTables):
                 yield from damage_after(self._connection, 0)
             finally:
                 self._connection.execute("ROLLBACK")
+
+    def backup(self, path: Path) -> int:
+        """Copy the journal as it is now into a new file, also while a broker writes it.
+
+        The file gets its name once it is complete, and checked as ``damage`` does.
+
+        Returns:
+            Position of the copy's last event.
+
+        Raises:
+            StorageError: the file exists or cannot be written; ``StorageFull`` if the disk is full.
+            FlyballError: the journal is damaged; see ``damage``.
+        """
+        if path.exists():
+            raise StorageError(f"{path} is there already.", hint="Name a new file, or move that one away.")
+        partial = path.with_name(path.name + ".partial")
+        try:
+            partial.unlink(missing_ok=True)
+            with explained(partial), closing(sqlite3.connect(partial)) as copy:
+                self._connection.backup(copy)  # in one step, so it is one snapshot
+                copy.execute("PRAGMA journal_mode = DELETE")  # no file beside it
+            with closing(SqliteJournalReader(partial)) as reader:
+                for damage in reader.damage():
+                    raise damage
+                head = reader.head
+            partial.replace(path)
+        except OSError as error:
+            raise StorageError(f"{path} cannot be written: {error}.", hint="Name a file in another folder.") from error
+        finally:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
+        return head
 
     def close(self) -> None:
         """Close. Idempotent."""

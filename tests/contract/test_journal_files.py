@@ -1,9 +1,12 @@
 """Journals as files: readers beside the writer, one writer, full disks, foreign files."""
 
 import sqlite3
+from contextlib import closing
+from threading import Event, Thread
 
 import pytest
 
+from app.core import FlyballError
 from app.events.frames import Draft, Frame, FrameBuilder, seal
 from app.journal import NotAJournal, SqliteJournal, SqliteJournalReader, database
 from app.journal.database import StorageError, StorageFull, StorageInUse, explained
@@ -46,6 +49,52 @@ def test_a_reader_cannot_write(journal, tmp_path):
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
         reader._connection.execute("DELETE FROM frames")
     reader.close()
+
+
+def test_backup_beside_the_writer_is_one_moments_journal(journal, tmp_path):
+    """The writer appends and checkpoints meanwhile; the copy opens as a journal, without files beside it."""
+    size, copies, stop = 3000, list[int](), Event()
+
+    def back_up() -> None:
+        while not stop.is_set():
+            with closing(SqliteJournalReader(tmp_path / "j.db")) as reader:
+                copies.append(reader.backup(tmp_path / f"copy{len(copies)}.db"))
+
+    thread = Thread(target=back_up)
+    thread.start()
+    position = 0
+    while position < 200 or len(copies) < 5:
+        position += 1
+        journal.append([record(position, size)], marks={("p", 1): position + 1})
+        journal.rest()
+    stop.set()
+    thread.join()
+    assert copies == sorted(copies)
+    assert copies[-1] > copies[0]
+    for number, head in enumerate(copies):
+        path = tmp_path / f"copy{number}.db"
+        assert [one.name for one in tmp_path.glob(f"{path.name}*")] == [path.name]
+        with closing(SqliteJournal(path)) as copy:
+            assert copy.head == head
+            assert copy.mark("p", 1) == (head + 1 if head else None)
+
+
+def test_backup_replaces_no_file(journal, tmp_path):
+    (tmp_path / "copy.db").write_text("mine")
+    with closing(SqliteJournalReader(tmp_path / "j.db")) as reader:
+        with pytest.raises(StorageError, match="is there already"):
+            reader.backup(tmp_path / "copy.db")
+        with pytest.raises(StorageError, match="could not be used"):
+            reader.backup(tmp_path / "no" / "folder.db")
+    assert (tmp_path / "copy.db").read_text() == "mine"
+
+
+def test_backup_of_a_damaged_journal_is_refused(journal, tmp_path):
+    journal.append([record(1, 100)])
+    journal._db.connection.execute("UPDATE frames SET bodies = zeroblob(100)")
+    with closing(SqliteJournalReader(tmp_path / "j.db")) as reader, pytest.raises(FlyballError, match="amaged"):
+        reader.backup(tmp_path / "copy.db")
+    assert not list(tmp_path.glob("copy.db*"))
 
 
 def test_a_second_writer_is_refused(journal, tmp_path):

@@ -409,6 +409,17 @@ def test_a_sound_journal_is_called_so(run: Path, flyball: Flyball) -> None:
     assert lines(flyball("journal", "verify", "--json")) == []
 
 
+def test_backup_has_the_runs_events_and_replaces_no_file(run: Path, flyball: Flyball, tmp_path: Path) -> None:
+    before, copy = flyball("tail", "--json").stdout, tmp_path / "backup.sqlite"
+    assert "without damage" in flyball("journal", "backup", str(copy)).stderr
+    refused = flyball("journal", "backup", str(copy))
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "is there already" in refused.stderr
+    copy.replace(run / "journal.sqlite")
+    assert before
+    assert flyball("tail", "--json").stdout == before
+
+
 def test_all_damage_of_a_journal_is_listed(run: Path, flyball: Flyball) -> None:
     spoil(run, "UPDATE frames SET bodies = x'00' WHERE first IN (3, 7)")
     spoil(run, "DELETE FROM frames WHERE first = 5")
