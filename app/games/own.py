@@ -22,6 +22,8 @@ GAMES = "flyball.games"
 """Group of entry points that are games."""
 
 TABLE_METHODS = ("reset", "seats", "observe", "view", "step", "earned", "returns", "truncated", "history")
+SEARCH_METHODS = ("copy_from", "branch")
+"""Methods of tables whose games can be searched, in addition to ``TABLE_METHODS``."""
 
 
 def is_own(game: str) -> bool:
@@ -95,12 +97,14 @@ def _table(config: GameConfig, slots: int) -> Table:
 
 def _checked(table: Any, name: str) -> Table:
     """Return a factory's result if it has all that a table has. Raises ``BrokenGame``."""
-    if missing := [method for method in TABLE_METHODS if not callable(getattr(table, method, None))]:
+    spec = getattr(table, "spec", None)
+    methods = (*TABLE_METHODS, *SEARCH_METHODS) if getattr(spec, "searchable", False) else TABLE_METHODS
+    if missing := [method for method in methods if not callable(getattr(table, method, None))]:
         raise BrokenGame(
-            f"{name} returned a {type(table).__name__} without {', '.join(missing)}.",
+            f"{name} returned an object of {type(table).__name__} without {', '.join(missing)}.",
             hint="Return an object of a subclass of flyball.Table, whose docstrings describe the methods.",
         )
-    if not isinstance(getattr(table, "spec", None), TableSpec):
+    if not isinstance(spec, TableSpec):
         raise BrokenGame(
             f"{name} returned a table whose spec is not a TableSpec.", hint="Set it to a flyball.TableSpec."
         )
