@@ -462,19 +462,17 @@ class NotATable:
     reset = seats = observe = view = step = earned = returns = Table.earned
 
 
-class Unsearchable(NotATable):
-    """Says that it can be searched, and has nothing that a search calls."""
-
-    def __init__(self, config, slots):
-        self.spec = replace(Race16(config, slots).spec, searchable=True)
-
-    truncated = history = Table.earned
-
-
 class NoSpec(Race16):
     def __init__(self, config, slots):
         super().__init__(config, slots)
         self.spec = "race"
+
+
+class Unsearchable(Race16):
+    copy_from = branch = None
+
+    def description(self):
+        return replace(super().description(), searchable=True)
 
 
 class Unnamed(Race16):
