@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator
 
 from app.config.devices import Compute, DeviceSettings, JobKind, PrecisionSettings
+from app.config.ray import RaySettings
 from app.config.settings import Settings
 
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
@@ -25,6 +26,8 @@ class Deployment(Settings):
     wandb: WandbMode = Field("off", description="curves at Weights & Biases, too: pip install 'flyball[wandb]'")
     threads_per_job: int = Field(1, ge=1)
     evaluation_processes: int = Field(1, ge=1, description="processes that play an evaluation's batches at once")
+    engine: Literal["local", "ray"] = Field("local", description="where jobs run: this machine's processes, or Ray")
+    ray: RaySettings = RaySettings()
     device: DeviceSettings = DeviceSettings()
     precision: PrecisionSettings = PrecisionSettings()
 
@@ -71,6 +74,8 @@ class RunFolder:
         self.store = path / "store"  # models and experience
         self.curves = path / "curves"  # a subfolder for each configuration
         self.up_lock = path / "up.lock"  # locked by `up` while it runs
+        self.ray_address = path / "ray" / "address"  # of the cluster that `up` started
+        self.ray_token = path / "ray" / "token"
         self.board = path / "state" / "board.json"  # the counts of `up` and `status`
 
     def state(self, daemon: str) -> Path:

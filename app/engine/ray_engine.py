@@ -1,0 +1,145 @@
+"""The engine that runs jobs on a Ray cluster (ADR-041). Needs ``flyball[ray]``.
+
+A job is a task of Ray's that yields its frames. Ray is asked to run it once; whether it is tried again is decided by
+``scatter``, as with every engine. What travels is JSON, so that nothing of ours is unpickled.
+"""
+
+import asyncio
+import json
+import socket
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any
+
+from app.core import FlyballError
+from app.engine.port import EngineClosed, JobFailed, JsonObject, Report
+from app.engine.worker import encode, follow, perform_here
+
+NAMESPACE = "flyball"
+ANSWER_SECONDS = 5.0
+"""Longest wait for a cluster to answer."""
+
+_EPSILON = 1e-6  # of sums of fractions of a GPU
+
+
+class NoRay(FlyballError):
+    """Ray is not installed, or its cluster cannot be reached."""
+
+
+class RayEngine:
+    """Runs jobs on a Ray cluster, as many at once as its nodes have room for; the others wait in Ray.
+
+    Args:
+        address: HOST:PORT of the cluster.
+        resources: what one job occupies, by Ray's names: CPU, GPU and custom ones.
+
+    Raises:
+        NoRay: Ray is missing, or does not answer at this address.
+    """
+
+    def __init__(self, address: str, resources: Mapping[str, float]) -> None:
+        self._ray = import_ray()
+        self._resources = dict(resources)
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), ANSWER_SECONDS).close()  # Ray itself would try for minutes
+            if not self._ray.is_initialized():
+                self._ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, configure_logging=False)
+        except (ConnectionError, OSError, RuntimeError, ValueError) as error:
+            raise NoRay(
+                f"No Ray cluster answers at {address}: {_first_line(error)}",
+                hint="Start it (ray start --head), check deployment.ray.address, and RAY_AUTH_TOKEN_PATH if it asks "
+                "for a token.",
+            ) from error
+        options = {"num_cpus": resources.get("CPU", 0), "num_gpus": resources.get("GPU", 0)}
+        tags = {name: amount for name, amount in resources.items() if name not in ("CPU", "GPU")}
+        # A function of this module, so that Ray sends its name. A worker on another machine has it installed.
+        self._task = self._ray.remote(max_retries=0, num_returns="streaming", resources=tags, **options)(_perform)
+        self._running: set[Any] = set()
+        self._closed = False
+
+    async def capacity(self) -> int:
+        """Return how many jobs the cluster's nodes can run at once, if they run no others."""
+        there = await asyncio.to_thread(self._ray.cluster_resources)
+        return min(int(there.get(name, 0.0) / amount + _EPSILON) for name, amount in self._resources.items())
+
+    async def run(
+        self,
+        function: str,
+        spec: JsonObject,
+        on_progress: Report | None = None,
+        deadline_seconds: float | None = None,
+    ) -> JsonObject:
+        """See ``Engine.run``."""
+        if self._closed:
+            raise EngineClosed.at(function)
+        frames = self._task.remote(function, encode(spec), [path for path in sys.path if path])
+        self._running.add(frames)
+        try:
+            if "started" in (first := await self._receive(frames)):
+                return await follow(function, lambda: self._receive(frames), on_progress, deadline_seconds)
+            return await follow(function, lambda: asyncio.sleep(0, first), on_progress)
+        except JobFailed:
+            raise
+        except BaseException:  # cancelled, lost, too slow, or ``on_progress`` raised: nobody needs the result
+            self._cancel(frames)
+            raise
+        finally:
+            self._running.discard(frames)
+
+    async def close(self) -> None:
+        """See ``Engine.close``. The cluster goes on."""
+        self._closed = True
+        for frames in [*self._running]:
+            self._cancel(frames)
+
+    async def _receive(self, frames: Any) -> JsonObject:
+        """Return a task's next frame; ``lost`` when there is none."""
+        try:
+            frame: JsonObject = json.loads(await (await anext(frames)))
+        except StopAsyncIteration:
+            return {"lost": "its task ended"}
+        except self._ray.exceptions.RayError as error:
+            return {"lost": "the engine was closed" if self._closed else _first_line(error)}
+        return frame
+
+    def _cancel(self, frames: Any) -> None:
+        self._ray.cancel(frames, force=True)
+
+
+def import_ray() -> Any:
+    """Return the package ``ray``. Raises ``NoRay`` if it is not installed."""
+    try:
+        import ray
+        import ray.exceptions
+    except ImportError as error:
+        raise NoRay("Engine 'ray' needs the package ray.", hint="pip install 'flyball[ray]'") from error
+    return ray
+
+
+def _first_line(error: Exception) -> str:
+    """Return the first line that says something; Ray's errors have pages."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def _perform(function: str, spec: bytes, paths: Sequence[str]) -> Iterator[bytes]:
+    """Run a job in a Ray worker, and yield ``started`` and the job's frames.
+
+    The worker finds modules where the caller does, as far as its machine has the same folders.
+    """
+    sys.path.extend(path for path in paths if path not in sys.path)
+    frames: SimpleQueue[bytes | None] = SimpleQueue()
+
+    def perform() -> None:
+        try:
+            perform_here(function, json.loads(spec), lambda frame: frames.put(encode(frame)))
+        finally:
+            frames.put(None)
+
+    yield encode({"started": True})
+    # A thread, because frames have to go while the job runs, and only this function can yield them.
+    Thread(target=perform, name="job", daemon=True).start()
+    while (frame := frames.get()) is not None:
+        yield frame
