@@ -216,8 +216,24 @@ class Host:
                 self._save()
             if not self._ready:
                 self._ready = True
-                await self._announce(DaemonReady(**self._who, position=self._cursor, capacity=self._spec.capacity))
+                await self._size_up()
+                await self._announce_ready()
                 self._ports.notifier.tell("READY=1", f"STATUS=caught up at {self._cursor}")
+
+    async def _size_up(self) -> bool:
+        """Ask the engine how many jobs it can run; return whether that has changed."""
+        if (
+            self._jobs is None
+            or self._ports.engine is None
+            or (capacity := await self._ports.engine.capacity()) is None
+        ):
+            return False
+        changed, self._jobs.capacity = capacity != self._jobs.capacity, capacity
+        return changed
+
+    async def _announce_ready(self) -> None:
+        capacity = self._jobs.capacity if self._jobs else self._spec.capacity
+        await self._announce(DaemonReady(**self._who, position=self._cursor, capacity=capacity))
 
     async def _feed(self, events: Sequence[Event[Payload]], recorded: Collection[Recorded] | None = None) -> Outcome:
         """Fold events, and hand them to the sink. Events that a reducer could not fold become dead letters."""
@@ -287,6 +303,8 @@ class Host:
         while True:
             await asyncio.sleep(self._rhythm.heartbeat_seconds)
             self._save()
+            if await self._size_up() and self._ready:
+                await self._announce_ready()
             jobs, requests = (self._jobs.running, self._jobs.held) if self._jobs else (0, ())
             lag = self._head - self._cursor
             beat = DaemonHeartbeat(**self._who, position=self._settled, lag=lag, jobs=jobs, requests=requests)

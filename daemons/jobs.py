@@ -123,10 +123,10 @@ class UnusableResult(FlyballError):
 
 
 class JobRunner:
-    """Runs at most ``capacity`` jobs of one worker at once."""
+    """Runs at most ``capacity`` jobs of one worker at once; it may be changed."""
 
     def __init__(self, engine: Engine, capacity: int, publish: Publish) -> None:
-        self._engine, self._capacity, self._publish = engine, capacity, publish
+        self._engine, self.capacity, self._publish = engine, capacity, publish
         self._running: dict[str, asyncio.Task[None]] = {}
         self._publishing: set[asyncio.Task[None]] = set()
         self._ended: set[str] = set()
@@ -142,7 +142,7 @@ class JobRunner:
     @property
     def held(self) -> tuple[EventId, ...]:
         """Ids of the jobs that run or come next, most urgent first; at most twice ``capacity``."""
-        return self._wanted[: 2 * self._capacity]
+        return self._wanted[: 2 * self.capacity]
 
     def reconcile(self, group: asyncio.TaskGroup, worker: Worker[Any], jobs: Iterable[Job[Any]]) -> None:
         """Start wanted jobs as far as capacity allows, and cancel those no longer wanted.
@@ -157,7 +157,7 @@ class JobRunner:
         for job_id in self._running.keys() - wanted.keys():
             self._running.pop(job_id).cancel()
         for job_id in self._wanted:
-            if len(self._running) >= self._capacity:
+            if len(self._running) >= self.capacity:
                 return
             if job_id not in self._running:
                 self._running[job_id] = group.create_task(self._run(group, worker, wanted[job_id]))

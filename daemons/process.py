@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import TypeVar
@@ -11,22 +11,34 @@ from typing import TypeVar
 import structlog
 
 from app.bus import ZmqBus
-from app.config import CPU, RunFolder
+from app.config import CPU, Deployment, RunFolder
 from app.config.loading import Loaded
+from app.config.ray import RayJobs
 from app.core import BROKER, FlyballError
-from app.engine import LocalEngine
+from app.engine import Engine, LocalEngine
+from app.engine.ray_engine import RayEngine
 from app.journal import DamagedDatabase, SqliteJournal, SqliteOutbox, SqliteStateStore
 from app.telemetry import configure
+from daemons import evaluation, quality_monitor, selfplay_worker, training
 from daemons.bootstrap import check, check_controllers
 from daemons.broker import BrokerVoice, serve
 from daemons.clock import SystemClock, boot_id
 from daemons.evaluation import Evaluator
 from daemons.host import Host, Ports, Rhythm
 from daemons.jobs import WorkerPlace
+from daemons.ray_cluster import announced_address
 from daemons.registry import daemons_of
 from daemons.run_folder import bus_endpoint
 from daemons.spec import DaemonSpec
 from daemons.supervisor import Notifier
+
+ON_RAY: Mapping[str, RayJobs] = {
+    selfplay_worker.DAEMON.name: "selfplay",
+    quality_monitor.DAEMON.name: "inspection",
+    training.DAEMON.name: "training",
+    evaluation.DAEMON.name: "evaluation",
+}
+"""Daemons whose jobs may run on Ray, with the kind of their jobs."""
 
 F = TypeVar("F", SqliteStateStore, SqliteOutbox)
 
@@ -93,15 +105,14 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
     )
     if kind:
         structlog.get_logger("daemon").info("device of jobs", **place.compute.model_dump())
-    stop = asyncio.Event()
+    engine = await engine_of(spec, deployment, folder) if spec.worker else None
+    stop = asyncio.Event()  # after Ray, which would handle the signals by ending the process
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     states = opened(SqliteStateStore, folder.state(spec.name), "its content is rebuilt from the journal")
     outbox = opened(
         SqliteOutbox, folder.outbox(spec.name), "its unsent conclusions are derived again, and its jobs run again"
     )
-    processes = deployment.evaluation_processes if spec.worker is Evaluator else spec.capacity
-    engine = LocalEngine(processes, deployment.threads_per_job, nice=5) if spec.worker else None
     sink = spec.sink(folder, deployment, boot_id()) if spec.sink else None
     with closing(states), closing(outbox), closing(sink) if sink else nullcontext():
         endpoint = bus_endpoint(folder, deployment)
@@ -114,6 +125,15 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
             if engine:
                 await engine.close()
             await bus.close()
+
+
+async def engine_of(spec: DaemonSpec, deployment: Deployment, folder: RunFolder) -> Engine:
+    """Return the engine of a worker's jobs. What brings models to this machine runs on this machine."""
+    if deployment.engine == "ray" and (jobs := ON_RAY.get(spec.name)):
+        address = deployment.ray.address or await announced_address(folder)
+        return RayEngine(address, deployment.ray.demand(jobs).resources)
+    processes = deployment.evaluation_processes if spec.worker is Evaluator else spec.capacity
+    return LocalEngine(processes, deployment.threads_per_job, nice=5)
 
 
 def opened(kind: Callable[[Path], F], path: Path, consequence: str) -> F:

@@ -4,6 +4,7 @@ It listens on the loopback device only, and asks for a token that the run's owne
 process, however that ends. CPUS is 0 for all of the machine's.
 """
 
+import asyncio
 import os
 import secrets
 import signal
@@ -13,11 +14,31 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from app.config import RunFolder
-from app.engine.ray_engine import NAMESPACE, import_ray
+from app.config import Deployment, RunFolder
+from app.engine import python_module
+from app.engine.ray_engine import NAMESPACE, NoRay, import_ray
 from daemons.supervisor import end_with_stdin
 
+IDLE_SECONDS = 600
+"""How long a process waits for its next job. Each daemon's jobs have processes of their own, and after a second, which
+is Ray's own patience, those of one daemon would end for the sake of another's, and import PyTorch again and again."""
+
 LOOPBACK = "127.0.0.1"
+START_SECONDS = 120.0
+
+NICE = 5
+"""Niceness of jobs, as with local processes. Ray's own, 15, starves them on a machine that does anything else."""
+
+
+def is_own_cluster(deployment: Deployment) -> bool:
+    """Return whether ``flyball up`` starts a cluster."""
+    return deployment.engine == "ray" and deployment.ray.address is None
+
+
+def cluster_command(folder: RunFolder, deployment: Deployment) -> tuple[str, ...]:
+    """Return the command that runs a run's own cluster."""
+    size = (str(deployment.ray.cpus or 0), str(deployment.ray.object_store_megabytes))
+    return python_module("daemons.ray_cluster", str(folder.path.absolute()), *size)
 
 
 def ray_environment(folder: RunFolder) -> Mapping[str, str]:
@@ -32,7 +53,25 @@ def ray_environment(folder: RunFolder) -> Mapping[str, str]:
         "RAY_AUTH_TOKEN_PATH": str(folder.ray_token.absolute()),
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # on Linux, too, it keeps Ray to the loopback device
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_worker_niceness": str(NICE),
     }
+
+
+async def announced_address(folder: RunFolder) -> str:
+    """Return the address of the cluster that ``flyball up`` starts in a folder, once it is up.
+
+    Raises ``NoRay`` when that takes too long.
+    """
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            while not folder.ray_address.exists():  # noqa: ASYNC110 - another process makes it
+                await asyncio.sleep(0.1)
+    except TimeoutError:
+        raise NoRay(
+            f"No Ray cluster was started in {folder.path}.",
+            hint="Set deployment.ray.address to a cluster's, or start the daemons by `flyball up`.",
+        ) from None
+    return folder.ray_address.read_text()
 
 
 def main(path: str, cpus: str, megabytes: str) -> None:
@@ -52,6 +91,7 @@ def main(path: str, cpus: str, megabytes: str) -> None:
             include_dashboard=False,
             log_to_driver=False,
             namespace=NAMESPACE,
+            _system_config={"idle_worker_killing_time_threshold_ms": 1000 * IDLE_SECONDS},
         )
         for number in (signal.SIGTERM, signal.SIGINT):  # after Ray's own handlers
             signal.signal(number, lambda *_: stop.set())

@@ -127,7 +127,8 @@ class Supervisor:
     """Runs children until it is asked to stop, or one is hopeless.
 
     Args:
-        specs: the children in order of starting. The others need the first, which is therefore stopped last.
+        specs: the children in order of starting.
+        needed: how many of the first ones the others need; they are stopped last.
         clock: measures uptimes.
         report: called with every change of a process.
         drain_seconds: longest time for children to stop; then they are killed.
@@ -140,11 +141,12 @@ class Supervisor:
         clock: Clock,
         report: Callable[[ChildReport], None],
         *,
+        needed: int = 1,
         drain_seconds: float = 15.0,
         backoff: Backoff | None = None,
     ) -> None:
         self._children = [_Child(spec, clock, report, backoff or Backoff()) for spec in specs]
-        self._drain_seconds = drain_seconds
+        self._needed, self._drain_seconds = needed, drain_seconds
 
     async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> bool:
         """Run until ``stop`` is set, then end all; ``hurry`` kills them at once. Returns whether all left in order."""
@@ -153,8 +155,8 @@ class Supervisor:
                 group.create_task(child.keep(stop))
             hurrier = group.create_task(self._hurry(hurry))
             await stop.wait()
-            await self._end(self._children[1:])
-            await self._end(self._children[:1])
+            await self._end(self._children[self._needed :])
+            await self._end(self._children[: self._needed])
             hurrier.cancel()
         return all(child.fine for child in self._children)
 

@@ -3,9 +3,11 @@
 import logging
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from importlib.util import find_spec
 from itertools import count
 from tempfile import mkdtemp
 from typing import Any
@@ -13,10 +15,13 @@ from typing import Any
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
+from ray_cluster import ray_cluster
 from xdist.scheduler import LoadFileScheduling
 
+from app.config import RunFolder
 from app.events import Event, Payload, originate
 from app.events.envelope import EPOCH
+from daemons.ray_cluster import ray_environment
 
 # One thread a process: torch's threads fight over busy cores, and jobs in this process get many times slower.
 os.environ["OMP_NUM_THREADS"] = "1"
@@ -46,6 +51,24 @@ class OneLoopAtATime(LoadFileScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         return SYSTEM if nodeid.startswith(SYSTEM) else super()._split_scope(nodeid)
+
+
+@pytest.fixture(scope="session")
+def own_ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """Start a Ray cluster of two cores that this process may connect to: its address, and its process.
+
+    There is one for all tests, because Ray reads its environment once, when it is imported.
+    """
+    if find_spec("ray") is None:
+        pytest.skip("needs flyball[ray]")
+    assert "ray" not in sys.modules
+    path = tmp_path_factory.mktemp("ray")
+    with pytest.MonkeyPatch.context() as patch, ray_cluster(path) as running:
+        for name, value in ray_environment(RunFolder(path)).items():
+            patch.setenv(name, value)
+        yield running
+        if "ray" in sys.modules:
+            sys.modules["ray"].shutdown()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -28,6 +28,7 @@ from app.config import PROFILES, RunFolder, RunSettings
 from app.config.loading import COMMAND_LINE, Loaded, variable
 from app.core import FlyballError
 from app.engine import python_module
+from app.engine.ray_engine import check_ray
 from app.events import CATALOGUE, Event, ModelPromoted, Payload, PromotionRejected
 from app.journal import NotAJournal, SqliteJournal, SqliteJournalReader, history
 from app.journal.history import past_settings, voided_events
@@ -37,6 +38,7 @@ from app.status.tables import STATE_STYLES, status_table
 from app.telemetry import check_wandb, configure
 from daemons.bootstrap import check_settings
 from daemons.clock import SystemClock
+from daemons.ray_cluster import cluster_command, is_own_cluster, ray_environment
 from daemons.registry import DAEMONS
 from daemons.run_folder import AlreadyRunning, bus_endpoint, held, prepare
 from daemons.suitability import check_lasting
@@ -76,6 +78,8 @@ def up(
     loaded = place.load({key: value for key, value in given.items() if value is not None})
     check_settings(loaded)
     check_wandb(loaded.deployment.wandb, "deployment.wandb")
+    if loaded.deployment.engine == "ray":
+        check_ray()
     folder, deployment = place.folder, loaded.deployment
     prepare(folder)
     with held(folder):
@@ -259,8 +263,10 @@ async def _up(place: Place, loaded: Loaded, seconds: float | None, chosen: Scree
                 screen.say("Stopping: running jobs get their time. Ctrl-C again does not wait.")
 
         drain_seconds = loaded.deployment.drain_seconds + AFTER_DRAIN_SECONDS
-        children, report = child_specs(place, loaded), _reporter(screen, stop)
-        supervisor = Supervisor(children, SystemClock(), report, drain_seconds=drain_seconds)
+        (needed, others), report = child_specs(place, loaded), _reporter(screen, stop)
+        supervisor = Supervisor(
+            [*needed, *others], SystemClock(), report, needed=len(needed), drain_seconds=drain_seconds
+        )
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, on_signal)
         if seconds is not None:
@@ -279,13 +285,21 @@ async def _up(place: Place, loaded: Loaded, seconds: float | None, chosen: Scree
     return fine and not unknown
 
 
-def child_specs(place: Place, loaded: Loaded) -> list[ChildSpec]:
-    """Return a process for each daemon, with the settings of this process."""
-    environment = child_environment(place, loaded)
-    command = python_module("app.cli", "--run", str(place.folder.path.absolute()), "daemon", "run")
-    return [
-        ChildSpec(name, (*command, name, "--supervised"), place.folder.errors(name), environment) for name in DAEMONS
-    ]
+def child_specs(place: Place, loaded: Loaded) -> tuple[list[ChildSpec], list[ChildSpec]]:
+    """Return a process for each daemon, with this process's settings: those that the others need, and the others.
+
+    A Ray cluster of the run's own belongs to the first.
+    """
+    folder, environment = place.folder, child_environment(place, loaded)
+    cluster = []
+    if is_own_cluster(loaded.deployment):
+        environment |= ray_environment(folder)
+        cluster = [ChildSpec("ray", cluster_command(folder, loaded.deployment), folder.errors("ray"))]
+    command = python_module("app.cli", "--run", str(folder.path.absolute()), "daemon", "run")
+    broker, *others = (
+        ChildSpec(name, (*command, name, "--supervised"), folder.errors(name), environment) for name in DAEMONS
+    )
+    return [broker, *cluster], others
 
 
 def child_environment(place: Place, loaded: Loaded) -> dict[str, str]:

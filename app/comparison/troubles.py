@@ -176,6 +176,10 @@ class FaultyEngine:
         self._engine = engine
         self._faults = [(begins, one.fault, Memory()) for begins, one in troubles if one.fault is not None]
 
+    async def capacity(self) -> int | None:
+        """See ``Engine.capacity``."""
+        return await self._engine.capacity()
+
     async def run(
         self,
         function: str,

@@ -146,6 +146,9 @@ class SharedEngine:
         self._slots = asyncio.Semaphore(workers)
         self._closed = False
 
+    async def capacity(self) -> None:
+        """See ``Engine.capacity``."""
+
     async def run(
         self,
         function: str,

@@ -38,6 +38,9 @@ class LocalEngine:
         for child in self._children:
             self._idle.put_nowait(child)
 
+    async def capacity(self) -> None:
+        """See ``Engine.capacity``."""
+
     async def run(
         self,
         function: str,
@@ -137,6 +140,9 @@ class InlineEngine:
         self._slots = asyncio.Semaphore(workers)
         self._running: set[asyncio.Queue[JsonObject]] = set()
         self._closed = False
+
+    async def capacity(self) -> None:
+        """See ``Engine.capacity``."""
 
     async def run(
         self,

@@ -46,6 +46,10 @@ class EngineClosed(FlyballError):
 class Engine(Protocol):
     """Runs jobs off the event loop, as many at once as it has workers; the others wait."""
 
+    async def capacity(self) -> int | None:
+        """Return how many jobs run at once, if that changes as machines come and go; ``None`` if it is fixed."""
+        ...
+
     async def run(
         self,
         function: str,

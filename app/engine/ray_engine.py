@@ -9,6 +9,7 @@ import json
 import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any
@@ -40,16 +41,17 @@ class RayEngine:
     """
 
     def __init__(self, address: str, resources: Mapping[str, float]) -> None:
-        self._ray = import_ray()
+        check_ray()
         self._resources = dict(resources)
         host, _, port = address.rpartition(":")
         try:
             socket.create_connection((host, int(port)), ANSWER_SECONDS).close()  # Ray itself would try for minutes
+            self._ray = import_ray()
             if not self._ray.is_initialized():
                 self._ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, configure_logging=False)
-        except (ConnectionError, OSError, RuntimeError, ValueError) as error:
+        except (OSError, OverflowError, RuntimeError, ValueError) as error:
             raise NoRay(
-                f"No Ray cluster answers at {address}: {_first_line(error)}",
+                f"No Ray cluster answers at {address}: {_first_sentence(error)}.",
                 hint="Start it (ray start --head), check deployment.ray.address, and RAY_AUTH_TOKEN_PATH if it asks "
                 "for a token.",
             ) from error
@@ -102,26 +104,36 @@ class RayEngine:
         except StopAsyncIteration:
             return {"lost": "its task ended"}
         except self._ray.exceptions.RayError as error:
-            return {"lost": "the engine was closed" if self._closed else _first_line(error)}
+            return {"lost": "the engine was closed" if self._closed else _first_sentence(error)}
         return frame
 
     def _cancel(self, frames: Any) -> None:
         self._ray.cancel(frames, force=True)
 
 
+def check_ray() -> None:
+    """Raise ``NoRay`` if the package is not installed. It is not imported."""
+    try:
+        found = find_spec("ray")
+    except ValueError:  # so for a module that is marked as missing
+        found = None
+    if found is None:
+        raise NoRay("Engine 'ray' needs the package ray.", hint="pip install 'flyball[ray]'")
+
+
 def import_ray() -> Any:
     """Return the package ``ray``. Raises ``NoRay`` if it is not installed."""
-    try:
-        import ray
-        import ray.exceptions
-    except ImportError as error:
-        raise NoRay("Engine 'ray' needs the package ray.", hint="pip install 'flyball[ray]'") from error
+    check_ray()
+    import ray
+    import ray.exceptions
+
     return ray
 
 
-def _first_line(error: Exception) -> str:
-    """Return the first line that says something; Ray's errors have pages."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+def _first_sentence(error: Exception) -> str:
+    """Return the first sentence; Ray's errors have pages."""
+    line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return line.split(". ")[0].rstrip(".")
 
 
 def _perform(function: str, spec: bytes, paths: Sequence[str]) -> Iterator[bytes]:

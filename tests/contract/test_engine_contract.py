@@ -5,12 +5,10 @@ import os
 import signal
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
 import pytest
-from ray_cluster import ray_cluster
 
 from app.engine import Engine, EngineClosed, InlineEngine, JobFailed, JobTimedOut, LocalEngine, WorkerLost, scatter
 from app.engine.ray_engine import RayEngine
@@ -23,19 +21,11 @@ def _jobs_are_importable(monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    if find_spec("ray") is None:
-        pytest.skip("needs flyball[ray]")
-    with ray_cluster(tmp_path_factory.mktemp("ray")) as (address, _):
-        yield address
-
-
 @pytest.fixture(params=[InlineEngine, LocalEngine, RayEngine])
 async def engine(request):
     made: Engine
     if request.param is RayEngine:
-        made = RayEngine(request.getfixturevalue("cluster"), {"CPU": 1.0})
+        made = RayEngine(request.getfixturevalue("own_ray")[0], {"CPU": 1.0})
     else:
         made = request.param(workers=2)
     yield made

@@ -38,6 +38,9 @@ class Engine:
     def __init__(self, outcome: Any, seconds: float) -> None:
         self._outcome, self._seconds, self._calls = outcome, seconds, 0
 
+    async def capacity(self) -> int | None:
+        return None
+
     async def run(
         self, function: str, spec: Any, on_progress: Any = None, deadline_seconds: float | None = None
     ) -> Any:

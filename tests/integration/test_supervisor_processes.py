@@ -25,14 +25,16 @@ STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); 
 class Watch:
     """Runs a supervisor, and lets a test wait for what it reports."""
 
-    def __init__(self, folder: Path, programs: dict[str, str], drain_seconds: float = 20.0) -> None:
+    def __init__(self, folder: Path, programs: dict[str, str], drain_seconds: float = 20.0, needed: int = 1) -> None:
         specs = [
             ChildSpec(name, (sys.executable, "-c", program), folder / f"{name}.stderr", {"CHILD": name})
             for name, program in programs.items()
         ]
         self.reports: list[ChildReport] = []
         self.stop, self.hurry, self._news = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self._supervisor = Supervisor(specs, SystemClock(), self._report, drain_seconds=drain_seconds, backoff=QUICK)
+        self._supervisor = Supervisor(
+            specs, SystemClock(), self._report, needed=needed, drain_seconds=drain_seconds, backoff=QUICK
+        )
 
     def _report(self, report: ChildReport) -> None:
         self.reports.append(report)
@@ -88,16 +90,18 @@ async def test_a_hopeless_child_ends_all(tmp_path: Path) -> None:
     assert watch.reports[-1].name == "broker"
 
 
-async def test_the_first_is_stopped_last(tmp_path: Path) -> None:
-    watch = Watch(tmp_path, {"broker": PATIENT, "one": PATIENT, "two": PATIENT})
+@pytest.mark.parametrize("needed", [["broker"], ["broker", "ray"]])
+async def test_those_that_others_need_are_stopped_last(tmp_path: Path, needed: list[str]) -> None:
+    names = [*needed, "one", "two"]
+    watch = Watch(tmp_path, dict.fromkeys(names, PATIENT), needed=len(needed))
     async with asyncio.TaskGroup() as group:
         running = group.create_task(watch.run())
-        await watch.until(lambda reports: len(reports) == 3)
+        await watch.until(lambda reports: len(reports) == len(names))
         watch.stop.set()
     assert running.result()
     stopped = [report.name for report in watch.reports if report.what != "started"]
     assert sorted(stopped[:2]) == ["one", "two"]
-    assert stopped[2:] == ["broker"]
+    assert sorted(stopped[2:]) == needed
 
 
 async def test_who_was_ended_while_starting_is_known(tmp_path: Path) -> None:

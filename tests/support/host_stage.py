@@ -31,6 +31,9 @@ class ScriptedEngine:
         self.script, self.calls, self.release = list(script), 0, asyncio.Event()
         self.release.set()
 
+    async def capacity(self) -> int | None:
+        return None
+
     async def run(
         self, function: str, spec: dict[str, Any], on_progress: Any = None, deadline_seconds: float | None = None
     ) -> dict[str, Any]:

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from app.config import RunFolder
 from daemons.ray_cluster import ray_environment
 
@@ -18,24 +16,19 @@ START_SECONDS = 90
 
 @contextmanager
 def ray_cluster(path: Path) -> Iterator[tuple[str, subprocess.Popen]]:
-    """Yield the cluster's address and process; this process may connect to it."""
+    """Yield the cluster's address and process. Who connects to it needs ``ray_environment``."""
     folder = RunFolder(path)
     environment = {**os.environ, **ray_environment(folder)}
     command = (sys.executable, "-m", "daemons.ray_cluster", str(path), "2", "100")
     with (
-        pytest.MonkeyPatch.context() as patch,
         (path / "ray.stderr").open("wb") as errors,
         subprocess.Popen(command, stdin=subprocess.PIPE, stderr=errors, env=environment) as process,
     ):
-        assert "ray" not in sys.modules, "it reads its environment when it is imported"
-        for name, value in ray_environment(folder).items():
-            patch.setenv(name, value)
         end = time.monotonic() + START_SECONDS
         while not folder.ray_address.exists():
             assert process.poll() is None, (path / "ray.stderr").read_text()
             assert time.monotonic() < end, "Ray did not start"
             time.sleep(0.1)
         yield folder.ray_address.read_text(), process
-        if "ray" in sys.modules:
-            sys.modules["ray"].shutdown()
         process.terminate()
+        process.wait(30)  # before its stdin closes, at which it would end at once

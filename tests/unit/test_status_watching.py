@@ -136,9 +136,22 @@ def test_children_get_the_settings_of_the_command_line(tmp_path: Path, monkeypat
     for name, value in child_environment(place, given).items():
         monkeypatch.setenv(name, value)
     assert load(tmp_path).run == given.run
-    specs = child_specs(place, given)
-    assert [spec.name for spec in specs] == list(DAEMONS)
-    assert specs[0].name == "broker"
+    needed, others = child_specs(place, given)
+    assert [spec.name for spec in (*needed, *others)] == list(DAEMONS)
+    assert [spec.name for spec in needed] == ["broker"]
+
+
+@pytest.mark.parametrize(("settings", "needed"), [("", ["broker", "ray"]), ("address = 'head:6379'", ["broker"])])
+def test_a_cluster_is_started_unless_one_is_named(tmp_path: Path, settings: str, needed: list[str]) -> None:
+    (tmp_path / "flyball.toml").write_text(f"[deployment]\nengine = 'ray'\n[deployment.ray]\n{settings}\n")
+    place = Place(RunFolder(tmp_path), None)
+    first, others = child_specs(place, place.load())
+    assert [spec.name for spec in first] == needed
+    asks = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(tmp_path / "ray" / "token")}
+    for spec in others:
+        assert (asks.items() <= spec.env.items()) == ("ray" in needed)
+    if "ray" in needed:
+        assert (tmp_path / "ray" / "token").stat().st_mode & 0o777 == 0o600
 
 
 def test_children_read_the_named_file(tmp_path: Path) -> None:
