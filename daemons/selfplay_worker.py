@@ -7,7 +7,6 @@ from app.core import FlyballError
 from app.events import (
     Cause,
     Event,
-    ModelRolledBack,
     NodeQuarantined,
     Payload,
     Row,
@@ -59,11 +58,6 @@ class SelfplayWorker(Worker[SelfplayRequested]):
     def quarantined(self, rows: Rows, event: Event[NodeQuarantined]) -> Step[SelfplayPending]:
         """Drop all requests, because other workers receive them."""
         return Step(dict.fromkeys(rows)) if event.data.worker == self.place.name else Step()
-
-    @handles(ModelRolledBack)
-    def rolled_back(self, rows: Rows, event: Event[ModelRolledBack]) -> Step[SelfplayPending]:
-        """Drop the configuration's requests, because rows of the rolled-back model would not count."""
-        return Step({name: None for name, row in rows.items() if row.cause.subject == event.subject})
 
     @handles(SelfplayComplete, SelfplayFailed)
     def ended(self, rows: Rows, event: Event[SelfplayComplete] | Event[SelfplayFailed]) -> Step[SelfplayPending]:

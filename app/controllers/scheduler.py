@@ -320,10 +320,13 @@ class Allocation:
         return None
 
     def _scored(self, data: QualityScoreUpdated) -> ConfigRow | None:
-        """Count a shard's rows if they are good enough; otherwise the next tick requests others."""
-        if not is_fresh(self.state, self.settings, data.shard.model):
-            return None
+        """Count a shard's rows if they are good enough; otherwise the next tick requests others.
+
+        Rows of a searched model that was rolled back meanwhile are awaited in vain, so others are requested at once.
+        """
         asked = self.row.asked(data.request_id)
+        if not is_fresh(self.state, self.settings, data.shard.model):
+            return self.row.without(asked) if asked else None
         self._trust(data.shard.worker)
         row = self.row.replace(failed_at=None, good_us=self.now_us)
         if not is_usable(self.state, self.settings, data.score):
@@ -342,12 +345,8 @@ class Allocation:
         spent = {shard.key for shard in data.shards}
         return self.row.replace(shards=tuple([shard for shard in self.row.shards if shard.key not in spent]))
 
-    def _blocked(self, _: TrainingBlockedByQuality) -> ConfigRow:
+    def _spoiled(self, _: ModelRolledBack | TrainingBlockedByQuality) -> ConfigRow:
         return self.row.replace(shards=())
-
-    def _rolled_back(self, _: ModelRolledBack) -> ConfigRow:
-        """Drop the shards, and the requests under way, which the workers drop too."""
-        return self.row.replace(shards=(), out=())
 
     def _evaluation_failed(self, data: EvaluationFailed) -> ConfigRow | None:
         return self.row if data.purpose == "rating" else None
@@ -365,7 +364,7 @@ class Allocation:
         HyperparameterUpdated: _state_changed,
         InspectionFailed: _failed,
         ModelDistributed: _distributed,
-        ModelRolledBack: _rolled_back,
+        ModelRolledBack: _spoiled,
         NodeProbed: _probed,
         NodeQuarantined: _quarantined,
         NodeReleased: _released,
@@ -375,7 +374,7 @@ class Allocation:
         QualityScoreUpdated: _scored,
         SelfplayComplete: _complete,
         SelfplayFailed: _failed,
-        TrainingBlockedByQuality: _blocked,
+        TrainingBlockedByQuality: _spoiled,
         TrainingFailed: _state_changed,
         TrainingIntensityChanged: _state_changed,
         TrainingRequested: _training,

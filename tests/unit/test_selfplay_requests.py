@@ -5,7 +5,6 @@ from driving import KEY, NEW, OLD, DrivenWorker
 from scenario_events import asked
 
 from app.config import GAMES, RunSettings
-from app.events import ModelRolledBack
 from daemons.selfplay_worker import SelfplayWorker
 
 
@@ -16,11 +15,3 @@ def test_requests_of_a_replaced_model_are_kept_where_rows_replay(replay_rows: in
     for model in (OLD, NEW):
         worker.feed(asked(worker.worker.place.name, model))
     assert [job.request.model for job in worker.jobs()] == kept
-
-
-def test_requests_are_dropped_after_a_rollback() -> None:
-    """The scheduler requests others."""
-    worker = DrivenWorker(SelfplayWorker, RunSettings(configs=(GAMES[KEY].replace(replay_rows=1000),)))
-    worker.feed(asked(worker.worker.place.name, NEW))
-    worker.feed(ModelRolledBack(from_model=NEW, to_model=OLD, step=0, reason="weaker"))
-    assert not worker.jobs()
