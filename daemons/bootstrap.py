@@ -24,12 +24,13 @@ Edges = Mapping[type[Payload], frozenset[str]]
 
 OUTSIDERS: Mapping[str, frozenset[type[Payload]]] = {
     "every daemon": frozenset(payload for payload in CATALOGUE if issubclass(payload, DaemonFact)),
-    BROKER: frozenset({events.RunConfigured, events.ClockTick}),
+    BROKER: frozenset({events.RunConfigured, events.ClockTick, events.AccessRefused}),
     "an operator": frozenset({events.RollbackRequested, events.EventVoided}),
 }
 """Emitters other than reducers, with their types: daemons' hosts, the broker, and people with ``flyball emit``."""
 
 TERMINAL: Mapping[type[Payload], str] = {
+    events.AccessRefused: "people read it",
     events.DaemonFailed: "the status shows the error; the supervisor has started the daemon again",
     events.DaemonStarted: "the status counts starts",
     events.EventVoided: "every daemon's host skips the voided event, and people read it",

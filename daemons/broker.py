@@ -12,6 +12,7 @@ import structlog
 
 from app.backends import understood
 from app.bus import Broker
+from app.bus.access import Access
 from app.config import RunSettings
 from app.config.loading import Loaded
 from app.core import BROKER, Clock, derive_id
@@ -102,7 +103,9 @@ def stop_signals() -> Iterator[tuple[Callable[[], bool], int]]:
         os.close(writer)
 
 
-def serve(journal: Journal, endpoint: str, loaded: Loaded, voice: BrokerVoice, clock: Clock) -> None:
+def serve(
+    journal: Journal, endpoint: str, loaded: Loaded, voice: BrokerVoice, clock: Clock, access: Access | None = None
+) -> None:
     """Run the broker until SIGTERM or SIGINT; they also interrupt its start."""
     settings, deployment = loaded.run, loaded.deployment
     notifier = Notifier()
@@ -127,6 +130,8 @@ def serve(journal: Journal, endpoint: str, loaded: Loaded, voice: BrokerVoice, c
             node=deployment.node,
             tick_s=settings.tick_seconds,
             on_tick=on_tick,
+            access=access,
+            on_refused=lambda now, refusals: voice.write(now, *refusals),
             on_loop=on_loop,
             give_up=stopped,
         )

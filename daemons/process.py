@@ -28,6 +28,7 @@ from daemons.host import Host, Ports, Rhythm
 from daemons.jobs import WorkerPlace
 from daemons.ray_cluster import announced_address
 from daemons.registry import daemons_of
+from daemons.rights import broker_access, client_keys
 from daemons.run_folder import bus_endpoint
 from daemons.spec import DaemonSpec
 from daemons.supervisor import Notifier
@@ -91,7 +92,8 @@ def _run_broker(loaded: Loaded, folder: RunFolder) -> None:
     voice = BrokerVoice(loaded.deployment.node, boot_id())
     Notifier().tell(f"EXTEND_TIMEOUT_USEC={OPENING_USEC}", "STATUS=checking the journal")
     with closing(SqliteJournal(folder.journal)) as journal:
-        serve(journal, bus_endpoint(folder, loaded.deployment), loaded, voice, SystemClock())
+        endpoint, clock = bus_endpoint(folder, loaded.deployment), SystemClock()
+        serve(journal, endpoint, loaded, voice, clock, broker_access(loaded, clock))
 
 
 async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> None:
@@ -116,7 +118,8 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
     sink = spec.sink(folder, deployment, boot_id()) if spec.sink else None
     with closing(states), closing(outbox), closing(sink) if sink else nullcontext():
         endpoint = bus_endpoint(folder, deployment)
-        bus = ZmqBus(endpoint, producer=place.name, outbox=outbox, deadline_s=PATIENCE_SECONDS)
+        keys = client_keys(loaded)
+        bus = ZmqBus(endpoint, producer=place.name, outbox=outbox, deadline_s=PATIENCE_SECONDS, keys=keys)
         ports = Ports(bus, states, SystemClock(), engine, Notifier(), sink)
         rhythm = Rhythm(deployment.heartbeat_seconds, deployment.drain_seconds)
         try:

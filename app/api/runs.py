@@ -16,6 +16,7 @@ from app.events.frames import DeadLetter
 from app.journal import JournalReader, NotAJournal, SqliteJournalReader, history
 from app.journal.history import last_settings, past_settings, voided_events
 from app.status.status import READS, Board, load_board
+from daemons.rights import client_keys
 from daemons.run_folder import bus_endpoint
 
 SAVE_AFTER = 20_000
@@ -164,8 +165,9 @@ def check_listening(place: Place) -> str:
 @asynccontextmanager
 async def connected(place: Place, deadline_s: float, producer: str = "cli") -> AsyncIterator[ZmqBus]:
     """Connect to the run's broker, as ``producer@node``. Raises ``NotRunning`` when none listens."""
-    endpoint, node = check_listening(place), place.load().deployment.node
-    bus = ZmqBus(endpoint, producer=f"{producer}@{node}", deadline_s=deadline_s)
+    endpoint, loaded = check_listening(place), place.load()
+    name = f"{producer}@{loaded.deployment.node}"
+    bus = ZmqBus(endpoint, producer=name, deadline_s=deadline_s, keys=client_keys(loaded))
     try:
         yield bus
     finally:

@@ -6,37 +6,25 @@ commit thread cost 30% of the throughput in a prototype (ADR-003).
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from datetime import datetime
-from ipaddress import ip_address
 from typing import Any
 
 import zmq
 
+from app.bus.access import Access, check_endpoint
 from app.bus.hub import Hub, Message
-from app.bus.ports import BrokerLimits, BusError, InsecureEndpoint
+from app.bus.keys import Key
+from app.bus.ports import BrokerLimits, BusError
 from app.bus.sequencer import microseconds
 from app.core import Clock
-from app.events import Envelope
+from app.events import AccessRefused, Envelope
 from app.journal import Journal
 
 MAX_WAIT_S = 0.25
 PROBE_S = 5.0
-
-
-def _check_endpoint(endpoint: str) -> None:
-    """Refuse an address that other machines can reach, because clients are not authenticated."""
-    transport, _, rest = endpoint.partition("://")
-    if transport in ("ipc", "inproc"):
-        return
-    host = rest.rpartition(":")[0].strip("[]")
-    with suppress(ValueError):  # a host name, not an IP address
-        if transport == "tcp" and (host == "localhost" or ip_address(host).is_loopback):
-            return
-    raise InsecureEndpoint(
-        f"The bus will not listen at {endpoint}: other machines could connect, and nothing would keep them out.",
-        hint="Use ipc:///path or tcp://127.0.0.1:port.",
-    )
+HANDSHAKE_MS = 5000
+ZAP_ENDPOINT = "inproc://zeromq.zap.01"
+"""Where libzmq asks about a client's key (https://rfc.zeromq.org/spec/27)."""
 
 
 class Broker:
@@ -44,18 +32,21 @@ class Broker:
 
     Args:
         journal: where events are recorded; the broker is its only writer.
-        endpoint: where clients connect, ``ipc:///path`` or ``tcp://127.0.0.1:port`` (port ``*``: any free one).
+        endpoint: where clients connect, ``ipc:///path`` or ``tcp://address:port`` (port ``*``: any free one). Without
+            ``access`` an address must be of the loopback interface.
         clock: gives the time of recording.
         node: this machine's name; the broker's own events come from ``broker@node``.
         limits: see ``BrokerLimits``.
         on_tick: returns the broker's own events (the clock's ticks), given the time; called every ``tick_s`` seconds.
         tick_s: seconds between ticks.
+        access: the keys that are admitted (ADR-037); None admits every local client.
+        on_refused: returns the broker's own events about refusals, given the time.
         on_loop: called every turn of the loop, at least four times a second.
         give_up: polled during construction; once True, the start is cut short. Then only call ``close``, or ``run``
             with a ``stop`` that returns True at once.
 
     Raises:
-        InsecureEndpoint: other machines could connect.
+        InsecureEndpoint: other machines could connect, and there are no keys.
         BusError: the address is taken or malformed.
     """
 
@@ -69,18 +60,22 @@ class Broker:
         limits: BrokerLimits | None = None,
         on_tick: Callable[[datetime], Sequence[Envelope[Any]]] | None = None,
         tick_s: float = 1.0,
+        access: Access | None = None,
+        on_refused: Callable[[datetime, Sequence[AccessRefused]], Sequence[Envelope[Any]]] | None = None,
         on_loop: Callable[[], None] | None = None,
         give_up: Callable[[], bool] = lambda: False,
     ) -> None:
         self._limits = limits or BrokerLimits()
         self._journal = journal
         self._clock = clock
-        self._hub = Hub(journal, f"broker@{node}", self._limits, give_up)
+        self._hub = Hub(journal, f"broker@{node}", self._limits, access, give_up)
+        self._access, self._on_refused = access, on_refused
         self._on_tick, self._tick_s, self._on_loop = on_tick, tick_s, on_loop
         self._next_tick = self._next_probe = clock.monotonic()
-        _check_endpoint(endpoint)
+        check_endpoint(endpoint, secured=access is not None)
         self._context = zmq.Context()
-        self._socket = _bind(self._context, endpoint, self._limits)
+        self._zap = _bind_zap(self._context) if access else None
+        self._socket = _bind(self._context, endpoint, self._limits, access)
         self.endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
 
     def run(self, stop: Callable[[], bool], *, wake_fd: int | None = None) -> None:
@@ -91,6 +86,8 @@ class Broker:
         """
         poller = zmq.Poller()
         poller.register(self._socket, zmq.POLLIN)
+        if self._zap is not None:
+            poller.register(self._zap, zmq.POLLIN)
         if wake_fd is not None:
             poller.register(wake_fd, zmq.POLLIN)
         more = False
@@ -106,12 +103,18 @@ class Broker:
     def close(self) -> None:
         """Close the socket; the journal stays open. Idempotent."""
         self._socket.close(linger=1000)
+        if self._zap is not None:
+            self._zap.close(linger=0)
         self._context.term()
 
     def _turn(self, *, idle: bool) -> bool:
         now, time = self._clock.monotonic(), self._clock.now()
         now_us = microseconds(time)
+        if self._access is not None:
+            self._authenticate(self._access)
         full = self._drain(now, now_us)
+        if self._access is not None and self._on_refused is not None:
+            self._hub.originate(self._on_refused(time, self._access.refusals.due(now)), now_us)
         if self._on_tick is not None and now >= self._next_tick:
             self._next_tick = max(self._next_tick + self._tick_s, now)
             self._hub.originate(self._on_tick(time), now_us)
@@ -126,17 +129,36 @@ class Broker:
         return full or self._hub.has_more()
 
     def _drain(self, now: float, now_us: int) -> bool:
-        receive, room = self._socket.recv_multipart, self._limits.drain_bytes
+        receive, room = self._receive if self._access is None else self._receive_keyed, self._limits.drain_bytes
         for _ in range(self._limits.drain_messages):
             try:
-                peer, *parts = receive(zmq.NOBLOCK)
+                peer, parts, key = receive()
             except zmq.Again:
                 return False
-            self._hub.receive(peer, parts, now, now_us)
+            self._hub.receive(peer, parts, now, now_us, key)
             room -= sum(map(len, parts))
             if room <= 0:
                 break
         return True
+
+    def _receive(self) -> tuple[bytes, list[bytes], Key | None]:
+        peer, *parts = self._socket.recv_multipart(zmq.NOBLOCK)
+        return peer, parts, None
+
+    def _receive_keyed(self) -> tuple[bytes, list[bytes], Key | None]:
+        """Receive a message, and look its connection's key up again, because it may have been revoked."""
+        assert self._access is not None
+        first = self._socket.recv(zmq.NOBLOCK, copy=False)
+        parts = self._socket.recv_multipart(zmq.NOBLOCK) if first.more else []
+        return first.bytes, parts, self._access.key(str(first.get("User-Id")))
+
+    def _authenticate(self, access: Access) -> None:
+        """Answer libzmq's questions about keys, and cut off connections whose keys were revoked."""
+        if access.refresh():
+            self._hub.cut_off()
+        assert self._zap is not None
+        while self._zap.getsockopt(zmq.EVENTS) & zmq.POLLIN:
+            self._zap.send_multipart(access.answer(self._zap.recv_multipart()))
 
     def _send(self, messages: Iterable[Message]) -> None:
         for peer, parts in messages:
@@ -154,7 +176,15 @@ class Broker:
         return max(0, int(1000 * wait) + 1)
 
 
-def _bind(context: zmq.Context[zmq.Socket[bytes]], endpoint: str, limits: BrokerLimits) -> zmq.Socket[bytes]:
+def _bind_zap(context: zmq.Context[zmq.Socket[bytes]]) -> zmq.Socket[bytes]:
+    socket = context.socket(zmq.REP)
+    socket.bind(ZAP_ENDPOINT)
+    return socket
+
+
+def _bind(
+    context: zmq.Context[zmq.Socket[bytes]], endpoint: str, limits: BrokerLimits, access: Access | None
+) -> zmq.Socket[bytes]:
     socket = context.socket(zmq.ROUTER)
     socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
     socket.setsockopt(zmq.MAXMSGSIZE, limits.max_message_bytes)
@@ -163,11 +193,15 @@ def _bind(context: zmq.Context[zmq.Socket[bytes]], endpoint: str, limits: Broker
     socket.setsockopt(zmq.HEARTBEAT_IVL, 2000)
     socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 10_000)
     socket.setsockopt(zmq.BACKLOG, 1024)
+    if access is not None:
+        socket.setsockopt(zmq.CURVE_SERVER, 1)
+        socket.setsockopt(zmq.CURVE_SECRETKEY, bytes.fromhex(access.pair.secret))
+        socket.setsockopt(zmq.ZAP_DOMAIN, b"flyball")
+        socket.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
     try:
         socket.bind(endpoint)
     except zmq.ZMQError as error:
-        socket.close(linger=0)
-        context.term()
+        context.destroy(linger=0)
         taken = error.errno == zmq.EADDRINUSE
         hint = "Another broker listens there: stop it, or choose another address." if taken else "Look at the address."
         raise BusError(f"The broker cannot listen at {endpoint}: {error.strerror}.", hint=hint) from error

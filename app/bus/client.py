@@ -10,6 +10,7 @@ from itertools import count, islice
 from typing import Any, NamedTuple
 
 from app.bus import wire
+from app.bus.access import KeyRefused
 from app.bus.ports import Batch, BusError, PublishRefused
 from app.bus.sequencer import Run
 from app.core import FlyballError
@@ -19,6 +20,8 @@ from app.events.frames import DeadLetter, Draft, Frame, FrameBuilder, Record, re
 FRAME_BYTES = 256 << 10
 FRAMES_IN_FLIGHT = 16
 CREDIT_BYTES = 4 << 20
+REFUSED_S = 2.0
+"""Seconds after which a refused client greets the broker again."""
 
 
 class Finished(NamedTuple):
@@ -406,10 +409,26 @@ class Client:
             case wire.ERROR:
                 error = BusError(text.decode(), hint="Use the same version of Flyball on both sides.")
                 self._outputs += [Finished(token, error) for token in self._deadlines if token not in self._requests]
+            case wire.DENIED:
+                self.refused(KeyRefused(text.decode()), now)
             case wire.BEAT:
                 pass  # the broker only tests whether this client can be reached
             case kind:
                 raise wire.ProtocolError(f"The broker sent a message of the unknown kind {kind!r}.")
+
+    def refused(self, error: FlyballError, now: float) -> None:
+        """Fail all that waits, because the broker does not admit this client's key; greet again after a while.
+
+        Unacknowledged frames remain: they are sent if the key is authorized later.
+        """
+        self.is_welcome = False
+        self._greet_at = now + REFUSED_S if self.is_connected else None
+        self._outputs += [Finished(token, error) for token in self._deadlines]
+        self._deadlines.clear()
+        for subscription in self._subscriptions.values():
+            subscription.error = error
+            self._outputs.append(Changed(subscription))
+        self._subscriptions.clear()
 
     def _greet(self) -> None:
         self.is_welcome, self._greet_at = False, None

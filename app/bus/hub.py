@@ -10,17 +10,22 @@ from typing import Any
 from pydantic import ValidationError
 
 from app.bus import wire
+from app.bus.access import Access, KeyRefused
 from app.bus.fanout import Fanout
+from app.bus.keys import Key
 from app.bus.ports import BrokerLimits, PublishRefused, check_rights
 from app.bus.sequencer import WINDOW, Gap, Run, Sequencer
 from app.bus.wire import ProtocolError
 from app.core import is_broker
-from app.events import Envelope
+from app.events import Envelope, RefusalReason
 from app.events.frames import DamagedFrame, DeadLetter, Frame, frame_of, peek
 from app.journal import Journal
 
 Message = tuple[bytes, list[bytes]]
 """A peer (the ROUTER socket's id of a connection) and the parts sent to it."""
+
+MAY_ASK = {wire.BURY: ("head", "worker", "operator"), wire.DISCARD: ("head", "operator")}
+"""The roles of keys that may make a request: readers change nothing, and workers remove nothing."""
 
 SILENCE_S = 5.0
 BURST_S = 2.0
@@ -65,12 +70,14 @@ class Session:
         producer: the producer's name.
         heard: time of its last message, seconds of the monotonic clock.
         epochs: the producer's epochs that its last hello named.
+        key: the key of the connection; None on a bus without keys.
         silenced: frames are ignored until the next hello, because frames were lost or came too fast.
     """
 
     producer: str
     heard: float
     epochs: tuple[int, ...]
+    key: Key | None = None
     silenced: bool = False
 
 
@@ -81,14 +88,20 @@ class Hub:
         journal: where events are recorded.
         source: the broker's own name as a producer, ``broker@node``.
         limits: see ``BrokerLimits``.
+        access: which keys are admitted, and their rights; None: every client may publish.
         give_up: polled while the latest ids are read, which may take seconds. Once it returns True, the rest is
             skipped, and the hub must not be used.
     """
 
     def __init__(
-        self, journal: Journal, source: str, limits: BrokerLimits, give_up: Callable[[], bool] = lambda: False
+        self,
+        journal: Journal,
+        source: str,
+        limits: BrokerLimits,
+        access: Access | None = None,
+        give_up: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._journal, self._source, self._limits = journal, source, limits
+        self._journal, self._source, self._limits, self._access = journal, source, limits, access
         recent = journal.ids(max(0, journal.head - WINDOW))
         self._sequencer = Sequencer(journal.head, journal.recorded_us, takewhile(lambda _: not give_up(), recent))
         self._fanout = Fanout(journal, limits)
@@ -102,15 +115,18 @@ class Hub:
         self._epoch = journal.head
         self._sequencer.introduce(source, self._epoch, journal.mark(source, self._epoch) or 0)
 
-    def receive(self, peer: bytes, parts: list[bytes], now: float, now_us: int) -> None:
+    def receive(self, peer: bytes, parts: list[bytes], now: float, now_us: int, key: Key | None = None) -> None:
         """Handle a message; a malformed one is answered with an error.
 
-        ``now`` is in seconds of the monotonic clock, ``now_us`` the time of day in microseconds since 1970 UTC.
+        ``now`` is in seconds of the monotonic clock, ``now_us`` the time of day in microseconds since 1970 UTC. ``key``
+        is the connection's, as far as it is valid; without one, a bus with keys refuses the message.
         """
         kind = parts[0][:1] if parts else b""
+        if self._access is not None and not self._is_admitted(peer, key):
+            return
         try:
             if kind == wire.HELLO:
-                self._hello(peer, wire.Hello.model_validate_json(parts[1]), now)
+                self._hello(peer, wire.Hello.model_validate_json(parts[1]), now, key)
             elif (session := self._sessions.get(peer)) is None:
                 self._greet(peer, 0, "The broker does not know this connection.")
             else:
@@ -118,6 +134,13 @@ class Hub:
                 self._receive_known(peer, session, parts, now, now_us)
         except (ProtocolError, ValidationError, struct_error, IndexError) as error:
             self._out.append((peer, [wire.ERROR, f"The broker does not understand this message: {error}".encode()]))
+
+    def cut_off(self) -> None:
+        """Drop the connections whose keys are no longer valid, so that they get no further events."""
+        assert self._access is not None
+        for peer, session in list(self._sessions.items()):
+            if session.key is None or self._access.key(session.key.public) != session.key:
+                self._deny(peer, session.key, "revoked", f"The key of {session.producer} is not authorized any more.")
 
     def originate(self, envelopes: Sequence[Envelope[Any]], now_us: int) -> None:
         """Publish the broker's own events."""
@@ -176,24 +199,54 @@ class Hub:
             case wire.UNSUBSCRIBE:
                 self._fanout.remove(peer, wire.ID_FORM.unpack(parts[0])[1])
             case wire.ASK:
-                self._ask(peer, parts)
+                self._ask(peer, session, parts)
             case kind:
                 raise ProtocolError(f"{peer!r} sent a message of the unknown kind {kind!r}.")
 
-    def _hello(self, peer: bytes, hello: wire.Hello, now: float) -> None:
+    def _is_admitted(self, peer: bytes, key: Key | None) -> bool:
+        """Return whether a message's key is valid, and the one with which its session began."""
+        session = self._sessions.get(peer)
+        if key is None:
+            self._deny(peer, session.key if session else None, "revoked", "This key is not authorized any more.")
+        elif session is not None and session.key != key:
+            self.forget(peer)  # another connection took the name of one that is gone
+        return key is not None
+
+    def _deny(self, peer: bytes, key: Key | None, reason: RefusalReason, why: str) -> None:
+        """End a connection's session, with the reason, and count the refusal."""
+        assert self._access is not None
+        address = self._sessions[peer].producer if peer in self._sessions else ""
+        self._access.refusals.add(key, reason, address, why)
+        self.forget(peer)
+        self._out.append((peer, [wire.DENIED, why.encode()]))
+
+    def _hello(self, peer: bytes, hello: wire.Hello, now: float, key: Key | None) -> None:
+        if self._access is not None and key is not None:
+            try:
+                self._access.check_producer(key, hello.producer)
+            except KeyRefused as error:
+                return self._deny(peer, key, "producer", str(error))
+            if peer not in self._sessions and self._keyed(key) >= self._limits.max_sessions_per_key:
+                why = f"The key of {key.name} has {self._limits.max_sessions_per_key} connections already."
+                self._access.refusals.add(key, "connections", hello.producer, why)
+                return self._greet(peer, self._limits.retry_ms, why)
         if is_broker(hello.producer):
             raise ProtocolError(f"{hello.producer!r} is a broker's name: choose another name for the client.")
         if peer not in self._sessions and len(self._sessions) >= self._limits.max_sessions:
             why = f"The broker serves {self._limits.max_sessions} connections already."
             return self._greet(peer, self._limits.retry_ms, why)
         self.forget(peer)
-        session = self._sessions[peer] = Session(hello.producer, now, tuple(epoch for epoch, _ in hello.epochs))
+        session = self._sessions[peer] = Session(hello.producer, now, tuple(epoch for epoch, _ in hello.epochs), key)
         self._epoch_sessions.update((session.producer, epoch) for epoch in session.epochs)
         for epoch, base in hello.epochs:
             stored = self._journal.mark(hello.producer, epoch) or 0
             self._sequencer.introduce(hello.producer, epoch, max(stored, base))
         self._out.append((peer, [wire.WELCOME_FORM.pack(wire.WELCOME, hello.greeting)]))
         return None
+
+    def _keyed(self, key: Key) -> int:
+        """Return the number of a key's sessions."""
+        return sum(session.key == key for session in self._sessions.values())
 
     def _greet(self, peer: bytes, milliseconds: int, why: str) -> None:
         self._out.append((peer, [wire.GREET_FORM.pack(wire.GREET, milliseconds), why.encode()]))
@@ -205,7 +258,8 @@ class Hub:
             frame = Frame.parse(raw)
             _check_producer(frame, session)
             check_rights(frame)
-            if wait := self._rates.take(session.producer, frame.count, now):
+            self._check_key(frame, session)
+            if wait := self._rates.take(session.key.name if session.key else session.producer, frame.count, now):
                 session.silenced = True
                 self._greet(peer, int(1000 * wait) + 1, "Too many events a second.")
                 return
@@ -213,7 +267,8 @@ class Hub:
         except (DamagedFrame, PublishRefused) as error:
             epoch, base, count = peek(raw) or (0, 0, 0)
             self._sequencer.skip(session.producer, epoch, base, count)
-            self._dead_letters.append(DeadLetter(0, session.producer, self._source, str(error), raw))
+            if not isinstance(error, KeyRefused):  # those are reported by events, which a flood cannot multiply
+                self._dead_letters.append(DeadLetter(0, session.producer, self._source, str(error), raw))
             refusal = wire.REJECT_FORM.pack(wire.REJECT, epoch, base, count)
             self._answers.append((peer, [refusal, str(error).encode()]))
         except Gap as gap:
@@ -221,6 +276,15 @@ class Hub:
             self._greet(peer, 0, str(gap))
         else:
             self._acks.setdefault((peer, frame.epoch), []).extend(runs)
+
+    def _check_key(self, frame: Frame, session: Session) -> None:
+        """Refuse a frame with types that its key may not publish, and count the refusal. Raises ``KeyRefused``."""
+        if self._access is not None and session.key is not None:
+            try:
+                self._access.check_types(session.key, frame)
+            except KeyRefused as error:
+                self._access.refusals.add(session.key, "rights", session.producer, str(error))
+                raise
 
     def _subscribe(self, peer: bytes, wanted: wire.Subscribe) -> None:
         head = self._sequencer.head
@@ -235,11 +299,13 @@ class Hub:
             return
         self._out.append((peer, [wire.ID_FORM.pack(wire.CLOSED, wanted.id), why.encode()]))
 
-    def _ask(self, peer: bytes, parts: list[bytes]) -> None:
+    def _ask(self, peer: bytes, session: Session, parts: list[bytes]) -> None:
         """Handle a request; it is answered after the next transaction."""
         _, token = wire.TOKEN_FORM.unpack(parts[0])
         problem = ""
         match parts[1]:
+            case method if session.key is not None and session.key.role not in MAY_ASK.get(method, session.key.role):
+                problem = f"A {session.key.role} key may not ask for this."
             case wire.BURY:
                 dead_letter = wire.Bury.model_validate_json(parts[2]).dead_letter(parts[3])
                 head = self._sequencer.head

@@ -9,11 +9,12 @@ from pydantic import Field
 
 from app.config import Settings
 from app.core import FlyballError
-from app.events import Envelope, Event, Payload, RunConfigured
+from app.events import AccessRefused, Envelope, Event, Payload, RunConfigured
 from app.events.frames import DeadLetter, Frame
 
-BROKER_ONLY = frozenset({RunConfigured.event_type})
-"""Event types that only the broker publishes, because it validates settings against the run's past first."""
+BROKER_ONLY = frozenset({AccessRefused.event_type, RunConfigured.event_type})
+"""Event types that only the broker publishes: settings, because it validates them against the run's past first, and
+refusals, because others could hide theirs among invented ones."""
 
 
 class BusError(FlyballError):
@@ -64,6 +65,7 @@ class BrokerLimits(Settings):
 
     max_message_bytes: int = Field(default=4 << 20, ge=1 << 16, description="a larger message breaks its connection")
     max_sessions: int = Field(default=8192, ge=1, description="connections after their hello")
+    max_sessions_per_key: int = Field(default=256, ge=1, description="connections with one key, after their hello")
     retry_ms: int = Field(default=2000, ge=1, description="after which one connection too many may ask again")
     max_subscriptions: int = Field(default=64, ge=1, description="of one connection")
     events_per_second: int = Field(default=500_000, ge=1, description="of one producer, averaged over two seconds")

@@ -20,6 +20,7 @@ client    OPENED id position     none: deliveries of the subscription begin afte
 client    CLOSED id              text: the subscription cannot be served
 client    EVENTS id from to head   records that cover the positions after ``from`` up to ``to``
 client    ANSWER token           text: why the request failed; empty when it succeeded
+client    DENIED                 text: this key may not do this; the connection has no session any more
 client    BEAT                   none: tests whether the client can be reached
 client    ERROR                  text: the broker does not understand this client
 ========  =====================  =========================================================================
@@ -36,8 +37,8 @@ from app.core import FlyballError
 from app.events.frames import DeadLetter
 
 HELLO, FRAME, SUBSCRIBE, CREDIT, UNSUBSCRIBE, ASK = b"H", b"F", b"S", b"C", b"U", b"Q"
-WELCOME, GREET, ACK, REJECT, OPENED, CLOSED, EVENTS, ANSWER, BEAT, ERROR = (
-    b"W", b"G", b"A", b"R", b"O", b"L", b"E", b"Z", b"B", b"X",
+WELCOME, GREET, ACK, REJECT, OPENED, CLOSED, EVENTS, ANSWER, DENIED, BEAT, ERROR = (
+    b"W", b"G", b"A", b"R", b"O", b"L", b"E", b"Z", b"D", b"B", b"X",
 )  # fmt: skip
 
 BURY, DISCARD = b"letter", b"forget"

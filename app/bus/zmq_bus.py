@@ -11,6 +11,7 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from app.bus import wire
+from app.bus.access import ClientKeys, KeyRefused, check_endpoint
 from app.bus.client import Changed, Client, ClientSubscription, Finished, Overdue, Settled
 from app.bus.ports import Batch, BrokerUnavailable, BusClosed, EventTooLarge, Subscription
 from app.core import FlyballError
@@ -20,6 +21,7 @@ from app.journal import Outbox
 
 MAX_EVENT_BYTES = 1 << 20
 FAREWELL_S = 1.0
+WATCHED = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_FAILED_AUTH
 MESSAGES_PER_TURN = 64
 """Messages received before the loop's other tasks get their turn."""
 
@@ -35,6 +37,10 @@ class ZmqBus:
         outbox: stores frames while the broker is away; None keeps frames in memory only.
         deadline_s: how long to wait for an acknowledgement.
         epoch: identifies this start of the producer; by default a random number, which affects no decision.
+        keys: for a broker with keys; required for an address beyond this machine.
+
+    Raises:
+        InsecureEndpoint: the address is beyond this machine, and there are no keys.
     """
 
     def __init__(
@@ -45,7 +51,9 @@ class ZmqBus:
         outbox: Outbox | None = None,
         deadline_s: float = 30.0,
         epoch: int | None = None,
+        keys: ClientKeys | None = None,
     ) -> None:
+        check_endpoint(endpoint, secured=keys is not None)
         self.endpoint, self.producer, self.deadline_s = endpoint, producer, deadline_s
         self._outbox = outbox
         self._loop = asyncio.get_running_loop()
@@ -59,8 +67,8 @@ class ZmqBus:
         self._alarm: asyncio.TimerHandle | None = None
         self._unsent: deque[list[bytes]] = deque()
         self._context = zmq.Context()
-        self._socket = _dealer(self._context)
-        self._monitor = self._socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
+        self._socket = _dealer(self._context, keys)
+        self._monitor = self._socket.get_monitor_socket(WATCHED)
         self._descriptors = _option(self._socket, zmq.FD), _option(self._monitor, zmq.FD)
         for descriptor in self._descriptors:
             self._loop.add_reader(descriptor, self._turn)
@@ -184,8 +192,13 @@ class ZmqBus:
 
     def _watch_connection(self) -> None:
         while _option(self._monitor, zmq.EVENTS) & zmq.POLLIN:
-            if recv_monitor_message(self._monitor)["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+            event = recv_monitor_message(self._monitor)["event"]
+            if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 self._client.connected()
+            elif event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
+                why = f"The broker at {self.endpoint} does not admit the key of {self.producer}."
+                hint = "Authorize it on the head: flyball keys authorize NAME ROLE PUBLIC_KEY"
+                self._client.refused(KeyRefused(why, hint=hint), self._loop.time())
             else:
                 self._unsent.clear()
                 self._client.disconnected()
@@ -322,7 +335,7 @@ def _fail(futures: dict[int, asyncio.Future[tuple[int, ...]]], error: Exception)
     futures.clear()
 
 
-def _dealer(context: zmq.Context[zmq.Socket[bytes]]) -> zmq.Socket[bytes]:
+def _dealer(context: zmq.Context[zmq.Socket[bytes]], keys: ClientKeys | None) -> zmq.Socket[bytes]:
     socket = context.socket(zmq.DEALER)
     socket.setsockopt(zmq.IMMEDIATE, 1)  # queue no messages while the broker is away
     socket.setsockopt(zmq.SNDHWM, 0)  # no limit, because frames in flight are bounded
@@ -331,6 +344,10 @@ def _dealer(context: zmq.Context[zmq.Socket[bytes]]) -> zmq.Socket[bytes]:
     socket.setsockopt(zmq.RECONNECT_IVL_MAX, 200)
     socket.setsockopt(zmq.HEARTBEAT_IVL, 2000)
     socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 10_000)
+    if keys is not None:
+        socket.setsockopt(zmq.CURVE_SECRETKEY, bytes.fromhex(keys.own.secret))
+        socket.setsockopt(zmq.CURVE_PUBLICKEY, bytes.fromhex(keys.own.public))
+        socket.setsockopt(zmq.CURVE_SERVERKEY, bytes.fromhex(keys.broker))
     return socket
 
 

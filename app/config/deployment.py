@@ -2,10 +2,10 @@
 
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from app.config.devices import Compute, DeviceSettings, JobKind, PrecisionSettings
 from app.config.ray import RaySettings
@@ -15,11 +15,30 @@ LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 WandbMode = Literal["off", "offline", "online"]
 
 
+class KeySettings(Settings):
+    """Files and keys for a bus that other machines can reach (ADR-037). Paths are relative to the settings' folder."""
+
+    secret: Path | None = Field(None, description="file of this machine's secret key: flyball keys new")
+    broker: str | None = Field(None, pattern="^[0-9a-f]{64}$", description="the head's public key; unset on the head")
+    allowed: Path | None = Field(None, description="on the head: file of the admitted keys: flyball keys authorize")
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if self.secret is None and (self.broker or self.allowed):
+            raise ValueError("a secret key is missing: set deployment.keys.secret (flyball keys new NAME)")
+        if self.secret is not None and (self.broker is None) == (self.allowed is None):
+            raise ValueError(
+                "set deployment.keys.allowed on the head, and deployment.keys.broker on all other machines"
+            )
+        return self
+
+
 class Deployment(Settings):
     """Settings that do not affect what is played and learned; they are not journaled."""
 
     node: str = Field("laptop", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
     endpoint: str | None = Field(None, description="of the broker; unset: a socket of the run folder")
+    keys: KeySettings = KeySettings()
     heartbeat_seconds: float = Field(5.0, gt=0)
     drain_seconds: float = Field(10.0, ge=0, description="for running jobs when a daemon is asked to stop")
     log_level: LogLevel = "INFO"
@@ -37,17 +56,24 @@ class Deployment(Settings):
 
     @field_validator("endpoint")
     @classmethod
-    def _local(cls, endpoint: str | None) -> str | None:
+    def _is_address(cls, endpoint: str | None) -> str | None:
         if endpoint is None or endpoint.startswith("ipc://"):
             return endpoint
         if not endpoint.startswith("tcp://") or _port(endpoint) is None:
             raise ValueError(f"{endpoint!r} is no address: write ipc://PATH or tcp://127.0.0.1:PORT")
-        if not _is_loopback(urlsplit(endpoint).hostname or ""):
-            raise ValueError(
-                f"{endpoint!r} can be reached from other machines, and nothing would protect it; "
-                "use tcp://127.0.0.1:PORT or leave the endpoint out"
-            )
         return endpoint
+
+    @model_validator(mode="after")
+    def _protected(self) -> Self:
+        endpoint = self.endpoint
+        if endpoint and endpoint.startswith("tcp://") and self.keys.secret is None:
+            if not _is_loopback(urlsplit(endpoint).hostname or ""):
+                raise ValueError(
+                    f"{endpoint!r} can be reached from other machines, and nothing would protect it; "
+                    "use tcp://127.0.0.1:PORT or leave the endpoint out, or make keys (flyball keys new NAME) and set "
+                    "deployment.keys"
+                )
+        return self
 
 
 def _port(endpoint: str) -> int | None:
@@ -74,6 +100,7 @@ class RunFolder:
         self.store = path / "store"  # models and experience
         self.curves = path / "curves"  # a subfolder for each configuration
         self.up_lock = path / "up.lock"  # locked by `up` while it runs
+        self.keys = path / "keys"  # secret keys, and the list of those that the broker admits
         self.ray_address = path / "ray" / "address"  # of the cluster that `up` started
         self.ray_token = path / "ray" / "token"
         self.board = path / "state" / "board.json"  # the counts of `up` and `status`

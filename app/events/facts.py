@@ -369,3 +369,18 @@ class RunConfigured(SystemFact, type="run.configured", name="RUN_CONFIGURED", ve
 
     run_id: Name
     settings: dict[Name, JsonValue] = Field(max_length=1000)
+
+
+RefusalReason = Literal["unknown_key", "ended", "revoked", "producer", "rights", "connections"]
+"""Reason for refusing access: a stranger's key, a key that has ended, a revoked one, another's name, a foreign type."""
+
+
+class AccessRefused(SystemFact, type="access.refused", name="ACCESS_REFUSED", notable=True):
+    """The broker refused a connection or a message. One event stands for all of a minute with one key and reason."""
+
+    key: Name | None = Field(description="the node or person; null: an unknown key")
+    role: Name | None
+    reason: RefusalReason
+    address: Name = Field(description="of the last one")
+    detail: Text = Field(description="of the last one")
+    count: PositiveCount

@@ -1,0 +1,169 @@
+"""Who may connect to a broker, and what each key may do there; without sockets."""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from ipaddress import ip_address
+from pathlib import Path
+
+import structlog
+
+from app.bus.keys import Key, KeyList, KeyPair, Role
+from app.bus.ports import InsecureEndpoint, PublishRefused
+from app.core import NAME_LENGTH, FlyballError
+from app.events import AccessRefused, RefusalReason
+from app.events.frames import Frame
+
+REPORT_S = 60.0
+"""Seconds between two reports of one key and reason."""
+
+ZAP_VERSION = b"1.0"
+
+Rights = Mapping[Role, frozenset[str]]
+"""The event types that each role may publish."""
+
+
+class KeyRefused(PublishRefused):
+    """The broker does not admit this key, or not what was done with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientKeys:
+    """A client's key pair, and the public key of the broker that it expects."""
+
+    own: KeyPair
+    broker: str
+
+
+def check_endpoint(endpoint: str, *, secured: bool) -> None:
+    """Refuse an address that other machines can reach, unless keys keep strangers out. Raises ``InsecureEndpoint``."""
+    transport, _, rest = endpoint.partition("://")
+    if secured or transport in ("ipc", "inproc"):
+        return
+    host = rest.rpartition(":")[0].strip("[]")
+    with suppress(ValueError):  # a host name, not an IP address
+        if transport == "tcp" and (host == "localhost" or ip_address(host).is_loopback):
+            return
+    raise InsecureEndpoint(
+        f"The bus is not used at {endpoint} without keys: other machines could connect, and nothing would keep "
+        "them out.",
+        hint="Make keys: flyball keys new NAME; then set deployment.keys. Or use ipc:///path or tcp://127.0.0.1:port.",
+    )
+
+
+class Refusals:
+    """Counts refusals, and reports each key and reason at most once a minute.
+
+    All unknown keys share a report, because a stranger can make any number of keys.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[str | None, RefusalReason], AccessRefused] = {}
+        self._reported: dict[tuple[str | None, RefusalReason], float] = {}
+
+    def add(self, key: Key | None, reason: RefusalReason, address: str, detail: str) -> None:
+        """Count a refusal; the report shows the latest address and detail."""
+        who = key.name if key else None
+        before = self._open.get((who, reason))
+        self._open[who, reason] = AccessRefused(
+            key=who,
+            role=key.role if key else None,
+            reason=reason,
+            address=address[:NAME_LENGTH] or "unknown",
+            detail=detail,
+            count=1 + (before.count if before else 0),
+        )
+
+    def due(self, now: float) -> list[AccessRefused]:
+        """Return the reports that are due; ``now`` is in seconds of the monotonic clock."""
+        if not self._open:
+            return []
+        due = [one for one in self._open if now - self._reported.get(one, -REPORT_S) >= REPORT_S]
+        self._reported = {one: then for one, then in self._reported.items() if now - then < REPORT_S}
+        self._reported |= dict.fromkeys(due, now)
+        return [self._open.pop(one) for one in due]
+
+
+@dataclass
+class Access:
+    """A broker's secret key, its list of keys, and the rights of roles.
+
+    The list is read again whenever its file changes. One that cannot be read is reported in the log, and the one
+    before stays in force.
+
+    Args:
+        pair: the broker's key pair.
+        path: the file with the list.
+        rights: the event types of each role.
+        now: returns the time of day, at which keys end.
+    """
+
+    pair: KeyPair
+    path: Path
+    rights: Rights
+    now: Callable[[], datetime]
+    refusals: Refusals = field(default_factory=Refusals)
+
+    def __post_init__(self) -> None:
+        """Read the list. Raises ``BadKey`` or ``UnusableFile``."""
+        self._version = self._look()
+        self._keys = {key.public: key for key in KeyList.read(self.path).keys}
+
+    def key(self, public: str | None) -> Key | None:
+        """Return a valid key; None for any other."""
+        found = self._keys.get(public or "")
+        return found if found and found.is_valid(self.now()) else None
+
+    def refresh(self) -> bool:
+        """Read a changed list again; return whether keys could have been revoked."""
+        version = self._look()
+        if version == self._version:
+            return any(key.until for key in self._keys.values())
+        self._version = version
+        try:
+            self._keys = {key.public: key for key in KeyList.read(self.path).keys}
+        except FlyballError as error:
+            structlog.get_logger("bus").error("list of keys not read, the last one stays in force", error=str(error))
+        return True
+
+    def check_producer(self, key: Key, producer: str) -> None:
+        """Refuse a producer's name that is not of the key's node or person. Raises ``KeyRefused``."""
+        name, _, node = producer.partition("@")
+        if not name or node != key.name:
+            raise KeyRefused(
+                f"The key of {key.name} may not speak as {producer!r}.",
+                hint=f"Set deployment.node to {key.name}, or use the key of {node or 'that node'}.",
+            )
+
+    def check_types(self, key: Key, frame: Frame) -> None:
+        """Refuse a frame with types that the key's role may not publish. Raises ``KeyRefused``."""
+        if foreign := sorted(set(frame.types) - self.rights[key.role]):
+            raise KeyRefused(
+                f"The {key.role} key of {key.name} may not publish {', '.join(foreign)}.",
+                hint="Publish it from the head, or with an operator's key.",
+            )
+
+    def answer(self, request: list[bytes]) -> list[bytes]:
+        """Return the answer to a ZAP request; a key that is not in the list is refused and counted.
+
+        Source: https://rfc.zeromq.org/spec/27
+        """
+        match request:
+            case [version, number, _, address, _, b"CURVE", raw] if version == ZAP_VERSION and len(raw) == 32:
+                public = raw.hex()
+                if self.key(public):
+                    return [ZAP_VERSION, number, b"200", b"OK", public.encode(), b""]
+                known = self._keys.get(public)
+                reason: RefusalReason = "ended" if known else "unknown_key"
+                self.refusals.add(known, reason, address.decode(errors="replace"), f"public key {public}")
+        number = request[1] if len(request) > 1 else b""
+        return [ZAP_VERSION, number, b"400", b"This key is not authorized.", b"", b""]
+
+    def _look(self) -> tuple[int, int, int] | None:
+        """Return what changes whenever the list's file does; None without a file."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino

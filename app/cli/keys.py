@@ -1,0 +1,124 @@
+"""``flyball keys``: make keys, and say which ones the broker admits."""
+
+from dataclasses import asdict
+from datetime import timedelta
+from pathlib import Path
+
+import click
+
+from app.api.runs import Place
+from app.bus.keys import (
+    ROLES,
+    Key,
+    KeyList,
+    Role,
+    check_name,
+    check_public,
+    new_pair,
+    read_secret,
+    replace_secret,
+    write_secret,
+)
+from app.cli.options import json_option, placed
+from app.cli.output import note, write_row
+from daemons.clock import SystemClock
+
+SECRET = ".secret"
+ALLOWED = "allowed"
+
+
+@click.group()
+def keys() -> None:
+    """Make keys, and say which ones the broker admits.
+
+    A key is a node's or a person's. Its secret file stays where it was made; its public key goes to the head. The
+    broker notices changes of its list at once.
+    """
+
+
+def secret_file(place: Place, name: str) -> Path:
+    """Return the file of a name's secret key."""
+    return place.folder.keys / f"{check_name(name)}{SECRET}"
+
+
+def list_file(place: Place) -> Path:
+    """Return the file of the list of keys: the settings' one, or the run folder's."""
+    loaded = place.load()
+    allowed = loaded.deployment.keys.allowed
+    return loaded.folder / allowed if allowed else place.folder.keys / ALLOWED
+
+
+@keys.command()
+@click.argument("name")
+@click.option("--authorize", "role", type=click.Choice(ROLES), help="Also admit it on this machine, in this role.")
+@json_option
+@placed
+def new(place: Place, name: str, role: Role | None, *, as_json: bool) -> None:
+    """Make a key for NAME, and print its public key."""
+    path, pair = secret_file(place, name), new_pair()
+    if role:
+        admitted = KeyList.read(list_file(place)).authorize(Key(name, role, pair.public))
+    write_secret(path, pair)
+    if role:
+        admitted.write(list_file(place))
+    note(f"The secret key is in {path}: never copy it to another machine.")
+    write_row({"name": name, "public": pair.public, "file": str(path)}, pair.public, as_json=as_json)
+
+
+@keys.command()
+@click.argument("name")
+@click.argument("role", type=click.Choice(ROLES))
+@click.argument("public")
+@placed
+def authorize(place: Place, name: str, role: Role, public: str) -> None:
+    """Admit the PUBLIC key of NAME, a node or a person, as head, worker, operator or reader.
+
+    A head publishes everything, a worker the results of its jobs, an operator requests and decisions, and a reader
+    nothing.
+    """
+    path = list_file(place)
+    KeyList.read(path).authorize(Key(check_name(name), role, check_public(public))).write(path)
+
+
+@keys.command(name="list")
+@json_option
+@placed
+def list_keys(place: Place, *, as_json: bool) -> None:
+    """List the keys that the broker admits."""
+    for key in KeyList.read(list_file(place)).keys:
+        row = asdict(key) | {"until": key.until and key.until.isoformat()}
+        until = f"  until {key.until.isoformat(timespec='seconds')}" if key.until else ""
+        write_row(row, f"{key.name:<20} {key.role:<8} {key.public}{until}", as_json=as_json)
+
+
+@keys.command()
+@click.argument("name")
+@click.argument("public", required=False)
+@placed
+def revoke(place: Place, name: str, public: str | None) -> None:
+    """Refuse all keys of NAME from now on, or only the PUBLIC one. Open connections end."""
+    path = list_file(place)
+    KeyList.read(path).revoke(name, public).write(path)
+
+
+@keys.command()
+@click.argument("name")
+@click.argument("public", required=False)
+@click.option("--grace", type=click.FloatRange(0), help="Seconds that older keys stay valid; else until revoked.")
+@placed
+def rotate(place: Place, name: str, public: str | None, grace: float | None) -> None:
+    """Give NAME a new key, made here or elsewhere (PUBLIC).
+
+    A key made here replaces the secret file, and its public key is printed. Restart the daemons that use it.
+    """
+    path = list_file(place)
+    until = None if grace is None else SystemClock().now() + timedelta(seconds=grace)
+    known = KeyList.read(path)
+    if public:
+        known.rotate(name, check_public(public), until).write(path)
+        return
+    secret, pair = secret_file(place, name), new_pair()
+    read_secret(secret)  # a key that was made elsewhere has no file here
+    known.rotate(name, pair.public, until).write(path)
+    replace_secret(secret, pair)
+    click.echo(pair.public)

@@ -1,0 +1,59 @@
+"""Keys of this machine, and what the keys of each role may publish."""
+
+from app.bus import BROKER_ONLY
+from app.bus.access import Access, ClientKeys, Rights
+from app.bus.keys import read_secret
+from app.config.loading import BadSettings, Loaded
+from app.core import Clock
+from app.events import CATALOGUE, Kind, Payload
+from daemons.bootstrap import OUTSIDERS
+from daemons.registry import DAEMONS
+
+
+def rights() -> Rights:
+    """Return the event types of each role.
+
+    A worker publishes results of its jobs, and what daemons say of themselves. An operator publishes requests,
+    decisions, and what ``OUTSIDERS`` names. Nobody publishes the broker's own types.
+    """
+    hosts = OUTSIDERS["every daemon"]
+    workers = hosts.union(*(spec.worker.emits for spec in DAEMONS.values() if spec.worker))
+    operators = OUTSIDERS["an operator"].union(one for one in CATALOGUE if one.kind is not Kind.FACT)
+    return {
+        "head": _names(frozenset(CATALOGUE)),
+        "worker": _names(workers),
+        "operator": _names(operators),
+        "reader": frozenset(),
+    }
+
+
+def _names(payloads: frozenset[type[Payload]]) -> frozenset[str]:
+    return frozenset(payload.event_type for payload in payloads) - BROKER_ONLY
+
+
+def client_keys(loaded: Loaded) -> ClientKeys | None:
+    """Return the keys with which this machine connects to the broker; None without settings of keys.
+
+    Raises ``BadKey`` or ``UnusableFile``.
+    """
+    keys = loaded.deployment.keys
+    if keys.secret is None:
+        return None
+    own = read_secret(loaded.folder / keys.secret)
+    return ClientKeys(own, keys.broker or own.public)
+
+
+def broker_access(loaded: Loaded, clock: Clock) -> Access | None:
+    """Return the keys that the broker of this machine admits; None without settings of keys.
+
+    Raises ``BadSettings``, ``BadKey`` or ``UnusableFile``.
+    """
+    keys = loaded.deployment.keys
+    if keys.secret is None:
+        return None
+    if keys.allowed is None:
+        raise BadSettings(
+            "A broker needs the list of the keys that it admits.",
+            hint="Set deployment.keys.allowed instead of deployment.keys.broker on the head.",
+        )
+    return Access(read_secret(loaded.folder / keys.secret), loaded.folder / keys.allowed, rights(), clock.now)
