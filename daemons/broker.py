@@ -104,7 +104,7 @@ def stop_signals() -> Iterator[tuple[Callable[[], bool], int]]:
 
 
 def serve(
-    journal: Journal, endpoint: str, loaded: Loaded, voice: BrokerVoice, clock: Clock, access: Access | None = None
+    journal: Journal, endpoint: str, loaded: Loaded, voice: BrokerVoice, clock: Clock, *, access: Access | None = None
 ) -> None:
     """Run the broker until SIGTERM or SIGINT; they also interrupt its start."""
     settings, deployment = loaded.run, loaded.deployment

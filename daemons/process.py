@@ -93,7 +93,7 @@ def _run_broker(loaded: Loaded, folder: RunFolder) -> None:
     Notifier().tell(f"EXTEND_TIMEOUT_USEC={OPENING_USEC}", "STATUS=checking the journal")
     with closing(SqliteJournal(folder.journal)) as journal:
         endpoint, clock = bus_endpoint(folder, loaded.deployment), SystemClock()
-        serve(journal, endpoint, loaded, voice, clock, broker_access(loaded, clock))
+        serve(journal, endpoint, loaded, voice, clock, access=broker_access(loaded, clock))
 
 
 async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> None:

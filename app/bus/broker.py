@@ -157,7 +157,7 @@ class Broker:
         if access.refresh():
             self._hub.cut_off()
         assert self._zap is not None
-        while self._zap.getsockopt(zmq.EVENTS) & zmq.POLLIN:
+        while int(self._zap.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
             self._zap.send_multipart(access.answer(self._zap.recv_multipart()))
 
     def _send(self, messages: Iterable[Message]) -> None:

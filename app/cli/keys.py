@@ -23,7 +23,6 @@ from app.cli.options import json_option, placed
 from app.cli.output import note, write_row
 from daemons.clock import SystemClock
 
-SECRET = ".secret"
 ALLOWED = "allowed"
 
 
@@ -38,7 +37,7 @@ def keys() -> None:
 
 def secret_file(place: Place, name: str) -> Path:
     """Return the file of a name's secret key."""
-    return place.folder.keys / f"{check_name(name)}{SECRET}"
+    return place.folder.keys / f"{check_name(name)}.secret"
 
 
 def list_file(place: Place) -> Path:

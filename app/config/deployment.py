@@ -65,14 +65,13 @@ class Deployment(Settings):
 
     @model_validator(mode="after")
     def _protected(self) -> Self:
-        endpoint = self.endpoint
-        if endpoint and endpoint.startswith("tcp://") and self.keys.secret is None:
-            if not _is_loopback(urlsplit(endpoint).hostname or ""):
-                raise ValueError(
-                    f"{endpoint!r} can be reached from other machines, and nothing would protect it; "
-                    "use tcp://127.0.0.1:PORT or leave the endpoint out, or make keys (flyball keys new NAME) and set "
-                    "deployment.keys"
-                )
+        unprotected = self.endpoint if self.keys.secret is None else None
+        if unprotected and unprotected.startswith("tcp://") and not _is_loopback(urlsplit(unprotected).hostname or ""):
+            raise ValueError(
+                f"{unprotected!r} can be reached from other machines, and nothing would protect it; "
+                "use tcp://127.0.0.1:PORT or leave the endpoint out, or make keys (flyball keys new NAME) and set "
+                "deployment.keys"
+            )
         return self
 
 

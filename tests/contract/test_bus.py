@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from bus_rig import StepClock, address, broker_thread, checked, degraded, gather
+from keyed_bus import KeyRing, client, keyed_broker
 
 from app.bus import ZmqBus
 from app.bus.memory import MemoryBus
@@ -33,11 +34,17 @@ async def closing(bus):
         await bus.close()
 
 
-@pytest.fixture(params=["memory", "zmq"])
+@pytest.fixture(params=["memory", "zmq", "curve"])
 async def bus(request, journal, clock, tmp_path):
     if request.param == "memory":
         async with closing(MemoryBus(journal, clock, producer="test@here")) as bus:
             yield bus
+    elif request.param == "curve":
+        ring = KeyRing(tmp_path)
+        ring.admit("here", "head")
+        with keyed_broker(journal, ring, clock=clock) as broker:
+            async with closing(client(broker, ring, "test@here")) as bus:
+                yield bus
     else:
         with broker_thread(journal, address(tmp_path), clock=clock) as broker:
             async with closing(ZmqBus(broker.endpoint, producer="test@here", deadline_s=20)) as bus:

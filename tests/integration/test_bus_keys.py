@@ -1,0 +1,261 @@
+"""The threat model's mitigations on the bus, each against a real attempt (ADR-037)."""
+
+import asyncio
+import json
+import struct
+import time
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+import zmq
+from bus_rig import START, broker_thread, checked, gather
+from keyed_bus import KeyRing, client, keyed, keyed_broker
+
+from app.bus import BrokerUnavailable, ZmqBus
+from app.bus.access import KeyRefused
+from app.bus.ports import BrokerLimits, BusError, InsecureEndpoint, PublishRefused
+from app.events import AccessRefused, EventVoided, RunConfigured, originate
+from app.events.frames import DeadLetter, frame_of
+from app.journal.memory import MemoryJournal
+
+
+@pytest.fixture
+def journal():
+    return MemoryJournal()
+
+
+@pytest.fixture
+def ring(tmp_path):
+    ring = KeyRing(tmp_path)
+    for name, role in (("head", "head"), ("node1", "worker"), ("node2", "worker"), ("ann", "operator")):
+        ring.admit(name, role)
+    ring.admit("bob", "reader")
+    return ring
+
+
+@pytest.fixture
+def broker(journal, ring):
+    with keyed_broker(journal, ring, limits=BrokerLimits(max_sessions_per_key=2)) as broker:
+        yield broker
+
+
+@asynccontextmanager
+async def connected(broker, ring, producer, **options):
+    bus = client(broker, ring, producer, **options)
+    try:
+        yield bus
+    finally:
+        await bus.close()
+
+
+async def refused(broker, ring, reason, *, count=1):
+    """Return the first report of refusals for a reason, from the journal."""
+    async with connected(broker, ring, "feedback@head") as bus, bus.subscribe({AccessRefused}, after=0) as found:
+        async for batch in found:
+            for event in batch.events:
+                if event.data.reason == reason:
+                    return event.data
+    raise AssertionError
+
+
+class Raw:
+    """A client of the wire protocol with a key, which says what it likes."""
+
+    def __init__(self, endpoint, keys=None):
+        self.context = zmq.Context()
+        self.socket = self.context.socket(zmq.DEALER)
+        self.socket.setsockopt(zmq.RCVTIMEO, 10_000)
+        if keys:
+            keyed(self.socket, keys)
+        self.socket.connect(endpoint)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close(linger=0)
+        self.context.term()
+
+    def say(self, *parts):
+        self.socket.send_multipart(parts)
+        return self.socket.recv_multipart()
+
+    def hello(self, producer):
+        return self.say(b"H", json.dumps({"greeting": 7, "producer": producer, "epochs": [[1, 0]]}).encode())
+
+
+async def test_a_stranger_s_key_is_refused_and_audited(broker, ring, journal):
+    async with connected(broker, ring, "selfplay_worker@node1", keys=ring.stranger()) as bus:
+        with pytest.raises(KeyRefused, match="does not admit the key"):
+            await bus.publish(checked(0))
+    found = await refused(broker, ring, "unknown_key")
+    assert (found.key, found.address) == (None, "127.0.0.1")
+    assert "public key" in found.detail
+
+
+async def test_a_plain_client_gets_nothing_from_a_broker_with_keys(broker, journal):
+    bus = ZmqBus(broker.endpoint, producer="selfplay_worker@node1", deadline_s=0.5)
+    with pytest.raises(BrokerUnavailable):
+        await bus.publish(checked(0))
+    await bus.close()
+    assert journal.head == 0
+
+
+async def test_a_client_refuses_a_broker_with_another_key(broker, ring, journal):
+    """A machine that pretends to be the head lacks its secret key."""
+    keys = ring.keys("node1")
+    keys = type(keys)(keys.own, ring.keys("node2").own.public)
+    bus = ZmqBus(broker.endpoint, producer="selfplay_worker@node1", keys=keys, deadline_s=0.5)
+    with pytest.raises(BrokerUnavailable):
+        await bus.publish(checked(0))
+    await bus.close()
+    assert journal.head == 0
+
+
+async def test_a_revoked_key_loses_its_open_connection(broker, ring, journal):
+    async with connected(broker, ring, "selfplay_worker@node1") as bus, bus.subscribe(after=0) as events:
+        await bus.publish(checked(0))
+        await gather(events, 1)
+        ring.revoke("node1")
+        with pytest.raises(KeyRefused, match="not authorized any more"):
+            async for _ in events:
+                pass
+        with pytest.raises(KeyRefused):
+            await bus.publish(checked(1))
+    assert (await refused(broker, ring, "revoked")).key == "node1"
+    assert "PARITY_CHECKED" not in [e.data.event_name for e in await events_after(broker, ring, 1)]
+
+
+async def events_after(broker, ring, position):
+    async with connected(broker, ring, "feedback@head") as bus, bus.subscribe(after=position) as events:
+        async for batch in events:
+            return batch.events
+    return ()
+
+
+async def test_a_key_authorized_later_needs_no_restart(broker, ring):
+    keys = ring.admit("node9", "worker")
+    async with connected(broker, ring, "selfplay_worker@node9", keys=keys) as bus:
+        assert await bus.publish(checked(0)) >= 1
+
+
+async def test_a_worker_key_that_promotes_is_refused_and_audited(broker, ring, journal):
+    async with connected(broker, ring, "model_lifecycle@node1") as bus:
+        voided = originate(EventVoided(position=1, reason="x"), event_id="promote", time=START)
+        with pytest.raises(PublishRefused, match=r"worker key of node1 may not publish flyball\.event\.voided"):
+            await bus.publish(voided)
+        assert await bus.publish(checked(0)) >= 1, "what a worker may publish still passes"
+    found = await refused(broker, ring, "rights")
+    assert (found.key, found.role) == ("node1", "worker")
+    assert not list(journal.dead_letters()), "a flood of refusals does not fill the journal"
+
+
+async def test_no_key_publishes_the_broker_s_own_types(broker, ring):
+    async with connected(broker, ring, "feedback@head") as bus:
+        own = originate(RunConfigured(run_id="run", settings={}), event_id="own", time=START)
+        with pytest.raises(PublishRefused, match="Only the broker"):
+            await bus.publish(own)
+
+
+async def test_a_reader_subscribes_and_changes_nothing(broker, ring):
+    async with connected(broker, ring, "cli@head") as bus:
+        await bus.publish(checked(0))
+    async with connected(broker, ring, "cli@bob") as bus:
+        async with bus.subscribe(after=0) as events:
+            assert [event.id for event in await gather(events, 1)] == [checked(0).id]
+        with pytest.raises(PublishRefused, match="reader key of bob"):
+            await bus.publish(checked(1))
+        with pytest.raises(BusError, match="reader key may not ask"):
+            await bus.discard_dead_letter(1)
+        with pytest.raises(BusError, match="reader key may not ask"):
+            await bus.bury(DeadLetter(1, "p", "p", "why", b""))
+
+
+async def test_a_hello_in_another_s_name_is_refused(broker, ring):
+    async with connected(broker, ring, "selfplay_worker@node2", keys=ring.keys("node1")) as bus:
+        with pytest.raises(KeyRefused, match="key of node1 may not speak as 'selfplay_worker@node2'"):
+            await bus.publish(checked(0))
+    assert (await refused(broker, ring, "producer")).key == "node1"
+
+
+def test_a_forged_frame_in_another_s_name_is_refused(broker, ring, journal):
+    with Raw(broker.endpoint, ring.keys("node1")) as raw:
+        assert raw.hello("training@node1")[0][:1] == b"W"
+        forged = frame_of([checked(0)], producer="training@node2", epoch=1, base=0)
+        assert raw.say(b"F", forged)[0][:1] == b"R"
+    assert journal.head == 0
+
+
+def test_a_replayed_frame_has_no_second_effect(broker, ring, journal):
+    with Raw(broker.endpoint, ring.keys("node1")) as raw:
+        raw.hello("training@node1")
+        frame = frame_of([checked(0)], producer="training@node1", epoch=1, base=0)
+        first = raw.say(b"F", frame)
+        assert first[0][:1] == b"A"
+        assert raw.say(b"F", frame) == first
+    with Raw(broker.endpoint, ring.keys("node2")) as other:
+        other.hello("training@node2")
+        assert other.say(b"F", frame)[0][:1] == b"R", "recorded frames cannot be replayed by another key"
+    assert journal.head == 1
+
+
+async def test_connections_with_one_key_are_limited(broker, ring):
+    async with connected(broker, ring, "a@node1") as one, connected(broker, ring, "b@node1") as two:
+        assert await one.publish(checked(0)) >= 1
+        assert await two.publish(checked(1)) >= 1
+        async with connected(broker, ring, "c@node1", deadline_s=0.5) as three, connected(broker, ring, "d@node2") as d:
+            with pytest.raises(BrokerUnavailable):
+                await three.publish(checked(2))
+            assert await d.publish(checked(3)) >= 1, "another key is not concerned"
+    assert (await refused(broker, ring, "connections")).key == "node1"
+
+
+async def test_a_flood_from_one_key_does_not_slow_others_beyond_a_bound(journal, ring):
+    """The flooded broker still acknowledges another key's events within a quarter of a second, at the median."""
+    with keyed_broker(journal, ring, limits=BrokerLimits(events_per_second=2000)) as broker:
+        async with connected(broker, ring, "flood@node1") as flood, connected(broker, ring, "calm@node2") as calm:
+            stop = asyncio.Event()
+
+            async def pour():
+                number = 0
+                while not stop.is_set():
+                    with suppress(PublishRefused):
+                        await flood.publish_many([checked(number + i, who="flood") for i in range(500)])
+                    number += 500
+
+            delays = []
+            async with asyncio.TaskGroup() as group:
+                group.create_task(pour())
+                await asyncio.sleep(0.2)
+                for number in range(40):
+                    begun = time.perf_counter()
+                    await calm.publish(checked(number, who="calm"))
+                    delays.append(time.perf_counter() - begun)
+                stop.set()
+            assert sorted(delays)[len(delays) // 2] < 0.25
+            assert max(delays) < 5
+
+
+async def test_an_address_of_the_network_needs_keys(ring):
+    with pytest.raises(InsecureEndpoint, match="without keys"):
+        ZmqBus("tcp://10.1.2.3:5555", producer="training@node1")
+    with keyed_broker(MemoryJournal(), ring) as broker:
+        assert broker.endpoint.startswith("tcp://127.0.0.1:")
+    with broker_thread(MemoryJournal(), "tcp://0.0.0.0:*", access=ring.access) as broker:
+        assert broker.endpoint.startswith("tcp://0.0.0.0:")
+
+
+async def test_a_connection_cannot_take_over_another_s_session(broker, ring, journal):
+    """A client may choose the name of its connection; a name that was another key's begins without a session."""
+    with Raw(broker.endpoint, ring.keys("node1")) as raw:
+        raw.hello("training@node1")
+    context = zmq.Context()
+    socket = context.socket(zmq.DEALER)
+    socket.setsockopt(zmq.RCVTIMEO, 10_000)
+    keyed(socket, ring.keys("node2"))
+    socket.connect(broker.endpoint)
+    socket.send_multipart([b"F", frame_of([checked(0)], producer="training@node1", epoch=1, base=0)])
+    assert socket.recv_multipart()[0] == struct.pack("<cI", b"G", 0)
+    socket.close(linger=0)
+    context.term()
+    assert journal.head == 0

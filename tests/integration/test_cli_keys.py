@@ -1,0 +1,67 @@
+"""``flyball keys``, from a new key to a broker with keys."""
+
+import os
+import subprocess
+
+import pytest
+from bus_rig import FLYBALL
+
+from app.api.runs import is_listening
+
+
+def flyball(folder, *words, code=0):
+    done = subprocess.run([*FLYBALL, "--run", str(folder), *words], capture_output=True, text=True, timeout=120)
+    assert done.returncode == code, done.stderr
+    return done.stdout.strip() if code == 0 else done.stderr
+
+
+def test_keys_are_made_authorized_listed_rotated_and_revoked(tmp_path):
+    head = flyball(tmp_path, "keys", "new", "head", "--authorize", "head")
+    assert (tmp_path / "keys/head.secret").stat().st_mode & 0o777 == 0o600
+    node = flyball(tmp_path / "node", "keys", "new", "node1")
+    flyball(tmp_path, "keys", "authorize", "node1", "worker", node)
+    assert flyball(tmp_path, "keys", "list").splitlines() == [
+        f"{'head':<20} head     {head}",
+        f"{'node1':<20} worker   {node}",
+    ]
+    assert "exists already" in flyball(tmp_path, "keys", "new", "head", code=2)
+    assert "not a public key" in flyball(tmp_path, "keys", "authorize", "x", "worker", "abc", code=2)
+    successor = flyball(tmp_path, "keys", "rotate", "head", "--grace", "60")
+    listed = flyball(tmp_path, "keys", "list").splitlines()
+    assert " until " in listed[0]
+    assert listed[-1].endswith(successor)
+    flyball(tmp_path, "keys", "rotate", "node1", "ab" * 32)
+    flyball(tmp_path, "keys", "revoke", "node1", node)
+    flyball(tmp_path, "keys", "revoke", "node1")
+    assert "node1" not in flyball(tmp_path, "keys", "list")
+    assert "No key of 'node1'" in flyball(tmp_path, "keys", "revoke", "node1", code=4)
+
+
+@pytest.mark.timeout(200)
+def test_a_worker_publishes_to_a_head_with_keys(tmp_path):
+    """Two run folders, as on two machines: the broker on an address of the network, an operator with a key."""
+    run, other, port = tmp_path / "run", tmp_path / "other", 20_000 + os.getpid() % 10_000
+    endpoint = f"tcp://127.0.0.2:{port}"
+    head = flyball(run, "keys", "new", "head", "--authorize", "head")
+    ann = flyball(other, "keys", "new", "ann")
+    flyball(run, "keys", "authorize", "ann", "operator", ann)
+    (run / "flyball.toml").write_text(
+        f'tick_seconds = 100000\n[deployment]\nnode = "head"\nendpoint = "{endpoint}"\n'
+        '[deployment.keys]\nsecret = "keys/head.secret"\nallowed = "keys/allowed"\n'
+    )
+    (other / "flyball.toml").write_text(
+        f'[deployment]\nnode = "ann"\nendpoint = "{endpoint}"\n'
+        f'[deployment.keys]\nsecret = "keys/ann.secret"\nbroker = "{head}"\n'
+    )
+    with subprocess.Popen([*FLYBALL, "--run", str(run), "daemon", "run", "broker"], stderr=subprocess.PIPE) as broker:
+        while not is_listening(endpoint):
+            assert broker.poll() is None
+        tick = ("emit", "CLOCK_TICK", '{"period_seconds": 1.0}')
+        assert flyball(run, *tick).split()[0].isdigit(), "the head's own key"
+        assert "operator key of ann may not publish" in flyball(other, *tick, code=1)
+        flyball(run, "keys", "revoke", "ann")
+        assert "does not admit the key" in flyball(other, *tick, code=1)
+        assert "ACCESS_REFUSED" in flyball(run, "tail", "ACCESS_REFUSED")
+        (other / "keys/ann.secret").chmod(0o644)
+        assert "can be read by others" in flyball(other, *tick, code=2)
+        broker.terminate()

@@ -1,0 +1,192 @@
+"""Keys, the list of keys, answers to libzmq's questions about keys, and reports of refusals."""
+
+import os
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from keyed_bus import NOW, KeyRing
+
+from app.bus.access import REPORT_S, Refusals
+from app.bus.keys import ROLES, BadKey, Key, KeyList, UnknownKey, new_pair, read_secret, replace_secret, write_secret
+from app.core import FlyballError, UnusableFile
+from app.events import BY_TYPE, DaemonFact, Kind
+from daemons.rights import rights
+
+PUBLIC = "ab" * 32
+PUBLICS = st.binary(min_size=32, max_size=32).map(bytes.hex)
+NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", fullmatch=True)
+TIMES = st.none() | st.datetimes(timezones=st.just(UTC))
+
+
+def request(public, *, version=b"1.0", mechanism=b"CURVE", address=b"10.0.0.7"):
+    return [version, b"7", b"flyball", address, b"", mechanism, bytes.fromhex(public)]
+
+
+@given(st.dictionaries(PUBLICS, st.tuples(NAMES, TIMES), max_size=5), st.sampled_from(ROLES))
+def test_a_written_list_reads_as_it_was(found, role):
+    keys = KeyList(tuple(Key(name, role, public, until) for public, (name, until) in found.items()))
+    again = KeyList.parse("\n".join(key.line() for key in keys.keys))
+    assert [(key, key.until) for key in again.keys] == [(key, key.until) for key in keys.keys]
+
+
+@given(
+    st.text() | st.lists(st.sampled_from(["n", "head", "worker", PUBLIC, "2030-01-01", "#", "\n", "\t"])).map(" ".join)
+)
+def test_any_text_is_a_list_or_a_bad_key(text):
+    try:
+        keys = KeyList.parse(text).keys
+    except BadKey as error:
+        assert "Line" in error.message  # noqa: PT017 - other texts are lists
+    else:
+        assert len({key.public for key in keys}) == len(keys)
+
+
+@given(data=st.binary(max_size=300))
+def test_any_file_is_a_list_or_an_error(tmp_path_factory, data):
+    path = tmp_path_factory.mktemp("keys") / "allowed"
+    path.write_bytes(data)
+    path.chmod(0o600)
+    try:
+        KeyList.read(path)
+    except BadKey as error:
+        assert error.hint  # noqa: PT017 - other files are lists
+
+
+def test_a_list_with_one_key_twice_or_two_roles_of_a_name_is_refused():
+    keys = KeyList().authorize(Key("a", "worker", PUBLIC))
+    with pytest.raises(BadKey, match="a has this key already"):
+        keys.authorize(Key("b", "worker", PUBLIC))
+    with pytest.raises(BadKey, match="a has the role worker already"):
+        keys.authorize(Key("a", "head", "cd" * 32))
+
+
+def test_a_list_that_others_can_change_is_refused(tmp_path):
+    KeyList().write(tmp_path / "allowed")
+    (tmp_path / "allowed").chmod(0o666)
+    with pytest.raises(BadKey, match="can be changed by others"):
+        KeyList.read(tmp_path / "allowed")
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o644, 0o610])
+def test_a_secret_that_others_can_read_is_refused(tmp_path, mode):
+    write_secret(tmp_path / "a", new_pair())
+    (tmp_path / "a").chmod(mode)
+    with pytest.raises(BadKey, match="can be read by others"):
+        read_secret(tmp_path / "a")
+
+
+def test_a_secret_is_written_once_for_its_owner_alone(tmp_path):
+    pair, path = new_pair(), tmp_path / "keys" / "a"
+    before = os.umask(0)
+    try:
+        write_secret(path, pair)
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert read_secret(path) == pair
+    assert pair.secret not in repr(pair)
+    with pytest.raises(BadKey, match="exists already"):
+        write_secret(path, new_pair())
+    successor = new_pair()
+    replace_secret(path, successor)
+    assert read_secret(path) == successor
+
+
+def test_a_file_without_a_secret_is_refused(tmp_path):
+    (tmp_path / "a").write_text("no key")
+    (tmp_path / "a").chmod(0o600)
+    with pytest.raises(BadKey, match="holds no secret key"):
+        read_secret(tmp_path / "a")
+    with pytest.raises(UnusableFile):
+        read_secret(tmp_path / "missing")
+
+
+def test_a_rotated_key_stays_valid_for_its_grace():
+    keys = KeyList().authorize(Key("a", "worker", PUBLIC)).rotate("a", "cd" * 32, NOW)
+    old, new = keys.of("a")
+    assert (old.is_valid(NOW - timedelta(seconds=1)), old.is_valid(NOW), new.is_valid(NOW)) == (True, False, True)
+    assert keys.revoke("a", PUBLIC).keys == (new,)
+    with pytest.raises(UnknownKey, match="No key of 'b'"):
+        keys.revoke("b")
+    with pytest.raises(UnknownKey, match="has no key"):
+        keys.revoke("a", "ef" * 32)
+
+
+def test_the_broker_answers_for_listed_keys_only(tmp_path):
+    ring = KeyRing(tmp_path)
+    public = ring.admit("node1", "worker").own.public
+    assert ring.access.answer(request(public))[2] == b"400", "the list was not read again yet"
+    assert ring.access.refresh()
+    assert ring.access.answer(request(public)) == [b"1.0", b"7", b"200", b"OK", public.encode(), b""]
+    assert ring.access.answer(request(PUBLIC))[2:5] == [b"400", b"This key is not authorized.", b""]
+    for odd in (request(public, version=b"2.0"), request(public, mechanism=b"PLAIN"), request(public)[:6]):
+        assert ring.access.answer(odd)[2] == b"400"
+
+
+def test_a_key_ends_with_its_grace(tmp_path):
+    ring = KeyRing(tmp_path)
+    public = ring.admit("node1", "worker").own.public
+    KeyList.read(ring.path).rotate("node1", PUBLIC, NOW + timedelta(seconds=5)).write(ring.path)
+    assert ring.access.refresh()
+    assert ring.access.answer(request(public))[2] == b"200"
+    ring.now = NOW + timedelta(seconds=5)
+    assert ring.access.answer(request(public))[2] == b"400"
+    [report] = [one for one in ring.access.refusals.due(0) if one.key]
+    assert (report.key, report.reason, report.address) == ("node1", "ended", "10.0.0.7")
+
+
+@given(st.lists(st.binary(max_size=40), max_size=9))
+def test_any_question_is_answered_without_admitting_anybody(tmp_path_factory, parts):
+    ring = KeyRing(tmp_path_factory.mktemp("ring"))
+    answer = ring.access.answer(parts)
+    assert (len(answer), answer[2]) == (6, b"400")
+
+
+def test_a_list_that_became_unreadable_leaves_the_last_one_in_force(tmp_path):
+    ring = KeyRing(tmp_path)
+    public = ring.admit("node1", "worker").own.public
+    assert ring.access.refresh()
+    ring.path.write_text("nonsense")
+    assert ring.access.refresh()
+    assert ring.access.key(public) is not None
+
+
+def test_refusals_are_reported_once_a_minute_with_their_number():
+    refusals, key = Refusals(), Key("a", "worker", PUBLIC)
+    refusals.add(key, "rights", "here", "one")
+    assert [one.count for one in refusals.due(0)] == [1]
+    for number in range(1000):
+        refusals.add(key, "rights", "here", str(number))
+        refusals.add(None, "unknown_key", f"10.0.0.{number}", "stranger")
+    [strangers] = refusals.due(1)
+    assert (strangers.count, strangers.key, strangers.address) == (1000, None, "10.0.0.999")
+    [late] = refusals.due(REPORT_S)
+    assert (late.count, late.detail) == (1000, "999")
+    assert refusals.due(REPORT_S) == []
+
+
+def test_a_worker_publishes_facts_only_and_a_reader_nothing():
+    roles = rights()
+    assert set(roles) == set(ROLES)
+    assert {BY_TYPE[one].kind for one in roles["worker"]} == {Kind.FACT}
+    assert {"flyball.model.promoted", "flyball.model.rolled_back", "flyball.run.configured"}.isdisjoint(roles["worker"])
+    assert {one for one, kind in BY_TYPE.items() if issubclass(kind, DaemonFact)} <= roles["worker"]
+    assert roles["reader"] == frozenset()
+    assert not any("flyball.access.refused" in types for types in roles.values())
+
+
+def test_every_fault_of_keys_says_what_to_do():
+    with pytest.raises(FlyballError) as found:
+        KeyList.parse("node1 captain " + PUBLIC)
+    assert "'captain' is not a role" in found.value.message
+    assert found.value.hint
+
+
+def test_times_need_a_zone():
+    assert KeyList.parse(f"a worker {PUBLIC} 2030-01-01T00:00:00+00:00").keys[0].until == datetime(
+        2030, 1, 1, tzinfo=UTC
+    )
+    with pytest.raises(BadKey, match="zone"):
+        KeyList.parse(f"a worker {PUBLIC} 2030-01-01T00:00:00")
