@@ -44,8 +44,9 @@ COMMANDS = {
 ERRORS = {
     1: "DamagedDatabase",
     2: "BadData BadEnvironment BadKey BadParameters BadPlant BadPolicy BadSettings BadUsage ForeignModel "
-    "ForeignSettings MissingDevice NoHeuristic NoModel NoRun NotRetriable OtherFormat Pointless RunExists UnfitSettings "
-    "UnknownDevice UnknownGame UnknownPlugin Unsearchable UnsuitedCodec UnusableFile UnusableFolder WrongModel",
+    "ForeignSettings MissingDevice NoHeuristic NoModel NoRun NotRetriable OtherFormat Pointless RunExists "
+    "UnfitSettings UnknownDevice UnknownGame UnknownPlugin Unsearchable UnsuitedCodec UnusableFile UnusableFolder "
+    "WrongModel",
     3: "NotAJournal NotRunning",
     4: "AmbiguousEvent NobodyToPlay NothingToVoid NoLeague TooFewMembers UnknownConfig UnknownDaemon UnknownDeadLetter "
     "UnknownField UnknownEnvironment UnknownModel UnknownPolicy UnknownEvent UnknownEventType UnknownKey",

@@ -14,9 +14,20 @@ from keyed_bus import KeyRing, client, keyed, keyed_broker
 from app.bus import BrokerUnavailable, ZmqBus
 from app.bus.access import KeyRefused
 from app.bus.ports import BrokerLimits, BusError, InsecureEndpoint, PublishRefused
-from app.events import AccessRefused, EventVoided, RunConfigured, originate
+from app.core import Elo
+from app.events import AccessRefused, Evidence, ModelPromoted, RunConfigured, originate
 from app.events.frames import DeadLetter, frame_of
 from app.journal.memory import MemoryJournal
+
+EVIDENCE = Evidence(
+    evaluation_id="e", statistic="score", value=1.0, threshold=0.5, games=2, elo=Elo(5.0), elo_stderr=1.0
+)
+PROMOTION = originate(
+    ModelPromoted(model="a" * 64, previous=None, step=1, elo=Elo(5.0), evidence=EVIDENCE),
+    event_id="promote",
+    time=START,
+    subject="hex7_2p",
+)
 
 
 @pytest.fixture
@@ -141,9 +152,8 @@ async def test_a_key_authorized_later_needs_no_restart(broker, ring):
 
 async def test_a_worker_key_that_promotes_is_refused_and_audited(broker, ring, journal):
     async with connected(broker, ring, "model_lifecycle@node1") as bus:
-        voided = originate(EventVoided(position=1, reason="x"), event_id="promote", time=START)
-        with pytest.raises(PublishRefused, match=r"worker key of node1 may not publish flyball\.event\.voided"):
-            await bus.publish(voided)
+        with pytest.raises(PublishRefused, match=r"worker key of node1 may not publish flyball\.model\.promoted"):
+            await bus.publish(PROMOTION)
         assert await bus.publish(checked(0)) >= 1, "what a worker may publish still passes"
     found = await refused(broker, ring, "rights")
     assert (found.key, found.role) == ("node1", "worker")
