@@ -107,7 +107,7 @@ class Access:
 
     def __post_init__(self) -> None:
         """Read the list. Raises ``BadKey`` or ``UnusableFile``."""
-        self._version = self._look()
+        self._version, self._seen = self._look(), self.now()
         self._keys = {key.public: key for key in KeyList.read(self.path).keys}
 
     def key(self, public: str | None) -> Key | None:
@@ -116,10 +116,12 @@ class Access:
         return found if found and found.is_valid(self.now()) else None
 
     def refresh(self) -> bool:
-        """Read a changed list again; return whether keys could have been revoked."""
-        version = self._look()
+        """Read a changed list again; return whether keys could have ended or been revoked since the last call."""
+        now, version = self.now(), self._look()
+        ended = any(key.until and self._seen < key.until <= now for key in self._keys.values())
+        self._seen = now
         if version == self._version:
-            return any(key.until for key in self._keys.values())
+            return ended
         self._version = version
         try:
             self._keys = {key.public: key for key in KeyList.read(self.path).keys}

@@ -5,6 +5,7 @@ import json
 import struct
 import time
 from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
 
 import pytest
 import zmq
@@ -13,6 +14,7 @@ from keyed_bus import KeyRing, client, keyed, keyed_broker
 
 from app.bus import BrokerUnavailable, ZmqBus
 from app.bus.access import KeyRefused
+from app.bus.keys import KeyList
 from app.bus.ports import BrokerLimits, BusError, InsecureEndpoint, PublishRefused
 from app.core import Elo
 from app.events import AccessRefused, Evidence, ModelPromoted, RunConfigured, originate
@@ -135,6 +137,20 @@ async def test_a_revoked_key_loses_its_open_connection(broker, ring, journal):
             await bus.publish(checked(1))
     assert (await refused(broker, ring, "revoked")).key == "node1"
     assert "PARITY_CHECKED" not in [e.data.event_name for e in await events_after(broker, ring, 1)]
+
+
+async def test_a_key_whose_grace_is_over_loses_its_open_connection(broker, ring):
+    async with connected(broker, ring, "selfplay_worker@node1") as bus, bus.subscribe(after=0) as events:
+        await bus.publish(checked(0))
+        await gather(events, 1)
+        keys = KeyList.read(ring.path).rotate("node1", "ab" * 32, ring.now + timedelta(seconds=5))
+        keys.write(ring.path)
+        await bus.publish(checked(1))
+        await gather(events, 1)
+        ring.now += timedelta(seconds=5)
+        with pytest.raises(KeyRefused, match="not authorized any more"):
+            async for _ in events:
+                pass
 
 
 async def events_after(broker, ring, position):
