@@ -21,7 +21,8 @@ from app.journal import Outbox
 
 MAX_EVENT_BYTES = 1 << 20
 FAREWELL_S = 1.0
-WATCHED = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+REFUSED = zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+WATCHED = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | REFUSED
 MESSAGES_PER_TURN = 64
 """Messages received before the loop's other tasks get their turn."""
 
@@ -195,13 +196,22 @@ class ZmqBus:
             event = recv_monitor_message(self._monitor)["event"]
             if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 self._client.connected()
-            elif event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
-                why = f"The broker at {self.endpoint} does not admit the key of {self.producer}."
-                hint = "Authorize it on the head: flyball keys authorize NAME ROLE PUBLIC_KEY"
-                self._client.refused(KeyRefused(why, hint=hint), self._loop.time())
+            elif event & REFUSED:
+                self._client.refused(self._refusal(event), self._loop.time())
             else:
                 self._unsent.clear()
                 self._client.disconnected()
+
+    def _refusal(self, event: int) -> KeyRefused:
+        if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
+            return KeyRefused(
+                f"The broker at {self.endpoint} does not admit the key of {self.producer}.",
+                hint="Authorize it on the head: flyball keys authorize NAME ROLE PUBLIC_KEY",
+            )
+        return KeyRefused(
+            f"One of the broker at {self.endpoint} and {self.producer} uses keys, and the other does not.",
+            hint="Set deployment.keys on both sides: flyball keys new NAME",
+        )
 
     def _flush(self) -> int:
         sent = 0
