@@ -4,7 +4,8 @@ import asyncio
 import gc
 import signal
 from collections.abc import Callable, Mapping
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,7 +14,7 @@ import structlog
 from app.bus import ZmqBus
 from app.config import CPU, Deployment, RunFolder
 from app.config.loading import Loaded
-from app.config.ray import RayJobs
+from app.config.ray import SharedJobs
 from app.core import BROKER, FlyballError
 from app.engine import Engine, LocalEngine
 from app.engine.ray_engine import RayEngine
@@ -33,13 +34,13 @@ from daemons.run_folder import bus_endpoint
 from daemons.spec import DaemonSpec
 from daemons.supervisor import Notifier
 
-ON_RAY: Mapping[str, RayJobs] = {
+SHARED_JOBS: Mapping[str, SharedJobs] = {
     selfplay_worker.DAEMON.name: "selfplay",
     quality_monitor.DAEMON.name: "inspection",
     training.DAEMON.name: "training",
     evaluation.DAEMON.name: "evaluation",
 }
-"""Daemons whose jobs may run on Ray, with the kind of their jobs."""
+"""Daemons whose jobs any machine can run, with the kind of their jobs."""
 
 F = TypeVar("F", SqliteStateStore, SqliteOutbox)
 
@@ -98,6 +99,7 @@ def _run_broker(loaded: Loaded, folder: RunFolder) -> None:
 
 async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> None:
     deployment = loaded.deployment
+    spec = sized(spec, deployment)
     kind = spec.worker.kind if spec.worker else None
     place = WorkerPlace(
         name=f"{spec.name}@{deployment.node}",
@@ -111,10 +113,10 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
     stop = asyncio.Event()  # after Ray, which would handle the signals by ending the process
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    states = opened(SqliteStateStore, folder.state(spec.name), "its content is rebuilt from the journal")
-    outbox = opened(
-        SqliteOutbox, folder.outbox(spec.name), "its unsent conclusions are derived again, and its jobs run again"
-    )
+    state_file = adopted(folder.state(spec.name, place.node), spec.name)
+    outbox_file = adopted(folder.outbox(spec.name, place.node), spec.name)
+    states = opened(SqliteStateStore, state_file, "its content is rebuilt from the journal")
+    outbox = opened(SqliteOutbox, outbox_file, "its unsent conclusions are derived again, and its jobs run again")
     sink = spec.sink(folder, deployment, boot_id()) if spec.sink else None
     with closing(states), closing(outbox), closing(sink) if sink else nullcontext():
         endpoint = bus_endpoint(folder, deployment)
@@ -132,11 +134,31 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
 
 async def engine_of(spec: DaemonSpec, deployment: Deployment, folder: RunFolder) -> Engine:
     """Return the engine of a worker's jobs. What brings models to this machine runs on this machine."""
-    if deployment.engine == "ray" and (jobs := ON_RAY.get(spec.name)):
+    if deployment.engine == "ray" and (jobs := SHARED_JOBS.get(spec.name)):
         address = deployment.ray.address or await announced_address(folder)
         return RayEngine(address, deployment.ray.demand(jobs).resources)
-    processes = deployment.evaluation_processes if spec.worker is Evaluator else spec.capacity
-    return LocalEngine(processes, deployment.threads_per_job, nice=5)
+    return LocalEngine(processes_of(spec, deployment), deployment.threads_per_job, nice=5)
+
+
+def processes_of(spec: DaemonSpec, deployment: Deployment) -> int:
+    """Return the number of processes in which a daemon's jobs run on this machine."""
+    jobs = SHARED_JOBS.get(spec.name)
+    return getattr(deployment.processes, jobs) if jobs else spec.capacity
+
+
+def sized(spec: DaemonSpec, deployment: Deployment) -> DaemonSpec:
+    """Return a daemon with a job for each process; an evaluation takes all of them, because it has many parts."""
+    return spec if spec.worker is Evaluator else replace(spec, capacity=processes_of(spec, deployment))
+
+
+def adopted(path: Path, daemon: str) -> Path:
+    """Return a daemon's file; a file from before names included the node is renamed first."""
+    older = path.with_name(f"{daemon}.sqlite")
+    if older.is_file() and not path.exists():
+        for rest in ("-wal", "-shm", ""):  # the database last, because it decides whether this is repeated
+            with suppress(FileNotFoundError):
+                older.with_name(older.name + rest).rename(path.with_name(path.name + rest))
+    return path
 
 
 def opened(kind: Callable[[Path], F], path: Path, consequence: str) -> F:

@@ -1,8 +1,10 @@
 """Settings of an installation: hosts, addresses, monitoring; and the paths in a run folder."""
 
+import re
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Literal, Self
+from socket import gethostname
+from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
@@ -13,6 +15,7 @@ from app.config.settings import Settings
 
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 WandbMode = Literal["off", "offline", "online"]
+NODE_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 
 
 class KeySettings(Settings):
@@ -33,18 +36,36 @@ class KeySettings(Settings):
         return self
 
 
+class ProcessSettings(Settings):
+    """Processes of this machine for each kind of job. Each runs one job; an evaluation is spread over all of its kind."""
+
+    selfplay: int = Field(1, ge=1)
+    inspection: int = Field(1, ge=1)
+    training: int = Field(1, ge=1)
+    evaluation: int = Field(1, ge=1)
+
+
+def _node_of(data: dict[str, Any]) -> str:
+    """Return the default name of this machine: the host's where several machines take part, as keys show."""
+    keys: KeySettings | None = data.get("keys")  # None: they are invalid, which is an error of its own
+    host = gethostname().partition(".")[0]
+    return host if keys and keys.secret and re.fullmatch(NODE_PATTERN, host) else "laptop"
+
+
 class Deployment(Settings):
     """Settings that do not affect what is played and learned; they are not journaled."""
 
-    node: str = Field("laptop", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
-    endpoint: str | None = Field(None, description="of the broker; unset: a socket of the run folder")
     keys: KeySettings = KeySettings()
+    node: str = Field(
+        default_factory=_node_of, pattern=NODE_PATTERN, description="unset: the host's name with keys, else laptop"
+    )
+    endpoint: str | None = Field(None, description="of the broker; unset: a socket of the run folder")
     heartbeat_seconds: float = Field(5.0, gt=0)
     drain_seconds: float = Field(10.0, ge=0, description="for running jobs when a daemon is asked to stop")
     log_level: LogLevel = "INFO"
     wandb: WandbMode = Field("off", description="curves at Weights & Biases, too: pip install 'flyball[wandb]'")
     threads_per_job: int = Field(1, ge=1)
-    evaluation_processes: int = Field(1, ge=1, description="processes that play an evaluation's batches at once")
+    processes: ProcessSettings = ProcessSettings()
     engine: Literal["local", "ray"] = Field("local", description="where jobs run: this machine's processes, or Ray")
     ray: RaySettings = RaySettings()
     device: DeviceSettings = DeviceSettings()
@@ -104,13 +125,13 @@ class RunFolder:
         self.ray_token = path / "ray" / "token"
         self.board = path / "state" / "board.json"  # the counts of `up` and `status`
 
-    def state(self, daemon: str) -> Path:
+    def state(self, daemon: str, node: str) -> Path:
         """Return the file with a daemon's state."""
-        return self.path / "state" / f"{daemon}.sqlite"
+        return self.path / "state" / f"{daemon}@{node}.sqlite"
 
-    def outbox(self, daemon: str) -> Path:
+    def outbox(self, daemon: str, node: str) -> Path:
         """Return the file with the frames that a daemon could not send yet."""
-        return self.path / "outbox" / f"{daemon}.sqlite"
+        return self.path / "outbox" / f"{daemon}@{node}.sqlite"
 
     def log(self, daemon: str) -> Path:
         """Return a daemon's log file, JSON lines."""

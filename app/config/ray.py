@@ -6,8 +6,8 @@ from pydantic import Field
 
 from app.config.settings import Settings
 
-RayJobs = Literal["selfplay", "inspection", "training", "evaluation"]
-"""A kind of job that can run on Ray."""
+SharedJobs = Literal["selfplay", "inspection", "training", "evaluation"]
+"""A kind of job that any machine can run."""
 
 Amount = Annotated[float, Field(gt=0)]
 
@@ -36,7 +36,7 @@ class RaySettings(Settings):
     training: RayDemand = RayDemand()
     evaluation: RayDemand = RayDemand()
 
-    def demand(self, jobs: RayJobs) -> RayDemand:
+    def demand(self, jobs: SharedJobs) -> RayDemand:
         """Return what one job of a kind occupies."""
         demand: RayDemand = getattr(self, jobs)
         return demand

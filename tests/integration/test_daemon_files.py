@@ -7,7 +7,7 @@ import pytest
 from app.events.frames import Draft, FrameBuilder
 from app.journal import SqliteOutbox, SqliteStateStore
 from app.journal.database import PAGE_BYTES
-from daemons.process import opened
+from daemons.process import adopted, opened
 
 ROWS = {("feedback", f"config {number}"): bytes(200) + b"%d" % number for number in range(60)}
 
@@ -49,3 +49,22 @@ def test_flips_are_found_or_change_nothing(tmp_path, kind, fill, capsys):
         assert ("damaged file set aside" in capsys.readouterr().out) == (found == empty)
     assert aside > 100
     assert (tmp_path / "file.sqlite.damaged").is_file()
+
+
+@pytest.mark.parametrize("renamed", [(), ("-wal",), ("-wal", "-shm")])
+def test_a_file_without_a_node_in_its_name_is_adopted_with_its_content(tmp_path, renamed):
+    """Also after a crash between two renamings."""
+    older, path = tmp_path / "training.sqlite", tmp_path / "training@gpu1.sqlite"
+    store = SqliteStateStore(older)
+    store.save(7, ROWS)
+    copies = {rest: older.with_name(older.name + rest).read_bytes() for rest in ("", "-wal", "-shm")}
+    store.close()
+    for rest, content in copies.items():  # as a killed process leaves them
+        (path if rest in renamed else older).with_name((path if rest in renamed else older).name + rest).write_bytes(
+            content
+        )
+    store = SqliteStateStore(adopted(path, "training"))
+    assert store.load() == (7, ROWS)
+    store.close()
+    assert not older.exists()
+    assert adopted(path, "training") == path

@@ -64,13 +64,13 @@ def test_all_daemons_start_work_and_leave_in_order(tmp_path: Path) -> None:
 
 def test_a_daemon_that_cannot_start_says_why(tmp_path: Path) -> None:
     """A damaged file of state would be set aside; a folder in its place cannot be opened."""
-    (tmp_path / "state" / "training.sqlite").mkdir(parents=True)
+    (tmp_path / "state" / "training@laptop.sqlite").mkdir(parents=True)
     with flyball_up(tmp_path, "--for", "120") as process:
         failed = next(one for one in told(process) if one.get("what") == "failed")
         process.send_signal(signal.SIGTERM)
         process.wait()
     assert failed["daemon"] == "training"
-    assert "training.sqlite could not be used: unable to open database file" in failed["reason"]
+    assert "training@laptop.sqlite could not be used: unable to open database file" in failed["reason"]
     assert failed["delay"] == 0.5
 
 

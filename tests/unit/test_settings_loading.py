@@ -325,3 +325,12 @@ def test_bot_with_unusable_settings_is_refused(tmp_path: Path, text: str, parts:
 def test_bot_with_a_name_of_something_else_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(BadSettings, match=f"hearts_4p.*(cannot be called '{name}'|match pattern)"):
         load(write(tmp_path, BOT.replace("mine", name) + "player = 'a:b'\n"))
+
+
+def test_the_node_is_named_like_the_host_where_keys_are_set(tmp_path, monkeypatch):
+    monkeypatch.setattr("app.config.deployment.gethostname", lambda: "gpu7.cluster.example")
+    alone, keyed = tmp_path / "alone.toml", tmp_path / "keyed.toml"
+    alone.write_text("[deployment]\n")
+    keyed.write_text('[deployment.keys]\nsecret = "s"\nallowed = "a"\n')
+    assert load(tmp_path, config_file=alone).deployment.node == "laptop"
+    assert load(tmp_path, config_file=keyed).deployment.node == "gpu7"
