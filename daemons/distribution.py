@@ -1,6 +1,6 @@
 """The distributor: verifies each new current model in the store, and deletes superseded models."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from app.controllers import Controller, States
@@ -153,22 +153,26 @@ class Distributor(Worker[Wanted], Controller):
             leaving |= {model: DELAY}
         return Step({event.subject: row.replace(members=others, leaving=leaving)})
 
-    def jobs(self, rows: Rows, states: States) -> Iterable[DistributionJob]:
-        """Return jobs for the waiting decisions, oldest first. A failed one is left out during its pause."""
-        waiting = [
-            (row.cause, row.wanted, row) for row in rows.values() if row.cause and row.wanted and row.retry_us is None
-        ]
-        for cause, wanted, row in sorted(waiting, key=lambda one: one[0].sequence):
-            discard = row.overdue if wanted.model is None else row.superseded
-            spec: Json = {"store": self.place.store, "model": wanted.model, "discard": list(discard)}
-            yield Job(
-                cause,
-                wanted,
-                self.backend(cause).distribute,
-                (spec,),
-                self.settings.deadlines.distribution_seconds,
-                context={"failures": row.failures},
-            )
+    @staticmethod
+    def pending(rows: Rows) -> Sequence[tuple[Cause, Kept]]:
+        """Return the waiting decisions, oldest first. A failed one is left out during its pause."""
+        waiting = [(row.cause, row) for row in rows.values() if row.cause and row.retry_us is None]
+        return sorted(waiting, key=lambda one: one[0].sequence)
+
+    def job(self, cause: Cause, pending: Kept, states: States) -> DistributionJob:
+        """Return the job that carries out a decision."""
+        wanted = pending.wanted
+        assert wanted is not None  # a row with a cause says what is wanted
+        discard = pending.overdue if wanted.model is None else pending.superseded
+        spec: Json = {"store": self.place.store, "model": wanted.model, "discard": list(discard)}
+        return Job(
+            cause,
+            wanted,
+            self.backend(cause).distribute,
+            (spec,),
+            self.settings.deadlines.distribution_seconds,
+            context={"failures": pending.failures},
+        )
 
     def completed(self, job: DistributionJob, result: Json) -> tuple[Payload, ...]:
         """Report the node that the model is ready on."""

@@ -1,6 +1,6 @@
 """The evaluator: plays and rates gauntlets of new models, gates, and matches of tournaments."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -230,18 +230,21 @@ class Evaluator(Worker[Asked], Controller):
         league = row.league.with_baselines(self.settings.config(event.subject).builtins)
         return fold_league(league, event, self.settings.league.admission)
 
-    def jobs(self, rows: Rows, states: States) -> Iterable[EvaluationJob]:
+    @staticmethod
+    def pending(rows: Rows) -> Sequence[tuple[Cause, tuple[Asked, EvaluatorRow]]]:
         """Return the pending requests, oldest first; those of tournaments come after all others.
 
         Running matches of a tournament are not interrupted. Cancelling them would lose their games, and kill the
         process that plays them together with the models that it has loaded.
         """
-        pending = [(one, row) for row in rows.values() for one in row.pending]
-        for one, row in sorted(pending, key=lambda found: (_is_background(found[0]), found[0].cause.sequence)):
-            yield self._job(one.cause, one.request, row, state_of(states, one.cause.subject or "").lineage)
+        waiting = [(one, row) for row in rows.values() for one in row.pending]
+        waiting.sort(key=lambda found: (_is_background(found[0]), found[0].cause.sequence))
+        return [(one.cause, (one.request, row)) for one, row in waiting]
 
-    def _job(self, cause: Cause, request: Asked, row: EvaluatorRow, lineage: Lineage) -> EvaluationJob:
-        config = self.settings.config(cause.subject or "")
+    def job(self, cause: Cause, pending: tuple[Asked, EvaluatorRow], states: States) -> EvaluationJob:
+        """Return the job that plays an evaluation or matches."""
+        request, row = pending
+        config, lineage = self.settings.config(cause.subject or ""), state_of(states, cause.subject or "").lineage
         league = row.league.with_baselines(config.builtins)
         if isinstance(request, MatchesRequested):
             opponents = plan_matches(request.opponents, request.games, config)

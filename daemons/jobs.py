@@ -1,6 +1,6 @@
 """Workers' jobs, which run off the event loop, with a bounded number at once.
 
-A worker is a reducer that also has jobs. Its rows hold the pending requests, and ``jobs`` derives the jobs from them.
+A worker is a reducer that also has jobs. Its rows hold the pending requests, and ``job`` derives a job from each.
 Nothing else is remembered, so a worker killed at any moment continues with the jobs that its rows still require.
 A result is published as a fact whose id follows from the request, so a repeated job counts once.
 """
@@ -8,7 +8,7 @@ A result is published as a fact whose id follows from the request, so a repeated
 import asyncio
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -85,9 +85,22 @@ class Worker(HandlerReducer, ABC, Generic[Q]):
     settings: RunSettings
     place: WorkerPlace
 
+    @staticmethod
     @abstractmethod
-    def jobs(self, rows: Mapping[str, Any], states: States) -> Iterable[Job[Q]]:
-        """Return the jobs that should run now, most urgent first. Only controllers receive ``states``."""
+    def pending(rows: Mapping[str, Any]) -> Sequence[tuple[Cause, Any]]:
+        """Return the causes of the jobs that should run now, most urgent first, each with what ``job`` needs."""
+
+    @abstractmethod
+    def job(self, cause: Cause, pending: Any, states: States) -> Job[Q]:
+        """Return the job of a pending request. Only controllers receive ``states``."""
+
+    def jobs(
+        self, rows: Mapping[str, Any], states: States, leased: Container[EventId] | None = None
+    ) -> Iterator[Job[Q]]:
+        """Iterate over the jobs of the pending requests, most urgent first; ``leased`` restricts them."""
+        for cause, pending in self.pending(rows):
+            if leased is None or cause.id in leased:
+                yield self.job(cause, pending, states)
 
     def started(self, job: Job[Q]) -> tuple[Payload, ...]:
         """Return facts about a job that starts."""

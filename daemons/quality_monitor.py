@@ -7,7 +7,7 @@ Each inspection also deletes the shards that no training will use. Deletion does
 go on while training is blocked or paused, and would fill the disk.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from app.config import GameConfig, RunSettings
@@ -188,21 +188,26 @@ class QualityMonitor(Worker[SelfplayComplete], Controller):
         config, good = self.settings.config(event.subject), isinstance(event.data, TrainingCompleted)
         return _shelved(rows, event, shelf.after_training(config, good=good))
 
-    def jobs(self, rows: Rows, states: States) -> Iterable[Inspection]:
-        """Return inspections of the waiting shards, oldest first."""
-        waiting = [(row.cause, row.played, row) for row in rows.values() if row.cause and row.played]
-        for cause, played, row in sorted(waiting, key=lambda one: one[0].sequence):
-            spec: Json = {
-                "store": self.place.store,
-                "config": self.config_json(cause),
-                "shard": played.shard.key,
-                "model": played.shard.model,
-                "earlier": list(row.earlier),
-                "discard": list(row.discard),
-                "seed": played.shard.seed,
-            }
-            seconds = self.settings.deadlines.inspection_seconds
-            yield Job(cause, played, self.backend(cause).inspect, (spec,), seconds)
+    @staticmethod
+    def pending(rows: Rows) -> Sequence[tuple[Cause, InspectionRow]]:
+        """Return the waiting shards, oldest first."""
+        waiting = [(row.cause, row) for row in rows.values() if row.cause]
+        return sorted(waiting, key=lambda one: one[0].sequence)
+
+    def job(self, cause: Cause, pending: InspectionRow, states: States) -> Inspection:
+        """Return the inspection of a waiting shard."""
+        played = pending.played
+        assert played is not None  # a row with a cause is of a shard
+        spec: Json = {
+            "store": self.place.store,
+            "config": self.config_json(cause),
+            "shard": played.shard.key,
+            "model": played.shard.model,
+            "earlier": list(pending.earlier),
+            "discard": list(pending.discard),
+            "seed": played.shard.seed,
+        }
+        return Job(cause, played, self.backend(cause).inspect, (spec,), self.settings.deadlines.inspection_seconds)
 
     def completed(self, job: Inspection, result: Json) -> tuple[Payload, ...]:
         """Report the shard's quality. A shard with games that cannot be replayed is unfit."""

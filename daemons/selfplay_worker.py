@@ -1,6 +1,6 @@
 """The self-play worker: plays the games that are requested from it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 from app.controllers import States
 from app.core import FlyballError
@@ -65,23 +65,25 @@ class SelfplayWorker(Worker[SelfplayRequested]):
         done = event.data.request_id
         return Step({done: None}) if done in rows else Step()
 
-    def jobs(self, rows: Rows, states: States) -> Iterable[SelfplayJob]:
+    @staticmethod
+    def pending(rows: Rows) -> Sequence[tuple[Cause, SelfplayRequested]]:
         """Return the pending requests, oldest first."""
-        for row in sorted(rows.values(), key=lambda row: row.cause.sequence):
-            request = row.request
-            spec: Json = {
-                "store": self.place.store,
-                "config": self.config_json(row.cause),
-                "model": request.model,
-                "lineups": [lineup.model_dump(mode="json") for lineup in request.lineups],
-                "games": request.games,
-                "seed": request.seed,
-                "temperature": request.temperature,
-                "worker": self.place.name,
-                **self.place.compute.model_dump(),
-            }
-            seconds = self.settings.deadlines.selfplay_seconds
-            yield Job(row.cause, request, self.backend(row.cause).play, (spec,), seconds)
+        return sorted([(row.cause, row.request) for row in rows.values()], key=lambda one: one[0].sequence)
+
+    def job(self, cause: Cause, pending: SelfplayRequested, states: States) -> SelfplayJob:
+        """Return the job that plays a request's games."""
+        spec: Json = {
+            "store": self.place.store,
+            "config": self.config_json(cause),
+            "model": pending.model,
+            "lineups": [lineup.model_dump(mode="json") for lineup in pending.lineups],
+            "games": pending.games,
+            "seed": pending.seed,
+            "temperature": pending.temperature,
+            "worker": self.place.name,
+            **self.place.compute.model_dump(),
+        }
+        return Job(cause, pending, self.backend(cause).play, (spec,), self.settings.deadlines.selfplay_seconds)
 
     def completed(self, job: SelfplayJob, result: Json) -> tuple[Payload, ...]:
         """Report the games played, and the shard that holds their rows."""

@@ -1,6 +1,6 @@
 """The trainer: runs one training for each request, or makes a configuration's initial model."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from app.backends import backend_of
@@ -83,29 +83,34 @@ class Trainer(Worker[TrainingRequested]):
         replay = row.replay.plus(good, self.settings.config(event.subject))
         return Step({event.subject: TrainerRow(replay=replay)})
 
-    def jobs(self, rows: Rows, states: States) -> Iterable[TrainingJob]:
-        """Return the pending requests, oldest first."""
-        deadline = self.settings.deadlines.training_seconds
-        pending = [(row.cause, row.request, row.replay) for row in rows.values() if row.cause and row.request]
-        for cause, request, replay in sorted(pending, key=lambda one: one[0].sequence):
-            function = self.backend(cause).initialise
-            spec: Json = {
-                "store": self.place.store,
-                "config": self.config_json(cause),
-                "seed": request.seed,
-                **self.place.compute.model_dump(),
+    @staticmethod
+    def pending(rows: Rows) -> Sequence[tuple[Cause, TrainerRow]]:
+        """Return the configurations with a pending request, oldest request first."""
+        waiting = [(row.cause, row) for row in rows.values() if row.cause]
+        return sorted(waiting, key=lambda one: one[0].sequence)
+
+    def job(self, cause: Cause, pending: TrainerRow, states: States) -> TrainingJob:
+        """Return the job that trains a model, or makes the initial one."""
+        request = pending.request
+        assert request is not None  # a row with a cause has a request
+        function = self.backend(cause).initialise
+        spec: Json = {
+            "store": self.place.store,
+            "config": self.config_json(cause),
+            "seed": request.seed,
+            **self.place.compute.model_dump(),
+        }
+        if request.base_model is not None:
+            function = train_job(self.settings.config(cause.subject or ""))
+            spec |= {
+                "base_model": request.base_model,
+                "shards": [shard.key for shard in request.shards],
+                "replayed": [shard.key for shard in pending.replay.shards],
+                "step": request.step,
+                "learning_rate": request.learning_rate,
+                "epochs": request.epochs,
             }
-            if request.base_model is not None:
-                function = train_job(self.settings.config(cause.subject or ""))
-                spec |= {
-                    "base_model": request.base_model,
-                    "shards": [shard.key for shard in request.shards],
-                    "replayed": [shard.key for shard in replay.shards],
-                    "step": request.step,
-                    "learning_rate": request.learning_rate,
-                    "epochs": request.epochs,
-                }
-            yield Job(cause, request, function, (spec,), deadline)
+        return Job(cause, request, function, (spec,), self.settings.deadlines.training_seconds)
 
     def started(self, job: TrainingJob) -> tuple[Payload, ...]:
         """Report the start of a training."""

@@ -37,7 +37,7 @@ class KeySettings(Settings):
 
 
 class ProcessSettings(Settings):
-    """Processes of this machine for each kind of job. Each runs one job; an evaluation is spread over all of its kind."""
+    """Processes of this machine by kind of job. Each runs one job; an evaluation is spread over all of its kind."""
 
     selfplay: int = Field(1, ge=1)
     inspection: int = Field(1, ge=1)
