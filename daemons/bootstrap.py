@@ -24,7 +24,9 @@ Edges = Mapping[type[Payload], frozenset[str]]
 
 OUTSIDERS: Mapping[str, frozenset[type[Payload]]] = {
     "every daemon": frozenset(payload for payload in CATALOGUE if issubclass(payload, DaemonFact)),
-    BROKER: frozenset({events.RunConfigured, events.ClockTick, events.AccessRefused}),
+    BROKER: frozenset(
+        {events.RunConfigured, events.ClockTick, events.AccessRefused, events.NodeLost, events.NodeReturned}
+    ),
     "an operator": frozenset({events.RollbackRequested, events.EventVoided}),
 }
 """Emitters other than reducers, with their types: daemons' hosts, the broker, and people with ``flyball emit``."""
@@ -37,6 +39,7 @@ TERMINAL: Mapping[type[Payload], str] = {
     events.NodeDegraded: "the scheduler, which emits it, pauses the worker; the status shows it",
     events.NodeRecovered: "the scheduler, which emits it, resumes requests to the worker; the status shows it",
     events.NodeLost: "the scheduler, which emits it, gives the node's work to others at once; people read it",
+    events.NodeReturned: "people read it",
     events.OpponentSampled: "the request that comes with it says who plays; people read why, and tests the shares",
     events.PlateauDetected: "the boost that answers it comes with it, from the same controller; people read it",
     events.RegressionCleared: "people read it",

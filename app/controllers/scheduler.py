@@ -232,7 +232,7 @@ class Allocation:
         for name, worker in sorted(self.workers.items()):  # rows change their order at a restart, and ids depend on it
             silent_us = self.now_us - worker.heard_us
             if not worker.lost and silent_us >= self.limits.node_silent_seconds * US:
-                self._emit(NodeLost(node=name.partition("@")[2], silent_seconds=silent_us / US))
+                self._emit(NodeLost(daemon=WORKER_DAEMON, node=name.partition("@")[2], silent_seconds=silent_us / US))
                 self.workers[name] = worker.replace(lost=True, holds=())
             elif worker.rests_until_us is not None and worker.rests_until_us <= self.now_us:
                 self.workers[name] = worker.replace(rests_until_us=None)

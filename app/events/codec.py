@@ -185,6 +185,7 @@ def _named_metrics(data: dict[str, Any]) -> dict[str, Any]:
 
 UPCASTS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {
     ("flyball.daemon.heartbeat", 1): lambda data: {**data, "requests": ()},  # version 1 renewed all leases
+    ("flyball.node.lost", 1): lambda data: {"daemon": "selfplay_worker", **data},  # only these were watched
     # The next version only admits more values of a field.
     ("flyball.evaluation.completed", 1): lambda data: data,
     ("flyball.evaluation.failed", 1): lambda data: data,

@@ -319,9 +319,18 @@ class DaemonFailed(DaemonFact, type="daemon.failed", name="DAEMON_FAILED", notab
     error: Text
 
 
-class NodeLost(SystemFact, type="node.lost", name="NODE_LOST", notable=True):
-    """A node's heartbeats stopped."""
+class NodeLost(SystemFact, type="node.lost", name="NODE_LOST", version=2, notable=True):
+    """The broker hears nothing from a daemon that did not stop: its process, machine or network failed."""
 
+    daemon: DaemonName
+    node: NodeName
+    silent_seconds: Period
+
+
+class NodeReturned(SystemFact, type="node.returned", name="NODE_RETURNED", notable=True):
+    """The broker hears a lost daemon again, which has not been restarted; its capacity is as before."""
+
+    daemon: DaemonName
     node: NodeName
     silent_seconds: Period
 

@@ -68,7 +68,8 @@ def test_an_event_with_an_id_of_its_own_is_recorded_once(broker: Path, flyball: 
 
 def test_emit_id_of_another_event_is_taken(broker: Path, flyball: Flyball) -> None:
     position, _ = flyball("emit", *TICK, "--id", "mine").stdout.split()
-    for other in (("CLOCK_TICK", '{"period_seconds": 61}'), ("NODE_LOST", '{"node": "a", "silent_seconds": 9}')):
+    stopped = ("DAEMON_STOPPED", '{"daemon": "a", "node": "a", "position": 9}')
+    for other in (("CLOCK_TICK", '{"period_seconds": 61}'), stopped):
         taken = flyball("emit", *other, "--id", "mine")
         assert (taken.exit_code, taken.stdout) == (1, "")
         assert "The id mine is taken: CLOCK_TICK" in taken.stderr

@@ -15,7 +15,7 @@ TABLE = {
         league.checkpoint_added league.checkpoint_retired league.elo_updated league.opponent_sampled
         DAEMON_STARTED DAEMON_READY DAEMON_HEARTBEAT DAEMON_STOPPED DAEMON_FAILED CLOCK_TICK RUN_CONFIGURED EVENT_VOIDED
         ACCESS_REFUSED
-        NODE_LOST NODE_DEGRADED NODE_RECOVERED NODE_PROBED
+        NODE_LOST NODE_RETURNED NODE_DEGRADED NODE_RECOVERED NODE_PROBED
     """,
     Kind.REQUEST: "SELFPLAY_REQUESTED TRAINING_REQUESTED EVALUATION_REQUESTED ROLLBACK_REQUESTED MATCHES_REQUESTED",
     Kind.DECISION: """
@@ -56,7 +56,7 @@ def test_no_payload_field_has_a_default(payload: type[Payload]) -> None:
 def test_system_events_are_those_about_no_single_configuration() -> None:
     system = {payload.event_name for payload in CATALOGUE if payload.scope is Scope.SYSTEM}
     daemons = {"DAEMON_STARTED", "DAEMON_READY", "DAEMON_HEARTBEAT", "DAEMON_STOPPED", "DAEMON_FAILED"}
-    nodes = {"NODE_LOST", "NODE_DEGRADED", "NODE_RECOVERED", "NODE_QUARANTINED", "NODE_RELEASED"}
+    nodes = {"NODE_LOST", "NODE_RETURNED", "NODE_DEGRADED", "NODE_RECOVERED", "NODE_QUARANTINED", "NODE_RELEASED"}
     assert system == daemons | nodes | {
         "ACCESS_REFUSED",
         "CLOCK_TICK",

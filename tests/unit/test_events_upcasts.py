@@ -23,6 +23,7 @@ from app.events import (
     MalformedEvent,
     MatchesRequested,
     MatchmakingUpdated,
+    NodeLost,
     NoUpcast,
     OpponentPick,
     OpponentSampled,
@@ -155,6 +156,7 @@ UNNAMED: list[tuple[Payload, dict[str, Any]]] = [
     (QualityDegraded(request_id="q", worker=None, shard="c" * 64, reason="x"), {}),
     (DaemonHeartbeat(daemon="training", node="laptop", position=1, lag=0, jobs=1, requests=()), {}),
     (TrainingFailed(request_id="t", reason="diverged", error="x"), {}),
+    (NodeLost(daemon="selfplay_worker", node="laptop", silent_seconds=31.0), {}),
 ]
 """Payloads, each with the fields that version 1 held differently."""
 
@@ -163,6 +165,7 @@ UNNAMED: list[tuple[Payload, dict[str, Any]]] = [
 def test_event_from_before_workers_were_named_is_still_read(now: Payload, otherwise: dict[str, Any]) -> None:
     data = now.model_dump(mode="json")
     new = {"probe", "requests", "against", *(() if isinstance(now, SelfplayRequested) else ("worker",))}
+    new |= {"daemon"} if isinstance(now, NodeLost) else set()
     before = {name: value for name, value in data.items() if name not in new} | otherwise
     lifted = lift(now.event_type, before, 1, now.dataversion)
     assert type(now).model_validate_json(json.dumps(lifted)) == now

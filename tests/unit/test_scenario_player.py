@@ -116,7 +116,7 @@ async def test_it_beats_until_it_has_been_asked_and_not_after(loop):
         beats = len(loop.published(type(dead.pulse)))
         await asyncio.sleep(0.1)
         assert len(loop.published(type(dead.pulse))) == beats
-        await loop.say(NodeLost(node="ghost", silent_seconds=1.0))
+        await loop.say(NodeLost(daemon="selfplay_worker", node="ghost", silent_seconds=1.0))
         await loop.say(asked("selfplay_worker@laptop"))
         again = loop.published(type(asked("w")))[-1]
         await loop.say(played(again.id))

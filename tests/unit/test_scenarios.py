@@ -290,8 +290,8 @@ class TestDeadNode:
         assert story.tell(asked(laptop))[1] is None
         struck, stage = story.tell(asked(ghost), key=OTHER_KEY)
         assert stage == "struck"
-        assert story.tell(NodeLost(node="laptop", silent_seconds=31.0))[1] is None
-        assert story.tell(NodeLost(node="ghost", silent_seconds=31.0))[1] == "detected"
+        assert story.tell(NodeLost(daemon="selfplay_worker", node="laptop", silent_seconds=31.0))[1] is None
+        assert story.tell(NodeLost(daemon="selfplay_worker", node="ghost", silent_seconds=31.0))[1] == "detected"
         assert story.tell(asked(laptop))[1] is None, "another configuration's"
         again, stage = story.tell(asked(laptop), key=OTHER_KEY)
         assert stage == "decided"
