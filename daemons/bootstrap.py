@@ -33,13 +33,9 @@ OUTSIDERS: Mapping[str, frozenset[type[Payload]]] = {
 
 TERMINAL: Mapping[type[Payload], str] = {
     events.AccessRefused: "people read it",
-    events.DaemonFailed: "the status shows the error; the supervisor has started the daemon again",
-    events.DaemonStarted: "the status counts starts",
     events.EventVoided: "every daemon's host skips the voided event, and people read it",
     events.NodeDegraded: "the scheduler, which emits it, pauses the worker; the status shows it",
     events.NodeRecovered: "the scheduler, which emits it, resumes requests to the worker; the status shows it",
-    events.NodeLost: "the scheduler, which emits it, gives the node's work to others at once; people read it",
-    events.NodeReturned: "people read it",
     events.OpponentSampled: "the request that comes with it says who plays; people read why, and tests the shares",
     events.PlateauDetected: "the boost that answers it comes with it, from the same controller; people read it",
     events.RegressionCleared: "people read it",

@@ -35,6 +35,7 @@ from app.league.ratings import LEAST_ERROR, Estimate, OpponentScore, performance
 from app.league.totals import totals_of
 from app.play.gauntlet import ATTEMPTS, MEMBER, GauntletSpec, Opponent, plan_gauntlet, plan_matches
 from daemons.jobs import Job, Json, Worker
+from daemons.leases import Leases
 from daemons.spec import DaemonSpec
 
 
@@ -370,4 +371,19 @@ def _pooled(pool: Pool, data: EvaluationCompleted | EvaluationFailed, known: Col
     return pool.after(played, known, data.model if data.purpose == "rating" else None)
 
 
-DAEMON = DaemonSpec("evaluation", "plays every new model's gauntlet", worker=Evaluator, capacity=1)
+class EvaluationLeases(Leases):
+    """Leases of evaluations and matches."""
+
+    name = "EvaluationLeases"
+    worker = Evaluator
+    daemon = "evaluation"
+    failed = frozenset({EvaluationFailed})
+
+
+DAEMON = DaemonSpec(
+    EvaluationLeases.daemon,
+    "plays every new model's gauntlet",
+    worker=Evaluator,
+    leases=EvaluationLeases,
+    capacity=1,
+)

@@ -38,6 +38,7 @@ from app.events.frames import DeadLetter
 from app.journal import StateStore
 from app.telemetry import Curves
 from daemons.jobs import Job, JobRunner, Worker, WorkerPlace
+from daemons.leases import leased_to
 from daemons.saved_state import ACCOUNTS, Accounts, SavedState, program_of
 from daemons.spec import DaemonSpec
 from daemons.supervisor import Notifier
@@ -278,11 +279,13 @@ class Host:
     def _reconcile(self, jobs: JobRunner, group: asyncio.TaskGroup) -> None:
         """Start and cancel jobs as the worker's rows require, for this run's configurations only."""
         settings = self._fold.settings
+        leases = self._spec.leases
+        leased = leased_to(self._fold.rows(leases.name), f"{self._spec.name}@{self._place.node}") if leases else None
         for worker in self._fold.reducers:
             if isinstance(worker, Worker) and settings:
                 rows = self._fold.rows(worker.name)
                 played = {key: row for key, row in rows.items() if row.cause and row.cause.subject in settings}
-                jobs.reconcile(group, worker, worker.jobs(played, self._fold.states))
+                jobs.reconcile(group, worker, worker.jobs(played, self._fold.states, leased))
 
     async def _watch(self) -> None:
         """Notify systemd's watchdog while the event loop runs, with or without a broker.

@@ -35,6 +35,7 @@ from app.events import (
     handles,
 )
 from daemons.jobs import Job, Json, Worker
+from daemons.leases import Leases
 from daemons.spec import DaemonSpec
 
 Inspection = Job[SelfplayComplete]
@@ -264,4 +265,20 @@ def _probed(played: SelfplayComplete, score: float | None, error: str | None) ->
     return NodeProbed(request_id=played.request_id, worker=shard.worker, shard=shard.key, score=score, error=error)
 
 
-DAEMON = DaemonSpec("quality_monitor", "inspects every shard of experience", worker=QualityMonitor, capacity=1)
+class InspectionLeases(Leases):
+    """Leases of inspections."""
+
+    name = "InspectionLeases"
+    worker = QualityMonitor
+    daemon = "quality_monitor"
+    ahead = 2
+    failed = frozenset({InspectionFailed})
+
+
+DAEMON = DaemonSpec(
+    InspectionLeases.daemon,
+    "inspects every shard of experience",
+    worker=QualityMonitor,
+    leases=InspectionLeases,
+    capacity=1,
+)

@@ -17,7 +17,7 @@ def rights() -> Rights:
     decisions, and what ``OUTSIDERS`` names. Nobody publishes the broker's own types.
     """
     hosts = OUTSIDERS["every daemon"]
-    workers = hosts.union(*(spec.worker.emits for spec in DAEMONS.values() if spec.worker))
+    workers = hosts.union(*(spec.emits for spec in DAEMONS.values() if spec.worker))
     operators = OUTSIDERS["an operator"].union(one for one in CATALOGUE if one.kind is not Kind.FACT)
     return {
         "head": _names(frozenset(CATALOGUE)),

@@ -9,12 +9,14 @@ from app.controllers.fold import Factory, Hosted
 from app.events import Payload
 from app.telemetry import RunCurves
 from daemons.jobs import Worker, WorkerPlace
+from daemons.leases import Leases
 
 
 @dataclass(frozen=True, slots=True)
 class DaemonSpec:
     """Description of one daemon: its controllers, worker and sink. The worker has ``capacity`` jobs at once.
 
+    With ``leases``, several such daemons share the worker's jobs; without, each runs all of them.
     Reducers that derive from ``Controller``, including workers, receive FeedbackState.
     A sink emits nothing. It receives each recorded event of the types that it reads at least once.
     One daemon ``hosts_own``: the controllers of the user's own that a run's settings name.
@@ -24,6 +26,7 @@ class DaemonSpec:
     purpose: str
     controllers: tuple[type[Hosted], ...] = ()
     worker: type[Worker[Any]] | None = None
+    leases: type[Leases] | None = None
     capacity: int = 0
     sink: type[RunCurves] | None = None
     hosts_own: bool = False
@@ -31,7 +34,7 @@ class DaemonSpec:
     @property
     def reducers(self) -> tuple[type[Hosted], ...]:
         """All reducer classes of the daemon. If one of them receives FeedbackState, its fold comes first."""
-        hosted = (*self.controllers, *((self.worker,) if self.worker else ()))
+        hosted = (*self.controllers, *(one for one in (self.worker, self.leases) if one))
         states = (FeedbackFold,) if any(issubclass(one, Controller) for one in hosted) else ()
         return cast("tuple[type[Hosted], ...]", (*states, *hosted))
 
@@ -49,4 +52,5 @@ class DaemonSpec:
     def factories(self, place: WorkerPlace) -> tuple[Factory, ...]:
         """Return the functions that build the reducers from a run's settings."""
         workers = (partial(self.worker, place=place),) if self.worker else ()
-        return cast("tuple[Factory, ...]", (*self.controllers, *workers))
+        leases = (self.leases,) if self.leases else ()  # after the worker, whose rows they are shown
+        return cast("tuple[Factory, ...]", (*self.controllers, *workers, *leases))

@@ -23,6 +23,7 @@ from app.events import (
     handles,
 )
 from daemons.jobs import Job, Json, Worker
+from daemons.leases import Leases, Outcome
 from daemons.spec import DaemonSpec
 
 TrainingJob = Job[TrainingRequested]
@@ -146,4 +147,19 @@ class Trainer(Worker[TrainingRequested]):
         return (TrainingFailed(request_id=job.id, reason=reason, error=str(error)),)
 
 
-DAEMON = DaemonSpec("training", "trains models", worker=Trainer, capacity=1)
+class TrainingLeases(Leases):
+    """Leases of trainings."""
+
+    name = "TrainingLeases"
+    worker = Trainer
+    daemon = "training"
+    failed = frozenset({TrainingFailed})
+
+    def outcome(self, data: Payload) -> Outcome | None:
+        """See ``Leases.outcome``. A diverged update and bad data say nothing about the daemon."""
+        if isinstance(data, TrainingFailed) and data.reason in ("diverged", "bad_data"):
+            return None
+        return super().outcome(data)
+
+
+DAEMON = DaemonSpec(TrainingLeases.daemon, "trains models", worker=Trainer, leases=TrainingLeases, capacity=1)

@@ -19,6 +19,7 @@ from app.events import (
     Envelope,
     Event,
     EventVoided,
+    Follower,
     HyperparameterUpdated,
     ModelPromoted,
     ModelRolledBack,
@@ -41,7 +42,7 @@ Changed = dict[RowKey, Row | RunSettings | None]
 Recorded = tuple[str, str]
 """(id, type) of an event that was published."""
 
-Hosted = Reducer[Any] | Controller
+Hosted = Reducer[Any] | Controller | Follower[Any]
 Factory = Callable[[RunSettings], Hosted]
 HOST = "host"
 SETTINGS_KEY: RowKey = (HOST, "settings")
@@ -146,7 +147,10 @@ SUCCESSIONS = frozenset({ModelPromoted, ModelRolledBack})
 
 
 class _Seat(NamedTuple):
-    """A hosted reducer with its rows; ``step`` is looked up once, because a replay takes millions of steps."""
+    """A hosted reducer with its rows; ``step`` is looked up once, because a replay takes millions of steps.
+
+    If it follows another reducer, ``reads`` includes that one's types, and ``followed`` are that one's rows.
+    """
 
     reducer: Hosted
     name: str
@@ -154,6 +158,8 @@ class _Seat(NamedTuple):
     rows: dict[str, Row]
     is_controller: bool
     is_own: bool
+    reads: frozenset[type[Payload]]
+    followed: Mapping[str, Row] | None
 
 
 class Fold:
@@ -167,6 +173,9 @@ class Fold:
     A controller sees its own decisions in FeedbackState at once, and their records are not passed to it. So an event
     of a type that it emits and reads comes from an operator, or from another controller that took over its knob.
     Promotions and rollbacks that change nothing are dropped.
+
+    A reducer that ``follows`` another one, which comes before it, is called at that one's events too, and shown its
+    rows.
 
     A reducer that fails at an event skips it: its rows stay as they were, the failure is in the outcome, and the other
     reducers go on. Voided events are skipped by all reducers.
@@ -291,10 +300,12 @@ class Fold:
 
     def _decided(self, seat: _Seat, event: Event[Payload]) -> tuple[Step[Any], list[Envelope[Payload]]]:
         """Return a reducer's step, and the events that it emits. Raises whatever the reducer raises."""
-        reducer, name, step, rows, is_controller, is_own = seat
+        reducer, name, step, rows, is_controller, is_own, _, followed = seat
         if is_own:  # its mistakes must not reach the state of others
             done = step(MappingProxyType(rows), event, MappingProxyType(self._shown(name)))
             check_step(reducer.row, done, self._concerned)
+        elif followed is not None:
+            done = step(rows, event, followed)
         else:
             done = step(rows, event, self._shown(name)) if is_controller else step(rows, event)
         return done, draft(reducer, event.cause, done.emissions) if done.emissions else []
@@ -345,16 +356,19 @@ class Fold:
         shows_states = any(isinstance(reducer, Controller) for reducer in hosted)
         self.reducers = (self._feedback, *hosted) if shows_states else tuple(hosted)
         seats = [self._seat(reducer) for reducer in self.reducers]
-        read = frozenset[type[Payload]]().union(*(reducer.reads for reducer in self.reducers))
-        self._readers = {kind: tuple(seat for seat in seats if kind in seat.reducer.reads) for kind in read}
+        read = frozenset[type[Payload]]().union(*(seat.reads for seat in seats))
+        self._readers = {kind: tuple(seat for seat in seats if kind in seat.reads) for kind in read}
         return errors
 
     def _seat(self, reducer: Hosted) -> _Seat:
         if reducer.name not in self._rows:
             self._rows[reducer.name] = self._load(reducer)
-        rows = self._rows[reducer.name]
-        is_own = own_name(reducer) is not None
-        return _Seat(reducer, reducer.name, reducer.step, rows, isinstance(reducer, Controller), is_own)
+        rows, is_own, reads, followed = self._rows[reducer.name], own_name(reducer) is not None, reducer.reads, None
+        if follows := getattr(reducer, "follows", None):
+            reads |= next(one.reads for one in self.reducers if one.name == follows)
+            followed = self._rows[follows]
+        is_controller = isinstance(reducer, Controller)
+        return _Seat(reducer, reducer.name, reducer.step, rows, is_controller, is_own, reads, followed)
 
     def _load(self, reducer: Hosted) -> dict[str, Row]:
         return {key: reducer.row.from_json(row) for (owner, key), row in self._saved.items() if owner == reducer.name}

@@ -6,6 +6,6 @@ from app.events.decisions import *
 from app.events.envelope import Cause, Envelope, Event, encode
 from app.events.facts import *
 from app.events.payload import *
-from app.events.reducer import Emission, HandlerReducer, Reducer, Step, handles
+from app.events.reducer import Emission, Follower, HandlerReducer, Reducer, Step, handles
 from app.events.requests import *
 from app.events.rows import Row

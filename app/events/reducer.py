@@ -52,6 +52,24 @@ class Reducer(Protocol[R]):
         ...
 
 
+class Follower(Protocol[R]):
+    """A reducer that is called after another one too, and shown its rows. See ``Reducer``."""
+
+    name: ClassVar[str]
+    follows: ClassVar[str]  # the other one's name
+    reads: ClassVar[frozenset[type[Payload]]]  # in addition to the other one's
+    emits: ClassVar[frozenset[type[Payload]]]
+
+    @property
+    def row(self) -> type[R]:
+        """The type of its rows."""
+        ...
+
+    def step(self, rows: Mapping[str, R], event: Event[Payload], followed: Mapping[str, Any]) -> Step[R]:
+        """Fold one event; ``followed`` are the other one's rows after it."""
+        ...
+
+
 H = TypeVar("H", bound=Callable[..., Step[Any]])
 
 

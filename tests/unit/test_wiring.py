@@ -158,7 +158,7 @@ NO_TRAINER = {name: spec for name, spec in DAEMONS.items() if name != "training"
         ("EVALUATION_REQUESTED has no consumer.", {"daemons": NO_EVALUATOR}),
         ("ELO_UPDATED has no emitter.", {"daemons": NO_EVALUATOR}),
         ("ELO_UPDATED has no consumer.", {"daemons": NO_LEAGUE}),
-        ("DAEMON_STARTED has no consumer.", {"terminal": {}}),
+        ("ACCESS_REFUSED has no consumer.", {"terminal": {}}),
         ("LOSS_ANOMALY_DETECTED has no consumer.", {"daemons": UNHEEDED}),
         ("Nobody owns learning_rate.", {"daemons": UNHEEDED}),
     ],

@@ -1,0 +1,85 @@
+"""Daemons of one kind on two machines: they share the jobs, and a lost one's are done by the other."""
+
+import asyncio
+from typing import Any
+
+from host_stage import KEY, MODEL, OTHER_KEY, SETTINGS, ScriptedEngine
+
+from app.bus.memory import MemoryBus
+from app.events import (
+    DaemonReady,
+    NodeLost,
+    NodeReturned,
+    RunConfigured,
+    TrainingCompleted,
+    TrainingRequested,
+    TrainingStarted,
+    originate,
+)
+from app.journal import history
+from app.journal.memory import MemoryJournal, MemoryStateStore
+from daemons.clock import SystemClock
+from daemons.host import Host, Ports, Rhythm
+from daemons.jobs import WorkerPlace
+from daemons.registry import DAEMONS
+from daemons.supervisor import Notifier
+
+TRAINED = {"model": "b" * 64, "parent": MODEL, "step": 1, "rows": 0, "metrics": None}
+REQUEST = TrainingRequested(base_model=MODEL, shards=(), step=0, seed=1, learning_rate=1e-3, epochs=1)
+
+
+class Machines:
+    """A bus with a trainer on each of some machines, whose engines wait until they are released."""
+
+    def __init__(self, *nodes: str) -> None:
+        self.journal, self.clock = MemoryJournal(), SystemClock()
+        self.bus = MemoryBus(self.journal, self.clock, producer="broker@head")
+        self.engines = {node: ScriptedEngine(TRAINED) for node in nodes}
+        for engine in self.engines.values():
+            engine.release.clear()
+
+    def host(self, node: str) -> Host:
+        place = WorkerPlace(f"training@{node}", node, "store")
+        bus = self.bus.connection(place.name)
+        ports = Ports(bus, MemoryStateStore(), self.clock, self.engines[node], Notifier(""))
+        return Host(DAEMONS["training"], place, f"boot-{node}", ports, Rhythm(0.05, 0.2))
+
+    async def publish(self, data: Any, event_id: str, key: str | None = None) -> None:
+        await self.bus.publish(originate(data, event_id=event_id, time=self.clock.now(), subject=key))
+
+    async def until(self, payload: type[Any], count: int) -> list[tuple[str, Any]]:
+        """Wait for ``count`` events of a type; return them with their sources."""
+        while len(found := [(one.source, one.data) for one in history(self.journal, types={payload})]) < count:
+            await asyncio.sleep(0.01)
+        return found
+
+
+async def test_two_trainers_share_the_jobs_and_a_lost_one_s_are_done_once():
+    machines, stop = Machines("one", "two"), asyncio.Event()
+    await machines.publish(RunConfigured(run_id="r", settings=SETTINGS.model_dump(mode="json")), "configured")
+    async with asyncio.TaskGroup() as group, asyncio.timeout(60):
+        for node in machines.engines:
+            group.create_task(machines.host(node).run(stop))
+        await machines.until(DaemonReady, 2)
+        await machines.publish(REQUEST, "first", KEY)
+        await machines.publish(REQUEST, "second", OTHER_KEY)
+        started = await machines.until(TrainingStarted, 2)
+        assert {source: fact.request_id for source, fact in started} == {
+            "training@one": "first",
+            "training@two": "second",
+        }
+
+        await machines.publish(NodeLost(daemon="training", node="one", silent_seconds=10), "lost")
+        machines.engines["two"].release.set()
+        done = await machines.until(TrainingCompleted, 2)
+        assert [source for source, _ in done] == ["training@two"] * 2
+        assert {fact.request_id for _, fact in done} == {"first", "second"}
+
+        await machines.publish(NodeReturned(daemon="training", node="one", silent_seconds=20), "returned")
+        machines.engines["one"].release.set()
+        await machines.publish(REQUEST, "third", KEY)
+        done = await machines.until(TrainingCompleted, 3)
+        assert done[-1][1].request_id == "third"
+        stop.set()
+    assert machines.engines["one"].calls + machines.engines["two"].calls == 4  # the lost one's was done again
+    await machines.bus.close()

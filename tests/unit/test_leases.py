@@ -1,0 +1,254 @@
+"""Leases: jobs of a kind, shared by the daemons of several machines."""
+
+from collections import Counter
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+from driving import KEY, NEW, OLD, OTHER_KEY, folded, run_settings
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.controllers.fold import Fold
+from app.core import derive_id
+from app.events import (
+    ClockTick,
+    DaemonFailed,
+    DaemonReady,
+    DaemonStarted,
+    DaemonStopped,
+    Event,
+    NodeDegraded,
+    NodeLost,
+    NodeRecovered,
+    NodeReturned,
+    Payload,
+    RunConfigured,
+    TrainingCompleted,
+    TrainingFailed,
+    TrainingRequested,
+    originate,
+)
+from app.events.envelope import EPOCH
+from daemons.jobs import WorkerPlace
+from daemons.leases import leased_to
+from daemons.training import Trainer, TrainingLeases
+
+HERE, THERE, AWAY = "here", "there", "away"
+KEYS = (KEY, OTHER_KEY, "hex7_2p", "othello_2p", "go7_2p")
+
+
+class Trainings:
+    """The trainers of some machines: one fold, since all fold the same events."""
+
+    def __init__(self) -> None:
+        place = WorkerPlace("training@here", HERE, "store")
+        self.fold = Fold((partial(Trainer, place=place), TrainingLeases))
+        self.position, self.seconds = 0, 0.0
+        settings = run_settings(*KEYS).model_dump(mode="json")
+        self.feed(RunConfigured(run_id="run", settings=settings))
+
+    def feed(self, data: Payload, key: str | None = None, source: str = "broker@here") -> list[Any]:
+        self.position += 1
+        self.seconds += 1
+        time = EPOCH + timedelta(seconds=self.seconds)
+        envelope = originate(data, event_id=derive_id("test", self.position), time=time, subject=key)
+        event = Event(envelope, self.position, round(self.seconds * 1e6), source)
+        return [emitted.data for emitted in folded(self.fold, event).envelopes]
+
+    def ready(self, *nodes: str, capacity: int = 1) -> None:
+        for node in nodes:
+            self.feed(DaemonReady(daemon="training", node=node, position=0, capacity=capacity))
+
+    def request(self, key: str = KEY) -> str:
+        self.feed(TrainingRequested(base_model=OLD, shards=(), step=0, seed=1, learning_rate=1e-3, epochs=1), key)
+        return derive_id("test", self.position)
+
+    def complete(self, request: str, key: str, node: str) -> list[Any]:
+        done = TrainingCompleted(request_id=request, model=NEW, parent=OLD, step=1, rows=1, metrics=None)
+        return self.feed(done, key, f"training@{node}")
+
+    def fail(self, request: str, key: str, node: str, reason: Any = "error") -> list[Any]:
+        return self.feed(TrainingFailed(request_id=request, reason=reason, error="no"), key, f"training@{node}")
+
+    def held(self, *nodes: str) -> list[int]:
+        """Return the number of leases of each machine."""
+        return [len(self.leases(node)) for node in nodes]
+
+    def leases(self, node: str) -> frozenset[Any]:
+        return leased_to(self.fold.rows(TrainingLeases.name), f"training@{node}")
+
+
+@pytest.fixture
+def trainings() -> Trainings:
+    return Trainings()
+
+
+def test_jobs_go_to_the_least_busy_daemons(trainings):
+    trainings.ready(HERE, capacity=2)
+    trainings.ready(THERE, AWAY)
+    for key, held in zip(KEYS, ([0, 0, 1], [1, 0, 1], [1, 1, 1], [2, 1, 1], [2, 1, 1]), strict=True):
+        trainings.request(key)
+        assert trainings.held(HERE, THERE, AWAY) == held
+
+
+def test_a_waiting_job_goes_to_the_first_daemon_that_is_free(trainings):
+    trainings.ready(HERE, THERE)
+    first, second, third = (trainings.request(key) for key in KEYS[:3])
+    assert (trainings.leases(HERE), trainings.leases(THERE)) == ({first}, {second})
+    trainings.complete(second, KEYS[1], THERE)
+    assert (trainings.leases(HERE), trainings.leases(THERE)) == ({first}, {third})
+
+
+def test_without_a_ready_daemon_jobs_wait(trainings):
+    request = trainings.request()
+    assert trainings.held(HERE) == [0]
+    trainings.ready(HERE)
+    assert trainings.leases(HERE) == {request}
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        NodeLost(daemon="training", node=HERE, silent_seconds=10),
+        DaemonStopped(daemon="training", node=HERE, position=0),
+        DaemonFailed(daemon="training", node=HERE, error="no"),
+        DaemonStarted(daemon="training", node=HERE, pid=1, version="1"),
+    ],
+    ids=lambda end: end.event_name,
+)
+def test_the_jobs_of_a_daemon_that_is_gone_go_to_others(trainings, end):
+    trainings.ready(HERE)
+    request = trainings.request()
+    trainings.ready(THERE)
+    trainings.feed(end.replace(daemon="evaluation"))
+    assert trainings.leases(HERE) == {request}, "another daemon of that machine has ended"
+    trainings.feed(end)
+    assert (trainings.leases(HERE), trainings.leases(THERE)) == (frozenset(), {request})
+
+
+def test_a_daemon_that_returns_gets_new_jobs_only(trainings):
+    trainings.ready(HERE, THERE)
+    first = trainings.request()
+    trainings.feed(NodeLost(daemon="training", node=HERE, silent_seconds=10))
+    trainings.feed(NodeReturned(daemon="training", node=HERE, silent_seconds=20))
+    second = trainings.request(OTHER_KEY)
+    assert (trainings.leases(HERE), trainings.leases(THERE)) == ({second}, {first})
+
+
+def test_a_lost_daemon_s_late_result_ends_the_job(trainings):
+    trainings.ready(HERE, THERE)
+    request = trainings.request()
+    trainings.feed(NodeLost(daemon="training", node=HERE, silent_seconds=10))
+    assert trainings.leases(THERE) == {request}
+    trainings.complete(request, KEY, HERE)
+    assert trainings.held(HERE, THERE) == [0, 0]
+
+
+def test_a_daemon_that_fails_where_another_succeeds_rests(trainings):
+    trainings.ready(HERE, THERE)
+    failures, told = trainings.fold.settings.feedback.nodes.failures, []
+    for _ in range(failures):
+        assert told == []
+        mine, other = trainings.request(KEY), trainings.request(OTHER_KEY)
+        told = trainings.fail(mine, KEY, HERE)
+        if told == []:
+            trainings.complete(other, OTHER_KEY, THERE)
+    (degraded,) = told
+    assert (degraded.worker, degraded.failures, degraded.error) == ("training@here", failures, "no")
+    assert isinstance(degraded, NodeDegraded)
+    waiting = trainings.request(KEY)
+    assert trainings.leases(HERE) == frozenset()
+    trainings.seconds += degraded.pause_seconds
+    trainings.feed(ClockTick(period_seconds=10))
+    assert trainings.leases(HERE) == {waiting}
+    assert trainings.complete(waiting, KEY, HERE) == [NodeRecovered(worker="training@here")]
+
+
+def test_a_daemon_that_fails_where_all_fail_goes_on(trainings):
+    """The job is at fault: resting would stop one machine after the other."""
+    trainings.ready(HERE, THERE)
+    for _ in range(10):
+        mine, other = trainings.request(KEY), trainings.request(OTHER_KEY)
+        assert trainings.fail(mine, KEY, HERE) == trainings.fail(other, OTHER_KEY, THERE) == []
+
+
+@pytest.mark.parametrize("reason", ["diverged", "bad_data"])
+def test_data_at_fault_does_not_blame_the_daemon(trainings, reason):
+    trainings.ready(HERE, THERE)
+    for _ in range(10):
+        mine, other = trainings.request(KEY), trainings.request(OTHER_KEY)
+        assert trainings.fail(mine, KEY, HERE, reason) == []
+        trainings.complete(other, OTHER_KEY, THERE)
+
+
+def test_a_job_of_a_dropped_configuration_holds_no_lease(trainings):
+    trainings.ready(HERE)
+    trainings.request(KEY)
+    other = trainings.request(OTHER_KEY)
+    trainings.feed(RunConfigured(run_id="run", settings=run_settings(OTHER_KEY).model_dump(mode="json")))
+    trainings.feed(ClockTick(period_seconds=10))
+    assert trainings.leases(HERE) == {other}
+
+
+NODES = st.sampled_from([HERE, THERE, AWAY])
+SIGNS = st.one_of(
+    st.builds(DaemonReady, daemon=st.just("training"), node=NODES, position=st.just(0), capacity=st.integers(0, 3)),
+    st.builds(DaemonStarted, daemon=st.just("training"), node=NODES, pid=st.just(1), version=st.just("1")),
+    st.builds(DaemonStopped, daemon=st.just("training"), node=NODES, position=st.just(0)),
+    st.builds(NodeLost, daemon=st.just("training"), node=NODES, silent_seconds=st.just(10.0)),
+    st.builds(NodeReturned, daemon=st.just("training"), node=NODES, silent_seconds=st.just(10.0)),
+    st.just(ClockTick(period_seconds=10.0)),
+)
+OUTCOMES = st.tuples(st.sampled_from(["complete", "error", "diverged"]), st.sampled_from(KEYS), NODES)
+
+
+@given(st.lists(st.one_of(SIGNS, st.sampled_from(KEYS), OUTCOMES), max_size=40))
+def test_leases_after_any_history_are_sound(history):
+    """No job is leased twice, or to an absent daemon, and no place is free while a job waits."""
+    trainings, up = Trainings(), dict[str, int]()
+    for what in history:
+        match what:
+            case str() as key:
+                trainings.request(key)
+            case (verb, key, node):
+                end(trainings, verb, key, node)
+            case sign:
+                trainings.feed(sign)
+                note(up, sign)
+        check_leases(trainings, up)
+
+
+def end(trainings: Trainings, verb: Any, key: str, node: str) -> None:
+    """End a configuration's job, if it has one."""
+    row = trainings.fold.rows(Trainer.name).get(key)
+    if row and row.cause and verb == "complete":
+        trainings.complete(row.cause.id, key, node)
+    elif row and row.cause:
+        trainings.fail(row.cause.id, key, node, verb)
+
+
+def note(up: dict[str, int], sign: Any) -> None:
+    """Note the capacity of each machine whose daemon is certainly ready."""
+    match sign:
+        case DaemonReady():
+            up[sign.node] = sign.capacity
+        case DaemonStarted() | DaemonStopped() | NodeLost():
+            up.pop(sign.node, None)
+
+
+def check_leases(trainings: Trainings, up: dict[str, int]) -> None:
+    rows = trainings.fold.rows(TrainingLeases.name)
+    daemons = {name.removeprefix("daemon:"): row.daemon for name, row in rows.items() if row.daemon}
+    held = Counter(row.holder for row in rows.values() if row.holder)
+    pending = {cause.id for cause, _ in Trainer.pending(trainings.fold.rows(Trainer.name))}
+    leased = [job for node in (HERE, THERE, AWAY) for job in trainings.leases(node)]
+    assert len(leased) == len(set(leased))
+    assert pending >= set(leased)
+    assert all(daemons[f"training@{node}"].capacity == capacity for node, capacity in up.items())
+    assert all(daemons[f"training@{node}"].up for node in up)
+    places = {name: one.places(1) for name, one in daemons.items()}
+    assert all(places[holder] for holder in held)
+    free = any(held[name] < count for name, count in places.items())
+    assert len(leased) == len(pending) or not free
