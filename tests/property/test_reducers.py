@@ -11,7 +11,7 @@ from app.controllers.fold import SETTINGS_KEY, Fold, Outcome
 from app.events import Event, Row, RunConfigured, originate
 from app.events.envelope import EPOCH
 from app.replay.replaying import controllers
-from daemons.jobs import WorkerPlace
+from daemons.jobs import Worker, WorkerPlace
 from daemons.registry import DAEMONS
 
 PLACE = WorkerPlace(name=SETTINGS.selfplay_workers[0], node="laptop", store="store")
@@ -75,7 +75,7 @@ def test_wanted_jobs_follow_from_saved_rows(spec, data):
     fold = Fold(spec.factories(PLACE))
     outcome = fold.feed(data.draw(histories(spec.reads)))
     again = Fold(spec.factories(PLACE), _saved(outcome))
-    worker, restarted = fold.reducers[-1], again.reducers[-1]
+    worker, restarted = (next(one for one in a_fold.reducers if isinstance(one, Worker)) for a_fold in (fold, again))
     wanted = list(worker.jobs(fold.rows(worker.name), fold.states))
     assert list(restarted.jobs(again.rows(worker.name), again.states)) == wanted
     assert len({job.id for job in wanted}) == len(wanted)
