@@ -17,9 +17,9 @@ from app.simulation import (
     ALL,
     NONE,
     ArmSummary,
+    MachineSettings,
     Plan,
     PlantSettings,
-    ProcessSettings,
     RunResult,
     Task,
     arms_of,
@@ -97,7 +97,7 @@ def with_processes(plant: PlantSettings, head: Mapping[str, int], nodes: Mapping
         where = f"{'.'.join(map(str, first['loc']))}: " if first["loc"] else ""
         raise BadUsage(
             f"These processes cannot be: {where}{first['msg']}.",
-            hint=f"There are: {', '.join(ProcessSettings.model_fields)}.",
+            hint=f"There are: {', '.join(MachineSettings.model_fields)}.",
         ) from error
     return plant.replace(cluster=changed)
 

@@ -32,7 +32,7 @@ from app.events.envelope import EPOCH
 from app.simulation import jobs
 from app.simulation.agenda import Agenda, Envelopes, answer
 from app.simulation.jobs import Computed
-from app.simulation.settings import HEAD, ProcessSettings
+from app.simulation.settings import HEAD, MachineSettings
 from app.simulation.stations import Compute, Service, Station
 from app.simulation.world import World
 from daemons.distribution import Distributor
@@ -60,7 +60,7 @@ class Playing(NamedTuple):
     started_us: int
 
 
-def processes_of(machine: str, world: World) -> ProcessSettings:
+def processes_of(machine: str, world: World) -> MachineSettings:
     """Return how many jobs of each kind a machine runs at once."""
     return world.plant.cluster.head if machine == HEAD else world.plant.cluster.node
 
@@ -193,7 +193,13 @@ class Cluster:
             place = WorkerPlace(f"{daemon}@{HEAD}", HEAD, store="")
             number = {one: getattr(processes_of(one, world), kind) for one in machines} if kind in SCALED else {HEAD: 1}
             return Station(
-                partial(worker, place=place), settings, place.name, processes=number, agenda=agenda, compute=compute
+                partial(worker, place=place),
+                settings,
+                place.name,
+                processes=number,
+                agenda=agenda,
+                compute=compute,
+                spreads=kind == "evaluation",
             )
 
         machines = dict.fromkeys((HEAD, *(name.partition("@")[2] for name in settings.selfplay_workers)))

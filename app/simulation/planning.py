@@ -5,7 +5,7 @@ from math import ceil
 
 from app.config import RunSettings, Settings
 from app.simulation.cluster import SCALED, JobKind
-from app.simulation.settings import ClusterSettings, PlantSettings, ProcessSettings, workers
+from app.simulation.settings import ClusterSettings, MachineSettings, PlantSettings, workers
 from app.simulation.workload import SELFPLAY, ClusterLoad, measured_load
 
 GUESSED_BUSY = 0.7
@@ -19,6 +19,9 @@ USEFUL = 0.9
 
 MOST_GROWTH = 4
 """Most nodes that are tried, as a multiple of those that there are."""
+
+MOST_EVALUATING = 16
+"""Most evaluation processes tried on the head: they do one evaluation at a time, and it has few more parts."""
 
 HOUR_SECONDS = 3600.0
 
@@ -134,7 +137,7 @@ def make_plan(
     def load_with(counts: Counts) -> ClusterLoad:
         return planner.load(with_counts(plant.cluster, counts), nodes)
 
-    ample: Counts = {"inspection": 2 * (nodes + 1), "training": configs, "evaluation": 4 * configs}
+    ample: Counts = {"inspection": 2 * (nodes + 1), "training": configs, "evaluation": MOST_EVALUATING}
     offered = {kind: load_with(ample).kind(kind).busy * ample[kind] for kind in SCALED}  # busy processes
     counts = {kind: min(ample[kind], max(1, ceil(offered[kind] / GUESSED_BUSY))) for kind in SCALED}
     while slow := [kind for kind in too_slow(load_with(counts), most_wait) if counts[kind] < ample[kind]]:
@@ -153,5 +156,5 @@ def make_plan(
 
 def with_counts(cluster: ClusterSettings, counts: Counts) -> ClusterSettings:
     """Return a cluster with so many processes, all on the head, where none is lost."""
-    node = ProcessSettings(selfplay=cluster.node.selfplay, inspection=0, training=0, evaluation=0)
+    node = MachineSettings(selfplay=cluster.node.selfplay, inspection=0, training=0, evaluation=0)
     return cluster.replace(head=cluster.head.replace(**counts), node=node)

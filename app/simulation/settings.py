@@ -71,8 +71,8 @@ class TimeSettings(Settings):
     latency: float = Positive
 
 
-class ProcessSettings(Settings):
-    """Number of jobs of each kind that a machine runs at once, as ``deployment.processes`` sets it."""
+class MachineSettings(Settings):
+    """Processes of one machine by kind of job, as ``deployment.processes``; 0: it has no such daemon."""
 
     selfplay: int = Field(ge=0)
     inspection: int = Field(ge=0)
@@ -83,13 +83,13 @@ class ProcessSettings(Settings):
 class ClusterSettings(Settings):
     """Processes of the head and of every other machine, and the spread of nodes' speeds in self-play."""
 
-    head: ProcessSettings
-    node: ProcessSettings
+    head: MachineSettings
+    node: MachineSettings
     node_speed_sd: float = NonNegative
 
     @model_validator(mode="after")
     def _each_kind_is_done(self) -> Self:
-        for kind in ProcessSettings.model_fields:
+        for kind in MachineSettings.model_fields:
             if getattr(self.head, kind) + getattr(self.node, kind) == 0:
                 raise PydanticCustomError("processes", "No machine has a process for {kind}", {"kind": kind})
         return self

@@ -23,12 +23,15 @@ Compute = Callable[[Job[Any], int], Computed]
 class Service(NamedTuple):
     """One job's time at a machine or in the queue, microseconds since 1970; ``None``: not yet.
 
-    ``urgent`` is false for a tournament's matches, which are played when nothing else waits.
+    Attributes:
+        processes: number of processes that do the job.
+        urgent: false for a tournament's matches, which are played when nothing else waits.
     """
 
     queued_us: int
     started_us: int | None
     ended_us: int | None
+    processes: int = 1
     urgent: bool = True
 
 
@@ -40,12 +43,17 @@ class Waiting(NamedTuple):
 
 
 class Running(NamedTuple):
-    """A job on a machine, since ``started_us``."""
+    """A job on a machine, since ``started_us``; ``processes`` do its parts."""
 
     job: Job[Any]
     machine: str
+    processes: int
     queued_us: int
     started_us: int
+
+    def until(self, ended_us: int | None) -> Service:
+        """Return the job's time at the machine."""
+        return Service(self.queued_us, self.started_us, ended_us, self.processes, is_urgent(self.job))
 
 
 def is_urgent(job: Job[Any]) -> bool:
@@ -67,7 +75,7 @@ class Station:
         factory: builds the worker, with one row for each configuration or request.
         settings: of the run.
         source: the worker's daemon, ``daemon@node``.
-        processes: number of jobs that each machine runs at once.
+        processes: by machine. Each does a job, or with ``spreads`` all of a machine's do the parts of one job.
         agenda: the clock.
         compute: models a job; it is called once for each job, at its first start.
     """
@@ -81,13 +89,14 @@ class Station:
         processes: Mapping[str, int],
         agenda: Agenda,
         compute: Compute,
+        spreads: bool = False,
     ) -> None:
         self.factory: Factory = factory
         self.processes = sum(processes.values())
         self.ended: list[Service] = []
         self._worker: Worker[Any] = factory(settings)
         self._source, self._agenda, self._compute = source, agenda, compute
-        self._processes = processes
+        self._processes, self._spreads = processes, spreads
         self._lost: set[str] = set()
         self._wanted: dict[str, dict[EventId, Job[Any]]] = {}  # by row
         self._waiting: dict[EventId, Waiting] = {}
@@ -103,8 +112,8 @@ class Station:
     @property
     def services(self) -> list[Service]:
         """All jobs so far, those that run or wait now last."""
-        running = [Service(one.queued_us, one.started_us, None, is_urgent(one.job)) for one in self._running.values()]
-        waiting = [Service(one.queued_us, None, None, is_urgent(one.job)) for one in self._waiting.values()]
+        running = [one.until(None) for one in self._running.values()]
+        waiting = [Service(one.queued_us, None, None, urgent=is_urgent(one.job)) for one in self._waiting.values()]
         return [*self.ended, *running, *waiting]
 
     def take(self, changed: Changed, states: States) -> None:
@@ -148,15 +157,17 @@ class Station:
         while self._waiting and (machine := self._least_busy()) is not None:
             job, queued_us = min(self._waiting.values(), key=urgency)
             del self._waiting[job.id]
-            running = self._running[job.id] = Running(job, machine, queued_us, self._agenda.now_us)
+            number = min(self._processes[machine], max(1, len(job.parts))) if self._spreads else 1
+            running = self._running[job.id] = Running(job, machine, number, queued_us, self._agenda.now_us)
             self._agenda.enter(0, self._source, partial(self._start, running))
 
     def _least_busy(self) -> str | None:
-        """Return the machine with a free process and the fewest jobs of this kind."""
+        """Return the machine that can start a job and has the fewest jobs of this kind."""
         jobs = dict.fromkeys((name for name in self._processes if name not in self._lost), 0)
         for running in self._running.values():
             jobs[running.machine] += 1
-        free = (name for name, number in jobs.items() if number < self._processes[name])
+        most = {name: min(number, 1) if self._spreads else number for name, number in self._processes.items()}
+        free = (name for name, number in jobs.items() if number < most[name])
         return min(free, key=jobs.__getitem__, default=None)
 
     def _start(self, running: Running, now_us: int) -> Envelopes:
@@ -166,7 +177,9 @@ class Station:
         if job.id not in self._computed:
             self._computed[job.id] = self._compute(job, now_us)
         computed = self._computed[job.id]
-        self._agenda.enter(computed.seconds, self._source, partial(self._finish, running, computed.outcome))
+        self._agenda.enter(
+            computed.seconds / running.processes, self._source, partial(self._finish, running, computed.outcome)
+        )
         return following(self._worker.started(job), job, f"{self._worker.name}.started", now_us)
 
     def _finish(self, running: Running, outcome: Json | FlyballError, now_us: int) -> Envelopes:
@@ -181,5 +194,4 @@ class Station:
 
     def _stop(self, running: Running) -> None:
         del self._running[running.job.id]
-        now_us, urgent = self._agenda.now_us, is_urgent(running.job)
-        self.ended.append(Service(running.queued_us, running.started_us, now_us, urgent))
+        self.ended.append(running.until(self._agenda.now_us))

@@ -30,7 +30,7 @@ class KindLoad(Settings):
     """Load of one kind of job.
 
     Attributes:
-        processes: jobs that the cluster runs at once.
+        processes: of the cluster.
         busy: share of the processes' time in which they work.
         jobs_per_hour: jobs that ended.
         seconds: mean duration of these; ``None`` without any.
@@ -112,15 +112,17 @@ def kind_load(kind: Kind, processes: int, services: Sequence[Service], start_us:
     """Return the load that services are from ``start_us`` to ``end_us``, microseconds since 1970."""
     hours, middle_us = (end_us - start_us) / HOUR_US, (start_us + end_us) // 2
 
-    def spent(spans: Iterable[tuple[int, int | None]], since_us: int, until_us: int) -> int:
-        """Return how much of the spans, microseconds, lies between two times."""
-        clipped = (min(until_us, until_us if end is None else end) - max(since_us, begin) for begin, end in spans)
-        return sum(max(0, length) for length in clipped)
+    def spent(spans: Iterable[tuple[int, int | None, int]], since_us: int, until_us: int) -> int:
+        """Return how much of weighted spans, microseconds, lies between two times."""
+        clipped = (
+            (min(until_us, until_us if end is None else end) - max(since_us, begin), n) for begin, end, n in spans
+        )
+        return sum(number * max(0, length) for length, number in clipped)
 
-    working = [(one.started_us, one.ended_us) for one in services if one.started_us is not None]
-    queued = [(one.queued_us, one.started_us) for one in services]
+    working = [(one.started_us, one.ended_us, one.processes) for one in services if one.started_us is not None]
+    queued = [(one.queued_us, one.started_us, 1) for one in services]
     halves = [spent(queued, *half) / (half[1] - half[0]) for half in ((start_us, middle_us), (middle_us, end_us))]
-    ended = [end - begin for begin, end in working if end is not None and end >= start_us]
+    ended = [end - begin for begin, end, _ in working if end is not None and end >= start_us]
     waits = [
         ((end_us if one.started_us is None else one.started_us) - one.queued_us) / SECOND_US
         for one in services
