@@ -1,4 +1,4 @@
-"""Simulations: runs of the real controllers on a modelled cluster."""
+"""Simulations: runs of the real controllers on a modelled cluster, and plans of clusters."""
 
 from collections.abc import Mapping, Sequence
 from itertools import count
@@ -6,12 +6,29 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from pydantic import ValidationError
+
 from app.api.arguments import Count, Days, Seeds, check_arguments
 from app.api.runs import Say, place_of, silent
 from app.config import GAMES, Settings, flatten, nest
 from app.config.loading import Loaded
 from app.core import BadUsage, ConfigKey
-from app.simulation import ALL, NONE, ArmSummary, RunResult, Task, arms_of, load_plant, run_tasks, simulated, summarise
+from app.simulation import (
+    ALL,
+    NONE,
+    ArmSummary,
+    MachineSettings,
+    Plan,
+    PlantSettings,
+    RunResult,
+    Task,
+    arms_of,
+    load_plant,
+    make_plan,
+    run_tasks,
+    simulated,
+    summarise,
+)
 from daemons.bootstrap import check_controllers
 
 SECONDS_PER_DAY = 86_400
@@ -43,7 +60,7 @@ def simulate(
     Args:
         games: key of a configuration, or several; by default all of Flyball's own.
         settings: by dotted key, as in ``flyball.toml``.
-        nodes: nodes that play.
+        nodes: machines beside the head.
         days: virtual time.
         seeds: number of runs of each arm, or their seeds.
         ablate: leave out each controller in turn, too.
@@ -66,24 +83,46 @@ def simulate(
     chosen = tuple(GAMES) if games is None else ordered([games] if isinstance(games, str) else games)
     place = place_of(run, config_file)
     loaded = place.load(nest(simulated(nodes, chosen) | flatten(settings or {})))
-    file = None if plant is None else Path(plant)
-    return simulate_arms(loaded, numbers, days=days, plant=file, jobs=jobs, ablate=ablate, say=progress)
+    modelled = load_plant(None if plant is None else Path(plant), loaded.games)
+    return simulate_arms(loaded, numbers, days=days, plant=modelled, jobs=jobs, ablate=ablate, say=progress)
+
+
+def with_processes(plant: PlantSettings, head: Mapping[str, int], nodes: Mapping[str, int]) -> PlantSettings:
+    """Return a plant with other numbers of processes, by kind of job. Raises ``BadUsage``."""
+    cluster = plant.cluster
+    try:
+        changed = cluster.replace(head=cluster.head.replace(**head), node=cluster.node.replace(**nodes))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = f"{'.'.join(map(str, first['loc']))}: " if first["loc"] else ""
+        raise BadUsage(
+            f"These processes cannot be: {where}{first['msg']}.",
+            hint=f"There are: {', '.join(MachineSettings.model_fields)}.",
+        ) from error
+    return plant.replace(cluster=changed)
+
+
+def plan_cluster(
+    loaded: Loaded, plant: PlantSettings, *, seed: int, hours: float | None, most_wait: float, say: Say
+) -> Plan:
+    """Search the fewest processes with which no job waits long; see ``app.simulation.planning``."""
+    check_controllers(loaded.run)
+    return make_plan(loaded.run, plant, seed=seed, hours=hours, most_wait=most_wait, say=say)
 
 
 def simulate_arms(
-    loaded: Loaded, seeds: Sequence[int], *, days: float, plant: Path | None, jobs: int, ablate: bool, say: Say
+    loaded: Loaded, seeds: Sequence[int], *, days: float, plant: PlantSettings, jobs: int, ablate: bool, say: Say
 ) -> SimulationResult:
     """Run each arm with each seed; ``say`` receives a line for each run.
 
     Without ``ablate``, only the user's own controllers are left out in turn.
     """
-    modelled = load_plant(plant, loaded.games)
     check_controllers(loaded.run)
     arms = (
         tuple(arms_of(loaded.run)) if ablate else (ALL, NONE, *(f"without {name}" for name in loaded.run.controllers))
     )
     tasks = [
-        Task(settings=loaded.run, plant=modelled, arm=arm, seed=seed, seconds=days * SECONDS_PER_DAY)
+        Task(settings=loaded.run, plant=plant, arm=arm, seed=seed, seconds=days * SECONDS_PER_DAY)
         for seed in seeds
         for arm in arms
     ]

@@ -1,18 +1,19 @@
-"""``flyball simulate``: compare arms with and without controllers on a modelled cluster."""
+"""``flyball simulate``: compare arms with and without controllers on a modelled cluster, or plan a cluster."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
 from app.api.runs import Place
-from app.api.simulation import ordered, simulate_arms
-from app.cli.options import FILE, figure_option, json_option, placed, set_option
-from app.cli.output import interval_text, note, show_table, write_json
+from app.api.simulation import ordered, plan_cluster, simulate_arms, with_processes
+from app.cli.options import FILE, figure_option, given_options, json_option, placed, set_option
+from app.cli.output import interval_text, note, show, show_table, write_json
 from app.config import GAMES, nest
 from app.config.loading import parse
 from app.core import ConfigKey
-from app.simulation import ArmSummary, plot, simulated
+from app.simulation import ArmSummary, KindLoad, Plan, Sizing, load_plant, planned, plot, simulated
 from app.status.summary import UNKNOWN
 
 COLUMNS_EXPLAINED = """\b
@@ -31,6 +32,15 @@ floor           least share of workers' time of any configuration, at all and
                 on a day; 1 is as much as the others have
 
 The curve of --plot, total in --json, is strength apart from models' luck.
+
+\b
+Columns of --plan:
+busy            share of the time in which these processes work
+an hour         jobs that ended
+seconds         mean duration of a job
+wait, 95%       mean wait for a process, and what 95% wait at most, seconds;
+                matches of tournaments, which wait for all others, not counted
+queue           by how many jobs it grows an hour
 """
 
 
@@ -54,28 +64,64 @@ COLUMNS: Mapping[str, Callable[[ArmSummary], str]] = {
 """Functions that render the cells of an arm's row, by column."""
 
 
+MOST_WAIT = 0.1
+
+COMPARING = ("days", "seeds", "ablate", "figure", "jobs")
+PLANNING = ("hours", "most_wait")
+
+
+def _processes(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, int]:
+    parts = [(value, *value.partition("=")) for value in values]
+    if bad := [value for value, _, _, number in parts if not number.isdigit()]:
+        raise click.BadParameter(f"{bad[0]!r}: write KIND=NUMBER, for instance inspection=2.")
+    return {kind: int(number) for _, kind, _, number in parts}
+
+
+def processes_option(flag: str, machines: str) -> Callable[[Any], Any]:
+    """Return an option for the numbers of processes of some machines."""
+    text = f"Jobs that {machines} at once, as deployment.processes; repeatable."
+    return click.option(flag, multiple=True, metavar="KIND=N", callback=_processes, help=text)
+
+
 @click.command(epilog=COLUMNS_EXPLAINED)
-@click.option("--nodes", default=36, type=click.IntRange(1), help="Nodes that play.")
-@click.option("--configs", default="all", metavar="KEYS", help="Configurations, by commas.")
+@click.option("--nodes", default=36, type=click.IntRange(1), help="Machines beside the head.")
+@processes_option("--on-head", "the head does")
+@processes_option("--on-nodes", "every node does")
+@click.option("--configs", metavar="KEYS", help="By commas; all by default, with --plan those of the settings.")
 @click.option("--days", default=7.0, type=click.FloatRange(0, min_open=True), help="Virtual time.")
 @click.option("--seeds", default=1, type=click.IntRange(1), help="Runs of each arm.")
 @click.option("--first-seed", default=0, type=click.IntRange(0), help="Seed of the first run.")
 @click.option("--ablate", is_flag=True, help="Leave out each controller in turn, too.")
+@click.option("--plan", is_flag=True, help="Tell the bottleneck, and how many processes are needed.")
+@click.option("--hours", type=click.FloatRange(0, min_open=True), help="Of a plan; by default 24 requests.")
+@click.option(
+    "--most-wait",
+    default=MOST_WAIT,
+    type=click.FloatRange(0, min_open=True),
+    help="Longest wait in a plan (95%), as a share of a loop: of the mean times of one job of each kind.",
+)
 @click.option("--plant", "plant_file", type=FILE, help="Your own plant.")
 @set_option
 @figure_option("Draw a figure")
 @click.option("--jobs", default=1, type=click.IntRange(1), help="Runs at once.")
 @json_option
 @placed
+@click.pass_context
 def simulate(
+    ctx: click.Context,
     place: Place,
     *,
     nodes: int,
-    configs: str,
+    on_head: dict[str, int],
+    on_nodes: dict[str, int],
+    configs: str | None,
     days: float,
     seeds: int,
     first_seed: int,
     ablate: bool,
+    plan: bool,
+    hours: float | None,
+    most_wait: float,
     plant_file: Path | None,
     assignments: tuple[str, ...],
     figure: Path | None,
@@ -87,10 +133,28 @@ def simulate(
     The controllers are the real ones; the cluster, its troubles and how strength grows are modelled
     (app/simulation/plant.toml; --plant takes your own). The same seed gives the same events. Settings are those of the
     run folder, with a cluster's pace. A controller of your own takes part, and is also left out in an arm of its own.
+
+    With --plan, it tells instead what limits the cluster, and searches the fewest processes of each kind of job with
+    which no job waits long.
     """
-    loaded = place.load(nest(simulated(nodes, _keys(configs)) | parse(assignments)))
+    given = given_options(ctx)
+    if wrong := [given[name] for name in (COMPARING if plan else PLANNING) if name in given]:
+        raise click.UsageError(f"{wrong[0]} {'does not go with' if plan else 'needs'} --plan.")
+    if plan:
+        preset = planned(nodes) | ({} if configs is None else {"configs": list(_keys(configs))})
+    else:
+        preset = simulated(nodes, _keys(configs or "all"))
+    loaded = place.load(nest(preset | parse(assignments)))
+    plant = with_processes(load_plant(plant_file, loaded.games), on_head, on_nodes)
+    if plan:
+        found = plan_cluster(loaded, plant, seed=first_seed, hours=hours, most_wait=most_wait, say=note)
+        if as_json:
+            write_json(found.model_dump(mode="json"))
+        else:
+            show_plan(found)
+        return
     numbers = range(first_seed, first_seed + seeds)
-    result = simulate_arms(loaded, numbers, days=days, plant=plant_file, jobs=jobs, ablate=ablate, say=note)
+    result = simulate_arms(loaded, numbers, days=days, plant=plant, jobs=jobs, ablate=ablate, say=note)
     if as_json:
         write_json(result.model_dump(mode="json"))
     else:
@@ -104,3 +168,35 @@ def _keys(configs: str) -> tuple[ConfigKey, ...]:
     if configs == "all":
         return tuple(GAMES)
     return ordered([key.strip() for key in configs.split(",") if key.strip()])
+
+
+LOAD_COLUMNS: Mapping[str, Callable[[KindLoad], str]] = {
+    "kind": lambda one: one.kind,
+    "processes": lambda one: f"{one.processes}",
+    "busy": lambda one: f"{one.busy:.0%}",
+    "an hour": lambda one: f"{one.jobs_per_hour:,.1f}",
+    "seconds": lambda one: _figure(one.seconds, ",.1f"),
+    "wait": lambda one: f"{one.wait_seconds:,.1f}",
+    "95%": lambda one: f"{one.wait_95_seconds:,.1f}",
+    "queue": lambda one: f"{one.growth:+z.1f}",
+}
+"""Functions that render the cells of a kind's row, by column."""
+
+
+def show_plan(plan: Plan) -> None:
+    """Write a plan: the cluster as it is configured, and as it needs to be."""
+    wait = plan.most_wait * plan.needed.load.loop_seconds
+    show_sizing("As configured:", plan.given)
+    show_sizing(f"Needed, so that 95% of the jobs wait at most {wait:,.0f} s:", plan.needed)
+
+
+def show_sizing(title: str, size: Sizing) -> None:
+    """Write the load of a cluster as a table, its bottleneck, and the number of useful nodes."""
+    rows = [[cell(one) for cell in LOAD_COLUMNS.values()] for one in size.load.kinds]
+    show_table(list(LOAD_COLUMNS), rows, left={"kind"}, title=title)
+    bottleneck = "none; configurations wait for their own loops"
+    show(
+        f"bottleneck: {size.load.bottleneck or bottleneck}\n"
+        f"rows trained on: {size.load.rows_per_hour:,.0f} an hour\n"
+        f"useful nodes: {size.useful_nodes} (with more, less than a tenth more rows)\n"
+    )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize_scalar, nnls
 
 from app.comparison.run import RunFigures, StudyTask
 from app.comparison.summary import interval
@@ -31,13 +31,16 @@ from app.events import (
 )
 from app.journal import SqliteJournalReader, history
 from app.simulation import ALL, NONE, Interval, PlantSettings, Task, run_tasks
-from app.simulation.settings import CurveSettings, EpisodeSettings, TroubleSettings
+from app.simulation.settings import CurveSettings, EpisodeSettings, JobTimes, TroubleSettings
 
 LESSONS = (0.01, 10_000.0)
 """Bounds of a curve's fitted ``lessons``."""
 
 SHORTEST = 1e-3
-"""Shortest duration of a plant, in seconds."""
+"""Shortest duration of a job, in seconds."""
+
+SHORTEST_ROW = 1e-9
+"""Shortest time of a training's row, in seconds."""
 
 FEWEST_RATED = 3
 """Rated models below which a configuration's curve is not fitted."""
@@ -77,6 +80,7 @@ def observe(config: GameConfig, events: Iterable[Event[Any]], plant: PlantSettin
     requested: dict[str, TrainingRequested] = {}
     experience: dict[ModelHash | None, float] = {}
     played_us: dict[str, int] = {}
+    inspected_us = 0
     current_us: dict[ModelHash, int] = {}
     for event in events:
         match event.data:
@@ -85,7 +89,9 @@ def observe(config: GameConfig, events: Iterable[Event[Any]], plant: PlantSettin
                 into.rows_per_game.append(data.mean_length)
                 played_us[data.request_id] = event.recorded_us
             case QualityScoreUpdated(request_id=request, score=score) if request in played_us:
-                into.inspections.append((event.recorded_us - played_us.pop(request)) / SECOND_US)
+                began_us = max(played_us.pop(request), inspected_us)  # one at a time
+                inspected_us = event.recorded_us
+                into.inspections.append((inspected_us - began_us) / SECOND_US)
                 into.scores.append(score)
             case TrainingRequested() as data:
                 requested[event.id] = data
@@ -113,8 +119,21 @@ def observe(config: GameConfig, events: Iterable[Event[Any]], plant: PlantSettin
                 into.distributions.append((event.recorded_us - current_us.pop(model)) / SECOND_US)
 
 
+def fitted_times(seen: Observed) -> JobTimes:
+    """Return the durations of a configuration's jobs: medians, and a least-squares line of its trainings' rows."""
+    work, seconds = np.array(seen.trainings).T
+    fixed, slope = nnls(np.column_stack([np.ones_like(work), work]), seconds)[0]
+    return JobTimes(
+        request=max(SHORTEST, float(np.median(seen.requests))),
+        inspection=max(SHORTEST, float(np.median(seen.inspections))),
+        training=max(SHORTEST, float(fixed)),
+        trained_row=max(SHORTEST_ROW, float(slope)),
+        rated_game=seen.rating_seconds / seen.rated_games,
+    )
+
+
 def fitted_curve(seen: Observed, before: CurveSettings, heuristic: float | None) -> CurveSettings:
-    """Return a curve with ceiling and lessons fitted to the rated models by least squares; the rest is counted."""
+    """Return a curve with ceiling and lessons fitted to the rated models by least squares; the rest is measured."""
     experience, elo = np.array(seen.rated).T
 
     def share(lessons: float) -> Any:
@@ -134,6 +153,7 @@ def fitted_curve(seen: Observed, before: CurveSettings, heuristic: float | None)
         jitter_elo=float(np.std(elo - ceiling(lessons) * share(lessons))),
         rows_per_game=float(np.mean(seen.rows_per_game)),
         draws=min(1.0, seen.drawn / seen.drawable) if seen.drawable else before.draws,
+        time=fitted_times(seen),
         **({} if heuristic is None else {"heuristic": heuristic}),
     )
 
@@ -164,33 +184,16 @@ def fit(
             f"{few[0]} has too few rated models for a fit.", hint="Give more --minutes or --seeds, and --arm all."
         )
     every = list(seen.values())
-    work, seconds = np.array([pair for one in every for pair in one.trainings]).T
-    slope, fixed = (
-        (float(value) for value in np.polyfit(work, seconds, 1)) if np.ptp(work) else (seconds[0] / work[0], 0.0)
-    )
-    least = 1e-6  # durations have to be positive
-    time = plant.time.replace(
-        request=_median(one.requests for one in every),
-        training=max(least, fixed),
-        trained_row=max(least, slope),
-        rated_game=sum(one.rating_seconds for one in every) / sum(one.rated_games for one in every),
-        inspection=_median(one.inspections for one in every),
-        distribution=_median(one.distributions for one in every),
-    )
+    distributions = [seconds for one in every for seconds in one.distributions]
     scores = [score for one in every for score in one.scores]
-    share = 1 / len(configs)
     return plant.replace(
-        time=time,
-        cluster=plant.cluster.replace(trainers_per_config=share, evaluators_per_config=share, node_speed_sd=0.0),
+        time=plant.time.replace(scale=1.0, distribution=max(SHORTEST, float(np.median(distributions)))),
+        cluster=plant.cluster.replace(node_speed_sd=0.0),
         quality=plant.quality.replace(healthy=float(np.mean(scores)), noise_sd=float(np.std(scores))),
         troubles=without_troubles(plant.troubles),
         regressions=plant.regressions.replace(planted_per_day=0.0),
         configs={key: fitted_curve(one, plant.curve(key), strengths[key].get(HEURISTIC)) for key, one in seen.items()},
     )
-
-
-def _median(values: Iterable[Sequence[float]]) -> float:
-    return max(SHORTEST, float(np.median([value for each in values for value in each])))
 
 
 def without_troubles(troubles: TroubleSettings) -> TroubleSettings:

@@ -2,9 +2,11 @@
 
 from app.simulation.arms import ALL, ARMS, NONE, arm_settings, arms_of, daemons_of_arm
 from app.simulation.comparing import ArmSummary, Interval, Task, plot, run_tasks, summarise
+from app.simulation.planning import Plan, Sizing, make_plan
 from app.simulation.scoreboard import RunResult, Scoreboard
-from app.simulation.settings import BadPlant, PlantSettings, load_plant, simulated
+from app.simulation.settings import BadPlant, MachineSettings, PlantSettings, load_plant, planned, simulated
 from app.simulation.simulation import Simulation
+from app.simulation.workload import KindLoad
 
 __all__ = [
     "ALL",
@@ -13,15 +15,21 @@ __all__ = [
     "ArmSummary",
     "BadPlant",
     "Interval",
+    "KindLoad",
+    "MachineSettings",
+    "Plan",
     "PlantSettings",
     "RunResult",
     "Scoreboard",
     "Simulation",
+    "Sizing",
     "Task",
     "arm_settings",
     "arms_of",
     "daemons_of_arm",
     "load_plant",
+    "make_plan",
+    "planned",
     "plot",
     "run_tasks",
     "simulated",

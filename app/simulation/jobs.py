@@ -45,7 +45,8 @@ def play(world: World, node: NodeTruth, config: GameConfig, job: Job[SelfplayReq
         return Computed(FAILURE_SECONDS, FlyballError("The modelled node fails."))
     request, plant = job.request, world.plant
     speed = node.speed * (1 - (1 - SLOWEST) * node.severity("slow", now_us))
-    seconds = plant.time.request * request.games / config.selfplay.games_per_request / speed
+    time = plant.curve(config.key).time
+    seconds = plant.time.scale * time.request * request.games / config.selfplay.games_per_request / speed
     length, fails = node.rng.normal(1.0, LENGTH_SD), node.rng.random() < plant.troubles.selfplay_failure
     if fails:
         return Computed(seconds / 2, FlyballError("The modelled games broke off."))
@@ -78,13 +79,14 @@ def own_share(request: SelfplayRequested, players: int) -> float:
     return 1 - others / (request.games * players)
 
 
-def inspect(world: World, job: Job[SelfplayComplete]) -> Computed:
+def inspect(world: World, job: Job[SelfplayComplete], now_us: int) -> Computed:  # noqa: ARG001 - as all models of jobs
     """Model ``app.play.inspection``.
 
     Flawed rows lower the score, as duplicates, cut-off games and lopsided outcomes do in real shards. A replayed sample
     shows the games that break the rules.
     """
     settings, truth, rng = world.plant.quality, world.shards[job.request.shard.key], world.rng("inspection")
+    seconds = world.plant.time.scale * world.plant.curve(job.cause.subject or "").time.inspection
     broken = int(rng.binomial(settings.checked_games, BROKEN_GAMES * truth.unruly))
     sound = settings.healthy - (settings.healthy - WORST_SCORE) * truth.flawed
     score = min(1.0, max(0.0, sound + rng.normal() * settings.noise_sd))
@@ -94,7 +96,7 @@ def inspect(world: World, job: Job[SelfplayComplete]) -> Computed:
         "score": score,
         "components": {"modelled": score},
     }
-    return Computed(world.plant.time.inspection, result)
+    return Computed(seconds, result)
 
 
 def train(world: World, job: Job[TrainingRequested], now_us: int) -> Computed:
@@ -102,11 +104,12 @@ def train(world: World, job: Job[TrainingRequested], now_us: int) -> Computed:
 
     The metrics are only plausible: flawed rows raise the value loss, a higher learning rate raises ``approx_kl``.
     """
-    request, time = job.request, world.plant.time
+    request, key = job.request, job.cause.subject or ""
+    time = world.plant.curve(key).time
     rows = sum(shard.rows for shard in request.shards)
     flawed_rows = sum(shard.rows * world.shards[shard.key].flawed for shard in request.shards)
-    model = world.train(job.cause.subject or "", request, job.id, now_us)
-    seconds = time.training + time.trained_row * rows * request.epochs
+    model = world.train(key, request, job.id, now_us)
+    seconds = world.plant.time.scale * (time.training + time.trained_row * rows * request.epochs)
     if model is None:
         error = JobFailed(job.function, "TrainingDiverged", "the modelled update blew up", hint="", trace="")
         return Computed(seconds, error)
@@ -128,12 +131,12 @@ def train(world: World, job: Job[TrainingRequested], now_us: int) -> Computed:
     return Computed(seconds, {"model": model, "parent": parent, "step": step, "rows": rows, "metrics": metrics})
 
 
-def evaluate(world: World, job: Job[Any]) -> Computed:
+def evaluate(world: World, job: Job[Any], now_us: int) -> Computed:  # noqa: ARG001 - as all models of jobs
     """Model ``app.play.matches``: draw every game's result from the difference in true strength."""
     key, players = job.cause.subject or "", job.parts[0]["config"]["players"]
     rng, curve = world.rng("gauntlets", key), world.plant.curve(key)
     opponents: tuple[Opponent, ...] = job.context["opponents"]
-    seconds = sum(opponent.games for opponent in opponents) * world.plant.time.rated_game
+    seconds = sum(opponent.games for opponent in opponents) * world.plant.time.scale * curve.time.rated_game
     if rng.random() < world.plant.troubles.evaluation_failure:
         return Computed(seconds / 2, FlyballError("The modelled gauntlet broke off."))
     results: list[Json] = []

@@ -9,13 +9,16 @@ from difflib import get_close_matches
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self, get_args, get_origin
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from app.config import GAMES, MATCHMAKING, Settings
 from app.core import ConfigKey, FlyballError
+
+HEAD = "head"
+"""The machine with the broker and the controllers, which the nodes depend on."""
 
 Probability = Field(ge=0, le=1)
 Positive = Field(gt=0)
@@ -36,24 +39,60 @@ class BadPlant(FlyballError):
     """Unusable plant file; the message names the file and, if one is wrong, the key."""
 
 
-class TimeSettings(Settings):
-    """Durations on the modelled cluster, seconds."""
+class JobTimes(Settings):
+    """Durations of a configuration's jobs, seconds.
+
+    Attributes:
+        request: a request of the configured number of games, on a node of speed 1.
+        inspection: of such a request's shard.
+        training: what every training takes, apart from its rows.
+        trained_row: a row in an epoch.
+        rated_game: a game of an evaluation.
+    """
 
     request: float = Positive
+    inspection: float = Positive
     training: float = Positive
     trained_row: float = Positive
     rated_game: float = Positive
-    inspection: float = Positive
+
+
+class TimeSettings(Settings):
+    """Durations on the modelled cluster that are the same for all configurations, seconds.
+
+    Attributes:
+        scale: factor on the times of all configurations' jobs; 1 is the machine that they were measured on.
+        distribution: until a current model is where it is played.
+        latency: from an event to what a controller concludes from it.
+    """
+
+    scale: float = Positive
     distribution: float = Positive
     latency: float = Positive
 
 
-class ClusterSettings(Settings):
-    """Numbers of workers, and the spread of node speeds."""
+class MachineSettings(Settings):
+    """Processes of one machine by kind of job, as ``deployment.processes``; 0: it has no such daemon."""
 
-    trainers_per_config: float = Positive
-    evaluators_per_config: float = Positive
+    selfplay: int = Field(ge=0)
+    inspection: int = Field(ge=0)
+    training: int = Field(ge=0)
+    evaluation: int = Field(ge=0)
+
+
+class ClusterSettings(Settings):
+    """Processes of the head and of every other machine, and the spread of nodes' speeds in self-play."""
+
+    head: MachineSettings
+    node: MachineSettings
     node_speed_sd: float = NonNegative
+
+    @model_validator(mode="after")
+    def _each_kind_is_done(self) -> Self:
+        for kind in MachineSettings.model_fields:
+            if getattr(self.head, kind) + getattr(self.node, kind) == 0:
+                raise PydanticCustomError("processes", "No machine has a process for {kind}", {"kind": kind})
+        return self
 
 
 class LearningSettings(Settings):
@@ -130,6 +169,7 @@ class CurveSettings(Settings):
         rows_per_game: mean number of rows (decisions) in a game.
         draws: share of drawn games / expected score of the weaker side, which is 0.5 between equals.
         heuristic: strength of the built-in heuristic player, where there is one.
+        time: how long its jobs take.
     """
 
     ceiling: float = Positive
@@ -138,6 +178,7 @@ class CurveSettings(Settings):
     rows_per_game: float = Positive
     draws: float = Probability
     heuristic: float = 0.0
+    time: JobTimes
 
 
 class PlantSettings(Settings):
@@ -189,7 +230,7 @@ def _refusal(error: ValidationError, where: Path | Traversable) -> BadPlant:
         return BadPlant(f"{key} in {where}: {errors[0]['msg']}.", hint="Compare it with app/simulation/plant.toml.")
     table: Any = PlantSettings
     for name in unknown[:-1]:
-        table = CurveSettings if "configs" in unknown[:-1] else table.model_fields[name].annotation
+        table = get_args(table)[1] if get_origin(table) is dict else table.model_fields[name].annotation
     return _unknown(tuple(map(str, unknown)), table.model_fields, where)
 
 
@@ -215,8 +256,18 @@ PLAYED_ALONE = {f"league.matchmaking.{name}": value for name, value in MATCHMAKI
 
 
 def simulated(nodes: int, keys: Sequence[ConfigKey]) -> dict[str, Any]:
-    """Return a simulation's presets, by dotted key as in ``flyball.toml``."""
-    width = len(str(nodes))
-    workers = [f"selfplay_worker@node{number:0{width}}" for number in range(1, nodes + 1)]
+    """Return the presets of a comparison of arms, by dotted key as in ``flyball.toml``."""
     rows = {f"games.{key}.rows_per_training": ROWS_PER_TRAINING for key in keys}
-    return {**PACE, **PLAYED_ALONE, "selfplay_workers": workers, "configs": list(keys), **rows}
+    return {**planned(nodes), "configs": list(keys), **rows}
+
+
+def planned(nodes: int) -> dict[str, Any]:
+    """Return the presets of a plan, which takes configurations as the settings have them."""
+    return {**PACE, **PLAYED_ALONE, "selfplay_workers": workers(nodes)}
+
+
+def workers(nodes: int) -> list[str]:
+    """Return the names of the self-play workers on the head and on so many nodes."""
+    width = len(str(nodes))
+    names = (HEAD, *(f"node{number:0{width}}" for number in range(1, nodes + 1)))
+    return [f"selfplay_worker@{name}" for name in names]

@@ -10,8 +10,9 @@ from app.core import derive_id
 from app.core.clock import SECOND_US
 from app.events import ClockTick, Envelope, Event, Payload, RunConfigured, originate
 from app.events.envelope import EPOCH
+from app.simulation.agenda import Agenda
 from app.simulation.arms import Arm, arm_settings
-from app.simulation.cluster import Agenda, Cluster
+from app.simulation.cluster import Cluster
 from app.simulation.settings import PlantSettings
 from app.simulation.world import START_US, World
 
@@ -43,8 +44,8 @@ class VirtualBroker:
 class Simulation:
     """One run of the closed loop over ``seconds`` of virtual time.
 
-    The setting ``selfplay_workers`` names the nodes. All random numbers derive from the seed, so equal arguments give
-    equal events.
+    The setting ``selfplay_workers`` names the machines that play. All random numbers derive from the seed, so equal
+    arguments give equal events.
     """
 
     def __init__(self, settings: RunSettings, plant: PlantSettings, arm: Arm, seed: int, seconds: float) -> None:

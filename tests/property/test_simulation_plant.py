@@ -32,6 +32,7 @@ curves = st.builds(
     jitter_elo=st.just(0.0),
     rows_per_game=st.just(20.0),
     draws=st.just(0.1),
+    time=st.just(PLANT.default.time),
 )
 strengths = st.floats(-100, 4000)
 experiences = st.floats(0, 100)

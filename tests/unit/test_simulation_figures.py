@@ -22,7 +22,7 @@ from app.events import (
 )
 from app.events.envelope import EPOCH
 from app.simulation import NONE, RunResult, Scoreboard, load_plant, summarise
-from app.simulation.cluster import Agenda
+from app.simulation.agenda import Agenda
 from app.simulation.comparing import bootstrap
 from app.simulation.scoreboard import (
     Account,

@@ -1,0 +1,63 @@
+"""Virtual clock of a simulation, and the facts that workers publish by it."""
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
+from heapq import heappop, heappush
+from typing import Any, NamedTuple
+
+from app.core import FlyballError
+from app.core.clock import SECOND_US
+from app.events import Envelope, Payload, follow
+from app.events.envelope import EPOCH
+from app.simulation.world import START_US
+from daemons.jobs import Job, Json, Worker
+
+Envelopes = Sequence[Envelope[Payload]]
+Happening = Callable[[int], Envelopes]
+"""Called at its virtual time (microseconds since 1970); returns the envelopes to publish."""
+
+
+class Appointment(NamedTuple):
+    """A scheduled happening; ``number`` orders simultaneous appointments."""
+
+    at_us: int
+    number: int
+    source: str
+    happening: Happening
+
+
+class Agenda:
+    """Virtual clock with a queue of appointments, by time and then by order of entry."""
+
+    def __init__(self) -> None:
+        self.now_us = START_US
+        self._entered = 0
+        self._heap: list[Appointment] = []
+
+    def enter(self, seconds: float, source: str, happening: Happening) -> None:
+        """Schedule a happening ``seconds`` from now (negative: now); ``source`` is the daemon that publishes."""
+        self._entered += 1
+        at_us = self.now_us + max(0, round(seconds * SECOND_US))
+        heappush(self._heap, Appointment(at_us, self._entered, source, happening))
+
+    def next_until(self, end_us: int) -> Appointment | None:
+        """Advance to the next appointment and return it; without one up to ``end_us``, advance to ``end_us``."""
+        if not self._heap or self._heap[0].at_us > end_us:
+            self.now_us = end_us
+            return None
+        appointment = heappop(self._heap)
+        self.now_us = appointment.at_us
+        return appointment
+
+
+def following(facts: Iterable[Payload], job: Job[Any], by: str, now_us: int) -> Envelopes:
+    """Return a worker's facts about a job as envelopes, as its host would."""
+    time = EPOCH + timedelta(microseconds=now_us)
+    return [follow(fact, job.cause, by=by, index=index, time=time) for index, fact in enumerate(facts)]
+
+
+def answer(worker: Worker[Any], job: Job[Any], outcome: Json | FlyballError, now_us: int) -> Envelopes:
+    """Return a worker's answer to a job, from the job's result or error."""
+    if isinstance(outcome, FlyballError):
+        return following(worker.failed(job, outcome), job, f"{worker.name}.failed", now_us)
+    return following(worker.completed(job, outcome), job, f"{worker.name}.completed", now_us)

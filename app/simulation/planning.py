@@ -1,0 +1,160 @@
+"""Plan a cluster: the fewest processes of each kind with which no job waits long, and how many nodes they can use."""
+
+from collections.abc import Callable, Mapping
+from math import ceil
+
+from app.config import RunSettings, Settings
+from app.simulation.cluster import SCALED, JobKind
+from app.simulation.settings import ClusterSettings, MachineSettings, PlantSettings, workers
+from app.simulation.workload import SELFPLAY, ClusterLoad, measured_load
+
+GUESSED_BUSY = 0.7
+"""Share of time that the first guess keeps processes busy. Queues are short there, and it is verified by simulation."""
+
+REQUESTS = 24
+"""Length of a simulation by default, in requests of the configuration whose requests take longest."""
+
+USEFUL = 0.9
+"""Share of the rows of more nodes from which these are not worth having."""
+
+MOST_GROWTH = 4
+"""Most nodes that are tried, as a multiple of those that there are."""
+
+MOST_EVALUATING = 16
+"""Most evaluation processes tried on the head: they do one evaluation at a time, and it has few more parts."""
+
+HOUR_SECONDS = 3600.0
+
+Counts = Mapping[JobKind, int]
+"""Numbers of processes in the whole cluster."""
+
+
+class Sizing(Settings):
+    """A cluster's size, and its load.
+
+    Attributes:
+        processes: by kind of job, of the head and all nodes.
+        load: with so many nodes and processes.
+        useful_nodes: the fewest nodes whose games let trainings learn from 90% of the rows that more nodes do. If the
+            nodes are the bottleneck, there are more of them than in ``load``.
+    """
+
+    processes: dict[str, int]
+    load: ClusterLoad
+    useful_nodes: int
+
+
+class Plan(Settings):
+    """A cluster as it is configured, and with as many processes as it needs.
+
+    Attributes:
+        hours: virtual time of each simulation.
+        most_wait: longest wait allowed (95th percentile), as a share of a loop (``ClusterLoad.loop_seconds``).
+        simulations: number of simulations made.
+        given: with the configured processes.
+        needed: with the fewest processes whose jobs wait no longer; one less of any kind is too few.
+    """
+
+    seed: int
+    hours: float
+    most_wait: float
+    simulations: int
+    given: Sizing
+    needed: Sizing
+
+
+def default_hours(settings: RunSettings, plant: PlantSettings) -> float:
+    """Return the length of a simulation that is long enough for queues to settle."""
+    longest = max(plant.curve(config.key).time.request for config in settings.configs)
+    return REQUESTS * plant.time.scale * longest / HOUR_SECONDS
+
+
+def too_slow(load: ClusterLoad, most_wait: float) -> list[JobKind]:
+    """Return the kinds of job whose waits (95th percentile) exceed the share ``most_wait`` of a loop."""
+    return [kind for kind in SCALED if load.kind(kind).wait_95_seconds > most_wait * load.loop_seconds]
+
+
+class Planner:
+    """Simulates clusters of different sizes with all controllers and the same seed, each size once."""
+
+    def __init__(
+        self, settings: RunSettings, plant: PlantSettings, seed: int, hours: float, say: Callable[[str], None]
+    ) -> None:
+        self._settings, self._plant, self._seed, self._hours, self._say = settings, plant, seed, hours, say
+        self.loads: dict[tuple[ClusterSettings, int], ClusterLoad] = {}
+
+    def load(self, cluster: ClusterSettings, nodes: int) -> ClusterLoad:
+        """Return the load of a cluster with so many nodes."""
+        if (cluster, nodes) not in self.loads:
+            settings = self._settings.replace(selfplay_workers=tuple(workers(nodes)))
+            plant = self._plant.replace(cluster=cluster)
+            load = self.loads[cluster, nodes] = measured_load(settings, plant, self._seed, self._hours * HOUR_SECONDS)
+            busy = ", ".join(f"{one.kind} {one.processes} ({one.busy:.0%} busy)" for one in load.kinds)
+            self._say(f"{nodes} nodes: {busy}")
+        return self.loads[cluster, nodes]
+
+    def sizing(self, cluster: ClusterSettings, nodes: int) -> Sizing:
+        """Return a cluster's size with its useful nodes, which are found by bisection.
+
+        By the utilisation law (busy = rate x seconds), processes get busy in proportion to the nodes that play. So if
+        nodes are the bottleneck, there are as many to try as keep another kind of job busy all the time.
+        """
+        load = most = self.load(cluster, nodes)
+        if load.bottleneck == SELFPLAY:
+            others = max(one.busy for one in load.kinds if one.kind != SELFPLAY)
+            most = self.load(cluster, ceil(nodes * min(MOST_GROWTH, max(1.0, 1 / others))))
+        few, enough = 0, most.nodes
+        while few < enough:
+            middle = (few + enough) // 2
+            if self.load(cluster, middle).rows_per_hour >= USEFUL * most.rows_per_hour:
+                enough = middle
+            else:
+                few = middle + 1
+        processes = {one.kind: one.processes for one in load.kinds}
+        return Sizing(processes=processes, load=load, useful_nodes=enough)
+
+
+def make_plan(
+    settings: RunSettings,
+    plant: PlantSettings,
+    *,
+    seed: int,
+    hours: float | None,
+    most_wait: float,
+    say: Callable[[str], None],
+) -> Plan:
+    """Search the fewest inspectors, trainers and evaluators with which no job waits long.
+
+    A simulation with more processes than jobs shows the load that the nodes can cause. By the utilisation law it gives
+    a first guess, which grows until waits are short, and then shrinks by one process at a time while they stay short.
+    The processes are the head's; which machine has them decides nothing but what is lost with it. ``say`` receives a
+    line for each simulation.
+    """
+    hours = default_hours(settings, plant) if hours is None else hours
+    nodes, configs = len(settings.selfplay_workers) - 1, len(settings.configs)
+    planner = Planner(settings, plant, seed, hours, say)
+
+    def load_with(counts: Counts) -> ClusterLoad:
+        return planner.load(with_counts(plant.cluster, counts), nodes)
+
+    ample: Counts = {"inspection": 2 * (nodes + 1), "training": configs, "evaluation": MOST_EVALUATING}
+    offered = {kind: load_with(ample).kind(kind).busy * ample[kind] for kind in SCALED}  # busy processes
+    counts = {kind: min(ample[kind], max(1, ceil(offered[kind] / GUESSED_BUSY))) for kind in SCALED}
+    while slow := [kind for kind in too_slow(load_with(counts), most_wait) if counts[kind] < ample[kind]]:
+        counts |= {kind: counts[kind] + 1 for kind in slow}
+    shrinking = True
+    while shrinking:
+        shrinking = False
+        for kind in SCALED:
+            fewer = counts | {kind: counts[kind] - 1}
+            if fewer[kind] and not too_slow(load_with(fewer), most_wait):
+                counts, shrinking = fewer, True
+    given = planner.sizing(plant.cluster, nodes)
+    needed = planner.sizing(with_counts(plant.cluster, counts), nodes)
+    return Plan(seed=seed, hours=hours, most_wait=most_wait, simulations=len(planner.loads), given=given, needed=needed)
+
+
+def with_counts(cluster: ClusterSettings, counts: Counts) -> ClusterSettings:
+    """Return a cluster with so many processes, all on the head, where none is lost."""
+    node = MachineSettings(selfplay=cluster.node.selfplay, inspection=0, training=0, evaluation=0)
+    return cluster.replace(head=cluster.head.replace(**counts), node=node)

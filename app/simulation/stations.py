@@ -1,0 +1,197 @@
+"""Stations: the jobs of one kind, on the processes of all machines.
+
+As in the running system, a worker's reducer decides which jobs are wanted. The most urgent one goes to the least busy
+live machine as soon as a process is free there. A lost machine's jobs wait again, and start anew on another one.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+from app.config import RunSettings
+from app.controllers import States
+from app.controllers.fold import Changed, Factory
+from app.core import EventId, FlyballError
+from app.simulation.agenda import Agenda, Envelopes, answer, following
+from app.simulation.jobs import Computed
+from daemons.jobs import Job, Json, Worker
+
+Compute = Callable[[Job[Any], int], Computed]
+"""Models a job, given its start in microseconds since 1970."""
+
+
+class Service(NamedTuple):
+    """One job's time at a machine or in the queue, microseconds since 1970; ``None``: not yet.
+
+    Attributes:
+        processes: number of processes that do the job.
+        urgent: false for a tournament's matches, which are played when nothing else waits.
+    """
+
+    queued_us: int
+    started_us: int | None
+    ended_us: int | None
+    processes: int = 1
+    urgent: bool = True
+
+
+class Waiting(NamedTuple):
+    """A job without a process, since ``queued_us``."""
+
+    job: Job[Any]
+    queued_us: int
+
+
+class Running(NamedTuple):
+    """A job on a machine, since ``started_us``; ``processes`` do its parts."""
+
+    job: Job[Any]
+    machine: str
+    processes: int
+    queued_us: int
+    started_us: int
+
+    def until(self, ended_us: int | None) -> Service:
+        """Return the job's time at the machine."""
+        return Service(self.queued_us, self.started_us, ended_us, self.processes, is_urgent(self.job))
+
+
+def is_urgent(job: Job[Any]) -> bool:
+    """Return whether a job does not wait for all others, as a tournament's matches do."""
+    return getattr(job.request, "purpose", None) != "tournament"
+
+
+def urgency(waiting: Waiting) -> tuple[bool, int]:
+    """Return the place of a job in the queue, the least first, as ``Worker.jobs`` orders them."""
+    return not is_urgent(waiting.job), waiting.job.cause.sequence
+
+
+class Station:
+    """Runs one worker's jobs, on as many processes as each machine has.
+
+    ``factory`` builds the worker. The simulation's Fold hosts a second instance, whose rows ``take`` receives.
+
+    Args:
+        factory: builds the worker, with one row for each configuration or request.
+        settings: of the run.
+        source: the worker's daemon, ``daemon@node``.
+        processes: by machine. Each does a job, or with ``spreads`` all of a machine's do the parts of one job.
+        agenda: the clock.
+        compute: models a job; it is called once for each job, at its first start.
+    """
+
+    def __init__(
+        self,
+        factory: Callable[[RunSettings], Any],
+        settings: RunSettings,
+        source: str,
+        *,
+        processes: Mapping[str, int],
+        agenda: Agenda,
+        compute: Compute,
+        spreads: bool = False,
+    ) -> None:
+        self.factory: Factory = factory
+        self.processes = sum(processes.values())
+        self.ended: list[Service] = []
+        self._worker: Worker[Any] = factory(settings)
+        self._source, self._agenda, self._compute = source, agenda, compute
+        self._processes, self._spreads = processes, spreads
+        self._lost: set[str] = set()
+        self._wanted: dict[str, dict[EventId, Job[Any]]] = {}  # by row
+        self._waiting: dict[EventId, Waiting] = {}
+        self._running: dict[EventId, Running] = {}
+        self._computed: dict[EventId, Computed] = {}
+        self._answered: set[EventId] = set()  # whose rows may not know it yet
+
+    @property
+    def pending(self) -> int:
+        """Number of jobs that run or wait."""
+        return len(self._running) + len(self._waiting)
+
+    @property
+    def services(self) -> list[Service]:
+        """All jobs so far, those that run or wait now last."""
+        running = [one.until(None) for one in self._running.values()]
+        waiting = [Service(one.queued_us, None, None, urgent=is_urgent(one.job)) for one in self._waiting.values()]
+        return [*self.ended, *running, *waiting]
+
+    def take(self, changed: Changed, states: States) -> None:
+        """Queue the new jobs of the worker's changed rows, drop those that are wanted no more, and start what fits."""
+        for (owner, key), row in changed.items():
+            if owner == self._worker.name:
+                jobs = self._worker.jobs({key: row}, states) if row is not None else ()
+                self._want(key, {job.id: job for job in jobs})
+        self._start_waiting()
+
+    def lose(self, machine: str) -> None:
+        """Stop all jobs on a machine; they wait for another one."""
+        self._lost.add(machine)
+        for running in [one for one in self._running.values() if one.machine == machine]:
+            self._stop(running)
+            self._waiting[running.job.id] = Waiting(running.job, self._agenda.now_us)
+        self._start_waiting()
+
+    def restore(self, machine: str) -> None:
+        """Give jobs to a machine that is back."""
+        self._lost.discard(machine)
+        self._start_waiting()
+
+    def _want(self, key: str, wanted: dict[EventId, Job[Any]]) -> None:
+        for job_id in self._wanted.pop(key, {}):
+            if job_id not in wanted:
+                self._answered.discard(job_id)
+                self._waiting.pop(job_id, None)
+                self._computed.pop(job_id, None)
+                if running := self._running.get(job_id):
+                    self._stop(running)
+        if wanted:
+            self._wanted[key] = wanted
+        for job_id, job in wanted.items():
+            if job_id in self._waiting:
+                self._waiting[job_id] = Waiting(job, self._waiting[job_id].queued_us)
+            elif job_id not in self._running and job_id not in self._answered:
+                self._waiting[job_id] = Waiting(job, self._agenda.now_us)
+
+    def _start_waiting(self) -> None:
+        while self._waiting and (machine := self._least_busy()) is not None:
+            job, queued_us = min(self._waiting.values(), key=urgency)
+            del self._waiting[job.id]
+            number = min(self._processes[machine], max(1, len(job.parts))) if self._spreads else 1
+            running = self._running[job.id] = Running(job, machine, number, queued_us, self._agenda.now_us)
+            self._agenda.enter(0, self._source, partial(self._start, running))
+
+    def _least_busy(self) -> str | None:
+        """Return the machine that can start a job and has the fewest jobs of this kind."""
+        jobs = dict.fromkeys((name for name in self._processes if name not in self._lost), 0)
+        for running in self._running.values():
+            jobs[running.machine] += 1
+        most = {name: min(number, 1) if self._spreads else number for name, number in self._processes.items()}
+        free = (name for name, number in jobs.items() if number < most[name])
+        return min(free, key=jobs.__getitem__, default=None)
+
+    def _start(self, running: Running, now_us: int) -> Envelopes:
+        job = running.job
+        if self._running.get(job.id) is not running:  # dropped, or its machine lost, in the same microsecond
+            return ()
+        if job.id not in self._computed:
+            self._computed[job.id] = self._compute(job, now_us)
+        computed = self._computed[job.id]
+        self._agenda.enter(
+            computed.seconds / running.processes, self._source, partial(self._finish, running, computed.outcome)
+        )
+        return following(self._worker.started(job), job, f"{self._worker.name}.started", now_us)
+
+    def _finish(self, running: Running, outcome: Json | FlyballError, now_us: int) -> Envelopes:
+        job = running.job
+        if self._running.get(job.id) is not running:
+            return ()
+        self._stop(running)
+        self._answered.add(job.id)
+        del self._computed[job.id]
+        self._start_waiting()
+        return answer(self._worker, job, outcome, now_us)
+
+    def _stop(self, running: Running) -> None:
+        del self._running[running.job.id]
+        self.ended.append(running.until(self._agenda.now_us))

@@ -1,0 +1,140 @@
+"""Load of a simulated cluster: how busy each kind of job keeps its processes, and how long its jobs wait."""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from app.config import RunSettings, Settings
+from app.core.clock import SECOND_US
+from app.events import Event, Payload, TrainingCompleted
+from app.simulation.arms import ALL, arms_of
+from app.simulation.settings import PlantSettings
+from app.simulation.simulation import Simulation
+from app.simulation.stations import Service
+from app.simulation.world import HOUR_US, START_US
+
+Kind = Literal["selfplay", "inspection", "training", "evaluation", "distribution"]
+
+SELFPLAY: Kind = "selfplay"
+
+WARM_UP = 0.25
+"""Share of a run that is not measured, because queues and leagues are empty at first."""
+
+BUSY = 0.8
+"""Share of time from which a kind of job is a bottleneck: one server's queue has 1.6 jobs on average there (M/D/1)."""
+
+
+class KindLoad(Settings):
+    """Load of one kind of job.
+
+    Attributes:
+        processes: of the cluster.
+        busy: share of the processes' time in which they work.
+        jobs_per_hour: jobs that ended.
+        seconds: mean duration of these; ``None`` without any.
+        wait_seconds: mean wait for a process; of jobs that still wait, the wait until the end of the run. Matches of
+            tournaments do not count, because they are played when nothing else waits.
+        wait_95_seconds: the 95th percentile of these waits.
+        growth: by how many jobs the queue, tournaments included, grows in an hour.
+    """
+
+    kind: Kind
+    processes: int = Field(ge=1)
+    busy: float
+    jobs_per_hour: float
+    seconds: float | None
+    wait_seconds: float
+    wait_95_seconds: float
+    growth: float
+
+
+class ClusterLoad(Settings):
+    """Load of a cluster with all controllers.
+
+    Attributes:
+        nodes: machines beside the head.
+        kinds: loads, self-play first.
+        rows_per_hour: rows that trainings learned from.
+        bottleneck: the busiest kind; ``None`` if none is busy, so that configurations wait for their own loops alone.
+    """
+
+    nodes: int
+    kinds: tuple[KindLoad, ...]
+    rows_per_hour: float
+    bottleneck: Kind | None
+
+    @property
+    def loop_seconds(self) -> float:
+        """Mean duration of a loop without waits: of one job of each kind."""
+        return sum(one.seconds or 0.0 for one in self.kinds)
+
+    def kind(self, name: Kind) -> KindLoad:
+        """Return the load of a kind of job."""
+        return next(one for one in self.kinds if one.kind == name)
+
+
+def measured_load(settings: RunSettings, plant: PlantSettings, seed: int, seconds: float) -> ClusterLoad:
+    """Simulate a run with all controllers, and return the load after its warm-up."""
+    simulation = Simulation(settings, plant, arms_of(settings)[ALL], seed, seconds)
+    start_us = START_US + round(WARM_UP * seconds * SECOND_US)
+    rows = [0]
+
+    def count(event: Event[Payload]) -> None:
+        if isinstance(event.data, TrainingCompleted) and event.recorded_us >= start_us:
+            rows[0] += event.data.rows
+
+    simulation.listeners.append(count)
+    simulation.run()
+    span_us = (start_us, simulation.end_us)
+    nodes = simulation.cluster.nodes.values()
+    games = [service for node in nodes for service in node.services]
+    selfplay = kind_load(SELFPLAY, sum(node.processes for node in nodes), games, *span_us)
+    stations = simulation.cluster.stations.items()
+    others = [kind_load(kind, one.processes, one.services, *span_us) for kind, one in stations]
+    hours = (simulation.end_us - start_us) / HOUR_US
+    return ClusterLoad(
+        nodes=len(settings.selfplay_workers) - 1,
+        kinds=(selfplay, *others),
+        rows_per_hour=rows[0] / hours,
+        bottleneck=bottleneck_of((selfplay, *others)),
+    )
+
+
+def bottleneck_of(kinds: Sequence[KindLoad]) -> Kind | None:
+    """Return the busiest kind of job, if it is busy enough to hold up the others."""
+    busiest = max(kinds, key=lambda one: one.busy)
+    return busiest.kind if busiest.busy >= BUSY else None
+
+
+def kind_load(kind: Kind, processes: int, services: Sequence[Service], start_us: int, end_us: int) -> KindLoad:
+    """Return the load that services are from ``start_us`` to ``end_us``, microseconds since 1970."""
+    hours, middle_us = (end_us - start_us) / HOUR_US, (start_us + end_us) // 2
+
+    def spent(spans: Iterable[tuple[int, int | None, int]], since_us: int, until_us: int) -> int:
+        """Return how much of weighted spans, microseconds, lies between two times."""
+        clipped = (
+            (min(until_us, until_us if end is None else end) - max(since_us, begin), n) for begin, end, n in spans
+        )
+        return sum(number * max(0, length) for length, number in clipped)
+
+    working = [(one.started_us, one.ended_us, one.processes) for one in services if one.started_us is not None]
+    queued = [(one.queued_us, one.started_us, 1) for one in services]
+    halves = [spent(queued, *half) / (half[1] - half[0]) for half in ((start_us, middle_us), (middle_us, end_us))]
+    ended = [end - begin for begin, end, _ in working if end is not None and end >= start_us]
+    waits = [
+        ((end_us if one.started_us is None else one.started_us) - one.queued_us) / SECOND_US
+        for one in services
+        if one.urgent and (one.started_us is None or one.started_us >= start_us)
+    ]
+    return KindLoad(
+        kind=kind,
+        processes=processes,
+        busy=spent(working, start_us, end_us) / (processes * (end_us - start_us)),
+        jobs_per_hour=len(ended) / hours,
+        seconds=float(np.mean(ended)) / SECOND_US if ended else None,
+        wait_seconds=float(np.mean(waits)) if waits else 0.0,
+        wait_95_seconds=float(np.percentile(waits, 95)) if waits else 0.0,
+        growth=(halves[1] - halves[0]) / (hours / 2),
+    )
