@@ -192,6 +192,8 @@ class Cluster:
         def station(kind: JobKind, daemon: str, worker: Callable[..., Any], compute: Compute) -> Station:
             place = WorkerPlace(f"{daemon}@{HEAD}", HEAD, store="")
             number = {one: getattr(processes_of(one, world), kind) for one in machines} if kind in SCALED else {HEAD: 1}
+            if kind == "evaluation":
+                number |= {f"evaluator{one}": 1 for one in range(world.plant.cluster.evaluators)}
             return Station(
                 partial(worker, place=place),
                 settings,

@@ -12,16 +12,13 @@ GUESSED_BUSY = 0.7
 """Share of time that the first guess keeps processes busy. Queues are short there, and it is verified by simulation."""
 
 REQUESTS = 24
-"""Length of a simulation by default, in requests of the configuration whose requests take longest."""
+"""Length of a simulation by default, in requests of self-play, the mean of the configurations."""
 
 USEFUL = 0.9
 """Share of the rows of more nodes from which these are not worth having."""
 
 MOST_GROWTH = 4
 """Most nodes that are tried, as a multiple of those that there are."""
-
-MOST_EVALUATING = 16
-"""Most evaluation processes tried on the head: they do one evaluation at a time, and it has few more parts."""
 
 HOUR_SECONDS = 3600.0
 
@@ -65,8 +62,8 @@ class Plan(Settings):
 
 def default_hours(settings: RunSettings, plant: PlantSettings) -> float:
     """Return the length of a simulation that is long enough for queues to settle."""
-    longest = max(plant.curve(config.key).time.request for config in settings.configs)
-    return REQUESTS * plant.time.scale * longest / HOUR_SECONDS
+    seconds = [plant.curve(config.key).time.request for config in settings.configs]
+    return REQUESTS * plant.time.scale * sum(seconds) / len(seconds) / HOUR_SECONDS
 
 
 def too_slow(load: ClusterLoad, most_wait: float) -> list[JobKind]:
@@ -127,8 +124,8 @@ def make_plan(
 
     A simulation with more processes than jobs shows the load that the nodes can cause. By the utilisation law it gives
     a first guess, which grows until waits are short, and then shrinks by one process at a time while they stay short.
-    The processes are the head's; which machine has them decides nothing but what is lost with it. ``say`` receives a
-    line for each simulation.
+    Inspectors and trainers are processes of the head; which machine has them decides nothing but what is lost with it.
+    Evaluators are processes of different machines. ``say`` receives a line for each simulation.
     """
     hours = default_hours(settings, plant) if hours is None else hours
     nodes, configs = len(settings.selfplay_workers) - 1, len(settings.configs)
@@ -137,11 +134,11 @@ def make_plan(
     def load_with(counts: Counts) -> ClusterLoad:
         return planner.load(with_counts(plant.cluster, counts), nodes)
 
-    ample: Counts = {"inspection": 2 * (nodes + 1), "training": configs, "evaluation": MOST_EVALUATING}
+    ample: Counts = {"inspection": 2 * (nodes + 1), "training": configs, "evaluation": 2 * configs}
     offered = {kind: load_with(ample).kind(kind).busy * ample[kind] for kind in SCALED}  # busy processes
     counts = {kind: min(ample[kind], max(1, ceil(offered[kind] / GUESSED_BUSY))) for kind in SCALED}
     while slow := [kind for kind in too_slow(load_with(counts), most_wait) if counts[kind] < ample[kind]]:
-        counts |= {kind: counts[kind] + 1 for kind in slow}
+        counts |= {kind: min(ample[kind], counts[kind] + max(1, counts[kind] // 4)) for kind in slow}
     shrinking = True
     while shrinking:
         shrinking = False
@@ -155,6 +152,7 @@ def make_plan(
 
 
 def with_counts(cluster: ClusterSettings, counts: Counts) -> ClusterSettings:
-    """Return a cluster with so many processes, all on the head, where none is lost."""
+    """Return a cluster with so many processes, none of which is lost with a node."""
     node = MachineSettings(selfplay=cluster.node.selfplay, inspection=0, training=0, evaluation=0)
-    return cluster.replace(head=cluster.head.replace(**counts), node=node)
+    head = cluster.head.replace(inspection=counts["inspection"], training=counts["training"], evaluation=1)
+    return cluster.replace(head=head, node=node, evaluators=counts["evaluation"] - 1)

@@ -81,10 +81,14 @@ class MachineSettings(Settings):
 
 
 class ClusterSettings(Settings):
-    """Processes of the head and of every other machine, and the spread of nodes' speeds in self-play."""
+    """Processes of the head and of every node, and the spread of nodes' speeds in self-play.
+
+    ``evaluators`` are further machines that evaluate with one process each. A machine does one evaluation at a time.
+    """
 
     head: MachineSettings
     node: MachineSettings
+    evaluators: int = Field(0, ge=0)
     node_speed_sd: float = NonNegative
 
     @model_validator(mode="after")

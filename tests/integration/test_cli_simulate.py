@@ -178,3 +178,51 @@ def test_unfit_arguments_are_refused_before_anything_runs(flyball: Flyball, tmp_
     assert (nowhere.exit_code, ".svg" in nowhere.stderr) == (2, True)
     no_folder = flyball(*SMALL, "--plot", tmp_path / "absent" / "figure.svg")
     assert (no_folder.exit_code, "there is no folder" in no_folder.stderr) == (2, True)
+
+
+PLAN = ("simulate", "--plan", "--nodes", 3, "--configs", "tic_tac_toe_2p,hex7_2p", "--hours", 6)
+
+
+def test_plan_names_the_bottleneck_and_what_is_needed(flyball: Flyball) -> None:
+    done = flyball(*PLAN)
+    assert done.exit_code == 0, done.stderr
+    tables = done.stdout.split("Needed")
+    assert len(tables) == 2
+    for table in tables:
+        kinds = [line.split()[0] for line in table.splitlines() if line[:1].islower()]
+        assert kinds[:6] == ["kind", "selfplay", "inspection", "training", "evaluation", "distribution"]
+        assert "bottleneck: " in table
+        assert "useful nodes: " in table
+
+
+def test_plan_is_the_least_that_keeps_waits_short(flyball: Flyball) -> None:
+    told = json.loads(flyball(*PLAN, "--json").stdout)
+    assert told == json.loads(flyball(*PLAN, "--json").stdout)
+    needed = told["needed"]
+    kinds = {one["kind"]: one for one in needed["load"]["kinds"]}
+    assert {kind: one["processes"] for kind, one in kinds.items()} == needed["processes"]
+    allowed = told["most_wait"] * sum(one["seconds"] for one in kinds.values())
+    assert all(kinds[kind]["wait_95_seconds"] <= allowed for kind in ("inspection", "training", "evaluation"))
+    assert told["given"]["processes"]["training"] == 1
+    assert needed["load"]["rows_per_hour"] > told["given"]["load"]["rows_per_hour"]
+
+
+def test_processes_on_head_and_nodes_are_those_simulated(flyball: Flyball) -> None:
+    words = ("--on-head", "training=3", "--on-head", "selfplay=0", "--on-nodes", "inspection=1", "--json")
+    told = json.loads(flyball(*PLAN, *words).stdout)["given"]["processes"]
+    assert told == {"selfplay": 3, "inspection": 4, "training": 3, "evaluation": 1, "distribution": 1}
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--plan", "--days", 1), "--days does not go with --plan"),
+        (("--hours", 1), "--hours needs --plan"),
+        (("--on-head", "training"), "write KIND=NUMBER"),
+        (("--on-head", "trainng=1"), "trainng"),
+        (("--on-head", "training=0"), "No machine has a process for training"),
+    ],
+)
+def test_unfit_plans_are_refused(flyball: Flyball, words: tuple[str, ...], reason: str) -> None:
+    done = flyball("simulate", *words)
+    assert (done.exit_code, reason in done.stderr) == (2, True), done.stderr

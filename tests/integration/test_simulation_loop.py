@@ -13,11 +13,16 @@ from app.core import ConfigKey
 from app.core.clock import SECOND_US
 from app.events import (
     DaemonReady,
+    EvaluationCompleted,
+    EvaluationFailed,
+    EvaluationRequested,
     Event,
     ModelDistributed,
     NodeDegraded,
     NodeRecovered,
     Payload,
+    QualityDegraded,
+    QualityScoreUpdated,
     RunConfigured,
     SelfplayComplete,
     SelfplayFailed,
@@ -28,6 +33,7 @@ from app.events import (
     encode,
 )
 from app.simulation import ALL, ARMS, NONE, PlantSettings, Scoreboard, Simulation, load_plant
+from app.simulation.settings import CurveSettings, MachineSettings
 from app.simulation.world import START_US
 from daemons.registry import DAEMONS
 
@@ -96,11 +102,20 @@ def test_every_request_is_answered_once_or_under_way(arm) -> None:
     assert len(waiting) == simulation.cluster.stations["training"].pending
 
 
+def quick(plant: PlantSettings) -> PlantSettings:
+    """Return the plant with trainings that take no time, so that nodes are not idle, and no job but games waits."""
+
+    def curve(one: CurveSettings) -> CurveSettings:
+        return one.replace(time=one.time.replace(request=2.0, inspection=1e-3, training=1e-3, trained_row=1e-9))
+
+    return plant.replace(configs={key: curve(one) for key, one in plant.configs.items()})
+
+
 def test_nodes_that_fail_at_once_draw_few_requests() -> None:
-    """For half of the time, on average, a node's requests fail within a second; others take a quarter of an hour."""
+    """For half of the time, on average, a node's requests fail within a second; others take ten minutes."""
     spells = PLANT.troubles.failing_nodes.replace(per_day=2.0)
     troubles = PLANT.troubles.replace(failing_nodes=spells)
-    _, events = simulated(hours=48, plant=PLANT.replace(troubles=troubles))
+    _, events = simulated(hours=48, plant=quick(PLANT).replace(troubles=troubles))
     failed = sum(isinstance(event.data, SelfplayFailed) for event in events)
     played = sum(isinstance(event.data, SelfplayComplete) for event in events)
     assert any(isinstance(event.data, NodeDegraded) for event in events)
@@ -153,6 +168,26 @@ def test_requests_of_a_dead_node_are_played_after_its_return() -> None:
     asked = sum(isinstance(event.data, SelfplayRequested) for event in events)
     answered = sum(isinstance(event.data, SelfplayComplete | SelfplayFailed) for event in events)
     assert asked == answered + sum(node.pending for node in simulation.cluster.nodes.values())
+
+
+def test_jobs_of_a_lost_node_are_done_by_others() -> None:
+    """All jobs but games run on three nodes that die every four hours, for one hour; the head does none of them."""
+    dying = PLANT.troubles.dead_nodes.replace(per_day=6.0, hours=1.0)
+    none = MachineSettings(selfplay=0, inspection=0, training=0, evaluation=0)
+    cluster = PLANT.cluster.replace(head=none, node=MachineSettings(selfplay=1, inspection=1, training=1, evaluation=1))
+    plant = PLANT.replace(troubles=PLANT.troubles.replace(dead_nodes=dying), cluster=cluster)
+    simulation, events = simulated(hours=24, plant=plant, nodes=3)
+    for kind, asked, answers in (
+        ("training", TrainingRequested, TrainingCompleted | TrainingFailed),
+        ("evaluation", EvaluationRequested, EvaluationCompleted | EvaluationFailed),
+        ("inspection", SelfplayComplete, QualityScoreUpdated | QualityDegraded),
+    ):
+        station = simulation.cluster.stations[kind]
+        answered = [event.data.request_id for event in events if isinstance(event.data, answers)]
+        assert len(answered) == len(set(answered)) > 0
+        assert len(station.ended) > len(answered)  # some were stopped, and began again
+        requests = sum(isinstance(event.data, asked) for event in events)
+        assert requests - len(answered) <= station.pending + len(KEYS)  # a gate may be dropped, a training replaced
 
 
 def test_planted_regression_shows_in_truth_and_scoreboard() -> None:
