@@ -180,7 +180,7 @@ def test_unfit_arguments_are_refused_before_anything_runs(flyball: Flyball, tmp_
     assert (no_folder.exit_code, "there is no folder" in no_folder.stderr) == (2, True)
 
 
-PLAN = ("simulate", "--plan", "--nodes", 3, "--configs", "tic_tac_toe_2p,hex7_2p", "--hours", 6)
+PLAN = ("simulate", "--plan", "--nodes", 2, "--configs", "hex7_2p,clobber_2p", "--hours", 2)
 
 
 def test_plan_names_the_bottleneck_and_what_is_needed(flyball: Flyball) -> None:
@@ -210,7 +210,7 @@ def test_plan_is_the_least_that_keeps_waits_short(flyball: Flyball) -> None:
 def test_processes_on_head_and_nodes_are_those_simulated(flyball: Flyball) -> None:
     words = ("--on-head", "training=3", "--on-head", "selfplay=0", "--on-nodes", "inspection=1", "--json")
     told = json.loads(flyball(*PLAN, *words).stdout)["given"]["processes"]
-    assert told == {"selfplay": 3, "inspection": 4, "training": 3, "evaluation": 1, "distribution": 1}
+    assert told == {"selfplay": 2, "inspection": 3, "training": 3, "evaluation": 1, "distribution": 1}
 
 
 @pytest.mark.parametrize(
