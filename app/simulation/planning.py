@@ -107,7 +107,7 @@ class Planner:
                 enough = middle
             else:
                 few = middle + 1
-        processes = {one.kind: one.processes for one in load.kinds}
+        processes: dict[str, int] = {one.kind: one.processes for one in load.kinds}
         return Sizing(processes=processes, load=load, useful_nodes=enough)
 
 
