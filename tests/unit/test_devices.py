@@ -110,6 +110,7 @@ def test_auto_is_the_cpu_where_there_is_no_gpu() -> None:
 
 def test_auto_is_the_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _device: "test")
     monkeypatch.setattr(devices, "_be_deterministic", lambda: None)
     assert resolve("auto") == torch.device("cuda")

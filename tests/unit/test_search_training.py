@@ -126,7 +126,7 @@ def test_images_keep_policy_mask_and_observation_together(shards: list[Shard]) -
 def rows_of(samples: SearchSamples, symmetries):
     for batch in batches(samples, 64, symmetries, rng()):
         for columns in zip(batch.obs, batch.mask, batch.policy, batch.target, strict=True):
-            yield type(batch)(*columns)
+            yield type(batch)(*columns, weight=1.0)
 
 
 def test_rows_without_searches_are_refused(shards: list[Shard]) -> None:
