@@ -14,12 +14,8 @@ from torch import distributed
 from app.config import Compute
 from app.core import FlyballError, located
 from app.learning.devices import resolve
-from app.learning.ranks import PeerLost, Ranks
+from app.learning.ranks import PeerLost, RankFailed, Ranks
 from app.learning.torchrun import EPOCH, OUTCOME, WORK
-
-
-class RankFailed(FlyballError):
-    """A rank raised an error that is not one of Flyball's."""
 
 
 def main() -> None:

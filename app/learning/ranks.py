@@ -15,6 +15,10 @@ class TooFewRows(FlyballError):
     """A minibatch with fewer rows than there are processes."""
 
 
+class RankFailed(FlyballError):
+    """A rank raised an error that is not one of Flyball's."""
+
+
 class PeerLost(Exception):
     """Another rank ended. ``torchrun`` starts all of them again."""
 

@@ -38,10 +38,10 @@ class ProcessesLost(FlyballError):
 def together(work: Callable[..., R], compute: Compute, *, report: Callable[[int, Any], None]) -> R:
     """Return ``work(compute=…, report=…)``, or have ``compute.processes`` do it together.
 
-    Each of several processes calls it with its own device, and with ``ranks``. The result is rank 0's. A ``FlyballError``
-    of theirs is raised here; anything else they raise becomes a ``RankFailed``. When a rank dies, all begin again, so
-    ``work`` has to depend on its arguments alone; it and its result are pickled. ``report`` receives each epoch's
-    number and metrics once. Raises ``ProcessesLost`` or ``MissingDevice``.
+    Each of several processes calls it with its own device, and with ``ranks``. The result is rank 0's. What they raise
+    is raised here, as ``RankFailed`` if it is no ``FlyballError``. When a rank dies, all begin again, so ``work`` must
+    depend on its arguments alone; it and its result are pickled. ``report`` receives each epoch's number and metrics
+    once. Raises ``ProcessesLost`` or ``MissingDevice``.
     """
     if compute.processes == 1:
         return work(compute=compute, report=report)
