@@ -37,13 +37,14 @@ def main() -> None:
 
     try:
         outcome = work(compute=compute, ranks=ranks, report=report)
-    except FlyballError as error:  # all ranks raise it, because they know the same
-        outcome = error
     except PeerLost:
         raise
+    except FlyballError as error:  # most often all ranks raise it, because they know the same
+        _write(folder, ranks, error)
+        return
     except Exception as error:
         _write(folder, ranks, _described(error, ranks))
-        raise  # torchrun then ends the others, who may wait for this rank
+        raise  # torchrun then ends the other ranks, which may wait for this one
     if ranks.rank == 0:
         _write(folder, ranks, outcome)
     distributed.destroy_process_group()

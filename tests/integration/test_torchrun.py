@@ -154,7 +154,7 @@ async def test_no_rank_outlives_its_training(tmp_path: Path, death: str) -> None
         await begun.wait()
     ranks, children = ranks_of(psutil.Process()), psutil.Process().children(recursive=True)
     folder = Path(ranks[0].cmdline()[-1])
-    assert (len(ranks), folder.exists()) == (2, True)
+    assert len(ranks) == 2
     if death == "cancelled":
         task.cancel()
     else:
@@ -166,7 +166,7 @@ async def test_no_rank_outlives_its_training(tmp_path: Path, death: str) -> None
         children = [child for child in children if "app.engine" not in child.cmdline()]  # it goes on
     _, alive = await asyncio.to_thread(psutil.wait_procs, children, 20)
     assert [child for child in alive if child.status() != psutil.STATUS_ZOMBIE] == []
-    assert not folder.exists()
+    assert not await asyncio.to_thread(folder.exists)
     await engine.close()
 
 

@@ -16,7 +16,7 @@ class Failing(nn.Module):
         self.heads = nn.Linear(shape.features, shape.actions + 1)
 
     def forward(self, obs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        if os.environ.get("RANK") == "1":
+        if os.environ.get("RANK") == "1" and torch.is_grad_enabled():  # not while it is built
             if self.how == "raise":
                 raise ZeroDivisionError("no sense in rank 1")
             os.kill(os.getpid(), signal.SIGKILL)
