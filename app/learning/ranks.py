@@ -63,7 +63,7 @@ class Ranks:
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
         used = gradients[0].new_tensor([p.grad is not None for p in parameters])
         total = self.total(torch.cat([*(gradient.flatten() for gradient in gradients), used]))
-        *sums, uses = total.split([*(p.numel() for p in parameters), len(parameters)])
+        *sums, uses = torch.split(total, [*(p.numel() for p in parameters), len(parameters)])
         for parameter, gradient, one, count in zip(parameters, gradients, sums, uses.tolist(), strict=True):
             parameter.grad = gradient.copy_(one.view_as(gradient)) if count else None
 
