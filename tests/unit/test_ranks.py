@@ -1,5 +1,6 @@
 """Trainings shared by ranks, here threads: their results are those of one process."""
 
+import pickle
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -147,6 +148,9 @@ def test_all_ranks_diverge_as_one_process_does(lesson: Lesson) -> None:
     assert all(isinstance(error, TrainingDiverged) for error in errors)
     assert asdict(errors[0].metrics) == pytest.approx(asdict(alone.value.metrics), rel=1e-4, abs=1e-6)
     assert errors[0].metrics == errors[1].metrics
+    received = pickle.loads(pickle.dumps(errors[0]))
+    assert (type(received), str(received), received.hint) == (TrainingDiverged, str(errors[0]), errors[0].hint)
+    assert received.metrics == errors[0].metrics
 
 
 class Uneven(nn.Module):
