@@ -17,11 +17,11 @@ from app.controllers.fold import Fold
 from app.engine import InlineEngine, JobFailed
 from app.events import EvaluationRequested, Payload, RunConfigured, TrainingRequested
 from app.games import open_table
-from app.learning import devices, rank_process
+from app.learning import devices, torchrun
 from app.learning.devices import MissingDevice, UnknownDevice, decided, games_at_once, missing_device, resolve
 from app.learning.jobs import train
 from app.learning.network import bytes_to_parameters
-from app.learning.rank_process import own_device
+from app.learning.torchrun import own_device
 from app.play.gauntlet import GauntletSpec, Opponent
 from app.play.matches import batch
 from app.play.players import load_player
@@ -147,7 +147,7 @@ def test_each_process_needs_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_ranks_compute_on_the_gpus_from_the_named_one_on(monkeypatch: pytest.MonkeyPatch) -> None:
     there = {"auto": torch.device("cuda"), "cuda:1": torch.device("cuda:1"), "cpu": torch.device("cpu")}
-    monkeypatch.setattr(rank_process, "resolve", there.__getitem__)
+    monkeypatch.setattr(torchrun, "resolve", there.__getitem__)
     computes = [own_device(Compute(device=device, processes=4), rank=2) for device in there]
     assert computes == [Compute(device="cuda:2"), Compute(device="cuda:3"), Compute()]
 
@@ -188,7 +188,7 @@ def test_a_run_is_refused_with_more_processes_than_gpus(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(suitability, "_missing", missing)
     with pytest.raises(BadSettings, match=r"deployment.device.training: auto was asked for by 2 processes") as refused:
-        check_devices(Deployment.model_validate({"device": "auto", "training_processes": 2}))
+        check_devices(Deployment.model_validate({"device": {"training": "auto"}, "training_processes": 2}))
     assert asked == [("auto", 2)]
     assert "deployment.training_processes to no more than GPUs" in refused.value.hint
 
