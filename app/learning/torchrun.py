@@ -4,6 +4,7 @@ What they compute travels in a pickle, as between the processes of ``multiproces
 can read, to a program that this one starts. Ranks find each other by files there, and talk over the loopback device.
 """
 
+import os
 import pickle
 import socket
 import sys
