@@ -65,8 +65,8 @@ class Deployment(Settings):
     log_level: LogLevel = "INFO"
     wandb: WandbMode = Field("off", description="curves at Weights & Biases, too: pip install 'flyball[wandb]'")
     threads_per_job: int = Field(1, ge=1)
+    processes_per_training: Processes = 1
     processes: ProcessSettings = ProcessSettings()
-    training_processes: Processes = 1
     engine: Literal["local", "ray"] = Field("local", description="where jobs run: this machine's processes, or Ray")
     ray: RaySettings = RaySettings()
     device: DeviceSettings = DeviceSettings()
@@ -74,7 +74,7 @@ class Deployment(Settings):
 
     def compute(self, kind: JobKind) -> Compute:
         """Return device, precision and processes of a kind of job."""
-        processes = self.training_processes if kind == "training" else 1
+        processes = self.processes_per_training if kind == "training" else 1
         return Compute(device=getattr(self.device, kind), precision=getattr(self.precision, kind), processes=processes)
 
     @field_validator("endpoint")

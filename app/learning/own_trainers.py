@@ -123,7 +123,7 @@ def train_by_command(spec: JsonObject, report: Report) -> JsonObject:
 
 def _warn_of_processes(compute: Compute, trainer: str) -> None:
     if compute.processes > 1:
-        text = "deployment.training_processes does not apply to a trainer of the user's own"
+        text = "deployment.processes_per_training does not apply to a trainer of the user's own"
         structlog.get_logger("trainer").warning(text, trainer=trainer)
 
 

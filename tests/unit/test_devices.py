@@ -66,7 +66,7 @@ def test_devices_of_kinds_of_jobs_are_set_one_by_one(tmp_path: Path, monkeypatch
 
 
 def test_processes_are_of_trainings_alone(tmp_path: Path) -> None:
-    found = settings_of(tmp_path, "[deployment]\ntraining_processes = 3\n")
+    found = settings_of(tmp_path, "[deployment]\nprocesses_per_training = 3\n")
     assert [found.compute(kind).processes for kind in ("selfplay", "training", "evaluation")] == [1, 3, 1]
     settings = PipelineSettings.model_validate({"training": {"processes": 2}})
     assert (settings.updates.processes, settings.games.processes) == (2, 1)
@@ -188,9 +188,9 @@ def test_a_run_is_refused_with_more_processes_than_gpus(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(suitability, "_missing", missing)
     with pytest.raises(BadSettings, match=r"deployment.device.training: auto was asked for by 2 processes") as refused:
-        check_devices(Deployment.model_validate({"device": {"training": "auto"}, "training_processes": 2}))
+        check_devices(Deployment.model_validate({"device": {"training": "auto"}, "processes_per_training": 2}))
     assert asked == [("auto", 2)]
-    assert "deployment.training_processes to no more than GPUs" in refused.value.hint
+    assert "deployment.processes_per_training to no more than GPUs" in refused.value.hint
 
 
 def test_no_process_is_asked_unless_a_gpu_is_set(monkeypatch: pytest.MonkeyPatch) -> None:

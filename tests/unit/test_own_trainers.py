@@ -310,5 +310,5 @@ def test_own_trainer_warns_that_processes_do_not_apply(root: Path) -> None:
         train_by_command(commanded(root, GOOD, processes=2), ignore)
         train_by_command(commanded(root, GOOD), ignore)
     (warning,) = [entry for entry in logs if entry["log_level"] == "warning"]
-    assert "training_processes does not apply" in warning["event"]
+    assert "processes_per_training does not apply" in warning["event"]
     assert warning["trainer"] == "python"
