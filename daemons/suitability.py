@@ -176,8 +176,8 @@ def check_devices(deployment: Deployment) -> None:
         if reason:
             raise BadSettings(
                 f"deployment.device.{kind}: {reason}.",
-                hint="Set it to cpu or auto, deployment.processes_per_training to no more than GPUs, or install the driver "
-                "and PyTorch's build for CUDA.",
+                hint="Set it to cpu or auto, deployment.processes_per_training to no more than GPUs, or install the "
+                "driver and PyTorch's build for CUDA.",
             )
 
 

@@ -38,8 +38,8 @@ class Ranks:
         if rows < self.size:
             raise TooFewRows(
                 f"{self.size} processes cannot share a minibatch of {rows} rows.",
-                hint="Train with fewer processes (deployment.processes_per_training; flyball train: training.processes), "
-                "or larger minibatches.",
+                hint="Train with fewer processes (deployment.processes_per_training; in flyball train: "
+                "training.processes), or larger minibatches.",
             )
         return slice(rows * self.rank // self.size, rows * (self.rank + 1) // self.size)
 
