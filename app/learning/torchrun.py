@@ -6,6 +6,7 @@ can read, to a program that this one starts. Ranks find each other by files ther
 
 import os
 import pickle
+import re
 import socket
 import sys
 from base64 import b64decode, b64encode
@@ -20,7 +21,7 @@ from torch import distributed
 from app.config import Compute
 from app.core import FlyballError, located
 from app.engine import child_environment, python_module
-from app.engine.guard import run_guarded
+from app.engine.guard import Ended, run_guarded
 from app.learning.devices import require, resolve
 from app.learning.ranks import PeerLost, RankFailed, Ranks
 
@@ -68,14 +69,22 @@ def together(work: Callable[..., R], compute: Compute, *, report: Callable[[int,
         outcome = folder / OUTCOME
         if not outcome.exists():
             raise ProcessesLost(
-                f"A training by {compute.processes} processes was given up after {RESTARTS} restarts: torchrun "
-                f"{ended.described}",
-                hint="The base model stands. A SIGKILL may be a lack of memory (dmesg): train with fewer processes.",
+                f"A training by {compute.processes} processes was given up after {RESTARTS} restarts: {_cause(ended)}",
+                hint="The base model stands. A SIGKILL may be a lack of memory (dmesg): train with fewer processes. In a "
+                "run, logs/training.stderr has all that the processes wrote.",
             )
         result = pickle.loads(outcome.read_bytes())  # noqa: S301 - by our own process
     if isinstance(result, FlyballError):
         raise result
     return result  # type: ignore[no-any-return]  # a pickle has no type
+
+
+def _cause(ended: Ended) -> str:
+    """Return how the first rank ended that did, by torchrun's report; otherwise how torchrun ended."""
+    first = re.search(r"Root Cause.*?\brank +: (\d+).*?\bexitcode +: (-?\d+)", ended.errors, re.DOTALL)
+    if first is None:
+        return f"torchrun {ended.described}"
+    return f"process {first[1]} {Ended(int(first[2]), '', '').described}"
 
 
 def _command(folder: Path, processes: int) -> tuple[str, ...]:
