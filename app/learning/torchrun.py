@@ -70,8 +70,8 @@ def together(work: Callable[..., R], compute: Compute, *, report: Callable[[int,
         if not outcome.exists():
             raise ProcessesLost(
                 f"A training by {compute.processes} processes was given up after {RESTARTS} restarts: {_cause(ended)}",
-                hint="The base model stands. A SIGKILL may be a lack of memory (dmesg): train with fewer processes. In a "
-                "run, logs/training.stderr has all that the processes wrote.",
+                hint="The base model stands. A SIGKILL may be a lack of memory (dmesg): train with fewer processes. In "
+                "a run, logs/training.stderr has all that the processes wrote.",
             )
         result = pickle.loads(outcome.read_bytes())  # noqa: S301 - by our own process
     if isinstance(result, FlyballError):

@@ -22,6 +22,7 @@ from app.learning.ppo import TrainingDiverged
 from app.learning.ranks import RankFailed
 from app.learning.torchrun import ProcessesLost
 from app.store import FileStore, get_checkpoint, put_shard
+from app.train.sinks import read_log
 
 PROGRAM = "app.learning.rank_process"
 STEADY = PpoCoefficients(batch_size=64, target_kl=10, max_kl=10)
@@ -180,7 +181,6 @@ def test_training_run_by_two_processes_is_that_of_one(tmp_path: Path, backend: s
     for processes in (1, 2):
         folder = tmp_path / str(processes)
         flyball.train("tic_tac_toe_2p", settings | {"training.processes": processes}, output=folder)
-        header, row = (line.split(",") for line in (folder / "training_log.csv").read_text().splitlines())
-        logged = dict(zip(header, row, strict=True))
+        (logged,) = read_log(folder / "training_log.csv")
         losses.append([float(logged[name]) for name in ("policy_loss", "value_loss", "entropy")])
     assert losses[1] == pytest.approx(losses[0], rel=1e-3, abs=1e-4)
