@@ -181,6 +181,6 @@ def test_training_run_by_two_processes_is_that_of_one(tmp_path: Path, backend: s
     for processes in (1, 2):
         folder = tmp_path / str(processes)
         flyball.train("tic_tac_toe_2p", settings | {"training.processes": processes}, output=folder)
-        (logged,) = read_log(folder / "training_log.csv")
+        *_, logged = read_log(folder / "training_log.csv")
         losses.append([float(logged[name]) for name in ("policy_loss", "value_loss", "entropy")])
     assert losses[1] == pytest.approx(losses[0], rel=1e-3, abs=1e-4)
