@@ -5,7 +5,8 @@ function ``job(spec, report) -> result``; spec, reports and result are JSON (``a
 of its own. Every spec has ``store``, the folder of the blob store, and all but that of ``distribute`` have ``config``,
 the configuration's settings. Those of ``initialise``, ``play``, ``train`` and ``match`` have ``device`` (cpu, cuda,
 cuda:1 or auto) and ``precision`` (float32, bfloat16, or auto: as the backend likes); a job raises ``MissingDevice``
-rather than run on another device. These are the other keys, and those of the result:
+rather than run on another device. They also have ``processes``: 1, or in ``train`` how many may share the training.
+These are the other keys, and those of the result:
 
 - ``initialise``: ``seed``. Returns ``model`` (its key in the store), ``parent`` None, ``step`` 0, ``rows`` 0, and
   ``metrics`` None.

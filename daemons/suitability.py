@@ -5,14 +5,16 @@ import importlib.util
 import inspect
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import entry_points
 from itertools import product
 from pathlib import Path
+from typing import get_args
 
 from app.backends import OURS, describe
 from app.config import MLP, Deployment, EngineProtocol, GameConfig, RunSettings
+from app.config.devices import AUTO, JobKind
 from app.config.loading import BadSettings
 from app.core import FlyballError, load_plugin
 from app.engine import JsonObject, LocalEngine
@@ -159,23 +161,27 @@ def _check_program(setting: str, program: str, folder: Path) -> None:
 def check_devices(deployment: Deployment) -> None:
     """Check that PyTorch finds every device in the settings.
 
-    A child process asks PyTorch, which takes a second to import, and only if a setting names a GPU.
+    A child process asks PyTorch, which takes a second to import, and only if a setting names a GPU or may need several.
 
     Raises:
         BadSettings: names the setting whose device is missing.
     """
-    kinds = deployment.device.model_dump()
-    gpus = sorted({device for device in kinds.values() if device.startswith("cuda")})
-    reasons = asyncio.run(_missing(gpus))["reasons"] if gpus else {}
-    for kind, device in kinds.items():
-        if reason := reasons.get(device):
+    asked = {
+        kind: (compute.device, compute.processes)
+        for kind in get_args(JobKind)
+        if (compute := deployment.compute(kind)).device != "cpu" and (compute.device != AUTO or compute.processes > 1)
+    }
+    reasons = asyncio.run(_missing([*asked.values()]))["reasons"] if asked else []
+    for kind, reason in zip(asked, reasons, strict=True):
+        if reason:
             raise BadSettings(
                 f"deployment.device.{kind}: {reason}.",
-                hint="Set it to cpu or auto, or install the driver and PyTorch's build for CUDA.",
+                hint="Set it to cpu or auto, deployment.processes_per_training to no more than GPUs, or install the "
+                "driver and PyTorch's build for CUDA.",
             )
 
 
-async def _missing(devices: list[str]) -> JsonObject:
+async def _missing(devices: Sequence[tuple[str, int]]) -> JsonObject:
     engine = LocalEngine()
     try:
         return await engine.run("app.learning.devices:missing", {"devices": devices})

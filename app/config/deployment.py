@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from app.config.devices import Compute, DeviceSettings, JobKind, PrecisionSettings
+from app.config.devices import Compute, DeviceSettings, JobKind, PrecisionSettings, Processes
 from app.config.ray import RaySettings
 from app.config.settings import Settings
 
@@ -65,6 +65,7 @@ class Deployment(Settings):
     log_level: LogLevel = "INFO"
     wandb: WandbMode = Field("off", description="curves at Weights & Biases, too: pip install 'flyball[wandb]'")
     threads_per_job: int = Field(1, ge=1)
+    processes_per_training: Processes = 1
     processes: ProcessSettings = ProcessSettings()
     engine: Literal["local", "ray"] = Field("local", description="where jobs run: this machine's processes, or Ray")
     ray: RaySettings = RaySettings()
@@ -72,8 +73,9 @@ class Deployment(Settings):
     precision: PrecisionSettings = PrecisionSettings()
 
     def compute(self, kind: JobKind) -> Compute:
-        """Return device and precision of a kind of job."""
-        return Compute(device=getattr(self.device, kind), precision=getattr(self.precision, kind))
+        """Return device, precision and processes of a kind of job."""
+        processes = self.processes_per_training if kind == "training" else 1
+        return Compute(device=getattr(self.device, kind), precision=getattr(self.precision, kind), processes=processes)
 
     @field_validator("endpoint")
     @classmethod

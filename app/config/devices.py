@@ -37,11 +37,18 @@ Precision = Annotated[
 ]
 
 
+Processes = Annotated[
+    int,
+    Field(ge=1, description="processes that share each minibatch of a training; on cuda, each has a GPU of its own"),
+]
+
+
 class Compute(Settings):
     """Device and precision of a job's networks, and where it finds the user's files; a part of its spec."""
 
     device: Device = "cpu"
     precision: Precision = "float32"
+    processes: Processes = 1
     settings_folder: str = Field(".", description="of flyball.toml; the user's commands run there")
 
 

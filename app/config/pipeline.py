@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import Field, ValidationError, model_validator
 
 from app.config.deployment import LogLevel, WandbMode
-from app.config.devices import Compute, Device, Precision
+from app.config.devices import Compute, Device, Precision, Processes
 from app.config.settings import (
     DEFAULT_BACKEND,
     MLP,
@@ -192,6 +192,7 @@ class TrainingSettings(Settings):
     )
     device: Device = "cpu"
     precision: Precision = "auto"
+    processes: Processes = 1
 
 
 class LoggingSettings(Settings):
@@ -221,8 +222,9 @@ class PipelineSettings(Settings):
 
     @property
     def updates(self) -> Compute:
-        """Device and precision of updates."""
-        return Compute(device=self.training.device, precision=self.training.precision)
+        """Device, precision and processes of updates."""
+        asked = self.training
+        return Compute(device=asked.device, precision=asked.precision, processes=asked.processes)
 
     @property
     def games(self) -> Compute:

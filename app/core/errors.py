@@ -1,10 +1,12 @@
 """Errors that Flyball raises on purpose, and faults that its checks report."""
 
+import copyreg
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from traceback import extract_tb
+from typing import Any
 
 
 class FlyballError(Exception):
@@ -22,6 +24,10 @@ class FlyballError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} {self.hint}".rstrip()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Without calling the constructor, because those of subclasses take other arguments.
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 def located(error: Exception) -> str:

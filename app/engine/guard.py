@@ -131,13 +131,19 @@ class Guarded:
 
 
 def run_guarded(
-    command: Sequence[str], folder: str, environment: Mapping[str, str], on_line: Callable[[str], None]
+    command: Sequence[str],
+    folder: str,
+    environment: Mapping[str, str],
+    on_line: Callable[[str], None],
+    *,
+    asked: bool = False,
 ) -> Ended:
     """Run a command in a folder until it ends; ``on_line`` receives each line of its stdout.
 
-    The command is also ended when ``on_line`` raises. See ``Guarded``.
+    The command is also ended when ``on_line`` raises. With ``asked`` its stdin ends when this process does, so that
+    children outside of its process group can notice. See ``Guarded``.
     """
-    running = Guarded(command, folder, environment)
+    running = Guarded(command, folder, environment, asked=asked)
     try:
         for line in running.lines():
             on_line(line)

@@ -23,6 +23,15 @@ def python_module(module: str, *arguments: str) -> tuple[str, ...]:
     return (sys.executable, "-P", "-m", module, *arguments)
 
 
+def child_environment(threads: int) -> dict[str, str]:
+    """Return the environment of a child of this program, whose numerical libraries use ``threads`` threads.
+
+    The child finds modules where this process does, whatever the working directory.
+    """
+    own = {name: str(threads) for name in _THREAD_VARIABLES}
+    return {**os.environ, **own, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
 class LocalEngine:
     """Runs jobs in child processes, started at their first job and replaced when they die.
 
@@ -65,9 +74,7 @@ class _Child:
     """A worker process, started at its first job."""
 
     def __init__(self, threads: int, nice: int) -> None:
-        own = {name: str(threads) for name in _THREAD_VARIABLES}
-        # The child finds modules where this process does, whatever the working directory.
-        self._environment = {**os.environ, **own, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        self._environment = child_environment(threads)
         self._nice = nice
         self._process: Process | None = None
         self._closed = False

@@ -33,29 +33,40 @@ class MissingDevice(FlyballError):
     """A device that PyTorch does not find on this machine."""
 
 
-def missing_device(device: str) -> str | None:
-    """Return why ``device`` is unavailable here, None if it is available. Raises ``UnknownDevice``."""
+def missing_device(device: str, processes: int = 1) -> str | None:
+    """Return why ``device`` is unavailable here, None if it is available. Raises ``UnknownDevice``.
+
+    Each of several processes needs a GPU of its own: the named one and those after it.
+    """
     match = DEVICE_PATTERN.fullmatch(device)
     if match is None:
         raise UnknownDevice(f"There is no device {device!r}.", hint=f"Write {DEVICE_NAMES}.")
-    if not device.startswith("cuda"):
+    if device == "cpu" or (device == AUTO and not torch.cuda.is_available()):
         return None
-    if not torch.cuda.is_available():
-        return f"{device} was asked for and PyTorch finds no CUDA device"
-    count = torch.cuda.device_count()
-    return (
-        f"{device} was asked for and PyTorch finds {count} CUDA device{'' if count == 1 else 's'}"
-        if int(match[1] or 0) >= count
-        else None
-    )
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if int(match[1] or 0) + processes <= count:
+        return None
+    asked = f"{device} was asked for" if processes == 1 else f"{device} was asked for by {processes} processes"
+    return f"{asked} and PyTorch finds {count or 'no'} CUDA device{'s' if count > 1 else ''}"
 
 
 def missing(spec: JsonObject, report: Report) -> JsonObject:  # noqa: ARG001  # a job, with nothing to report
-    """Return ``{"reasons": …}``, why each of the spec's ``devices`` is unavailable, None where it is available.
+    """Return ``{"reasons": …}``: for each of the spec's ``devices``, pairs of a device and a number of processes.
 
-    It is a job so that processes without PyTorch, which takes a second to import, can ask.
+    A reason says why the device is unavailable; it is None where it is available. This is a job so that processes
+    without PyTorch, which takes a second to import, can ask.
     """
-    return {"reasons": {device: missing_device(device) for device in spec["devices"]}}
+    return {"reasons": [missing_device(device, processes) for device, processes in spec["devices"]]}
+
+
+def require(device: str, processes: int = 1) -> None:
+    """Raise ``MissingDevice`` if ``device`` is unavailable here. Raises ``UnknownDevice``. See ``missing_device``."""
+    if reason := missing_device(device, processes):
+        raise MissingDevice(
+            f"The device is missing: {reason}.",
+            hint="Set it to cpu or auto, with no more processes than GPUs, or install the driver and PyTorch's build "
+            "for CUDA.",
+        )
 
 
 @cache
@@ -64,11 +75,7 @@ def resolve(device: str) -> torch.device:
 
     The first call logs what a device resolves to. Raises ``MissingDevice`` or ``UnknownDevice``.
     """
-    if reason := missing_device(device):
-        raise MissingDevice(
-            f"The device is missing: {reason}.",
-            hint="Set it to cpu or auto, or install the driver and PyTorch's build for CUDA.",
-        )
+    require(device)
     found = torch.device(_automatic() if device == AUTO else device)
     if found.type == "cuda":
         _be_deterministic()

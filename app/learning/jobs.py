@@ -1,6 +1,7 @@
 """Engine jobs: draw a first model, or train one by PPO. Results depend on the spec alone."""
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from pydantic import Field
@@ -13,6 +14,7 @@ from app.learning.learner import improve
 from app.learning.network import init_policy, parameters_to_bytes, seen_shape
 from app.learning.ppo import EpochMetrics
 from app.learning.samples import explained_variance, prepare
+from app.learning.torchrun import together
 from app.learning.training import Training
 from app.store import FileStore, Manifest, put_checkpoint
 
@@ -61,7 +63,8 @@ def train(spec: JsonObject, report: Report) -> JsonObject:
     """Train a model by PPO and store the result; return it with the metrics of its last epoch (a job).
 
     Reports ``epoch``, ``epochs`` and the ``metrics`` after each epoch. Nothing is stored after an error. The same
-    spec gives the same model. Raises what ``Training`` raises, ``UnfinishedEpisode``, or ``TrainingDiverged``.
+    spec gives the same model. Raises what ``Training`` raises, ``UnfinishedEpisode``, ``TrainingDiverged``, or what
+    ``together`` raises.
     """
     training = Training(spec, report)
     knobs = {"learning_rate": training.learning_rate, "epochs": training.epochs}
@@ -72,7 +75,8 @@ def train(spec: JsonObject, report: Report) -> JsonObject:
         training.progress(epoch, ppo.epochs, **_published(metrics))
 
     explained = explained_variance(samples)
-    result = improve(training.base, samples, ppo, seed=training.seed, compute=training.compute, report=tell)
+    work = partial(improve, training.base, samples, ppo, seed=training.seed)
+    result = together(work, training.compute, report=tell)
     metrics = _published(result.metrics) | ({} if explained is None else {"explained_variance": explained})
     return training.store(result.parameters, result.optimizer, metrics)
 

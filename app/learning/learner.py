@@ -20,6 +20,7 @@ from app.learning.network import (
     parameters_to_bytes,
 )
 from app.learning.ppo import EpochMetrics, descend, update
+from app.learning.ranks import ALONE, Ranks
 from app.learning.samples import Samples, minibatches
 from app.store import Checkpoint
 
@@ -55,17 +56,20 @@ def improve(
     *,
     seed: int,
     compute: Compute = CPU,
+    ranks: Ranks = ALONE,
     report: Callable[[int, EpochMetrics], None],
 ) -> Improvement[EpochMetrics]:
     """Train a copy of ``base`` by PPO, with its optimiser's state if it has one. Raises ``TrainingDiverged``.
 
-    The same arguments give the same bytes on one kind of device; on the CPU, with the same number of threads. Raises
-    ``MissingDevice``.
+    The same arguments give the same bytes on one kind of device; on the CPU, with the same number of threads. Among
+    ``ranks``, each trains the same copy. Raises ``MissingDevice``.
     """
     device, precision = resolve(compute.device), compute.precision
     network, optimizer = learner(base, settings.learning_rate, device)
     generator, samples = torch.Generator().manual_seed(seed), samples.to(device)
-    metrics = update(network, optimizer, samples, settings, generator=generator, precision=precision, report=report)
+    metrics = update(
+        network, optimizer, samples, settings, generator=generator, precision=precision, ranks=ranks, report=report
+    )
     return improvement(network, optimizer, metrics)
 
 

@@ -12,12 +12,13 @@ from tempfile import mkdtemp
 from typing import Any, Final
 
 import numpy as np
+import structlog
 import torch
 from numpy.typing import NDArray
 from pydantic import ValidationError
 from torch import Tensor
 
-from app.config import Settings
+from app.config import Compute, Settings
 from app.core import FlyballError, ModelHash, load_plugin
 from app.engine import JsonObject, Report
 from app.engine.guard import command_environment, run_guarded
@@ -67,6 +68,7 @@ def train_by_function(spec: JsonObject, report: Report) -> JsonObject:
     wanted = TrainSpec.model_validate(spec)
     name = wanted.config.trainer
     assert name is not None
+    _warn_of_processes(wanted, name)
     try:
         returned = load_plugin("flyball.trainers", name)(spec, report)
     except SystemExit as error:
@@ -101,6 +103,7 @@ def train_by_command(spec: JsonObject, report: Report) -> JsonObject:
     training = Training(spec, report)
     command = training.config.train_command
     assert command is not None
+    _warn_of_processes(training.compute, command[0])
 
     def on_line(line: str) -> None:
         if (fields := _progress(line)) is None:
@@ -116,6 +119,12 @@ def train_by_command(spec: JsonObject, report: Report) -> JsonObject:
             raise CommandFailed(f"{' '.join(command)} {ended.described}", hint=_HINT)
         metrics = read_result(training, folder / RESULT)
         return training.finish(read_model(folder), **metrics)
+
+
+def _warn_of_processes(compute: Compute, trainer: str) -> None:
+    if compute.processes > 1:
+        text = "deployment.processes_per_training does not apply to a trainer of the user's own"
+        structlog.get_logger("trainer").warning(text, trainer=trainer)
 
 
 _HINT = "The base model stands. Its output is in logs/training.stderr."

@@ -11,6 +11,7 @@ from app.config import PpoSettings, Precision
 from app.core import FlyballError
 from app.learning.devices import arithmetic
 from app.learning.network import masked_log_probs
+from app.learning.ranks import ALONE, Ranks
 from app.learning.samples import Samples, minibatches
 
 
@@ -45,6 +46,7 @@ def update(
     *,
     generator: torch.Generator,
     precision: Precision = "float32",
+    ranks: Ranks = ALONE,
     report: Callable[[int, EpochMetrics], None],
 ) -> EpochMetrics:
     """Improve ``network`` in place; return the metrics of the last epoch. Raises ``TrainingDiverged``.
@@ -56,17 +58,20 @@ def update(
         settings: coefficients and limits.
         generator: shuffles the rows; on the CPU, so that a seed gives the same order on every device.
         precision: of the network's arithmetic; parameters and losses are float32.
+        ranks: the processes that share each minibatch; what is returned and raised is the same on all of them.
         report: receives each epoch's number, from 1, and its metrics.
     """
     for epoch in range(1, settings.epochs + 1):
         parts = []
-        for batch in minibatches(samples, settings.batch_size, generator):
+        for minibatch in minibatches(samples, settings.batch_size, generator):
+            batch = minibatch.part(ranks.share(len(minibatch)))
+            weight = len(batch) / len(minibatch)  # losses are means, so the ranks' weighted ones add up
             with arithmetic(samples.action.device, precision):
                 logits, values = network(batch.obs)
-                loss, part = losses(logits, values, batch, settings)
-            norm = descend(network, optimizer, loss, settings.max_grad_norm)
-            parts.append(torch.cat((part, norm[None])))
-        metrics = EpochMetrics(*torch.stack(parts).mean(dim=0).tolist())
+                loss, figures = losses(logits, values, batch, settings)
+            norm = descend(network, optimizer, loss * weight, settings.max_grad_norm, ranks)
+            parts.append(torch.cat((figures * weight, norm[None] / ranks.size)))
+        metrics = EpochMetrics(*ranks.total(torch.stack(parts).mean(dim=0)).tolist())
         _check(network, metrics, settings)
         report(epoch, metrics)
         if metrics.approx_kl > settings.target_kl:
@@ -100,10 +105,14 @@ def clipped_value_loss(values: Tensor, old: Tensor, target: Tensor, epsilon: flo
     return torch.maximum((values - target).square(), (clipped - target).square()).mean()
 
 
-def descend(network: nn.Module, optimizer: Adam, loss: Tensor, max_norm: float) -> Tensor:
-    """Take an optimiser step; return the gradient's norm [] before it was clipped to ``max_norm``."""
+def descend(network: nn.Module, optimizer: Adam, loss: Tensor, max_norm: float, ranks: Ranks = ALONE) -> Tensor:
+    """Take an optimiser step; return the gradient's norm [] before it was clipped to ``max_norm``.
+
+    The ranks' losses add up to the minibatch's. All take the same step.
+    """
     optimizer.zero_grad()
     torch.autograd.backward(loss)
+    ranks.total_gradients(network)
     norm = torch.nn.utils.clip_grad_norm_(network.parameters(), max_norm)
     optimizer.step()
     return norm

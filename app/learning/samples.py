@@ -44,6 +44,10 @@ class Samples:
         moved = {name: to_device(column, device) for name, column in columns.items() if isinstance(column, Tensor)}
         return replace(self, **moved)
 
+    def part(self, rows: slice) -> Self:
+        """Return some of the samples, as views."""
+        return replace(self, **{field.name: getattr(self, field.name)[rows] for field in fields(self)})
+
 
 def minibatches(samples: Samples, size: int, generator: torch.Generator) -> Iterator[Samples]:
     """Return all samples, shuffled, in batches of about ``size``. A seed gives one order on every device."""

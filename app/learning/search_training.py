@@ -7,6 +7,7 @@ from its fresh shards and from those of earlier trainings alike.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass
+from functools import partial
 from math import isfinite
 
 import numpy as np
@@ -25,6 +26,8 @@ from app.learning.devices import arithmetic, resolve, to_device
 from app.learning.learner import Improvement, improvement, learner
 from app.learning.network import masked_log_probs
 from app.learning.ppo import descend
+from app.learning.ranks import ALONE, Ranks
+from app.learning.torchrun import together
 from app.learning.training import DiscardedUpdate, Training, UnfitData
 from app.store import Checkpoint, Shard
 
@@ -44,11 +47,12 @@ class SearchMetrics:
 def train(spec: JsonObject, report: Report) -> JsonObject:
     """Train a model on searches and store the result (a job). The same spec gives the same model on one device.
 
-    Replayed shards that have gone missing are left out. Raises what ``Training`` and ``learn`` raise.
+    Replayed shards that have gone missing are left out. Raises what ``Training``, ``learn`` and ``together`` raise.
     """
     training = Training(spec, report)
     replayed = training.replayed()
-    result = learn(
+    work = partial(
+        learn,
         training.base,
         training.shards,
         replayed,
@@ -57,9 +61,12 @@ def train(spec: JsonObject, report: Report) -> JsonObject:
         epochs=training.epochs,
         symmetries=training.game.symmetries,
         seed=training.seed,
-        compute=training.compute,
-        report=lambda epoch, metrics: training.progress(epoch, training.epochs, **asdict(metrics)),
     )
+
+    def tell(epoch: int, metrics: SearchMetrics) -> None:
+        training.progress(epoch, training.epochs, **asdict(metrics))
+
+    result = together(work, training.compute, report=tell)
     metrics = asdict(result.metrics) | {"replayed_rows": float(sum(shard.rows for shard in replayed))}
     return training.store(result.parameters, result.optimizer, metrics)
 
@@ -75,13 +82,15 @@ def learn(
     symmetries: Sequence[Symmetry],
     seed: int,
     compute: Compute = CPU,
+    ranks: Ranks = ALONE,
     report: Callable[[int, SearchMetrics], None],
 ) -> Improvement[SearchMetrics]:
     """Train a copy of ``base`` on searches, with its optimiser's state if it has one.
 
     An epoch has as many samples as there are fresh rows, drawn from fresh and replayed shards alike. The same arguments
-    give the same bytes on one kind of device. ``report`` receives each epoch's number, from 1, and its metrics. Raises
-    ``UnfitData`` for rows without searches, ``DiscardedUpdate`` or ``MissingDevice``.
+    give the same bytes on one kind of device. ``report`` receives each epoch's number, from 1, and its metrics. Among
+    ``ranks``, each trains the same copy. Raises ``UnfitData`` for rows without searches, ``DiscardedUpdate`` or
+    ``MissingDevice``.
     """
     device, rows = resolve(compute.device), sum(shard.rows for shard in fresh)
     rng = np.random.default_rng(derive_seed(seed, "replay"))
@@ -89,10 +98,11 @@ def learn(
     for epoch in range(1, epochs + 1):
         samples = draw([*fresh, *replayed], rows, settings.root_value_share, rng)
         parts = [
-            _step(network, optimizer, batch, settings, precision=compute.precision)
-            for batch in batches(samples, settings.batch_size, symmetries if settings.symmetries else (), rng)
+            _step(network, optimizer, batch, settings, precision=compute.precision, ranks=ranks)
+            for batch in batches(samples, settings.batch_size, symmetries if settings.symmetries else (), rng, ranks)
         ]
-        policy_loss, value_loss, divergence, entropy, norm = torch.stack(parts).mean(dim=0).tolist()
+        means = ranks.total(torch.stack(parts).mean(dim=0))
+        policy_loss, value_loss, divergence, entropy, norm = means.tolist()
         variance = float(samples.target.var())
         explained = 1 - value_loss / variance if variance > 1e-12 else 0.0
         metrics = SearchMetrics(policy_loss, value_loss, divergence, entropy, norm, explained)
@@ -117,12 +127,13 @@ class SearchSamples:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SearchBatch:
-    """B positions to learn from."""
+    """B positions to learn from, this rank's of a minibatch."""
 
     obs: NDArray[np.generic]  # [B, D]
     mask: NDArray[np.bool_]  # [B, A]
     policy: NDArray[np.float32]  # [B, A]; all 0 in rows that teach no policy
     target: NDArray[np.float32]  # [B]
+    weight: float  # their part of the minibatch's positions
 
 
 def draw(shards: Sequence[Shard], count: int, root_value_share: float, rng: np.random.Generator) -> SearchSamples:
@@ -165,27 +176,44 @@ def _drawn(shard: Shard, rows: NDArray[np.int64], root_value_share: float) -> Se
 
 
 def batches(
-    samples: SearchSamples, size: int, symmetries: Sequence[Symmetry], rng: np.random.Generator
+    samples: SearchSamples,
+    size: int,
+    symmetries: Sequence[Symmetry],
+    rng: np.random.Generator,
+    ranks: Ranks = ALONE,
 ) -> Iterator[SearchBatch]:
-    """Yield all samples, shuffled, in batches of about ``size``, each replaced by itself or one of its images."""
+    """Yield all samples, shuffled, in batches of about ``size``, each replaced by itself or one of its images.
+
+    Each rank draws for all of a minibatch, and yields its share.
+    """
     counts, order = legal_counts(samples.mask), rng.permutation(len(samples))
-    for rows in np.array_split(order, max(1, round(len(samples) / size))):
+    for minibatch in np.array_split(order, max(1, round(len(samples) / size))):
+        share = ranks.share(len(minibatch))
+        rows, drawn = minibatch[share], rng.integers(0, len(symmetries) + 1, len(minibatch))[share]
         obs, mask = samples.obs[rows], np.asarray(samples.mask[rows])
         policy = np.zeros(mask.shape, dtype=np.float32)
         policy[mask] = samples.policy[listed_places(counts, rows)]
-        drawn = rng.integers(0, len(symmetries) + 1, len(rows))
         for number, symmetry in enumerate(symmetries):
             turned = np.flatnonzero(drawn == number)
             obs[turned] = obs[turned][:, symmetry.observation]
             mask[turned] = mask[turned][:, symmetry.action]
             policy[turned] = policy[turned][:, symmetry.action]
-        yield SearchBatch(obs, mask, policy, samples.target[rows])
+        yield SearchBatch(obs, mask, policy, samples.target[rows], len(rows) / len(minibatch))
 
 
 def _step(
-    network: nn.Module, optimizer: Adam, batch: SearchBatch, settings: SearchSettings, *, precision: Precision
+    network: nn.Module,
+    optimizer: Adam,
+    batch: SearchBatch,
+    settings: SearchSettings,
+    *,
+    precision: Precision,
+    ranks: Ranks,
 ) -> Tensor:
-    """Take a step of the optimiser; return the first five fields of ``SearchMetrics`` as one tensor."""
+    """Take a step of the optimiser; return the first five fields of ``SearchMetrics`` as one tensor.
+
+    The ranks' losses and figures add up to the minibatch's.
+    """
     device = next(network.parameters()).device
     obs, mask, policy, target = (
         to_device(torch.from_numpy(array), device) for array in (batch.obs, batch.mask, batch.policy, batch.target)
@@ -193,10 +221,12 @@ def _step(
     with arithmetic(device, precision):
         logits, values = network(obs)
         log_probs = masked_log_probs(logits, mask)
-        searched = policy.sum().clamp(min=1)  # number of the rows that teach a policy
-        policy_loss, value_loss = -(policy * log_probs).sum() / searched, mse_loss(values.float(), target)
-    norm = descend(network, optimizer, policy_loss + settings.value_coef * value_loss, settings.max_grad_norm)
+        searched = ranks.total(policy.sum()).clamp(min=1)  # number of the minibatch's rows that teach a policy
+        policy_loss = -(policy * log_probs).sum() / searched
+        value_loss = mse_loss(values.float(), target) * batch.weight
+    loss = policy_loss + settings.value_coef * value_loss
+    norm = descend(network, optimizer, loss, settings.max_grad_norm, ranks)
     with torch.no_grad():
         certainty = (policy * policy.clamp(min=1e-9).log()).sum() / searched
-        entropy = -(log_probs.exp() * log_probs * mask).sum() / len(mask)
-        return torch.stack((policy_loss, value_loss, policy_loss + certainty, entropy, norm))
+        entropy = -(log_probs.exp() * log_probs * mask).sum() / len(mask) * batch.weight
+        return torch.stack((policy_loss, value_loss, policy_loss + certainty, entropy, norm / ranks.size))

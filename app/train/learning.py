@@ -18,9 +18,11 @@ def check_start(settings: PipelineSettings, *, begun: bool) -> None:
 
     Raises ``UnfitSettings`` or ``UnusableFile``.
     """
-    for key, device in (("training.device", settings.updates.device), ("collection.device", settings.games.device)):
-        if reason := missing_device(device):
-            raise UnfitSettings(f"{key}: {reason}.", hint="Leave it at cpu, or set auto.")
+    for key, compute in (("training.device", settings.updates), ("collection.device", settings.games)):
+        if reason := missing_device(compute.device, compute.processes):
+            raise UnfitSettings(
+                f"{key}: {reason}.", hint="Leave it at cpu or set auto, and training.processes to no more than GPUs."
+            )
     if not begun and settings.collection.initial_policy == "behavioral_clone" and settings.cloning.experience:
         path = Path(settings.cloning.experience)
         with reading(path):

@@ -15,6 +15,7 @@ from app.learning.inference import Policy
 from app.learning.learner import Improvement, improve
 from app.learning.ppo import TrainingDiverged
 from app.learning.samples import explained_variance, prepare
+from app.learning.torchrun import together
 from app.learning.training import DiscardedUpdate
 from app.play.players import Player
 from app.play.selfplay import searching_player
@@ -91,8 +92,9 @@ def _by_gradient(game: RunGame, settings: PipelineSettings, task: Task) -> Updat
     samples = prepare([task.fresh], ppo, game.spec.symmetries, task.seed, normalise=ppo.normalize_advantages)
     explained = explained_variance(samples)
     metrics = {"learning_rate": ppo.learning_rate, "entropy_coef": ppo.entropy_coef}
+    work = partial(improve, task.base, samples, ppo, seed=task.seed)
     return Update(
-        train=partial(improve, task.base, samples, ppo, seed=task.seed, compute=settings.updates),
+        train=partial(together, work, settings.updates),
         metrics=metrics if explained is None else {**metrics, "explained_variance": explained},
         advantages=(samples.target - samples.value).numpy(),
     )
@@ -105,19 +107,19 @@ def _searcher(game: RunGame, settings: PipelineSettings, policy: Policy) -> Play
 def _by_search(game: RunGame, settings: PipelineSettings, task: Task) -> Update:
     search = settings.search
     rate = _between(search, search.learning_rate, search.learning_rate_end, task.progress) * CAUTION**task.recoveries
+    work = partial(
+        search_training.learn,
+        task.base,
+        [task.fresh],
+        task.replayed,
+        search,
+        learning_rate=rate,
+        epochs=search.epochs,
+        symmetries=game.spec.symmetries,
+        seed=task.seed,
+    )
     return Update(
-        train=partial(
-            search_training.learn,
-            task.base,
-            [task.fresh],
-            task.replayed,
-            search,
-            learning_rate=rate,
-            epochs=search.epochs,
-            symmetries=game.spec.symmetries,
-            seed=task.seed,
-            compute=decided(settings.updates, settings.backend),
-        ),
+        train=partial(together, work, decided(settings.updates, settings.backend)),
         metrics={"learning_rate": rate, "replayed_rows": float(sum(shard.rows for shard in task.replayed))},
         advantages=np.empty(0, dtype=np.float32),
     )

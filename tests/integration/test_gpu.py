@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from own_training import train_spec
 from selfplay_rig import CONFIG, ignore, inspection_spec, put_model, selfplay_spec
 
@@ -74,6 +75,15 @@ def test_a_training_on_a_gpu_repeats_and_is_near_the_cpu_s(
     assert there["model"] == again["model"] != here["model"]
     for name in ("policy_loss", "value_loss", "entropy", "approx_kl"):
         assert there["metrics"][name] == pytest.approx(here["metrics"][name], rel=near, abs=near), name
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_a_training_by_two_gpus_is_near_that_of_one(tmp_path: Path, config: GameConfig, model: str) -> None:
+    spec = train_spec(tmp_path, config, model, games=GAMES, **GPU["float32"])
+    one, two, again = (train({**spec, "processes": processes}, ignore) for processes in (1, 2, 2))
+    assert two["model"] == again["model"]
+    for name in ("policy_loss", "value_loss", "entropy", "approx_kl"):
+        assert two["metrics"][name] == pytest.approx(one["metrics"][name], rel=1e-3, abs=1e-3), name
 
 
 def test_an_evaluation_on_a_gpu_repeats(tmp_path: Path, config: GameConfig, model: str) -> None:

@@ -17,10 +17,11 @@ from app.controllers.fold import Fold
 from app.engine import InlineEngine, JobFailed
 from app.events import EvaluationRequested, Payload, RunConfigured, TrainingRequested
 from app.games import open_table
-from app.learning import devices
+from app.learning import devices, torchrun
 from app.learning.devices import MissingDevice, UnknownDevice, decided, games_at_once, missing_device, resolve
 from app.learning.jobs import train
 from app.learning.network import bytes_to_parameters
+from app.learning.torchrun import own_device
 from app.play.gauntlet import GauntletSpec, Opponent
 from app.play.matches import batch
 from app.play.players import load_player
@@ -62,6 +63,13 @@ def test_devices_of_kinds_of_jobs_are_set_one_by_one(tmp_path: Path, monkeypatch
     monkeypatch.setenv("FLYBALL_DEPLOYMENT__DEVICE__EVALUATION", "cpu")
     found = settings_of(tmp_path, "[deployment.device]\ntraining = 'cuda'\nevaluation = 'auto'\n").device
     assert (found.selfplay, found.training, found.evaluation) == ("cpu", "cuda", "cpu")
+
+
+def test_processes_are_of_trainings_alone(tmp_path: Path) -> None:
+    found = settings_of(tmp_path, "[deployment]\nprocesses_per_training = 3\n")
+    assert [found.compute(kind).processes for kind in ("selfplay", "training", "evaluation")] == [1, 3, 1]
+    settings = PipelineSettings.model_validate({"training": {"processes": 2}})
+    assert (settings.updates.processes, settings.games.processes) == (2, 1)
 
 
 def test_a_variable_with_one_device_replaces_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,6 +118,7 @@ def test_auto_is_the_cpu_where_there_is_no_gpu() -> None:
 
 def test_auto_is_the_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _device: "test")
     monkeypatch.setattr(devices, "_be_deterministic", lambda: None)
     assert resolve("auto") == torch.device("cuda")
@@ -124,6 +133,23 @@ def test_a_device_is_missing_beyond_the_last_one(monkeypatch: pytest.MonkeyPatch
     assert missing_device("cuda:1") == "cuda:1 was asked for and PyTorch finds 1 CUDA device"
     with pytest.raises(UnknownDevice):
         missing_device("gpu")
+
+
+def test_each_process_needs_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert missing_device("auto", 4) is missing_device("cpu", 4) is None, "on the CPU they share it"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    assert missing_device("cuda", 3) is missing_device("cuda:1", 2) is missing_device("auto", 3) is None
+    for device, processes in (("cuda", 4), ("cuda:2", 2), ("auto", 5)):
+        asked = f"{device} was asked for by {processes} processes and PyTorch finds 3 CUDA devices"
+        assert missing_device(device, processes) == asked
+
+
+def test_ranks_compute_on_the_gpus_from_the_named_one_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = {"auto": torch.device("cuda"), "cuda:1": torch.device("cuda:1"), "cpu": torch.device("cpu")}
+    monkeypatch.setattr(torchrun, "resolve", there.__getitem__)
+    computes = [own_device(Compute(device=device, processes=4), rank=2) for device in there]
+    assert computes == [Compute(device="cuda:2"), Compute(device="cuda:3"), Compute()]
 
 
 async def test_a_job_on_a_missing_device_fails_and_says_so(tmp_path: Path) -> None:
@@ -151,6 +177,20 @@ def test_a_run_is_refused_where_its_device_is_missing() -> None:
     with pytest.raises(BadSettings, match=r"deployment.device.training: cuda:99 was asked for") as refused:
         check_devices(Deployment.model_validate({"device": device}))
     assert refused.value.hint
+
+
+def test_a_run_is_refused_with_more_processes_than_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    async def missing(devices: list) -> dict:
+        asked.extend(devices)
+        return {"reasons": ["auto was asked for by 2 processes and PyTorch finds 1 CUDA device"]}
+
+    monkeypatch.setattr(suitability, "_missing", missing)
+    with pytest.raises(BadSettings, match=r"deployment.device.training: auto was asked for by 2 processes") as refused:
+        check_devices(Deployment.model_validate({"device": {"training": "auto"}, "processes_per_training": 2}))
+    assert asked == [("auto", 2)]
+    assert "deployment.processes_per_training to no more than GPUs" in refused.value.hint
 
 
 def test_no_process_is_asked_unless_a_gpu_is_set(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ from own_training import (
 )
 from pydantic import ValidationError
 from selfplay_rig import ignore
+from structlog.testing import capture_logs
 
 from app.config import PipelineSettings
 from app.core import UnknownPlugin
@@ -302,3 +303,12 @@ def test_example_trainer_beats_random_more_than_before(
     config = TIC_TAC_TOE.replace(learning_rate=2e-3, **changes)
     first, last = train_often(root, config, trainings=24)
     assert score_against_random(root, config, last) > score_against_random(root, config, first) + 0.2
+
+
+def test_own_trainer_warns_that_processes_do_not_apply(root: Path) -> None:
+    with capture_logs() as logs:
+        train_by_command(commanded(root, GOOD, processes=2), ignore)
+        train_by_command(commanded(root, GOOD), ignore)
+    (warning,) = [entry for entry in logs if entry["log_level"] == "warning"]
+    assert "processes_per_training does not apply" in warning["event"]
+    assert warning["trainer"] == "python"

@@ -6,40 +6,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from searched_games import CONFIG, GAME, first, played
 
-from app.config import GAMES, NetworkSettings, SearchSettings
 from app.core.legal import LegalActions
 from app.engine import InlineEngine, JobFailed
-from app.games import open_table
 from app.learning.inference import Policy
-from app.learning.jobs import first_model
 from app.learning.network import bytes_to_parameters
 from app.learning.search_training import SearchSamples, batches, draw, learn
 from app.learning.training import UnfitData
 from app.play.search import SearchPlayer
-from app.play.selfplay import play_recorded, searching_player, selfplay_schedule
-from app.store import FileStore, MemoryStore, Shard, get_checkpoint, get_shard, put_checkpoint, put_shard
-
-CONFIG = GAMES["connect_four_2p"].replace(
-    backend="search",
-    network=NetworkSettings(hidden=(32,)),
-    search=SearchSettings(simulations=8, batch_size=64, value_scale=0.5),
-)
-GAME = open_table(CONFIG, 0).spec
-
-
-def first(store=None):
-    store = store or MemoryStore()
-    manifest, parameters = first_model(CONFIG, GAME, 1)
-    return get_checkpoint(store, put_checkpoint(store, manifest, parameters, None))
-
-
-def played(seed: int, games: int = 30, config=CONFIG) -> Shard:
-    base = first()
-    policy = Policy(CONFIG.network, base.manifest.shape, bytes_to_parameters(base.parameters))
-    schedule = selfplay_schedule(games, 2, [], (1.0,), seed, opening_plies=2)
-    hero = searching_player(policy, config, 1.0)
-    return play_recorded(config, [hero], schedule, model=base.model, seed=seed, worker="w", in_flight=16)[0]
+from app.play.selfplay import searching_player
+from app.store import FileStore, MemoryStore, Shard, get_shard, put_shard
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +103,7 @@ def test_images_keep_policy_mask_and_observation_together(shards: list[Shard]) -
 def rows_of(samples: SearchSamples, symmetries):
     for batch in batches(samples, 64, symmetries, rng()):
         for columns in zip(batch.obs, batch.mask, batch.policy, batch.target, strict=True):
-            yield type(batch)(*columns)
+            yield type(batch)(*columns, weight=1.0)
 
 
 def test_rows_without_searches_are_refused(shards: list[Shard]) -> None:

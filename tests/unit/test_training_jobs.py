@@ -172,6 +172,8 @@ def test_damaged_and_missing_shards_are_refused(store, spec):
     store.path(spec["shards"][0]).write_bytes(b"damaged")
     with pytest.raises(DamagedBlob):
         train(spec, ignore)
+    with pytest.raises(DamagedBlob):
+        train({**spec, "processes": 2}, ignore)
     with pytest.raises(MissingBlob):
         train({**spec, "shards": ["0" * 64]}, ignore)
 

@@ -1,0 +1,30 @@
+"""The program of a training's ranks, which ``torchrun`` starts: ``python -m app.learning.rank_process FOLDER``."""
+
+import os
+import shutil
+import sys
+import threading
+from pathlib import Path
+
+
+def main() -> None:
+    """Do a rank's part of the work in a folder, for as long as the process lives that wants it."""
+    folder = Path(sys.argv[1])
+    threading.Thread(target=_end_with_parent, args=(folder,), daemon=True).start()
+    from app.learning.torchrun import take_part  # after the thread, because it imports PyTorch for seconds
+
+    take_part(folder)
+
+
+def _end_with_parent(folder: Path) -> None:
+    """End when stdin does, and remove the folder, because whoever wanted the result is dead.
+
+    torchrun gives each rank a session of its own, so the guard that kills torchrun does not reach it.
+    """
+    os.read(0, 1)  # not by sys.stdin, whose lock would be held when the interpreter ends
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(1)  # sys.exit would end this thread only
+
+
+if __name__ == "__main__":
+    main()

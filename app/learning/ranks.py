@@ -1,0 +1,71 @@
+"""The processes that share a training: each takes a share of every minibatch, and they sum up what they find.
+
+Sums are the same bits on every rank, and so are the steps of the optimiser, the metrics, and what is decided by them.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, distributed, nn
+
+from app.core import FlyballError
+
+
+class TooFewRows(FlyballError):
+    """A minibatch with fewer rows than there are processes."""
+
+
+class RankFailed(FlyballError):
+    """A rank raised an error that is not one of Flyball's."""
+
+
+class PeerLost(Exception):
+    """Another rank ended. ``torchrun`` starts all of them again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """This process's number among all of a training's."""
+
+    rank: int = 0
+    size: int = 1
+
+    def share(self, rows: int) -> slice:
+        """Return this rank's rows of a minibatch; the ranks' shares are a partition, equal but for one row.
+
+        Raises ``TooFewRows``, because means over no rows are undefined.
+        """
+        if rows < self.size:
+            raise TooFewRows(
+                f"{self.size} processes cannot share a minibatch of {rows} rows.",
+                hint="Train with fewer processes (deployment.processes_per_training; in flyball train: "
+                "training.processes), or larger minibatches.",
+            )
+        return slice(rows * self.rank // self.size, rows * (self.rank + 1) // self.size)
+
+    def total(self, tensor: Tensor) -> Tensor:
+        """Return the sum of all ranks' tensors, in place. Raises ``PeerLost``."""
+        if self.size > 1:
+            try:
+                distributed.all_reduce(tensor)
+            except RuntimeError as error:  # the class for all that gloo and NCCL report
+                raise PeerLost(str(error)) from error
+        return tensor
+
+    def total_gradients(self, network: nn.Module) -> None:
+        """Replace each parameter's gradient by the sum of all ranks' gradients. Raises ``PeerLost``.
+
+        A parameter without a gradient on every rank keeps none, as in one process.
+        """
+        if self.size == 1:
+            return
+        parameters = list(network.parameters())
+        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+        used = gradients[0].new_tensor([p.grad is not None for p in parameters])
+        total = self.total(torch.cat([*(gradient.flatten() for gradient in gradients), used]))
+        *sums, uses = torch.split(total, [*(p.numel() for p in parameters), len(parameters)])
+        for parameter, gradient, one, count in zip(parameters, gradients, sums, uses.tolist(), strict=True):
+            parameter.grad = gradient.copy_(one.view_as(gradient)) if count else None
+
+
+ALONE = Ranks()

@@ -1,0 +1,179 @@
+"""Trainings by several processes of this machine, started by PyTorch's ``torchrun`` (ADR-044).
+
+What they compute travels in a pickle, as between the processes of ``multiprocessing``: in a folder that only its owner
+can read, to a program that this one starts. Ranks find each other by files there, and talk over the loopback device.
+"""
+
+import os
+import pickle
+import re
+import socket
+import sys
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, TypeVar
+
+import torch
+from torch import distributed
+
+from app.config import Compute
+from app.core import FlyballError, located
+from app.engine import child_environment, python_module
+from app.engine.guard import Ended, run_guarded
+from app.learning.devices import require, resolve
+from app.learning.ranks import PeerLost, RankFailed, Ranks
+
+R = TypeVar("R")
+
+RESTARTS: Final = 3
+"""Deaths of ranks after which a training is given up."""
+
+WORK, OUTCOME = "work.pickle", "outcome.pickle"
+EPOCH: Final = "flyball epoch "
+"""What a line of rank 0's stdout begins with when it reports an epoch."""
+
+
+class ProcessesLost(FlyballError):
+    """The processes of a training died too often."""
+
+
+def together(work: Callable[..., R], compute: Compute, *, report: Callable[[int, Any], None]) -> R:
+    """Return ``work(compute=…, report=…)``, or have ``compute.processes`` do it together.
+
+    Each of several processes calls it with its own device, and with ``ranks``. The result is rank 0's. What they raise
+    is raised here, as ``RankFailed`` if it is no ``FlyballError``. When a rank dies, all begin again, so ``work`` must
+    depend on its arguments alone; it and its result are pickled. ``report`` receives each epoch's number and metrics
+    once. Raises ``ProcessesLost`` or ``MissingDevice``.
+    """
+    if compute.processes == 1:
+        return work(compute=compute, report=report)
+    require(compute.device, compute.processes)
+    reported = 0
+
+    def on_line(line: str) -> None:
+        nonlocal reported
+        if not line.startswith(EPOCH):
+            print(line, file=sys.stderr)  # noqa: T201 - what torchrun prints, for the daemon's log
+            return
+        epoch, metrics = pickle.loads(b64decode(line.removeprefix(EPOCH)))  # noqa: S301 - by our own process
+        if epoch > reported:  # after a restart, epochs come again
+            reported = epoch
+            report(epoch, metrics)
+
+    with TemporaryDirectory(prefix="flyball-training-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        (folder / WORK).write_bytes(pickle.dumps((work, compute)))
+        ended = run_guarded(_command(folder, compute.processes), ".", _environment(), on_line, asked=True)
+        outcome = folder / OUTCOME
+        if not outcome.exists():
+            raise ProcessesLost(
+                f"A training by {compute.processes} processes was given up after {RESTARTS} restarts: {_cause(ended)}",
+                hint="The base model stands. A SIGKILL may be a lack of memory (dmesg): train with fewer processes. In "
+                "a run, logs/training.stderr has all that the processes wrote.",
+            )
+        result = pickle.loads(outcome.read_bytes())  # noqa: S301 - by our own process
+    if isinstance(result, FlyballError):
+        raise result
+    return result  # type: ignore[no-any-return]  # a pickle has no type
+
+
+def _cause(ended: Ended) -> str:
+    """Return how the first rank ended that did, by torchrun's report; otherwise how torchrun ended."""
+    first = re.search(r"Root Cause.*?\brank +: (\d+).*?\bexitcode +: (-?\d+)", ended.errors, re.DOTALL)
+    if first is None:
+        return f"torchrun {ended.described}"
+    return f"process {first[1]} {Ended(int(first[2]), '', '').described}"
+
+
+def _command(folder: Path, processes: int) -> tuple[str, ...]:
+    options = {
+        "nnodes": 1,
+        "nproc-per-node": processes,
+        "max-restarts": RESTARTS,
+        # By a file, because the store of ``--standalone`` listens on all of the machine's addresses.
+        "rdzv-backend": "c10d",
+        "rdzv-conf": "store_type=file",
+        "rdzv-endpoint": folder / "rendezvous",
+        "rdzv-id": "training",
+        "log-dir": folder / "logs",
+    }
+    words = [f"--{name}={value}" for name, value in options.items()]
+    return python_module("torch.distributed.run", *words, "--module", "app.learning.rank_process", str(folder))
+
+
+def _environment() -> dict[str, str]:
+    loopback = next(name for _, name in socket.if_nameindex() if name.startswith("lo"))
+    return child_environment(torch.get_num_threads()) | {
+        "PYTHONSAFEPATH": "1",  # as ``python_module`` has it, for the commands that torchrun makes
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",  # it would listen on all addresses
+        "GLOO_SOCKET_IFNAME": loopback,
+        "NCCL_SOCKET_IFNAME": loopback,
+    }
+
+
+def take_part(folder: Path) -> None:
+    """Do this rank's part of the work in a folder, and write the result there, or what is raised.
+
+    This is what each process does that torchrun starts. It ends without a result when another one is lost.
+    """
+    lines = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a user's network prints goes to stderr, because otherwise it would mix with the reports
+    if (folder / OUTCOME).exists():
+        return  # a rank failed, and torchrun has started all again
+    work, compute = pickle.loads((folder / WORK).read_bytes())  # noqa: S301 - by the process that started this one
+    ranks = Ranks(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
+    compute = own_device(compute, ranks.rank)
+    _join(folder, compute, ranks)
+
+    def report(epoch: int, metrics: object) -> None:
+        if ranks.rank == 0:
+            print(EPOCH + b64encode(pickle.dumps((epoch, metrics))).decode(), file=lines, flush=True)
+
+    try:
+        outcome = work(compute=compute, ranks=ranks, report=report)
+    except PeerLost:
+        raise
+    except FlyballError as error:  # most often all ranks raise it, because they know the same
+        _write(folder, ranks, error)
+        return
+    except Exception as error:
+        _write(folder, ranks, _described(error, ranks))
+        raise  # torchrun then ends the other ranks, which may wait for this one
+    if ranks.rank == 0:
+        _write(folder, ranks, outcome)
+    distributed.destroy_process_group()
+
+
+def own_device(compute: Compute, rank: int) -> Compute:
+    """Return a rank's device: the GPUs from the named one on, or the CPU for all."""
+    device = resolve(compute.device)
+    own = f"cuda:{(device.index or 0) + rank}" if device.type == "cuda" else "cpu"
+    return compute.replace(device=own, processes=1)
+
+
+def _join(folder: Path, compute: Compute, ranks: Ranks) -> None:
+    device = resolve(compute.device)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    meeting = folder / f"group-{os.environ['TORCHELASTIC_RESTART_COUNT']}"
+    distributed.init_process_group(
+        "nccl" if device.type == "cuda" else "gloo",
+        init_method=f"file://{meeting}",
+        rank=ranks.rank,
+        world_size=ranks.size,
+    )
+
+
+def _described(error: Exception, ranks: Ranks) -> RankFailed:
+    return RankFailed(
+        f"{type(error).__name__}: {located(error)} (process {ranks.rank} of {ranks.size})",
+        hint="The base model stands. In a run, logs/training.stderr has the traceback.",
+    )
+
+
+def _write(folder: Path, ranks: Ranks, outcome: object) -> None:
+    part = folder / f"outcome-{ranks.rank}"
+    part.write_bytes(pickle.dumps(outcome))
+    part.replace(folder / OUTCOME)
