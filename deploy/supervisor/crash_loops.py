@@ -6,6 +6,7 @@ to stderr, which supervisord keeps in a file.
 
 import argparse
 import logging
+import os
 import subprocess
 import sys
 import time
@@ -68,10 +69,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--failures", type=int, default=5, help="that make a crash loop")
     parser.add_argument("--seconds", type=float, default=120.0, help="within which they happen")
-    parser.add_argument("--stop", metavar="CONFIG", help="stop programs in a crash loop, by supervisorctl -c CONFIG")
+    parser.add_argument("--stop", action="store_true", help="stop programs in a crash loop, by supervisorctl")
     options = parser.parse_args()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
-    supervisorctl = ["supervisorctl", "-c", options.stop] if options.stop else []
+    supervisorctl = ["supervisorctl", "-s", os.environ["SUPERVISOR_SERVER_URL"]] if options.stop else []
     listen(sys.stdin.buffer, sys.stdout.buffer, CrashLoops(options.failures, options.seconds), supervisorctl)
 
 

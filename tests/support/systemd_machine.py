@@ -1,7 +1,7 @@
 """Machines of their own for tests: real systemd in private namespaces, over this machine's files.
 
-A machine sees this machine's files as they are now and keeps its own changes in memory. It has a network of its own, with
-the loopback device only, until ``connected`` joins two. Needs root on Linux, with systemd, overlayfs and cgroup2.
+A machine sees this machine's files as they are now and keeps its own changes in memory. It has a network of its own,
+with the loopback device only, until ``connect`` joins two. Needs root on Linux, with systemd, overlayfs and cgroup2.
 """
 
 import os
@@ -42,7 +42,9 @@ mkdir dev/pts dev/shm
 mount -t devpts -o newinstance,ptmxmode=666 devpts dev/pts
 mount -t tmpfs -o mode=1777 tmpfs dev/shm
 for path in "$shared" "$@"; do mkdir -p ".$path"; mount --rbind "$path" ".$path"; done
-for path in $VISIBLE; do while [ "$path" != / ]; do chmod a+rx ".$path" 2>/dev/null || true; path=$(dirname "$path"); done; done
+for path in $VISIBLE; do  # below /root, for instance
+    while [ "$path" != / ]; do chmod a+rx ".$path" 2>/dev/null || true; path=$(dirname "$path"); done
+done
 rm -rf etc/systemd/system/*.wants etc/systemd/system/flyball* var/log/journal
 chroot . useradd --system --no-create-home --home-dir /var/lib/flyball USER
 mkdir -p var/lib/flyball
@@ -130,21 +132,23 @@ class Machine:
 def systemd_machine(name: str, base: Path, shared: Path) -> Iterator[Machine]:
     """Start a machine that sees the folder ``shared``, and remove all of it at the end.
 
-    ``base`` is an empty folder for its root; nothing is written there.
+    ``base`` is a folder for its root; nothing is written there.
     """
+    base.mkdir(exist_ok=True)
+    shared.mkdir(exist_ok=True)
     mounted = _cgroup2()
     assert mounted is not None
     group = mounted / f"flyball-{os.getpid()}-{name}"
     group.mkdir()
-    visible = {str(Path(path).absolute()) for path in (ROOT, sys.prefix, sys.base_prefix, *sys.path) if os.path.isdir(path)}
-    elsewhere = sorted(path for path in visible if os.stat(path).st_dev != os.stat("/").st_dev)
+    visible = {path.absolute() for path in map(Path, (ROOT, sys.prefix, sys.base_prefix, *sys.path)) if path.is_dir()}
+    elsewhere = sorted(str(path) for path in visible if path.stat().st_dev != Path("/").stat().st_dev)
     enter = f'echo $$ >"{group}/cgroup.procs"; exec "$@"'
     unshare = ("unshare", "--mount", "--pid", "--fork", "--uts", "--ipc", "--net", "--cgroup", "--kill-child")
     boot = ("sh", "-c", BOOT, "boot", str(base), name, str(shared), *elsewhere)
     process = subprocess.Popen(
         ["sh", "-c", enter, "enter", *unshare, *boot],
         stdin=subprocess.DEVNULL,
-        env={**os.environ, "VISIBLE": " ".join(sorted(visible))},
+        env={**os.environ, "VISIBLE": " ".join(map(str, visible))},
     )
     try:
         machine = _booted(name, process)
@@ -178,6 +182,7 @@ def _remove(group: Path) -> None:
             with suppress(OSError):
                 Path(folder).rmdir()
         time.sleep(0.05)
+    assert not group.exists(), f"processes or groups are left in {group}"
 
 
 def connect(one: Machine, other: Machine) -> tuple[str, str]:

@@ -8,17 +8,18 @@ from pathlib import Path
 import pytest
 
 from app.cli.group import EXIT_CODES
-from daemons.registry import DAEMONS
+from daemons.registry import MACHINE_ROLES, MachineRole, names_of
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
-UNIT = DEPLOY / "flyball@.service"
-TARGET = DEPLOY / "flyball.target"
+SYSTEMD, SUPERVISOR = DEPLOY / "systemd", DEPLOY / "supervisor"
+TEMPLATES = {"head": "flyball@", "worker": "flyball-worker@"}
+HOPELESS = {str(EXIT_CODES["BadSettings"]), str(EXIT_CODES["UnknownDaemon"])}
 
 
-def unit(path: Path) -> dict[str, dict[str, list[str]]]:
+def unit(name: str) -> dict[str, dict[str, list[str]]]:
     """Read a unit: keys may be repeated, which configparser refuses."""
     sections: dict[str, dict[str, list[str]]] = {}
-    for line in path.read_text().splitlines():
+    for line in (SYSTEMD / name).read_text().splitlines():
         if line.startswith("["):
             section = sections.setdefault(line.strip("[]"), {})
         elif line and not line.startswith("#"):
@@ -27,50 +28,71 @@ def unit(path: Path) -> dict[str, dict[str, list[str]]]:
     return sections
 
 
-def test_the_target_wants_every_daemon() -> None:
-    assert unit(TARGET)["Unit"]["Wants"] == [f"flyball@{name}.service" for name in DAEMONS]
+def test_roles_share_all_daemons_and_the_broker_is_the_heads() -> None:
+    assert sorted((*names_of("head"), *names_of("worker"))) == sorted(names_of(None))
+    assert names_of("head")[0] == "broker"
+    assert set(names_of("worker")) == {"selfplay_worker", "quality_monitor", "training", "evaluation", "distribution"}
 
 
-def test_the_service_is_watched_and_restarted() -> None:
-    parser = ConfigParser(interpolation=None)
-    parser.optionxform = str  # type: ignore[assignment,method-assign]
-    parser.read(UNIT)
-    service = parser["Service"]
-    assert service["Type"] == "notify"
-    assert service["WatchdogSec"] == "30"
-    assert service["Restart"] == "always"
-    assert service["ExecStart"].endswith("flyball daemon run %i")
-    assert set(service["RestartPreventExitStatus"].split()) == {
-        str(EXIT_CODES["BadSettings"]),
-        str(EXIT_CODES["UnknownDaemon"]),
-    }
+@pytest.mark.parametrize("role", MACHINE_ROLES)
+def test_target_wants_every_daemon_of_its_role(role: MachineRole) -> None:
+    wanted = unit(f"flyball-{role}.target")["Unit"]["Wants"]
+    assert wanted == [f"{TEMPLATES[role]}{name}.service" for name in names_of(role)]
 
 
-def test_the_service_leaves_out_what_kills_numpy_and_torch() -> None:
-    assert unit(UNIT)["Service"].keys().isdisjoint({"SystemCallFilter", "MemoryDenyWriteExecute", "PrivateDevices"})
+@pytest.mark.parametrize("role", MACHINE_ROLES)
+def test_service_is_watched_and_restarted(role: MachineRole) -> None:
+    read = unit(f"{TEMPLATES[role]}.service")
+    service = read["Service"]
+    assert read["Unit"]["PartOf"] == [f"flyball-{role}.target"]
+    assert read["Unit"]["StartLimitIntervalSec"] == ["0"]
+    assert [service[key] for key in ("Type", "WatchdogSec", "Restart")] == [["notify"], ["30"], ["always"]]
+    assert service["ExecStart"] == ["/opt/flyball/bin/flyball daemon run %i"]
+    assert set(service["RestartPreventExitStatus"][0].split()) == HOPELESS
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd here")
+@pytest.mark.parametrize("role", MACHINE_ROLES)
+def test_service_leaves_out_what_kills_numpy_and_compilers(role: MachineRole) -> None:
+    service = unit(f"{TEMPLATES[role]}.service")["Service"]
+    assert "MemoryDenyWriteExecute" not in service
+    assert service["SystemCallFilter"] == ["@system-service"]  # which includes @resources
+
+
+def test_worker_service_hides_no_devices() -> None:
+    devices = {"PrivateDevices", "ProtectClock", "DevicePolicy", "DeviceAllow"}
+    assert unit("flyball-worker@.service")["Service"].keys().isdisjoint(devices)
+
+
+def test_services_of_head_and_worker_differ_in_devices_only() -> None:
+    head, worker = (unit(f"{template}.service")["Service"] for template in TEMPLATES.values())
+    assert head == worker | {"PrivateDevices": ["yes"], "ProtectClock": ["yes"]}
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd")
 def test_systemd_accepts_the_units(tmp_path: Path) -> None:
-    (tmp_path / TARGET.name).write_text(TARGET.read_text())
-    (tmp_path / UNIT.name).write_text(UNIT.read_text().replace("/opt/flyball/bin/flyball", "/bin/true"))
+    for path in SYSTEMD.iterdir():
+        (tmp_path / path.name).write_text(path.read_text().replace("/opt/flyball/bin/flyball", "/bin/true"))
+    targets = [f"./flyball-{role}.target" for role in MACHINE_ROLES]
     verified = subprocess.run(
-        ["systemd-analyze", "verify", "./flyball.target", "./flyball@broker.service"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
+        ["systemd-analyze", "verify", *targets], cwd=tmp_path, capture_output=True, text=True, check=False
     )
-    assert (verified.returncode, verified.stderr) == (0, "")
+    dropped = "flyball@broker.service: Dependency After=flyball@broker.service is dropped."
+    assert (verified.returncode, verified.stderr.strip()) == (0, dropped)
 
 
-def test_supervisord_runs_every_daemon() -> None:
+@pytest.mark.parametrize("role", MACHINE_ROLES)
+def test_supervisord_runs_every_daemon_of_a_role(role: MachineRole) -> None:
     parser = ConfigParser(interpolation=None)
-    parser.read(DEPLOY / "supervisord.conf")
-    assert parser["group:flyball"]["programs"].split(",") == list(DAEMONS)
-    for name in DAEMONS:
+    parser.read(SUPERVISOR / f"{role}.conf")
+    names = names_of(role)
+    grouped = parser[f"group:{role}"]["programs"].split(",")
+    assert grouped == [name for name in names if name != "broker"]
+    assert {"unix_http_server", "rpcinterface:supervisor", "supervisorctl"} <= set(parser.sections())
+    for name in names:
         program = parser[f"program:{name}"]
-        assert program["command"] == f"flyball daemon run {name}"
-        assert (program["stopsignal"], program["autorestart"], program["exitcodes"]) == ("TERM", "unexpected", "2,4")
-    first = min(DAEMONS, key=lambda name: int(parser[f"program:{name}"]["priority"]))
-    assert first == "broker"
+        assert program["command"] == f'/bin/sh -c "sleep 1; exec flyball daemon run {name}"'
+        assert program["startsecs"] == "0", "otherwise exit codes do not count in the first seconds"
+        assert (program["stopsignal"], program["autorestart"]) == ("TERM", "unexpected")
+        assert set(program["exitcodes"].split(",")) == HOPELESS
+    if role == "head":  # groups end one after the other
+        assert int(parser["program:broker"]["priority"]) < int(parser["group:head"]["priority"])
