@@ -152,9 +152,13 @@ def systemd_machine(name: str, base: Path, shared: Path) -> Iterator[Machine]:
     )
     try:
         machine = _booted(name, process)
-        yield machine
+        try:
+            yield machine
+        finally:
+            os.kill(machine.pid, signal.SIGKILL)  # with systemd, the kernel kills all its processes
+            process.wait()
     finally:
-        process.kill()  # systemd, and with it all its processes, get the same signal
+        process.kill()
         process.wait()
         _remove(group)
 
