@@ -224,7 +224,7 @@ def _next(machine: Machine, services: Services, public: str) -> dict[str, list[s
     if services == "systemd":
         targets = " ".join(f"flyball-{role}.target" for role in roles)
         install = f"sudo install -m 644 -t /etc/systemd/system {machine.folder}/systemd/*"
-        start = [install, "sudo systemctl daemon-reload", f"sudo systemctl enable --now {targets}"]
+        start = [f"{install} && sudo systemctl enable --now {targets}"]
     else:
         start = [f"supervisord -c {machine.folder}/supervisor/{role}.conf" for role in roles]
     if machine.role == "worker":

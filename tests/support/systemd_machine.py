@@ -1,7 +1,7 @@
 """Machines of their own for tests: real systemd in private namespaces, over this machine's files.
 
 A machine sees this machine's files as they are now and keeps its own changes in memory. It has a network of its own,
-with the loopback device only, until ``connect`` joins two. Needs root on Linux, with systemd, overlayfs and cgroup2.
+with the loopback device only, until ``network`` joins some. Needs root on Linux, with systemd, overlayfs and cgroup2.
 """
 
 import os
@@ -18,7 +18,8 @@ from typing import Any
 SYSTEMD = Path("/lib/systemd/systemd")
 TOOLS = ("unshare", "nsenter", "mount", "chroot", "ip", "useradd", "systemctl")
 ROOT = Path(__file__).parents[2]
-USER = "flyball"
+USER, RUN = "flyball", "/var/lib/flyball"
+"""The user that daemons run as, with the run folder as its home."""
 
 BOOT = """
 set -eu
@@ -41,7 +42,9 @@ ln -s pts/ptmx dev/ptmx
 mkdir dev/pts dev/shm
 mount -t devpts -o newinstance,ptmxmode=666 devpts dev/pts
 mount -t tmpfs -o mode=1777 tmpfs dev/shm
-for path in "$shared" "$@"; do mkdir -p ".$path"; mount --rbind "$path" ".$path"; done
+for path in "$@"; do mkdir -p ".$path"; mount --rbind "$path" ".$path"; done
+mkdir -p srv/flyball
+mount --bind "$shared" srv/flyball
 for path in $VISIBLE; do  # below /root, for instance
     while [ "$path" != / ]; do chmod a+rx ".$path" 2>/dev/null || true; path=$(dirname "$path"); done
 done
@@ -57,6 +60,25 @@ exec env -i container=flyball PATH=/usr/sbin:/usr/bin:/sbin:/bin \\
 """.replace("USER", USER).replace("SYSTEMD", str(SYSTEMD))
 
 START_SECONDS = 60.0
+
+LIGHT_RUN = """
+seed = 7
+configs = ["tic_tac_toe_2p"]
+tick_seconds = 1.0
+"""
+LIGHT_GAMES = """
+[games.tic_tac_toe_2p]
+rows_per_training = 256
+[games.tic_tac_toe_2p.selfplay]
+games_per_request = 64
+[games.tic_tac_toe_2p.evaluation]
+random_games = 40
+model_games = 20
+anchor_games = 20
+[feedback.lifecycle]
+elo0 = -200.0
+max_games = 100
+"""
 
 
 def missing() -> str:
@@ -89,10 +111,10 @@ class Machine:
         spaces = ("--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--wdns=/")
         return ["nsenter", f"--target={self.pid}", *spaces, *words]
 
-    def run(self, *words: str, check: bool = True, user: str | None = None) -> str:
-        """Run a command as root, or as another user; return its stdout and stderr."""
-        own = ("env", "-i", f"PATH={Path(sys.executable).parent}:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/tmp")
-        as_user = ("setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups") if user else ()
+    def run(self, *words: str, check: bool = True, user: str = "root") -> str:
+        """Run a command as a user; return its stdout and stderr."""
+        own = ("env", "-i", f"PATH={Path(sys.executable).parent}:/usr/sbin:/usr/bin:/sbin:/bin", f"FLYBALL_RUN={RUN}")
+        as_user = ("setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups")
         done = subprocess.run(
             self.command(*own, *as_user, *words),
             stdin=subprocess.DEVNULL,
@@ -100,7 +122,7 @@ class Machine:
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
-            timeout=120,
+            timeout=400,
         )
         if check and done.returncode:
             raise AssertionError(f"{self.name}: {' '.join(words)} ended with {done.returncode}: {done.stdout}")
@@ -130,12 +152,16 @@ class Machine:
 
 @contextmanager
 def systemd_machine(name: str, base: Path, shared: Path) -> Iterator[Machine]:
-    """Start a machine that sees the folder ``shared``, and remove all of it at the end.
+    """Start a machine, and remove all of it at the end.
 
-    ``base`` is a folder for its root; nothing is written there.
+    Args:
+        name: of the host.
+        base: folder for its root; nothing is written there.
+        shared: folder that it has as /srv/flyball, as if by NFS.
     """
-    base.mkdir(exist_ok=True)
+    base.mkdir(exist_ok=True, parents=True)
     shared.mkdir(exist_ok=True)
+    shared.chmod(0o777)
     mounted = _cgroup2()
     assert mounted is not None
     group = mounted / f"flyball-{os.getpid()}-{name}"
@@ -189,15 +215,23 @@ def _remove(group: Path) -> None:
     assert not group.exists(), f"processes or groups are left in {group}"
 
 
-def connect(one: Machine, other: Machine) -> tuple[str, str]:
-    """Join two machines by a cable; return their addresses."""
-    addresses = ("10.77.0.1", "10.77.0.2")
-    cable = ("ip", "link", "add", "eth0", "netns", str(one.pid), "type", "veth")
-    subprocess.run([*cable, "peer", "name", "eth0", "netns", str(other.pid)], check=True)
-    for machine, address in zip((one, other), addresses, strict=True):
-        machine.run("ip", "address", "add", f"{address}/24", "dev", "eth0")
+def network(*machines: Machine) -> None:
+    """Join machines by a switch in the first one. Their addresses are 10.0.0.1, 10.0.0.2, ... in their order."""
+    first, *others = machines
+    first.run("ip", "link", "add", "eth0", "type", "bridge")
+    for number, machine in enumerate(others, 2):
+        near = ("ip", "link", "add", f"port{number}", "netns", str(first.pid), "type", "veth")
+        subprocess.run([*near, "peer", "name", "eth0", "netns", str(machine.pid)], check=True)
+        first.run("ip", "link", "set", f"port{number}", "master", "eth0", "up")
+    for number, machine in enumerate(machines, 1):
+        machine.run("ip", "address", "add", f"10.0.0.{number}/24", "dev", "eth0")
         machine.run("ip", "link", "set", "eth0", "up")
-    return addresses
+
+
+def light_games(machine: Machine) -> None:
+    """Give a head that is not started yet games whose loop closes within a minute."""
+    settings = machine.path(f"{RUN}/flyball.toml")
+    settings.write_text(LIGHT_RUN + settings.read_text() + LIGHT_GAMES)
 
 
 def kill(machine: Machine, unit: str, number: signal.Signals) -> None:

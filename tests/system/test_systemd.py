@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from systemd_machine import USER, Machine, kill, missing, systemd_machine
+from systemd_machine import RUN, USER, Machine, kill, light_games, missing, systemd_machine
 
 from app.events import DaemonStopped, ModelPromoted, Payload
 from daemons.registry import names_of
@@ -18,37 +18,12 @@ pytestmark = [
     pytest.mark.skipif(bool(missing()), reason=missing() or "a machine can be started"),
 ]
 
-FOLDER = "/var/lib/flyball"
-GAMES = """
-[games.tic_tac_toe_2p]
-rows_per_training = 256
-[games.tic_tac_toe_2p.selfplay]
-games_per_request = 64
-[games.tic_tac_toe_2p.evaluation]
-random_games = 40
-model_games = 20
-anchor_games = 20
-[feedback.lifecycle]
-elo0 = -200.0
-max_games = 100
-"""
 UNITS = [f"flyball@{name}" for name in names_of("head")] + [f"flyball-worker@{name}" for name in names_of("worker")]
-
-
-def set_up(machine: Machine, role: str, head: str, *words: str) -> str:
-    """Prepare a machine as its operator would, up to the start; return what the command printed."""
-    printed = machine.run("flyball", "init", "--role", role, "--head", head, *words, FOLDER, user=USER)
-    settings = machine.path(f"{FOLDER}/flyball.toml")
-    settings.write_text('seed = 7\nconfigs = ["tic_tac_toe_2p"]\ntick_seconds = 1.0\n' + settings.read_text() + GAMES)
-    for command in ("install -m 644 -t /etc/systemd/system", "systemctl daemon-reload"):
-        (line,) = (line.strip().removeprefix("sudo ") for line in printed.splitlines() if f"sudo {command}" in line)
-        machine.run("sh", "-c", line)
-    return printed
 
 
 def events(machine: Machine, payload: type[Payload]) -> list[dict[str, Any]]:
     """Return the data of a head's recorded events of a type."""
-    lines = machine.run("flyball", "--run", FOLDER, "tail", payload.event_name, "-n", "10000", "--json", user=USER)
+    lines = machine.run("flyball", "tail", payload.event_name, "-n", "10000", "--json", user=USER)
     return [json.loads(line)["data"] for line in lines.splitlines()]
 
 
@@ -57,10 +32,11 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     """Start a machine that is a head and a worker, with the command that init prints."""
     folder = tmp_path_factory.mktemp("machines")
     with systemd_machine("alpha", folder / "root", folder / "shared") as machine:
-        printed = set_up(machine, "head", "127.0.0.1:7400")
-        machine.path(f"{FOLDER}/flyball.env").write_text("FLYBALL_DEPLOYMENT__HEARTBEAT_SECONDS=1\n")
+        printed = machine.run("flyball", "init", "--role", "head", "--head", "127.0.0.1", RUN, user=USER)
+        light_games(machine)
+        machine.path(f"{RUN}/flyball.env").write_text("FLYBALL_DEPLOYMENT__HEARTBEAT_SECONDS=1\n")
         (start,) = (line.strip() for line in printed.splitlines() if "systemctl enable --now" in line)
-        machine.run(*start.removeprefix("sudo ").split())
+        machine.run("sh", "-c", start.replace("sudo ", ""))
         yield machine
 
 
@@ -70,7 +46,7 @@ def test_all_daemons_are_started_and_report_ready(head: Machine) -> None:
     assert head.property("flyball@broker", "StatusText") == "serving tcp://127.0.0.1:7400"
     targets = ("flyball-head.target", "flyball-worker.target")
     assert head.run("systemctl", "is-enabled", *targets).split() == ["enabled"] * 2
-    assert "11 ready" in head.run("flyball", "--run", FOLDER, "status", user=USER)
+    assert "11 ready" in head.run("flyball", "status", user=USER)
 
 
 def test_jobs_run_within_the_hardened_services(head: Machine) -> None:
@@ -95,10 +71,10 @@ def test_crashed_daemon_is_restarted(head: Machine) -> None:
 
 def test_daemon_with_wrong_settings_is_not_restarted(head: Machine) -> None:
     unit = "flyball@curves"
-    head.path(f"{FOLDER}/wrong.toml").write_text("nonsense = 1\n")
+    head.path(f"{RUN}/wrong.toml").write_text("nonsense = 1\n")
     folder = head.path(f"/run/systemd/system/{unit}.service.d")
     folder.mkdir(parents=True)
-    (folder / "wrong.conf").write_text(f"[Service]\nEnvironment=FLYBALL_CONFIG_FILE={FOLDER}/wrong.toml\n")
+    (folder / "wrong.conf").write_text(f"[Service]\nEnvironment=FLYBALL_CONFIG_FILE={RUN}/wrong.toml\n")
     head.run("systemctl", "daemon-reload")
     head.run("systemctl", "restart", unit, check=False)
     head.wait_for("the failure", lambda: head.property(unit, "ActiveState") == "failed")
