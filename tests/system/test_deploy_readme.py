@@ -17,7 +17,7 @@ from app.events import (
     EvaluationCompleted,
     ModelPromoted,
     Payload,
-    SelfplayCompleted,
+    SelfplayComplete,
     TrainingCompleted,
 )
 from daemons.registry import names_of
@@ -102,7 +102,7 @@ def test_commands_of_the_page_work_on_three_machines(cluster: Cluster) -> None:
     assert all(name in status for name in names_of(None)), "from a machine without the journal"
     head = cluster.machines["head"]
     head.wait_for("a promotion", lambda: closed(cluster), 900)
-    sources = {event["source"] for event in cluster.recorded(SelfplayCompleted, TrainingCompleted, EvaluationCompleted)}
+    sources = {event["source"] for event in cluster.recorded(SelfplayComplete, TrainingCompleted, EvaluationCompleted)}
     assert {source.partition("@")[2] for source in sources} <= {"node1", "node2"}
     for command in COMMANDS[ten:]:
         cluster.type_in(*command)
