@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO, Any
 
 SYSTEMD = Path("/lib/systemd/systemd")
 TOOLS = ("unshare", "nsenter", "mount", "chroot", "ip", "useradd", "systemctl")
@@ -85,6 +86,8 @@ def missing() -> str:
     """Return why no machine can be started here; an empty string if one can."""
     if os.geteuid() != 0 or not SYSTEMD.exists() or not all(map(shutil.which, TOOLS)):
         return "needs root, systemd and util-linux"
+    if any(Path("/tmp") in Path(path).parents for path in (ROOT, sys.prefix)):
+        return "needs Flyball outside of /tmp, which services do not share"
     if _cgroup2() is None:
         return "needs cgroup2"
     tried = subprocess.run(["unshare", "--mount", "--pid", "--fork", "--net", "--cgroup", "true"], check=False)
@@ -171,29 +174,30 @@ def systemd_machine(name: str, base: Path, shared: Path) -> Iterator[Machine]:
     enter = f'echo $$ >"{group}/cgroup.procs"; exec "$@"'
     unshare = ("unshare", "--mount", "--pid", "--fork", "--uts", "--ipc", "--net", "--cgroup", "--kill-child")
     boot = ("sh", "-c", BOOT, "boot", str(base), name, str(shared), *elsewhere)
-    process = subprocess.Popen(
-        ["sh", "-c", enter, "enter", *unshare, *boot],
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, "VISIBLE": " ".join(map(str, visible))},
-    )
-    try:
-        machine = _booted(name, process)
+    environment = {**os.environ, "VISIBLE": " ".join(map(str, visible))}
+    with TemporaryFile("w+") as errors:
+        command = ["sh", "-c", enter, "enter", *unshare, *boot]
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=errors, env=environment)
         try:
-            yield machine
+            machine = _booted(name, process, errors)
+            try:
+                yield machine
+            finally:
+                os.kill(machine.pid, signal.SIGKILL)  # with systemd, the kernel kills all its processes
+                process.wait()
         finally:
-            os.kill(machine.pid, signal.SIGKILL)  # with systemd, the kernel kills all its processes
+            process.kill()
             process.wait()
-    finally:
-        process.kill()
-        process.wait()
-        _remove(group)
+            _remove(group)
 
 
-def _booted(name: str, process: subprocess.Popen[bytes]) -> Machine:
+def _booted(name: str, process: subprocess.Popen[bytes], errors: IO[str]) -> Machine:
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
-        assert process.poll() is None, f"{name} did not start: {process.returncode}"
+        if process.poll() is not None:
+            errors.seek(0)
+            raise AssertionError(f"{name} did not start: {errors.read()}")
         for pid in children.read_text().split():
             with suppress(OSError):
                 if Path(f"/proc/{pid}/exe").readlink().name == SYSTEMD.name:
