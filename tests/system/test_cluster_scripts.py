@@ -95,9 +95,9 @@ def test_slurm_job_runs_a_head_and_workers_and_ends_in_order(tmp_path: Path) -> 
     environment = os.environ | {
         "PATH": f"{tools}:{BIN}:{os.environ['PATH']}",
         "FLYBALL_RUN": str(run),
-        "FLYBALL_ADDRESS": ADDRESS,
-        "FLYBALL_PORT": str(20_000 + os.getpid() % 10_000),
-        "FLYBALL_REQUEUE": "1",
+        "HEAD_ADDRESS": ADDRESS,
+        "HEAD_PORT": str(20_000 + os.getpid() % 10_000),
+        "REQUEUE": "1",
         "SLURM_JOB_ID": "17",
         "SLURM_JOB_NODELIST": "gpu1,gpu2",
         "REQUEUED": str(requeued),
