@@ -96,3 +96,11 @@ def test_supervisord_runs_every_daemon_of_a_role(role: MachineRole) -> None:
         assert set(program["exitcodes"].split(",")) == HOPELESS
     if role == "head":  # groups end one after the other
         assert int(parser["program:broker"]["priority"]) < int(parser["group:head"]["priority"])
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd")
+@pytest.mark.parametrize("role", MACHINE_ROLES)
+def test_services_are_exposed_to_at_most_2_5_of_10(role: MachineRole) -> None:
+    file = f"./{TEMPLATES[role]}.service"
+    command = ["systemd-analyze", "security", "--offline=true", "--threshold=25", file]
+    assert subprocess.run(command, cwd=SYSTEMD, capture_output=True, check=False).returncode == 0
