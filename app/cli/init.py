@@ -179,10 +179,10 @@ def service_files(machine: Machine, services: Services) -> dict[Path, str]:
     """Return the machine's service files, rendered from the packaged ones."""
     source, target = shipped("deploy", "deploy") / services, machine.folder / services
     program, folder = _plain(_program()), str(machine.folder)
-    writable = [folder, *([machine.store] if machine.store and machine.store.startswith("/") else [])]
+    shared = [str(_plain(Path(machine.store)))] if machine.store and machine.store.startswith("/") else []
     changes = {
         "systemd": {
-            "ReadWritePaths=/var/lib/flyball": f"ReadWritePaths={' '.join(writable)}",
+            "ReadWritePaths=/var/lib/flyball": f"ReadWritePaths={' '.join((folder, *shared))}",
             "/opt/flyball/bin/flyball": str(program),
             "/var/lib/flyball": folder,
             "User=flyball": f"User={getpass.getuser()}",

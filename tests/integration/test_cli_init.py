@@ -116,9 +116,11 @@ def test_arguments_that_cannot_work_are_refused(tmp_path: Path, words: tuple[str
     assert not (tmp_path / "run").exists()
 
 
-def test_folder_whose_name_units_would_split_is_refused(tmp_path: Path) -> None:
-    refused = init("--role", "head", "--head", "h", tmp_path / "my run")
+@pytest.mark.parametrize(("run", "store"), [("my run", "/srv/store"), ("run", "/srv/my store")])
+def test_folder_whose_name_units_would_split_is_refused(tmp_path: Path, run: str, store: str) -> None:
+    refused = init("--role", "head", "--head", "h", "--store", store, tmp_path / run)
     assert (refused.exit_code, "cannot be named in service files" in refused.stderr) == (2, True)
+    assert not any(tmp_path.iterdir())
 
 
 def test_init_finds_service_files_in_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
