@@ -135,7 +135,7 @@ def serve(
             on_loop=on_loop,
             give_up=stopped,
         )
-        notifier.tell("READY=1")
+        notifier.tell("READY=1", f"STATUS=serving {endpoint}")
         broker.run(stopped, wake_fd=wake_fd)
         notifier.tell("STOPPING=1")
         voice.record(journal, clock.now(), DaemonStopped(**voice.who, position=journal.head))

@@ -97,7 +97,8 @@ class Host:
             async with asyncio.TaskGroup() as group:
                 living = [group.create_task(task) for task in (self._live(group), self._beat(), self._watch())]
                 await stop.wait()
-                self._ports.notifier.tell("STOPPING=1")
+                drain_usec = int((self._rhythm.drain_seconds + 2 * FAREWELL_SECONDS) * 1e6)
+                self._ports.notifier.tell("STOPPING=1", f"EXTEND_TIMEOUT_USEC={drain_usec}")
                 if self._jobs:
                     await self._jobs.drain(self._rhythm.drain_seconds)
                 for task in living:

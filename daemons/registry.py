@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Literal, get_args
 
 from app.config import RunSettings
 from app.core import FlyballError
@@ -20,6 +21,11 @@ from daemons import (
 )
 from daemons.own_controllers import own_controllers
 from daemons.spec import DaemonSpec
+
+MachineRole = Literal["head", "worker"]
+"""What a machine is for: the head records and decides, and workers run jobs. One machine can be both."""
+
+MACHINE_ROLES: tuple[MachineRole, ...] = get_args(MachineRole)
 
 
 class UnknownDaemon(FlyballError):
@@ -43,6 +49,11 @@ DAEMONS: Mapping[str, DaemonSpec] = {
     )
 }
 """All daemons by name, in the order that starts a run fastest; any order works."""
+
+
+def names_of(role: MachineRole | None) -> tuple[str, ...]:
+    """Return the names of a role's daemons; those of all roles for None."""
+    return tuple(name for name, spec in DAEMONS.items() if role in (None, "worker" if spec.worker else "head"))
 
 
 def daemons_of(*settings: RunSettings) -> Mapping[str, DaemonSpec]:

@@ -31,6 +31,7 @@ COMMANDS = {
     "simulate": "Run the controllers on a modelled cluster, and see what they are worth.",
     "compare": "Run the real loop with and without controllers, and see what they are worth on real games.",
     "journal": "Look for damage in the journal, migrate it, rebuild it; look after dead letters.",
+    "init": "Prepare a machine of a cluster: settings, a key, service files.",
     "keys": "Make keys, and say which ones the broker admits.",
     "daemon": "Run one daemon, or list them.",
     "config": "Show or check the settings.",

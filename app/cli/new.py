@@ -11,9 +11,9 @@ from shlex import quote
 
 import click
 
-import app
 from app.cli.options import FOLDER, json_option
 from app.cli.output import write_values
+from app.cli.shipped import shipped
 from app.config import GAMES
 from app.core import BadUsage, writing
 
@@ -103,11 +103,8 @@ def _check_name(kind: str, name: str, folder: Path) -> None:
 
 
 def _text(file: str) -> str:
-    """Return the text of an example's file: in the package, or in a checkout where the tests run it."""
-    package = Path(app.__file__).parent
-    shipped = package / "examples"
-    folder = shipped if shipped.is_dir() else package.parent / "tests" / "examples"
-    return (folder / file).read_text(encoding="utf-8")
+    """Return the text of an example's file."""
+    return (shipped("examples", "tests/examples") / file).read_text(encoding="utf-8")
 
 
 def _renamed(text: str, example: Example, name: str) -> str:

@@ -26,7 +26,7 @@ from app.cli.output import note, stdout_console, write_event, write_json
 from app.cli.status import silent_after
 from app.config import PROFILES, RunFolder, RunSettings
 from app.config.loading import COMMAND_LINE, Loaded, variable
-from app.core import FlyballError
+from app.core import BROKER, FlyballError
 from app.engine import python_module
 from app.engine.ray_engine import check_ray
 from app.events import CATALOGUE, Event, ModelPromoted, Payload, PromotionRejected
@@ -39,7 +39,7 @@ from app.telemetry import check_wandb, configure
 from daemons.bootstrap import check_settings
 from daemons.clock import SystemClock
 from daemons.ray_cluster import cluster_command, is_own_cluster, ray_environment
-from daemons.registry import DAEMONS
+from daemons.registry import MACHINE_ROLES, MachineRole, names_of
 from daemons.run_folder import AlreadyRunning, bus_endpoint, held, prepare
 from daemons.suitability import check_lasting
 from daemons.supervisor import ChildReport, ChildSpec, Supervisor
@@ -61,6 +61,7 @@ AT_ONCE = 5000
 @click.option("--profile", type=click.Choice(list(PROFILES)), help="Which configurations to run.")
 @click.option("--config", "configs", multiple=True, metavar="KEY", help="Run this configuration; may be repeated.")
 @click.option("--seed", type=click.IntRange(0), help="Seed of the run.")
+@click.option("--role", type=click.Choice(MACHINE_ROLES), help="Only what records and decides, or what runs jobs.")
 @click.option("--for", "seconds", type=click.FloatRange(0, min_open=True), help="Stop after this many seconds.")
 @json_option
 @placed
@@ -70,10 +71,14 @@ def up(
     profile: str | None,
     configs: tuple[str, ...],
     seed: int | None,
+    role: MachineRole | None,
     seconds: float | None,
     as_json: bool,
 ) -> None:
-    """Start all daemons of a run and watch them. Ctrl-C stops them in order; a second one does not wait."""
+    """Start all daemons of a run and watch them. Ctrl-C stops them in order; a second one does not wait.
+
+    A cluster has one head, where the broker is, and workers: --role says which of them this machine is.
+    """
     given = {"profile": profile, "configs": list(configs) or None, "seed": seed}
     loaded = place.load({key: value for key, value in given.items() if value is not None})
     check_settings(loaded)
@@ -83,14 +88,14 @@ def up(
     folder, deployment = place.folder, loaded.deployment
     prepare(folder)
     with held(folder):
-        if is_listening(endpoint := bus_endpoint(folder, deployment)):
+        if role != "worker" and is_listening(endpoint := bus_endpoint(folder, deployment)):
             raise AlreadyRunning(f"A broker listens at {endpoint} already.", hint="Stop it, or choose another --run.")
         _check_journal(folder.journal, loaded.run)
         title = f"Run folder {folder.path.absolute()}; daemons log to {folder.log('*')}. Ctrl-C stops."
         note(title)
         with configure("supervisor", deployment.node, folder.log("supervisor"), deployment.log_level, echo=False):
             screen = LiveScreen(title) if sys.stdout.isatty() and not as_json else Screen(as_json=as_json)
-            if not asyncio.run(_up(place, loaded, seconds, screen)):
+            if not asyncio.run(_up(place, loaded, role, seconds, screen)):
                 sys.exit(1)
 
 
@@ -249,7 +254,7 @@ def _line(text: str, style: str) -> Text:
     return Text(text, style, no_wrap=True, overflow="ellipsis")
 
 
-async def _up(place: Place, loaded: Loaded, seconds: float | None, chosen: Screen) -> bool:
+async def _up(place: Place, loaded: Loaded, role: MachineRole | None, seconds: float | None, chosen: Screen) -> bool:
     stop, hurry, loop = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop()
     watch = JournalWatch(place.folder)
     with chosen as screen:
@@ -263,7 +268,7 @@ async def _up(place: Place, loaded: Loaded, seconds: float | None, chosen: Scree
                 screen.say("Stopping: running jobs get their time. Ctrl-C again does not wait.")
 
         drain_seconds = loaded.deployment.drain_seconds + AFTER_DRAIN_SECONDS
-        (needed, others), report = child_specs(place, loaded), _reporter(screen, stop)
+        (needed, others), report = child_specs(place, loaded, role), _reporter(screen, stop)
         supervisor = Supervisor(
             [*needed, *others], SystemClock(), report, needed=len(needed), drain_seconds=drain_seconds
         )
@@ -285,10 +290,12 @@ async def _up(place: Place, loaded: Loaded, seconds: float | None, chosen: Scree
     return fine and not unknown
 
 
-def child_specs(place: Place, loaded: Loaded) -> tuple[list[ChildSpec], list[ChildSpec]]:
+def child_specs(
+    place: Place, loaded: Loaded, role: MachineRole | None = None
+) -> tuple[list[ChildSpec], list[ChildSpec]]:
     """Return a process for each daemon, with this process's settings: those that the others need, and the others.
 
-    A Ray cluster of the run's own belongs to the first.
+    The broker and a Ray cluster of the run's own belong to the first.
     """
     folder, environment = place.folder, child_environment(place, loaded)
     cluster = []
@@ -296,10 +303,11 @@ def child_specs(place: Place, loaded: Loaded) -> tuple[list[ChildSpec], list[Chi
         environment |= ray_environment(folder)
         cluster = [ChildSpec("ray", cluster_command(folder, loaded.deployment), folder.errors("ray"))]
     command = python_module("app.cli", "--run", str(folder.path.absolute()), "daemon", "run")
-    broker, *others = (
-        ChildSpec(name, (*command, name, "--supervised"), folder.errors(name), environment) for name in DAEMONS
-    )
-    return [broker, *cluster], others
+    daemons = [
+        ChildSpec(name, (*command, name, "--supervised"), folder.errors(name), environment) for name in names_of(role)
+    ]
+    broker = [spec for spec in daemons if spec.name == BROKER]
+    return [*broker, *cluster], [spec for spec in daemons if spec not in broker]
 
 
 def child_environment(place: Place, loaded: Loaded) -> dict[str, str]:

@@ -316,6 +316,8 @@ async def test_the_watchdog_hears_of_the_event_loop_while_the_broker_is_away(sta
             await running
             heard += await _hear(systemd, b"STOPPING=1")
     assert heard.index(b"READY=1") < heard.index(b"STOPPING=1")
+    drain_usec = int(heard.partition(b"STOPPING=1\nEXTEND_TIMEOUT_USEC=")[2].split()[0])
+    assert drain_usec > 200_000  # the drain of the stage, and then some
 
 
 async def _hear(systemd: socket.socket, state: bytes) -> bytes:

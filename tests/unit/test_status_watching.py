@@ -27,7 +27,7 @@ from app.events import (
 from app.journal import SqliteJournalReader
 from app.status import status as status_module
 from app.status.status import Board
-from daemons.registry import DAEMONS
+from daemons.registry import DAEMONS, MACHINE_ROLES, MachineRole, names_of
 from daemons.supervisor import ChildReport
 
 
@@ -139,6 +139,14 @@ def test_children_get_the_settings_of_the_command_line(tmp_path: Path, monkeypat
     needed, others = child_specs(place, given)
     assert [spec.name for spec in (*needed, *others)] == list(DAEMONS)
     assert [spec.name for spec in needed] == ["broker"]
+
+
+@pytest.mark.parametrize("role", MACHINE_ROLES)
+def test_a_machine_starts_the_daemons_of_its_role(tmp_path: Path, role: MachineRole) -> None:
+    place = Place(RunFolder(tmp_path), None)
+    needed, others = child_specs(place, place.load(), role)
+    assert [spec.name for spec in (*needed, *others)] == list(names_of(role))
+    assert [spec.name for spec in needed] == (["broker"] if role == "head" else [])
 
 
 @pytest.mark.parametrize(("settings", "needed"), [("", ["broker", "ray"]), ("address = 'head:6379'", ["broker"])])

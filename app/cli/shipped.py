@@ -1,0 +1,11 @@
+"""Files that are shipped with the package: examples, and those for services."""
+
+from pathlib import Path
+
+import app
+
+
+def shipped(packaged: str, in_checkout: str) -> Path:
+    """Return a folder of the installed package, or of a checkout, where the tests run its files."""
+    package = Path(app.__file__).parent
+    return package / packaged if (package / packaged).is_dir() else package.parent / in_checkout

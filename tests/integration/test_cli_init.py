@@ -1,0 +1,132 @@
+"""``flyball init``: what it writes can be used, and nothing is overwritten."""
+
+import json
+import tomllib
+from getpass import getuser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import app
+from app.bus.keys import KeyList, read_secret
+from app.cli import main
+from app.config.loading import load
+from daemons.registry import MACHINE_ROLES
+
+ROOT = Path(__file__).parents[2]
+KEY = "ab" * 32
+
+
+def init(*words: object) -> Result:
+    return CliRunner().invoke(main, ["init", *map(str, words)])
+
+
+def made(*words: object) -> dict[str, Any]:
+    done = init(*words, "--json")
+    assert done.exit_code == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_head_gets_settings_keys_and_both_roles_services(tmp_path: Path) -> None:
+    written = made("--role", "head", "--head", "10.0.0.1", "--node", "alpha", tmp_path / "run")
+    deployment = load(tmp_path / "run").deployment
+    assert (deployment.node, deployment.endpoint) == ("alpha", "tcp://10.0.0.1:7400")
+    assert (deployment.keys.secret, deployment.keys.allowed) == (Path("keys/alpha.secret"), Path("keys/allowed"))
+    (key,) = KeyList.read(tmp_path / "run/keys/allowed").keys
+    assert (key.name, key.role, key.public) == ("alpha", "head", written["public"])
+    assert read_secret(Path(written["secret"])).public == written["public"]
+    names = {Path(path).name for path in written["services"]}
+    assert names == {path.name for path in (ROOT / "deploy/systemd").iterdir()}
+
+
+def test_worker_knows_the_heads_key_and_says_how_to_admit_its_own(tmp_path: Path) -> None:
+    written = made("--role", "worker", "--head", "[::1]:7500", "--head-key", KEY, "--node", "beta", tmp_path / "run")
+    deployment = load(tmp_path / "run").deployment
+    assert (deployment.node, deployment.endpoint) == ("beta", "tcp://[::1]:7500")
+    assert deployment.keys.broker == KEY
+    commands = [command for commands in written["next"].values() for command in commands]
+    assert f"flyball --run {tmp_path}/run keys authorize beta worker {written['public']}" in commands
+    assert {Path(path).name for path in written["services"]} == {"flyball-worker@.service", "flyball-worker.target"}
+
+
+def test_units_name_folder_user_node_and_program(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    written = init("--role", "head", "--head", "h", "--node", "alpha", "--store", "/mnt/store", run)
+    assert written.exit_code == 0
+    for name in ("flyball@.service", "flyball-worker@.service"):
+        unit = (run / "systemd" / name).read_text()
+        lines = [line for line in unit.splitlines() if not line.startswith("#")]
+        assert f"User={getuser()}" in lines
+        assert f"ReadWritePaths={run} /mnt/store" in lines
+        assert {f"Environment=FLYBALL_RUN={run}", "Environment=FLYBALL_DEPLOYMENT__NODE=alpha"} <= set(lines)
+        (start,) = (line.removeprefix("ExecStart=") for line in lines if line.startswith("ExecStart="))
+        assert Path(start.split()[0]).is_file()
+        assert not {part for part in ("/opt/flyball", "/var/lib/flyball", "%l") if part in "".join(lines)}
+
+
+def test_store_is_a_setting_and_handed_on_to_workers(tmp_path: Path) -> None:
+    written = made("--role", "head", "--head", "h", "--store", "s3://bucket/flyball", tmp_path / "run")
+    settings = tomllib.loads((tmp_path / "run/flyball.toml").read_text())
+    assert settings["deployment"]["store"] == "s3://bucket/flyball"
+    assert "--store s3://bucket/flyball" in " ".join(written["next"]["On each worker"])
+    assert f"ReadWritePaths={tmp_path}/run\n" in (tmp_path / "run/systemd/flyball@.service").read_text()
+
+
+@pytest.mark.parametrize("role", MACHINE_ROLES)
+def test_supervisors_files_name_folder_and_program(tmp_path: Path, role: str) -> None:
+    key = ("--head-key", KEY) if role == "worker" else ()
+    written = made("--role", role, "--head", "h", *key, "--services", "supervisor", tmp_path / "run")
+    text = (tmp_path / f"run/supervisor/{role}.conf").read_text()
+    lines = "\n".join(line for line in text.splitlines() if not line.startswith(";"))
+    assert "ENV_FLYBALL_RUN" not in lines
+    assert f"file={tmp_path}/run/supervisord-{role}.sock" in lines
+    assert "command=python3" not in lines
+    assert (tmp_path / "run/logs").is_dir()
+    start = written["next"]["Here, to record, decide and also run jobs" if role == "head" else "Then here"]
+    assert f"supervisord -c {tmp_path}/run/supervisor/{role}.conf" in start
+
+
+@pytest.mark.parametrize("there", ["flyball.toml", "keys/alpha.secret", "systemd/flyball-head.target"])
+def test_existing_file_is_not_overwritten_and_nothing_is_written(tmp_path: Path, there: str) -> None:
+    path = tmp_path / there
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("mine")
+    refused = init("--role", "head", "--head", "h", "--node", "alpha", tmp_path)
+    assert (refused.exit_code, f"{path} exists already" in refused.stderr) == (2, True)
+    assert path.read_text() == "mine"
+    assert [one for one in tmp_path.rglob("*") if one.is_file()] == [path]
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--role", "worker", "--head", "h"), "needs --head-key"),
+        (("--role", "head", "--head", "h", "--head-key", KEY), "for workers"),
+        (("--role", "worker", "--head", "h", "--head-key", "abc"), "not a public key"),
+        (("--role", "head", "--head", "h:99999"), "no address"),
+        (("--role", "head", "--head", "tcp://h"), "no address"),
+        (("--role", "head", "--head", "h", "--node", "a b"), "cannot name a key"),
+    ],
+)
+def test_arguments_that_cannot_work_are_refused(tmp_path: Path, words: tuple[str, ...], why: str) -> None:
+    refused = init(*words, tmp_path / "run")
+    assert (refused.exit_code, why in refused.stderr) == (2, True), refused.stderr
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("run", "store"), [("my run", "/srv/store"), ("run", "/srv/my store")])
+def test_folder_whose_name_units_would_split_is_refused(tmp_path: Path, run: str, store: str) -> None:
+    refused = init("--role", "head", "--head", "h", "--store", store, tmp_path / run)
+    assert (refused.exit_code, "cannot be named in service files" in refused.stderr) == (2, True)
+    assert not any(tmp_path.iterdir())
+
+
+def test_init_finds_service_files_in_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert wheel["force-include"]["deploy"] == "app/deploy"
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "deploy").symlink_to(ROOT / "deploy")
+    monkeypatch.setattr(app, "__file__", str(tmp_path / "app" / "__init__.py"))
+    assert init("--role", "head", "--head", "h", tmp_path / "run").exit_code == 0

@@ -1,0 +1,126 @@
+"""The units of deploy/systemd under real systemd, as `flyball init` writes them."""
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from systemd_machine import RUN, USER, Machine, kill, light_games, missing, systemd_machine
+
+from app.events import DaemonStopped, ModelPromoted, Payload
+from daemons.registry import names_of
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(bool(missing()), reason=missing() or "a machine can be started"),
+]
+
+UNITS = [f"flyball@{name}" for name in names_of("head")] + [f"flyball-worker@{name}" for name in names_of("worker")]
+
+
+def events(machine: Machine, payload: type[Payload]) -> list[dict[str, Any]]:
+    """Return the data of a head's recorded events of a type."""
+    lines = machine.run("flyball", "tail", payload.event_name, "-n", "10000", "--json", user=USER)
+    return [json.loads(line)["data"] for line in lines.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    """Start a machine that is a head and a worker, with the command that init prints."""
+    folder = tmp_path_factory.mktemp("machines")
+    with systemd_machine("alpha", folder / "root", folder / "shared") as machine:
+        printed = machine.run("flyball", "init", "--role", "head", "--head", "127.0.0.1", RUN, user=USER)
+        light_games(machine)
+        machine.path(f"{RUN}/flyball.env").write_text("FLYBALL_DEPLOYMENT__HEARTBEAT_SECONDS=1\n")
+        (start,) = (line.strip() for line in printed.splitlines() if "systemctl enable --now" in line)
+        machine.run("sh", "-c", start.replace("sudo ", ""))
+        yield machine
+
+
+def test_all_daemons_are_started_and_report_ready(head: Machine) -> None:
+    assert [head.property(unit, "ActiveState") for unit in UNITS] == ["active"] * len(UNITS)
+    assert head.property("flyball@feedback", "StatusText").startswith("caught up at ")
+    assert head.property("flyball@broker", "StatusText") == "serving tcp://127.0.0.1:7400"
+    targets = ("flyball-head.target", "flyball-worker.target")
+    assert head.run("systemctl", "is-enabled", *targets).split() == ["enabled"] * 2
+    assert "11 ready" in head.run("flyball", "status", user=USER)
+
+
+def test_jobs_run_within_the_hardened_services(head: Machine) -> None:
+    head.wait_for("a promotion", lambda: [e for e in events(head, ModelPromoted) if e["step"] > 0], 400)
+
+
+def test_hanging_daemon_is_killed_by_the_watchdog_and_restarted(head: Machine) -> None:
+    before = head.property("flyball@feedback", "MainPID")
+    kill(head, "flyball@feedback", signal.SIGSTOP)
+    head.wait_for("a restart", lambda: head.property("flyball@feedback", "NRestarts") == "1")
+    head.wait_for("it is ready", lambda: head.property("flyball@feedback", "ActiveState") == "active")
+    assert head.property("flyball@feedback", "MainPID") != before
+    assert "Watchdog timeout" in head.run("journalctl", "--unit=flyball@feedback")
+    assert head.property("flyball@broker", "NRestarts") == "0"
+
+
+def test_crashed_daemon_is_restarted(head: Machine) -> None:
+    kill(head, "flyball-worker@training", signal.SIGKILL)
+    head.wait_for("a restart", lambda: head.property("flyball-worker@training", "NRestarts") == "1")
+    head.wait_for("it is ready", lambda: head.property("flyball-worker@training", "ActiveState") == "active")
+
+
+def test_daemon_with_wrong_settings_is_not_restarted(head: Machine) -> None:
+    unit = "flyball@curves"
+    head.path(f"{RUN}/wrong.toml").write_text("nonsense = 1\n")
+    folder = head.path(f"/run/systemd/system/{unit}.service.d")
+    folder.mkdir(parents=True)
+    (folder / "wrong.conf").write_text(f"[Service]\nEnvironment=FLYBALL_CONFIG_FILE={RUN}/wrong.toml\n")
+    head.run("systemctl", "daemon-reload")
+    head.run("systemctl", "restart", unit, check=False)
+    head.wait_for("the failure", lambda: head.property(unit, "ActiveState") == "failed")
+    assert (head.property(unit, "ExecMainStatus"), head.property(unit, "NRestarts")) == ("2", "0")
+    (folder / "wrong.conf").unlink()
+    head.run("systemctl", "daemon-reload")
+    head.run("systemctl", "start", unit)
+
+
+DEVICE = """[Service]
+Type=oneshot
+NotifyAccess=none
+RemainAfterExit=no
+Restart=no
+ExecStart=
+ExecStart=/bin/sh -c "exec 3<>/dev/nvidia0"
+"""
+
+
+@pytest.mark.parametrize(("protected", "result"), [("", "success"), ("PrivateDevices=yes\n", "exit-code")])
+def test_worker_service_may_open_a_device(head: Machine, protected: str, result: str) -> None:
+    """PrivateDevices, which the head's services have, would forbid it."""
+    if not head.path("/dev/nvidia0").exists():
+        head.run("mknod", "--mode=666", "/dev/nvidia0", "c", "10", "229")  # /dev/fuse, for there is no GPU
+    folder = head.path("/run/systemd/system/flyball-worker@device.service.d")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "device.conf").write_text(DEVICE + protected)
+    head.run("systemctl", "daemon-reload")
+    head.run("systemctl", "start", "flyball-worker@device", check=False)
+    assert head.property("flyball-worker@device", "Result") == result, head.log()
+
+
+def test_stop_ends_in_time_with_drained_daemons(head: Machine) -> None:
+    """The broker ends last, and records that the others have ended."""
+    before = len(events(head, DaemonStopped))
+    head.run("systemctl", "stop", "flyball@*", "flyball-worker@*")
+    assert {unit: head.property(unit, "Result") for unit in UNITS} == dict.fromkeys(UNITS, "success")
+    assert {head.property(unit, "ActiveState") for unit in UNITS} == {"inactive"}
+    stopped = [data["daemon"] for data in events(head, DaemonStopped)][before:]
+    assert sorted(stopped) == sorted(names_of(None))
+    assert stopped[-1] == "broker"
+
+
+def test_machine_leaves_nothing_behind(tmp_path: Path) -> None:
+    with systemd_machine("beta", tmp_path / "root", tmp_path / "shared") as machine:
+        assert machine.run("hostname") == "beta\n"
+        pid = machine.pid
+    assert not Path(f"/proc/{pid}").exists()
+    assert str(tmp_path) not in Path("/proc/mounts").read_text()
