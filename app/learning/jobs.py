@@ -1,7 +1,6 @@
 """Engine jobs: draw a first model, or train one by PPO. Results depend on the spec alone."""
 
 from dataclasses import asdict
-from pathlib import Path
 
 from pydantic import Field
 
@@ -14,7 +13,7 @@ from app.learning.network import init_policy, parameters_to_bytes, seen_shape
 from app.learning.ppo import EpochMetrics
 from app.learning.samples import explained_variance, prepare
 from app.learning.training import Training
-from app.store import FileStore, Manifest, put_checkpoint
+from app.store import Manifest, open_store, put_checkpoint
 
 
 def first_model(config: GameConfig, game: TableSpec, seed: int) -> tuple[Manifest, bytes]:
@@ -53,7 +52,7 @@ def initialise(spec: JsonObject, report: Report) -> JsonObject:  # noqa: ARG001 
     config = wanted.config
     seed = derive_seed(wanted.seed, config.key, "parameters")
     manifest, parameters = first_model(config, open_table(config, slots=0).spec, seed)
-    model = put_checkpoint(FileStore(Path(wanted.store)), manifest, parameters, None)
+    model = put_checkpoint(open_store(wanted.store), manifest, parameters, None)
     return {"model": model, "parent": None, "step": 0, "rows": 0, "metrics": None}
 
 
