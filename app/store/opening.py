@@ -13,15 +13,18 @@ from app.store.objects import ObjectStore, UnusableStore
 GIB = 1 << 30
 
 
-def open_store(name: str | Path) -> BlobStore:
-    """Return the store at a folder or URL. Nothing is asked of a server yet. Raises ``UnusableStore``."""
+def open_store(name: str | Path, *, cached: bool = True) -> BlobStore:
+    """Return the store at a folder or URL; not ``cached``: without this node's cache.
+
+    Nothing is asked of a server yet. Raises ``UnusableStore``.
+    """
     address = _parsed(name)
     if address.is_folder:
         return FileStore(address.root)
     options = dict(address.options)
     folder, gib = options.pop(CACHE, None), options.pop(CACHE_GIB, 0)
     store = ObjectStore(address.replace_options(options))
-    return CachedStore(store, BlobCache(Path(folder), round(gib * GIB))) if folder else store
+    return CachedStore(store, BlobCache(Path(folder), round(gib * GIB))) if folder and cached else store
 
 
 def scratch_folder(name: str | Path) -> Path:
