@@ -33,7 +33,7 @@ class BlobCache:
         try:
             data = path.read_bytes()
             os.utime(path)
-        except FileNotFoundError:
+        except OSError:  # most often there is no copy
             return None
         if key_of(data) != key:
             self.remove(key)
@@ -56,7 +56,8 @@ class BlobCache:
 
     def remove(self, key: str) -> None:
         """Remove a blob, if it is there."""
-        (self._folder / key).unlink(missing_ok=True)
+        with suppress(OSError):
+            (self._folder / key).unlink()
 
     def pin(self, keys: Iterable[str]) -> None:
         """Keep these blobs from being evicted, instead of those pinned before."""

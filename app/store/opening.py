@@ -38,4 +38,4 @@ def _parsed(name: str | Path) -> StoreAddress:
     try:
         return StoreAddress.parse(str(name))
     except ValueError as error:
-        raise UnusableStore(f"The store {name} cannot be opened: {error}.", hint="Correct deployment.store.") from error
+        raise UnusableStore(f"The store cannot be opened: {error}.", hint="Correct deployment.store.") from error
