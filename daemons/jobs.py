@@ -31,7 +31,7 @@ class WorkerPlace:
 
     name: str
     node: str
-    store: str  # its folder or URL
+    store: str  # its folder or URL, with the cache of a URL
     compute: Compute = CPU
 
 

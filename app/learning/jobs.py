@@ -36,7 +36,7 @@ def first_model(config: GameConfig, game: TableSpec, seed: int) -> tuple[Manifes
 
 
 class InitialiseSpec(Compute):
-    """Arguments of ``initialise``; ``store`` is the folder of the blob store.
+    """Arguments of ``initialise``; ``store`` is the folder or URL of the blob store.
 
     Parameters are drawn on the CPU for every device, so that a seed gives the same ones everywhere.
     """
