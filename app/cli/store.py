@@ -73,5 +73,5 @@ def gc(place: Place, *, yes: bool, grace_hours: float, as_json: bool) -> None:
 
 
 def _values(blob: StoredBlob) -> dict[str, str | int | None]:
-    modified = blob.modified and blob.modified.isoformat()
+    modified = blob.modified.isoformat() if blob.modified else None
     return {"key": blob.key, "bytes": blob.size_bytes, "modified": modified}

@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 from itertools import chain
 
 from app.controllers.fold import Fold
-from app.events import Event, RunConfigured, SelfplayComplete, encode
+from app.core import ModelHash
+from app.events import Event, Payload, RunConfigured, SelfplayComplete, encode
 from app.events.envelope import EPOCH
 from app.events.frames import DeadLetter
 from app.journal import JournalReader, history
@@ -48,7 +49,7 @@ def named_blobs(journal: JournalReader, daemons: Mapping[str, DaemonSpec], since
     place = WorkerPlace("reachability", "reachability", store="")
     specs = daemons.values()
     fold = Fold([one for spec in specs for one in spec.factories(place)], voided=voided_events(journal))
-    types = frozenset({RunConfigured, SelfplayComplete}).union(*(spec.reads for spec in specs))
+    types = frozenset[type[Payload]]({RunConfigured, SelfplayComplete}).union(*(spec.reads for spec in specs))
     since_us, late, shards, head = (since - EPOCH) // MICROSECOND, 0, set[str](), journal.head
     for event in history(journal, types=types, on_dead=lambda _: None):
         fold.feed((event,))
@@ -63,7 +64,7 @@ def named_blobs(journal: JournalReader, daemons: Mapping[str, DaemonSpec], since
 def named_after(journal: JournalReader, position: int) -> frozenset[str]:
     """Return the keys in all events after a position, also in those that can't be read."""
     unread = list[DeadLetter]()
-    events: Iterator[Event] = history(journal, after=position, on_dead=unread.append)
+    events: Iterator[Event[Payload]] = history(journal, after=position, on_dead=unread.append)
     found = keys_in(encode(event.envelope) for event in events)
     return found | keys_in(dead.body for dead in unread)
 
@@ -84,6 +85,6 @@ def unreachable(store: BlobStore, named: Named, since: datetime) -> tuple[Stored
     for entry in entries:
         if entry.key in named.needed and entry.key not in named.shards:
             with suppress(MissingBlob, NoModel):
-                needed.add(manifest_of(entry.key, store.get(entry.key)).optimizer or "")
+                needed.add(manifest_of(ModelHash(entry.key), store.get(entry.key)).optimizer or "")
     spare = (one for one in entries if one.key not in needed and one.modified is not None and one.modified < since)
     return tuple(sorted(spare, key=lambda one: (-one.size_bytes, one.key)))

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
-import fsspec
-
 from app.config.store_address import StoreAddress
 from app.core import FlyballError
 from app.store.blobs import KEY, StoredBlob, checked_key, key_of, missing, verified
@@ -139,11 +137,17 @@ class ObjectStore:
     def _stripped(self) -> str:
         return self._address.root.partition("://")[2]
 
+    def _files(self) -> Any:
+        """Return the file system, which fsspec keeps for each thread of a process."""
+        import fsspec  # late, because most processes use no store by URL
+
+        return fsspec.filesystem(self._address.scheme, use_listings_cache=False, **self._options)
+
     def _patiently(self, request: Callable[[Any], T]) -> T:
         """Make a request, again after transient errors. Raises ``FileNotFoundError`` and as the public methods do."""
         for pause in (*self._pauses, None):
             try:
-                return request(fsspec.filesystem(self._address.scheme, use_listings_cache=False, **self._options))
+                return request(self._files())
             except FileNotFoundError:
                 raise
             except MISUSE as error:

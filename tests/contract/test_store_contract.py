@@ -6,7 +6,6 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
-import fsspec
 import pytest
 
 from app.config.store_address import StoreAddress
@@ -26,7 +25,7 @@ def overwrite(store: BlobStore, key: str, data: bytes) -> None:
         case FileStore():
             store.path(key).write_bytes(data)
         case ObjectStore():
-            fsspec.filesystem(store._address.scheme, **store._options).pipe_file(store._path(key), data)
+            store._files().pipe_file(store._path(key), data)
         case CachedStore():
             overwrite(store._store, key, data)
             store.cache.remove(key)
