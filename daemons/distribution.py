@@ -15,6 +15,7 @@ from app.events import (
     CheckpointAdded,
     CheckpointRetired,
     ClockTick,
+    DaemonFailed,
     DaemonReady,
     DaemonStopped,
     DistributionFailed,
@@ -26,6 +27,7 @@ from app.events import (
     ModelPromoted,
     ModelRolledBack,
     NodeLost,
+    NodeReturned,
     Payload,
     PromotionRejected,
     Row,
@@ -160,24 +162,26 @@ class Distributor(Worker[Wanted], Controller):
                 changed[key] = (changed.get(key) or row).replace(late=(*row.late, *late))
         return Step(changed, tuple(emissions))
 
-    @handles(DaemonReady)
-    def ready(self, rows: Rows, event: Event[DaemonReady], states: States) -> Step[Kept]:
+    @handles(DaemonReady, NodeReturned)
+    def ready(self, rows: Rows, event: Event[DaemonReady] | Event[NodeReturned], states: States) -> Step[Kept]:
         """Note the broker's node, and each node with a distributor."""
-        node = event.data.node
-        if is_broker(event.source) and event.data.daemon == BROKER:
+        daemon, node = event.data.daemon, event.data.node
+        if daemon == BROKER and is_broker(event.source):
             return self._everywhere(rows, lambda row: row.replace(head=node))
+        if daemon == NAME:
+            return self._everywhere(rows, lambda row: row.replace(nodes={**row.nodes, node: event.recorded_us}))
+        return Step()
+
+    @handles(DaemonFailed, DaemonStopped, NodeLost)
+    def gone(
+        self, rows: Rows, event: Event[DaemonFailed] | Event[DaemonStopped] | Event[NodeLost], states: States
+    ) -> Step[Kept]:
+        """Expect nothing of a node that has no distributor any more."""
         if event.data.daemon != NAME:
             return Step()
-        return self._everywhere(rows, lambda row: row.replace(nodes={**row.nodes, node: event.recorded_us}))
-
-    @handles(DaemonStopped, NodeLost)
-    def gone(self, rows: Rows, event: Event[DaemonStopped] | Event[NodeLost], states: States) -> Step[Kept]:
-        """Expect nothing of a node that has no distributor any more."""
-        data = event.data
-        if isinstance(data, DaemonStopped) and data.daemon != NAME:
-            return Step()
+        node = event.data.node
         return self._everywhere(
-            rows, lambda row: row.replace(nodes={node: us for node, us in row.nodes.items() if node != data.node})
+            rows, lambda row: row.replace(nodes={name: us for name, us in row.nodes.items() if name != node})
         )
 
     def _everywhere(self, rows: Rows, change: Callable[[Kept], Kept]) -> Step[Kept]:

@@ -17,6 +17,7 @@ from app.events import (
     ModelPromoted,
     ModelRolledBack,
     NodeLost,
+    NodeReturned,
     PromotionRejected,
 )
 from daemons.distribution import KEPT, SPARED, Distributor
@@ -340,8 +341,18 @@ class TestNodes:
         worker = self.on("laptop", "w1", "w2", "w3")
         worker.feed(distributed(model(0), 0))
         worker.feed(DaemonStopped(daemon="distribution", node="w1", position=0), None)
-        worker.feed(NodeLost(node="w2", silent_seconds=30.0), None)
+        worker.feed(NodeLost(daemon="distribution", node="w2", silent_seconds=30.0), None)
+        worker.feed(NodeLost(daemon="training", node="w3", silent_seconds=30.0), None)
         assert [fact.nodes for fact in self.late(worker)] == [("w3",)]
+
+    def test_a_node_that_returns_has_a_minute(self):
+        worker = self.on("laptop", "w1")
+        worker.feed(distributed(model(0), 0))
+        worker.feed(NodeLost(daemon="distribution", node="w1", silent_seconds=30.0), None)
+        assert not self.late(worker, 100)
+        worker.feed(NodeReturned(daemon="distribution", node="w1", silent_seconds=130.0), None)
+        assert not self.late(worker, 50)
+        assert [fact.nodes for fact in self.late(worker)] == [("w1",)]
 
     def test_nobody_is_late_while_the_head_verifies(self):
         assert not self.late(self.on("laptop", "w1"))

@@ -206,9 +206,7 @@ def test_waits_and_utilisation_are_those_of_an_m_d_c_queue(processes: int, utili
     st.integers(1, 3),
 )
 @settings(max_examples=60)
-def test_more_processes_never_lengthen_any_wait(
-    arrivals: list[tuple[float, float]], processes: int, more: int
-) -> None:
+def test_more_processes_never_lengthen_any_wait(arrivals: list[tuple[float, float]], processes: int, more: int) -> None:
     """This is true of the same arrivals, each with its own duration, served oldest first (Kiefer-Wolfowitz)."""
     ordered = sorted(arrivals)
     seconds = {f"job{number}": duration for number, (_, duration) in enumerate(ordered)}
