@@ -4,13 +4,16 @@ import fcntl
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from app.store.blobs import BlobStore, StoredBlob, checked_key, key_of, replace_durably
 
 PINNED, LOCK = "pinned", "lock"
 """Names of the cache's files that are no blobs."""
+
+SHRUNK = 0.9
+"""Share of its capacity that a full cache shrinks to, so that it is not looked through for each blob."""
 
 
 class BlobCache:
@@ -21,7 +24,8 @@ class BlobCache:
 
     Args:
         folder: where the copies are; created when missing.
-        capacity_bytes: size above which blobs are evicted. Pinned ones stay even if they alone are larger.
+        capacity_bytes: most bytes, except for blobs that are being added. Without room beside the pinned ones, nothing
+            is added; those stay.
     """
 
     def __init__(self, folder: Path, capacity_bytes: int) -> None:
@@ -41,9 +45,11 @@ class BlobCache:
         return data
 
     def add(self, key: str, data: bytes) -> None:
-        """Add a blob, and evict others if there is no room. On a full disk it stays out."""
+        """Add a blob, for which others are evicted if there is no room. On a full disk it stays out."""
         with suppress(OSError):  # a cache that cannot keep a blob only costs time
             self._folder.mkdir(parents=True, exist_ok=True)
+            if not self._reserve(len(data)):
+                return
             handle, unfinished = tempfile.mkstemp(dir=self._folder)
             try:
                 with os.fdopen(handle, "wb") as file:
@@ -52,7 +58,6 @@ class BlobCache:
             except BaseException:
                 Path(unfinished).unlink(missing_ok=True)
                 raise
-            self._evict()
 
     def remove(self, key: str) -> None:
         """Remove a blob, if it is there."""
@@ -64,34 +69,42 @@ class BlobCache:
         self._folder.mkdir(parents=True, exist_ok=True)
         replace_durably(self._folder / PINNED, "\n".join(keys).encode(), self._folder)
 
-    def _evict(self) -> None:
-        with self._locked():
-            files = [one for one in os.scandir(self._folder) if one.is_file() and one.name not in (PINNED, LOCK)]
-            known = [(found.st_mtime_ns, one.name, found.st_size) for one in files if (found := _stat(one))]
-            excess = sum(size for *_, size in known) - self._capacity
-            pinned = self._pinned() if excess > 0 else frozenset()
-            for _, name, size in sorted(known):
-                if excess <= 0:
-                    return
-                if name not in pinned:
-                    self.remove(name)
-                    excess -= size
+    def _reserve(self, size: int) -> bool:
+        """Make room for a blob; return whether there is any.
+
+        The file that is locked holds a count of bytes, at least those in the folder, because to look at thousands of
+        files for each blob would take longer than to fetch it.
+        """
+        with (self._folder / LOCK).open("a+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            count = file.read()
+            before = int(count) if count.isdigit() else self._capacity  # not known, so the folder is looked through
+            if before + size > self._capacity:
+                before = self._evict(SHRUNK * self._capacity - size)
+            has_room = before + size <= self._capacity
+            file.truncate(0)
+            file.write(b"%d" % (before + size if has_room else before))
+            return has_room
+
+    def _evict(self, room: float) -> int:
+        """Evict blobs until at most ``room`` bytes are left, if that is possible; return their number."""
+        files = [one for one in os.scandir(self._folder) if one.is_file() and one.name not in (PINNED, LOCK)]
+        known = [(found.st_mtime_ns, one.name, found.st_size) for one in files if (found := _stat(one))]
+        left, pinned = sum(size for *_, size in known), self._pinned()
+        for _, name, size in sorted(known):
+            if left <= room:
+                break
+            if name not in pinned:
+                self.remove(name)
+                left -= size
+        return left
 
     def _pinned(self) -> frozenset[str]:
         try:
             return frozenset((self._folder / PINNED).read_text().split())
         except FileNotFoundError:
             return frozenset()
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        # Otherwise two processes would each evict what is in excess.
-        handle = os.open(self._folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(handle)  # releases the lock
 
 
 def _stat(entry: os.DirEntry[str]) -> os.stat_result | None:

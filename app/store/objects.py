@@ -84,7 +84,7 @@ class ObjectStore:
             self._patiently(send)
         except FileNotFoundError as error:
             raise UnusableStore(
-                f"{self._address.root} does not exist: {error}.",
+                f"{self._address.root} does not exist: {_said(error)}.",
                 hint="Make the bucket, or correct deployment.store.",
             ) from error
         return key
@@ -152,18 +152,18 @@ class ObjectStore:
                 raise
             except MISUSE as error:
                 raise UnusableStore(
-                    f"{self._address.root} cannot be opened: {error}.",
+                    f"{self._address.root} cannot be opened: {_said(error)}.",
                     hint="For s3:// install 'flyball[s3]', for gs:// gcsfs, for abfs:// adlfs; then look at the "
                     "options in deployment.store.",
                 ) from error
             except Exception as error:  # each library behind fsspec has errors of its own
                 if REFUSALS.intersection(kind.__name__ for kind in type(error).__mro__):
                     raise StoreRefused(
-                        f"{self._address.root} refuses access: {error}.", hint=_CREDENTIALS_HINT
+                        f"{self._address.root} refuses access: {_said(error)}.", hint=_CREDENTIALS_HINT
                     ) from error
                 if pause is None:
                     raise StoreUnavailable(
-                        f"{self._address.root} does not answer: {type(error).__name__}: {error}.",
+                        f"{self._address.root} does not answer: {type(error).__name__}: {_said(error)}.",
                         hint="Does it run, and is deployment.store its address?",
                     ) from error
                 self._sleep(pause)
@@ -174,6 +174,10 @@ _CREDENTIALS_HINT = (
     "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY on this machine, or write them to ~/.aws/credentials. Their owner "
     "needs the rights to list the bucket, and to get, put and delete its objects."
 )
+
+
+def _said(error: Exception) -> str:
+    return str(error).rstrip(".")
 
 
 def _holds(files: Any, path: str, data: bytes) -> bool:

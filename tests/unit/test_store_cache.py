@@ -74,18 +74,36 @@ def test_pinned_models_are_never_evicted(cached):
     assert cached.cache.get(model) is None
 
 
-def test_a_blob_larger_than_the_cache_is_evicted_last(cached):
-    small, large = cached.add(blob(0)), cached.add(blob(1, 1000))
-    assert (cached.cache.get(small), cached.cache.get(large)) == (None, None)
+def test_a_blob_larger_than_the_cache_stays_out(cached):
+    large = cached.add(blob(1, 1000))
+    assert cached.cache.get(large) is None
+    assert cached.size == 0
+
+
+def test_pinned_models_beyond_the_capacity_stay_and_others_stay_out(cached):
+    models = [cached.add(blob(number)) for number in range(3)]
+    cached.cache.pin(models)
+    assert cached.cache.get(cached.add(blob(3))) is None
+    assert all(cached.cache.get(model) for model in models)
 
 
 def test_what_a_killed_process_left_is_evicted(cached):
     cached.add(blob(0))
     left = cached.folder / "tmpleft"
-    left.write_bytes(bytes(300))
+    left.write_bytes(bytes(100))
     os.utime(left, (0, 0))
-    cached.add(blob(1))
+    for number in range(1, 4):
+        cached.add(blob(number))
     assert not left.exists()
+
+
+@pytest.mark.parametrize("count", [b"", b"\0\0", b"many"])
+def test_a_lost_count_is_made_again(cached, count):
+    keys = [cached.add(blob(number)) for number in range(3)]
+    (cached.folder / "lock").write_bytes(count)
+    cached.add(blob(3))
+    assert cached.cache.get(keys[0]) is None
+    assert cached.size <= 350
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 200)), max_size=30), st.integers(0, 500))
