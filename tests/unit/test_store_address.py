@@ -1,5 +1,6 @@
 """Names of stores: what users write, what jobs get, and what is refused."""
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,13 @@ def test_a_refused_secret_is_not_repeated(tmp_path):
     with pytest.raises(BadSettings) as error:
         load(tmp_path, {"deployment": {"store": "s3://bucket/x?secret=HUSH"}})
     assert "HUSH" not in f"{error.value} {error.value.hint}"
+
+
+@pytest.mark.skipif(find_spec("gcsfs") is not None, reason="needs a package that is missing")
+def test_a_missing_package_is_named():
+    with pytest.raises(UnusableStore, match="gcsfs") as error:
+        ObjectStore(StoreAddress.parse("gs://bucket/run")).put(b"x")
+    assert "flyball[s3]" in error.value.hint
 
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), max_size=20)
