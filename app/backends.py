@@ -2,11 +2,11 @@
 
 A backend is a description and the names of six jobs. Daemons run the jobs, and know nothing else of it. Each job is a
 function ``job(spec, report) -> result``; spec, reports and result are JSON (``app.engine.Job``). It runs in a process
-of its own. Every spec has ``store``, the folder of the blob store, and all but that of ``distribute`` have ``config``,
-the configuration's settings. Those of ``initialise``, ``play``, ``train`` and ``match`` have ``device`` (cpu, cuda,
-cuda:1 or auto) and ``precision`` (float32, bfloat16, or auto: as the backend likes); a job raises ``MissingDevice``
-rather than run on another device. They also have ``processes``: 1, or in ``train`` how many may share the training.
-These are the other keys, and those of the result:
+of its own. Every spec has ``store``, the folder or URL of the blob store, which ``app.store.open_store`` opens, and all
+but that of ``distribute`` have ``config``, the configuration's settings. Those of ``initialise``, ``play``, ``train``
+and ``match`` have ``device`` (cpu, cuda, cuda:1 or auto) and ``precision`` (float32, bfloat16, or auto: as the backend
+likes); a job raises ``MissingDevice`` rather than run on another device. They also have ``processes``: 1, or in
+``train`` how many may share the training. These are the other keys, and those of the result:
 
 - ``initialise``: ``seed``. Returns ``model`` (its key in the store), ``parent`` None, ``step`` 0, ``rows`` 0, and
   ``metrics`` None.
@@ -22,7 +22,8 @@ These are the other keys, and those of the result:
   ``epoch``, ``epochs`` and ``metrics``.
 - ``match``: ``model``, ``seed``, ``batch`` (an ``app.play.gauntlet.GameBatch``). Returns ``games`` (an
   ``app.play.match_statistics.MatchGames``) and ``seconds``.
-- ``distribute``: ``model`` to verify, or None, and ``discard``, models to delete. Returns ``model``.
+- ``distribute``: ``model`` to verify, or None, ``discard``, models to delete, and ``needed``, models that this node's
+  cache has to keep. It runs on each node. Returns ``model``.
 
 Specs may get further keys in later versions. For the same spec a job returns the same result on the same device, except
 for values called ``seconds``, because a job may run twice. Models and shards are named by the hash of their content. A

@@ -1,20 +1,33 @@
-"""The distributor: verifies each new current model in the store, and deletes superseded models."""
+"""The distributor: verifies each new current model in the store, and deletes superseded models.
 
-from collections.abc import Mapping, Sequence
+It may run on every node. The one on the head, where the broker is, verifies the model in the store, and deletes. Its
+MODEL_DISTRIBUTED lets the loop go on. The others then bring the model into their node's cache and acknowledge that by
+MODEL_CACHED, for which nothing waits (ADR-043).
+"""
+
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import ClassVar
 
-from app.controllers import Controller, States
-from app.core import FlyballError, ModelHash
+from app.controllers import Controller, Lineage, States, state_of
+from app.core import BROKER, EventId, FlyballError, ModelHash, is_broker
 from app.events import (
     Cause,
     CheckpointAdded,
     CheckpointRetired,
     ClockTick,
+    DaemonFailed,
+    DaemonReady,
+    DaemonStopped,
     DistributionFailed,
+    DistributionLate,
+    Emission,
     Event,
+    ModelCached,
     ModelDistributed,
     ModelPromoted,
     ModelRolledBack,
+    NodeLost,
+    NodeReturned,
     Payload,
     PromotionRejected,
     Row,
@@ -32,6 +45,12 @@ SPARED = 20
 
 DELAY = 2
 """Number of promotions until a model that left the league is deleted. Earlier requests still name the model."""
+
+NAME = "distribution"
+"""The daemon's name."""
+
+LATE_SECONDS = 60.0
+"""Time after which a node that has not acknowledged the distributed model is reported."""
 
 US = 1_000_000
 FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 30.0, 1800.0
@@ -61,6 +80,10 @@ class Kept(Row, frozen=True):
         wanted: the waiting job's request.
         failures: number of failures of the waiting job in a row.
         retry_us: earliest time of the waiting job's next attempt; ``None``: at once.
+        head: the broker's node; ``None``: not known yet, so this one.
+        nodes: live nodes with a distributor, and the time since when each could have fetched the distributed model.
+        have: nodes that have acknowledged it; all of them while the next one is not distributed yet.
+        late: nodes that were reported for it.
     """
 
     kept: tuple[ModelHash, ...]
@@ -72,10 +95,26 @@ class Kept(Row, frozen=True):
     wanted: Wanted | None
     failures: int
     retry_us: int | None
+    head: str | None
+    nodes: dict[str, int]
+    have: tuple[str, ...]
+    late: tuple[str, ...]
 
 
 EMPTY = Kept(
-    kept=(), members=(), leaving={}, superseded=(), overdue=(), cause=None, wanted=None, failures=0, retry_us=None
+    kept=(),
+    members=(),
+    leaving={},
+    superseded=(),
+    overdue=(),
+    cause=None,
+    wanted=None,
+    failures=0,
+    retry_us=None,
+    head=None,
+    nodes={},
+    have=(),
+    late=(),
 )
 
 
@@ -90,13 +129,63 @@ class Distributor(Worker[Wanted], Controller):
 
     name: ClassVar[str] = "Distributor"
     row: ClassVar[type[Kept]] = Kept
-    emits: ClassVar[frozenset[type[Payload]]] = frozenset({DistributionFailed, ModelDistributed})
+    emits: ClassVar[frozenset[type[Payload]]] = frozenset(
+        {DistributionFailed, DistributionLate, ModelCached, ModelDistributed}
+    )
+
+    @property
+    def author(self) -> str:
+        """See ``Worker.author``: each node's distributor acknowledges the same model."""
+        return f"{self.name}@{self.place.node}"
+
+    def _is_head(self, row: Kept) -> bool:
+        return row.head in (None, self.place.node)
+
+    def _lacks(self, row: Kept) -> bool:
+        """Return whether this node has not acknowledged the distributed model."""
+        return not self._is_head(row) and self.place.node not in row.have
 
     @handles(ClockTick)
     def ticked(self, rows: Rows, event: Event[ClockTick], states: States) -> Step[Kept]:
-        """End those pauses after failures whose time is up."""
-        due = [key for key, row in rows.items() if row.retry_us is not None and row.retry_us <= event.recorded_us]
-        return Step({key: rows[key].replace(retry_us=None) for key in due})
+        """End those pauses after failures whose time is up, and report late nodes.
+
+        Every distributor reports the same nodes under the same id, so that it counts once.
+        """
+        changed, emissions = dict[str, Kept | None](), list[Emission]()
+        for key, row in sorted(rows.items()):
+            playing = state_of(states, key).lineage.playing
+            if row.retry_us is not None and row.retry_us <= event.recorded_us:
+                changed[key] = row.replace(retry_us=None)
+            if playing is not None and row.kept[-1:] == (playing,) and (late := _late(row, event.recorded_us)):
+                seconds = (event.recorded_us - min(row.nodes[node] for node in late)) / US
+                emissions.append(Emission(DistributionLate(model=playing, nodes=late, seconds=seconds), key))
+                changed[key] = (changed.get(key) or row).replace(late=(*row.late, *late))
+        return Step(changed, tuple(emissions))
+
+    @handles(DaemonReady, NodeReturned)
+    def ready(self, rows: Rows, event: Event[DaemonReady] | Event[NodeReturned], states: States) -> Step[Kept]:
+        """Note the broker's node, and each node with a distributor."""
+        daemon, node = event.data.daemon, event.data.node
+        if daemon == BROKER and is_broker(event.source):
+            return self._everywhere(rows, lambda row: row.replace(head=node))
+        if daemon == NAME:
+            return self._everywhere(rows, lambda row: row.replace(nodes={**row.nodes, node: event.recorded_us}))
+        return Step()
+
+    @handles(DaemonFailed, DaemonStopped, NodeLost)
+    def gone(
+        self, rows: Rows, event: Event[DaemonFailed] | Event[DaemonStopped] | Event[NodeLost], states: States
+    ) -> Step[Kept]:
+        """Expect nothing of a node that has no distributor any more."""
+        if event.data.daemon != NAME:
+            return Step()
+        node = event.data.node
+        return self._everywhere(
+            rows, lambda row: row.replace(nodes={name: us for name, us in row.nodes.items() if name != node})
+        )
+
+    def _everywhere(self, rows: Rows, change: Callable[[Kept], Kept]) -> Step[Kept]:
+        return Step({config.key: change(rows.get(config.key, EMPTY)) for config in self.settings.configs})
 
     @handles(ModelPromoted, ModelRolledBack)
     def became_current(
@@ -124,17 +213,28 @@ class Distributor(Worker[Wanted], Controller):
 
     @handles(ModelDistributed)
     def distributed(self, rows: Rows, event: Event[ModelDistributed], states: States) -> Step[Kept]:
-        """Drop the decision that was carried out."""
-        row = rows.get(event.subject, EMPTY)
-        if not _waits_for(row, event.data.model):
+        """Drop the decision that was carried out; nodes that do not have the model still wait for their job."""
+        row, data = rows.get(event.subject, EMPTY), event.data
+        if row.kept[-1:] != (data.model,):
             return Step()
-        return Step({event.subject: row.replace(superseded=(), cause=None, wanted=None, failures=0, retry_us=None)})
+        nodes = dict.fromkeys(row.nodes, event.recorded_us)
+        row = row.replace(superseded=(), nodes=nodes, have=data.nodes, late=())
+        return Step({event.subject: row if self._lacks(row) else _done(row)})
+
+    @handles(ModelCached)
+    def cached(self, rows: Rows, event: Event[ModelCached], states: States) -> Step[Kept]:
+        """Note that a node has the distributed model."""
+        row, data = rows.get(event.subject, EMPTY), event.data
+        if row.kept[-1:] != (data.model,):
+            return Step()
+        row = row.replace(have=(*row.have, data.node))
+        return Step({event.subject: row if self._lacks(row) else _done(row)})
 
     @handles(DistributionFailed)
     def distribution_failed(self, rows: Rows, event: Event[DistributionFailed], states: States) -> Step[Kept]:
         """Pause before a retry. The failure becomes its cause, so that each attempt's facts have ids of their own."""
         row, data = rows.get(event.subject, EMPTY), event.data
-        if not _waits_for(row, data.model):
+        if row.wanted is None or row.wanted.model != data.model or data.node not in (None, self.place.node):
             return Step()
         later_us = event.recorded_us + round(data.retry_seconds * US)
         return Step({event.subject: row.replace(cause=event.cause, failures=row.failures + 1, retry_us=later_us)})
@@ -159,19 +259,36 @@ class Distributor(Worker[Wanted], Controller):
         waiting = [(row.cause, row) for row in rows.values() if row.cause and row.retry_us is None]
         return sorted(waiting, key=lambda one: one[0].sequence)
 
+    def jobs(self, rows: Rows, states: States, leased: Container[EventId] | None = None) -> Iterator[DistributionJob]:
+        """See ``Worker.jobs``. Beside the head, a model waits until the head has found it in the store."""
+        return super().jobs(
+            {
+                key: row
+                for key, row in rows.items()
+                if self._is_head(row) or (row.wanted and row.wanted.model == state_of(states, key).lineage.playing)
+            },
+            states,
+            leased,
+        )
+
     def job(self, cause: Cause, pending: Kept, states: States) -> DistributionJob:
-        """Return the job that carries out a decision."""
-        wanted = pending.wanted
+        """Return the job that carries out a decision. The head alone deletes."""
+        wanted, is_head = pending.wanted, self._is_head(pending)
         assert wanted is not None  # a row with a cause says what is wanted
         discard = pending.overdue if wanted.model is None else pending.superseded
-        spec: Json = {"store": self.place.store, "model": wanted.model, "discard": list(discard)}
+        spec: Json = {
+            "store": self.place.store,
+            "model": wanted.model,
+            "discard": list(discard) if is_head else [],
+            "needed": sorted({model for state in states.values() for model in _needed(state.lineage)}),
+        }
         return Job(
             cause,
             wanted,
             self.backend(cause).distribute,
             (spec,),
             self.settings.deadlines.distribution_seconds,
-            context={"failures": pending.failures},
+            context={"failures": pending.failures, "is_head": is_head},
         )
 
     def completed(self, job: DistributionJob, result: Json) -> tuple[Payload, ...]:
@@ -179,6 +296,8 @@ class Distributor(Worker[Wanted], Controller):
         wanted = job.request
         if wanted.model is None:
             return ()
+        if not job.context["is_head"]:
+            return (ModelCached(model=wanted.model, step=wanted.step, node=self.place.node),)
         return (ModelDistributed(model=wanted.model, step=wanted.step, nodes=(self.place.node,)),)
 
     def failed(self, job: DistributionJob, error: FlyballError) -> tuple[Payload, ...]:
@@ -190,6 +309,7 @@ class Distributor(Worker[Wanted], Controller):
         fact = DistributionFailed(
             model=wanted.model,
             step=wanted.step,
+            node=self.place.node,
             attempt=failures + 1,
             retry_seconds=min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** min(failures, 32)),
             error=f"{error} Restore the store from a backup, or roll back to a model that it holds: "
@@ -198,9 +318,20 @@ class Distributor(Worker[Wanted], Controller):
         return (fact,)
 
 
-def _waits_for(row: Kept, model: ModelHash) -> bool:
-    """Return whether the waiting job is to distribute this model."""
-    return row.wanted is not None and row.wanted.model == model
+def _late(row: Kept, now_us: int) -> tuple[str, ...]:
+    """Return the nodes that have lacked the distributed model for too long and were not reported."""
+    due_us, known = now_us - LATE_SECONDS * US, {*row.have, *row.late}
+    return tuple(sorted(node for node, since_us in row.nodes.items() if since_us <= due_us and node not in known))
+
+
+def _done(row: Kept) -> Kept:
+    """Drop the waiting job."""
+    return row.replace(cause=None, wanted=None, failures=0, retry_us=None)
+
+
+def _needed(lineage: Lineage) -> Iterator[ModelHash]:
+    """Iterate over the models that nodes play now or next; their caches have to keep them."""
+    return (model for model in (lineage.playing, lineage.current_model) if model is not None)
 
 
 def _with_current(row: Kept, current: ModelHash, *, promoted: bool) -> Kept:
@@ -214,7 +345,8 @@ def _with_current(row: Kept, current: ModelHash, *, promoted: bool) -> Kept:
         leaving={model: left for model, left in waiting.items() if left},
         superseded=tuple(model for model in (*row.overdue, *row.superseded, *let_go) if model != current),
         overdue=(),
+        have=tuple(row.nodes),
     )
 
 
-DAEMON = DaemonSpec("distribution", "brings promoted models to the nodes", worker=Distributor, capacity=1)
+DAEMON = DaemonSpec(NAME, "brings promoted models to the nodes", worker=Distributor, capacity=1)

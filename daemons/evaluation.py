@@ -1,7 +1,6 @@
 """The evaluator: plays and rates gauntlets of new models, gates, and matches of tournaments."""
 
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from app.config import EvaluationSettings, GameConfig, JobKind
@@ -252,7 +251,7 @@ class Evaluator(Worker[Asked], Controller):
         else:
             opponents = _opponents(request, lineage, league, config)
         spec = GauntletSpec(
-            store=Path(self.place.store),
+            store=self.place.store,
             config=config,
             model=request.model,
             opponents=opponents,

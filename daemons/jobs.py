@@ -31,7 +31,7 @@ class WorkerPlace:
 
     name: str
     node: str
-    store: str  # the folder
+    store: str  # its folder or URL, with the cache of a URL
     compute: Compute = CPU
 
 
@@ -84,6 +84,11 @@ class Worker(HandlerReducer, ABC, Generic[Q]):
 
     settings: RunSettings
     place: WorkerPlace
+
+    @property
+    def author(self) -> str:
+        """The name from which ids of its facts derive; it differs by node where several nodes answer one event."""
+        return self.name
 
     @staticmethod
     @abstractmethod
@@ -188,7 +193,7 @@ class JobRunner:
 
         async def publish(verb: str, facts: Sequence[Payload]) -> None:
             if facts:
-                await self._publish(f"{worker.name}.{verb}", job, facts)
+                await self._publish(f"{worker.author}.{verb}", job, facts)
 
         def on_progress(report: Json) -> None:
             facts = _facts(worker.progressed, job, report)

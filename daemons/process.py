@@ -104,7 +104,7 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
     place = WorkerPlace(
         name=f"{spec.name}@{deployment.node}",
         node=deployment.node,
-        store=str(folder.store.absolute()),
+        store=loaded.store(folder),
         compute=(deployment.compute(kind) if kind else CPU).replace(settings_folder=str(loaded.folder.absolute())),
     )
     if kind:

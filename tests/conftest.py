@@ -16,9 +16,11 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 from ray_cluster import ray_cluster
+from s3_server import CREDENTIALS, new_bucket, s3_server
 from xdist.scheduler import LoadFileScheduling
 
 from app.config import RunFolder
+from app.config.store_address import StoreAddress
 from app.events import Event, Payload, originate
 from app.events.envelope import EPOCH
 from daemons.ray_cluster import ray_environment
@@ -69,6 +71,21 @@ def own_ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, sub
         yield running
         if "ray" in sys.modules:
             sys.modules["ray"].shutdown()
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[str]:
+    """Run an S3-compatible server, whose credentials this process has; return its URL."""
+    with pytest.MonkeyPatch.context() as patch, s3_server() as endpoint:
+        for name, value in CREDENTIALS.items():
+            patch.setenv(name, value)
+        yield endpoint
+
+
+@pytest.fixture
+def bucket(s3: str) -> StoreAddress:
+    """Return the address of a store in a new bucket."""
+    return new_bucket(s3)
 
 
 @pytest.hookimpl(optionalhook=True)

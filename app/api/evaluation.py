@@ -19,7 +19,7 @@ from app.learning.devices import resolve
 from app.learning.network import threads
 from app.play.gauntlet import MODEL, GauntletResult, GauntletSpec, Opponent, OpponentResult
 from app.play.matches import IN_FLIGHT, EvaluationManager
-from app.store import FileStore
+from app.store import open_store
 
 
 class EvaluationResult(Settings):
@@ -47,10 +47,10 @@ def evaluate_gauntlet(request: EvaluationRequest) -> EvaluationResult:
     """
     config = request.config
     with TemporaryDirectory(prefix="flyball-eval-") as folder:
-        store = FileStore(Path(folder))
+        store = open_store(folder)
         hero = fetch_player(request.model, "model", request.place, config, store, say=request.say)
         opponents = fetch_opponents(request, hero, store)
-        results = _play(request, Path(folder), hero, opponents)
+        results = _play(request, folder, hero, opponents)
     return EvaluationResult(
         config=config.key,
         rules=open_table(config, 0).spec.rules_version,
@@ -64,7 +64,7 @@ def evaluate_gauntlet(request: EvaluationRequest) -> EvaluationResult:
     )
 
 
-def _play(request: EvaluationRequest, store: Path, hero: str, players: Mapping[str, str]) -> tuple[OpponentResult, ...]:
+def _play(request: EvaluationRequest, store: str, hero: str, players: Mapping[str, str]) -> tuple[OpponentResult, ...]:
     """Play the gauntlet and return each opponent's statistics."""
     opponents = tuple(_opponent(name, player, request) for name, player in players.items())
     planned = sum(opponent.games for opponent in opponents)

@@ -13,7 +13,7 @@ from app.core import HEURISTIC, RANDOM, BadUsage, FlyballError, ModelHash, Unusa
 from app.games import bots_of, open_table, own_hearts
 from app.games.hearts.rules import HeartsRules
 from app.journal.history import last_settings
-from app.store import BlobStore, FileStore, Manifest, MemoryStore, get_checkpoint, read_model
+from app.store import BlobStore, FileStore, Manifest, MemoryStore, get_checkpoint, open_store, read_model
 
 AGAINST = "against"
 """The argument that also accepts strategies."""
@@ -98,7 +98,7 @@ def fetch_model(
         raise UnusableFile(f"{argument}: there is no file {name}.", hint=f"It takes {MODELS}.")
     else:
         found = _current(argument, place, config_key, say) if name in CURRENT else _full_hash(name, argument, place)
-        data = FileStore(place.folder.store).get(found)
+        data = open_store(place.store).get(found)
     model = ModelHash(store.put(data))
     get_checkpoint(store, model)  # refuses data that is not a model before anything is played
     return model
@@ -116,7 +116,7 @@ def _in_folder(folder: Path, argument: str, config_key: str | None, say: Say) ->
     if not RunFolder(folder).journal.exists():
         return _trained(folder)
     place = Place(RunFolder(folder), None)
-    return FileStore(place.folder.store).get(_current(argument, place, config_key or _only_config(place), say))
+    return open_store(place.store).get(_current(argument, place, config_key or _only_config(place), say))
 
 
 def _only_config(place: Place) -> str | None:
@@ -138,12 +138,11 @@ def _trained(folder: Path) -> bytes:
 
 
 def _full_hash(name: str, argument: str, place: Place) -> str:
-    folder = place.folder.store
-    known = FileStore(folder).keys() if folder.is_dir() else ()
-    found = [key for key in known if key.startswith(name)] if len(name) >= SHORTEST_HASH else []
+    known = list(open_store(place.store).keys()) if len(name) >= SHORTEST_HASH else []
+    found = [key for key in known if key.startswith(name)]
     if len(found) != 1:
         what = f"{len(found)} models of {place.folder.path} begin with" if found else "there is nothing called"
-        run = "" if folder.is_dir() else f" The folder {place.folder.path} has no models: look at --run."
+        run = "" if known else f" The run in {place.folder.path} has no models: look at --run."
         raise UnknownModel(f"{argument}: {what} {name!r}.", hint=f"It takes {MODELS}.{run}")
     return found[0]
 

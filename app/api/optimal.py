@@ -14,7 +14,7 @@ from app.learning.devices import resolve
 from app.learning.network import threads
 from app.play.judges import load_player_or_judge
 from app.play.optimal import OptimalShare, optimal_share, saved_positions
-from app.store import FileStore
+from app.store import open_store
 
 POSITIONS = 2000
 """Default number of test positions: the share's 95% interval is then at most 2.2 points to each side."""
@@ -43,7 +43,7 @@ def measure_optimal(request: EvaluationRequest, count: int) -> OptimalResult:
     config, settings_folder = request.config, request.place.settings_folder
     compute = Compute(device=request.device, precision=request.precision, settings_folder=settings_folder)
     with TemporaryDirectory(prefix="flyball-eval-") as folder:
-        store, spec = FileStore(Path(folder)), open_table(config, 0).spec
+        store, spec = open_store(folder), open_table(config, 0).spec
         model = fetch_player(request.model, "model", request.place, config, store, say=request.say)
         player = load_player_or_judge(store, model, spec, compute, config)
 

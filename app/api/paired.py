@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -14,7 +13,7 @@ from app.core import FlyballError, derive_seed
 from app.engine import JsonObject, run_coroutine, scatter
 from app.games import open_table
 from app.play.hands import HandResults, HandsSpec, compare_paired, single_hands
-from app.store import FileStore
+from app.store import open_store
 
 HANDS_JOB = "app.play.hands:hands"
 HANDS = 4000
@@ -35,10 +34,10 @@ def compare_hands(request: EvaluationRequest) -> dict[str, Any]:
     config = request.config
     single_hands(config)  # refuses other games than Hearts
     with TemporaryDirectory(prefix="flyball-eval-") as folder:
-        store = FileStore(Path(folder))
+        store = open_store(folder)
         hero = fetch_player(request.model, "model", request.place, config, store, say=request.say)
         opponents = fetch_opponents(request, hero, store)
-        results = _compare(request, Path(folder), hero, opponents)
+        results = _compare(request, folder, hero, opponents)
     return {
         "config": config.key,
         "rules": open_table(config, 0).spec.rules_version,
@@ -51,11 +50,11 @@ def compare_hands(request: EvaluationRequest) -> dict[str, Any]:
     }
 
 
-def _compare(request: EvaluationRequest, store: Path, hero: str, opponents: Mapping[str, str]) -> list[dict[str, Any]]:
+def _compare(request: EvaluationRequest, store: str, hero: str, opponents: Mapping[str, str]) -> list[dict[str, Any]]:
     """Compare the model with its reference (default: the opponent) against each opponent, on the same deals."""
     config, fixed = request.config, None
     if request.reference is not None:
-        fixed = fetch_player(request.reference, "reference", request.place, config, FileStore(store), say=request.say)
+        fixed = fetch_player(request.reference, "reference", request.place, config, open_store(store), say=request.say)
     pairs = {name: ((hero, player), (fixed or player, player)) for name, player in opponents.items()}
     spec = HandsSpec(
         store=store,

@@ -44,6 +44,11 @@ class Place:
         return load(self.folder.path, overrides, config_file=self.config_file)
 
     @property
+    def store(self) -> str:
+        """The folder or URL of the run's store."""
+        return self.load().store(self.folder)
+
+    @property
     def settings_folder(self) -> str:
         """The folder of the settings file, where the user's commands run."""
         return str((self.config_file or self.folder.settings).parent.absolute())

@@ -15,7 +15,7 @@ from app.league.totals import PairTotals
 from app.play.gauntlet import GauntletSpec, plan_matches
 from app.status.league import LeagueView
 from app.status.summary import UNKNOWN, short
-from app.store import FileStore
+from app.store import open_store
 from daemons.evaluation import RECENT
 
 LEAST_MEMBERS = 2
@@ -49,7 +49,7 @@ def audit_league(place: Place, view: LeagueView, config: GameConfig, seed: int, 
 
 def _published(place: Place, view: LeagueView) -> dict[str, Estimate]:
     """Return the published ratings of the members and latest champions that are on disk, in order of their training."""
-    store = FileStore(place.folder.store)
+    store = open_store(place.store)
     ratings = {row["agent"]: (row["step"], row["elo"], row["elo_stderr"]) for row in view.members()}
     ratings |= {name: view.rated[name] for name in view.promoted[-RECENT:] if name in view.rated}
     rated = {
@@ -77,7 +77,7 @@ async def _play(
     async with engine_of(workers) as engine:
         for number, hero in enumerate(names[:-1], 1):
             spec = GauntletSpec(
-                store=place.folder.store,
+                store=place.store,
                 config=config,
                 model=hero,
                 opponents=plan_matches(names[number:], games, config),

@@ -32,6 +32,7 @@ COMMANDS = {
     "compare": "Run the real loop with and without controllers, and see what they are worth on real games.",
     "journal": "Look for damage in the journal, migrate it, rebuild it; look after dead letters.",
     "init": "Prepare a machine of a cluster: settings, a key, service files.",
+    "store": "Verify the store of models and shards, and delete what nothing needs.",
     "keys": "Make keys, and say which ones the broker admits.",
     "daemon": "Run one daemon, or list them.",
     "config": "Show or check the settings.",
@@ -46,12 +47,12 @@ ERRORS = {
     1: "DamagedDatabase",
     2: "BadData BadEnvironment BadKey BadParameters BadPlant BadPolicy BadSettings BadUsage ForeignModel "
     "ForeignSettings MissingDevice NoHeuristic NoModel NoRun NotRetriable OtherFormat Pointless RunExists "
-    "UnfitSettings UnknownDevice UnknownGame UnknownPlugin Unsearchable UnsuitedCodec UnusableFile UnusableFolder "
-    "WrongModel",
+    "StoreRefused UnfitSettings UnknownDevice UnknownGame UnknownPlugin Unsearchable UnsuitedCodec UnusableFile "
+    "UnusableFolder UnusableStore WrongModel",
     3: "NotAJournal NotRunning",
     4: "AmbiguousEvent NobodyToPlay NothingToVoid NoLeague TooFewMembers UnknownConfig UnknownDaemon UnknownDeadLetter "
     "UnknownField UnknownEnvironment UnknownModel UnknownPolicy UnknownEvent UnknownEventType UnknownKey",
-    5: "BrokerUnavailable NeverCame NotAcknowledged",
+    5: "BrokerUnavailable NeverCame NotAcknowledged StoreUnavailable",
 }
 """The errors of each exit code, by name, because importing their classes would slow every command down.
 

@@ -21,7 +21,7 @@ from app.journal import history
 from app.journal.history import last_settings
 from app.scenarios import READS, SCENARIOS, Expected, Plan, Pointless, Seen, Watch, choose, known_of
 from app.status.summary import event_text, show_age, summarise
-from app.store import FileStore
+from app.store import open_store
 from daemons.clock import SystemClock, boot_id
 
 STYLES = {"injected": "bold red", "struck": "red", "detected": "yellow", "decided": "magenta", "recovered": "green"}
@@ -76,7 +76,7 @@ def _plan(place: Place, name: str, config_key: str | None, seconds: float) -> Pl
         known = known_of(settings, history(reader, types=READS, on_dead=lambda _: None)) if settings else {}
     if config_key is not None and config_key not in known:
         raise UnknownConfig(f"This run does not play {config_key}.", hint=f"It plays {', '.join(known)}.")
-    store = FileStore(place.folder.store)
+    store = open_store(place.store)
     plan = chosen.plan(choose(chosen, known, config_key, store), store)
     if 0 < seconds < plan.least_seconds:
         raise Pointless(

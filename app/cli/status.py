@@ -13,7 +13,8 @@ from app.core.clock import SECOND_US, SLOWED, SMALL_JUMP_US
 from app.events.envelope import EPOCH
 from app.journal import SqliteJournalReader
 from app.journal.history import open_dead_letters
-from app.status.summary import show_age
+from app.status.status import ConfigStatus
+from app.status.summary import short, show_age
 from app.status.tables import daemons_table, status_table
 from daemons.clock import MICROSECOND, SystemClock
 from daemons.run_folder import bus_endpoint, is_held
@@ -54,6 +55,7 @@ def status(place: Place, *, as_json: bool) -> None:
     else:
         width = stdout_console().width
         waiting = [Text(f"{config.key}: {config.waiting_for}") for config in now.configs if config.waiting_for]
+        waiting += [Text(f"{config.key}: {_late(config)}") for config in now.configs if config.late]
         show(status_table(now, width), *waiting, "", daemons_table(now, width))
         counts = Counter(daemon.state for daemon in now.daemons)
         states = ", ".join(f"{count} {state}" for state, count in sorted(counts.items())) or "none heard of"
@@ -74,6 +76,13 @@ def status(place: Place, *, as_json: bool) -> None:
             f"The run in {place.folder.path} is not running; {last}.",
             hint=f"Start it: flyball --run {place.folder.path} up",
         )
+
+
+def _late(config: ConfigStatus) -> str:
+    return (
+        f"model {short(config.model)} has not reached {', '.join(config.late)}; jobs there fetch it when they need it. "
+        "Look at the store, and at logs/distribution.jsonl on these nodes"
+    )
 
 
 def _lead_seconds(reader: SqliteJournalReader) -> float:

@@ -105,7 +105,7 @@ async def play_round_robin(
         async with turns:  # so that each player's results are kept as early as possible
             opponents = plan_matches(others, games, config)
             spec = GauntletSpec(
-                store=place.store,
+                store=str(place.store),
                 config=config,
                 model=hero,
                 opponents=opponents,

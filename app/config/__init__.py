@@ -53,3 +53,4 @@ from app.config.settings import (
     SelfplaySettings,
     Settings,
 )
+from app.config.store_address import StoreName

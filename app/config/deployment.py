@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from app.config.devices import Compute, DeviceSettings, JobKind, PrecisionSettings, Processes
 from app.config.ray import RaySettings
 from app.config.settings import Settings
+from app.config.store_address import CACHE, CACHE_GIB, StoreAddress
 
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 WandbMode = Literal["off", "offline", "online"]
@@ -60,6 +61,12 @@ class Deployment(Settings):
         default_factory=_node_of, pattern=NODE_PATTERN, description="unset: the host's name with keys, else laptop"
     )
     endpoint: str | None = Field(None, description="of the broker; unset: a socket of the run folder")
+    store: str | None = Field(
+        None,
+        description="of models and experience: a folder, or a URL such as s3://BUCKET/PREFIX?endpoint_url=URL; unset: "
+        "the folder store in the run folder",
+    )
+    cache_gib: float = Field(8.0, gt=0, description="most that this machine keeps of a store by URL, in GiB")
     heartbeat_seconds: float = Field(5.0, gt=0)
     drain_seconds: float = Field(10.0, ge=0, description="for running jobs when a daemon is asked to stop")
     log_level: LogLevel = "INFO"
@@ -76,6 +83,23 @@ class Deployment(Settings):
         """Return device, precision and processes of a kind of job."""
         processes = self.processes_per_training if kind == "training" else 1
         return Compute(device=getattr(self.device, kind), precision=getattr(self.precision, kind), processes=processes)
+
+    def store_name(self, run: "RunFolder", settings_folder: Path) -> str:
+        """Return the store as jobs get it: an absolute folder, or a URL with this machine's cache."""
+        if self.store is None:
+            return str(run.store.absolute())
+        address = StoreAddress.parse(self.store)
+        if address.is_folder:
+            return str((settings_folder / address.root).absolute())
+        cached = {CACHE: str(run.cache.absolute()), CACHE_GIB: self.cache_gib}
+        return str(address.replace_options({**address.options, **cached}))
+
+    @field_validator("store")
+    @classmethod
+    def _is_store(cls, store: str | None) -> str | None:
+        if store is not None:
+            StoreAddress.parse(store)
+        return store
 
     @field_validator("endpoint")
     @classmethod
@@ -119,7 +143,8 @@ class RunFolder:
         self.path = path
         self.settings = path / "flyball.toml"
         self.journal = path / "journal.sqlite"
-        self.store = path / "store"  # models and experience
+        self.store = path / "store"  # models and experience, unless the settings name another place
+        self.cache = path / "cache"  # of a store by URL
         self.curves = path / "curves"  # a subfolder for each configuration
         self.up_lock = path / "up.lock"  # locked by `up` while it runs
         self.keys = path / "keys"  # secret keys, and the list of those that the broker admits

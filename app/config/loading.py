@@ -80,6 +80,10 @@ class Loaded:
     folder: Path  # of the settings file
     origins: Mapping[str, str]  # by dotted key: default, the file's name, "environment FLYBALL_X", or "command line"
 
+    def store(self, run: RunFolder) -> str:
+        """Return the folder or URL of the run's store; see ``app.store.open_store``."""
+        return self.deployment.store_name(run, self.folder)
+
     def values(self) -> dict[str, Any]:
         """Return every effective value by dotted key, as in ``flyball.toml``."""
         configs = self.run.configs

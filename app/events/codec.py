@@ -203,6 +203,7 @@ UPCASTS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {
     ("flyball.quality.parity_checked", 1): _unnamed,
     ("flyball.quality.parity_checked", 2): lambda data: {**data, "against": None},  # version 2 did not name the rules
     ("flyball.quality.score_updated", 1): lambda data: {**data, "shard": _unnamed(data["shard"])},
+    ("flyball.model.distribution_failed", 1): lambda data: {**data, "node": None},  # the only node then
     ("flyball.training.requested", 1): lambda data: {**data, "shards": [_unnamed(shard) for shard in data["shards"]]},
     ("flyball.training.completed", 1): _named_metrics,
     ("flyball.training.progress", 1): _named_progress,

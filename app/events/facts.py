@@ -218,11 +218,30 @@ class ModelDistributed(Fact, type="model.distributed", name="MODEL_DISTRIBUTED")
     nodes: tuple[NodeName, ...] = Field(min_length=1, max_length=MOST_ITEMS)
 
 
-class DistributionFailed(Fact, type="model.distribution_failed", name="MODEL_DISTRIBUTION_FAILED", notable=True):
-    """The current model could not be distributed; the distributor tries again later."""
+class ModelCached(Fact, type="model.cached", name="MODEL_CACHED"):
+    """A node beside the head has verified the distributed model, and keeps it if the store is a URL."""
 
     model: ModelHash
     step: Count
+    node: NodeName
+
+
+class DistributionLate(Fact, type="model.distribution_late", name="MODEL_DISTRIBUTION_LATE", notable=True):
+    """Nodes that are alive have not acknowledged the distributed model for a while; they fetch it when they need it."""
+
+    model: ModelHash
+    nodes: tuple[NodeName, ...] = Field(min_length=1, max_length=MOST_ITEMS)
+    seconds: Period
+
+
+class DistributionFailed(
+    Fact, type="model.distribution_failed", name="MODEL_DISTRIBUTION_FAILED", version=2, notable=True
+):
+    """The current model could not be brought to a node; its distributor tries again later."""
+
+    model: ModelHash
+    step: Count
+    node: NodeName | None = Field(description="None: not recorded, by an earlier version")
     attempt: PositiveCount = Field(description="in a row, this one included")
     retry_seconds: Period
     error: Text

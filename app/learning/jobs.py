@@ -2,7 +2,6 @@
 
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 
 from pydantic import Field
 
@@ -16,7 +15,7 @@ from app.learning.ppo import EpochMetrics
 from app.learning.samples import explained_variance, prepare
 from app.learning.torchrun import together
 from app.learning.training import Training
-from app.store import FileStore, Manifest, put_checkpoint
+from app.store import Manifest, open_store, put_checkpoint
 
 
 def first_model(config: GameConfig, game: TableSpec, seed: int) -> tuple[Manifest, bytes]:
@@ -39,7 +38,7 @@ def first_model(config: GameConfig, game: TableSpec, seed: int) -> tuple[Manifes
 
 
 class InitialiseSpec(Compute):
-    """Arguments of ``initialise``; ``store`` is the folder of the blob store.
+    """Arguments of ``initialise``; ``store`` is the folder or URL of the blob store.
 
     Parameters are drawn on the CPU for every device, so that a seed gives the same ones everywhere.
     """
@@ -55,7 +54,7 @@ def initialise(spec: JsonObject, report: Report) -> JsonObject:  # noqa: ARG001 
     config = wanted.config
     seed = derive_seed(wanted.seed, config.key, "parameters")
     manifest, parameters = first_model(config, open_table(config, slots=0).spec, seed)
-    model = put_checkpoint(FileStore(Path(wanted.store)), manifest, parameters, None)
+    model = put_checkpoint(open_store(wanted.store), manifest, parameters, None)
     return {"model": model, "parent": None, "step": 0, "rows": 0, "metrics": None}
 
 

@@ -25,7 +25,7 @@ from app.engine.guard import command_environment, run_guarded
 from app.events.payload import Metrics
 from app.learning.network import bytes_to_parameters
 from app.learning.training import Training, TrainSpec
-from app.store import FileStore, get_checkpoint
+from app.store import get_checkpoint, open_store, scratch_folder
 
 FORMAT: Final = 1
 """Version of the folder's format; it rises when a command would have to change."""
@@ -82,7 +82,7 @@ def train_by_function(spec: JsonObject, report: Report) -> JsonObject:
             f"The trainer {name} returned {returned!r:.200}, which is not a result of a training.",
             hint="End it with: return training.finish(parameters).",
         ) from error
-    store = FileStore(Path(wanted.store))
+    store = open_store(wanted.store)
     successor = get_checkpoint(store, wanted.base_model).manifest.successor(wanted.base_model)
     found = get_checkpoint(store, result.model).manifest
     if found.replace(optimizer=None) != successor.replace(optimizer=None):
@@ -111,7 +111,7 @@ def train_by_command(spec: JsonObject, report: Report) -> JsonObject:
         else:
             training.progress(fields.pop("epoch"), fields.pop("epochs"), **fields)
 
-    with private_folder(Path(spec["store"]) / "trainings") as folder:
+    with private_folder(scratch_folder(spec["store"]) / "trainings") as folder:
         write_request(training, folder)
         place = str(training.settings_folder)
         ended = run_guarded((*command, str(folder)), place, command_environment(), on_line)

@@ -22,7 +22,7 @@ from app.games import open_table
 from app.learning.devices import decided, resolve
 from app.learning.network import Parameters, bytes_to_parameters, load_network, parameters_to_bytes, seen_shape
 from app.learning.samples import advantages
-from app.store import SHARDS, DamagedBlob, FileStore, MissingBlob, Shard, get_checkpoint, get_shard, put_checkpoint
+from app.store import SHARDS, DamagedBlob, MissingBlob, Shard, get_checkpoint, get_shard, open_store, put_checkpoint
 
 
 class UnfitData(FlyballError):
@@ -118,7 +118,7 @@ class Training:
         self._report = report
         self._epoch = 0
         wanted = TrainSpec.model_validate(spec)
-        self._store = FileStore(Path(wanted.store))
+        self._store = open_store(wanted.store)
         self.config, self.options = wanted.config, wanted.config.options
         self.seed, self.step = wanted.seed, wanted.step
         self.learning_rate, self.epochs = wanted.learning_rate, wanted.epochs

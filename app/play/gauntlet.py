@@ -5,12 +5,11 @@ the others idle. A lost batch costs only its own games.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from app.config import Compute, EvaluationSettings, GameConfig, Settings
+from app.config import Compute, EvaluationSettings, GameConfig, Settings, StoreName
 from app.config.devices import GPU_GAMES
 from app.core import NEWEST_ANCHOR, RANDOM, FlyballError, ModelHash, is_model
 from app.play.match_statistics import MatchGames, MatchStatistics, match_statistics
@@ -107,7 +106,7 @@ class GameBatch(Settings):
 class _ModelSpec(Compute):
     """The model under evaluation, and how its games are played."""
 
-    store: Path
+    store: StoreName
     config: GameConfig
     model: str = Field(description="a hash, or a bot's name")
     judges: bool = Field(False, description="judges may play: in evaluations by an operator, and never for a league")

@@ -7,14 +7,13 @@ one observation, the mean difference over its seats, because only hands of diffe
 
 from dataclasses import replace
 from math import sqrt
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from app.config import Compute, GameConfig, Settings
+from app.config import Compute, GameConfig, Settings, StoreName
 from app.core import student
 from app.engine import JsonObject, Report
 from app.games import UnknownGame, open_table, own_hearts
@@ -23,7 +22,7 @@ from app.learning.devices import games_at_once
 from app.play.match_statistics import Columns, NoGames
 from app.play.matches import IN_FLIGHT, MatchPlan, play_rotations
 from app.play.players import PLAYERS, Player
-from app.store import FileStore
+from app.store import open_store
 
 Floats = NDArray[np.float64]
 
@@ -147,7 +146,7 @@ def play_hands(
 class HandsSpec(Compute):
     """Arguments of ``hands``: deals of a policy against copies of another; see ``load_player`` for names."""
 
-    store: Path
+    store: StoreName
     config: GameConfig
     policy: str
     others: str
@@ -160,7 +159,7 @@ class HandsSpec(Compute):
 def hands(spec: JsonObject, report: Report) -> JsonObject:
     """Run the job of a ``HandsSpec``; return ``HandResults``. Raises as ``play_hands`` and ``load_player``."""
     asked = HandsSpec.model_validate(spec)
-    store, game, seats = FileStore(asked.store), open_table(asked.config, 0).spec, asked.config.players
+    store, game, seats = open_store(asked.store), open_table(asked.config, 0).spec, asked.config.players
     policy, others = (PLAYERS.load(store, name, game, asked, asked.config) for name in (asked.policy, asked.others))
     plan = MatchPlan(asked.deals * seats, asked.seed, asked.temperature, first=asked.first * seats)
     results = play_hands(asked.config, policy, others, plan, games_at_once(asked.device, IN_FLIGHT))

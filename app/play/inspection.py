@@ -32,19 +32,18 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from math import log, prod
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from app.config import GameConfig, Settings
+from app.config import GameConfig, Settings, StoreName
 from app.core import FlyballError, ModelHash, Name, ShardKey
 from app.core.legal import legal_counts
 from app.engine import JsonObject, Report
 from app.games import Checker, GameRecord, checker_for, open_table
 from app.play.match_statistics import seat_wins
-from app.store import BlobStore, DamagedBlob, FileStore, MissingBlob, Shard, game_seed, get_shard
+from app.store import BlobStore, DamagedBlob, MissingBlob, Shard, game_seed, get_shard, open_store
 
 Games = Sequence[bytes]  # a shard's games in order, each as the bytes of its history
 
@@ -67,7 +66,7 @@ class ForeignShard(FlyballError):
 class InspectionSpec(Settings):
     """Arguments of an inspection."""
 
-    store: Path
+    store: StoreName
     config: GameConfig
     shard: ShardKey
     model: ModelHash = Field(description="that the request named")
@@ -114,7 +113,7 @@ def inspect(spec: JsonObject, report: Report) -> JsonObject:
     Raises ``MissingBlob``, ``DamagedBlob`` for a changed bit, ``ForeignShard`` or ``RepeatedShard``.
     """
     settings = InspectionSpec.model_validate(spec)
-    store = FileStore(settings.store)
+    store = open_store(settings.store)
     for spent in settings.discard:
         store.delete(spent)
     return inspect_in(store, settings, report).model_dump(mode="json")

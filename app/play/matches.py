@@ -22,7 +22,7 @@ from app.play.match_statistics import MatchGames, match_games
 from app.play.players import PLAYERS, Player
 from app.play.recording import Outcomes
 from app.play.rollout import HERO, Rollout, Schedule
-from app.store import FileStore
+from app.store import open_store
 
 IN_FLIGHT = 1024  # games at once: Python's overhead of a step is the same for few and many
 
@@ -85,7 +85,7 @@ def batch(spec: JsonObject, report: Report) -> JsonObject:
     """
     began, asked = perf_counter(), BatchSpec.model_validate(spec)
     config, part, name = asked.config, asked.batch, asked.batch.opponent.player
-    store, game = FileStore(asked.store), open_table(config, 0).spec
+    store, game = open_store(asked.store), open_table(config, 0).spec
     load = load_player_or_judge if asked.judges else PLAYERS.load
     hero, opponent = (load(store, player, game, asked, config) for player in (asked.model, name))
     settings, seed = config.evaluation, derive_seed(asked.seed, "match", name)

@@ -1,14 +1,13 @@
 """Self-play and lessons: games recorded as shards of one player's decisions."""
 
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from time import perf_counter
 from typing import Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from app.config import Compute, GameConfig, Settings
+from app.config import Compute, GameConfig, Settings, StoreName
 from app.core import ModelHash, derive_seed, is_judge
 from app.engine import JsonObject, Report
 from app.games import open_table
@@ -19,7 +18,7 @@ from app.play.recording import Outcomes, ShardRecorder
 from app.play.rng import draw_points, number_streams
 from app.play.rollout import HERO, Rollout, Schedule
 from app.play.search import TREES, SearchPlayer
-from app.store import BlobStore, FileStore, Shard, ShardMeta, game_seed, put_shard
+from app.store import BlobStore, Shard, ShardMeta, game_seed, open_store, put_shard
 
 IN_FLIGHT = 256  # games at once: more make a forward pass no cheaper per row, fewer raise Python's share of the time
 LESSON_GAMES = 1024  # games in a shard of lessons: tens of megabytes where observations are long
@@ -75,7 +74,7 @@ class Lineup(Settings):
 class SelfplaySpec(Compute):
     """Arguments of self-play."""
 
-    store: Path
+    store: StoreName
     config: GameConfig
     model: ModelHash
     lineups: tuple[Lineup, ...] = Field(default=(), description="seatings with other players; empty: self-play alone")
@@ -119,13 +118,13 @@ def play(spec: JsonObject, report: Report) -> JsonObject:
     ``UnknownGame``, ``NoExperience`` or ``MissingDevice``.
     """
     settings = SelfplaySpec.model_validate(spec)
-    return play_into(FileStore(settings.store), settings, report).model_dump(mode="json")
+    return play_into(open_store(settings.store), settings, report).model_dump(mode="json")
 
 
 def play_by_search(spec: JsonObject, report: Report) -> JsonObject:
     """Run the job of a ``SelfplaySpec`` whose model searches; see ``play``. Raises ``Unsearchable``, too."""
     settings = SelfplaySpec.model_validate(spec)
-    return play_into(FileStore(settings.store), settings, report, search=True).model_dump(mode="json")
+    return play_into(open_store(settings.store), settings, report, search=True).model_dump(mode="json")
 
 
 def play_into(store: BlobStore, spec: SelfplaySpec, report: Report, *, search: bool = False) -> SelfplayResult:

@@ -4,7 +4,6 @@ The scenario plays games with the current model, and falsifies their outcomes.
 """
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
@@ -78,7 +77,7 @@ def _falsely_played(known: Known, store: BlobStore) -> SelfplayComplete:
     config = known.settings.config(known.key)
     seed = derive_seed(known.settings.seed, known.key, "bad-data", known.shard or "")
     spec = SelfplaySpec(
-        store=Path(),
+        store="",  # `play_into` opens none
         config=config,
         model=known.model,
         games=config.selfplay.games_per_request,

@@ -9,12 +9,14 @@ from app.controllers import Lineage
 from app.core import ModelHash, Rate
 from app.events import (
     DistributionFailed,
+    DistributionLate,
     EvaluationCompleted,
     EvaluationFailed,
     EvaluationOverdue,
     Event,
     ExplorationBoost,
     Kind,
+    ModelCached,
     ModelDistributed,
     ModelPromoted,
     ModelRolledBack,
@@ -82,8 +84,9 @@ class ConfigRow(Row, frozen=True):
     evaluated and decided; ``promotions`` and ``rejections`` count decisions, including operators'. The initial model's
     promotion counts in none of them. ``champions`` ends with the current model. ``blocked`` is the reason of a training
     block. ``quality`` is the data quality behind the training intensity. ``overdue`` is the latest EVALUATION_OVERDUE
-    since the last evaluation. ``undistributed`` is the failure to distribute the current model. ``failing`` holds the
-    failures of trainings and evaluations, by the noun.
+    since the last evaluation. ``undistributed`` is the failure to distribute the current model. ``late`` are nodes
+    that were reported to lack the distributed model. ``failing`` holds the failures of trainings and evaluations, by
+    the noun.
     """
 
     key: str
@@ -108,6 +111,7 @@ class ConfigRow(Row, frozen=True):
     quality: float | None = None
     overdue: EvaluationOverdue | None = None
     undistributed: DistributionFailed | None = None
+    late: tuple[str, ...] = ()
     failing: dict[str, Failing] = field(default_factory=dict)
     boosted: Boosted | None = None
     decision: Decided | None = None
@@ -201,6 +205,11 @@ def _boost(_: ConfigRow, event: Event[ExplorationBoost]) -> Changes:
     return {"boosted": None if multiplier == 1 else boosted}
 
 
+def _undistributed(row: ConfigRow, event: Event[DistributionFailed]) -> Changes:
+    """Note a failure that the loop waits for; it does not wait for nodes beside the head."""
+    return {} if event.data.model == row.lineage.playing else {"undistributed": event.data}
+
+
 def _failure(row: ConfigRow, noun: str, error: str) -> Changes:
     before = row.failing[noun].times if noun in row.failing else 0
     return {"failing": {**row.failing, noun: Failing(times=before + 1, error=error)}}
@@ -223,8 +232,10 @@ CHANGED_BY: Mapping[type[Payload], Callable[[ConfigRow, Event[Any]], Changes]] =
     EvaluationCompleted: _evaluation,
     EvaluationFailed: lambda row, event: _failure(row, EVALUATION, event.data.error),
     EvaluationOverdue: lambda _, event: {"overdue": event.data},
-    DistributionFailed: lambda _, event: {"undistributed": event.data},
-    ModelDistributed: lambda *_: {"undistributed": None},
+    DistributionFailed: _undistributed,
+    DistributionLate: lambda row, event: {"late": tuple(dict.fromkeys((*row.late, *event.data.nodes)))},
+    ModelCached: lambda row, event: {"late": tuple(node for node in row.late if node != event.data.node)},
+    ModelDistributed: lambda *_: {"undistributed": None, "late": ()},
     ModelPromoted: _promotion,
     PromotionRejected: _rejection,
     ModelRolledBack: _rollback,

@@ -6,7 +6,7 @@ a damaged board, or one of another version or journal, counts as missing.
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from datetime import datetime
 from hashlib import sha256
@@ -50,7 +50,7 @@ MOST_SHOWN = 240  # characters of an error in a status
 MANY_FAILURES = 3
 """Failures in a row after which a configuration's status names them."""
 
-FORMAT = 5
+FORMAT = 6
 """Version of saved boards. Raise it when the rows change, or when a fold counts events differently."""
 
 
@@ -144,6 +144,7 @@ class ConfigStatus(Row, frozen=True):
 
     ``blocked`` is the reason of a training block. ``paused`` is whether training pauses because its data is too poor.
     ``boost`` is the factor of an exploration boost. ``waiting_for`` names an obstacle and a remedy.
+    ``late`` are live nodes that lack the model that is played.
     """
 
     key: str
@@ -165,6 +166,7 @@ class ConfigStatus(Row, frozen=True):
     boost: float | None
     last_decision: LastDecision | None
     waiting_for: str | None
+    late: tuple[str, ...]
 
 
 class DaemonStatus(Row, frozen=True):
@@ -250,12 +252,14 @@ class Board(Row, frozen=False):  # type: ignore[misc]
         """
         now_us = round((now - EPOCH).total_seconds() * MICROSECONDS)
         played = self.configs if self.settings is None else [config.key for config in self.settings.configs]
+        daemons = tuple(_daemon(row, now_us, silent_after_seconds, running=running) for row in self._present())
+        live = {one.node for one in daemons if one.daemon == "distribution" and one.state in ("started", "ready")}
         return Status(
             time=now,
             running=running,
             position=self.position,
-            configs=tuple(_config(self.configs[key], now_us, self.settings) for key in played),
-            daemons=tuple(_daemon(row, now_us, silent_after_seconds, running=running) for row in self._present()),
+            configs=tuple(_config(self.configs[key], now_us, self.settings, live) for key in played),
+            daemons=daemons,
         )
 
     def _present(self) -> list[DaemonRow]:
@@ -297,12 +301,12 @@ def _maker() -> str:
     return f"flyball {version('flyball')} {FORMAT} {sha256(' '.join(names).encode()).hexdigest()[:16]}"
 
 
-def _config(row: ConfigRow, now_us: int, settings: RunSettings | None) -> ConfigStatus:
+def _config(row: ConfigRow, now_us: int, settings: RunSettings | None, live: Collection[str]) -> ConfigStatus:
     decision = None
     if row.decision is not None:
         decision = LastDecision(row.decision.name, row.decision.id, _age(row.decision.recorded_us, now_us))
     return ConfigStatus(
-        **_shared(row, ConfigStatus),
+        **_shared(row, ConfigStatus) | {"late": tuple(node for node in row.late if node in live)},
         model=row.model,
         games_per_second=row.games_per_second(now_us),
         boost=row.boost(now_us),

@@ -1,6 +1,6 @@
 """Checkpoints and shards of experience, content-addressed and verified when read; the league in a file."""
 
-from app.store.blobs import BlobStore, DamagedBlob, FileStore, MemoryStore, MissingBlob
+from app.store.blobs import BlobStore, DamagedBlob, FileStore, MemoryStore, MissingBlob, StoredBlob
 from app.store.checkpoints import (
     NETWORK,
     Checkpoint,
@@ -12,6 +12,7 @@ from app.store.checkpoints import (
 )
 from app.store.experience import experience_lines, load_experience, steps_left_out
 from app.store.leagues import ForeignLeague, LeagueFile
+from app.store.opening import open_store, scratch_folder
 from app.store.shard import SHARDS, Shard, ShardMeta, game_seed, get_shard, note_of, put_shard, with_note
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "MissingBlob",
     "Shard",
     "ShardMeta",
+    "StoredBlob",
     "experience_lines",
     "export_checkpoint",
     "game_seed",
@@ -35,9 +37,11 @@ __all__ = [
     "get_shard",
     "load_experience",
     "note_of",
+    "open_store",
     "put_checkpoint",
     "put_shard",
     "read_model",
+    "scratch_folder",
     "steps_left_out",
     "with_note",
 ]

@@ -1,16 +1,19 @@
-"""Blob stores: bytes under their own SHA-256, in memory or in a folder."""
+"""Blob stores: bytes under their own SHA-256, in memory or in a folder; ``objects`` has those by URL."""
 
 import hashlib
 import os
 import re
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from app.core import FlyballError
 
-_KEY = re.compile(r"[0-9a-f]{64}")
+KEY = re.compile(r"[0-9a-f]{64}")
+"""Pattern of a blob's key."""
 
 
 class MissingBlob(FlyballError):
@@ -19,6 +22,14 @@ class MissingBlob(FlyballError):
 
 class DamagedBlob(FlyballError):
     """A blob's content does not match its key or its format."""
+
+
+class StoredBlob(NamedTuple):
+    """A stored blob: its key, size, and the time at which it was stored, if that is known."""
+
+    key: str
+    size_bytes: int
+    modified: datetime | None
 
 
 class BlobStore(Protocol):
@@ -48,6 +59,10 @@ class BlobStore(Protocol):
         """Iterate over all keys, in no particular order."""
         ...
 
+    def entries(self) -> Iterator[StoredBlob]:
+        """Iterate over all blobs without reading them, in no particular order."""
+        ...
+
 
 def key_of(data: bytes) -> str:
     """Return the key of ``data``: its SHA-256 in hexadecimal digits."""
@@ -56,7 +71,7 @@ def key_of(data: bytes) -> str:
 
 def checked_key(key: str) -> str:
     """Return ``key`` if it is well-formed, so that it is never a path. Raises ``MissingBlob``."""
-    if not _KEY.fullmatch(key):
+    if not KEY.fullmatch(key):
         raise MissingBlob(f"{key!r} is no blob key.", hint="A key is a SHA-256: 64 lowercase hexadecimal digits.")
     return key
 
@@ -110,6 +125,10 @@ class MemoryStore:
         """See ``BlobStore.keys``."""
         return iter(list(self._blobs))
 
+    def entries(self) -> Iterator[StoredBlob]:
+        """See ``BlobStore.entries``."""
+        return iter([StoredBlob(key, len(data), None) for key, data in self._blobs.items()])
+
 
 class FileStore:
     """Blobs as files ``root/ab/cd/abcd…``, shared by any number of processes.
@@ -117,13 +136,12 @@ class FileStore:
     A reader sees a whole blob or none. A process killed while writing leaves an unused file in ``root/unfinished``.
 
     Args:
-        root: the folder; created when missing.
+        root: the folder; created when something is put into it.
     """
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self._unfinished = root / "unfinished"
-        self._unfinished.mkdir(parents=True, exist_ok=True)
+    def __init__(self, root: str | Path) -> None:
+        self._root = Path(root)
+        self._unfinished = self._root / "unfinished"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FileStore) and self._root == other._root
@@ -136,7 +154,8 @@ class FileStore:
         key = key_of(data)
         path = self.path(key)
         if not _holds(path, data):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            for folder in (path.parent, self._unfinished):
+                folder.mkdir(parents=True, exist_ok=True)
             replace_durably(path, data, self._unfinished)
             for folder in (path.parent.parent, self._root):  # these folders may be new too
                 flush_folder(folder)
@@ -160,6 +179,13 @@ class FileStore:
     def keys(self) -> Iterator[str]:
         """See ``BlobStore.keys``."""
         return (path.name for path in self._root.glob("[0-9a-f][0-9a-f]/[0-9a-f][0-9a-f]/*"))
+
+    def entries(self) -> Iterator[StoredBlob]:
+        """See ``BlobStore.entries``."""
+        for key in self.keys():
+            with suppress(FileNotFoundError):  # deleted meanwhile
+                found = self.path(key).stat()
+                yield StoredBlob(key, found.st_size, datetime.fromtimestamp(found.st_mtime, UTC))
 
     def path(self, key: str) -> Path:
         """Return the file of a blob, which may not exist."""

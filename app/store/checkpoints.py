@@ -13,10 +13,21 @@ import numpy as np
 from pydantic import Field, ValidationError, model_validator
 from safetensors.numpy import load, save
 
-from app.config import DEFAULT_BACKEND, NETWORK_FIELDS, TOWER, WINDOWS, ManifestPart, NetworkSettings, Settings
+from app.config import (
+    DEFAULT_BACKEND,
+    NETWORK_FIELDS,
+    TOWER,
+    WINDOWS,
+    ManifestPart,
+    NetworkSettings,
+    Settings,
+    StoreName,
+)
 from app.core import ConfigKey, ModelHash, NetworkShape, UnusableFile, reading, writing
 from app.portable import FORMATS, LINEAGE, BadPolicyFile, PortablePolicy, read_policy, write_policy
-from app.store.blobs import BlobStore, DamagedBlob, FileStore, MissingBlob, key_of
+from app.store.blobs import BlobStore, DamagedBlob, MissingBlob, key_of
+from app.store.cache import CachedStore
+from app.store.opening import open_store
 from app.store.shard import note_of, with_note
 
 _HEADS = {"actor": "policy_head", "critic": "value_head"}
@@ -230,11 +241,12 @@ def _network_of(policy: PortablePolicy) -> NetworkSettings:
 
 
 class DistributionSpec(Settings):
-    """Arguments of ``distribute``."""
+    """Arguments of ``distribute``. ``needed`` are the models that this node's cache has to keep."""
 
-    store: Path
+    store: StoreName
     model: ModelHash | None
     discard: tuple[ModelHash, ...]
+    needed: tuple[ModelHash, ...] = ()
 
 
 def distribute(spec: dict[str, object], report: object) -> dict[str, object]:  # noqa: ARG001 - every job's signature
@@ -243,7 +255,11 @@ def distribute(spec: dict[str, object], report: object) -> dict[str, object]:  #
     Raises ``MissingBlob`` or ``DamagedBlob``; then nothing is deleted.
     """
     wanted = DistributionSpec.model_validate(spec)
-    store = FileStore(wanted.store)
+    store = open_store(wanted.store)
+    if isinstance(store, CachedStore):
+        store.cache.pin(wanted.needed)
+        if wanted.model is not None:
+            store.cache.remove(wanted.model)  # the store's own copy is verified, because other nodes read it
     if wanted.model is not None:
         get_checkpoint(store, wanted.model, optimizer=True)
     for model in wanted.discard:

@@ -3,31 +3,56 @@
 import hashlib
 import multiprocessing
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from app.config.store_address import StoreAddress
 from app.store import BlobStore, DamagedBlob, FileStore, MemoryStore, MissingBlob
+from app.store.cache import BlobCache, CachedStore
+from app.store.objects import ObjectStore
 
 ABSENT = "0" * 64
+KINDS = ["memory", "files", "objects", "s3", "cached"]
 
 
-def overwrite_in_memory(store: MemoryStore, key: str, data: bytes) -> None:
-    store._blobs[key] = data
+def overwrite(store: BlobStore, key: str, data: bytes) -> None:
+    """Change a stored blob behind the store's back."""
+    match store:
+        case MemoryStore():
+            store._blobs[key] = data
+        case FileStore():
+            store.path(key).write_bytes(data)
+        case ObjectStore():
+            store._files().pipe_file(store._path(key), data)
+        case CachedStore():
+            overwrite(store._store, key, data)
+            store.cache.remove(key)
 
 
-def overwrite_file(store: FileStore, key: str, data: bytes) -> None:
-    store.path(key).write_bytes(data)
+def in_memory(folder: Path) -> ObjectStore:
+    """Return an object store in fsspec's file system in memory, which all tests share."""
+    return ObjectStore(StoreAddress("memory", f"memory://{folder}", {}))
 
 
-@pytest.fixture(params=["memory", "files"])
+@pytest.fixture(params=KINDS)
 def store(request, tmp_path: Path) -> BlobStore:
-    return MemoryStore() if request.param == "memory" else FileStore(tmp_path / "store")
+    match request.param:
+        case "memory":
+            return MemoryStore()
+        case "files":
+            return FileStore(tmp_path / "store")
+        case "objects":
+            return in_memory(tmp_path)
+        case "s3":
+            return ObjectStore(request.getfixturevalue("bucket"))
+        case _:
+            return CachedStore(in_memory(tmp_path), BlobCache(tmp_path / "cache", 1 << 20))
 
 
 @pytest.fixture
 def damage(store) -> Callable[[str, bytes], None]:
-    overwrite = overwrite_in_memory if isinstance(store, MemoryStore) else overwrite_file
     return lambda key, data: overwrite(store, key, data)
 
 
@@ -86,6 +111,14 @@ def test_deleting_is_idempotent(store):
     assert list(store.keys()) == [kept]
 
 
+def test_entries_have_the_size_and_time_of_a_blob(store):
+    key = store.put(b"four")
+    (entry,) = store.entries()
+    assert (entry.key, entry.size_bytes) == (key, 4)
+    if not isinstance(store, MemoryStore):
+        assert entry.modified.utcoffset() == timedelta(0)
+
+
 def test_a_store_opened_again_holds_what_was_put(tmp_path):
     key = FileStore(tmp_path).put(b"durable")
     assert FileStore(tmp_path).get(key) == b"durable"
@@ -94,6 +127,7 @@ def test_a_store_opened_again_holds_what_was_put(tmp_path):
 
 def test_an_unfinished_write_is_no_blob(tmp_path):
     store = FileStore(tmp_path)
+    (tmp_path / "unfinished").mkdir()
     (tmp_path / "unfinished" / "half").write_bytes(b"half a bl")
     assert list(store.keys()) == []
 

@@ -112,8 +112,8 @@ class Driven:
 class DrivenWorker:
     """A worker in a Fold, fed fact by fact; its jobs are asked for, and never run."""
 
-    def __init__(self, worker: type[Worker[Any]], settings: RunSettings | None = None) -> None:
-        self.fold = Fold((partial(worker, place=WorkerPlace(f"{worker.name}@laptop", "laptop", "store")),))
+    def __init__(self, worker: type[Worker[Any]], settings: RunSettings | None = None, *, node: str = "laptop") -> None:
+        self.fold = Fold((partial(worker, place=WorkerPlace(f"{worker.name}@{node}", node, "store")),))
         self.position = 0
         configured = (settings or run_settings()).model_dump(mode="json")
         self.feed(RunConfigured(run_id="run", settings=configured), key=None)
@@ -130,12 +130,16 @@ class DrivenWorker:
 
     def feed(self, data: Payload, key: str | None = KEY) -> Event[Payload]:
         """Record a payload, each a second after the one before."""
+        self.fed(data, key)
+        return self.event
+
+    def fed(self, data: Payload, key: str | None = KEY) -> list[Payload]:
+        """Record a payload, and return what the worker emits at once."""
         self.position += 1
         time = EPOCH + timedelta(seconds=self.position)
         envelope = originate(data, event_id=derive_id("test", self.position), time=time, subject=key)
-        event = Event(envelope, self.position, self.position * 10**6, "broker@laptop")
-        folded(self.fold, event)
-        return event
+        self.event = Event(envelope, self.position, self.position * 10**6, "broker@laptop")
+        return [envelope.data for envelope in folded(self.fold, self.event).envelopes]
 
     def state(self, key: str = KEY) -> FeedbackState:
         """Return the FeedbackState of a configuration."""

@@ -2,7 +2,6 @@
 
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,17 @@ from app.play.gauntlet import BatchResult, BatchSpec
 from app.play.matches import MatchPlan, play_match
 from app.play.players import Floats, Player, load_player
 from app.play.selfplay import IN_FLIGHT, SelfplaySpec, play_recorded, selfplay_schedule
-from app.store import Checkpoint, FileStore, Manifest, Shard, get_checkpoint, get_shard, put_checkpoint, put_shard
+from app.store import (
+    BlobStore,
+    Checkpoint,
+    Manifest,
+    Shard,
+    get_checkpoint,
+    get_shard,
+    open_store,
+    put_checkpoint,
+    put_shard,
+)
 
 NAME = "tabular_backend:TABULAR"
 SHARPNESS = 8.0  # logits of a value of 1
@@ -60,7 +69,7 @@ def describe(config: GameConfig) -> GameInfo:
     return replace(POLICY_GRADIENT.describe(config), knobs=frozenset({"learning_rate"}))
 
 
-def player(store: FileStore, name: str, game: TableSpec) -> Player:
+def player(store: BlobStore, name: str, game: TableSpec) -> Player:
     """Return a model's table, or a built-in player."""
     return Table(get_checkpoint(store, ModelHash(name))) if is_model(name) else load_player(store, name, game)
 
@@ -74,14 +83,14 @@ def initialise(spec: JsonObject, report: Report) -> JsonObject:
     manifest = Manifest(step=0, parent=None, optimizer=None, **made)
     nothing = np.empty((0, game.observation_size), dtype=game.observation_type)
     table = save({"seen": nothing, "values": np.empty((0, game.actions), dtype=np.float32)})
-    model = put_checkpoint(FileStore(Path(spec["store"])), manifest, table, None)
+    model = put_checkpoint(open_store(spec["store"]), manifest, table, None)
     return {"model": model, "parent": None, "step": 0, "rows": 0, "metrics": None}
 
 
 def play(spec: JsonObject, report: Report) -> JsonObject:
     """Play games and store their rows."""
     began, wanted = time.perf_counter(), SelfplaySpec.model_validate(spec)
-    store, config, names = FileStore(wanted.store), wanted.config, (wanted.model, *wanted.opponents)
+    store, config, names = open_store(wanted.store), wanted.config, (wanted.model, *wanted.opponents)
     game, temperatures = open_table(config, 0).spec, (wanted.temperature, *[1.0] * len(wanted.opponents))
     lineups = [([names.index(name) for name in lineup.opponents], lineup.games) for lineup in wanted.lineups]
     schedule = selfplay_schedule(wanted.games, config.players, lineups, temperatures, wanted.seed)
@@ -95,7 +104,7 @@ def play(spec: JsonObject, report: Report) -> JsonObject:
 
 def train(spec: JsonObject, report: Report) -> JsonObject:
     """Move the values of all actions in the shards towards their games' outcomes."""
-    store, parent = FileStore(Path(spec["store"])), ModelHash(spec["base_model"])
+    store, parent = open_store(spec["store"]), ModelHash(spec["base_model"])
     base, shards = get_checkpoint(store, parent), [get_shard(store, key) for key in spec["shards"]]
     table, rows = Table(base), sum(shard.rows for shard in shards)
     rate = min(1.0, 100 * spec["learning_rate"])
@@ -110,7 +119,7 @@ def train(spec: JsonObject, report: Report) -> JsonObject:
 def match(spec: JsonObject, report: Report) -> JsonObject:
     """Play a batch of games against an opponent."""
     began, wanted = time.perf_counter(), BatchSpec.model_validate(spec)
-    store, config, part, settings = FileStore(wanted.store), wanted.config, wanted.batch, wanted.config.evaluation
+    store, config, part, settings = open_store(wanted.store), wanted.config, wanted.batch, wanted.config.evaluation
     seed = derive_seed(wanted.seed, "match", part.opponent.player)
     plan = MatchPlan(part.games, seed, settings.temperature, settings.opening_plies, part.first)
     game = open_table(config, 0).spec

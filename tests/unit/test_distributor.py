@@ -8,10 +8,16 @@ from app.events import (
     CheckpointAdded,
     CheckpointRetired,
     ClockTick,
+    DaemonReady,
+    DaemonStopped,
     DistributionFailed,
+    DistributionLate,
     Evidence,
+    ModelCached,
     ModelPromoted,
     ModelRolledBack,
+    NodeLost,
+    NodeReturned,
     PromotionRejected,
 )
 from daemons.distribution import KEPT, SPARED, Distributor
@@ -231,3 +237,127 @@ class TestFailure:
         self.fail(worker)
         worker.feed(ModelRolledBack(from_model=model(1), to_model=model(0), step=0, reason="unreadable"))
         assert model(0) in [job.parts[0]["model"] for job in worker.jobs()]
+
+
+class TestNodes:
+    """Distributors on the head, laptop, and beside it."""
+
+    @staticmethod
+    def on(node: str, *others: str) -> DrivenWorker:
+        """Return the distributor on a node; the broker is on laptop, and others are there, too."""
+        worker = DrivenWorker(Distributor, node=node)
+        worker.feed(DaemonReady(daemon="broker", node="laptop", position=0, capacity=0), None)
+        for other in (node, *others):
+            worker.feed(DaemonReady(daemon="distribution", node=other, position=0, capacity=1), None)
+        worker.feed(promotion(0))
+        return worker
+
+    @staticmethod
+    def late(worker: DrivenWorker, seconds: int = 70) -> list[DistributionLate]:
+        """Return what ticks report in some seconds."""
+        found = []
+        for _ in range(seconds // 10):
+            worker.position += 9
+            found += worker.fed(ClockTick(period_seconds=10), None)
+        return found
+
+    def test_another_node_waits_for_the_head(self):
+        worker = self.on("w1")
+        assert not worker.jobs()
+        worker.feed(distributed(model(0), 0))
+        (job,) = worker.jobs()
+        assert worker.worker.completed(job, {}) == (ModelCached(model=model(0), step=0, node="w1"),)
+
+    def test_another_node_deletes_nothing(self):
+        worker = self.on("w1")
+        for step in range(1, 2 * SPARED + 1):
+            reject(worker, step, 0)
+        worker.feed(distributed(model(0), 0))
+        assert [job.parts[0]["discard"] for job in worker.jobs()] == [[]]
+        worker.feed(ModelCached(model=model(0), step=0, node="w1"))
+        for step in range(1, 2 * SPARED + 1):
+            reject(worker, step, 0)
+        assert not worker.jobs(), "deleting overdue candidates is the head's, too"
+
+    def test_acknowledgement_ends_a_node_s_job(self):
+        worker = self.on("w1")
+        worker.feed(distributed(model(0), 0))
+        worker.feed(ModelCached(model=model(0), step=0, node="w2"))
+        assert worker.jobs()
+        worker.feed(ModelCached(model=model(0), step=0, node="w1"))
+        assert not worker.jobs()
+
+    def test_acknowledgement_of_an_earlier_model_counts_for_nothing(self):
+        worker = self.on("w1")
+        worker.feed(distributed(model(0), 0))
+        worker.feed(promotion(1))
+        worker.feed(distributed(model(1), 1))
+        worker.feed(ModelCached(model=model(0), step=0, node="w1"))
+        assert [job.request.model for job in worker.jobs()] == [model(1)]
+
+    def test_facts_of_two_nodes_have_ids_of_their_own(self):
+        assert self.on("w1").worker.author != self.on("w2").worker.author
+
+    def test_a_node_s_failure_pauses_that_node_alone(self):
+        first, second = self.on("w1"), self.on("w2")
+        for worker in (first, second):
+            worker.feed(distributed(model(0), 0))
+        (job,) = first.jobs()
+        (fact,) = first.worker.failed(job, FlyballError("There is no such blob."))
+        assert fact.node == "w1"
+        for worker in (first, second):
+            worker.feed(fact)
+        assert not first.jobs()
+        assert second.jobs()
+
+    def test_the_head_takes_over_when_it_has_another_name(self):
+        worker = self.on("w1")
+        assert not worker.jobs()
+        worker.feed(DaemonReady(daemon="broker", node="w1", position=0, capacity=0), None)
+        (job,) = worker.jobs()
+        assert worker.worker.completed(job, {})[0].nodes == ("w1",)
+
+    def test_caches_keep_the_models_that_are_played_now_and_next(self):
+        worker = self.on("laptop")
+        worker.feed(distributed(model(0), 0))
+        worker.feed(promotion(1))
+        (job,) = worker.jobs()
+        assert job.parts[0]["needed"] == sorted([model(0), model(1)])
+
+    def test_late_nodes_are_reported_once_by_every_distributor(self):
+        workers = [self.on("laptop", "w1", "w2"), self.on("w1", "laptop", "w2")]
+        found = []
+        for worker in workers:
+            worker.feed(distributed(model(0), 0))
+            worker.feed(ModelCached(model=model(0), step=0, node="w1"))
+            assert not self.late(worker, 50)
+            found.append(self.late(worker, 200))
+        ((first,), (second,)) = found
+        assert first == second
+        assert (first.model, first.nodes) == (model(0), ("w2",))
+        assert first.seconds >= 60
+
+    def test_nodes_that_are_gone_are_not_late(self):
+        worker = self.on("laptop", "w1", "w2", "w3")
+        worker.feed(distributed(model(0), 0))
+        worker.feed(DaemonStopped(daemon="distribution", node="w1", position=0), None)
+        worker.feed(NodeLost(daemon="distribution", node="w2", silent_seconds=30.0), None)
+        worker.feed(NodeLost(daemon="training", node="w3", silent_seconds=30.0), None)
+        assert [fact.nodes for fact in self.late(worker)] == [("w3",)]
+
+    def test_a_node_that_returns_has_a_minute(self):
+        worker = self.on("laptop", "w1")
+        worker.feed(distributed(model(0), 0))
+        worker.feed(NodeLost(daemon="distribution", node="w1", silent_seconds=30.0), None)
+        assert not self.late(worker, 100)
+        worker.feed(NodeReturned(daemon="distribution", node="w1", silent_seconds=130.0), None)
+        assert not self.late(worker, 50)
+        assert [fact.nodes for fact in self.late(worker)] == [("w1",)]
+
+    def test_nobody_is_late_while_the_head_verifies(self):
+        assert not self.late(self.on("laptop", "w1"))
+
+    def test_one_machine_alone_is_never_late(self):
+        worker = self.on("laptop")
+        worker.feed(distributed(model(0), 0))
+        assert not self.late(worker)

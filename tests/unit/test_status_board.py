@@ -18,9 +18,13 @@ from app.events import (
     DaemonHeartbeat,
     DaemonStarted,
     DaemonStopped,
+    DistributionFailed,
+    DistributionLate,
     EvaluationFailed,
     Event,
     ExplorationBoost,
+    ModelCached,
+    ModelDistributed,
     ModelPromoted,
     ModelRolledBack,
     NodeDegraded,
@@ -326,3 +330,33 @@ def test_status_says_which_workers_are_left_alone() -> None:
     assert shown(NodeRecovered(worker=worker)) == ("ready", None)
     unknown = degraded.replace(worker="selfplay_worker@elsewhere")
     assert shown(unknown) == ("ready", None)
+
+
+def test_nodes_that_lack_the_model_are_late_while_they_live() -> None:
+    run = recording()
+    for node in ("w1", "w2", "w3"):
+        run.add(DaemonStarted(daemon="distribution", node=node, pid=1, version="1"))
+    run.add(DistributionLate(model=OLD, nodes=("w1", "w2", "w3"), seconds=60.0), subject=KEY)
+    run.add(ModelCached(model=OLD, step=0, node="w2"), subject=KEY)
+    run.add(DaemonStopped(daemon="distribution", node="w3", position=1))
+
+    def late() -> tuple[str, ...]:
+        return next(one.late for one in status_of(run).configs if one.key == KEY)
+
+    assert late() == ("w1",)
+    run.add(ModelDistributed(model=NEW, step=1, nodes=("laptop",)), subject=KEY)
+    assert late() == ()
+
+
+def test_a_node_that_cannot_fetch_holds_nothing_up() -> None:
+    run = recording()
+    failed = DistributionFailed(model=OLD, step=0, node="w1", attempt=1, retry_seconds=30.0, error="no route")
+    run.add(failed.replace(node="laptop"), subject=KEY)
+
+    def waiting() -> str | None:
+        return next(one.waiting_for for one in status_of(run).configs if one.key == KEY)
+
+    assert "cannot be distributed" in str(waiting())
+    run.add(ModelDistributed(model=OLD, step=0, nodes=("laptop",)), subject=KEY)
+    run.add(failed, subject=KEY)
+    assert waiting() is None

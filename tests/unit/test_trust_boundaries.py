@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from app.config.store_address import StoreAddress
 from app.store import FileStore, MissingBlob
+from app.store.cache import BlobCache, CachedStore
+from app.store.objects import ObjectStore
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted(path for folder in ("app", "daemons", "flyball") for path in (ROOT / folder).rglob("*.py"))
@@ -45,8 +48,9 @@ def test_nothing_that_crosses_a_trust_boundary_is_unpickled():
 @pytest.mark.parametrize("key", ["../secret", "/etc/passwd", "a" * 63 + "/", "..", "", "A" * 64, "a" * 64 + "\n"])
 def test_a_key_of_the_store_cannot_leave_its_root(tmp_path, key):
     (tmp_path / "secret").write_bytes(b"secret")
-    store = FileStore(tmp_path / "store")
-    for use in (store.get, store.has, store.delete):
-        with pytest.raises(MissingBlob):
-            use(key)
+    objects = ObjectStore(StoreAddress("file", f"file://{tmp_path}/store", {}))
+    for store in (FileStore(tmp_path / "store"), objects, CachedStore(objects, BlobCache(tmp_path / "cache", 100))):
+        for use in (store.get, store.has, store.delete):
+            with pytest.raises(MissingBlob, match="is no blob key"):
+                use(key)
     assert (tmp_path / "secret").read_bytes() == b"secret"

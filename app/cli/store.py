@@ -1,0 +1,77 @@
+"""``flyball store``: what is in the store, and what of it nothing needs."""
+
+import sys
+from datetime import timedelta
+
+import click
+
+from app.api.runs import Place, open_run
+from app.cli.options import json_option, placed
+from app.cli.output import note, write_row
+from app.replay.reachability import named_after, named_blobs, unreachable
+from app.replay.replaying import all_settings
+from app.store import DamagedBlob, MissingBlob, StoredBlob, open_store
+from daemons.clock import SystemClock
+from daemons.registry import daemons_of
+
+MEGABYTE = 1e6
+
+
+@click.group()
+def store() -> None:
+    """Look after the store of models and shards: a folder, or what deployment.store names."""
+
+
+@store.command()
+@json_option
+@placed
+def verify(place: Place, *, as_json: bool) -> None:
+    """Read every blob, and list the damaged ones. Exit code 1 when there are any. The loop may be running."""
+    blobs, count, damaged = open_store(place.store, cached=False), 0, 0
+    for key in blobs.keys():  # noqa: SIM118 - a store is no mapping
+        try:
+            blobs.get(key)
+        except MissingBlob:  # deleted meanwhile
+            continue
+        except DamagedBlob as error:
+            damaged += 1
+            write_row({"key": key, "damage": error.message}, error.message, as_json=as_json)
+        count += 1
+    note(f"{count} blobs, {damaged} of them damaged.")
+    if damaged:
+        sys.exit(1)
+
+
+@store.command()
+@click.option("--yes", is_flag=True, help="Delete them; otherwise they are only listed.")
+@click.option("--grace-hours", default=24.0, type=click.FloatRange(1), help="Younger blobs are kept.")
+@json_option
+@placed
+def gc(place: Place, *, yes: bool, grace_hours: float, as_json: bool) -> None:
+    """List or delete the blobs that the run does not need. The loop may be running.
+
+    Needed is what the state names that follows from the journal: models of the lineage, the league and pending
+    requests, shards that wait or are learned from again. Needed are also an optimiser's state with its model, what
+    events of the last hours name, and young blobs, because their events may still come. A store that several runs share
+    has to have a prefix for each: blobs of another run are not needed by this one.
+    """
+    blobs, since = open_store(place.store, cached=False), SystemClock().now() - timedelta(hours=grace_hours)
+    with open_run(place) as reader:
+        named = named_blobs(reader, daemons_of(*all_settings(reader)), since)
+        spare = unreachable(blobs, named, since)
+        if yes:
+            named_since = named_after(reader, named.position)
+            spare = tuple(one for one in spare if one.key not in named_since)
+    for one in spare:
+        if yes:
+            blobs.delete(one.key)
+        text = f"{one.size_bytes / MEGABYTE:>10.3f} MB  {one.modified:%Y-%m-%d}  {one.key}"
+        write_row(_values(one), text, as_json=as_json)
+    size = sum(one.size_bytes for one in spare) / MEGABYTE
+    found = f"{len(spare)} blobs that nothing needs, {size:,.1f} MB"
+    note(f"Deleted {found}." if yes else f"{found}." + (" To delete them: flyball store gc --yes" if spare else ""))
+
+
+def _values(blob: StoredBlob) -> dict[str, str | int | None]:
+    modified = blob.modified.isoformat() if blob.modified else None
+    return {"key": blob.key, "bytes": blob.size_bytes, "modified": modified}

@@ -1,0 +1,90 @@
+"""The blobs that a run still needs: those that the state folded from its journal names."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import chain
+
+from app.controllers.fold import Fold
+from app.core import ModelHash
+from app.events import Event, Payload, RunConfigured, SelfplayComplete, encode
+from app.events.envelope import EPOCH
+from app.events.frames import DeadLetter
+from app.journal import JournalReader, history
+from app.journal.history import voided_events
+from app.store import BlobStore, MissingBlob, StoredBlob
+from app.store.checkpoints import NoModel, manifest_of
+from daemons.jobs import WorkerPlace
+from daemons.spec import DaemonSpec
+
+KEY = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The keys that a journal names.
+
+    Attributes:
+        position: the journal's end.
+        needed: keys in the rows of any reducer, and in events recorded lately.
+        shards: keys of shards, needed or not.
+    """
+
+    position: int
+    needed: frozenset[str]
+    shards: frozenset[str]
+
+
+def named_blobs(journal: JournalReader, daemons: Mapping[str, DaemonSpec], since: datetime) -> Named:
+    """Fold a journal, and return the keys of blobs that its state names.
+
+    Args:
+        journal: of the run.
+        daemons: those whose reducers are folded: all of them.
+        since: events recorded from then on count, too, because the jobs that they request may still run.
+    """
+    place = WorkerPlace("reachability", "reachability", store="")
+    specs = daemons.values()
+    fold = Fold([one for spec in specs for one in spec.factories(place)], voided=voided_events(journal))
+    types = frozenset[type[Payload]]({RunConfigured, SelfplayComplete}).union(*(spec.reads for spec in specs))
+    since_us, late, shards, head = (since - EPOCH) // MICROSECOND, 0, set[str](), journal.head
+    for event in history(journal, types=types, on_dead=lambda _: None):
+        fold.feed((event,))
+        if isinstance(event.data, SelfplayComplete):
+            shards.add(event.data.shard.key)
+        if event.recorded_us < since_us:
+            late = event.sequence
+    rows = (row.to_json() for table in fold.tables().values() for row in table.values())
+    return Named(head, keys_in(rows) | named_after(journal, late), frozenset(shards))
+
+
+def named_after(journal: JournalReader, position: int) -> frozenset[str]:
+    """Return the keys in all events after a position, also in those that can't be read."""
+    unread = list[DeadLetter]()
+    events: Iterator[Event[Payload]] = history(journal, after=position, on_dead=unread.append)
+    found = keys_in(encode(event.envelope) for event in events)
+    return found | keys_in(dead.body for dead in unread)
+
+
+def keys_in(texts: Iterable[bytes]) -> frozenset[str]:
+    """Return the keys of blobs in texts."""
+    return frozenset(found.decode() for found in chain.from_iterable(map(KEY.findall, texts)))
+
+
+def unreachable(store: BlobStore, named: Named, since: datetime) -> tuple[StoredBlob, ...]:
+    """Return the stored blobs that nothing needs, largest first.
+
+    A needed model also needs its optimiser's state. Blobs stored after ``since``, or at an unknown time, are left out.
+    Raises ``DamagedBlob`` if a needed model is damaged, because its optimiser's state is then unknown.
+    """
+    entries = list(store.entries())
+    needed = set(named.needed)
+    for entry in entries:
+        if entry.key in named.needed and entry.key not in named.shards:
+            with suppress(MissingBlob, NoModel):
+                needed.add(manifest_of(ModelHash(entry.key), store.get(entry.key)).optimizer or "")
+    spare = (one for one in entries if one.key not in needed and one.modified is not None and one.modified < since)
+    return tuple(sorted(spare, key=lambda one: (-one.size_bytes, one.key)))

@@ -1,0 +1,199 @@
+"""A blob store in an object store, such as S3, by fsspec."""
+
+import hashlib
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+from app.config.store_address import StoreAddress
+from app.core import FlyballError
+from app.store.blobs import KEY, StoredBlob, checked_key, key_of, missing, verified
+
+T = TypeVar("T")
+
+PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
+"""Seconds between the attempts at a request: a server that is away for a minute only delays."""
+
+DEFAULTS: Mapping[str, Mapping[str, Any]] = {"s3": {"config_kwargs": {"retries": {"total_max_attempts": 1}}}}
+"""Options of file systems by scheme, unless an address sets them: requests are repeated here, not in botocore, too."""
+
+MD5 = re.compile(r"[0-9a-f]{32}")
+
+REFUSALS = frozenset(
+    {"CredentialRetrievalError", "NoCredentialsError", "PartialCredentialsError", "PermissionError", "ProfileNotFound"}
+)
+"""Names of errors of fsspec and botocore about credentials, which no repetition mends."""
+
+MISUSE = (ImportError, TypeError, ValueError)
+"""Errors of an address or its options, which no repetition mends."""
+
+MODIFIED = ("LastModified", "last_modified", "updated", "modified", "created")
+"""Names that file systems give to the time of an object's last change."""
+
+
+class UnusableStore(FlyballError):
+    """A store that does not exist, needs another package, or refuses its options."""
+
+
+class StoreRefused(FlyballError):
+    """A store that refuses the credentials, or an access by their owner."""
+
+
+class StoreUnavailable(FlyballError):
+    """A store that did not answer for too long."""
+
+
+class ObjectStore:
+    """Blobs as objects ``root/ab/cd/abcd…``, as in a folder; so either can be copied to the other.
+
+    An object appears whole or not at all. A process killed while it uploads a large one leaves parts that no reader
+    sees.
+
+    Args:
+        address: of the store.
+        pauses: seconds between attempts at a request.
+        sleep: waits for a number of seconds.
+    """
+
+    def __init__(
+        self, address: StoreAddress, pauses: Sequence[float] = PAUSES, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._address, self._pauses, self._sleep = address, tuple(pauses), sleep
+        self._options = {**DEFAULTS.get(address.scheme, {}), **address.options}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ObjectStore) and str(self._address) == str(other._address)
+
+    def __hash__(self) -> int:
+        return hash(str(self._address))
+
+    def put(self, data: bytes) -> str:
+        """See ``BlobStore.put``. A whole blob is not sent again. Raises as ``get``, and ``UnusableStore``."""
+        key = key_of(data)
+        path = self._path(key)
+
+        def send(files: Any) -> None:
+            if not _holds(files, path, data):
+                files.pipe_file(path, data)
+                if (arrived := files.info(path)["size"]) != len(data):
+                    raise OSError(f"{arrived} of {len(data)} bytes arrived")
+
+        try:
+            self._patiently(send)
+        except FileNotFoundError as error:
+            raise UnusableStore(
+                f"{self._address.root} does not exist: {_said(error)}.",
+                hint="Make the bucket, or correct deployment.store.",
+            ) from error
+        return key
+
+    def get(self, key: str) -> bytes:
+        """See ``BlobStore.get``. Raises ``StoreRefused`` or ``StoreUnavailable``, too."""
+        path = self._path(checked_key(key))
+        try:
+            data: bytes = self._patiently(lambda files: files.cat_file(path))
+        except FileNotFoundError:
+            raise missing(key) from None
+        return verified(key, data)
+
+    def has(self, key: str) -> bool:
+        """See ``BlobStore.has``."""
+        path = self._path(checked_key(key))
+        try:
+            self._patiently(lambda files: files.info(path))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def delete(self, key: str) -> None:
+        """See ``BlobStore.delete``."""
+        path = self._path(checked_key(key))
+        try:
+            self._patiently(lambda files: files.rm_file(path))
+        except FileNotFoundError:
+            return
+
+    def keys(self) -> Iterator[str]:
+        """See ``BlobStore.keys``."""
+        return (blob.key for blob in self.entries())
+
+    def entries(self) -> Iterator[StoredBlob]:
+        """See ``BlobStore.entries``."""
+        try:
+            found = self._patiently(lambda files: files.find(self._stripped, detail=True))
+        except FileNotFoundError:
+            return
+        for path, info in found.items():
+            key = path.rpartition("/")[2]
+            if KEY.fullmatch(key) and path.endswith(f"/{key[:2]}/{key[2:4]}/{key}"):
+                yield StoredBlob(key, info["size"], _modified(info))
+
+    def _path(self, key: str) -> str:
+        return f"{self._address.root}/{key[:2]}/{key[2:4]}/{key}"
+
+    @property
+    def _stripped(self) -> str:
+        return self._address.root.partition("://")[2]
+
+    def _files(self) -> Any:
+        """Return the file system, which fsspec keeps for each thread of a process."""
+        import fsspec  # late, because most processes use no store by URL
+
+        return fsspec.filesystem(self._address.scheme, use_listings_cache=False, **self._options)
+
+    def _patiently(self, request: Callable[[Any], T]) -> T:
+        """Make a request, again after transient errors. Raises ``FileNotFoundError`` and as the public methods do."""
+        for pause in (*self._pauses, None):
+            try:
+                return request(self._files())
+            except FileNotFoundError:
+                raise
+            except MISUSE as error:
+                raise UnusableStore(
+                    f"{self._address.root} cannot be opened: {_said(error)}.",
+                    hint="For s3:// install 'flyball[s3]', for gs:// gcsfs, for abfs:// adlfs; then look at the "
+                    "options in deployment.store.",
+                ) from error
+            except Exception as error:  # each library behind fsspec has errors of its own
+                if REFUSALS.intersection(kind.__name__ for kind in type(error).__mro__):
+                    raise StoreRefused(
+                        f"{self._address.root} refuses access: {_said(error)}.", hint=_CREDENTIALS_HINT
+                    ) from error
+                if pause is None:
+                    raise StoreUnavailable(
+                        f"{self._address.root} does not answer: {type(error).__name__}: {_said(error)}.",
+                        hint="Does it run, and is deployment.store its address?",
+                    ) from error
+                self._sleep(pause)
+        raise AssertionError("unreachable")
+
+
+_CREDENTIALS_HINT = (
+    "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY on this machine, or write them to ~/.aws/credentials. Their owner "
+    "needs the rights to list the bucket, and to get, put and delete its objects."
+)
+
+
+def _said(error: Exception) -> str:
+    return str(error).rstrip(".")
+
+
+def _holds(files: Any, path: str, data: bytes) -> bool:
+    """Return whether an object has this content. S3 knows the MD5 of objects that came in one part."""
+    try:
+        info = files.info(path)
+    except FileNotFoundError:
+        return False
+    if info["size"] != len(data):
+        return False
+    tag = str(info.get("ETag", "")).strip('"')
+    if MD5.fullmatch(tag):
+        return tag == hashlib.md5(data, usedforsecurity=False).hexdigest()
+    content: bytes = files.cat_file(path)
+    return content == data
+
+
+def _modified(info: dict[str, Any]) -> datetime | None:
+    return next((info[name] for name in MODIFIED if isinstance(info.get(name), datetime)), None)

@@ -1,0 +1,41 @@
+"""Opening a store by the name that jobs get: a folder, or a URL with this node's cache."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import gettempdir
+from typing import Any
+
+from app.config.store_address import CACHE, CACHE_GIB, StoreAddress
+from app.store.blobs import BlobStore, FileStore
+from app.store.cache import BlobCache, CachedStore
+from app.store.objects import ObjectStore, UnusableStore
+
+GIB = 1 << 30
+
+
+def open_store(name: str | Path, *, cached: bool = True) -> BlobStore:
+    """Return the store at a folder or URL; not ``cached``: without this node's cache.
+
+    Nothing is asked of a server yet. Raises ``UnusableStore``.
+    """
+    address = _parsed(name)
+    if address.is_folder:
+        return FileStore(address.root)
+    options = dict(address.options)
+    folder, gib = options.pop(CACHE, None), options.pop(CACHE_GIB, 0)
+    store = ObjectStore(address.replace_options(options))
+    return CachedStore(store, BlobCache(Path(folder), round(gib * GIB))) if folder and cached else store
+
+
+def scratch_folder(name: str | Path) -> Path:
+    """Return a folder for temporary files of jobs on a store: its own, or this node's cache."""
+    address = _parsed(name)
+    options: Mapping[str, Any] = address.options
+    return Path(address.root if address.is_folder else options.get(CACHE) or gettempdir())
+
+
+def _parsed(name: str | Path) -> StoreAddress:
+    try:
+        return StoreAddress.parse(str(name))
+    except ValueError as error:
+        raise UnusableStore(f"The store cannot be opened: {error}.", hint="Correct deployment.store.") from error

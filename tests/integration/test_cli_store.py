@@ -1,0 +1,135 @@
+"""``flyball store`` as a user runs it: what is damaged, and what nothing needs."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from recorded_run import KEY, Recording, evidence, write_journal
+from selfplay_rig import put_model
+
+from app.cli.group import main
+from app.config import GAMES, RunSettings
+from app.core import ShardKey
+from app.events import ModelPromoted, RunConfigured, SelfplayComplete, SelfplayRequested, ShardRef
+from app.store import BlobStore, FileStore, get_checkpoint, open_store, put_checkpoint
+from daemons.clock import SystemClock
+
+CONFIG = GAMES[KEY]
+DAY_SECONDS = 86400
+
+
+def grow_old(store: FileStore, days: int = 2) -> None:
+    """Set back the time at which every blob was stored."""
+    then = SystemClock().now().timestamp() - days * DAY_SECONDS
+    for key in store.keys():  # noqa: SIM118
+        os.utime(store.path(key), (then, then))
+
+
+def flyball(run: Path, *words: str) -> Result:
+    return CliRunner().invoke(main, ["--run", str(run), "store", *words])
+
+
+def listed(result: Result) -> set[str]:
+    assert result.exit_code == 0, result.output
+    return {json.loads(line)["key"] for line in result.stdout.splitlines()}
+
+
+class Run:
+    """A run with a promoted model, an earlier one, a played shard, and blobs that nothing names."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.store = folder, FileStore(folder / "store")
+        first = get_checkpoint(self.store, put_model(folder / "store", CONFIG))
+        self.initial = first.model
+        self.optimizer = self.store.put(b"moments")
+        self.model = put_checkpoint(self.store, first.manifest.successor(first.model), first.parameters, b"moments")
+        self.shard, self.garbage = self.store.put(b"shard"), self.store.put(b"garbage" * 1000)
+        self.lost_state = self.store.put(b"moments of a lost training")
+        self.events = Recording([])
+        settings = RunSettings(configs=(CONFIG,)).model_dump(mode="json")
+        self.events.add(RunConfigured(run_id="run", settings=settings))
+        for step, model in enumerate((self.initial, self.model)):
+            self.events.add(
+                ModelPromoted(model=model, previous=None, step=step, elo=0.0, evidence=evidence(0.0)), subject=KEY
+            )
+        self.play(self.shard)
+        grow_old(self.store)
+
+    def play(self, key: str) -> None:
+        worker = "selfplay_worker@laptop"
+        shard = ShardRef(key=ShardKey(key), worker=worker, rows=9, games=1, model=self.model, seed=1)
+        asked: dict[str, Any] = {"worker": worker, "model": self.model, "lineups": (), "games": 1, "seed": 1}
+        request = self.events.add(SelfplayRequested(**asked, temperature=1.0, probe=False), subject=KEY)
+        played: dict[str, Any] = {"probe": False, "opponents": (), "temperature": 1.0, "mean_length": 5.0}
+        self.events.add(
+            SelfplayComplete(request_id=request.id, shard=shard, **played, truncated_games=0, seconds=1.0), request
+        )
+
+    def gc(self, *words: str) -> set[str]:
+        journal = self.folder / "journal.sqlite"
+        journal.unlink(missing_ok=True)
+        write_journal(journal, self.events.events)
+        return listed(flyball(self.folder, "gc", "--json", *words))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run(tmp_path)
+
+
+def test_gc_lists_what_nothing_needs_and_deletes_nothing(run):
+    before = set(run.store.keys())
+    assert run.gc() == {run.garbage, run.lost_state}
+    assert set(run.store.keys()) == before
+
+
+def test_gc_deletes_when_told_to_and_keeps_what_is_needed(run):
+    assert run.gc("--yes") == {run.garbage, run.lost_state}
+    assert set(run.store.keys()) == {run.initial, run.model, run.optimizer, run.shard}
+
+
+def test_gc_keeps_blobs_within_the_grace_period(run):
+    young = run.store.put(b"a shard whose event is under way")
+    assert young not in run.gc("--yes")
+    assert run.store.has(young)
+    grow_old(run.store)
+    assert young in run.gc()
+    assert not run.gc("--grace-hours", "72")
+
+
+def test_gc_refuses_where_a_needed_model_is_damaged(run):
+    run.store.path(run.model).write_bytes(b"damaged")
+    write_journal(run.folder / "journal.sqlite", run.events.events)
+    result = flyball(run.folder, "gc", "--yes")
+    assert result.exit_code == 1
+    assert run.model in result.stderr
+    assert run.store.has(run.garbage)
+
+
+def test_gc_counts_the_bytes(run):
+    write_journal(run.folder / "journal.sqlite", run.events.events)
+    result = flyball(run.folder, "gc")
+    assert "2 blobs that nothing needs, 0.0 MB. To delete them: flyball store gc --yes" in result.stderr
+    assert "0.007 MB" in result.stdout
+
+
+def test_verify_names_damaged_blobs(run):
+    assert flyball(run.folder, "verify").exit_code == 0
+    run.store.path(run.shard).write_bytes(b"shart")
+    result = flyball(run.folder, "verify", "--json")
+    assert result.exit_code == 1
+    assert [json.loads(line)["key"] for line in result.stdout.splitlines()] == [run.shard]
+    assert "6 blobs, 1 of them damaged." in result.stderr
+
+
+def test_gc_of_a_store_by_url_deletes_objects(run, bucket):
+    remote: BlobStore = open_store(str(bucket))
+    for key in run.store.keys():  # noqa: SIM118
+        remote.put(run.store.get(key))
+    (run.folder / "flyball.toml").write_text(f'[deployment]\nstore = "{bucket}"\n')
+    assert run.gc("--yes") == set(), "all objects are young"
+    assert len(list(remote.keys())) == 6
+    assert flyball(run.folder, "verify").exit_code == 0

@@ -1,0 +1,162 @@
+"""A node's cache of blobs: bounded, verified, shared by processes, and never without a pinned model."""
+
+import multiprocessing
+import os
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.store import MemoryStore, MissingBlob
+from app.store.blobs import key_of
+from app.store.cache import BlobCache, CachedStore
+
+
+def blob(number: int, size: int = 100) -> bytes:
+    return bytes([number]) * size
+
+
+class Cached:
+    """A cache that is filled in order: each blob was used a second after the one before."""
+
+    def __init__(self, folder: Path, capacity: int) -> None:
+        self.folder, self.cache, self.seconds = folder, BlobCache(folder, capacity), 0
+
+    def add(self, data: bytes) -> str:
+        key = key_of(data)
+        self.cache.add(key, data)
+        self.use(key)
+        return key
+
+    def use(self, key: str) -> None:
+        self.seconds += 1
+        if (path := self.folder / key).exists():
+            os.utime(path, (self.seconds, self.seconds))
+
+    @property
+    def size(self) -> int:
+        return sum(path.stat().st_size for path in self.folder.iterdir() if path.name not in ("pinned", "lock"))
+
+
+@pytest.fixture
+def cached(tmp_path: Path) -> Cached:
+    return Cached(tmp_path / "cache", 350)
+
+
+def test_least_recently_used_blobs_are_evicted(cached):
+    keys = [cached.add(blob(number)) for number in range(3)]
+    cached.use(keys[0])
+    keys.append(cached.add(blob(3)))
+    assert [cached.cache.get(key) is not None for key in keys] == [True, False, True, True]
+
+
+def test_reading_a_blob_counts_as_use(cached):
+    keys = [cached.add(blob(number)) for number in range(3)]
+    assert cached.cache.get(keys[0]) == blob(0)  # now, long after 1970
+    cached.add(blob(3))
+    assert cached.cache.get(keys[0]) == blob(0)
+
+
+def test_pinned_models_are_never_evicted(cached):
+    model = cached.add(blob(0))
+    cached.cache.pin([model])
+    for number in range(1, 20):
+        cached.add(blob(number))
+    assert cached.cache.get(model) == blob(0)
+    cached.cache.pin([])
+    for number in range(1, 20):
+        cached.add(blob(number))
+        cached.use(key_of(blob(number)))
+    os.utime(cached.folder / model, (0, 0))
+    cached.add(blob(21))
+    assert cached.cache.get(model) is None
+
+
+def test_a_blob_larger_than_the_cache_stays_out(cached):
+    large = cached.add(blob(1, 1000))
+    assert cached.cache.get(large) is None
+    assert cached.size == 0
+
+
+def test_pinned_models_beyond_the_capacity_stay_and_others_stay_out(cached):
+    models = [cached.add(blob(number)) for number in range(3)]
+    cached.cache.pin(models)
+    assert cached.cache.get(cached.add(blob(3))) is None
+    assert all(cached.cache.get(model) for model in models)
+
+
+def test_what_a_killed_process_left_is_evicted(cached):
+    cached.add(blob(0))
+    left = cached.folder / "tmpleft"
+    left.write_bytes(bytes(100))
+    os.utime(left, (0, 0))
+    for number in range(1, 4):
+        cached.add(blob(number))
+    assert not left.exists()
+
+
+@pytest.mark.parametrize("count", [b"", b"\0\0", b"many"])
+def test_a_lost_count_is_made_again(cached, count):
+    keys = [cached.add(blob(number)) for number in range(3)]
+    (cached.folder / "lock").write_bytes(count)
+    cached.add(blob(3))
+    assert cached.cache.get(keys[0]) is None
+    assert cached.size <= 350
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 200)), max_size=30), st.integers(0, 500))
+def test_a_cache_never_grows_beyond_its_capacity(tmp_path_factory, blobs, capacity):
+    cached = Cached(tmp_path_factory.mktemp("cache"), capacity)
+    for number, size in blobs:
+        key = cached.add(blob(number, size))
+        assert cached.size <= capacity
+        assert cached.cache.get(key) in (None, blob(number, size))
+
+
+def test_a_damaged_copy_is_fetched_again(tmp_path):
+    store = CachedStore(MemoryStore(), BlobCache(tmp_path, 1000))
+    key = store.put(b"weights")
+    (tmp_path / key).write_bytes(b"weighty")
+    assert store.get(key) == b"weights"
+    assert (tmp_path / key).read_bytes() == b"weights"
+
+
+def test_a_second_read_asks_the_store_nothing(tmp_path):
+    behind = MemoryStore()
+    store = CachedStore(behind, BlobCache(tmp_path, 1000))
+    key = behind.put(b"weights")
+    assert store.get(key) == b"weights"
+    behind.delete(key)
+    assert store.get(key) == b"weights"
+    store.delete(key)
+    with pytest.raises(MissingBlob):
+        store.get(key)
+
+
+def test_a_folder_that_cannot_be_written_only_costs_time(tmp_path):
+    (tmp_path / "cache").write_text("a file")
+    behind = MemoryStore()
+    assert CachedStore(behind, BlobCache(tmp_path / "cache" / "here", 1000)).get(behind.put(b"weights")) == b"weights"
+
+
+def read_and_write(folder: Path, seed: int) -> None:
+    cache, rng = BlobCache(folder, 3000), random.Random(seed)
+    for _ in range(300):
+        data = blob(rng.randrange(20), 500)
+        cache.add(key_of(data), data)
+        key = key_of(blob(rng.randrange(20), 500))
+        found = cache.get(key)
+        assert found is None or key_of(found) == key
+
+
+def test_processes_share_a_cache(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=read_and_write, args=(tmp_path, seed)) for seed in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0, 0, 0]
+    assert sum(path.stat().st_size for path in tmp_path.iterdir() if path.name != "lock") <= 3000
