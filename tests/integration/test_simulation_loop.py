@@ -185,7 +185,7 @@ def test_jobs_of_a_lost_node_are_done_by_others() -> None:
         station = simulation.cluster.stations[kind]
         answered = [event.data.request_id for event in events if isinstance(event.data, answers)]
         assert len(answered) == len(set(answered)) > 0
-        assert len(station.ended) > len(answered)  # some were stopped, and began again
+        assert len(station.ended) > len(answered) or kind == "inspection"  # some of the long ones began again
         requests = sum(isinstance(event.data, asked) for event in events)
         assert requests - len(answered) <= station.pending + len(KEYS)  # a gate may be dropped, a training replaced
 
