@@ -1,9 +1,9 @@
 """Settings of an installation: hosts, addresses, monitoring; and the paths in a run folder."""
 
+import os
 import re
 from ipaddress import ip_address
 from pathlib import Path
-from socket import gethostname
 from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
@@ -49,7 +49,7 @@ class ProcessSettings(Settings):
 def _node_of(data: dict[str, Any]) -> str:
     """Return the default name of this machine: the host's where several machines take part, as keys show."""
     keys: KeySettings | None = data.get("keys")  # None: they are invalid, which is an error of its own
-    host = gethostname().partition(".")[0]
+    host = os.uname().nodename.partition(".")[0]
     return host if keys and keys.secret and re.fullmatch(NODE_PATTERN, host) else "laptop"
 
 

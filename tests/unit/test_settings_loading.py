@@ -1,6 +1,7 @@
 """Loading settings: precedence, origins, and errors that say what to do."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -328,7 +329,7 @@ def test_bot_with_a_name_of_something_else_is_refused(tmp_path: Path, name: str)
 
 
 def test_the_node_is_named_like_the_host_where_keys_are_set(tmp_path, monkeypatch):
-    monkeypatch.setattr("app.config.deployment.gethostname", lambda: "gpu7.cluster.example")
+    monkeypatch.setattr("os.uname", lambda: SimpleNamespace(nodename="gpu7.cluster.example"))
     alone, keyed = tmp_path / "alone.toml", tmp_path / "keyed.toml"
     alone.write_text("[deployment]\n")
     keyed.write_text('[deployment.keys]\nsecret = "s"\nallowed = "a"\n')
