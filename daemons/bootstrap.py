@@ -25,7 +25,14 @@ Edges = Mapping[type[Payload], frozenset[str]]
 OUTSIDERS: Mapping[str, frozenset[type[Payload]]] = {
     "every daemon": frozenset(payload for payload in CATALOGUE if issubclass(payload, DaemonFact)),
     BROKER: frozenset(
-        {events.RunConfigured, events.ClockTick, events.AccessRefused, events.NodeLost, events.NodeReturned}
+        {
+            events.RunConfigured,
+            events.ClockTick,
+            events.AccessRefused,
+            events.NodeLost,
+            events.NodeReturned,
+            events.RollCall,
+        }
     ),
     "an operator": frozenset({events.RollbackRequested, events.EventVoided}),
 }
@@ -33,9 +40,11 @@ OUTSIDERS: Mapping[str, frozenset[type[Payload]]] = {
 
 TERMINAL: Mapping[type[Payload], str] = {
     events.AccessRefused: "people read it",
+    events.DaemonHeartbeat: "the status reads it in older journals; signs of life are not recorded any more (ADR-038)",
     events.EventVoided: "every daemon's host skips the voided event, and people read it",
     events.NodeDegraded: "the scheduler, which emits it, pauses the worker; the status shows it",
     events.NodeRecovered: "the scheduler, which emits it, resumes requests to the worker; the status shows it",
+    events.RollCall: "the broker reads it when it starts, hosts when they rebuild their state",
     events.OpponentSampled: "the request that comes with it says who plays; people read why, and tests the shares",
     events.PlateauDetected: "the boost that answers it comes with it, from the same controller; people read it",
     events.RegressionCleared: "people read it",

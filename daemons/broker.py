@@ -13,12 +13,12 @@ import structlog
 from app.backends import understood
 from app.bus import Broker
 from app.bus.access import Access
+from app.bus.ports import BrokerLimits
 from app.config import RunSettings
 from app.config.loading import Loaded
 from app.core import BROKER, Clock, derive_id
 from app.events import (
     ClockTick,
-    DaemonHeartbeat,
     DaemonReady,
     DaemonStarted,
     DaemonStopped,
@@ -50,11 +50,6 @@ class BrokerVoice:
         return [
             originate(fact, event_id=derive_id(self.source, self._boot, next(self._said)), time=now) for fact in facts
         ]
-
-    def tick(self, journal: Journal, settings: RunSettings, now: datetime) -> list[Envelope[Payload]]:
-        """Return a tick of the clock, and the broker's heartbeat."""
-        beat = DaemonHeartbeat(**self.who, position=journal.head, lag=0, jobs=0, requests=())
-        return self.write(now, ClockTick(period_seconds=settings.tick_seconds), beat)
 
     def record(self, journal: Journal, now: datetime, *facts: Payload) -> None:
         """Append facts to the journal directly, before or after the broker serves."""
@@ -118,9 +113,6 @@ def serve(
             watchdog_due = clock.monotonic() + deployment.heartbeat_seconds
             notifier.tell("WATCHDOG=1")
 
-    def on_tick(now: datetime) -> list[Envelope[Payload]]:
-        return voice.tick(journal, settings, now)
-
     with stop_signals() as (stopped, wake_fd):
         begin(journal, settings, voice, clock)
         broker = Broker(
@@ -128,10 +120,11 @@ def serve(
             endpoint,
             clock,
             node=deployment.node,
+            limits=BrokerLimits(silent_seconds=deployment.node_silent_seconds),
             tick_s=settings.tick_seconds,
-            on_tick=on_tick,
+            on_tick=lambda now: voice.write(now, ClockTick(period_seconds=settings.tick_seconds)),
             access=access,
-            on_refused=lambda now, refusals: voice.write(now, *refusals),
+            write=lambda now, facts: voice.write(now, *facts),
             on_loop=on_loop,
             give_up=stopped,
         )

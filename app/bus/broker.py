@@ -17,10 +17,13 @@ from app.bus.keys import Key
 from app.bus.ports import BrokerLimits, BusError
 from app.bus.sequencer import microseconds
 from app.core import Clock
-from app.events import AccessRefused, Envelope
+from app.events import Envelope, Payload
 from app.journal import Journal
 
 MAX_WAIT_S = 0.25
+LONGEST_TURN_S = 1.0
+"""Most seconds of a turn that count as listening. A longer one, of a stalled disk say, is nobody's silence."""
+
 PROBE_S = 5.0
 HANDSHAKE_MS = 5000
 ZAP_ENDPOINT = "inproc://zeromq.zap.01"
@@ -40,7 +43,7 @@ class Broker:
         on_tick: returns the broker's own events (the clock's ticks), given the time; called every ``tick_s`` seconds.
         tick_s: seconds between ticks.
         access: the keys that are admitted (ADR-037); None admits every local client.
-        on_refused: returns the broker's own events about refusals, given the time.
+        write: returns the broker's own facts (refusals, who is lost) as events, given the time; None: they are dropped.
         on_loop: called every turn of the loop, at least four times a second.
         give_up: polled during construction; once True, the start is cut short. Then only call ``close``, or ``run``
             with a ``stop`` that returns True at once.
@@ -61,7 +64,7 @@ class Broker:
         on_tick: Callable[[datetime], Sequence[Envelope[Any]]] | None = None,
         tick_s: float = 1.0,
         access: Access | None = None,
-        on_refused: Callable[[datetime, Sequence[AccessRefused]], Sequence[Envelope[Any]]] | None = None,
+        write: Callable[[datetime, Sequence[Payload]], Sequence[Envelope[Any]]] | None = None,
         on_loop: Callable[[], None] | None = None,
         give_up: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -69,9 +72,10 @@ class Broker:
         self._journal = journal
         self._clock = clock
         self._hub = Hub(journal, f"broker@{node}", self._limits, access, give_up)
-        self._access, self._on_refused = access, on_refused
+        self._access, self._write = access, write
         self._on_tick, self._tick_s, self._on_loop = on_tick, tick_s, on_loop
-        self._next_tick = self._next_probe = clock.monotonic()
+        self._next_tick = self._turned = clock.monotonic()
+        self._listened = self._next_probe = 0.0
         check_endpoint(endpoint, secured=access is not None)
         self._context = zmq.Context()
         self._zap = _bind_zap(self._context) if access else None
@@ -109,20 +113,23 @@ class Broker:
 
     def _turn(self, *, idle: bool) -> bool:
         now, time = self._clock.monotonic(), self._clock.now()
-        now_us = microseconds(time)
+        self._listened += min(now - self._turned, LONGEST_TURN_S)
+        self._turned, heard, now_us = now, self._listened, microseconds(time)
         if self._access is not None:
             self._authenticate(self._access)
-        full = self._drain(now, now_us)
-        if self._access is not None and self._on_refused is not None:
-            self._hub.originate(self._on_refused(time, self._access.refusals.due(now)), now_us)
+        full = self._drain(heard, now_us)
+        facts: list[Payload] = [] if self._access is None else [*self._access.refusals.due(now)]
+        facts += [] if full else self._hub.presence_facts(heard)  # otherwise signs of life may wait in the socket
+        if facts and self._write is not None:
+            self._hub.originate(self._write(time, facts), now_us)
         if self._on_tick is not None and now >= self._next_tick:
             self._next_tick = max(self._next_tick + self._tick_s, now)
             self._hub.originate(self._on_tick(time), now_us)
         self._hub.settle()
         self._send(self._hub.messages())
-        if now >= self._next_probe:
-            self._next_probe = now + PROBE_S
-            self._send(self._hub.probe(now))
+        if heard >= self._next_probe:
+            self._next_probe = heard + PROBE_S
+            self._send(self._hub.probe(heard))
         self._journal.rest(idle=idle)
         if self._on_loop is not None:
             self._on_loop()

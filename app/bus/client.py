@@ -4,35 +4,33 @@ The owner reports events (``connected``, ``receive``, ``tick`` …), sends ``mes
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import count, islice
+from itertools import count
 from typing import Any, NamedTuple
 
 from app.bus import wire
 from app.bus.access import KeyRefused
-from app.bus.ports import Batch, BusError, PublishRefused
-from app.bus.sequencer import Run
+from app.bus.outgoing import Outgoing, Packed
+from app.bus.ports import Batch, BusError, PublishRefused, Sign
 from app.core import FlyballError
 from app.events import Event
-from app.events.frames import DeadLetter, Draft, Frame, FrameBuilder, Record, read_events
+from app.events.frames import DeadLetter, Draft, Record, read_events
 
-FRAME_BYTES = 256 << 10
-FRAMES_IN_FLIGHT = 16
 CREDIT_BYTES = 4 << 20
 REFUSED_S = 2.0
 """Seconds after which a refused client greets the broker again."""
 
 
 class Finished(NamedTuple):
-    """Result of a publish or request: an error, or positions (empty for a request)."""
+    """Result of a publish (positions) or a request (the answer's body), or an error."""
 
     token: int
-    result: tuple[int, ...] | FlyballError
+    result: tuple[int, ...] | bytes | FlyballError
 
 
 class Overdue(NamedTuple):
-    """A publish or request that missed its deadline. The client still sends it."""
+    """A publish or request that missed its deadline. The client still sends it, unless it only asks."""
 
     token: int
 
@@ -49,131 +47,13 @@ class Changed(NamedTuple):
     subscription: "ClientSubscription"
 
 
-Output = Finished | Overdue | Settled | Changed
+class Postponed(NamedTuple):
+    """A greeting that the broker refuses for now, with its reason; the client greets again."""
+
+    why: str
 
 
-@dataclass(slots=True)
-class Ticket:
-    """The positions of events published together; ``missing`` counts those without one."""
-
-    token: int
-    positions: list[int]
-    missing: int
-
-
-@dataclass(slots=True)
-class Packed:
-    """An unacknowledged frame.
-
-    A waiter is (ticket, offset in the ticket's events, offset in this frame, number of events).
-    """
-
-    epoch: int
-    base: int
-    count: int
-    raw: bytes
-    waiters: list[tuple[Ticket, int, int, int]] = field(default_factory=list)
-    kept: bool = False
-    positions: list[int] = field(default_factory=list)
-
-
-class Outgoing:
-    """One producer's unacknowledged frames in order: frames in flight, then waiting ones.
-
-    Frames from the outbox (``kept``) are sent first.
-    """
-
-    def __init__(self, producer: str, epoch: int, kept: Iterable[bytes]) -> None:
-        self._producer, self._epoch = producer, epoch
-        self._frames = deque(map(_restored, kept))
-        self._in_flight = 0
-        self._next = 0
-        self._builder = FrameBuilder(producer)
-        self._waiters: list[tuple[Ticket, int, int, int]] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._frames) or len(self._builder) > 0
-
-    def add(self, drafts: Sequence[Draft], token: int) -> None:
-        """Add events, in order."""
-        ticket, offset = Ticket(token, [0] * len(drafts), len(drafts)), 0
-        while offset < len(drafts):
-            start = len(self._builder)
-            if taken := self._builder.take(drafts[offset:] if offset else drafts, FRAME_BYTES):
-                self._waiters.append((ticket, offset, start, taken))
-                offset += taken
-            else:
-                self._pack()
-
-    def due(self) -> Iterator[bytes]:
-        """Iterate over the frames that may be sent now; a yielded frame is in flight."""
-        while self._in_flight < FRAMES_IN_FLIGHT:
-            if self._in_flight == len(self._frames):
-                if not len(self._builder):
-                    return
-                self._pack()
-            self._in_flight += 1
-            yield self._frames[self._in_flight - 1].raw
-
-    def restart(self) -> None:
-        """Mark every frame as not in flight, so that all are sent again."""
-        self._in_flight = 0
-
-    def epochs(self) -> tuple[tuple[int, int], ...]:
-        """Return (epoch, number of its first unacknowledged event) for each epoch."""
-        first: dict[int, int] = {}
-        for frame in self._frames:
-            first.setdefault(frame.epoch, frame.base)
-        first.setdefault(self._epoch, self._next)
-        return tuple(first.items())
-
-    def acknowledge(self, epoch: int, runs: Iterable[Run]) -> list[Packed]:
-        """Record positions of acknowledged events; remove and return complete frames."""
-        done = []
-        for run in runs:
-            index = self._find(epoch, run.base)
-            if index is None:
-                continue  # a second acknowledgement, because the frame was sent twice
-            frame = self._frames[index]
-            frame.positions += range(run.first, run.first + run.size) if run.first else [0] * run.size
-            if len(frame.positions) >= frame.count:
-                done.append(self._remove(index))
-        return done
-
-    def refuse(self, epoch: int, base: int) -> list[Packed]:
-        """Remove a frame and return it, if it is in flight."""
-        index = self._find(epoch, base)
-        return [] if index is None else [self._remove(index)]
-
-    def unkept(self) -> list[Packed]:
-        """Return the frames that are not in the outbox."""
-        if len(self._builder):
-            self._pack()
-        return [frame for frame in self._frames if not frame.kept]
-
-    def _pack(self) -> None:
-        size = len(self._builder)
-        raw = self._builder.build(self._epoch, self._next)
-        self._frames.append(Packed(self._epoch, self._next, size, raw, self._waiters))
-        self._next += size
-        self._builder, self._waiters = FrameBuilder(self._producer), []
-
-    def _find(self, epoch: int, base: int) -> int | None:
-        for index, frame in enumerate(islice(self._frames, self._in_flight)):
-            if frame.epoch == epoch and frame.base + len(frame.positions) == base:
-                return index
-        return None
-
-    def _remove(self, index: int) -> Packed:
-        frame = self._frames[index]
-        del self._frames[index]
-        self._in_flight -= 1
-        return frame
-
-
-def _restored(raw: bytes) -> Packed:
-    frame = Frame.parse(raw)
-    return Packed(frame.epoch, frame.base, frame.count, raw, kept=True)
+Output = Finished | Overdue | Settled | Changed | Postponed
 
 
 class Delivery(NamedTuple):
@@ -248,10 +128,24 @@ class Client:
         epoch: identifies this start of the producer; never used before.
         deadline_s: time after which a publish or request is reported as ``Overdue``.
         kept: frames from the outbox, oldest first.
+        place: the process, for people.
+        sole: no other living process may have this name.
     """
 
-    def __init__(self, producer: str, epoch: int, *, deadline_s: float = 30.0, kept: Iterable[bytes] = ()) -> None:
+    def __init__(
+        self,
+        producer: str,
+        epoch: int,
+        *,
+        deadline_s: float = 30.0,
+        kept: Iterable[bytes] = (),
+        place: str = "a program",
+        sole: bool = False,
+    ) -> None:
         self._producer, self._deadline_s = producer, deadline_s
+        self._life, self._place, self._sole = epoch, place, sole
+        self._sign: list[bytes] = []  # the latest sign of life; empty before the first
+        self._sign_due = False
         self._outgoing = Outgoing(producer, epoch, kept)
         self._subscriptions: dict[int, ClientSubscription] = {}
         self._requests: dict[int, list[bytes]] = {}
@@ -279,6 +173,9 @@ class Client:
         messages, self._messages = self._messages, []
         if self.is_welcome:
             messages += [[wire.FRAME, raw] for raw in self._outgoing.due()]
+            if self._sign_due:  # after the frames, because one of them may say that the daemon started
+                messages.append(self._sign)
+                self._sign_due = False
         return messages
 
     def outputs(self) -> list[Output]:
@@ -298,6 +195,8 @@ class Client:
         while (first := next(iter(self._deadlines.items()), None)) and first[1] <= now:
             del self._deadlines[first[0]]
             self._outputs.append(Overdue(first[0]))
+            if first[0] in self._requests and self._requests[first[0]][1] == wire.PRESENT:
+                del self._requests[first[0]]  # a late answer would be of no use
         if self._greet_at is not None and self._greet_at <= now:
             self._greet()
 
@@ -312,6 +211,12 @@ class Client:
         token = self._token(now)
         self._ask(token, method, arguments, body)
         return token
+
+    def show_life(self, sign: Sign) -> None:
+        """Send a sign of life; while the broker is away, keep the latest one."""
+        self._sign = [wire.SIGN, sign.model_dump_json().encode()]
+        if self.is_welcome:
+            self._send(self._sign)
 
     def subscribe(self, types: frozenset[str] | None, after: int | None) -> ClientSubscription:
         """Subscribe to event types, None for all; see ``Bus.subscribe``."""
@@ -380,13 +285,14 @@ class Client:
                     self._deliver(subscription, delivery)
             case wire.WELCOME:
                 if wire.WELCOME_FORM.unpack(head)[1] == self._greeting:
-                    self.is_welcome = True
+                    self.is_welcome, self._sign_due = True, bool(self._sign)
                     self._outgoing.restart()
             case wire.GREET:
                 milliseconds = wire.GREET_FORM.unpack(head)[1]
                 if milliseconds:
                     self.is_welcome = False
                     self._greet_at = now + milliseconds / 1000
+                    self._outputs.append(Postponed(text.decode()))
                 elif self.is_welcome:  # otherwise it answers frames sent before the latest greeting
                     self._greet()
             case wire.REJECT:
@@ -405,7 +311,8 @@ class Client:
                 token = wire.TOKEN_FORM.unpack(head)[1]
                 self._requests.pop(token, None)
                 self._deadlines.pop(token, None)
-                self._outputs.append(Finished(token, BusError(text.decode()) if text else ()))
+                problem, body = parts[1], parts[2]
+                self._outputs.append(Finished(token, BusError(problem.decode()) if problem else body))
             case wire.ERROR:
                 error = BusError(text.decode(), hint="Use the same version of Flyball on both sides.")
                 self._outputs += [Finished(token, error) for token in self._deadlines if token not in self._requests]
@@ -433,7 +340,14 @@ class Client:
     def _greet(self) -> None:
         self.is_welcome, self._greet_at = False, None
         self._greeting += 1
-        hello = wire.Hello(greeting=self._greeting, producer=self._producer, epochs=self._outgoing.epochs())
+        hello = wire.Hello(
+            greeting=self._greeting,
+            producer=self._producer,
+            epochs=self._outgoing.epochs(),
+            life=self._life,
+            place=self._place,
+            sole=self._sole,
+        )
         self._send([wire.HELLO, hello.model_dump_json().encode()])
         for subscription in list(self._subscriptions.values()):
             self._open(subscription)

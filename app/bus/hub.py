@@ -2,23 +2,27 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import takewhile
 from struct import error as struct_error
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from app.bus import wire
 from app.bus.access import Access, KeyRefused
 from app.bus.fanout import Fanout
 from app.bus.keys import Key
-from app.bus.ports import BrokerLimits, PublishRefused, check_rights
+from app.bus.ports import BrokerLimits, Present, PublishRefused, Sign, check_rights
+from app.bus.presence import READ_TYPES, Presence
 from app.bus.sequencer import WINDOW, Gap, Run, Sequencer
 from app.bus.wire import ProtocolError
 from app.core import is_broker
-from app.events import Envelope, RefusalReason
-from app.events.frames import DamagedFrame, DeadLetter, Frame, frame_of, peek
+from app.events import CATALOGUE, DaemonFact, Envelope, MalformedEvent, NoUpcast, Payload, RefusalReason, decode
+from app.events.envelope import EPOCH
+from app.events.frames import DamagedFrame, DeadLetter, Frame, frame_of, peek, read_events
 from app.journal import Journal
 
 Message = tuple[bytes, list[bytes]]
@@ -27,8 +31,15 @@ Message = tuple[bytes, list[bytes]]
 MAY_ASK = {wire.BURY: ("head", "worker", "operator"), wire.DISCARD: ("head", "operator")}
 """The roles of keys that may make a request: readers change nothing, and workers remove nothing."""
 
+OWN_FACTS = frozenset(payload.event_type for payload in CATALOGUE if issubclass(payload, DaemonFact))
+"""Types of what daemons say of themselves."""
+
 SILENCE_S = 5.0
 BURST_S = 2.0
+NAME_RETRY_MS = 500
+"""Time after which a process asks again for a name that another one has."""
+
+_table = TypeAdapter(tuple[Present, ...])
 
 
 class RateLimiter:
@@ -67,18 +78,23 @@ class Session:
     """The broker's state of one connection.
 
     Attributes:
-        producer: the producer's name.
-        heard: time of its last message, seconds of the monotonic clock.
-        epochs: the producer's epochs that its last hello named.
+        hello: its last hello.
+        since_us: time of day of that hello, microseconds since 1970 UTC.
+        heard: time of its last message, in the broker's seconds.
         key: the key of the connection; None on a bus without keys.
         silenced: frames are ignored until the next hello, because frames were lost or came too fast.
     """
 
-    producer: str
+    hello: wire.Hello
+    since_us: int
     heard: float
-    epochs: tuple[int, ...]
     key: Key | None = None
     silenced: bool = False
+
+    @property
+    def producer(self) -> str:
+        """The producer's name."""
+        return self.hello.producer
 
 
 class Hub:
@@ -91,6 +107,8 @@ class Hub:
         access: which keys are admitted, and their rights; None: every client may publish.
         give_up: polled while the latest ids are read, which may take seconds. Once it returns True, the rest is
             skipped, and the hub must not be used.
+
+    All times are in the broker's seconds: of a monotonic clock that stands still while the broker does not listen.
     """
 
     def __init__(
@@ -106,7 +124,11 @@ class Hub:
         self._sequencer = Sequencer(journal.head, journal.recorded_us, takewhile(lambda _: not give_up(), recent))
         self._fanout = Fanout(journal, limits)
         self._rates = RateLimiter(limits.events_per_second)
+        self._now = 0.0
+        self._presence = Presence(limits.silent_seconds)
+        self._presence.recall(journal, self._now, give_up=give_up)
         self._sessions: dict[bytes, Session] = {}
+        self._sole: dict[str, bytes] = {}  # the connection of each sole producer, by its name
         self._epoch_sessions: Counter[tuple[str, int]] = Counter()
         self._dead_letters: list[DeadLetter] = []  # this and the next two await the next transaction
         self._acks: dict[tuple[bytes, int], list[Run]] = {}
@@ -118,15 +140,16 @@ class Hub:
     def receive(self, peer: bytes, parts: list[bytes], now: float, now_us: int, key: Key | None = None) -> None:
         """Handle a message; a malformed one is answered with an error.
 
-        ``now`` is in seconds of the monotonic clock, ``now_us`` the time of day in microseconds since 1970 UTC. ``key``
-        is the connection's, as far as it is valid; without one, a bus with keys refuses the message.
+        ``now`` is in the broker's seconds, ``now_us`` the time of day in microseconds since 1970 UTC. ``key`` is the
+        connection's, as far as it is valid; without one, a bus with keys refuses the message.
         """
+        self._now = now
         kind = parts[0][:1] if parts else b""
         if self._access is not None and not self._is_admitted(peer, key):
             return
         try:
             if kind == wire.HELLO:
-                self._hello(peer, wire.Hello.model_validate_json(parts[1]), now, key)
+                self._hello(peer, wire.Hello.model_validate_json(parts[1]), now, now_us, key)
             elif (session := self._sessions.get(peer)) is None:
                 self._greet(peer, 0, "The broker does not know this connection.")
             else:
@@ -141,6 +164,11 @@ class Hub:
         for peer, session in list(self._sessions.items()):
             if session.key is None or self._access.key(session.key.public) != session.key:
                 self._deny(peer, session.key, "revoked", f"The key of {session.producer} is not authorized any more.")
+
+    def presence_facts(self, now: float) -> list[Payload]:
+        """Return the facts about lost and returned daemons that the broker is to publish now."""
+        self._now = now
+        return self._presence.due(now)
 
     def originate(self, envelopes: Sequence[Envelope[Any]], now_us: int) -> None:
         """Publish the broker's own events."""
@@ -158,6 +186,10 @@ class Hub:
         self._out += self._answers
         self._dead_letters, self._acks, self._answers = [], {}, []
         self._fanout.extend(records)
+        for record in records:
+            if not READ_TYPES.isdisjoint(record.frame.types):
+                events = read_events(record, after=0, types=READ_TYPES, reporter=self._source, on_dead=lambda _: None)
+                self._presence.fold((event.data for event in events), self._now)
 
     def messages(self) -> Iterator[Message]:
         """Iterate over the messages that are due: answers and acknowledgements, then one round of deliveries."""
@@ -173,7 +205,9 @@ class Hub:
         """Drop a connection that is gone, and the epochs that no other connection uses."""
         self._fanout.remove(peer)
         if session := self._sessions.pop(peer, None):
-            for epoch in session.epochs:
+            if self._sole.get(session.producer) == peer:
+                del self._sole[session.producer]
+            for epoch, _ in session.hello.epochs:
                 key = session.producer, epoch
                 self._epoch_sessions[key] -= 1
                 if not self._epoch_sessions[key]:
@@ -200,6 +234,8 @@ class Hub:
                 self._fanout.remove(peer, wire.ID_FORM.unpack(parts[0])[1])
             case wire.ASK:
                 self._ask(peer, session, parts)
+            case wire.SIGN:
+                self._presence.hear(session.producer, Sign.model_validate_json(parts[1]), now)
             case kind:
                 raise ProtocolError(f"{peer!r} sent a message of the unknown kind {kind!r}.")
 
@@ -220,7 +256,7 @@ class Hub:
         self.forget(peer)
         self._out.append((peer, [wire.DENIED, why.encode()]))
 
-    def _hello(self, peer: bytes, hello: wire.Hello, now: float, key: Key | None) -> None:
+    def _hello(self, peer: bytes, hello: wire.Hello, now: float, now_us: int, key: Key | None) -> None:  # noqa: C901
         if self._access is not None and key is not None:
             try:
                 self._access.check_producer(key, hello.producer)
@@ -235,14 +271,34 @@ class Hub:
         if peer not in self._sessions and len(self._sessions) >= self._limits.max_sessions:
             why = f"The broker serves {self._limits.max_sessions} connections already."
             return self._greet(peer, self._limits.retry_ms, why)
+        if holder := self._other_holder(hello, now):
+            why = f"{hello.producer} is another process's name: {holder.hello.place} has it since {_time(holder)}."
+            return self._greet(peer, NAME_RETRY_MS, why)
         self.forget(peer)
-        session = self._sessions[peer] = Session(hello.producer, now, tuple(epoch for epoch, _ in hello.epochs), key)
-        self._epoch_sessions.update((session.producer, epoch) for epoch in session.epochs)
+        self._sessions[peer] = Session(hello, now_us, now, key)
+        if hello.sole:
+            self._sole[hello.producer] = peer
+        self._epoch_sessions.update((hello.producer, epoch) for epoch, _ in hello.epochs)
         for epoch, base in hello.epochs:
             stored = self._journal.mark(hello.producer, epoch) or 0
             self._sequencer.introduce(hello.producer, epoch, max(stored, base))
         self._out.append((peer, [wire.WELCOME_FORM.pack(wire.WELCOME, hello.greeting)]))
         return None
+
+    def _other_holder(self, hello: wire.Hello, now: float) -> Session | None:
+        """Return the session of another living process that has a sole producer's name; end it if it is silent.
+
+        It is sent a BEAT: if its process is gone, sending fails, and the next hello gets the name.
+        """
+        peer = self._sole.get(hello.producer)
+        if peer is None:
+            return None
+        session = self._sessions[peer]
+        if session.hello.life == hello.life or now - session.heard >= self._limits.silent_seconds:
+            self.forget(peer)
+            return None
+        self._out.append((peer, [wire.BEAT]))
+        return session
 
     def _keyed(self, key: Key) -> int:
         """Return the number of a key's sessions."""
@@ -278,10 +334,12 @@ class Hub:
             self._acks.setdefault((peer, frame.epoch), []).extend(runs)
 
     def _check_key(self, frame: Frame, session: Session) -> None:
-        """Refuse a frame with types that its key may not publish, and count the refusal. Raises ``KeyRefused``."""
+        """Refuse a frame with events that its key may not publish, and count the refusal. Raises ``KeyRefused``."""
         if self._access is not None and session.key is not None:
             try:
                 self._access.check_types(session.key, frame)
+                if session.key.role == "worker":
+                    _check_speaker(frame, session.producer)
             except KeyRefused as error:
                 self._access.refusals.add(session.key, "rights", session.producer, str(error))
                 raise
@@ -302,7 +360,7 @@ class Hub:
     def _ask(self, peer: bytes, session: Session, parts: list[bytes]) -> None:
         """Handle a request; it is answered after the next transaction."""
         _, token = wire.TOKEN_FORM.unpack(parts[0])
-        problem = ""
+        problem, body = "", b""
         match parts[1]:
             case method if session.key is not None and session.key.role not in MAY_ASK.get(method, session.key.role):
                 problem = f"A {session.key.role} key may not ask for this."
@@ -316,9 +374,27 @@ class Hub:
             case wire.DISCARD:
                 # An unknown number is not an error, because clients repeat requests after interruptions.
                 self._journal.remove_dead_letter(wire.Discard.model_validate_json(parts[2]).number)
+            case wire.PRESENT:
+                body = _table.dump_json(self._presence.table(self._now))
             case other:
                 raise ProtocolError(f"There is no method {other!r}.")
-        self._answers.append((peer, [wire.TOKEN_FORM.pack(wire.ANSWER, token), problem.encode()]))
+        self._answers.append((peer, [wire.TOKEN_FORM.pack(wire.ANSWER, token), problem.encode(), body]))
+
+
+def _time(session: Session) -> str:
+    return f"{EPOCH + timedelta(microseconds=session.since_us):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _check_speaker(frame: Frame, producer: str) -> None:
+    """Refuse a worker's fact about another daemon, which could take that one's work. Raises ``KeyRefused``."""
+    if OWN_FACTS.isdisjoint(frame.types):
+        return
+    for index, body in enumerate(frame.bodies()):
+        if frame.types[frame.type_refs[index]] in OWN_FACTS:
+            with suppress(MalformedEvent, NoUpcast):  # its readers bury it
+                match decode(body).data:
+                    case DaemonFact(daemon=daemon, node=node) if f"{daemon}@{node}" != producer:
+                        raise KeyRefused(f"{producer} may not speak for {daemon}@{node}.")
 
 
 def _check_producer(frame: Frame, session: Session) -> None:

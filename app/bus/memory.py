@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
-from app.bus.ports import Batch, BusClosed, BusError, Subscription
+from app.bus.ports import Batch, BrokerLimits, BusClosed, BusError, Present, Sign, Subscription
+from app.bus.presence import Presence
 from app.bus.sequencer import JournalPublisher
 from app.core import Clock
 from app.events import Envelope, Event, Payload
@@ -19,6 +20,7 @@ class _Shared(NamedTuple):
 
     publisher: JournalPublisher
     subscribed: "dict[MemorySubscription, None]"
+    presence: Presence
 
 
 class MemoryBus:
@@ -37,7 +39,8 @@ class MemoryBus:
         self, journal: Journal, clock: Clock, *, producer: str = "local@localhost", shared: _Shared | None = None
     ) -> None:
         self._journal, self._clock, self._producer = journal, clock, producer
-        self._shared = shared or _Shared(JournalPublisher(journal, clock), {})
+        presence = Presence(BrokerLimits().silent_seconds)
+        self._shared = shared or _Shared(JournalPublisher(journal, clock), {}, presence)
         self._own: dict[MemorySubscription, None] = {}
         self._closed = False
 
@@ -58,6 +61,7 @@ class MemoryBus:
         if self._closed:
             raise BusClosed("The bus is closed.", hint="Publish before closing it.")
         positions = self._shared.publisher.publish(envelopes, self._producer)
+        self._shared.presence.fold((envelope.data for envelope in envelopes), self._clock.monotonic())
         for subscription in self._shared.subscribed:
             subscription.notify()
         return positions
@@ -84,6 +88,18 @@ class MemoryBus:
     async def bury(self, dead_letter: DeadLetter) -> None:
         """See ``Bus.bury``."""
         self._journal.append(dead_letters=[dead_letter])
+
+    def show_life(self, sign: Sign) -> None:
+        """See ``Bus.show_life``."""
+        self._shared.presence.hear(self._producer, sign, self._clock.monotonic())
+
+    async def present(self) -> tuple[Present, ...]:
+        """See ``Bus.present``."""
+        return self._shared.presence.table(self._clock.monotonic())
+
+    def presence_facts(self) -> list[Payload]:
+        """Return the facts about lost and returned daemons that a broker is to publish now."""
+        return self._shared.presence.due(self._clock.monotonic())
 
     async def close(self) -> None:
         """Close the subscriptions; the journal stays open."""

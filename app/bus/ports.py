@@ -8,13 +8,28 @@ from typing import Any, Protocol, Self
 from pydantic import Field
 
 from app.config import Settings
-from app.core import FlyballError
-from app.events import AccessRefused, Envelope, Event, Payload, RunConfigured
+from app.core import DaemonName, FlyballError, NodeName
+from app.events import (
+    AccessRefused,
+    Count,
+    Envelope,
+    Event,
+    NodeLost,
+    NodeReturned,
+    Payload,
+    Position,
+    RollCall,
+    RunConfigured,
+    Seconds,
+    Value,
+)
 from app.events.frames import DeadLetter, Frame
 
-BROKER_ONLY = frozenset({AccessRefused.event_type, RunConfigured.event_type})
-"""Event types that only the broker publishes: settings, because it validates them against the run's past first, and
-refusals, because others could hide theirs among invented ones."""
+BROKER_ONLY = frozenset(
+    payload.event_type for payload in (AccessRefused, NodeLost, NodeReturned, RollCall, RunConfigured)
+)
+"""Event types that only the broker publishes: settings, because it validates them against the run's past first;
+refusals, because others could hide theirs among invented ones; who is alive, because work is taken from the others."""
 
 
 class BusError(FlyballError):
@@ -74,15 +89,15 @@ class BrokerLimits(Settings):
     recent_bytes: int = Field(default=32 << 20, ge=0, description="last records kept in memory")
     delivery_bytes: int = Field(default=256 << 10, ge=1, description="sent to a subscriber in one message")
     laggards_per_round: int = Field(default=4, ge=1, description="subscribers served from the journal at a time")
+    silent_seconds: float = Field(default=9.0, gt=0, description="without a sign of life, after which a daemon is lost")
 
 
 def check_rights(frame: Frame) -> None:
     """Raise ``PublishRefused`` if a frame holds an event of a ``BROKER_ONLY`` type."""
     if reserved := sorted(BROKER_ONLY.intersection(frame.types)):
-        raise PublishRefused(
-            f"Only the broker publishes {', '.join(reserved)}.",
-            hint="To change a run's settings, change flyball.toml and start the run again.",
-        )
+        changes = RunConfigured.event_type in reserved
+        hint = "To change a run's settings, change flyball.toml and start the run again." if changes else ""
+        raise PublishRefused(f"Only the broker publishes {', '.join(reserved)}.", hint=hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +114,38 @@ class Batch:
     events: tuple[Event[Any], ...]
     position: int
     head: int
+
+
+class Sign(Value):
+    """A daemon's sign of life.
+
+    Attributes:
+        position: up to which it has published everything; None until it is ready.
+        lag: number of events that it has not read yet.
+        jobs: number of jobs that run now.
+        requests: number of jobs that run or come next.
+    """
+
+    position: Position | None
+    lag: Count
+    jobs: Count
+    requests: Count
+
+
+class Present(Value):
+    """A daemon that started and has not stopped, as the broker knows it.
+
+    Attributes:
+        heard_seconds_ago: since its last sign of life, or since the broker's start.
+        lost: it was reported as lost.
+        sign: its latest sign of life; None before the first.
+    """
+
+    daemon: DaemonName
+    node: NodeName
+    heard_seconds_ago: Seconds
+    lost: bool
+    sign: Sign | None
 
 
 class Subscription(Protocol):
@@ -155,6 +202,21 @@ class Bus(Protocol):
 
     async def bury(self, dead_letter: DeadLetter) -> None:
         """Record a dead letter durably, once for each reporter and recorded event.
+
+        Raises:
+            BrokerUnavailable: not answered in time.
+        """
+        ...
+
+    def show_life(self, sign: Sign) -> None:
+        """Send a sign of life, without waiting; it is not recorded. While the broker is away, the latest one is kept.
+
+        It counts for a daemon that has published DAEMON_STARTED under this connection's name.
+        """
+        ...
+
+    async def present(self) -> tuple[Present, ...]:
+        """Return the daemons that have started and not stopped, sorted by name.
 
         Raises:
             BrokerUnavailable: not answered in time.

@@ -11,7 +11,8 @@ broker    FRAME                  a frame
 broker    SUBSCRIBE              ``Subscribe``
 broker    CREDIT id position     none: the subscriber has consumed up to the position
 broker    UNSUBSCRIBE id         none
-broker    ASK token              method, ``Bury`` or ``Discard``, a body (may be empty)
+broker    ASK token              method, ``Bury``, ``Discard`` or ``{}``, a body (may be empty)
+broker    SIGN                   ``Sign``: the producer lives
 client    WELCOME greeting       none: frames may be sent; resend all unacknowledged ones first
 client    GREET milliseconds     text: send HELLO again after this time
 client    ACK epoch runs         none: (base, size, first) for each run
@@ -19,7 +20,7 @@ client    REJECT epoch base n    text: the frame was refused
 client    OPENED id position     none: deliveries of the subscription begin after the position
 client    CLOSED id              text: the subscription cannot be served
 client    EVENTS id from to head   records that cover the positions after ``from`` up to ``to``
-client    ANSWER token           text: why the request failed; empty when it succeeded
+client    ANSWER token           text: why the request failed, empty when it succeeded; a body (may be empty)
 client    DENIED                 text: this key may not do this; the connection has no session any more
 client    BEAT                   none: tests whether the client can be reached
 client    ERROR                  text: the broker does not understand this client
@@ -36,12 +37,12 @@ from app.bus.sequencer import Run
 from app.core import FlyballError
 from app.events.frames import DeadLetter
 
-HELLO, FRAME, SUBSCRIBE, CREDIT, UNSUBSCRIBE, ASK = b"H", b"F", b"S", b"C", b"U", b"Q"
+HELLO, FRAME, SUBSCRIBE, CREDIT, UNSUBSCRIBE, ASK, SIGN = b"H", b"F", b"S", b"C", b"U", b"Q", b"I"
 WELCOME, GREET, ACK, REJECT, OPENED, CLOSED, EVENTS, ANSWER, DENIED, BEAT, ERROR = (
     b"W", b"G", b"A", b"R", b"O", b"L", b"E", b"Z", b"D", b"B", b"X",
 )  # fmt: skip
 
-BURY, DISCARD = b"letter", b"forget"
+BURY, DISCARD, PRESENT = b"letter", b"forget", b"present"
 """Methods of ASK."""
 
 CREDIT_FORM = Struct("<cIQ")
@@ -70,12 +71,19 @@ class Message(BaseModel):
 
 
 class Hello(Message):
-    """A producer's name and its (epoch, first unacknowledged number) pairs. WELCOME returns ``greeting``."""
+    """A producer's name and its (epoch, first unacknowledged number) pairs. WELCOME returns ``greeting``.
 
-    protocol: Literal[1] = 1
+    ``life`` identifies this start of the producer, ``place`` its process for people. A ``sole`` producer refuses its
+    name to others while it lives.
+    """
+
+    protocol: Literal[2] = 2
     greeting: Number
     producer: Name
     epochs: tuple[tuple[Number, Number], ...]
+    life: Number
+    place: Name
+    sole: bool
 
 
 class Subscribe(Message):
@@ -87,7 +95,6 @@ class Subscribe(Message):
     id: Annotated[int, Field(ge=0, lt=1 << 32)]
     types: frozenset[Name] | None
     after: Number | None
-    durable: None = None  # unused, but part of protocol 1
     credit: Annotated[int, Field(gt=0)]
     held: Number = 0
 

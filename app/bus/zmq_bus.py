@@ -5,15 +5,18 @@ import os
 from collections import deque
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from socket import gethostname
 from typing import Any, Self
 
+import structlog
 import zmq
+from pydantic import TypeAdapter
 from zmq.utils.monitor import recv_monitor_message
 
 from app.bus import wire
 from app.bus.access import ClientKeys, KeyRefused, check_endpoint
-from app.bus.client import Changed, Client, ClientSubscription, Finished, Overdue, Settled
-from app.bus.ports import Batch, BrokerUnavailable, BusClosed, EventTooLarge, Subscription
+from app.bus.client import Changed, Client, ClientSubscription, Finished, Overdue, Postponed, Settled
+from app.bus.ports import Batch, BrokerUnavailable, BusClosed, EventTooLarge, Present, Sign, Subscription
 from app.core import FlyballError
 from app.events import Envelope, Payload
 from app.events.frames import DeadLetter, draft_of
@@ -25,6 +28,8 @@ REFUSED = zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
 WATCHED = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | REFUSED
 MESSAGES_PER_TURN = 64
 """Messages received before the loop's other tasks get their turn."""
+
+_table = TypeAdapter(tuple[Present, ...])
 
 
 class ZmqBus:
@@ -39,6 +44,7 @@ class ZmqBus:
         deadline_s: how long to wait for an acknowledgement.
         epoch: identifies this start of the producer; by default a random number, which affects no decision.
         keys: for a broker with keys; required for an address beyond this machine.
+        sole: no other living process may have this name; this one waits while another has it.
 
     Raises:
         InsecureEndpoint: the address is beyond this machine, and there are no keys.
@@ -53,15 +59,18 @@ class ZmqBus:
         deadline_s: float = 30.0,
         epoch: int | None = None,
         keys: ClientKeys | None = None,
+        sole: bool = False,
     ) -> None:
         check_endpoint(endpoint, secured=keys is not None)
         self.endpoint, self.producer, self.deadline_s = endpoint, producer, deadline_s
         self._outbox = outbox
         self._loop = asyncio.get_running_loop()
         nonce = int.from_bytes(os.urandom(8), "little") if epoch is None else epoch
-        self._client = Client(producer, nonce, deadline_s=deadline_s, kept=outbox.load() if outbox else ())
-        self._publishes: dict[int, asyncio.Future[tuple[int, ...]]] = {}
-        self._requests: dict[int, asyncio.Future[tuple[int, ...]]] = {}
+        place, kept = f"process {os.getpid()} on {gethostname()}", outbox.load() if outbox else ()
+        self._client = Client(producer, nonce, deadline_s=deadline_s, kept=kept, place=place, sole=sole)
+        self._postponed = ""  # the latest reason for which the broker let this program wait
+        self._publishes: dict[int, asyncio.Future[Any]] = {}
+        self._requests: dict[int, asyncio.Future[Any]] = {}
         self._subscriptions: dict[ClientSubscription, ZmqSubscription] = {}
         self._closed = self._scheduled = False
         self._drained = asyncio.Event()
@@ -96,7 +105,8 @@ class ZmqBus:
         token = self._client.publish(drafts, self._loop.time())
         self._publishes[token] = self._loop.create_future()
         self.wake()
-        return await self._publishes[token]
+        positions: tuple[int, ...] = await self._publishes[token]
+        return positions
 
     def subscribe(
         self, types: Collection[type[Payload]] | None = None, *, after: int | None = None
@@ -108,6 +118,16 @@ class ZmqBus:
         self._subscriptions[state] = subscription = ZmqSubscription(self, self._client, state)
         self.wake()
         return subscription
+
+    def show_life(self, sign: Sign) -> None:
+        """See ``Bus.show_life``."""
+        self._check_open()
+        self._client.show_life(sign)
+        self.wake()
+
+    async def present(self) -> tuple[Present, ...]:
+        """See ``Bus.present``."""
+        return _table.validate_json(await self._request(wire.PRESENT, wire.Message()))
 
     async def bury(self, dead_letter: DeadLetter) -> None:
         """See ``Bus.bury``."""
@@ -121,13 +141,14 @@ class ZmqBus:
         """
         await self._request(wire.DISCARD, wire.Discard(number=number))
 
-    async def _request(self, method: bytes, arguments: wire.Message, body: bytes = b"") -> None:
-        """Send a request, repeated after interruptions, and wait for its answer."""
+    async def _request(self, method: bytes, arguments: wire.Message, body: bytes = b"") -> bytes:
+        """Send a request, repeated after interruptions; return the body of its answer."""
         self._check_open()
         token = self._client.request(method, arguments, body, self._loop.time())
         future = self._requests[token] = self._loop.create_future()
         self.wake()
-        await future
+        answer: bytes = await future
+        return answer
 
     def release(self, state: ClientSubscription) -> None:
         """End a subscription."""
@@ -250,16 +271,19 @@ class ZmqBus:
                     subscription.notify()
                 case Settled(keys) if self._outbox is not None:
                     self._outbox.remove(keys)
+                case Postponed(why) if why != self._postponed:
+                    self._postponed = why
+                    structlog.get_logger("bus").warning("the broker lets this program wait", reason=why)
 
-    def _finish(self, token: int, result: tuple[int, ...] | FlyballError) -> None:
+    def _finish(self, token: int, result: tuple[int, ...] | bytes | FlyballError) -> None:
         """Complete the future of a publish or request, unless it is done."""
         future = self._publishes.pop(token, None) or self._requests.pop(token, None)
         if future is None or future.done():
             return
-        if isinstance(result, tuple):
-            future.set_result(result)
-        else:
+        if isinstance(result, FlyballError):
             future.set_exception(result)
+        else:
+            future.set_result(result)
 
     def _keep(self) -> None:
         """Store unacknowledged frames in the outbox, if any; fail all publishes if that fails."""
@@ -338,7 +362,7 @@ class ZmqSubscription(Subscription):
         await self._news.wait()
 
 
-def _fail(futures: dict[int, asyncio.Future[tuple[int, ...]]], error: Exception) -> None:
+def _fail(futures: dict[int, asyncio.Future[Any]], error: Exception) -> None:
     for future in futures.values():
         if not future.done():
             future.set_exception(error)

@@ -19,6 +19,10 @@ WandbMode = Literal["off", "offline", "online"]
 NODE_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 
 
+LEAST_BEATS = 2
+"""Least signs of life of a daemon within the time after which it is lost."""
+
+
 class KeySettings(Settings):
     """Files and keys for a bus that other machines can reach (ADR-037). Paths are relative to the settings' folder."""
 
@@ -67,7 +71,10 @@ class Deployment(Settings):
         "the folder store in the run folder",
     )
     cache_gib: float = Field(8.0, gt=0, description="most that this machine keeps of a store by URL, in GiB")
-    heartbeat_seconds: float = Field(5.0, gt=0)
+    heartbeat_seconds: float = Field(2.0, gt=0, description="between a daemon's signs of life to the broker")
+    node_silent_seconds: float = Field(
+        9.0, gt=0, description="on the head: without a sign of life, after which a daemon is lost"
+    )
     drain_seconds: float = Field(10.0, ge=0, description="for running jobs when a daemon is asked to stop")
     log_level: LogLevel = "INFO"
     wandb: WandbMode = Field("off", description="curves at Weights & Biases, too: pip install 'flyball[wandb]'")
@@ -109,6 +116,15 @@ class Deployment(Settings):
         if not endpoint.startswith("tcp://") or _port(endpoint) is None:
             raise ValueError(f"{endpoint!r} is no address: write ipc://PATH or tcp://127.0.0.1:PORT")
         return endpoint
+
+    @model_validator(mode="after")
+    def _audible(self) -> Self:
+        if self.node_silent_seconds < LEAST_BEATS * self.heartbeat_seconds:
+            raise ValueError(
+                f"node_silent_seconds {self.node_silent_seconds:g} has to be at least {LEAST_BEATS} times "
+                f"heartbeat_seconds {self.heartbeat_seconds:g}; otherwise living daemons would be given up"
+            )
+        return self
 
     @model_validator(mode="after")
     def _protected(self) -> Self:

@@ -167,6 +167,14 @@ def _with_neutral_knobs(config: Any) -> Any:
     return {**config, **moved, "ppo": {name: value for name, value in ppo.items() if name not in moved}}
 
 
+def _without_silence(data: dict[str, Any]) -> dict[str, Any]:
+    """Leave out how long a silent node was waited for, which became the broker's business."""
+    match data:
+        case {"settings": {"feedback": {"scheduler": {"node_silent_seconds": _, **scheduler}, **feedback}, **settings}}:
+            return {**data, "settings": {**settings, "feedback": {**feedback, "scheduler": scheduler}}}
+    return data
+
+
 MEASURED = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction")
 """Fields of version 1 of TRAINING_PROGRESS that became metrics."""
 
@@ -208,6 +216,7 @@ UPCASTS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {
     ("flyball.training.completed", 1): _named_metrics,
     ("flyball.training.progress", 1): _named_progress,
     ("flyball.run.configured", 1): _neutral_knobs,
+    ("flyball.run.configured", 2): _without_silence,
     ("flyball.selfplay.completed", 1): _worker_into_shard,
     ("flyball.selfplay.requested", 1): lambda data: {**data, "probe": False},  # version 1 had no probes
     ("flyball.training.loss_anomaly_detected", 1): lambda data: {**data, "consecutive": 1},  # no rule depended on it

@@ -29,6 +29,7 @@ from app.events.payload import (
     Share,
     Temperature,
     Text,
+    Value,
     Velocity,
 )
 
@@ -338,6 +339,21 @@ class DaemonFailed(DaemonFact, type="daemon.failed", name="DAEMON_FAILED", notab
     error: Text
 
 
+class RollEntry(Value):
+    """A daemon in a roll call: it started and has not stopped."""
+
+    daemon: DaemonName
+    node: NodeName
+    position: Position | None = Field(description="up to which it has published everything; null: it is not ready")
+    lost: bool
+
+
+class RollCall(SystemFact, type="daemon.roll_call", name="ROLL_CALL"):
+    """All daemons that the broker knows; each hour, and when it starts. Signs of life in between are not recorded."""
+
+    daemons: tuple[RollEntry, ...] = Field(max_length=MOST_ITEMS)
+
+
 class NodeLost(SystemFact, type="node.lost", name="NODE_LOST", version=2, notable=True):
     """The broker hears nothing from a daemon that did not stop: its process, machine or network failed."""
 
@@ -392,7 +408,7 @@ class EventVoided(SystemFact, type="event.voided", name="EVENT_VOIDED"):
     reason: Annotated[Text, Field(min_length=1)]
 
 
-class RunConfigured(SystemFact, type="run.configured", name="RUN_CONFIGURED", version=2):
+class RunConfigured(SystemFact, type="run.configured", name="RUN_CONFIGURED", version=3):
     """The first record of a journal: all the settings, so that replay needs no file."""
 
     run_id: Name

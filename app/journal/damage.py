@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from app.core import FlyballError
-from app.events import EventVoided, RunConfigured
+from app.events import EventVoided, RollCall, RunConfigured
 from app.events.frames import DamagedRecord, Record
 from app.journal.database import DamagedDatabase, DamagedRow, Database, StorageError, explained, locked
 from app.journal.queries import COLUMNS, FORMAT, continued, open_header, open_record, save_row, signed, verified_rows
 
-LANDMARKS = frozenset({EventVoided.event_type, RunConfigured.event_type})
+LANDMARKS = frozenset({EventVoided.event_type, RollCall.event_type, RunConfigured.event_type})
 """Event types whose latest position a journal indexes; see ``JournalReader.landmark``."""
 
 

@@ -85,7 +85,7 @@ def serve(folder: Path, mode: str) -> None:
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
     access = Access(read_secret(folder / "head"), folder / "allowed", rights(), clock.now) if mode == "curve" else None
     journal = SqliteJournal(folder / "journal.db")
-    broker = Broker(journal, "tcp://127.0.0.1:*", clock, access=access, on_refused=refusals_as_events)
+    broker = Broker(journal, "tcp://127.0.0.1:*", clock, access=access, write=refusals_as_events)
     say(broker.endpoint)
     busy = process_time()
     broker.run(stopped.is_set)

@@ -10,8 +10,19 @@ from keyed_bus import KeyRing, client, keyed_broker
 
 from app.bus import ZmqBus
 from app.bus.memory import MemoryBus
-from app.bus.ports import BusClosed, BusError, PublishRefused
-from app.events import ClockTick, ParityChecked, QualityDegraded, RunConfigured, encode, originate
+from app.bus.ports import BusClosed, BusError, PublishRefused, Sign
+from app.events import (
+    ClockTick,
+    DaemonStarted,
+    DaemonStopped,
+    NodeLost,
+    NodeReturned,
+    ParityChecked,
+    QualityDegraded,
+    RunConfigured,
+    encode,
+    originate,
+)
 from app.events.frames import DeadLetter, Draft, Frame, FrameBuilder, seal
 from app.journal.memory import MemoryJournal
 
@@ -250,3 +261,47 @@ async def test_bus_dead_letter_about_a_position_is_kept_once(bus, journal):
         ("feedback@laptop/LossWatch", "no"),
         ("feedback@laptop/another", "no"),
     ]
+
+
+LIFE = Sign(position=3, lag=1, jobs=2, requests=4)
+
+
+async def say_started(bus, clock, daemon="test", node="here"):
+    started = DaemonStarted(daemon=daemon, node=node, pid=1, version="1")
+    await bus.publish(originate(started, event_id=f"{daemon} started", time=clock.now()))
+
+
+async def test_bus_shows_the_latest_sign_of_life(bus, clock, journal):
+    await say_started(bus, clock)
+    for sign in (LIFE.replace(lag=7), LIFE):
+        bus.show_life(sign)
+    [present] = await bus.present()
+    assert (present.daemon, present.node, present.lost, present.sign) == ("test", "here", False, LIFE)
+    assert journal.head == 1, "signs are not recorded"
+
+
+async def test_bus_ignores_life_of_a_producer_that_never_started(bus):
+    bus.show_life(LIFE)
+    assert await bus.present() == ()
+
+
+async def test_bus_counts_life_for_its_own_name_only(bus, clock):
+    await say_started(bus, clock, daemon="other")
+    bus.show_life(LIFE)
+    [present] = await bus.present()
+    assert (present.daemon, present.sign) == ("other", None)
+
+
+async def test_bus_forgets_a_daemon_that_stopped(bus, clock):
+    await say_started(bus, clock)
+    stopped = DaemonStopped(daemon="test", node="here", position=1)
+    await bus.publish(originate(stopped, event_id="stopped", time=clock.now()))
+    bus.show_life(LIFE)
+    assert await bus.present() == ()
+
+
+@pytest.mark.parametrize("kind", [NodeLost, NodeReturned])
+async def test_bus_loss_and_return_of_a_client_are_refused(bus, clock, kind):
+    data = kind(daemon="training", node="gpu1", silent_seconds=9.0)
+    with pytest.raises(PublishRefused, match="Only the broker publishes"):
+        await bus.publish(originate(data, event_id="lost", time=clock.now()))

@@ -1,7 +1,6 @@
 """The threat model's mitigations on the bus, each against a real attempt (ADR-037)."""
 
 import asyncio
-import json
 import struct
 import time
 from contextlib import asynccontextmanager, suppress
@@ -9,15 +8,23 @@ from datetime import timedelta
 
 import pytest
 import zmq
-from bus_rig import START, broker_thread, checked, gather
+from bus_rig import START, broker_thread, checked, gather, hello
 from keyed_bus import KeyRing, client, keyed, keyed_broker
 
 from app.bus import BrokerUnavailable, ZmqBus
 from app.bus.access import KeyRefused
 from app.bus.keys import KeyList
-from app.bus.ports import BrokerLimits, BusError, InsecureEndpoint, PublishRefused
+from app.bus.ports import BrokerLimits, BusError, InsecureEndpoint, PublishRefused, Sign
 from app.core import Elo
-from app.events import AccessRefused, Evidence, ModelPromoted, RunConfigured, originate
+from app.events import (
+    AccessRefused,
+    DaemonReady,
+    DaemonStopped,
+    Evidence,
+    ModelPromoted,
+    RunConfigured,
+    originate,
+)
 from app.events.frames import DeadLetter, frame_of
 from app.journal.memory import MemoryJournal
 
@@ -94,7 +101,7 @@ class Raw:
         return self.socket.recv_multipart()
 
     def hello(self, producer):
-        return self.say(b"H", json.dumps({"greeting": 7, "producer": producer, "epochs": [[1, 0]]}).encode())
+        return self.say(b"H", hello(producer, [[1, 0]]))
 
 
 async def test_a_stranger_s_key_is_refused_and_audited(broker, ring, journal):
@@ -174,6 +181,30 @@ async def test_a_worker_key_that_promotes_is_refused_and_audited(broker, ring, j
     found = await refused(broker, ring, "rights")
     assert (found.key, found.role) == ("node1", "worker")
     assert not list(journal.dead_letters()), "a flood of refusals does not fill the journal"
+
+
+async def test_a_worker_key_that_speaks_for_another_node_is_refused(broker, ring, journal):
+    """Another node's DAEMON_STOPPED would take its work away."""
+    stopped = DaemonStopped(daemon="selfplay_worker", node="node2", position=1)
+    async with connected(broker, ring, "selfplay_worker@node1") as bus:
+        with pytest.raises(PublishRefused, match="selfplay_worker@node1 may not speak for selfplay_worker@node2"):
+            await bus.publish(originate(stopped, event_id="stopped", time=START))
+        own = originate(stopped.replace(node="node1"), event_id="own", time=START)
+        assert await bus.publish(own) >= 1
+    assert (await refused(broker, ring, "rights")).key == "node1"
+
+
+async def test_a_reader_asks_who_is_present(broker, ring):
+    ready = DaemonReady(daemon="selfplay_worker", node="node1", position=1, capacity=2)
+    sign = Sign(position=1, lag=0, jobs=2, requests=3)
+    async with connected(broker, ring, "selfplay_worker@node1") as bus:
+        await bus.publish(originate(ready, event_id="ready", time=START))
+        bus.show_life(sign)
+        async with connected(broker, ring, "status@bob") as reader:
+            while not (present := await reader.present()) or present[0].sign is None:
+                await asyncio.sleep(0.01)
+            reader.show_life(sign.replace(lag=9))
+            assert [one.sign for one in await reader.present()] == [sign], "a reader's own sign counts for nothing"
 
 
 async def test_no_key_publishes_the_broker_s_own_types(broker, ring):

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 import zmq
-from bus_rig import StepClock, address, broker_thread, checked, gather, until
+from bus_rig import StepClock, address, broker_thread, checked, gather, hello, until
 
 from app.bus import Broker, ZmqBus, wire
 from app.bus.client import CREDIT_BYTES
@@ -39,7 +39,7 @@ class Stranger:
         return self.socket.recv_multipart()
 
     def hello(self, producer="stranger", epochs=((1, 0),)):
-        answer = self.say(b"H", json.dumps({"greeting": 7, "producer": producer, "epochs": epochs}).encode())
+        answer = self.say(b"H", hello(producer, epochs))
         assert answer == [struct.pack("<cQ", b"W", 7)]
 
 
@@ -105,7 +105,8 @@ def test_a_frame_in_another_s_name_is_refused(stranger, journal):
         (b"Q", b"commit"),
         (b"Q12345678", b"dance", b"{}", b""),
         (b"Q12345678", b"commit", b'{"name": "", "position": 1}', b""),
-        (b"H", b'{"greeting": 1, "producer": "x", "epochs": [], "protocol": 2}'),
+        (b"H", hello("x", protocol=1)),
+        (b"I", b"{}"),
         (b"H",),
     ],
 )
@@ -140,8 +141,7 @@ async def test_settings_under_the_header_of_a_tick_reach_nobody(stranger, broker
 
 
 def test_hello_in_the_broker_s_name_is_refused(stranger):
-    hello = {"greeting": 1, "producer": "broker@localhost", "epochs": []}
-    kind, text = stranger.say(b"H", json.dumps(hello).encode())
+    kind, text = stranger.say(b"H", hello("broker@localhost"))
     assert kind == b"X"
     assert b"is a broker's name" in text
 
@@ -207,7 +207,7 @@ def test_one_connection_too_many_is_told_to_come_back(broker):
         for stranger in (a, b, c):
             stranger.hello()
         with Stranger(broker.endpoint) as d:
-            kind, text = d.say(b"H", b'{"greeting": 1, "producer": "d", "epochs": []}')
+            kind, text = d.say(b"H", hello("d"))
             assert struct.unpack("<cI", kind) == (b"G", 2000)
             assert b"serves 3 connections" in text
 
@@ -219,7 +219,7 @@ async def test_connections_that_are_gone_make_room(journal, tmp_path):
             first.hello()
         clock.seconds = 100  # the probe finds it gone
         with Stranger(broker.endpoint) as second:
-            while second.say(b"H", b'{"greeting": 1, "producer": "d", "epochs": []}')[0][:1] != b"W":
+            while second.say(b"H", hello("d"))[0][:1] != b"W":
                 clock.seconds += 10
                 await asyncio.sleep(0.01)
 

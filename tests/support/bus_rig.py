@@ -1,6 +1,7 @@
 """A broker in a thread or a process, and events to send through it."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -131,6 +132,12 @@ def broker_daemon(folder: Path) -> Iterator[None]:
         assert process.wait(timeout=30) == 0
         assert process.stderr is not None
         assert process.stderr.read() == ""
+
+
+def hello(producer: str, epochs: Any = (), **changes: Any) -> bytes:
+    """Return a client's hello, as a socket of a test sends it."""
+    usual = {"greeting": 7, "producer": producer, "epochs": epochs, "life": 1, "place": "a test", "sole": False}
+    return json.dumps(usual | changes).encode()
 
 
 def address(folder: Path) -> str:

@@ -10,7 +10,7 @@ from app.bus import ZmqBus
 from app.bus.access import Access, ClientKeys
 from app.bus.keys import Key, KeyList, new_pair
 from app.core import derive_id
-from app.events import originate
+from app.events import AccessRefused, originate
 from daemons.rights import rights
 
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
@@ -40,15 +40,14 @@ class KeyRing:
         return ClientKeys(new_pair(), self.head.public)
 
 
-def refusals_as_events(now, refusals):
+def refusals_as_events(now, facts):
+    refusals = [one for one in facts if isinstance(one, AccessRefused)]
     return [originate(one, event_id=derive_id("audit", str(one), str(now)), time=now) for one in refusals]
 
 
 @contextmanager
 def keyed_broker(journal, ring, **options):
-    with broker_thread(
-        journal, "tcp://127.0.0.1:*", access=ring.access, on_refused=refusals_as_events, **options
-    ) as broker:
+    with broker_thread(journal, "tcp://127.0.0.1:*", access=ring.access, write=refusals_as_events, **options) as broker:
         yield broker
 
 

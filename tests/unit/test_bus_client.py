@@ -4,8 +4,9 @@ import pytest
 from bus_rig import checked
 
 from app.bus import wire
-from app.bus.client import CREDIT_BYTES, FRAMES_IN_FLIGHT, Changed, Client, Finished, Overdue, Settled
-from app.bus.ports import Batch, BusError, PublishRefused
+from app.bus.client import CREDIT_BYTES, Changed, Client, Finished, Overdue, Postponed, Settled
+from app.bus.outgoing import FRAMES_IN_FLIGHT
+from app.bus.ports import Batch, BusError, PublishRefused, Sign
 from app.bus.sequencer import Run
 from app.events.frames import Draft, Frame, FrameBuilder, draft_of, frame_of, seal
 
@@ -143,7 +144,7 @@ def test_requests_are_repeated_until_they_are_answered(client):
     client.disconnected()
     client.connected()
     assert kinds(client) == [wire.HELLO, wire.ASK]
-    client.receive([wire.TOKEN_FORM.pack(wire.ANSWER, token), b"There is none."], 0.0)
+    client.receive([wire.TOKEN_FORM.pack(wire.ANSWER, token), b"There is none.", b""], 0.0)
     [(answered, error)] = client.outputs()
     assert (answered, type(error), error.message) == (token, BusError, "There is none.")
     client.disconnected()
@@ -199,6 +200,40 @@ def test_a_subscription_that_the_broker_ends_is_not_opened_again(client):
     client.receive([wire.ID_FORM.pack(wire.CLOSED, subscription.number), b"damage"], 0.0)
     assert client.outputs() == [Changed(subscription)]
     assert subscription.error.message == "damage"
+    client.disconnected()
+    client.connected()
+    assert kinds(client) == [wire.HELLO]
+
+
+SIGN = Sign(position=1, lag=0, jobs=0, requests=0)
+
+
+def test_latest_sign_of_life_is_sent_after_the_frames_of_a_new_connection():
+    client = Client("p", 7)
+    publish(client, 0)
+    for lag in (3, 0):
+        client.show_life(SIGN.replace(lag=lag))
+    client.connected()
+    welcome(client)
+    (frame, _), (kind, sign) = client.messages()
+    assert (frame, kind, Sign.model_validate_json(sign)) == (wire.FRAME, wire.SIGN, SIGN)
+    assert kinds(client) == []
+
+
+def test_sign_of_life_is_sent_at_once_to_a_broker_that_is_there(client):
+    client.show_life(SIGN)
+    assert kinds(client) == [wire.SIGN]
+
+
+def test_reason_of_a_postponed_greeting_is_reported(client):
+    client.receive([wire.GREET_FORM.pack(wire.GREET, 500), b"another has the name"], 10.0)
+    assert client.outputs() == [Postponed("another has the name")]
+
+
+def test_overdue_question_is_not_asked_again(client):
+    token = client.request(wire.PRESENT, wire.Message(), b"", 0.0)
+    client.tick(30.0)
+    assert client.outputs() == [Overdue(token)]
     client.disconnected()
     client.connected()
     assert kinds(client) == [wire.HELLO]

@@ -190,7 +190,7 @@ def test_an_epoch_ends_with_its_last_connection():
         return head[:1]
 
     for peer, epochs in ((b"one", ((1, 0), (2, 0))), (b"two", ((2, 0),))):
-        hello = Hello(greeting=1, producer="p", epochs=epochs)
+        hello = Hello(greeting=1, producer="p", epochs=epochs, life=1, place="here", sole=False)
         assert answer(peer, HELLO, hello.model_dump_json().encode()) == WELCOME
     hub.forget(b"one")
     assert answer(b"two", FRAME, frame(0, epoch=2).raw) == ACK

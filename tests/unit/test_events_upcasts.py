@@ -207,6 +207,14 @@ def test_lift_of_old_settings_moves_knobs_out_of_ppo() -> None:
     assert RunSettings.recorded(lifted["settings"], "broker@laptop") == now
 
 
+def test_lift_of_old_settings_drops_the_silence_of_nodes() -> None:
+    now = RunSettings(configs=(GAMES[KEY],))
+    before = now.model_dump(mode="json")
+    before["feedback"]["scheduler"]["node_silent_seconds"] = 30.0
+    lifted = lift(RunConfigured.event_type, {"run_id": "r", "settings": before}, 2, RunConfigured.dataversion)
+    assert RunSettings.recorded(lifted["settings"], "broker@laptop") == now
+
+
 @pytest.mark.parametrize("settings", [{}, {"configs": 1}, {"configs": [1]}, {"configs": [{"ppo": None}]}])
 def test_lift_of_foreign_settings_changes_nothing(settings: dict[str, Any]) -> None:
     """Malformed settings pass the upcast; they are refused where settings are read."""

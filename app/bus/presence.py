@@ -1,0 +1,159 @@
+"""The broker's table of daemons: who is alive, and who was lost. Pure (ADR-038).
+
+Daemons say in the journal that they start, are ready, and stop. In between they send signs of life, which are not
+recorded. Of those, only changes become events: NODE_LOST and NODE_RETURNED. A ROLL_CALL each hour repeats the table,
+so that a broker that starts again reads an hour of its journal, not a year.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import takewhile
+
+from app.bus.ports import Present, Sign
+from app.core import is_broker
+from app.events import (
+    DaemonFact,
+    DaemonHeartbeat,
+    DaemonReady,
+    DaemonStarted,
+    DaemonStopped,
+    NodeLost,
+    NodeReturned,
+    Payload,
+    RollCall,
+    RollEntry,
+)
+from app.journal import JournalReader, history
+
+READS: frozenset[type[Payload]] = frozenset(
+    {DaemonStarted, DaemonReady, DaemonHeartbeat, DaemonStopped, NodeLost, NodeReturned, RollCall}
+)
+"""Types of the facts that the table is folded from. Journals of older versions hold DAEMON_HEARTBEAT."""
+
+READ_TYPES = frozenset(payload.event_type for payload in READS)
+
+MOST_DAEMONS = 2_000
+"""Daemons in the table. Of more, the one that has been silent longest is forgotten."""
+
+ROLL_CALL_S = 3600.0
+LOOK_S = 0.5
+"""Seconds between two searches for silent daemons."""
+
+RECALLED_EVENTS = 20_000
+"""Events read at the first start with this table; older journals name each living daemon every few seconds."""
+
+
+@dataclass(slots=True)
+class Entry:
+    """One daemon that has not stopped.
+
+    Attributes:
+        heard: time of its last sign or fact, or of the broker's start.
+        position: up to which it has published everything; None until it is ready.
+        lost: NODE_LOST was published, and neither NODE_RETURNED nor a new start since.
+        sign: its latest sign of life; None before the first.
+    """
+
+    heard: float
+    position: int | None = None
+    lost: bool = False
+    sign: Sign | None = None
+
+
+class Presence:
+    """Daemons by name, ``daemon@node``; times are seconds of the broker's clock.
+
+    Args:
+        silent_seconds: time without a sign of life after which a daemon is lost.
+    """
+
+    def __init__(self, silent_seconds: float) -> None:
+        self._silent_seconds = silent_seconds
+        self._entries: dict[str, Entry] = {}
+        self._returned: list[NodeReturned] = []
+        self._looked, self._called = float("-inf"), float("-inf")
+
+    def recall(self, journal: JournalReader, now: float, *, give_up: Callable[[], bool] = lambda: False) -> None:
+        """Fold the facts of a journal since its last ROLL_CALL; nobody has been silent yet."""
+        called = journal.landmark(RollCall.event_type)
+        after = called - 1 if called else max(0, journal.head - RECALLED_EVENTS)
+        facts = history(journal, after=after, types=READS, on_dead=lambda _: None)
+        self.fold((event.data for event in takewhile(lambda _: not give_up(), facts)), now)
+
+    def fold(self, facts: Iterable[Payload], now: float) -> None:  # noqa: C901 - one case for each type
+        """Apply recorded facts; those of other types are ignored."""
+        for fact in facts:
+            match fact:
+                case DaemonStarted():
+                    self._enter(_name(fact), Entry(now))
+                case DaemonReady(position=position) | DaemonHeartbeat(position=position):
+                    self._enter(_name(fact), Entry(now, position))
+                case DaemonStopped():
+                    self._entries.pop(_name(fact), None)
+                case NodeLost() | NodeReturned():
+                    if entry := self._entries.get(_name(fact)):
+                        entry.lost = isinstance(fact, NodeLost)
+                case RollCall(daemons=daemons):
+                    for one in daemons:
+                        if (name := _name(one)) not in self._entries:
+                            self._enter(name, Entry(now, one.position, one.lost))
+
+    def hear(self, producer: str, sign: Sign, now: float) -> None:
+        """Note a sign of life. Producers that never said that they started are ignored.
+
+        A lost daemon that is not ready returns by DAEMON_READY.
+        """
+        if (entry := self._entries.get(producer)) is None:
+            return
+        if entry.lost and entry.position is not None:
+            silent_seconds = round(max(now - entry.heard, self._silent_seconds), 3)
+            self._returned.append(NodeReturned(**_parts(producer), silent_seconds=silent_seconds))
+            entry.lost = False
+        entry.heard, entry.sign = now, sign
+        if entry.position is not None and sign.position is not None:
+            entry.position = sign.position
+
+    def due(self, now: float) -> list[Payload]:
+        """Return the facts to publish: returns, losses, and the hourly roll call."""
+        facts: list[Payload] = [*self._returned]
+        self._returned.clear()
+        if now - self._looked >= LOOK_S:
+            self._looked = now
+            for name, entry in self._entries.items():
+                if not entry.lost and (silent := now - entry.heard) >= self._silent_seconds:
+                    entry.lost = True
+                    facts.append(NodeLost(**_parts(name), silent_seconds=round(silent, 3)))
+        if now - self._called >= ROLL_CALL_S:
+            self._called = now
+            facts.append(RollCall(daemons=tuple(_roll_entry(*one) for one in sorted(self._entries.items()))))
+        return facts
+
+    def table(self, now: float) -> tuple[Present, ...]:
+        """Return all daemons that have not stopped, sorted by name."""
+        return tuple(
+            Present(**_parts(name), heard_seconds_ago=max(0.0, now - entry.heard), lost=entry.lost, sign=entry.sign)
+            for name, entry in sorted(self._entries.items())
+        )
+
+    def _enter(self, name: str, entry: Entry) -> None:
+        """Add or replace an entry; its latest sign is kept if it goes on."""
+        if is_broker(name):
+            return
+        if entry.position is not None and (before := self._entries.get(name)):
+            entry.sign = before.sign
+        self._entries[name] = entry
+        if len(self._entries) > MOST_DAEMONS:
+            del self._entries[min(self._entries, key=lambda one: self._entries[one].heard)]
+
+
+def _name(fact: DaemonFact | NodeLost | NodeReturned | RollEntry) -> str:
+    return f"{fact.daemon}@{fact.node}"
+
+
+def _parts(name: str) -> dict[str, str]:
+    daemon, _, node = name.partition("@")
+    return {"daemon": daemon, "node": node}
+
+
+def _roll_entry(name: str, entry: Entry) -> RollEntry:
+    return RollEntry(**_parts(name), position=entry.position, lost=entry.lost)

@@ -1,0 +1,261 @@
+"""The broker's table of daemons (ADR-038), without a bus."""
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.bus.ports import Sign
+from app.bus.presence import MOST_DAEMONS, RECALLED_EVENTS, ROLL_CALL_S, Presence
+from app.bus.sequencer import JournalPublisher
+from app.events import (
+    ClockTick,
+    DaemonFailed,
+    DaemonHeartbeat,
+    DaemonReady,
+    DaemonStarted,
+    DaemonStopped,
+    NodeLost,
+    NodeReturned,
+    Payload,
+    RollCall,
+    originate,
+)
+from app.journal.memory import MemoryJournal
+from daemons.clock import SystemClock
+
+SILENT = 9.0
+WHO = {"daemon": "training", "node": "gpu1"}
+NAME = "training@gpu1"
+STARTED = DaemonStarted(**WHO, pid=1, version="1")
+READY = DaemonReady(**WHO, position=5, capacity=1)
+STOPPED = DaemonStopped(**WHO, position=6)
+ALIVE = Sign(position=7, lag=0, jobs=1, requests=1)
+STARTING = Sign(position=None, lag=3, jobs=0, requests=0)
+
+
+class Table:
+    """A table at a time, and what it publishes; published facts are folded, as the broker does."""
+
+    def __init__(self) -> None:
+        self.presence, self.now = Presence(SILENT), 0.0
+
+    def tell(self, *facts: Payload) -> None:
+        self.presence.fold(facts, self.now)
+
+    def hear(self, sign: Sign = ALIVE, name: str = NAME) -> None:
+        self.presence.hear(name, sign, self.now)
+
+    def at(self, now: float) -> list[Payload]:
+        """Return what is published at a time, without roll calls."""
+        self.now = now
+        facts = self.presence.due(now)
+        self.presence.fold(facts, now)
+        return [fact for fact in facts if not isinstance(fact, RollCall)]
+
+
+@pytest.fixture
+def table() -> Table:
+    return Table()
+
+
+@pytest.mark.parametrize("fact", [STARTED, READY], ids=["started", "ready"])
+def test_daemon_without_a_sign_is_lost_after_the_silence(table: Table, fact: Payload) -> None:
+    table.tell(fact)
+    assert table.at(SILENT - 0.01) == []
+    assert table.at(SILENT + 0.5) == [NodeLost(**WHO, silent_seconds=SILENT + 0.5)]
+    assert table.at(1000.0) == [], "it is reported once"
+
+
+def test_daemon_that_shows_life_is_never_lost(table: Table) -> None:
+    table.tell(READY)
+    for second in range(0, 100, 8):
+        assert table.at(float(second)) == []
+        table.hear()
+
+
+def test_daemon_is_lost_within_ten_seconds_of_its_last_sign(table: Table) -> None:
+    """With the default settings, and turns of the broker four times a second."""
+    table.tell(READY)
+    table.hear()
+    turns = [0.25 * turn for turn in range(60)]
+    assert min(turn for turn in turns if table.at(turn)) < 10.0
+
+
+def test_daemon_that_stopped_is_not_lost(table: Table) -> None:
+    table.tell(READY, STOPPED)
+    assert table.at(1000.0) == []
+    assert table.presence.table(1000.0) == ()
+
+
+def test_daemon_that_failed_is_lost_unless_it_starts_again(table: Table) -> None:
+    failed = DaemonFailed(**WHO, error="disk full")
+    table.tell(READY, failed)
+    table.at(5.0)
+    table.tell(STARTED)
+    assert table.at(SILENT + 1) == []
+    table.tell(failed)
+    assert [type(fact) for fact in table.at(2 * SILENT + 1)] == [NodeLost]
+
+
+def test_lost_daemon_that_is_heard_again_returns_once(table: Table) -> None:
+    table.tell(READY)
+    table.at(10.0)
+    table.now = 40.0
+    table.hear()
+    assert table.at(40.1) == [NodeReturned(**WHO, silent_seconds=40.0)]
+    table.hear()
+    assert table.at(41.0) == []
+    assert [type(fact) for fact in table.at(60.0)] == [NodeLost]
+
+
+def test_lost_daemon_that_was_not_ready_returns_when_it_is(table: Table) -> None:
+    """NODE_RETURNED says that it works as before, so it must not come before DAEMON_READY."""
+    table.tell(STARTED)
+    assert [type(fact) for fact in table.at(10.0)] == [NodeLost]
+    for sign in (STARTING, ALIVE):
+        table.hear(sign)
+        assert table.at(table.now + 1) == []
+    table.tell(READY)
+    assert table.at(table.now + 5) == []
+    assert not table.presence.table(table.now)[0].lost
+
+
+@pytest.mark.parametrize("fact", [STARTED, READY], ids=["started", "ready"])
+def test_lost_daemon_that_starts_again_does_not_return(table: Table, fact: Payload) -> None:
+    """DAEMON_READY says more: its capacity."""
+    table.tell(READY)
+    table.at(10.0)
+    table.tell(fact)
+    table.hear()
+    assert table.at(11.0) == []
+
+
+def test_sign_of_a_producer_that_never_started_is_ignored(table: Table) -> None:
+    table.hear(name="cli@laptop")
+    assert table.presence.table(0.0) == ()
+    assert table.at(1000.0) == []
+
+
+def test_sign_is_shown_with_its_age(table: Table) -> None:
+    table.tell(READY)
+    table.hear()
+    [present] = table.presence.table(3.5)
+    assert (present.daemon, present.node, present.sign) == ("training", "gpu1", ALIVE)
+    assert (present.heard_seconds_ago, present.lost) == (3.5, False)
+
+
+def test_broker_is_not_in_its_own_table(table: Table) -> None:
+    table.tell(DaemonReady(daemon="broker", node="head", position=1, capacity=0))
+    assert table.presence.table(0.0) == ()
+
+
+def test_table_is_bounded_and_forgets_the_longest_silent(table: Table) -> None:
+    for number in range(MOST_DAEMONS + 5):
+        table.now = float(number)
+        table.tell(DaemonReady(daemon="training", node=f"gpu{number}", position=1, capacity=1))
+    nodes = {present.node for present in table.presence.table(table.now)}
+    assert nodes == {f"gpu{number}" for number in range(5, MOST_DAEMONS + 5)}
+
+
+class TestRollCall:
+    def test_roll_call_comes_at_the_start_and_each_hour(self, table: Table) -> None:
+        calls = [now for now in range(0, 8000, 10) if any(isinstance(f, RollCall) for f in table.presence.due(now))]
+        assert calls == [0, ROLL_CALL_S, 2 * ROLL_CALL_S]
+
+    def test_roll_call_has_positions_of_ready_daemons_only(self, table: Table) -> None:
+        table.tell(READY, DaemonStarted(daemon="feedback", node="head", pid=2, version="1"))
+        table.hear()
+        table.hear(STARTING, "feedback@head")
+        [call] = [fact for fact in table.presence.due(0.0) if isinstance(fact, RollCall)]
+        assert [(one.daemon, one.position, one.lost) for one in call.daemons] == [
+            ("feedback", None, False),
+            ("training", 7, False),
+        ]
+
+
+class Journaled:
+    """A journal of facts, which a new table recalls."""
+
+    def __init__(self) -> None:
+        self.journal = MemoryJournal()
+        self._publisher, self._said = JournalPublisher(self.journal, SystemClock()), 0
+
+    def tell(self, *facts: Payload) -> None:
+        for fact in facts:
+            self._said += 1
+            event = originate(fact, event_id=str(self._said), time=SystemClock().now())
+            self._publisher.publish([event], "broker@head")
+
+    def recalled(self) -> Table:
+        table = Table()
+        table.presence.recall(self.journal, 0.0)
+        return table
+
+
+def test_daemon_that_the_journal_knows_is_lost_after_a_start_of_the_broker() -> None:
+    journaled = Journaled()
+    journaled.tell(STARTED, READY)
+    assert journaled.recalled().at(SILENT) == [NodeLost(**WHO, silent_seconds=SILENT)]
+
+
+def test_daemon_lost_before_a_start_of_the_broker_still_returns() -> None:
+    journaled = Journaled()
+    journaled.tell(READY, NodeLost(**WHO, silent_seconds=9.0))
+    table = journaled.recalled()
+    assert table.at(1000.0) == []
+    table.hear()
+    assert [type(fact) for fact in table.at(1001.0)] == [NodeReturned]
+
+
+def test_recall_reads_from_the_last_roll_call_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    journaled, table = Journaled(), Table()
+    table.tell(READY)
+    journaled.tell(*[ClockTick(period_seconds=1.0)] * 500, *table.presence.due(0.0), ClockTick(period_seconds=1.0))
+    called, read = journaled.journal.head - 1, list[int]()
+    original = journaled.journal.read
+    monkeypatch.setattr(
+        journaled.journal, "read", lambda after, **options: (read.append(after), original(after, **options))[1]
+    )
+    assert [one.daemon for one in journaled.recalled().presence.table(0.0)] == ["training"]
+    assert min(read) == called - 1
+
+
+def test_recall_of_an_older_journal_knows_those_with_heartbeats() -> None:
+    journaled = Journaled()
+    journaled.tell(DaemonHeartbeat(**WHO, position=3, lag=0, jobs=0, requests=()))
+    assert [one.daemon for one in journaled.recalled().presence.table(0.0)] == ["training"]
+    assert RECALLED_EVENTS >= 36 * 12 * 10, "several heartbeats of each daemon of a large cluster"
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("tell"), st.sampled_from([STARTED, READY, STOPPED])),
+        st.tuples(st.just("hear"), st.sampled_from([ALIVE, STARTING])),
+        st.tuples(st.just("wait"), st.floats(0.1, 30.0)),
+    ),
+    max_size=40,
+)
+
+
+@given(steps=steps)
+def test_broker_that_starts_again_knows_whom_its_journal_lost(steps: list[tuple[str, Any]]) -> None:
+    """Losses and returns alternate, and a table recalled from the journal agrees with the one that wrote it."""
+    table, journaled, said = Table(), Journaled(), list[Payload]()
+    for step, what in steps:
+        if step == "tell":
+            table.tell(what)
+            journaled.tell(what)
+            said.append(what)
+        elif step == "hear":
+            table.hear(what)
+        facts = table.at(table.now + (what if step == "wait" else 0.6))
+        journaled.tell(*facts)
+        said += facts
+    for before, after in pairwise(said):
+        assert not (isinstance(after, NodeReturned) and not isinstance(before, NodeLost))
+        assert not (isinstance(after, NodeLost) and not isinstance(before, DaemonStarted | DaemonReady | NodeReturned))
+    known = {(one.daemon, one.lost) for one in table.presence.table(table.now)}
+    assert {(one.daemon, one.lost) for one in journaled.recalled().presence.table(0.0)} == known
