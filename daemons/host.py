@@ -14,13 +14,13 @@ from typing import Any
 import structlog
 
 from app.bus import Batch, Bus
+from app.bus.ports import Sign
 from app.controllers.fold import SETTINGS_KEY, Failure, Fold, Outcome, Recorded
 from app.core import Clock, FlyballError, derive_id
 from app.engine import Engine
 from app.events import (
     DaemonFact,
     DaemonFailed,
-    DaemonHeartbeat,
     DaemonReady,
     DaemonStarted,
     DaemonStopped,
@@ -29,6 +29,7 @@ from app.events import (
     EventVoided,
     Kind,
     Payload,
+    RollCall,
     RunConfigured,
     encode,
     follow,
@@ -55,9 +56,9 @@ STARTING_USEC = 120_000_000
 
 @dataclass(frozen=True, slots=True)
 class Rhythm:
-    """The time between heartbeats, and the longest wait for jobs when a daemon stops."""
+    """The time between signs of life, and the longest wait for jobs when a daemon stops."""
 
-    heartbeat_seconds: float = 5.0
+    heartbeat_seconds: float = 2.0
     drain_seconds: float = 10.0
 
 
@@ -185,7 +186,7 @@ class Host:
             async for batch in subscription:
                 for event in batch.events:
                     match event.data:
-                        case DaemonFact() as fact:
+                        case DaemonFact() | RollCall() as fact:
                             accounts.add(fact)
                         case EventVoided(position=position):
                             voided.add(position)
@@ -240,7 +241,7 @@ class Host:
     async def _feed(self, events: Sequence[Event[Payload]], recorded: Collection[Recorded] | None = None) -> Outcome:
         """Fold events, and hand them to the sink. Events that a reducer could not fold become dead letters."""
         outcome = self._fold.feed(events, recorded)
-        for failure in outcome.failures:  # first, because a heartbeat may save the cursor with the rows
+        for failure in outcome.failures:  # first, because ``_beat`` may save the cursor with the rows
             await self._bury(failure)
         self._saved.changed |= outcome.changed
         if SETTINGS_KEY in outcome.changed:
@@ -303,16 +304,15 @@ class Host:
                 self._ports.notifier.tell(f"EXTEND_TIMEOUT_USEC={STARTING_USEC}", status)
 
     async def _beat(self) -> None:
-        """Publish heartbeats, and save each time so that the saved cursor does not fall far behind."""
+        """Show life, and save each time so that the saved cursor does not fall far behind."""
         while True:
             await asyncio.sleep(self._rhythm.heartbeat_seconds)
             self._save()
             if await self._size_up() and self._ready:
                 await self._announce_ready()
-            jobs, requests = (self._jobs.running, self._jobs.held) if self._jobs else (0, ())
-            lag = self._head - self._cursor
-            beat = DaemonHeartbeat(**self._who, position=self._settled, lag=lag, jobs=jobs, requests=requests)
-            await self._announce(beat)
+            jobs, requests = (self._jobs.running, self._jobs.held) if self._jobs else (0, 0)
+            position, lag = self._cursor if self._ready else None, self._head - self._cursor
+            self._ports.bus.show_life(Sign(position=position, lag=lag, jobs=jobs, requests=requests))
 
     def _save(self) -> None:
         """Save state and cursor together, unless conclusions that belong to them are not published yet.

@@ -158,9 +158,9 @@ class JobRunner:
         return len(self._running)
 
     @property
-    def held(self) -> tuple[EventId, ...]:
-        """Ids of the jobs that run or come next, most urgent first; at most twice ``capacity``."""
-        return self._wanted[: 2 * self.capacity]
+    def held(self) -> int:
+        """Number of jobs that run or come next."""
+        return len(self._wanted)
 
     def reconcile(self, group: asyncio.TaskGroup, worker: Worker[Any], jobs: Iterable[Job[Any]]) -> None:
         """Start wanted jobs as far as capacity allows, and cancel those no longer wanted.

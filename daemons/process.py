@@ -121,7 +121,7 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
     with closing(states), closing(outbox), closing(sink) if sink else nullcontext():
         endpoint = bus_endpoint(folder, deployment)
         keys = client_keys(loaded)
-        bus = ZmqBus(endpoint, producer=place.name, outbox=outbox, deadline_s=PATIENCE_SECONDS, keys=keys)
+        bus = ZmqBus(endpoint, producer=place.name, outbox=outbox, deadline_s=PATIENCE_SECONDS, keys=keys, sole=True)
         ports = Ports(bus, states, SystemClock(), engine, Notifier(), sink)
         rhythm = Rhythm(deployment.heartbeat_seconds, deployment.drain_seconds)
         try:

@@ -2,7 +2,7 @@
 
 Saved rows of another version are recognised by their schemas. Readable rows are carried over, so a reducer that changes
 the meaning of a field must rename the field. Otherwise the rows are rebuilt from the journal. The position up to which
-they are settled follows from the daemon's events about itself (``Accounts``).
+they are settled follows from events about the daemon (``Accounts``).
 """
 
 import json
@@ -25,6 +25,7 @@ from app.events import (
     DaemonStarted,
     DaemonStopped,
     Payload,
+    RollCall,
     Row,
     RunConfigured,
 )
@@ -208,14 +209,14 @@ def _parted(saved: Mapping[RowKey, bytes]) -> tuple[dict[RowKey, bytes], dict[Ro
     return own, rebuilt, Progress.from_json(saved[PROGRESS_KEY]) if PROGRESS_KEY in saved else None
 
 
-ACCOUNTS: frozenset[type[Payload]] = frozenset({DaemonStarted, DaemonReady, DaemonHeartbeat, DaemonStopped})
+ACCOUNTS: frozenset[type[Payload]] = frozenset({DaemonStarted, DaemonReady, DaemonHeartbeat, DaemonStopped, RollCall})
 
 
 class Accounts:
     """The position up to which each daemon says that it has published all conclusions.
 
-    DAEMON_READY, DAEMON_HEARTBEAT and DAEMON_STOPPED hold the daemon's position. A daemon that is ready has published
-    all conclusions from events up to this position.
+    DAEMON_READY, DAEMON_STOPPED and each hour ROLL_CALL hold the daemon's position. A daemon that is ready has
+    published all conclusions from events up to this position. Older journals have DAEMON_HEARTBEAT for it.
 
     Args:
         settled: for each daemon, the position up to which all conclusions are published.
@@ -226,8 +227,13 @@ class Accounts:
         self.settled = Counter(settled or {})
         self.ready = set(ready)
 
-    def add(self, fact: DaemonFact) -> None:
-        """Count a daemon's event about itself."""
+    def add(self, fact: DaemonFact | RollCall) -> None:
+        """Count a daemon's event about itself, or the broker's about all."""
+        if isinstance(fact, RollCall):
+            for one in fact.daemons:
+                if one.position is not None:
+                    self.reach(one.daemon, one.position)
+            return
         who = f"{fact.daemon}@{fact.node}"
         if isinstance(fact, DaemonStarted):
             self.ready.discard(who)

@@ -13,7 +13,7 @@ from typing import Literal, cast
 from pydantic import TypeAdapter
 
 from app.controllers.fold import Conclusion
-from app.events import DaemonFact, DaemonStarted, Envelope, Event, Payload, Value, decode, encode, id_in
+from app.events import DaemonFact, DaemonStarted, Envelope, Event, Payload, RollCall, Value, decode, encode, id_in
 from app.events.frames import Stored
 from daemons.saved_state import ACCOUNTS, Accounts
 from daemons.spec import DaemonSpec
@@ -139,7 +139,7 @@ class Reconciliation:
         """Compare a recorded event with its conclusion."""
         data = event.data
         if type(data) in ACCOUNTS:
-            self._account(event.sequence, cast("DaemonFact", data))
+            self._account(event.sequence, cast("DaemonFact | RollCall", data))
         elif expected := self._pending.pop(event.id, None):
             if expected.envelope == event.envelope:
                 self._agree(expected)
@@ -161,12 +161,12 @@ class Reconciliation:
         self._agree(expected)
         return True
 
-    def _account(self, position: int, fact: DaemonFact) -> None:
-        """Update a daemon's position; if its program changes, move its differences into a handover."""
+    def _account(self, position: int, fact: DaemonFact | RollCall) -> None:
+        """Update the daemons' positions; if a program changes, move its differences into a handover."""
         self._accounts.add(fact)
-        found, daemon = self.found, fact.daemon
-        if type(fact) is not DaemonStarted or daemon not in self._emits:
+        if not isinstance(fact, DaemonStarted) or fact.daemon not in self._emits:
             return
+        found, daemon = self.found, fact.daemon
         if found.versions.setdefault(daemon, fact.version) == fact.version:
             return
         found.versions[daemon] = fact.version

@@ -15,7 +15,6 @@ from app.engine import JobFailed, WorkerLost
 from app.engine.port import DEATHS
 from app.events import (
     DaemonFailed,
-    DaemonHeartbeat,
     DaemonReady,
     DaemonStopped,
     Emission,
@@ -57,7 +56,7 @@ async def test_killed_between_publishing_and_saving_it_decides_once(stage):
     assert error.group_contains(PowerCut)
     assert [failed.error for failed in stage.of(DaemonFailed)] == ["PowerCut"]
     assert len(stage.of(TrainingRequested)) == 2
-    await stage.until(DaemonHeartbeat, stage.host("training_trigger", states))
+    await stage.beats(stage.host("training_trigger", states))
     assert len(stage.of(TrainingRequested)) == 2
     stage.check_nothing_twice()
 
@@ -129,20 +128,21 @@ async def test_asked_to_stop_it_waits_for_its_job_only_so_long_and_takes_it_up_a
     await stage.publish(REQUEST, "request")
     states, stuck = MemoryStateStore(), ScriptedEngine(RESULT)
     stuck.release.clear()
-    await stage.until(DaemonHeartbeat, stage.host("selfplay_worker", states, stuck))
+    await stage.beats(stage.host("selfplay_worker", states, stuck))
     assert (stuck.calls, stage.of(SelfplayComplete)) == (1, [])
     assert len(stage.of(DaemonStopped)) == 1
     await stage.until(SelfplayComplete, stage.host("selfplay_worker", states, ScriptedEngine(RESULT)))
     stage.check_nothing_twice()
 
 
-async def test_heartbeat_names_requests_that_run_or_come_next(stage):
+async def test_sign_of_life_counts_jobs_that_run_or_come_next(stage):
     for number in range(4):
         await stage.publish(REQUEST, f"request-{number}")
     stuck = ScriptedEngine(RESULT)
     stuck.release.clear()
-    beats = await stage.until(DaemonHeartbeat, stage.host("selfplay_worker", MemoryStateStore(), stuck), count=5)
-    assert (beats[-1].jobs, beats[-1].requests) == (1, ("request-0", "request-1"))
+    signs = await stage.beats(stage.host("selfplay_worker", MemoryStateStore(), stuck), count=5)
+    assert (signs[-1].jobs, signs[-1].requests, signs[-1].lag) == (1, 4, 0)
+    assert signs[-1].position == stage.of(DaemonReady)[-1].position
 
 
 async def test_a_job_whose_result_came_from_elsewhere_is_cancelled(stage):
@@ -246,10 +246,10 @@ async def test_with_its_state_lost_it_publishes_nothing_that_the_journal_holds()
     """Guarantee: exactly-once decisions do not depend on how many ids the broker remembers."""
     stage = Stage()
     await stage.configure()
-    await stage.until(DaemonHeartbeat, stage.host("training_trigger", MemoryStateStore()))
+    await stage.beats(stage.host("training_trigger", MemoryStateStore()))
     known = {event.id for event in history(stage.journal)}
     stage.bus = WatchedBus(stage.journal, stage.clock)
-    await stage.until(DaemonHeartbeat, stage.host("training_trigger", MemoryStateStore()), count=2)
+    await stage.beats(stage.host("training_trigger", MemoryStateStore()))
     assert stage.bus.asked
     assert not known & set(stage.bus.asked)
     await stage.bus.close()
@@ -269,7 +269,7 @@ async def test_what_was_concluded_but_never_published_is_published_when_it_is_re
     assert not stage.of(TrainingRequested)
     assert states.load()[0] == 0, "nothing is saved before it is published"
     stage.bus.gone = False
-    await stage.until(DaemonHeartbeat, stage.host("training_trigger", states))
+    await stage.beats(stage.host("training_trigger", states))
     assert len(stage.of(TrainingRequested)) == 2
 
 

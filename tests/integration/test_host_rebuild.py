@@ -16,7 +16,6 @@ from app.bus import Batch
 from app.bus.memory import MemoryBus
 from app.controllers import TrainingTrigger
 from app.events import (
-    DaemonHeartbeat,
     DaemonReady,
     Emission,
     EventVoided,
@@ -235,13 +234,13 @@ async def test_host_failed_event_becomes_a_dead_letter_and_it_goes_on(capsys):
     stage, states = Stage(), MemoryStateStore()
     await stage.configure()
     first, poison, last = await degrade(stage, "a", "0", "b")
-    await stage.until(DaemonHeartbeat, stage.host(PICKY, states))
+    await stage.beats(stage.host(PICKY, states))
     assert positions_in(states) == {"Picky": (first, last), "Easy": (first, poison, last)}
     (dead,) = stage.journal.dead_letters()
     assert (dead.position, dead.reporter) == (poison, "picky@laptop/Picky")
     assert dead.error.startswith("ZeroDivisionError: no such shard (test_host_rebuild.py, line ")
     assert "event could not be folded" in capsys.readouterr().out
-    await stage.until(DaemonHeartbeat, stage.host(PICKY, MemoryStateStore()), count=2)
+    await stage.beats(stage.host(PICKY, MemoryStateStore()))
     assert len(stage.journal.dead_letters()) == 1, "folded again, it fails again and is told once"
 
 
@@ -250,7 +249,7 @@ async def test_host_voided_event_is_left_out_by_every_reducer(states):
     stage, saved = Stage(), MemoryStateStore()
     await stage.configure()
     first, poison, last = await degrade(stage, "a", "0", "b")
-    await stage.until(DaemonHeartbeat, stage.host(PICKY, saved))
+    await stage.beats(stage.host(PICKY, saved))
     await stage.publish(EventVoided(position=poison, reason="nonsense"), "void", None)
     after = saved if states else MemoryStateStore()
     await stage.until(DaemonReady, stage.host(PICKY, after), count=2)
@@ -285,7 +284,7 @@ async def test_host_void_publishes_nothing_about_the_past():
     done = TrainingCompleted(request_id=asked[0].id, model="a" * 64, parent=None, step=0, rows=1, metrics=None)
     await stage.publish(done, "done", asked[0].subject)
     position = stage.journal.head
-    await stage.until(DaemonHeartbeat, stage.host("training_trigger", states), count=len(stage.of(DaemonHeartbeat)) + 1)
+    await stage.beats(stage.host("training_trigger", states))
     await stage.publish(EventVoided(position=position, reason="bad"), "void", None)
     ready = len(stage.of(DaemonReady))
     await stage.until(DaemonReady, stage.host("training_trigger", states), count=ready + 1)
@@ -300,14 +299,13 @@ class BlockedBus(MemoryBus):
 
 
 async def test_host_killed_while_it_buries_folds_nothing_twice():
-    """A heartbeat saves rows only with the cursor that they belong to."""
+    """Each sign of life comes with a save: of rows only with the cursor that they belong to."""
     stage, states = Stage(), MemoryStateStore()
     await stage.configure()
     await stage.until(DaemonReady, stage.host(PICKY, states))
     stage.bus = BlockedBus(stage.journal, stage.clock, producer="broker@laptop")
     (poison,) = await degrade(stage, "0")
-    beats = len(stage.of(DaemonHeartbeat))
-    await kill_at(stage.host(PICKY, states), lambda: len(stage.of(DaemonHeartbeat)) >= beats + 3)
+    await kill_at(stage.host(PICKY, states), lambda: len(stage.signs) >= 3)
     stage.bus = MemoryBus(stage.journal, stage.clock, producer="broker@laptop")
     await stage.until(DaemonReady, stage.host(PICKY, states), count=2)
     assert positions_in(states) == {"Easy": (poison,)}
@@ -389,7 +387,7 @@ class TurningBus(MemoryBus):
             for event in batch.events:
                 yield replace(batch, events=(event,), position=event.sequence)
                 if type(event.data) is QualityDegraded:
-                    await asyncio.sleep(0.2)  # some heartbeats
+                    await asyncio.sleep(0.2)  # some signs of life, with which progress is saved
             yield replace(batch, events=())
 
 

@@ -1,12 +1,12 @@
 """A run that never was: the real controllers, fed by a seeded stand-in for all workers, on a virtual clock.
 
-Its journal is what a run of so many events would leave: requests are answered after a while, daemons beat, data is now
-and then bad, models now and then worse. As the decisions in it are the controllers' own, it replays without a
+Its journal is what a run of so many events would leave: requests are answered after a while, the broker ticks, data is
+now and then bad, models now and then worse. As the decisions in it are the controllers' own, it replays without a
 difference. How strong models get is of no interest here; app.simulation has a model of that.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from heapq import heappop, heappush
 from itertools import count, islice
@@ -23,7 +23,6 @@ from app.controllers.fold import Fold
 from app.core import BROKER, RANDOM, Elo, Rate, expected_score
 from app.events import (
     ClockTick,
-    DaemonHeartbeat,
     DaemonReady,
     DaemonStarted,
     Envelope,
@@ -41,6 +40,8 @@ from app.events import (
     Payload,
     QualityDegraded,
     QualityScoreUpdated,
+    RollCall,
+    RollEntry,
     RunConfigured,
     SelfplayComplete,
     SelfplayFailed,
@@ -102,7 +103,6 @@ def hasty() -> RunSettings:
             "intensity": {"cooldown_seconds": 5},
             "anomaly": {"warm_up": 3, "deviations": 3.0},
             "nodes": {"pause_seconds": 1, "longest_pause_seconds": 5, "quarantine_seconds": 5},
-            "scheduler": {"node_silent_seconds": 12},
         },
     )
 
@@ -335,13 +335,14 @@ class GeneratedRun:
         pace: float = 1.0,
         trouble: float = 1.0,
         play_seconds: float = 0.4,
-        beat_seconds: float = 5.0,
+        roll_seconds: float = 60.0,
     ) -> None:
         self._settings = settings or laptop()
         self._stand_in = StandIn(self._settings, seed, pace, trouble, play_seconds)
         self._fold = Fold(controllers())
-        self._beat_seconds, self._tick_seconds = beat_seconds, self._settings.tick_seconds
-        self._due: list[tuple[int, int, str, Envelope[Payload] | None]] = []
+        self._roll_seconds, self._tick_seconds = roll_seconds, self._settings.tick_seconds
+        self._sources = [f"{name}@laptop" for name in DAEMONS if name != WORKER] + [*self._settings.selfplay_workers]
+        self._due: list[tuple[int, int, str, Envelope[Payload] | Callable[[], None]]] = []
         self._order, self._spoken = count(), count()
         self._unsaid: dict[str, deque[int]] = {name: deque() for name in DAEMONS}
         self._head, self._us = 0, START_US
@@ -350,33 +351,38 @@ class GeneratedRun:
         """Iterate over all events, for ever."""
         settings = self._settings.model_dump(mode="json")
         self._say(0.0, f"{BROKER}@laptop", RunConfigured(run_id="generated", settings=settings))
-        alone = [f"{name}@laptop" for name in DAEMONS if name != WORKER]
-        for number, source in enumerate((*alone, *self._settings.selfplay_workers)):
+        for number, source in enumerate(self._sources):
             who, capacity = _who(source), DAEMONS[_daemon(source)].capacity
             self._say(0.01 + number / 1000, source, DaemonStarted(**who, pid=100 + number, version="0"))
             self._say(0.1 + number / 1000, source, DaemonReady(**who, position=0, capacity=capacity))
-            self._schedule(1.0 + number / 1000, source, None)
+        self._schedule(1.0, BROKER, self._tick)
+        self._schedule(1.0, BROKER, self._call_roll)
         while True:
-            self._us, _, source, envelope = heappop(self._due)
-            if envelope is None:
-                self._beat(source)
+            self._us, _, source, due = heappop(self._due)
+            if callable(due):
+                due()
             else:
-                yield self._record(source, envelope)
+                yield self._record(source, due)
 
-    def _schedule(self, seconds: float, source: str, envelope: Envelope[Payload] | None) -> None:
-        heappush(self._due, (self._us + int(seconds * 1e6), next(self._order), source, envelope))
+    def _schedule(self, seconds: float, source: str, due: Envelope[Payload] | Callable[[], None]) -> None:
+        heappush(self._due, (self._us + int(seconds * 1e6), next(self._order), source, due))
 
     def _say(self, seconds: float, source: str, fact: Payload) -> None:
         time = EPOCH + timedelta(microseconds=self._us)
         self._schedule(seconds, source, originate(fact, event_id=f"{source}-{next(self._spoken)}", time=time))
 
-    def _beat(self, source: str) -> None:
-        daemon = _daemon(source)
-        position = self._unsaid[daemon][0] - 1 if self._unsaid[daemon] else self._head
-        if daemon == BROKER:
-            self._say(0.0, source, ClockTick(period_seconds=self._tick_seconds))
-        self._say(0.0, source, DaemonHeartbeat(**_who(source), position=position, lag=0, jobs=0, requests=()))
-        self._schedule(self._tick_seconds if daemon == BROKER else self._beat_seconds, source, None)
+    def _tick(self) -> None:
+        self._say(0.0, f"{BROKER}@laptop", ClockTick(period_seconds=self._tick_seconds))
+        self._schedule(self._tick_seconds, BROKER, self._tick)
+
+    def _call_roll(self) -> None:
+        entries = []
+        for source in sorted(self._sources):
+            unsaid = self._unsaid[_daemon(source)]
+            position = unsaid[0] - 1 if unsaid else self._head
+            entries.append(RollEntry(**_who(source), position=position, lost=False))
+        self._say(0.0, f"{BROKER}@laptop", RollCall(daemons=tuple(entries)))
+        self._schedule(self._roll_seconds, BROKER, self._call_roll)
 
     def _record(self, source: str, envelope: Envelope[Payload]) -> Event[Payload]:
         self._head += 1

@@ -5,6 +5,7 @@ from collections import Counter
 from typing import Any
 
 from app.bus.memory import MemoryBus
+from app.bus.ports import Sign
 from app.config import GAMES, RunSettings
 from app.events import RunConfigured, SelfplayRequested, originate
 from app.journal import history
@@ -54,6 +55,7 @@ class Stage:
     def __init__(self) -> None:
         self.journal, self.clock, self.boots = MemoryJournal(), SystemClock(), 0
         self.bus = MemoryBus(self.journal, self.clock, producer="broker@laptop")
+        self.signs: list[Sign] = []
 
     async def publish(self, data: Any, event_id: str, subject: str | None = KEY) -> None:
         await self.bus.publish(originate(data, event_id=event_id, time=self.clock.now(), subject=subject))
@@ -70,6 +72,7 @@ class Stage:
         sink: Any = None,
     ) -> Host:
         self.boots += 1
+        self.bus.show_life = self.signs.append  # type: ignore[method-assign] # the stage's hosts share a connection
         spec = daemon if isinstance(daemon, DaemonSpec) else DAEMONS[daemon]
         place = WorkerPlace(name=WORKER if engine else f"{spec.name}@laptop", node="laptop", store="store")
         ports = Ports(self.bus, states, self.clock, engine, notifier or Notifier(""), sink)
@@ -84,6 +87,16 @@ class Stage:
                 await asyncio.sleep(0.01)
             stop.set()
         return self.of(payload)
+
+    async def beats(self, host: Host, count: int = 1) -> list[Sign]:
+        """Run a host until it has shown life so often; return its signs."""
+        before, stop = len(self.signs), asyncio.Event()
+        async with asyncio.TaskGroup() as group, asyncio.timeout(20):
+            running = group.create_task(host.run(stop))
+            while len(self.signs) < before + count and not running.done():
+                await asyncio.sleep(0.01)
+            stop.set()
+        return self.signs[before:]
 
     def of(self, payload: type[Any]) -> list[Any]:
         return [event.data for event in history(self.journal, types={payload})]

@@ -19,6 +19,8 @@ from app.events import (
     Event,
     ModelPromoted,
     Payload,
+    RollCall,
+    RollEntry,
     RunConfigured,
     SelfplayRequested,
     originate,
@@ -140,14 +142,17 @@ def test_at_the_end_a_decision_may_be_in_flight(run, kind):
 def test_a_daemon_that_says_it_is_further_leaves_nothing_in_flight(run):
     events, last = _end_before(ModelPromoted)(run)
     cause = next(event for event in events if event.id == last.envelope.causationid)
+    entry = RollEntry(daemon="model_lifecycle", node="laptop", position=cause.sequence, lost=False)
     beat = DaemonHeartbeat(daemon="model_lifecycle", node="laptop", position=cause.sequence, lag=0, jobs=0, requests=())
-    heard = Event(originate(beat, event_id="beat", time=last.envelope.time), last.sequence, last.recorded_us, "x@y")
-    report = replay([*events, heard])
-    assert [(one.kind, one.event_id) for one in report.differences] == [("missing", last.id)]
+    for fact in (RollCall(daemons=(entry,)), beat):
+        heard = Event(originate(fact, event_id="said", time=last.envelope.time), last.sequence, last.recorded_us, "x@y")
+        report = replay([*events, heard])
+        assert [(one.kind, one.event_id) for one in report.differences] == [("missing", last.id)]
 
-    before = beat.replace(position=cause.sequence - 1)
-    heard = replace(heard, envelope=originate(before, event_id="beat", time=last.envelope.time))
-    assert replay([*events, heard]).differing == 0
+    for position in (cause.sequence - 1, None):
+        before = RollCall(daemons=(entry.replace(position=position),))
+        heard = replace(heard, envelope=originate(before, event_id="said", time=last.envelope.time))
+        assert replay([*events, heard]).differing == 0
 
 
 def test_until_it_is_ready_again_a_daemon_has_not_published_what_it_concludes(run):
@@ -174,15 +179,14 @@ def test_until_it_is_ready_again_a_daemon_has_not_published_what_it_concludes(ru
 def test_decisions_of_another_version_are_told_apart(run, later):
     """Differences from an earlier program are no failure of a replay."""
     promotion = first(run, ModelPromoted, 3)
-    beats = [event for event in run if isinstance(event.data, DaemonHeartbeat)]
-    beats = [beat for beat in beats if beat.data.daemon == "model_lifecycle"]
-    beat = next(beat for beat in (beats if later else beats[::-1]) if (beat.sequence < promotion.sequence) == later)
+    calls = [event for event in run if isinstance(event.data, RollCall)]
+    call = next(call for call in (calls if later else calls[::-1]) if (call.sequence < promotion.sequence) == later)
     started = DaemonStarted(daemon="model_lifecycle", node="laptop", pid=9, version="another")
-    envelope = originate(started, event_id="restarted", time=beat.envelope.time)
-    events = [replace(one, envelope=envelope) if one is beat else one for one in run]
+    envelope = originate(started, event_id="restarted", time=call.envelope.time)
+    events = [replace(one, envelope=envelope) if one is call else one for one in run]
     report = replay(changed(events, promotion, elo=promotion.data.elo + 1))
     (handover,) = report.handovers
-    assert (handover.daemon, handover.version, handover.position) == ("model_lifecycle", "another", beat.sequence)
+    assert (handover.daemon, handover.version, handover.position) == ("model_lifecycle", "another", call.sequence)
     assert (handover.differing > 0, report.differing > 0) == (not later, later)
 
 
