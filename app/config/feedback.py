@@ -210,8 +210,9 @@ class SchedulerSettings(Settings):
         10.0, description="longest usual duration of a request that may wait for a busy worker"
     )
     idle_seconds: Seconds = Field(60.0, description="pause between requests while training is blocked or paused")
-    lease_seconds: Seconds = Field(600.0, description="time without a result or heartbeat until a request is repeated")
-    node_silent_seconds: Seconds = Field(30.0, description="time without heartbeats after which a node is lost")
+    lease_seconds: Seconds = Field(
+        600.0, description="time without a verdict on a request's shard, after which the request is repeated"
+    )
 
 
 class NodeSettings(OrderedSettings):

@@ -51,8 +51,11 @@ NEEDED = frozenset({"game", "players"})
 NO_RUN_SETTING = frozenset({"profile", "configs", "deployment", "import"})
 """Keys of ``flyball.toml`` that RUN_CONFIGURED does not hold in this form."""
 
-MOVED = {"ppo.learning_rate": "learning_rate", "ppo.epochs": "epochs"}
-"""New keys of settings of a configuration, by their former keys."""
+MOVED = {
+    "": {"feedback.scheduler.node_silent_seconds": "deployment.node_silent_seconds"},
+    GAME_TABLES: {"ppo.learning_rate": "learning_rate", "ppo.epochs": "epochs"},
+}
+"""New keys of settings, by their former keys; for each table of named settings, and for the others."""
 
 IMPORTS = create_model("Imports", __base__=Settings, **cast("dict[str, Any]", {IMPORT: (Modules, ())}))
 """The setting ``import``, which every configuration gets. Python's syntax forbids a field of that name."""
@@ -253,8 +256,8 @@ def _check_key(key: str, where: str) -> None:
         known, prefix = BOT_KEYS, f"{prefix}{BOT_TABLES}.{bot}."
     if rest in known or (_is_free(key) and not is_of_bot):
         return
-    if prefix and rest in MOVED:
-        raise BadSettings(f"{key!r} in {where} has another name now.", hint=f"Write {prefix}{MOVED[rest]} instead.")
+    if moved := MOVED.get(prefix.partition(".")[0], {}).get(rest):
+        raise BadSettings(f"{key!r} in {where} has another name now.", hint=f"Write {prefix}{moved} instead.")
     last = {name.rpartition(".")[2]: name for name in known}
     near = get_close_matches(rest, known, n=1) or [last[n] for n in get_close_matches(rest.rpartition(".")[2], last, 1)]
     hint = f"Did you mean {prefix}{near[0]}?" if near else f"There are: {', '.join(sorted(known))}."

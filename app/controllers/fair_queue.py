@@ -45,19 +45,22 @@ class Asked(Row, frozen=True):
     Attributes:
         worker: the worker that has it.
         at_us: when it was made.
-        seen_us: when it was made, named by a heartbeat, or played, whichever came last.
         probe: its worker is in quarantine, and its rows do not count.
-        ended: it was played, or failed, and no longer occupies its worker.
+        ended_us: when it was played, or failed; ``None``: it occupies its worker.
         failed: it failed, and the next tick gives it up.
     """
 
     request: EventId
     worker: str
     at_us: int
-    seen_us: int
     probe: bool
-    ended: bool = False
+    ended_us: int | None = None
     failed: bool = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether it was played, or failed, and no longer occupies its worker."""
+        return self.ended_us is not None
 
 
 class ConfigRow(Row, frozen=True):
@@ -97,7 +100,7 @@ class ConfigRow(Row, frozen=True):
 
     def ended(self, asked: Asked, now_us: int, *, failed: bool = False) -> "ConfigRow":
         """Free the worker of a request that was played, or ``failed`` and awaits the next tick."""
-        ended = asked.replace(ended=True, failed=failed, seen_us=now_us)
+        ended = asked.replace(failed=failed, ended_us=now_us)
         return self.replace(out=tuple([ended if one is asked else one for one in self.out]))
 
     def without(self, asked: Asked) -> "ConfigRow":
@@ -106,14 +109,12 @@ class ConfigRow(Row, frozen=True):
 
 
 class WorkerRow(Row, frozen=True):
-    """One self-play worker: capacity, signs of life and health.
+    """One self-play worker: capacity and health.
 
     Attributes:
         capacity: requests that it plays at once.
         asked_us: time of its latest request.
-        heard_us: time of its last event.
-        holds: the requests that its latest heartbeat named.
-        lost: its heartbeats have stopped.
+        lost: it stopped, or the broker reported it as lost.
         failures: number of its failed requests in a row.
         failing_us: when the first of them failed.
         pauses: number of pauses in a row; after a pause it gets one request at a time until one succeeds.
@@ -123,8 +124,6 @@ class WorkerRow(Row, frozen=True):
 
     capacity: int
     asked_us: int
-    heard_us: int = 0
-    holds: tuple[EventId, ...] = ()
     lost: bool = False
     failures: int = 0
     failing_us: int = 0

@@ -3,9 +3,9 @@
 A configuration wants games while its current model lacks fresh rows. Its priority is its curriculum weight (velocity,
 data deficit, quality), raised by staleness and by the uncertainty of its rating, within bounds whose ratio is the
 starvation floor. A quality penalty stretches the time between its requests. Workers announce their capacity when they
-are ready; their heartbeats name the requests they hold. A lost worker's requests are repeated. A worker with several
-failed requests in a row pauses, and is tried again later (ADR-019). A request's opponents are drawn from the
-matchmaking of its model.
+are ready. The broker says which workers are lost (ADR-038); their requests are repeated. A worker with several failed
+requests in a row pauses, and is tried again later (ADR-019). A request's opponents are drawn from the matchmaking of
+its model.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,7 +30,6 @@ from app.core import ConfigKey, ModelHash, derive_id, derive_seed, lineups
 from app.events import (
     AdaptiveParamsChanged,
     ClockTick,
-    DaemonHeartbeat,
     DaemonReady,
     DaemonStopped,
     Emission,
@@ -48,6 +47,7 @@ from app.events import (
     NodeQuarantined,
     NodeRecovered,
     NodeReleased,
+    NodeReturned,
     OpponentSampled,
     Payload,
     PromotionRejected,
@@ -72,8 +72,8 @@ WORKER_DAEMON = "selfplay_worker"
 CONFIG, WORKER = "config:", "worker:"
 
 MOST_DEADLINES = 4
-"""Self-play deadlines after which a request is given up despite heartbeats: two attempts at it, and two at the request
-before it. Otherwise a worker that crashes at a request, but names it in heartbeats, would keep it for ever."""
+"""Self-play deadlines after which a request is given up although its worker lives: two attempts at it, and two at the
+request before it. Otherwise a worker that crashes at a request and starts again would keep it for ever."""
 
 DRAWS = 8
 """Most lineups of a request. More lineups vary the opponents more; fewer give each a larger batch of games."""
@@ -186,7 +186,7 @@ class Allocation:
         if met.draws:
             sampled = OpponentSampled(request_id=request_id, model=model, opponents=met.draws)
             self.emissions.append(Emission(sampled, key, row.cause))
-        asked = Asked(request=request_id, worker=name, at_us=self.now_us, seen_us=self.now_us, probe=probe)
+        asked = Asked(request=request_id, worker=name, at_us=self.now_us, probe=probe)
         self.configs[key] = row.replace(
             out=(*row.out, asked),
             requests=row.requests + 1,
@@ -203,15 +203,20 @@ class Allocation:
             name = f"{data.daemon}@{data.node}"
             worker = self.workers.get(name) or WorkerRow(capacity=data.capacity, asked_us=0)
             rests_until_us = worker.rests_until_us if worker.quarantined else None
-            ready = worker.replace(capacity=data.capacity, rests_until_us=rests_until_us)
-            self.workers[name] = ready.replace(heard_us=self.now_us, lost=False, holds=())
+            self.workers[name] = worker.replace(capacity=data.capacity, rests_until_us=rests_until_us, lost=False)
 
-    def _stopped(self, data: DaemonStopped) -> None:
-        """Give up the requests of a worker that stopped in order, without announcing it as lost."""
+    def _gone(self, data: DaemonStopped | NodeLost) -> None:
+        """Give up the requests of a worker that stopped or was lost."""
         name = f"{data.daemon}@{data.node}"
         if worker := self.workers.get(name):
-            self.workers[name] = worker.replace(lost=True, holds=())
+            self.workers[name] = worker.replace(lost=True)
             self._end_leases()
+
+    def _returned(self, data: NodeReturned) -> None:
+        """Let a lost worker have requests again; what it still plays of the earlier ones is not awaited."""
+        name = f"{data.daemon}@{data.node}"
+        if worker := self.workers.get(name):
+            self.workers[name] = worker.replace(lost=False)
 
     def _quarantined(self, data: NodeQuarantined) -> None:
         """Give up a worker's requests, also those awaiting inspection, and drop its shards."""
@@ -228,33 +233,28 @@ class Allocation:
             self.workers[data.worker] = worker.replace(quarantined=False, rests_until_us=rests_until_us)
 
     def _tick(self, _: ClockTick) -> None:
-        """Detect lost workers, end pauses, and give up overdue requests."""
-        for name, worker in sorted(self.workers.items()):  # rows change their order at a restart, and ids depend on it
-            silent_us = self.now_us - worker.heard_us
-            if not worker.lost and silent_us >= self.limits.node_silent_seconds * US:
-                self._emit(NodeLost(daemon=WORKER_DAEMON, node=name.partition("@")[2], silent_seconds=silent_us / US))
-                self.workers[name] = worker.replace(lost=True, holds=())
-            elif worker.rests_until_us is not None and worker.rests_until_us <= self.now_us:
+        """End pauses, and give up overdue requests."""
+        for name, worker in self.workers.items():
+            if worker.rests_until_us is not None and worker.rests_until_us <= self.now_us:
                 self.workers[name] = worker.replace(rests_until_us=None)
         self._end_leases()
 
     def _end_leases(self) -> None:
-        """Renew the leases of requests that heartbeats named; give up those whose lease ended, and failed ones.
+        """Give up requests whose lease ended, and failed ones.
 
-        Requests of lost workers, and those from before a quarantine, are given up without blame.
+        A request that is played has the longest deadline; a shard that awaits its verdict, ``lease_seconds``. Requests
+        of workers that are gone, and those from before a quarantine, are given up without blame.
         """
-        silent_us = self.now_us - self.limits.lease_seconds * US
+        uninspected_us = self.now_us - self.limits.lease_seconds * US
         oldest_us = self.now_us - MOST_DEADLINES * self.settings.deadlines.selfplay_seconds * US
-        for key, row in sorted(self.configs.items()):
+        for key, row in sorted(self.configs.items()):  # rows change their order at a restart, and ids depend on it
             kept, overdue = list[Asked](), list[Asked]()
             for asked in row.out:
-                worker, seen_us = self.workers[asked.worker], asked.seen_us
+                worker = self.workers[asked.worker]
                 if (worker.lost and not asked.ended) or (worker.quarantined and not asked.probe) or asked.failed:
                     continue
-                if asked.request in worker.holds and not asked.ended:
-                    seen_us = max(seen_us, worker.heard_us)
-                if seen_us > silent_us and asked.at_us > oldest_us:
-                    kept.append(asked.replace(seen_us=seen_us))
+                if asked.at_us > oldest_us and (asked.ended_us is None or asked.ended_us > uninspected_us):
+                    kept.append(asked)
                 elif not asked.ended:
                     overdue.append(asked)
             self.configs[key] = row.replace(out=tuple(kept))
@@ -359,15 +359,17 @@ class Allocation:
         AdaptiveParamsChanged: _state_changed,
         ClockTick: _tick,
         DaemonReady: _ready,
-        DaemonStopped: _stopped,
+        DaemonStopped: _gone,
         EvaluationFailed: _evaluation_failed,
         HyperparameterUpdated: _state_changed,
         InspectionFailed: _failed,
         ModelDistributed: _distributed,
         ModelRolledBack: _spoiled,
+        NodeLost: _gone,
         NodeProbed: _probed,
         NodeQuarantined: _quarantined,
         NodeReleased: _released,
+        NodeReturned: _returned,
         PromotionRejected: _state_changed,
         QualityDegraded: _failed,
         QualityPenaltyApplied: _state_changed,
@@ -391,17 +393,8 @@ class SelfplayScheduler(Controller):
     name: ClassVar[str] = NAME
     row: ClassVar[type[SchedulerRow]] = SchedulerRow
     emits: ClassVar[frozenset[type[Payload]]] = frozenset(
-        {NodeDegraded, NodeLost, NodeRecovered, OpponentSampled, SelfplayRequested}
+        {NodeDegraded, NodeRecovered, OpponentSampled, SelfplayRequested}
     )
-
-    @handles(DaemonHeartbeat)
-    def heard(self, rows: Rows, event: Event[DaemonHeartbeat], states: States) -> Step[SchedulerRow]:
-        """Note the requests that a worker holds, without an allocation: heartbeats are frequent and free no worker."""
-        name = f"{WORKER}{event.data.daemon}@{event.data.node}"
-        if (worker := rows.get(name, EMPTY).worker) is None:
-            return Step()
-        heard = worker.replace(heard_us=event.recorded_us, lost=False, holds=event.data.requests)
-        return Step({name: SchedulerRow(worker=heard)})
 
     @handles(*Allocation.handlers)
     def allocate(self, rows: Rows, event: Event[Payload], states: States) -> Step[SchedulerRow]:

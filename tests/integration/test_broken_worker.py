@@ -57,7 +57,7 @@ class Engine:
 async def test_broken_worker_pauses_and_the_other_plays_on():
     journal, clock, stop = MemoryJournal(), SystemClock(), asyncio.Event()
     bus = MemoryBus(journal, clock, producer="broker@laptop")
-    feedback = FeedbackSettings.model_validate({"nodes": PAUSES, "scheduler": {"node_silent_seconds": 0.4}})
+    feedback = FeedbackSettings.model_validate({"nodes": PAUSES})
     settings = RunSettings(configs=(GAMES[KEY],), feedback=feedback)
 
     async def publish(data: Any, event_id: str, subject: str | None = None) -> None:

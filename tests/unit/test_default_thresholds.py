@@ -19,7 +19,6 @@ from app.controllers.watchdog import severity_of
 from app.events import (
     ClockTick,
     CurriculumRebalanced,
-    DaemonHeartbeat,
     DaemonReady,
     HyperparameterUpdated,
     ShardRef,
@@ -113,8 +112,7 @@ def test_without_training_games_are_60_s_apart(scheduler, at, requests):
     )
     complete = played().replace(request_id=request.id, shard=shard)
     assert not scheduler.feed(complete, scored(model=shard.model, request=request.id), at=1)
-    beat = DaemonHeartbeat(daemon="selfplay_worker", node="laptop", position=0, lag=0, jobs=0, requests=())
-    assert len(scheduler.feed(beat, TICK, key=None, at=at)) == requests
+    assert len(scheduler.feed(TICK, key=None, at=at)) == requests
 
 
 def turn(scheduler: Driven, hours: float) -> float:

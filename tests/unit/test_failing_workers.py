@@ -1,4 +1,4 @@
-"""SelfplayScheduler and its workers: leases that heartbeats renew, pauses after failures, quarantine (ADR-019)."""
+"""SelfplayScheduler and its workers: leases, pauses after failures, quarantine (ADR-019)."""
 
 import pytest
 from driving import KEY, NEED, OLD, OTHER_KEY, Driven, distributed, run_settings, scored
@@ -8,7 +8,6 @@ from app.controllers import SelfplayScheduler
 from app.controllers.scheduler import CONFIG
 from app.events import (
     ClockTick,
-    DaemonHeartbeat,
     DaemonReady,
     NodeDegraded,
     NodeProbed,
@@ -31,11 +30,6 @@ A, B = "selfplay_worker@a", "selfplay_worker@b"
 
 def ready(name: str, capacity: int = 1) -> DaemonReady:
     return DaemonReady(daemon="selfplay_worker", node=name.partition("@")[2], position=0, capacity=capacity)
-
-
-def beat(name: str, *requests: str) -> DaemonHeartbeat:
-    node, jobs = name.partition("@")[2], min(1, len(requests))
-    return DaemonHeartbeat(daemon="selfplay_worker", node=node, position=0, lag=0, jobs=jobs, requests=requests)
 
 
 def scheduler_of(*workers: str, keys: tuple[str, ...] = (KEY,)) -> Driven:
@@ -74,52 +68,37 @@ def good(request: str, worker: str, rows: int = 1) -> SelfplayComplete:
 
 class TestLeases:
     @staticmethod
-    def pass_time(driven: Driven, seconds: float, *requests: str, start: float = 0.0) -> list:
-        """Let a worker beat and the clock tick; return the emitted events."""
+    def pass_time(driven: Driven, seconds: float, start: float = 0.0) -> list:
+        """Let the clock tick; return the emitted events."""
         times = range(int(start), int(start + seconds) + 1, 10)
-        return [p for at in times for p in driven.feed(beat(A, *requests), TICK, key=None, at=at)]
+        return [p for at in times for p in driven.feed(TICK, key=None, at=at)]
 
-    def test_lease_of_request_that_heartbeats_name_is_renewed(self):
+    def test_request_of_a_living_worker_is_not_given_up(self):
         driven = scheduler_of(A)
         driven.feed(distributed())
         ((request, _),) = out(driven)
-        assert not self.pass_time(driven, 10 * LEASE, request)
+        assert not self.pass_time(driven, 3 * LEASE)
         assert out(driven) == [(request, A)]
 
-    @pytest.mark.parametrize("named", [(), ("another",)], ids=["idle", "busy with another"])
-    def test_lease_of_request_that_its_worker_lost_ends(self, named):
-        driven = scheduler_of(A)
-        driven.feed(distributed())
-        ((request, _),) = out(driven)
-        (again,) = of(self.pass_time(driven, LEASE + 20, *named), SelfplayRequested)
-        assert again.worker == A
-        assert request not in dict(out(driven))
-
-    def test_lease_restarts_when_heartbeats_cease_to_name_it(self):
-        driven = scheduler_of(A)
-        driven.feed(distributed())
-        ((request, _),) = out(driven)
-        assert not self.pass_time(driven, 900, request)
-        assert not self.pass_time(driven, LEASE - 30, start=910)
-        assert len(of(self.pass_time(driven, 60, start=890 + LEASE), SelfplayRequested)) == 1
-
     def test_request_that_is_never_done_is_given_up_all_the_same(self):
-        """Its worker dies of it repeatedly, and its heartbeats name it in between."""
+        """Its worker dies of it again and again, and starts again in between."""
         settings = run_settings().replace(deadlines=DeadlineSettings(selfplay_seconds=600.0))
         driven = Driven(SelfplayScheduler, settings)
         driven.feed(ready(A), key=None)
         driven.feed(distributed())
         ((request, _),) = out(driven)
-        assert not self.pass_time(driven, 4 * 600 - 20, request)
-        assert of(self.pass_time(driven, 40, request, start=4 * 600 - 10), SelfplayRequested)
+        for start in range(0, 4 * 600 - 20, 60):
+            driven.feed(ready(A), key=None, at=start)
+            assert not self.pass_time(driven, 50, start)
+        assert of(self.pass_time(driven, 40, start=4 * 600 - 10), SelfplayRequested)
         assert request not in dict(out(driven))
 
     def test_long_requests_do_not_pile_up_at_their_worker(self):
-        """Requests of 900 s with a lease of 600 s: 48 waited at one worker."""
+        """Requests of 900 s, as long as one and a half leases."""
         driven = scheduler_of(A, keys=(KEY, OTHER_KEY))
         asked = [e.id for key in (KEY, OTHER_KEY) for e in driven.envelopes(distributed(), key=key)]
         for at in range(10, 24 * 3600, 10):
-            asked += [e.id for e in driven.envelopes(beat(A, *asked[:2]), TICK, key=None, at=at)]
+            asked += [e.id for e in driven.envelopes(TICK, key=None, at=at)]
             if at % 900 == 0:
                 request = asked.pop(0)
                 key = KEY if request in dict(out(driven, KEY)) else OTHER_KEY
@@ -164,8 +143,7 @@ class Farm:
                 for key in self.keys:
                     said += self.feed(TrainingFailed(request_id="t", reason="error", error="no"), key=key, at=at)
             if at % 10 == 0:
-                beats = [beat(name) for name in self.names]
-                said += self.feed(*beats, TICK, key=None, at=at)
+                said += self.feed(TICK, key=None, at=at)
         return said
 
     def requests(self, worker: str) -> int:
@@ -216,7 +194,7 @@ class TestFailures:
                 if request not in failed:
                     failed.add(request)
                     said += driven.feed(SelfplayFailed(request_id=request, worker=worker, error="no"), at=at)
-            said += driven.feed(beat(A), beat(B), TICK, key=None, at=at)
+            said += driven.feed(TICK, key=None, at=at)
         assert len(failed) > 20
         assert len({one.worker for one in of(said, NodeDegraded)}) <= 1
 
@@ -232,7 +210,7 @@ class TestFailures:
                             failed.add(request)
                             no = SelfplayFailed(request_id=request, worker=worker, error="no")
                             said.extend(driven.feed(no, key=key, at=at))
-                said.extend(driven.feed(beat(A), beat(B), TICK, key=None, at=at))
+                said.extend(driven.feed(TICK, key=None, at=at))
 
         driven.feed(distributed(), key=OTHER_KEY)
         fail_all(1, 60, OTHER_KEY)
@@ -251,7 +229,7 @@ class TestFailures:
                 said += driven.feed(completed(request, worker), at=at)
                 bad = QualityDegraded(request_id=request, worker=worker, shard="c" * 64, reason="DamagedBlob")
                 said += driven.feed(bad, at=at)
-            said += driven.feed(beat(A), TICK, key=None, at=at + 19)
+            said += driven.feed(TICK, key=None, at=at + 19)
         assert {one.worker for one in of(said, NodeDegraded)} == {A}
 
     def test_worker_that_is_started_again_is_tried_at_once(self):
@@ -298,14 +276,14 @@ class TestQuarantine:
         driven = scheduler_of(A)
         driven.feed(distributed())
         self.quarantined(driven)
-        assert not [p for at in range(10, 600, 10) for p in driven.feed(beat(A), TICK, key=None, at=at)]
-        said = [p for at in range(600, 640, 10) for p in driven.feed(beat(A), TICK, key=None, at=at)]
+        assert not [p for at in range(10, 600, 10) for p in driven.feed(TICK, key=None, at=at)]
+        said = [p for at in range(600, 640, 10) for p in driven.feed(TICK, key=None, at=at)]
         assert [one.probe for one in said] == [True]
 
     def test_probe_makes_no_configuration_wait(self):
         driven = scheduler_of(A, B)
         self.quarantined(driven, A, seconds=0.0)
-        driven.feed(beat(A), beat(B), TICK, key=None, at=20)
+        driven.feed(TICK, key=None, at=20)
         asked = driven.feed(distributed(), at=21)
         assert sorted((one.worker, one.probe) for one in asked) == [(A, True), (B, False)]
         probe = next(request for request, worker in out(driven) if worker == A)
@@ -321,7 +299,7 @@ class TestQuarantine:
         driven.feed(distributed())
         self.quarantined(driven)
         (request,) = driven.feed(NodeReleased(worker=A, reason="x"), key=None, at=2) or driven.feed(
-            beat(A), TICK, key=None, at=60
+            TICK, key=None, at=60
         )
         assert not request.probe
 

@@ -15,7 +15,6 @@ from app.events import (
     AdaptiveParamsChanged,
     ClockTick,
     CurriculumRebalanced,
-    DaemonHeartbeat,
     DaemonReady,
     DaemonStopped,
     EvaluationFailed,
@@ -25,6 +24,7 @@ from app.events import (
     HyperparameterUpdated,
     ModelRolledBack,
     NodeLost,
+    NodeReturned,
     PromotionRejected,
     QualityDegraded,
     QualityPenaltyApplied,
@@ -46,8 +46,11 @@ def ready(node: str = "laptop", capacity: int = 1) -> DaemonReady:
     return DaemonReady(daemon="selfplay_worker", node=node, position=0, capacity=capacity)
 
 
-def heartbeat(node: str = "laptop") -> DaemonHeartbeat:
-    return DaemonHeartbeat(daemon="selfplay_worker", node=node, position=0, lag=0, jobs=0, requests=())
+def lost(node: str = "laptop", silent_seconds: float = 9.0) -> NodeLost:
+    return NodeLost(daemon="selfplay_worker", node=node, silent_seconds=silent_seconds)
+
+
+RETURNED = NodeReturned(daemon="selfplay_worker", node="laptop", silent_seconds=40.0)
 
 
 @pytest.fixture
@@ -111,7 +114,7 @@ class TestDemand:
         (envelope,) = scheduler.envelopes(distributed())
         assert envelope.id == derive_id(NAME, scheduler.events[-1].id, 0)
         failed = SelfplayFailed(request_id="another", worker="w", error="no")
-        assert not scheduler.feed(failed, heartbeat(), TICK, at=1)
+        assert not scheduler.feed(failed, TICK, at=1)
         assert scheduler.feed(failed.replace(request_id=envelope.id), TICK, at=2)
 
     def test_it_asks_again_until_the_rows_suffice(self, scheduler):
@@ -131,7 +134,7 @@ class TestDemand:
     def test_before_the_first_shard_one_request_has_to_suffice(self, scheduler):
         scheduler.feed(ready("other"), key=None)
         assert len(scheduler.feed(distributed())) == 1
-        assert not scheduler.feed(TICK, heartbeat(), key=None, at=20)
+        assert not scheduler.feed(TICK, key=None, at=20)
 
     @staticmethod
     def searching() -> Driven:
@@ -219,10 +222,10 @@ class TestDemand:
         scheduler.settle()
         assert not answer(scheduler, rows=NEED)
         assert not begin_training(scheduler, SHARD)
-        assert not scheduler.feed(heartbeat(), TICK, at=1000)
+        assert not scheduler.feed(TICK, at=1000)
         assert not end_training(scheduler)
         assert not scheduler.feed(promoted(NEW))
-        assert not scheduler.feed(heartbeat(), TICK, at=2000)
+        assert not scheduler.feed(TICK, at=2000)
         (request,) = scheduler.feed(distributed(NEW, 1))
         assert request.model == NEW
 
@@ -256,7 +259,6 @@ class TestDemand:
             "poor": scored(0.1, request=request),
         }
         assert not scheduler.feed(facts[failure], at=1000)
-        scheduler.feed(heartbeat(), key=None, at=1000)
         assert len(scheduler.feed(TICK, key=None, at=1001)) == 1
 
 
@@ -300,13 +302,16 @@ class TestWorkers:
         assert len(answer(scheduler, one, seconds=seconds)) == waits
         assert len(complete(scheduler, other)) == 1, "now there is room"
 
-    def test_a_silent_worker_is_lost_and_its_request_repeated(self, scheduler):
+    def test_request_of_a_lost_worker_goes_to_another_at_once(self, scheduler):
         scheduler.feed(distributed(), at=0)
         scheduler.feed(ready("other"), key=None, at=25)
-        lost, request = scheduler.feed(TICK, key=None, at=31)
-        assert (type(lost), lost.node) == (NodeLost, "laptop")
+        (request,) = scheduler.feed(lost(), key=None, at=31)
         assert request.worker == "selfplay_worker@other"
-        assert not scheduler.feed(TICK, key=None, at=50), "it is lost once"
+
+    def test_worker_keeps_its_requests_when_another_daemon_of_its_node_is_lost(self, scheduler):
+        scheduler.feed(distributed(), at=0)
+        scheduler.feed(ready("other"), key=None, at=1)
+        assert not scheduler.feed(lost().replace(daemon="training"), lost("unknown"), key=None, at=2)
 
     def test_scheduler_hands_on_the_work_of_a_stopped_node(self, scheduler):
         scheduler.feed(distributed(), at=0)
@@ -314,7 +319,6 @@ class TestWorkers:
         stopped = DaemonStopped(daemon="selfplay_worker", node="laptop", position=0)
         (request,) = scheduler.feed(stopped, key=None, at=2)
         assert request.worker == "selfplay_worker@other"
-        assert not scheduler.feed(heartbeat("other"), TICK, key=None, at=50), "a node that stopped is not lost"
 
     def test_scheduler_asks_a_node_again_that_comes_back(self, scheduler):
         """Stopped and started again, an hour later: nothing was lost."""
@@ -325,30 +329,47 @@ class TestWorkers:
         (request,) = scheduler.feed(ready(), key=None, at=3601)
         assert isinstance(request, SelfplayRequested)
 
-    def test_a_worker_that_is_heard_is_not_lost(self, scheduler):
-        for second in range(0, 300, 5):
-            assert not scheduler.feed(heartbeat(), TICK, key=None, at=second)
-
-    def test_a_lost_worker_that_comes_back_gets_games_again(self, scheduler):
-        scheduler.feed(TICK, key=None, at=100)
+    @pytest.mark.parametrize(
+        "again",
+        [ready(), RETURNED],
+        ids=["started again", "heard again"],
+    )
+    def test_lost_worker_that_comes_back_gets_games_again(self, scheduler, again):
+        assert not scheduler.feed(lost(), key=None, at=100)
         assert not scheduler.feed(distributed(), at=101)
-        assert len(scheduler.feed(ready(), key=None, at=102)) == 1
+        assert not scheduler.feed(TICK, key=None, at=102)
+        assert len(scheduler.feed(again, key=None, at=103)) == 1
 
-    def test_an_unanswered_request_is_repeated_after_its_lease(self, scheduler):
+    def test_worker_that_returns_owes_nothing_of_what_it_had(self, scheduler):
         scheduler.feed(distributed(), at=0)
-        for second in range(0, 600, 10):
-            assert not scheduler.feed(heartbeat(), TICK, key=None, at=second)
-        said = [p for second in (600, 615, 630) for p in scheduler.feed(heartbeat(), TICK, key=None, at=second)]
-        assert [type(p) for p in said] == [SelfplayRequested]
+        (first,) = unanswered(scheduler)
+        scheduler.feed(lost(), key=None, at=10)
+        (again,) = scheduler.feed(
+            NodeReturned(daemon="selfplay_worker", node="laptop", silent_seconds=9.5), key=None, at=40
+        )
+        assert again.worker == first.data.worker
+        assert not scheduler.feed(delivery(first.id, first.data), at=41), "nobody waits for it"
 
-    def test_a_worker_of_a_removed_configuration_may_be_lost(self):
+    def test_unanswered_request_is_repeated_after_four_deadlines(self, scheduler):
+        longest = 4 * scheduler.settings.deadlines.selfplay_seconds
+        scheduler.feed(distributed(), at=0)
+        assert not scheduler.feed(TICK, key=None, at=longest - 1)
+        assert [type(p) for p in scheduler.feed(TICK, key=None, at=longest)] == [SelfplayRequested]
+
+    def test_uninspected_shard_is_awaited_for_its_lease(self, scheduler):
+        lease = scheduler.settings.feedback.scheduler.lease_seconds
+        scheduler.feed(distributed(), at=0)
+        assert not complete(scheduler, at=100)
+        assert not scheduler.feed(TICK, key=None, at=99 + lease)
+        assert [type(p) for p in scheduler.feed(TICK, key=None, at=100 + lease)] == [SelfplayRequested]
+
+    def test_worker_of_a_removed_configuration_may_be_lost(self):
         scheduler = Driven(SelfplayScheduler, run_settings(KEY, OTHER_KEY))
         scheduler.feed(ready(), key=None)
         scheduler.feed(distributed(), key=OTHER_KEY)
         fewer = RunConfigured(run_id="run", settings=run_settings(KEY).model_dump(mode="json"))
         scheduler.feed(fewer, key=None, at=1)
-        (lost,) = scheduler.feed(TICK, key=None, at=31)
-        assert isinstance(lost, NodeLost)
+        assert not scheduler.feed(lost(), key=None, at=31)
 
     def test_a_configuration_that_is_taken_up_again_plays_on(self):
         """It waited when it was left out, and its turn came meanwhile."""
@@ -361,7 +382,7 @@ class TestWorkers:
         scheduler.feed(fewer, key=None, at=1)
         assert not scheduler.feed(ready(), key=None, at=2)
         scheduler.feed(both, key=None, at=3)
-        said = [p for second in range(4, 60) for p in scheduler.feed(heartbeat(), TICK, key=None, at=second)]
+        said = [p for second in range(4, 60) for p in scheduler.feed(TICK, key=None, at=second)]
         assert [type(payload) for payload in said] == [SelfplayRequested]
 
     @pytest.mark.parametrize("rate", [1e-6, 1e-3, 0.01])
@@ -369,7 +390,7 @@ class TestWorkers:
         penalty = QualityPenaltyApplied(rate_multiplier=rate, quality_score=0.1, threshold=0.3)
         scheduler.feed(distributed(), penalty)
         assert not answer(scheduler, rows=NEED // 2, seconds=1.0, at=1)
-        said = {at: scheduler.feed(heartbeat(), TICK, key=None, at=at) for at in (99, 100)}
+        said = {at: scheduler.feed(TICK, key=None, at=at) for at in (99, 100)}
         assert [at for at, requests in said.items() if requests] == [100]
 
     def test_no_capacity_brings_more_requests_than_are_needed(self, scheduler):
@@ -427,7 +448,6 @@ class TestPace:
         scheduler.feed(distributed(), at=0)
         scheduler.feed(QualityPenaltyApplied(rate_multiplier=0.5, quality_score=0.1, threshold=0.3), at=1)
         assert not answer(scheduler, rows=NEED - 1, seconds=10.0, at=10), "as long as the games took, it waits"
-        scheduler.feed(heartbeat(), key=None, at=19)
         assert not scheduler.feed(TICK, key=None, at=19)
         assert len(scheduler.feed(TICK, key=None, at=20)) == 1
 
@@ -437,7 +457,7 @@ class TestPace:
         request = unanswered(scheduler)[0].id
         complete(scheduler, seconds=100.0, at=100)
         scheduler.feed(scored(0.1, request=request), at=100)
-        said = {at: scheduler.feed(heartbeat(), TICK, key=None, at=at) for at in range(101, 300, 10)}
+        said = {at: scheduler.feed(TICK, key=None, at=at) for at in range(101, 300, 10)}
         assert [at for at, requests in said.items() if requests] == [201]
 
     def test_lifted_it_plays_at_once_again(self, scheduler):
@@ -456,14 +476,14 @@ class TestPace:
             at=1,
         )
         assert not answer(scheduler, rows=10 * NEED, at=10)
-        said = [p for at in range(11, 200, 10) for p in scheduler.feed(heartbeat(), TICK, key=None, at=at)]
+        said = [p for at in range(11, 200, 10) for p in scheduler.feed(TICK, key=None, at=at)]
         assert len(said) == 1
 
     def test_it_waits_for_one_turn_however_often_it_is_looked_at(self, scheduler):
         scheduler.feed(distributed(), TrainingBlockedByQuality(reason="parity"), at=0)
         answer(scheduler, rows=NEED // 2, at=1)
         decided = HyperparameterUpdated(parameter="epochs", value=4, previous=4, reason="x")
-        said = {at: scheduler.feed(heartbeat(), TICK, decided, at=at) for at in range(2, 700, 50)}
+        said = {at: scheduler.feed(TICK, decided, at=at) for at in range(2, 700, 50)}
         assert [at for at, requests in said.items() if requests] == [102]
 
     def test_how_often_is_a_setting(self):
@@ -493,19 +513,19 @@ class TestPace:
         scheduler.feed(distributed(), cause, at=0)
         assert not answer(scheduler, rows=NEED // 2, seconds=1.0, at=10), "its time comes later"
         assert len(scheduler.feed(end, at=20)) == 1
-        later = [p for at in range(21, 200) for p in scheduler.feed(heartbeat(), TICK, key=None, at=at)]
+        later = [p for at in range(21, 200) for p in scheduler.feed(TICK, key=None, at=at)]
         assert not later, "its former place in the queue is no second turn"
 
     def test_games_that_took_longer_than_any_do_not_end_them(self, scheduler):
         scheduler.feed(distributed(), QualityPenaltyApplied(rate_multiplier=0.5, quality_score=0.1, threshold=0.3))
         lease = scheduler.settings.feedback.scheduler.lease_seconds
         assert not answer(scheduler, rows=NEED // 2, seconds=1e9, at=1)
-        assert len(scheduler.feed(heartbeat(), TICK, key=None, at=4 * lease)) == 1
+        assert len(scheduler.feed(TICK, key=None, at=4 * lease)) == 1
 
     def test_a_shard_of_any_number_of_rows_makes_one_training(self, scheduler):
         scheduler.feed(distributed())
         assert not answer(scheduler, rows=10**12)
-        assert not scheduler.feed(heartbeat(), TICK, key=None, at=10)
+        assert not scheduler.feed(TICK, key=None, at=10)
 
     def test_rows_that_no_training_takes_are_played_again(self, scheduler):
         """The trigger does not have them: its request was voided, or was about a configuration out of the run."""
@@ -513,8 +533,8 @@ class TestPace:
         answer(scheduler, rows=NEED)
         limits = scheduler.settings.feedback
         overdue = limits.trigger.cooldown_seconds + limits.scheduler.lease_seconds
-        assert not scheduler.feed(heartbeat(), TICK, key=None, at=overdue)
-        assert scheduler.feed(heartbeat(), TICK, key=None, at=overdue + 1)
+        assert not scheduler.feed(TICK, key=None, at=overdue)
+        assert scheduler.feed(TICK, key=None, at=overdue + 1)
 
     def test_unblocked_it_plays_as_before(self, scheduler):
         scheduler.feed(distributed(), TrainingBlockedByQuality(reason="parity"), TrainingUnblocked(reason="clean"))

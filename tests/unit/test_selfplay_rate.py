@@ -36,16 +36,14 @@ def requests_of(seconds: float, *, workers: int, paused: bool, rate: float, keys
     scheduler = Driven(SelfplayScheduler, run_settings(*keys))
     each = len(keys) * seconds + (scheduler.settings.feedback.scheduler.idle_seconds if paused else 0)
     begins, ends, tick = WARM_UP * each, (WARM_UP + MEASURED) * each, max(seconds / 5, each / 20)
-    silent = max(1, int(scheduler.settings.feedback.scheduler.node_silent_seconds / 2 / tick))
     ready = [DaemonReady(daemon="selfplay_worker", node=f"n{n}", position=0, capacity=1) for n in range(workers)]
     penalty = QualityPenaltyApplied(rate_multiplier=rate, quality_score=0.2, threshold=0.3)
     order, free_at, made = count(), Counter[str](), 0
     due: list[tuple[float, int, str, list[Payload]]] = [(0.0, next(order), key, [distributed()]) for key in keys]
     due += [(begins / 10, next(order), keys[0], [PAUSED])] if paused else []
     due += [(begins, next(order), keys[0], [penalty])]
-    for n in range(int(ends / tick)):
-        signs = ready if n % silent == 0 else []
-        due.append((n * tick, next(order), "", [*signs, ClockTick(period_seconds=tick)]))
+    due.append((0.0, next(order), "", ready))
+    due += [(n * tick, next(order), "", [ClockTick(period_seconds=tick)]) for n in range(int(ends / tick))]
     heapify(due)
     while due and due[0][0] < ends:
         now, _, key, payloads = heappop(due)
