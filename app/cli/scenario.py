@@ -167,8 +167,8 @@ class Player:
     async def _follow(
         self, subscription: Subscription, watch: Watch, events: Sequence[Event[Any]], seconds: float
     ) -> None:
-        plan, beats_at = self._plan, 0.0
-        end = self._clock.monotonic() + seconds
+        plan, began = self._plan, self._clock.monotonic()
+        beats_at, end = began + self._pulse_s, began + seconds
         while True:
             for event in events:
                 if seen := watch.feed(event):

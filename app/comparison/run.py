@@ -20,6 +20,7 @@ from app.controllers.scheduler import WORKER_DAEMON
 from app.core import ModelHash, derive_id
 from app.engine import Engine
 from app.events import (
+    ClockTick,
     Event,
     ExplorationBoost,
     ModelPromoted,
@@ -223,7 +224,7 @@ class _Run:
             for planted, begins in self._planted:
                 if planted.trouble.dies:
                     self._loop.call_later(begins, hosts[self._settings.selfplay_workers[-1]].cancel)
-            others = [group.create_task(self._tick()), group.create_task(self._change_settings())]
+            others = [group.create_task(one) for one in (self._tick(), self._report_lost(), self._change_settings())]
             await asyncio.sleep(self._task.seconds)
             stop.set()
             for task in others:
@@ -251,7 +252,15 @@ class _Run:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(self._settings.tick_seconds)
-            self._bus.record(self._voice.tick(self._journal, self._settings, self._clock.now()))
+            tick = ClockTick(period_seconds=self._settings.tick_seconds)
+            self._bus.record(self._voice.write(self._clock.now(), tick))
+
+    async def _report_lost(self) -> None:
+        """Report daemons that fell silent, as the broker does."""
+        while True:
+            await asyncio.sleep(RHYTHM.heartbeat_seconds)
+            if facts := self._bus.presence_facts():
+                self._bus.record(self._voice.write(self._clock.now(), *facts))
 
     def _hosts(self) -> Iterator[tuple[str, Host]]:
         """Return all daemons but the broker and those that only show something, by daemon@node."""

@@ -1,10 +1,10 @@
 """dead-node: a self-play worker receives a request, and falls silent.
 
-The scenario announces a worker, sends its heartbeats until a request for games is addressed to it, and then stops.
+The scenario announces a worker, again and again until a request for games is addressed to it, and then stops.
 """
 
 from app.controllers.scheduler import WORKER_DAEMON
-from app.events import DaemonHeartbeat, DaemonReady, DaemonStopped, NodeLost, SelfplayComplete, SelfplayRequested
+from app.events import DaemonReady, DaemonStopped, NodeLost, SelfplayComplete, SelfplayRequested
 from app.scenarios.plan import Expected, Known, Plan, Scenario
 from app.store import BlobStore
 
@@ -17,10 +17,10 @@ def _lacks(known: Known, store: BlobStore) -> str | None:  # noqa: ARG001 - a sc
 
 
 def _plan(known: Known, store: BlobStore) -> Plan:  # noqa: ARG001 - a scenario's
-    limits = known.settings.feedback.scheduler
+    ready = DaemonReady(daemon=WORKER_DAEMON, node=NODE, position=0, capacity=1)
     return Plan(
         key=None,
-        trouble=DaemonReady(daemon=WORKER_DAEMON, node=NODE, position=0, capacity=1),
+        trouble=ready,
         expected=(
             Expected(
                 "struck",
@@ -32,8 +32,7 @@ def _plan(known: Known, store: BlobStore) -> Plan:  # noqa: ARG001 - a scenario'
                 "detected",
                 NodeLost,
                 lambda event, _: event.data.node == NODE,
-                f"It is given up after {limits.node_silent_seconds:g} s (feedback.scheduler.node_silent_seconds), "
-                "at a tick: does selfplay_scheduler run? (flyball status)",
+                "The broker reports it after deployment.node_silent_seconds: is it the head's Flyball that runs?",
             ),
             Expected(
                 "decided",
@@ -48,12 +47,10 @@ def _plan(known: Known, store: BlobStore) -> Plan:  # noqa: ARG001 - a scenario'
                 "The worker that it was asked of may be slow.",
             ),
         ),
-        least_seconds=limits.node_silent_seconds,
-        shorten="[feedback.scheduler]\nnode_silent_seconds = 12.0  # more than two of deployment.heartbeat_seconds",
-        remains=f"After {limits.node_silent_seconds:g} s of silence the request of the ghost goes to another.",
+        remains="After some seconds of silence (deployment.node_silent_seconds) the ghost's request goes to another.",
         remedy=DaemonStopped(daemon=WORKER_DAEMON, node=NODE, position=0),
         remedy_after=3,
-        pulse=DaemonHeartbeat(daemon=WORKER_DAEMON, node=NODE, position=0, lag=0, jobs=0, requests=()),
+        pulse=ready,
     )
 
 

@@ -9,20 +9,19 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from functools import partial
-from itertools import islice
 from typing import Any, Literal, NamedTuple, cast
 
-from app.config import RunSettings
+from app.config import Deployment, RunSettings
 from app.controllers import States
 from app.controllers.fold import Changed, Factory
 from app.core import EventId, derive_id
 from app.core.clock import SECOND_US
 from app.events import (
     DaemonFact,
-    DaemonHeartbeat,
     DaemonReady,
     DaemonStarted,
     Event,
+    NodeLost,
     NodeQuarantined,
     Payload,
     SelfplayRequested,
@@ -42,9 +41,10 @@ from daemons.quality_monitor import QualityMonitor
 from daemons.selfplay_worker import SelfplayWorker
 from daemons.training import Trainer
 
-BEATS_PER_SILENCE = 3
-"""Heartbeats of a node in each ``node_silent_seconds``."""
+SILENT_SECONDS = Deployment().node_silent_seconds
+"""Time until the broker reports a dead node as lost. Nodes show life in between, which no journal records."""
 
+BROKER = "broker@cluster"
 
 JobKind = Literal["inspection", "training", "evaluation", "distribution"]
 """A kind of job other than self-play."""
@@ -79,7 +79,6 @@ class SimulatedNode:
         self._name, self._daemon = name, {"daemon": daemon, "node": node}
         self._settings, self._world, self._agenda, self._stations = settings, world, agenda, stations
         self._worker, self._truth = SelfplayWorker(settings, WorkerPlace(name, node, store="")), world.node(name)
-        self._beat_seconds = settings.feedback.scheduler.node_silent_seconds / BEATS_PER_SILENCE
         self._requests: deque[Event[SelfplayRequested]] = deque()  # the first ones are played first
         self._playing: dict[EventId, Playing] = {}
         self._ended: list[Service] = []
@@ -120,7 +119,6 @@ class SimulatedNode:
     def _start(self, now_us: int) -> Envelopes:
         self._lives += 1
         self._alive = True
-        self._agenda.enter(self._beat_seconds, self._name, partial(self._beat, self._lives))
         self._play_next()
         for station in self._stations:
             station.restore(self._daemon["node"])
@@ -133,17 +131,16 @@ class SimulatedNode:
         self._stop_playing()
         for station in self._stations:
             station.lose(self._daemon["node"])
+        self._agenda.enter(SILENT_SECONDS, BROKER, partial(self._report_lost, self._lives))
         return ()
 
-    def _beat(self, life: int, now_us: int) -> Envelopes:
-        if not self._alive or life != self._lives:
+    def _report_lost(self, life: int, now_us: int) -> Envelopes:
+        """Report the node as lost, as the broker does, unless it has started again."""
+        if self._alive or life != self._lives:
             return ()
-        self._agenda.enter(self._beat_seconds, self._name, partial(self._beat, life))
-        requests, running = tuple(event.id for event in islice(self._requests, 2 * self.processes)), len(self._playing)
-        beat = DaemonHeartbeat(**self._daemon, position=0, lag=0, jobs=running, requests=requests)
-        return self._publish(now_us, beat)
+        return self._publish(now_us, NodeLost(**self._daemon, silent_seconds=SILENT_SECONDS))
 
-    def _publish(self, now_us: int, *facts: DaemonFact) -> Envelopes:
+    def _publish(self, now_us: int, *facts: DaemonFact | NodeLost) -> Envelopes:
         self._published += 1
         time = EPOCH + timedelta(microseconds=now_us)
         return [

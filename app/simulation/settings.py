@@ -251,7 +251,6 @@ ROWS_PER_TRAINING = 32_768
 PACE: Mapping[str, float] = {
     "tick_seconds": 60.0,
     "feedback.scheduler.lease_seconds": 7200.0,
-    "feedback.scheduler.node_silent_seconds": 1800.0,
 }
 """Longer leases: requests take 15 minutes, two wait at a node, slow nodes need up to 5 times as long."""
 

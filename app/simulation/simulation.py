@@ -12,11 +12,11 @@ from app.events import ClockTick, Envelope, Event, Payload, RunConfigured, origi
 from app.events.envelope import EPOCH
 from app.simulation.agenda import Agenda
 from app.simulation.arms import Arm, arm_settings
-from app.simulation.cluster import Cluster
+from app.simulation.cluster import BROKER, Cluster
 from app.simulation.settings import PlantSettings
 from app.simulation.world import START_US, World
 
-BROKER, CONTROLLERS = "broker@cluster", "feedback@cluster"
+CONTROLLERS = "feedback@cluster"
 Listener = Callable[[Event[Payload]], None]
 """Receives every event as it is recorded."""
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from running_loop import FLYBALL, SETTINGS, RunningLoop, running_loop
 
+from app.config import Deployment
 from app.core import ModelHash
 from app.events import (
     EvaluationCompleted,
@@ -38,7 +39,6 @@ WATCHFUL = """
 [feedback.quality]
 parity_clear_checks = 1
 [feedback.scheduler]
-node_silent_seconds = 4.0
 idle_seconds = 2.0
 """
 IMPATIENT = """
@@ -174,7 +174,7 @@ def test_what_a_dead_node_was_asked_is_asked_of_another(loop: RunningLoop) -> No
     assert played.events[0]["id"] not in played.traced, "nothing comes of it"
     lost = [event for event in loop.events(NodeLost) if event.data.node == "ghost"]
     assert len(lost) == 1
-    assert lost[0].data.silent_seconds >= 4
+    assert lost[0].data.silent_seconds >= Deployment().node_silent_seconds
     loop.wait_for_loops(1, after=loop.head())
     asked = loop.events(SelfplayRequested, after=lost[0].sequence)
     assert {event.data.worker for event in asked} == {"selfplay_worker@laptop"}

@@ -54,12 +54,13 @@ class Loop:
     def __init__(self) -> None:
         self.journal = MemoryJournal()
         self.bus, self.told, self.said = MemoryBus(self.journal, SystemClock()), Told(), 0
+        self.broker = self.bus.connection("broker@laptop")
 
     async def say(self, data: Payload) -> None:
         self.said += 1
         subject = KEY if data.scope == "config" else None
         event_id = derive_id("loop", self.said)
-        await self.bus.publish(originate(data, event_id=event_id, time=SystemClock().now(), subject=subject))
+        await self.broker.publish(originate(data, event_id=event_id, time=SystemClock().now(), subject=subject))
 
     async def until(self, kind: type[Payload], count: int = 1) -> Event[Any]:
         """Wait until the journal holds so many events of a type, and return the last of them."""
