@@ -27,6 +27,7 @@ from app.api.runs import (
     open_journal,
     open_run,
     place_of,
+    read_status,
 )
 from app.api.selection import Selection, before_last, before_since, select
 from app.bus import Bus
@@ -38,6 +39,7 @@ from app.journal import history
 from app.journal.database import StorageError
 from app.journal.history import voided_events
 from app.status.state import STATE_READS, feedback_state
+from app.status.status import Status
 from daemons.clock import SystemClock, boot_id
 
 T = TypeVar("T")
@@ -202,6 +204,13 @@ class AsyncConnection:
         """Return what is known of a configuration. See ``RunReader.state``."""
         return await asyncio.to_thread(self._reader.state, config_key)
 
+    async def status(self) -> Status:
+        """Return the status of the run's configurations and daemons, as ``flyball status`` shows it.
+
+        The broker says which daemons live, and what they do; ``running`` is False when nothing runs.
+        """
+        return await asyncio.to_thread(read_status, self._place, _warn)
+
     async def close(self) -> None:
         """Close the connection to the broker. Idempotent."""
         await self._stack.aclose()
@@ -247,6 +256,10 @@ class Connection(RunReader):
     ) -> Generator[Event[Any]]:
         """Iterate over events as they are recorded. See ``AsyncConnection.subscribe``."""
         return self._steps(self._run.subscribe(*patterns, config_key=config_key, after=after, seconds=seconds))
+
+    def status(self) -> Status:
+        """Return the status of the run. See ``AsyncConnection.status``."""
+        return self._call(self._run.status())
 
     def _steps(self, events: AsyncGenerator[Event[Any]]) -> Generator[Event[Any]]:
         async def step() -> Event[Any] | None:

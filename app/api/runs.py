@@ -1,28 +1,35 @@
 """A run: its folder and settings, its journal, its board, and its broker."""
 
+import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from app.bus import ZmqBus
+from app.bus import Bus, ZmqBus
+from app.bus.access import KeyRefused
+from app.bus.ports import BrokerUnavailable
 from app.config import GAMES, GameConfig, RunFolder
 from app.config.loading import Loaded, UnknownConfig, load
 from app.core import FlyballError, ModelHash, allow_modules_in
+from app.events import Event, EventVoided, Payload
 from app.events.frames import DeadLetter
 from app.journal import JournalReader, NotAJournal, SqliteJournalReader, history
 from app.journal.history import last_settings, past_settings, voided_events
-from app.status.status import READS, Board, load_board
+from app.status.status import READS, Board, Presence, Status, load_board
+from daemons.clock import SystemClock
 from daemons.rights import client_keys
-from daemons.run_folder import bus_endpoint
+from daemons.run_folder import bus_endpoint, is_held
 
 SAVE_AFTER = 20_000
 """Events read before the board is saved again, which spares the next reader seconds."""
 
 PROBE_SECONDS = 2.0
+ASK_SECONDS = 5.0
+"""Longest wait for the broker's table of daemons."""
 
 Say = Callable[[str], None]
 """Receives a line of progress or a warning."""
@@ -170,10 +177,66 @@ def check_listening(place: Place) -> str:
 @asynccontextmanager
 async def connected(place: Place, deadline_s: float, producer: str = "cli") -> AsyncIterator[ZmqBus]:
     """Connect to the run's broker, as ``producer@node``. Raises ``NotRunning`` when none listens."""
-    endpoint, loaded = check_listening(place), place.load()
-    name = f"{producer}@{loaded.deployment.node}"
-    bus = ZmqBus(endpoint, producer=name, deadline_s=deadline_s, keys=client_keys(loaded))
+    check_listening(place)
+    bus = open_bus(place, place.load(), deadline_s, producer)
     try:
         yield bus
     finally:
         await bus.close()
+
+
+def open_bus(place: Place, loaded: Loaded, deadline_s: float, producer: str) -> ZmqBus:
+    """Return a connection to the run's broker, as ``producer@node``, whether or not it listens yet."""
+    endpoint, name = bus_endpoint(place.folder, loaded.deployment), f"{producer}@{loaded.deployment.node}"
+    return ZmqBus(endpoint, producer=name, deadline_s=deadline_s, keys=client_keys(loaded))
+
+
+async def presence_on(bus: Bus, say: Say = silent) -> Presence | None:
+    """Return the broker's table of daemons; None if it does not answer in time, or not to this key."""
+    try:
+        return {f"{one.daemon}@{one.node}": one for one in await bus.present()}
+    except BrokerUnavailable:
+        return None
+    except KeyRefused as error:
+        say(str(error))
+        return None
+
+
+async def board_on(bus: Bus) -> Board:
+    """Fold the board from the bus, where the journal's file is on another machine."""
+    voided = {event.data.position async for event in _past(bus, {EventVoided})}
+    board = Board()
+    async for event in _past(bus, READS):
+        if event.sequence not in voided:
+            board.feed((event,))
+    return board
+
+
+def read_status(place: Place, say: Say) -> Status:
+    """Return the status of a run, also from a machine without its journal.
+
+    Raises ``NotAJournal``: there is no journal here, and no broker answers; or ``ForeignSettings``.
+    """
+    listening = is_listening(bus_endpoint(place.folder, place.load().deployment))
+    presence, board = asyncio.run(_ask(place, say)) if listening else (None, None)
+    if board is None:
+        with open_run(place) as reader:
+            board = read_board(place.folder, reader, say)
+    return board.status(SystemClock().now(), presence, running=listening or is_held(place.folder))
+
+
+async def _ask(place: Place, say: Say) -> tuple[Presence | None, Board | None]:
+    """Ask the broker for its table of daemons, and for the board's events if the journal is not on this machine."""
+    async with connected(place, ASK_SECONDS, producer="status") as bus:
+        presence = await presence_on(bus, say)
+        return presence, None if presence is None or place.folder.journal.exists() else await board_on(bus)
+
+
+async def _past(bus: Bus, types: Collection[type[Payload]]) -> AsyncIterator[Event[Any]]:
+    """Iterate over the recorded events of some types, up to the journal's present end."""
+    async with bus.subscribe(types, after=0) as subscription:
+        async for batch in subscription:
+            for event in batch.events:
+                yield event
+            if batch.position >= batch.head:
+                return

@@ -5,10 +5,9 @@ from collections import Counter
 import click
 from rich.text import Text
 
-from app.api.runs import NotRunning, Place, is_listening, open_run, read_board
+from app.api.runs import NotRunning, Place, open_journal, read_status
 from app.cli.options import json_option, placed
 from app.cli.output import note, show, stdout_console, write_json
-from app.config import Deployment, RunSettings
 from app.core.clock import SECOND_US, SLOWED, SMALL_JUMP_US
 from app.events.envelope import EPOCH
 from app.journal import SqliteJournalReader
@@ -17,19 +16,17 @@ from app.status.status import ConfigStatus
 from app.status.summary import short, show_age
 from app.status.tables import daemons_table, status_table
 from daemons.clock import MICROSECOND, SystemClock
-from daemons.run_folder import bus_endpoint, is_held
-
-MISSED_BEATS = 3
-"""Missed heartbeats after which a daemon is called silent."""
 
 
 @click.command()
 @json_option
 @placed
 def status(place: Place, *, as_json: bool) -> None:
-    """Show what the journal says of configurations and daemons. Exit code 3 when the run is not running.
+    """Show what is known of configurations and daemons. Exit code 3 when the run is not running.
 
     What is shown then was known last; a daemon that is gone ended without saying so, as when its machine went down.
+    Otherwise the broker says which daemons it hears (heard, behind, jobs); it has lost those that are silent. From
+    another machine of the run, everything comes from the broker.
     state: training is blocked until bad data is gone, or paused for poor data; exploration is boosted by a factor.
     games/s: games of self-play a second, over the last minute. step: trainings of the model trained last. Elo, score:
     those of the model rated last, current or not yet; Elo with the random bot at 0, and its standard error. v. past
@@ -40,15 +37,13 @@ def status(place: Place, *, as_json: bool) -> None:
     letters of refused events. behind: events that a daemon has not read yet. jobs: what it computes now, and can at
     most. A configuration that waits for something has a line that says for what, and what to do.
     """
-    with open_run(place) as reader:
-        board = read_board(place.folder, reader, note)
-        head, unfolded = reader.head, {dead.position for dead in open_dead_letters(reader)}
-        refused = sum(not dead.position for dead in reader.dead_letters())
-        lead_seconds = _lead_seconds(reader)
-    loaded = place.load()
-    silent_seconds = silent_after(board.settings, loaded.deployment)
-    running = is_listening(bus_endpoint(place.folder, loaded.deployment)) or is_held(place.folder)
-    now = board.status(SystemClock().now(), silent_seconds, running=running)
+    now = read_status(place, note)
+    head, unfolded, refused, lead_seconds = now.position, set[int](), 0, 0.0
+    if place.folder.journal.exists():
+        with open_journal(place) as reader:
+            head, unfolded = reader.head, {dead.position for dead in open_dead_letters(reader)}
+            refused = sum(not dead.position for dead in reader.dead_letters())
+            lead_seconds = _lead_seconds(reader)
     if as_json:
         extra = {"head": head, "unfolded": sorted(unfolded), "refused": refused, "clock_lead_seconds": lead_seconds}
         write_json(now.to_builtins() | extra)
@@ -90,8 +85,3 @@ def _lead_seconds(reader: SqliteJournalReader) -> float:
     last = next(reader.headers_back(reader.head), None)
     now_us = (SystemClock().now() - EPOCH) // MICROSECOND
     return max(0, last.recorded_us - now_us) / SECOND_US if last else 0.0
-
-
-def silent_after(settings: RunSettings | None, deployment: Deployment) -> float:
-    """Return the seconds without events that make a daemon silent; of a broker, ticks are the only events."""
-    return MISSED_BEATS * max(deployment.heartbeat_seconds, settings.tick_seconds if settings else 0.0)

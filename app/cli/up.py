@@ -19,11 +19,10 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from app.api.runs import SAVE_AFTER, Place, is_listening, try_save
+from app.api.runs import SAVE_AFTER, Place, is_listening, open_bus, presence_on, try_save
 from app.cli.group import tolerate_closed_output
 from app.cli.options import json_option, placed
 from app.cli.output import note, stdout_console, write_event, write_json
-from app.cli.status import silent_after
 from app.config import PROFILES, RunFolder, RunSettings
 from app.config.loading import COMMAND_LINE, Loaded, variable
 from app.core import BROKER, FlyballError
@@ -32,7 +31,7 @@ from app.engine.ray_engine import check_ray
 from app.events import CATALOGUE, Event, ModelPromoted, Payload, PromotionRejected
 from app.journal import NotAJournal, SqliteJournal, SqliteJournalReader, history
 from app.journal.history import past_settings, voided_events
-from app.status.status import READS, Board, DaemonStatus, Status, load_board
+from app.status.status import READS, Board, DaemonStatus, Presence, Status, load_board
 from app.status.summary import event_text
 from app.status.tables import STATE_STYLES, status_table
 from app.telemetry import check_wandb, configure
@@ -246,7 +245,7 @@ def _daemon_text(daemon: DaemonStatus) -> Text:
     notes: list[str] = [daemon.state] if daemon.state != "ready" else []
     notes += [f"{daemon.restarts} restarts"] if daemon.restarts else []
     notes += [f"{daemon.lag} behind"] if daemon.lag else []
-    notes += [f"{daemon.jobs}/{daemon.capacity}"] if daemon.capacity else []
+    notes += [f"{daemon.jobs or 0}/{daemon.capacity}"] if daemon.capacity else []
     return text.append(f" ({', '.join(notes)})", "dim") if notes else text
 
 
@@ -277,11 +276,11 @@ async def _up(place: Place, loaded: Loaded, role: MachineRole | None, seconds: f
         if seconds is not None:
             loop.call_later(seconds, stop.set)
         async with asyncio.TaskGroup() as group:
-            watcher = group.create_task(_watch(watch, loaded, screen, stop))
+            watcher = group.create_task(_watch(watch, place, loaded, screen, stop))
             fine = await supervisor.run(stop, hurry)
             watcher.cancel()
         with tolerate_closed_output():
-            _look(watch, loaded, screen)
+            _look(watch, None, screen)
         watch.save()
         unknown = supervisor.cut_short() if seconds is not None else []
         if unknown:
@@ -371,15 +370,20 @@ class JournalWatch:
             self._saved_at = self.board.position
 
 
-async def _watch(watch: JournalWatch, loaded: Loaded, screen: Screen, stop: asyncio.Event) -> None:
+async def _watch(watch: JournalWatch, place: Place, loaded: Loaded, screen: Screen, stop: asyncio.Event) -> None:
     """Show news until cancelled; stop the run in order once the reader of stdout is gone."""
-    while True:
-        with tolerate_closed_output(stop.set):
-            _look(watch, loaded, screen)
-        await asyncio.sleep(0 if watch.behind else LOOK_SECONDS)
+    bus = open_bus(place, loaded, LOOK_SECONDS, "up")
+    try:
+        while True:
+            presence = await presence_on(bus)
+            with tolerate_closed_output(stop.set):
+                _look(watch, presence, screen)
+            await asyncio.sleep(0 if watch.behind else LOOK_SECONDS)
+    finally:
+        await bus.close()
 
 
-def _look(watch: JournalWatch, loaded: Loaded, screen: Screen) -> None:
+def _look(watch: JournalWatch, presence: Presence | None, screen: Screen) -> None:
     """Show new events and the status. An unreadable journal is only reported; it does not end the run."""
     try:
         for event in watch.news():
@@ -388,5 +392,4 @@ def _look(watch: JournalWatch, loaded: Loaded, screen: Screen) -> None:
         if watch.trouble != error.message:
             screen.say(str(error))
         watch.trouble = error.message
-    silent_seconds = silent_after(loaded.run, loaded.deployment)
-    screen.status(watch.board.status(SystemClock().now(), silent_seconds, running=True))
+    screen.status(watch.board.status(SystemClock().now(), presence, running=True))

@@ -6,7 +6,7 @@ a damaged board, or one of another version or journal, counts as missing.
 
 import json
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from hashlib import sha256
@@ -17,8 +17,9 @@ from typing import Any, Literal, get_args
 from msgspec import DecodeError, field
 from pydantic import ValidationError
 
+from app.bus.ports import Present
 from app.config import ForeignSettings, RunSettings
-from app.core import ModelHash, Rate
+from app.core import BROKER, ModelHash, Rate
 from app.events import (
     BY_TYPE,
     DaemonFact,
@@ -44,13 +45,16 @@ from app.status.configs import CHANGED_BY, ConfigRow, Progress, fold_config
 from app.status.summary import short
 
 State = Literal["started", "ready", "degraded", "quarantined", "stopped", "failed", "silent", "gone"]
+Presence = Mapping[str, Present]
+"""Living and lost daemons, by ``daemon@node``, as the broker knows them."""
+
 Trouble = NodeDegraded | NodeRecovered | NodeQuarantined | NodeReleased
 MICROSECONDS = 1_000_000
 MOST_SHOWN = 240  # characters of an error in a status
 MANY_FAILURES = 3
 """Failures in a row after which a configuration's status names them."""
 
-FORMAT = 6
+FORMAT = 7
 """Version of saved boards. Raise it when the rows change, or when a fold counts events differently."""
 
 
@@ -62,22 +66,22 @@ class DaemonRow(Row, frozen=True):
     heard_us: int
     state: State = "started"
     restarts: int = 0
-    lag: int | None = None
-    jobs: int = 0
     capacity: int = 0
     pid: int | None = None
     error: str | None = None
     degraded: bool = False
     quarantined: bool = False
 
-    def state_at(self, now_us: int, silent_after_seconds: float, *, running: bool) -> State:
-        """Return the state. ``silent``: no event for too long. ``gone``: the run ended without the daemon's stop."""
+    def state_in(self, presence: Presence | None, *, running: bool) -> State:
+        """Return the state. ``silent``: the broker lost it. ``gone``: the run ended without the daemon's stop."""
         if self.state not in ("started", "ready"):
             return self.state
         if not running:
             return "gone"
-        if now_us - self.heard_us > silent_after_seconds * MICROSECONDS:
-            return "silent"
+        if presence is not None and self.daemon != BROKER:
+            present = presence.get(f"{self.daemon}@{self.node}")
+            if present is None or present.lost:
+                return "silent"
         if self.state == "ready" and (self.quarantined or self.degraded):
             return "quarantined" if self.quarantined else "degraded"
         return self.state
@@ -93,16 +97,15 @@ def fold_daemon(row: DaemonRow | None, event: Event[Payload]) -> DaemonRow:
     match data:
         case DaemonStarted():
             restarts = row.restarts + (row.state != "stopped")
-            changes = {"state": "started", "pid": data.pid, "restarts": restarts, "jobs": 0, "error": None}
+            changes = {"state": "started", "pid": data.pid, "restarts": restarts, "error": None}
         case DaemonReady():
             changes = {"state": "ready", "capacity": data.capacity}
-        case DaemonHeartbeat():
-            state = "started" if row.state == "started" else "ready"
-            changes = {"state": state, "lag": data.lag, "jobs": data.jobs}
+        case DaemonHeartbeat():  # of an older version
+            changes = {"state": "started" if row.state == "started" else "ready"}
         case DaemonStopped():
-            changes = {"state": "stopped", "jobs": 0}
+            changes = {"state": "stopped"}
         case DaemonFailed():
-            changes = {"state": "failed", "jobs": 0, "error": data.error}
+            changes = {"state": "failed", "error": data.error}
     return row.replace(heard_us=event.recorded_us, **changes)
 
 
@@ -170,7 +173,7 @@ class ConfigStatus(Row, frozen=True):
 
 
 class DaemonStatus(Row, frozen=True):
-    """One daemon on one node."""
+    """One daemon on one node. ``lag`` and ``jobs`` are of its latest sign of life; ``None``: there is none."""
 
     daemon: str
     node: str
@@ -178,7 +181,7 @@ class DaemonStatus(Row, frozen=True):
     heard_seconds_ago: float
     restarts: int
     lag: int | None
-    jobs: int
+    jobs: int | None
     capacity: int
     pid: int | None
     error: str | None
@@ -242,17 +245,17 @@ class Board(Row, frozen=False):  # type: ignore[misc]
             for config in self.settings.configs:
                 self.configs.setdefault(config.key, ConfigRow(key=config.key, since_us=event.recorded_us))
 
-    def status(self, now: datetime, silent_after_seconds: float, *, running: bool) -> Status:
+    def status(self, now: datetime, presence: Presence | None, *, running: bool) -> Status:
         """Return the status of the run's current configurations and of its daemons.
 
         Args:
             now: the time of day.
-            silent_after_seconds: time without events after which a running daemon is silent.
+            presence: what the broker knows of living daemons; ``None`` if it cannot be asked.
             running: whether the run is running, because the journal alone can't show a crash.
         """
         now_us = round((now - EPOCH).total_seconds() * MICROSECONDS)
         played = self.configs if self.settings is None else [config.key for config in self.settings.configs]
-        daemons = tuple(_daemon(row, now_us, silent_after_seconds, running=running) for row in self._present())
+        daemons = tuple(_daemon(row, now_us, presence, running=running) for row in self._present())
         live = {one.node for one in daemons if one.daemon == "distribution" and one.state in ("started", "ready")}
         return Status(
             time=now,
@@ -315,9 +318,15 @@ def _config(row: ConfigRow, now_us: int, settings: RunSettings | None, live: Col
     )
 
 
-def _daemon(row: DaemonRow, now_us: int, silent_after_seconds: float, *, running: bool) -> DaemonStatus:
-    shown = _shared(row, DaemonStatus) | {"state": row.state_at(now_us, silent_after_seconds, running=running)}
-    return DaemonStatus(**shown, heard_seconds_ago=_age(row.heard_us, now_us))
+def _daemon(row: DaemonRow, now_us: int, presence: Presence | None, *, running: bool) -> DaemonStatus:
+    shown = _shared(row, DaemonStatus) | {"state": row.state_in(presence, running=running)}
+    heard_seconds_ago, sign = _age(row.heard_us, now_us), None
+    if presence is not None and row.daemon == BROKER:
+        heard_seconds_ago = 0.0  # it answered
+    elif presence is not None and (present := presence.get(f"{row.daemon}@{row.node}")):
+        heard_seconds_ago, sign = present.heard_seconds_ago, present.sign
+    lag, jobs = (sign.lag, sign.jobs) if sign else (None, None)
+    return DaemonStatus(**shown, heard_seconds_ago=heard_seconds_ago, lag=lag, jobs=jobs)
 
 
 def _shared(row: Row, shown: type[Row]) -> dict[str, Any]:

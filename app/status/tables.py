@@ -52,6 +52,10 @@ def _decision(config: ConfigStatus) -> str:
     return f"{decision.name} {show_age(decision.age_seconds)} ago ({short(decision.id)})" if decision else UNKNOWN
 
 
+def _jobs(daemon: DaemonStatus) -> str:
+    return f"{_figure(daemon.jobs)}/{daemon.capacity}" if daemon.capacity else ""
+
+
 def _state(config: ConfigStatus) -> Text:
     """Return obstacles to a configuration's training, and its exploration boost."""
     states = [Text("blocked", "bold red")] if config.blocked is not None else []
@@ -81,7 +85,7 @@ DAEMONS: tuple[Column[DaemonStatus], ...] = (
     Column("heard", lambda daemon: f"{show_age(daemon.heard_seconds_ago)} ago", 5),
     Column("restarts", lambda daemon: str(daemon.restarts), 7, right=True),
     Column("behind", lambda daemon: _figure(daemon.lag), 4, right=True),
-    Column("jobs", lambda daemon: f"{daemon.jobs}/{daemon.capacity}", 3, right=True),
+    Column("jobs", _jobs, 3, right=True),
     Column("error", lambda daemon: daemon.error or "", 8, enough=30),
 )
 

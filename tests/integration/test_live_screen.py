@@ -25,7 +25,7 @@ with LiveScreen("Run folder /here. Ctrl-C stops.") as screen:
         for event in events:
             if event.data.event_name.startswith("PROMOTION"):
                 screen.event(event)
-        screen.status(board.status(events[-1].recordedtime, 15.0, running=True))
+        screen.status(board.status(events[-1].recordedtime, None, running=True))
         time.sleep(0.05)
 """
 

@@ -316,6 +316,13 @@ def test_connection_publishes_and_receives(broker: Path) -> None:
         assert [one.sequence for one in run.journal("ROLLBACK_*")] == [done.position, other.position]
 
 
+def test_connection_shows_the_status_of_the_run(broker: Path) -> None:
+    with flyball.connect(broker) as run:
+        status = run.status()
+    assert status.running
+    assert [(one.daemon, one.state, one.lag) for one in status.daemons] == [("broker", "ready", None)]
+
+
 def test_connection_records_an_id_once(broker: Path) -> None:
     with flyball.connect(broker) as run, warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")

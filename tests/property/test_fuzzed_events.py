@@ -35,7 +35,7 @@ def check_folds(each: int, seed: int) -> Counter[str]:
         board.feed([event])
         replay.feed([event])
         event_text(event)
-    board.status(EPOCH, 10.0, running=True)
+    board.status(EPOCH, None, running=True)
     read_leagues(events)
     replay.report(len(events))
     for one in (fold, *hosts):

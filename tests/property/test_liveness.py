@@ -110,7 +110,7 @@ class ConstantRun:
 
     def status(self, key: str) -> ConfigStatus:
         """Return a configuration's `flyball status`."""
-        status = self.board.status(EPOCH + timedelta(microseconds=self._now_us), silent_after_seconds=1e9, running=True)
+        status = self.board.status(EPOCH + timedelta(microseconds=self._now_us), presence=None, running=True)
         return next(config for config in status.configs if config.key == key)
 
     def all(self, kind: type[Payload], key: str) -> list[Any]:

@@ -18,7 +18,6 @@ from app.journal import SqliteJournalReader, history
 from app.status.status import READS, Board
 
 COLUMNS = 136
-SILENT_AFTER_SECONDS = 30.0
 
 
 def live_view(run: Path) -> str:
@@ -33,7 +32,7 @@ def live_view(run: Path) -> str:
         for event in events:
             if type(event.data) in INTERESTING:
                 picture.event(event)
-        picture.status(board.status(events[-1].recordedtime, SILENT_AFTER_SECONDS, running=True))
+        picture.status(board.status(events[-1].recordedtime, None, running=True))
         console.export_text()  # forgets all earlier pictures; the last one is printed on leaving
     return console.export_svg(title="flyball up", theme=MONOKAI, unique_id="flyball-up")
 

@@ -116,7 +116,7 @@ def test_status_says_what_is_waited_for_and_what_to_do(payloads, said):
     driven.feed(*payloads)
     board = Board()
     board.feed(driven.events)
-    (config,) = board.status(EPOCH + timedelta(hours=1), silent_after_seconds=10, running=True).configs
+    (config,) = board.status(EPOCH + timedelta(hours=1), presence=None, running=True).configs
     if said is None:
         assert config.waiting_for is None
     else:

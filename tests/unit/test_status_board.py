@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from recorded_run import KEY, NEW, OLD, START, Recording, evaluated, evidence, match, recording, trained
 from rich.console import Console
 
+from app.bus.ports import Present, Sign
 from app.cli.up import daemons_text
 from app.config import GAMES, PROFILES, RunSettings
 from app.core import EventId, ModelHash
@@ -16,6 +17,7 @@ from app.events import (
     CATALOGUE,
     DaemonFailed,
     DaemonHeartbeat,
+    DaemonReady,
     DaemonStarted,
     DaemonStopped,
     DistributionFailed,
@@ -42,17 +44,20 @@ from app.status.status import READS, Board, DaemonStatus, Status
 from app.status.summary import show_progress
 from app.status.tables import daemons_table, status_table
 
-SILENT = 15.0
+SIGN = Sign(position=11, lag=2, jobs=1, requests=3)
+ALIVE = Present(daemon="training", node="laptop", heard_seconds_ago=1.5, lost=False, sign=SIGN)
 
 
-def status_of(run: Recording, after_seconds: float = 0.0) -> Status:
+def status_of(run: Recording, after_seconds: float = 0.0, *present: Present) -> Status:
     board = Board()
     board.feed(run.events)
-    return board.status(START + timedelta(seconds=len(run.events) + after_seconds), SILENT, running=True)
+    now = START + timedelta(seconds=len(run.events) + after_seconds)
+    presence = {f"{one.daemon}@{one.node}": one for one in present} if present else None
+    return board.status(now, presence, running=True)
 
 
-def daemon_of(run: Recording, after_seconds: float = 0.0) -> DaemonStatus:
-    (daemon,) = status_of(run, after_seconds).daemons
+def daemon_of(run: Recording, *present: Present) -> DaemonStatus:
+    (daemon,) = status_of(run, 0.0, *present).daemons
     return daemon
 
 
@@ -189,8 +194,32 @@ def test_a_daemon_is_known_by_what_it_says() -> None:
     assert daemon_of(run).state == "stopped"
     run.events = run.events[:13]
     daemon = daemon_of(run)
-    assert (daemon.state, daemon.lag, daemon.jobs, daemon.capacity, daemon.pid) == ("ready", 2, 1, 1, 7)
-    assert daemon_of(run, SILENT + 0.1).state == "silent"
+    assert (daemon.state, daemon.lag, daemon.jobs, daemon.capacity, daemon.pid) == ("ready", None, None, 1, 7)
+
+
+def test_daemon_status_shows_what_the_broker_knows_of_it() -> None:
+    run = recording()
+    run.events = run.events[:13]
+    daemon = daemon_of(run, ALIVE)
+    assert (daemon.state, daemon.lag, daemon.jobs, daemon.heard_seconds_ago) == ("ready", 2, 1, 1.5)
+    assert daemon_of(run, ALIVE.replace(lost=True)).state == "silent"
+    assert daemon_of(run, ALIVE.replace(node="elsewhere")).state == "silent", "the broker does not know it"
+    unheard = daemon_of(run, ALIVE.replace(sign=None))
+    assert (unheard.state, unheard.lag, unheard.jobs) == ("ready", None, None)
+
+
+def test_broker_that_answers_lives() -> None:
+    run = Recording([])
+    run.add(DaemonReady(daemon="broker", node="head", position=1, capacity=0))
+    (broker,) = status_of(run, 1e6, ALIVE).daemons
+    assert (broker.state, broker.heard_seconds_ago) == ("ready", 0.0)
+
+
+def test_daemon_of_a_run_that_ended_is_gone() -> None:
+    run, board = recording(), Board()
+    board.feed(run.events[:13])
+    (daemon,) = board.status(START, None, running=False).daemons
+    assert daemon.state == "gone"
 
 
 def test_a_start_after_an_orderly_stop_is_no_restart() -> None:
@@ -211,7 +240,7 @@ def test_a_heartbeat_out_of_nowhere_is_a_running_daemon() -> None:
     run.add(DaemonHeartbeat(daemon="training", node="gpu1", position=3, lag=0, jobs=0, requests=()))
     assert (daemon_of(run).state, daemon_of(run).restarts) == ("ready", 0)
     run.add(DaemonStopped(daemon="training", node="gpu1", position=3))
-    assert daemon_of(run, 1000).state == "stopped"
+    assert daemon_of(run).state == "stopped"
 
 
 def test_status_of_a_node_that_stopped_leaves_it_out() -> None:
@@ -243,7 +272,7 @@ def test_only_events_that_are_read_change_anything() -> None:
     one, other = Board(), Board()
     one.feed(read)
     other.feed(run.events)
-    assert one.status(START, SILENT, running=True).configs == other.status(START, SILENT, running=True).configs
+    assert one.status(START, None, running=True).configs == other.status(START, None, running=True).configs
     assert set(CATALOGUE) >= READS
 
 
@@ -255,8 +284,8 @@ def test_cutting_a_history_changes_nothing(events: list[Event], data: st.DataObj
     parts.feed(events[:cut])
     parts.feed(events[cut:])
     now = START + timedelta(days=1)
-    status = whole.status(now, SILENT, running=True)
-    assert status == parts.status(now, SILENT, running=True)
+    status = whole.status(now, None, running=True)
+    assert status == parts.status(now, None, running=True)
     assert Status.from_json(status.to_json()) == status
     assert all(config.loops <= config.promotions + config.rejections for config in status.configs)
 

@@ -203,7 +203,7 @@ def shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., s
 
     def picture(*happened: Event[Any] | ChildReport | str) -> str:
         with LiveScreen("Ctrl-C stops.") as screen:
-            screen.status(watch.board.status(recording().events[-1].recordedtime, 15.0, running=True))
+            screen.status(watch.board.status(recording().events[-1].recordedtime, None, running=True))
             for one in happened:
                 match one:
                     case ChildReport():
