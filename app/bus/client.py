@@ -25,10 +25,10 @@ REFUSED_S = 2.0
 
 
 class Finished(NamedTuple):
-    """Result of a publish or request: an error, or positions (empty for a request)."""
+    """Result of a publish or request: an error, positions, or the body of a request's answer."""
 
     token: int
-    result: tuple[int, ...] | FlyballError
+    result: tuple[int, ...] | bytes | FlyballError
 
 
 class Overdue(NamedTuple):
@@ -405,7 +405,7 @@ class Client:
                 token = wire.TOKEN_FORM.unpack(head)[1]
                 self._requests.pop(token, None)
                 self._deadlines.pop(token, None)
-                self._outputs.append(Finished(token, BusError(text.decode()) if text else ()))
+                self._outputs.append(Finished(token, BusError(text.decode()) if text else b"".join(parts[2:])))
             case wire.ERROR:
                 error = BusError(text.decode(), hint="Use the same version of Flyball on both sides.")
                 self._outputs += [Finished(token, error) for token in self._deadlines if token not in self._requests]

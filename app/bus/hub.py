@@ -302,7 +302,7 @@ class Hub:
     def _ask(self, peer: bytes, session: Session, parts: list[bytes]) -> None:
         """Handle a request; it is answered after the next transaction."""
         _, token = wire.TOKEN_FORM.unpack(parts[0])
-        problem = ""
+        problem, body = "", b""
         match parts[1]:
             case method if session.key is not None and session.key.role not in MAY_ASK.get(method, session.key.role):
                 problem = f"A {session.key.role} key may not ask for this."
@@ -316,9 +316,12 @@ class Hub:
             case wire.DISCARD:
                 # An unknown number is not an error, because clients repeat requests after interruptions.
                 self._journal.remove_dead_letter(wire.Discard.model_validate_json(parts[2]).number)
+            case wire.SNAPSHOT:
+                wanted = wire.AskSnapshot.model_validate_json(parts[2])
+                body = wire.pack_snapshot(self._journal.snapshot(wanted.upto), wanted.kinds)
             case other:
                 raise ProtocolError(f"There is no method {other!r}.")
-        self._answers.append((peer, [wire.TOKEN_FORM.pack(wire.ANSWER, token), problem.encode()]))
+        self._answers.append((peer, [wire.TOKEN_FORM.pack(wire.ANSWER, token), problem.encode(), body]))
 
 
 def _check_producer(frame: Frame, session: Session) -> None:

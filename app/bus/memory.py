@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 
 from app.bus.ports import Batch, BusClosed, BusError, Subscription
 from app.bus.sequencer import JournalPublisher
+from app.bus.wire import pack_snapshot, read_snapshot
 from app.core import Clock
 from app.events import Envelope, Event, Payload
 from app.events.frames import DeadLetter, read_events
-from app.journal import Journal
+from app.journal import Journal, Snapshot
 
 READ_RECORDS = 64
 
@@ -84,6 +85,10 @@ class MemoryBus:
     async def bury(self, dead_letter: DeadLetter) -> None:
         """See ``Bus.bury``."""
         self._journal.append(dead_letters=[dead_letter])
+
+    async def snapshot(self, upto: int, kinds: Collection[str]) -> Snapshot | None:
+        """See ``Bus.snapshot``."""
+        return read_snapshot(pack_snapshot(self._journal.snapshot(upto), kinds))
 
     async def close(self) -> None:
         """Close the subscriptions; the journal stays open."""

@@ -11,6 +11,7 @@ from app.config import Settings
 from app.core import FlyballError
 from app.events import AccessRefused, Envelope, Event, Payload, RunConfigured
 from app.events.frames import DeadLetter, Frame
+from app.journal import Snapshot
 
 BROKER_ONLY = frozenset({AccessRefused.event_type, RunConfigured.event_type})
 """Event types that only the broker publishes: settings, because it validates them against the run's past first, and
@@ -155,6 +156,18 @@ class Bus(Protocol):
 
     async def bury(self, dead_letter: DeadLetter) -> None:
         """Record a dead letter durably, once for each reporter and recorded event.
+
+        Raises:
+            BrokerUnavailable: not answered in time.
+        """
+        ...
+
+    async def snapshot(self, upto: int, kinds: Collection[str]) -> Snapshot | None:
+        """Return the journal's latest snapshot at or before a position; None without one.
+
+        Args:
+            upto: the position.
+            kinds: names of the reducers whose rows are wanted.
 
         Raises:
             BrokerUnavailable: not answered in time.

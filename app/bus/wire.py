@@ -11,7 +11,7 @@ broker    FRAME                  a frame
 broker    SUBSCRIBE              ``Subscribe``
 broker    CREDIT id position     none: the subscriber has consumed up to the position
 broker    UNSUBSCRIBE id         none
-broker    ASK token              method, ``Bury`` or ``Discard``, a body (may be empty)
+broker    ASK token              method, ``Bury``, ``Discard`` or ``AskSnapshot``, a body (may be empty)
 client    WELCOME greeting       none: frames may be sent; resend all unacknowledged ones first
 client    GREET milliseconds     text: send HELLO again after this time
 client    ACK epoch runs         none: (base, size, first) for each run
@@ -19,29 +19,31 @@ client    REJECT epoch base n    text: the frame was refused
 client    OPENED id position     none: deliveries of the subscription begin after the position
 client    CLOSED id              text: the subscription cannot be served
 client    EVENTS id from to head   records that cover the positions after ``from`` up to ``to``
-client    ANSWER token           text: why the request failed; empty when it succeeded
+client    ANSWER token           text: why the request failed; empty when it succeeded; then a body (may be empty)
 client    DENIED                 text: this key may not do this; the connection has no session any more
 client    BEAT                   none: tests whether the client can be reached
 client    ERROR                  text: the broker does not understand this client
 ========  =====================  =========================================================================
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from struct import Struct, pack, unpack_from
 from typing import Annotated, Literal, Self
 
+from msgspec import msgpack
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.bus.sequencer import Run
 from app.core import FlyballError
 from app.events.frames import DeadLetter
+from app.journal import Snapshot
 
 HELLO, FRAME, SUBSCRIBE, CREDIT, UNSUBSCRIBE, ASK = b"H", b"F", b"S", b"C", b"U", b"Q"
 WELCOME, GREET, ACK, REJECT, OPENED, CLOSED, EVENTS, ANSWER, DENIED, BEAT, ERROR = (
     b"W", b"G", b"A", b"R", b"O", b"L", b"E", b"Z", b"D", b"B", b"X",
 )  # fmt: skip
 
-BURY, DISCARD = b"letter", b"forget"
+BURY, DISCARD, SNAPSHOT = b"letter", b"forget", b"snapshot"
 """Methods of ASK."""
 
 CREDIT_FORM = Struct("<cIQ")
@@ -114,6 +116,29 @@ class Discard(Message):
     """Remove a dead letter, by its number in the journal."""
 
     number: Annotated[int, Field(ge=0, lt=1 << 63)]
+
+
+class AskSnapshot(Message):
+    """Return the latest snapshot at or before a position: the rows of some kinds."""
+
+    upto: Number
+    kinds: frozenset[Name]
+
+
+def pack_snapshot(snapshot: Snapshot | None, kinds: Collection[str]) -> bytes:
+    """Return a snapshot's rows of some kinds as the body of an answer; without a snapshot it is empty."""
+    if snapshot is None:
+        return b""
+    rows = [(kind, name, value) for (kind, name), value in snapshot.rows.items() if kind in kinds]
+    return msgpack.encode((snapshot.position, rows))
+
+
+def read_snapshot(body: bytes) -> Snapshot | None:
+    """Parse the body of an answer. Raises ``MsgspecError`` for another body."""
+    if not body:
+        return None
+    position, rows = msgpack.decode(body, type=tuple[int, list[tuple[str, str, bytes]]])
+    return Snapshot(position, {(kind, name): value for kind, name, value in rows})
 
 
 def ack(epoch: int, runs: Sequence[Run]) -> list[bytes]:

@@ -17,7 +17,7 @@ from app.bus.ports import Batch, BrokerUnavailable, BusClosed, EventTooLarge, Su
 from app.core import FlyballError
 from app.events import Envelope, Payload
 from app.events.frames import DeadLetter, draft_of
-from app.journal import Outbox
+from app.journal import Outbox, Snapshot
 
 MAX_EVENT_BYTES = 1 << 20
 FAREWELL_S = 1.0
@@ -61,7 +61,7 @@ class ZmqBus:
         nonce = int.from_bytes(os.urandom(8), "little") if epoch is None else epoch
         self._client = Client(producer, nonce, deadline_s=deadline_s, kept=outbox.load() if outbox else ())
         self._publishes: dict[int, asyncio.Future[tuple[int, ...]]] = {}
-        self._requests: dict[int, asyncio.Future[tuple[int, ...]]] = {}
+        self._requests: dict[int, asyncio.Future[bytes]] = {}
         self._subscriptions: dict[ClientSubscription, ZmqSubscription] = {}
         self._closed = self._scheduled = False
         self._drained = asyncio.Event()
@@ -121,13 +121,18 @@ class ZmqBus:
         """
         await self._request(wire.DISCARD, wire.Discard(number=number))
 
-    async def _request(self, method: bytes, arguments: wire.Message, body: bytes = b"") -> None:
-        """Send a request, repeated after interruptions, and wait for its answer."""
+    async def snapshot(self, upto: int, kinds: Collection[str]) -> Snapshot | None:
+        """See ``Bus.snapshot``."""
+        wanted = wire.AskSnapshot(upto=upto, kinds=frozenset(kinds))
+        return wire.read_snapshot(await self._request(wire.SNAPSHOT, wanted))
+
+    async def _request(self, method: bytes, arguments: wire.Message, body: bytes = b"") -> bytes:
+        """Send a request, repeated after interruptions, and return the body of its answer."""
         self._check_open()
         token = self._client.request(method, arguments, body, self._loop.time())
         future = self._requests[token] = self._loop.create_future()
         self.wake()
-        await future
+        return await future
 
     def release(self, state: ClientSubscription) -> None:
         """End a subscription."""
@@ -251,15 +256,15 @@ class ZmqBus:
                 case Settled(keys) if self._outbox is not None:
                     self._outbox.remove(keys)
 
-    def _finish(self, token: int, result: tuple[int, ...] | FlyballError) -> None:
+    def _finish(self, token: int, result: tuple[int, ...] | bytes | FlyballError) -> None:
         """Complete the future of a publish or request, unless it is done."""
-        future = self._publishes.pop(token, None) or self._requests.pop(token, None)
+        future: asyncio.Future[Any] | None = self._publishes.pop(token, None) or self._requests.pop(token, None)
         if future is None or future.done():
             return
-        if isinstance(result, tuple):
-            future.set_result(result)
-        else:
+        if isinstance(result, FlyballError):
             future.set_exception(result)
+        else:
+            future.set_result(result)
 
     def _keep(self) -> None:
         """Store unacknowledged frames in the outbox, if any; fail all publishes if that fails."""
