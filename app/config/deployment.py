@@ -33,12 +33,26 @@ class KeySettings(Settings):
         return self
 
 
+class JournalSettings(Settings):
+    """What stays in the journal's file, and what is deleted for good (ADR-045)."""
+
+    live_events: int = Field(
+        1_000_000,
+        ge=1,
+        description="latest events in journal.sqlite; older ones move to the folder archive, compressed",
+    )
+    delete_days: float | None = Field(
+        None, gt=0, description="archived events older than this are deleted for good; unset: never"
+    )
+
+
 class Deployment(Settings):
     """Settings that do not affect what is played and learned; they are not journaled."""
 
     node: str = Field("laptop", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
     endpoint: str | None = Field(None, description="of the broker; unset: a socket of the run folder")
     keys: KeySettings = KeySettings()
+    journal: JournalSettings = JournalSettings()
     heartbeat_seconds: float = Field(5.0, gt=0)
     drain_seconds: float = Field(10.0, ge=0, description="for running jobs when a daemon is asked to stop")
     log_level: LogLevel = "INFO"
