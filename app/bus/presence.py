@@ -39,8 +39,9 @@ ROLL_CALL_S = 3600.0
 LOOK_S = 0.5
 """Seconds between two searches for silent daemons."""
 
-RECALLED_EVENTS = 20_000
-"""Events read at the first start with this table; older journals name each living daemon every few seconds."""
+RECALLED_EVENTS = 100_000
+"""Most events looked at for a ROLL_CALL, which are more than those of an hour. Older journals, which have none, name
+each living daemon every few seconds."""
 
 
 @dataclass(slots=True)
@@ -75,9 +76,7 @@ class Presence:
 
     def recall(self, journal: JournalReader, now: float, *, give_up: Callable[[], bool] = lambda: False) -> None:
         """Fold the facts of a journal since its last ROLL_CALL; nobody has been silent yet."""
-        called = journal.landmark(RollCall.event_type)
-        after = called - 1 if called else max(0, journal.head - RECALLED_EVENTS)
-        facts = history(journal, after=after, types=READS, on_dead=lambda _: None)
+        facts = history(journal, after=_last_call(journal), types=READS, on_dead=lambda _: None)
         self.fold((event.data for event in takewhile(lambda _: not give_up(), facts)), now)
 
     def fold(self, facts: Iterable[Payload], now: float) -> None:  # noqa: C901 - one case for each type
@@ -144,6 +143,15 @@ class Presence:
         self._entries[name] = entry
         if len(self._entries) > MOST_DAEMONS:
             del self._entries[min(self._entries, key=lambda one: self._entries[one].heard)]
+
+
+def _last_call(journal: JournalReader) -> int:
+    """Return the position before the record with the last ROLL_CALL; without one, that of ``RECALLED_EVENTS`` ago."""
+    oldest = max(0, journal.head - RECALLED_EVENTS)
+    for record in journal.headers_back(journal.head):
+        if RollCall.event_type in record.frame.types or record.first <= oldest:
+            return max(0, record.first - 1)
+    return 0
 
 
 def _name(fact: DaemonFact | NodeLost | NodeReturned | RollEntry) -> str:

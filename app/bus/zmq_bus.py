@@ -20,7 +20,7 @@ from app.bus.ports import Batch, BrokerUnavailable, BusClosed, EventTooLarge, Pr
 from app.core import FlyballError
 from app.events import Envelope, Payload
 from app.events.frames import DeadLetter, draft_of
-from app.journal import Outbox
+from app.journal import Outbox, Snapshot
 
 MAX_EVENT_BYTES = 1 << 20
 FAREWELL_S = 1.0
@@ -69,8 +69,8 @@ class ZmqBus:
         place, kept = f"process {os.getpid()} on {gethostname()}", outbox.load() if outbox else ()
         self._client = Client(producer, nonce, deadline_s=deadline_s, kept=kept, place=place, sole=sole)
         self._postponed = ""  # the latest reason for which the broker let this program wait
-        self._publishes: dict[int, asyncio.Future[Any]] = {}
-        self._requests: dict[int, asyncio.Future[Any]] = {}
+        self._publishes: dict[int, asyncio.Future[tuple[int, ...]]] = {}
+        self._requests: dict[int, asyncio.Future[bytes]] = {}
         self._subscriptions: dict[ClientSubscription, ZmqSubscription] = {}
         self._closed = self._scheduled = False
         self._drained = asyncio.Event()
@@ -141,8 +141,13 @@ class ZmqBus:
         """
         await self._request(wire.DISCARD, wire.Discard(number=number))
 
+    async def snapshot(self, upto: int, kinds: Collection[str]) -> Snapshot | None:
+        """See ``Bus.snapshot``."""
+        wanted = wire.AskSnapshot(upto=upto, kinds=frozenset(kinds))
+        return wire.read_snapshot(await self._request(wire.SNAPSHOT, wanted))
+
     async def _request(self, method: bytes, arguments: wire.Message, body: bytes = b"") -> bytes:
-        """Send a request, repeated after interruptions; return the body of its answer."""
+        """Send a request, repeated after interruptions, and return the body of its answer."""
         self._check_open()
         token = self._client.request(method, arguments, body, self._loop.time())
         future = self._requests[token] = self._loop.create_future()
@@ -277,7 +282,7 @@ class ZmqBus:
 
     def _finish(self, token: int, result: tuple[int, ...] | bytes | FlyballError) -> None:
         """Complete the future of a publish or request, unless it is done."""
-        future = self._publishes.pop(token, None) or self._requests.pop(token, None)
+        future: asyncio.Future[Any] | None = self._publishes.pop(token, None) or self._requests.pop(token, None)
         if future is None or future.done():
             return
         if isinstance(result, FlyballError):

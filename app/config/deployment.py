@@ -50,6 +50,19 @@ class ProcessSettings(Settings):
     evaluation: int = Field(1, ge=1)
 
 
+class JournalSettings(Settings):
+    """What stays in the journal's file, and what is deleted for good (ADR-045)."""
+
+    live_events: int = Field(
+        1_000_000,
+        ge=1,
+        description="latest events in journal.sqlite; older ones move to the folder archive, compressed",
+    )
+    delete_days: float | None = Field(
+        None, gt=0, description="archived events older than this are deleted for good; unset: never"
+    )
+
+
 def _node_of(data: dict[str, Any]) -> str:
     """Return the default name of this machine: the host's where several machines take part, as keys show."""
     keys: KeySettings | None = data.get("keys")  # None: they are invalid, which is an error of its own
@@ -65,6 +78,7 @@ class Deployment(Settings):
         default_factory=_node_of, pattern=NODE_PATTERN, description="unset: the host's name with keys, else laptop"
     )
     endpoint: str | None = Field(None, description="of the broker; unset: a socket of the run folder")
+    journal: JournalSettings = JournalSettings()
     store: str | None = Field(
         None,
         description="of models and experience: a folder, or a URL such as s3://BUCKET/PREFIX?endpoint_url=URL; unset: "
