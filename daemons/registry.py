@@ -50,10 +50,17 @@ DAEMONS: Mapping[str, DaemonSpec] = {
 }
 """All daemons by name, in the order that starts a run fastest; any order works."""
 
+ON_ALL_MACHINES = frozenset({distribution.DAEMON.name})
+"""The head's distributor verifies models in the store, and those of workers bring them to their machines."""
+
 
 def names_of(role: MachineRole | None) -> tuple[str, ...]:
     """Return the names of a role's daemons; those of all roles for None."""
-    return tuple(name for name, spec in DAEMONS.items() if role in (None, "worker" if spec.worker else "head"))
+    return tuple(
+        name
+        for name, spec in DAEMONS.items()
+        if role is None or name in ON_ALL_MACHINES or (spec.worker is not None) == (role == "worker")
+    )
 
 
 def daemons_of(*settings: RunSettings) -> Mapping[str, DaemonSpec]:

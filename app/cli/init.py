@@ -5,7 +5,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from socket import gethostname
@@ -20,7 +20,7 @@ from app.cli.output import write_json
 from app.cli.shipped import shipped
 from app.config import RunFolder
 from app.core import BadUsage, writing
-from daemons.registry import MACHINE_ROLES, MachineRole
+from daemons.registry import MACHINE_ROLES, MachineRole, names_of
 
 ADDRESS = re.compile(r"(?P<host>[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:(?P<port>\d{1,5}))?")
 PORT = 7400
@@ -37,7 +37,7 @@ FILES: Mapping[tuple[Services, MachineRole], tuple[str, ...]] = {
         "flyball-worker@.service",
         "flyball-worker.target",
     ),
-    ("systemd", "worker"): ("flyball-worker@.service", "flyball-worker.target"),
+    ("systemd", "worker"): ("flyball@.service", "flyball-worker@.service", "flyball-worker.target"),
     ("supervisor", "head"): ("head.conf", "worker.conf", "crash_loops.py"),
     ("supervisor", "worker"): ("worker.conf", "crash_loops.py"),
 }
@@ -194,9 +194,10 @@ def service_files(machine: Machine, services: Services) -> dict[Path, str]:
             "command=python3": f"command={_plain(Path(sys.executable))}",
         },
     }[services]
-    return {
-        target / name: _changed((source / name).read_text("utf-8"), changes) for name in FILES[services, machine.role]
-    }
+    files = {name: (source / name).read_text(encoding="utf-8") for name in FILES[services, machine.role]}
+    if services == "supervisor" and machine.role == "head":
+        files["worker.conf"] = _without(files["worker.conf"], names_of("head"))
+    return {target / name: _changed(text, changes) for name, text in files.items()}
 
 
 def _program() -> Path:
@@ -206,6 +207,14 @@ def _program() -> Path:
     if found is None:
         raise BadUsage("There is no flyball command to start.", hint="Install Flyball: pip install flyball")
     return Path(found).absolute()
+
+
+def _without(text: str, programs: Sequence[str]) -> str:
+    """Return a configuration of supervisord without some programs, none of which is the first in its group."""
+    kept = [part for part in text.split("\n[program:") if part.partition("]")[0] not in programs]
+    for name in programs:
+        kept[0] = kept[0].replace(f",{name}", "")
+    return "\n[program:".join(kept)
 
 
 def _changed(text: str, changes: Mapping[str, str]) -> str:

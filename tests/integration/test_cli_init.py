@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from configparser import ConfigParser
 from getpass import getuser
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import app
 from app.bus.keys import KeyList, read_secret
 from app.cli import main
 from app.config.loading import load
-from daemons.registry import MACHINE_ROLES
+from daemons.registry import MACHINE_ROLES, names_of
 
 ROOT = Path(__file__).parents[2]
 KEY = "ab" * 32
@@ -48,7 +49,8 @@ def test_worker_knows_the_heads_key_and_says_how_to_admit_its_own(tmp_path: Path
     assert deployment.keys.broker == KEY
     commands = [command for commands in written["next"].values() for command in commands]
     assert f"flyball --run {tmp_path}/run keys authorize beta worker {written['public']}" in commands
-    assert {Path(path).name for path in written["services"]} == {"flyball-worker@.service", "flyball-worker.target"}
+    names = {Path(path).name for path in written["services"]}
+    assert names == {"flyball@.service", "flyball-worker@.service", "flyball-worker.target"}
 
 
 def test_units_name_folder_user_node_and_program(tmp_path: Path) -> None:
@@ -86,6 +88,17 @@ def test_supervisors_files_name_folder_and_program(tmp_path: Path, role: str) ->
     assert (tmp_path / "run/logs").is_dir()
     start = written["next"]["Here, to record, decide and also run jobs" if role == "head" else "Then here"]
     assert f"supervisord -c {tmp_path}/run/supervisor/{role}.conf" in start
+
+
+def test_head_that_runs_jobs_too_has_one_distributor(tmp_path: Path) -> None:
+    made("--role", "head", "--head", "h", "--services", "supervisor", tmp_path)
+    programs = {}
+    for role in MACHINE_ROLES:
+        parser = ConfigParser(interpolation=None)
+        parser.read(tmp_path / f"supervisor/{role}.conf")
+        programs[role] = [name.removeprefix("program:") for name in parser.sections() if name.startswith("program:")]
+        assert {*parser[f"group:{role}"]["programs"].split(",")} == {*programs[role]} - {"broker"}
+    assert sorted(programs["head"] + programs["worker"]) == sorted(names_of(None))
 
 
 @pytest.mark.parametrize("there", ["flyball.toml", "keys/alpha.secret", "systemd/flyball-head.target"])

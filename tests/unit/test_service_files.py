@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.cli.group import EXIT_CODES
-from daemons.registry import MACHINE_ROLES, MachineRole, names_of
+from daemons.registry import MACHINE_ROLES, ON_ALL_MACHINES, MachineRole, names_of
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 SYSTEMD, SUPERVISOR = DEPLOY / "systemd", DEPLOY / "supervisor"
@@ -29,7 +29,8 @@ def unit(name: str) -> dict[str, dict[str, list[str]]]:
 
 
 def test_roles_share_all_daemons_and_the_broker_is_the_heads() -> None:
-    assert sorted((*names_of("head"), *names_of("worker"))) == sorted(names_of(None))
+    assert {*names_of("head"), *names_of("worker")} == {*names_of(None)}
+    assert {*names_of("head")} & {*names_of("worker")} == ON_ALL_MACHINES
     assert names_of("head")[0] == "broker"
     assert set(names_of("worker")) == {"selfplay_worker", "quality_monitor", "training", "evaluation", "distribution"}
 
@@ -37,7 +38,8 @@ def test_roles_share_all_daemons_and_the_broker_is_the_heads() -> None:
 @pytest.mark.parametrize("role", MACHINE_ROLES)
 def test_target_wants_every_daemon_of_its_role(role: MachineRole) -> None:
     wanted = unit(f"flyball-{role}.target")["Unit"]["Wants"]
-    assert wanted == [f"{TEMPLATES[role]}{name}.service" for name in names_of(role)]
+    template = {name: "flyball@" if name in ON_ALL_MACHINES else TEMPLATES[role] for name in names_of(role)}
+    assert wanted == [f"{template[name]}{name}.service" for name in names_of(role)]
 
 
 @pytest.mark.parametrize("role", MACHINE_ROLES)
