@@ -3,50 +3,43 @@
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from app.core import FlyballError
-from app.events import EventVoided, RollCall, RunConfigured
 from app.events.frames import DamagedRecord, Record
 from app.journal.database import DamagedDatabase, DamagedRow, Database, StorageError, explained, locked
-from app.journal.queries import COLUMNS, FORMAT, continued, open_header, open_record, save_row, signed, verified_rows
-
-LANDMARKS = frozenset({EventVoided.event_type, RollCall.event_type, RunConfigured.event_type})
-"""Event types whose latest position a journal indexes; see ``JournalReader.landmark``."""
-
-
-def landmarks_in(records: Iterable[Record]) -> dict[str, int]:
-    """Return the position of the last event of each type in ``LANDMARKS`` among some records."""
-    found: dict[str, int] = {}
-    for record in records:
-        frame = record.frame
-        if not LANDMARKS.isdisjoint(frame.types):
-            for position, kind in enumerate(frame.type_refs, record.first):
-                if frame.types[kind] in LANDMARKS:
-                    found[frame.types[kind]] = position
-    return found
+from app.journal.queries import (
+    COLUMNS,
+    FORMAT,
+    continued,
+    has_landmark,
+    open_header,
+    open_record,
+    save_row,
+    signed,
+    verified_rows,
+)
+from app.journal.segments import Archive
 
 
 class Derived:
-    """Marks and landmarks, derived from records.
+    """Marks, derived from live records.
 
     Attributes:
         head: position of the last event; 0 in an empty journal.
         marks: next event number of each (producer, epoch as SQLite stores it). The journal's mark may be larger,
             because refused and repeated events have numbers but are not recorded.
         used: position of the last event of each (producer, epoch).
-        landmarks: position of the latest event of each type in ``LANDMARKS``.
     """
 
-    def __init__(self) -> None:
-        self.head = 0
+    def __init__(self, head: int = 0) -> None:
+        self.head = head
         self.marks: Counter[tuple[str, int]] = Counter()
         self.used: dict[tuple[str, int], int] = {}
-        self.landmarks: dict[str, int] = {}
 
     def add(self, record: Record) -> None:
         """Add the next record."""
@@ -54,11 +47,10 @@ class Derived:
         key = frame.producer, signed(frame.epoch)
         self.head = self.used[key] = record.last
         self.marks[key] = max(self.marks[key], frame.base + frame.count)
-        self.landmarks |= landmarks_in((record,))
 
 
 def damage_after(db: sqlite3.Connection, after: int) -> Iterator[FlyballError]:
-    """Iterate over damage of the records after a position, and of all other tables.
+    """Iterate over damage of the live records after a position, and of all other tables.
 
     Rows of other tables are compared with the records, unless a record is damaged.
     """
@@ -67,47 +59,69 @@ def damage_after(db: sqlite3.Connection, after: int) -> Iterator[FlyballError]:
         sound = False
         yield error
     for table in COLUMNS:
-        for row in verified_rows(db, table):
+        archived = 0
+        for row in verified_rows(db, table, "TRUE ORDER BY 1"):
             if isinstance(row, DamagedRow):
+                sound = False
                 yield row
-            elif sound and not _fits(db, table, row, derived):
+            elif sound and not _fits(table, row, derived, archived):
                 yield DamagedDatabase(f"Damaged journal: {row[0]!r} in its table {table} contradicts its records.")
-    known = {row[0] for row in verified_rows(db, "landmarks") if not isinstance(row, DamagedRow)}
-    for missing in derived.landmarks.keys() - known:
-        yield DamagedDatabase(f"Damaged journal: its table landmarks lacks {missing!r}.")
+            elif table == "segments":
+                archived = row[1]
+    yield from _damaged_landmarks(db)
 
 
-def _damaged_records(db: sqlite3.Connection, after: int, derived: Derived) -> Iterator[DamagedRecord]:
-    position = None if after else 0  # None: the end of the previous record is unknown
+def _damaged_records(db: sqlite3.Connection, after: int, derived: Derived) -> Iterator[FlyballError]:
+    position = None if after else _archived(db)  # None: the end of the previous record is unknown
+    begun = True  # archived records that are not deleted yet
     with closing(db.execute("SELECT first, head, bodies FROM frames WHERE first > ? ORDER BY first", (after,))) as rows:
         for row in rows:
             try:
                 record = open_record(*row)
                 derived.add(record)
-                if position is not None:
+                if (
+                    has_landmark(record)
+                    and not db.execute("SELECT 1 FROM landmarks WHERE first = ?", row[:1]).fetchone()
+                ):
+                    yield DamagedDatabase(f"Damaged journal: its table landmarks lacks the record at {record.first}.")
+                if position is not None and not (begun and record.first <= position):
                     continued(record, position, begun=False)
-                position = record.last
+                position, begun = record.last, False
             except DamagedRecord as error:
                 position = None
                 yield error
 
 
-def _fits(db: sqlite3.Connection, table: str, row: tuple[Any, ...], derived: Derived) -> bool:
+def _archived(db: sqlite3.Connection) -> int:
+    """Return the position of the last archived event, also if the table's rows are damaged."""
+    found = db.execute("SELECT max(last) FROM segments").fetchone()[0]
+    return found if isinstance(found, int) else 0
+
+
+def _fits(table: str, row: tuple[Any, ...], derived: Derived, archived: int) -> bool:
     match table, row:
         case "marks", (producer, epoch, following, used):
             return bool(used <= derived.head and following >= derived.marks[producer, epoch])
-        case "landmarks", (event_type, position):
-            return bool(position == (derived.landmarks.get(event_type) or _landmark_at(db, position, event_type)))
+        case "segments", (first, last, *_):
+            return bool(first == archived + 1 <= last < derived.head)
         case _, (_, position, *_):
             return bool(position <= derived.head)
     return False
 
 
-def _landmark_at(db: sqlite3.Connection, position: int, event_type: str) -> int | None:
-    """Return the last position of an event type within the record that holds ``position``."""
-    query = "SELECT first, head FROM frames WHERE first <= ? ORDER BY first DESC LIMIT 1"
-    row = db.execute(query, (position,)).fetchone()
-    return landmarks_in((open_header(*row),)).get(event_type) if row else None
+def _damaged_landmarks(db: sqlite3.Connection) -> Iterator[FlyballError]:
+    """Iterate over records of the table ``landmarks`` that are damaged, or not those of the journal."""
+    query = """SELECT first, kept.head, kept.bodies, frames.head IS kept.head AND frames.bodies IS kept.bodies
+        FROM landmarks AS kept LEFT JOIN frames USING (first) ORDER BY first"""
+    archived = _archived(db)
+    with closing(db.execute(query)) as rows:
+        for first, head, bodies, same in rows:
+            try:
+                record = open_record(first, head, bodies)
+                if not has_landmark(record) or not (same or first <= archived):
+                    yield DamagedDatabase(f"Damaged journal: the record at {first} in its table landmarks is another.")
+            except DamagedRecord as error:
+                yield error
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +140,11 @@ class Rebuilt:
 
 
 def rebuild(path: Path) -> Rebuilt:
-    """Copy a journal's records into a new file, and derive the rest.
+    """Copy a journal's live records into a new file, and derive the rest.
 
-    Marks and landmarks are derived from the records. A derived mark may be too low; then a repeated frame is
-    recognised by its event ids. Dead letters are copied as far as they can be read.
+    Marks and landmarks are derived from the records, and the list of segments from the files. A derived mark may be too
+    low; then a repeated frame is recognised by its event ids. Landmarks whose records are archived and dead letters are
+    copied as far as they can be read.
 
     Raises:
         StorageError: an earlier rebuild kept a file that this one would replace.
@@ -151,33 +166,65 @@ def rebuild(path: Path) -> Rebuilt:
         ):
             old.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             old.execute("PRAGMA query_only = ON")
-            derived = _copy_records(old, copy)
+            lost = list[str]()
             with copy.transaction() as db:
+                archived = _copy_segments(old, db, path)
+                derived = _copy_records(old, db, archived)
                 for (producer, epoch), following in derived.marks.items():
                     save_row(db, "marks", producer, epoch, following, derived.used[producer, epoch])
-                for landmark in derived.landmarks.items():
-                    save_row(db, "landmarks", *landmark)
-                lost = _copy_dead_letters(old, db)
+                if archived:
+                    _copy_landmarks(old, db, archived, lost)
+                _copy_dead_letters(old, db, lost)
         os.link(path, before)
         new.replace(path)
         new.with_name(new.name + ".lock").unlink()
     return Rebuilt(derived.head, before, lost)
 
 
-def _copy_records(old: sqlite3.Connection, copy: Database) -> Derived:
-    derived = Derived()
-    with copy.transaction() as db:
-        for row in old.execute("SELECT first, head, bodies FROM frames ORDER BY first"):
-            record = open_record(*row)
-            continued(record, derived.head, begun=False)
-            derived.add(record)
-            db.execute("INSERT INTO frames VALUES (?, ?, ?)", row)
+def _copy_segments(old: sqlite3.Connection, db: sqlite3.Connection, path: Path) -> int:
+    """Derive the list of segments and their landmarks from the files; return the position of the last archived event.
+
+    Rows of deleted segments are copied.
+    """
+    deleted = [row for row in verified_rows(old, "segments", "deleted = 1 ORDER BY first") if isinstance(row, tuple)]
+    for row in deleted:
+        save_row(db, "segments", *row)
+    with closing(Archive(path, db)) as archive:
+        while found := archive.next_file():
+            save_row(db, "segments", *found[0])
+            for first, head, bodies in archive.opened(found[0]).rows(0):
+                if has_landmark(open_header(first, head)):
+                    db.execute("INSERT INTO landmarks VALUES (?, ?, ?)", (first, head, bodies()))
+        return archive.end
+
+
+def _copy_records(old: sqlite3.Connection, db: sqlite3.Connection, archived: int) -> Derived:
+    derived = Derived(archived)
+    for row in old.execute("SELECT first, head, bodies FROM frames WHERE first > ? ORDER BY first", (archived,)):
+        record = open_record(*row)
+        continued(record, derived.head, begun=False)
+        derived.add(record)
+        db.execute("INSERT INTO frames VALUES (?, ?, ?)", row)
+        if has_landmark(record):
+            db.execute("INSERT INTO landmarks VALUES (?, ?, ?)", row)
     return derived
 
 
-def _copy_dead_letters(old: sqlite3.Connection, db: sqlite3.Connection) -> list[str]:
-    """Copy the sound dead letters; return descriptions of the lost rows."""
-    lost = list[str]()
+def _copy_landmarks(old: sqlite3.Connection, db: sqlite3.Connection, archived: int, lost: list[str]) -> None:
+    """Copy the sound landmarks whose records are archived; add descriptions of the lost ones."""
+    try:
+        for row in old.execute("SELECT first, head, bodies FROM landmarks WHERE first <= ?", (archived,)):
+            try:
+                open_record(*row)
+                db.execute("INSERT OR IGNORE INTO landmarks VALUES (?, ?, ?)", row)
+            except DamagedRecord as error:
+                lost.append(error.message)
+    except sqlite3.Error as error:
+        lost.append(f"The rest of its table landmarks can't be read ({error}).")
+
+
+def _copy_dead_letters(old: sqlite3.Connection, db: sqlite3.Connection, lost: list[str]) -> None:
+    """Copy the sound dead letters; add descriptions of the lost rows."""
     try:
         for row in verified_rows(old, "dead_letters"):
             if isinstance(row, DamagedRow):
@@ -186,4 +233,3 @@ def _copy_dead_letters(old: sqlite3.Connection, db: sqlite3.Connection) -> list[
                 save_row(db, "dead_letters", *row)
     except sqlite3.Error as error:
         lost.append(f"The rest of its table dead_letters can't be read ({error}).")
-    return lost

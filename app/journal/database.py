@@ -189,8 +189,8 @@ class Database:
             os.close(self._lock)
 
 
-def open_read_only(path: Path, form: Format) -> sqlite3.Connection:
-    """Open a database for reading, also while another process writes it.
+def open_read_only(path: Path, form: Format, *, immutable: bool = False) -> sqlite3.Connection:
+    """Open a database for reading, also while another process writes it, unless it is ``immutable``.
 
     Raises:
         NotAJournal: the file is missing or of another kind.
@@ -201,9 +201,9 @@ def open_read_only(path: Path, form: Format) -> sqlite3.Connection:
         raise NotAJournal(f"There is no journal at {path}.", hint=BEGIN)
     _check_header(path)
     with ExitStack() as on_error, explained(path):
-        connection = sqlite3.connect(
-            f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
-        )
+        options = "mode=ro&immutable=1" if immutable else "mode=ro"
+        uri = f"{path.absolute().as_uri()}?{options}"
+        connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
         on_error.callback(connection.close)
         connection.execute("PRAGMA query_only = ON")
         if (version := _version(path, connection, form)) < form.version:

@@ -1,7 +1,6 @@
 """Reading a journal as typed events."""
 
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
-from itertools import takewhile
 from typing import Any
 
 from app.config import ForeignSettings, RunSettings
@@ -38,10 +37,15 @@ def history(
 
 def voided_events(journal: JournalReader) -> Mapping[int, Event[EventVoided]]:
     """Return the EVENT_VOIDED events, keyed by the position of the voided event."""
-    if not journal.landmark(EventVoided.event_type):
-        return {}
-    found = history(journal, types={EventVoided}, on_dead=lambda _: None)
-    return {event.data.position: event for event in found}
+    found = _landmark_events(journal, EventVoided)
+    return {event.data.position: event for event in reversed(list(found))}
+
+
+def _landmark_events(journal: JournalReader, kind: type[Payload]) -> Iterator[Event[Any]]:
+    """Iterate over the readable events of a type in ``LANDMARKS``, the latest first."""
+    for record in journal.landmarks():
+        types = frozenset({kind.event_type})
+        yield from reversed(read_events(record, types=types, reporter="history", on_dead=lambda _: None))
 
 
 def recorded_dead_letters(journal: JournalReader) -> list[DeadLetter]:
@@ -66,19 +70,16 @@ def past_settings(journal: JournalReader) -> Generator[RunSettings, None, None]:
     voided = voided_events(journal)
     foreign: ForeignSettings | None = None
     readable = False
-    for record in journal.headers_back(journal.landmark(RunConfigured.event_type)):
-        if RunConfigured.event_type not in record.frame.types:
+    for event in _landmark_events(journal, RunConfigured):
+        if event.sequence in voided:
             continue
-        found = history(journal, after=record.first - 1, types={RunConfigured}, on_dead=lambda _: None)
-        here = takewhile(lambda event, last=record.last: event.sequence <= last, found)  # type: ignore[misc]
-        for event in reversed([event for event in here if event.sequence not in voided]):
-            try:
-                settings = RunSettings.recorded(event.data.settings, event.source)
-            except ForeignSettings as error:
-                foreign = foreign or (error if is_broker(event.source) else None)
-                continue
-            readable = True
-            yield settings
+        try:
+            settings = RunSettings.recorded(event.data.settings, event.source)
+        except ForeignSettings as error:
+            foreign = foreign or (error if is_broker(event.source) else None)
+            continue
+        readable = True
+        yield settings
     if foreign and not readable:
         raise foreign
 

@@ -5,9 +5,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from app.events.frames import DeadLetter, Record
-from app.journal.damage import landmarks_in
-from app.journal.ports import Chunk, StateKey
-from app.journal.queries import MARKS_KEPT, check_order
+from app.journal.ports import Chunk, Snapshot, StateKey
+from app.journal.queries import MARKS_KEPT, check_order, has_landmark, landmark_in
 
 
 class MemoryJournal:
@@ -18,8 +17,8 @@ class MemoryJournal:
         self.recorded_us = 0
         self._records: list[Record] = []
         self._firsts: list[int] = []
+        self._landmarks: list[Record] = []
         self._marks: dict[str, dict[int, int]] = {}
-        self._landmarks: dict[str, int] = {}
         self._dead_letters: dict[int, DeadLetter] = {}
         self._dead_letter_count = 0
 
@@ -35,6 +34,8 @@ class MemoryJournal:
         for record in records:
             self._records.append(record)
             self._firsts.append(record.first)
+            if has_landmark(record):
+                self._landmarks.append(record)
             self.head, self.recorded_us = record.last, record.recorded_us
         for (producer, epoch), sequence in (marks or {}).items():
             kept = self._marks.setdefault(producer, {})
@@ -42,7 +43,6 @@ class MemoryJournal:
             kept[epoch] = sequence
             if len(kept) > MARKS_KEPT:
                 del kept[next(iter(kept))]
-        self._landmarks.update(landmarks_in(records))
         for dead in dead_letters:
             about = (dead.position, dead.reporter)
             if dead.position and any(about == (one.position, one.reporter) for one in self._dead_letters.values()):
@@ -78,7 +78,15 @@ class MemoryJournal:
 
     def landmark(self, event_type: str) -> int:
         """See ``JournalReader.landmark``."""
-        return self._landmarks.get(event_type, 0)
+        return landmark_in(self.landmarks(), event_type)
+
+    def landmarks(self) -> Iterator[Record]:
+        """See ``JournalReader.landmarks``."""
+        return reversed(self._landmarks)
+
+    def snapshot(self, upto: int) -> Snapshot | None:  # noqa: ARG002 - nothing is archived
+        """See ``JournalReader.snapshot``."""
+        return None
 
     def dead_letters(self) -> list[DeadLetter]:
         """See ``JournalReader.dead_letters``."""

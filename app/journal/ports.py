@@ -23,8 +23,19 @@ class Chunk:
     position: int
 
 
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Reducers' rows as folded from all events up to a position, as a state store holds them."""
+
+    position: int
+    rows: dict[StateKey, bytes]
+
+
 class JournalReader(Protocol):
-    """Reads a journal, also while a broker writes it."""
+    """Reads a journal, also while a broker writes it. Archived and live records are one sequence.
+
+    Whatever reads archived records raises ``MissingEvents`` if their segment is missing or was deleted.
+    """
 
     @property
     def head(self) -> int:
@@ -61,6 +72,14 @@ class JournalReader(Protocol):
 
     def landmark(self, event_type: str) -> int:
         """Return the latest position of an event type in ``LANDMARKS``; 0 without such an event."""
+        ...
+
+    def landmarks(self) -> Iterator[Record]:
+        """Iterate over all records with landmarks, the latest first, without reading the archive."""
+        ...
+
+    def snapshot(self, upto: int) -> Snapshot | None:
+        """Return the latest snapshot at or before a position; None without one."""
         ...
 
     def dead_letters(self) -> list[DeadLetter]:

@@ -1,12 +1,13 @@
 """Tables of the journal: schema, checksums of rows, and verified reading."""
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cache
 from typing import Any
 from zlib import crc32
 
+from app.events import EventVoided, RollCall, RunConfigured
 from app.events.frames import Record, damaged
 from app.journal.database import DamagedRow, Format, OutOfOrder
 
@@ -17,7 +18,16 @@ their event ids, if these are among the latest million."""
 FRAMES = "CREATE TABLE frames (first INTEGER PRIMARY KEY, head BLOB NOT NULL, bodies BLOB NOT NULL)"
 """A record's header and bodies are separate columns, because SQLite then reads headers without the bodies' pages."""
 
-SIDE_TABLES = (
+LANDMARKS = frozenset({EventVoided.event_type, RollCall.event_type, RunConfigured.event_type})
+"""Event types whose records are also kept in a table of their own, because every start reads them."""
+
+LANDMARK_RECORDS = "CREATE TABLE landmarks (first INTEGER PRIMARY KEY, head BLOB NOT NULL, bodies BLOB NOT NULL)"
+"""Copies of the records with landmarks. They stay when the records are archived, and when the archive is deleted."""
+
+SEGMENTS = """CREATE TABLE segments (first INTEGER PRIMARY KEY, last INTEGER NOT NULL, recorded_us INTEGER NOT NULL,
+    digest TEXT NOT NULL, deleted INTEGER NOT NULL, checksum INTEGER NOT NULL)"""
+
+MARKS = (
     """CREATE TABLE marks (producer TEXT, epoch INTEGER, next INTEGER NOT NULL, used INTEGER NOT NULL,
     checksum INTEGER NOT NULL, PRIMARY KEY (producer, epoch)) WITHOUT ROWID""",
     f"""CREATE TRIGGER forget_marks AFTER INSERT ON marks BEGIN
@@ -25,25 +35,26 @@ SIDE_TABLES = (
         (SELECT epoch FROM marks WHERE producer = new.producer ORDER BY used DESC, epoch = new.epoch DESC
          LIMIT {MARKS_KEPT});
 END""",  # noqa: S608 - a constant
-    """CREATE TABLE landmarks (type TEXT PRIMARY KEY, position INTEGER NOT NULL,
-    checksum INTEGER NOT NULL) WITHOUT ROWID""",
-    """CREATE TABLE dead_letters (number INTEGER PRIMARY KEY, position INTEGER NOT NULL, producer TEXT NOT NULL,
-    reporter TEXT NOT NULL, error TEXT NOT NULL, body BLOB NOT NULL, checksum INTEGER NOT NULL)""",
+)
+DEAD_LETTERS = (
+    "CREATE TABLE dead_letters (number INTEGER PRIMARY KEY, position INTEGER NOT NULL, producer TEXT NOT NULL,\n"
+    "    reporter TEXT NOT NULL, error TEXT NOT NULL, body BLOB NOT NULL, checksum INTEGER NOT NULL)"
 )
 COLUMNS: Mapping[str, str] = {
     "marks": "producer, epoch, next, used",
-    "landmarks": "type, position",
+    "segments": "first, last, recorded_us, digest, deleted",
     "dead_letters": "number, position, producer, reporter, error, body",
 }
-"""Columns that a row's checksum covers, for each table other than ``frames``."""
+"""Columns that a row's checksum covers, for each table without records."""
 
 
 def add_checksums(db: sqlite3.Connection) -> None:
     """Migrate from format 0, in which only frames had checksums."""
-    before = {table: db.execute(f"SELECT {columns} FROM {table}").fetchall() for table, columns in COLUMNS.items()}  # noqa: S608
-    for table in before:
+    changed = ("marks", "dead_letters")
+    before = {table: db.execute(f"SELECT {COLUMNS[table]} FROM {table}").fetchall() for table in changed}  # noqa: S608
+    for table in changed:
         db.execute(f"DROP TABLE {table}")
-    for statement in SIDE_TABLES:
+    for statement in (*MARKS, DEAD_LETTERS):
         db.execute(statement)
     for table, rows in before.items():
         for row in rows:
@@ -55,7 +66,22 @@ def drop_cursors(db: sqlite3.Connection) -> None:
     db.execute("DROP TABLE cursors")
 
 
-FORMAT = Format(0x464C5932, (FRAMES, *SIDE_TABLES), (add_checksums, drop_cursors))  # "FLY2"
+def keep_landmarks(db: sqlite3.Connection) -> None:
+    """Migrate from format 2, which had only the latest position of each landmark, and no segments."""
+    db.execute("DROP TABLE landmarks")
+    db.execute(LANDMARK_RECORDS)
+    db.execute(SEGMENTS)
+    with closing(db.execute("SELECT first, head FROM frames")) as rows:
+        found = [first for first, head in rows if has_landmark(open_header(first, head))]
+    for first in found:
+        db.execute("INSERT INTO landmarks SELECT first, head, bodies FROM frames WHERE first = ?", (first,))
+
+
+FORMAT = Format(
+    0x464C5932,  # "FLY2"
+    (FRAMES, LANDMARK_RECORDS, SEGMENTS, *MARKS, DEAD_LETTERS),
+    (add_checksums, drop_cursors, keep_landmarks),
+)
 
 
 def save_row(db: sqlite3.Connection, table: str, *values: str | int | bytes) -> None:
@@ -101,6 +127,28 @@ def checksum_of(table: str, *values: object) -> int:
         raw = value if isinstance(value, bytes) else str(value).encode()
         total = crc32(raw, crc32(f"{type(value).__name__} {len(raw)} ".encode(), total))
     return total
+
+
+def has_landmark(record: Record) -> bool:
+    """Return whether a record holds an event of a type in ``LANDMARKS``."""
+    return not LANDMARKS.isdisjoint(record.frame.types)
+
+
+def landmark_in(records: Iterable[Record], event_type: str) -> int:
+    """Return the position of the last event of a type; 0 without one. The records come latest first."""
+    for record in records:
+        frame = record.frame
+        if event_type in frame.types:
+            kind = frame.types.index(event_type)
+            return max(record.first + i for i, ref in enumerate(frame.type_refs) if ref == kind)
+    return 0
+
+
+def split(record: Record) -> tuple[memoryview, memoryview]:
+    """Return a record's header and bodies, as its row holds them."""
+    cut = len(record.raw) - sum(record.frame.lengths)
+    view = memoryview(record.raw)
+    return view[:cut], view[cut:]
 
 
 def last_record(db: sqlite3.Connection) -> Record | None:

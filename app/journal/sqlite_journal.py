@@ -1,14 +1,17 @@
 """The journal in a SQLite file: a row per frame, a transaction per group of frames."""
 
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
+from functools import partial
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from app.core import FlyballError
 from app.events.frames import DeadLetter, Record, damaged, ids_of
 from app.journal import queries
-from app.journal.damage import damage_after, landmarks_in
+from app.journal.damage import damage_after
 from app.journal.database import (
     CHECKPOINT_PAGES,
     PAGE_BYTES,
@@ -19,15 +22,23 @@ from app.journal.database import (
     open_read_only,
     structural_damage,
 )
-from app.journal.ports import Chunk
+from app.journal.ports import Chunk, Snapshot
+from app.journal.segments import FOLDER, Archive, SegmentRow
 
 RESERVE_BYTES = 4 << 20
 CHECKED_EVENTS = 200_000
 """Number of latest events whose records are checked on opening; takes about a second."""
 
 MAX_DEAD_LETTERS = 10_000
+TRIMMED_RECORDS = 200
+"""Archived records that are deleted at once, in about a millisecond."""
+
 PAGES_PER_COMMIT = 3
 """Estimated pages of each commit: a leaf of frames, a leaf of marks, sometimes an inner page."""
+
+
+Row = tuple[int, Any, Callable[[], Any]]
+"""A record's position, its header, and a function that returns its bodies; not verified yet."""
 
 
 class _JournalTables:
@@ -35,6 +46,7 @@ class _JournalTables:
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self._path, self._connection = path, connection
+        self.archive = Archive(path, connection)
 
     def read(
         self, after: int, *, limit: int = 256, max_bytes: int = 4 << 20, types: Collection[str] | None = None
@@ -42,17 +54,16 @@ class _JournalTables:
         """See ``JournalReader.read``."""
         wanted = None if types is None else frozenset(types)
         records, size, position = list[Record](), 0, after
-        columns = "head, bodies" if wanted is None else "head"
-        with explained(self._path), closing(self._rows(columns, after, limit)) as rows:
-            for first, *row in rows:
-                record = queries.open_record(first, *row) if wanted is None else queries.open_header(first, *row)
+        with explained(self._path), closing(self._rows(after, limit, bodies=wanted is None)) as rows:
+            for first, head, bodies in rows:
+                record = (
+                    queries.open_record(first, head, bodies()) if wanted is None else queries.open_header(first, head)
+                )
                 position = queries.continued(record, position, begun=position == after)
                 if wanted is not None:
                     if wanted.isdisjoint(record.frame.types):
                         continue
-                    query = "SELECT bodies FROM frames WHERE first = ?"
-                    bodies = self._connection.execute(query, (first,)).fetchone()
-                    record = queries.open_record(first, *row, *(bodies or (None,)))
+                    record = queries.open_record(first, head, bodies())
                 records.append(record)
                 size += len(record.raw)
                 if size > max_bytes:
@@ -71,12 +82,29 @@ class _JournalTables:
                     raise damaged(record.last + 1, f"position {following} of the next record")
                 following = record.first
                 yield record
+        yield from self.archive.headers_back(min(upto, self.head) if following is None else following - 1)
+
+    @property
+    def head(self) -> int:
+        """Position of the last event; 0 in an empty journal."""
+        with explained(self._path):
+            last = queries.last_record(self._connection)
+        return last.last if last else 0
 
     def landmark(self, event_type: str) -> int:
         """See ``JournalReader.landmark``."""
-        with explained(self._path):
-            rows = queries.rows_of(self._connection, "landmarks", "type = ?", event_type)
-            return next((position for _, position in rows), 0)
+        return queries.landmark_in(self.landmarks(), event_type)
+
+    def landmarks(self) -> Iterator[Record]:
+        """See ``JournalReader.landmarks``."""
+        query = "SELECT first, head, bodies FROM landmarks ORDER BY first DESC"
+        with explained(self._path), closing(self._connection.execute(query)) as rows:
+            for row in rows:
+                yield queries.open_record(*row)
+
+    def snapshot(self, upto: int) -> Snapshot | None:
+        """See ``JournalReader.snapshot``."""
+        return self.archive.snapshot(upto)
 
     def dead_letters(self) -> list[DeadLetter]:
         """See ``JournalReader.dead_letters``; the newest 10,000 are kept."""
@@ -87,15 +115,30 @@ class _JournalTables:
                 for number, position, producer, reporter, error, body in rows
             ]
 
-    def _rows(self, columns: str, after: int, limit: int) -> sqlite3.Cursor:
-        """Select the records that hold events after a position."""
+    def _rows(self, after: int, limit: int, *, bodies: bool) -> Iterator[Row]:
+        """Iterate over the records that hold events after a position; those of a segment end with the segment.
+
+        Live records come first: the writer deletes them only after it has named their segment.
+        """
         start = after + 1
         query = "SELECT first, head FROM frames WHERE first <= ? ORDER BY first DESC LIMIT 1"
         before = self._connection.execute(query, (start,)).fetchone()
         if before is not None and queries.open_header(*before).last > after:
             start = before[0]
-        query = f"SELECT first, {columns} FROM frames WHERE first >= ? ORDER BY first LIMIT ?"  # noqa: S608 - constants
-        return self._connection.execute(query, (start, limit))
+        columns = "first, head, bodies" if bodies else "first, head"
+        query = f"SELECT {columns} FROM frames WHERE first >= ? ORDER BY first LIMIT ?"  # noqa: S608 - constants
+        with closing(self._connection.execute(query, (start, limit))) as rows:
+            row = rows.fetchone()
+            if (row is None or row[0] > start) and (segment := self.archive.holding(start)):
+                yield from islice(segment.rows(after), limit if limit >= 0 else None)
+                return
+            while row is not None:
+                yield row[0], row[1], partial(row.__getitem__, 2) if bodies else partial(self._bodies, row[0])
+                row = rows.fetchone()
+
+    def _bodies(self, first: int) -> bytes | None:
+        row = self._connection.execute("SELECT bodies FROM frames WHERE first = ?", (first,)).fetchone()
+        return row[0] if row else None
 
     def _check_end(self, after: int) -> None:
         """Refuse a damaged index that hides later records, because readers would miss them."""
@@ -119,12 +162,19 @@ class SqliteJournal(_JournalTables):
         with ExitStack() as on_error, explained(path):
             on_error.callback(self._db.close)
             last = queries.last_record(self._connection)
-            self.head, self.recorded_us = (last.last, last.recorded_us) if last else (0, 0)
+            self._head, self.recorded_us = (last.last, last.recorded_us) if last else (0, 0)
             for damage in damage_after(self._connection, max(0, self.head - CHECKED_EVENTS)):
                 raise damage
             on_error.pop_all()
         self._dead_letters = max((dead.number for dead in self.dead_letters()), default=0)
         self._wal_pages = CHECKPOINT_PAGES
+        self._archived = self.archive.end
+        self._trimmed = False
+
+    @property
+    def head(self) -> int:
+        """Position of the last event; 0 in an empty journal."""
+        return self._head
 
     def append(
         self,
@@ -137,14 +187,13 @@ class SqliteJournal(_JournalTables):
         queries.check_order(self.head, records)
         with self._db.transaction() as db:
             for record in records:
-                cut = len(record.raw) - sum(record.frame.lengths)
-                view = memoryview(record.raw)
-                db.execute("INSERT INTO frames VALUES (?, ?, ?)", (record.first, view[:cut], view[cut:]))
+                row = (record.first, *queries.split(record))
+                db.execute("INSERT INTO frames VALUES (?, ?, ?)", row)
+                if queries.has_landmark(record):
+                    db.execute("INSERT INTO landmarks VALUES (?, ?, ?)", row)
             used = records[-1].last if records else self.head
             for (producer, epoch), sequence in (marks or {}).items():
                 queries.save_row(db, "marks", producer, queries.signed(epoch), sequence, used)
-            for landmark in landmarks_in(records).items():
-                queries.save_row(db, "landmarks", *landmark)
             number = self._dead_letters
             for dead in dead_letters:
                 query = "SELECT 1 FROM dead_letters WHERE position = ? AND reporter = ?"
@@ -156,14 +205,18 @@ class SqliteJournal(_JournalTables):
                 db.execute("DELETE FROM dead_letters WHERE number <= ?", (number - MAX_DEAD_LETTERS,))
         self._dead_letters = number
         if records:
-            self.head, self.recorded_us = records[-1].last, records[-1].recorded_us
+            self._head, self.recorded_us = records[-1].last, records[-1].recorded_us
         self._wal_pages += PAGES_PER_COMMIT + sum(len(record.raw) for record in records) // PAGE_BYTES
 
     def ids(self, after: int) -> Iterator[tuple[int, Sequence[int]]]:
         """See ``Journal.ids``."""
-        with explained(self._path), closing(self._rows("head", after, -1)) as rows:
-            for first, head in rows:
-                yield first, ids_of(head, first)
+        position = after
+        while position < self.head:
+            with explained(self._path), closing(self._rows(position, -1, bodies=False)) as rows:
+                for first, head, _ in rows:
+                    found = ids_of(head, first)
+                    position = first + len(found) - 1
+                    yield first, found
 
     def mark(self, producer: str, epoch: int) -> int | None:
         """See ``Journal.mark``."""
@@ -176,17 +229,70 @@ class SqliteJournal(_JournalTables):
         with self._db.transaction() as db:
             return db.execute("DELETE FROM dead_letters WHERE number = ?", (number,)).rowcount == 1
 
+    def adopt(self) -> int:
+        """Take over the complete segments that continue the archive; return its end.
+
+        From then on their records are read from the segments. ``rest`` deletes the live ones.
+
+        Raises:
+            DamagedDatabase: a segment is not of this journal.
+        """
+        while found := self.archive.next_file():
+            row, last = found
+            if row.last >= self.head or next(self.headers_back(row.last)).raw != last.raw:
+                raise DamagedDatabase(
+                    f"{self.archive.folder / row.name} is not of this journal: its last record is not the journal's.",
+                    hint="Move the file away.",
+                )
+            with self._db.transaction() as db:
+                queries.save_row(db, "segments", *row)
+            self._archived, self._trimmed = row.last, False
+        return self._archived
+
+    def forget(self, before_us: int) -> list[SegmentRow]:
+        """Delete for good the segments whose last record is older than a time; return them.
+
+        They are marked first, so that a crash leaves no segment that is missing without a reason.
+        """
+        old = [row for row in self.archive.segments() if row.recorded_us < before_us]
+        new = [row for row in old if not row.deleted]
+        with self._db.transaction() as db:
+            for row in new:
+                queries.save_row(db, "segments", *row._replace(deleted=1))
+        for row in old:
+            (self.archive.folder / row.name).unlink(missing_ok=True)
+        return new
+
     def rest(self, *, idle: bool = True) -> None:
-        """Checkpoint the WAL if it is long; if ``idle``, also a short one.
+        """Checkpoint the WAL if it is long; if ``idle``, also a short one, and delete some archived live records.
 
         A checkpoint between transactions delays no commit; one during commits would set their 99th-percentile latency.
         """
+        if idle and not self._trimmed:
+            self._trim()
         if self._wal_pages >= CHECKPOINT_PAGES or (idle and self._wal_pages):
             self._db.checkpoint()
             self._wal_pages = 0
 
+    def _trim(self) -> None:
+        query = "SELECT first FROM frames WHERE first <= ? ORDER BY first LIMIT ?"
+        with self._db.transaction() as db:
+            gone = db.execute(query, (self._archived, TRIMMED_RECORDS)).fetchall()
+            db.executemany("DELETE FROM frames WHERE first = ?", gone)
+        self._trimmed = len(gone) < TRIMMED_RECORDS
+        self._wal_pages += len(gone) and PAGES_PER_COMMIT + len(gone) // 4
+
+    def shrink(self) -> None:
+        """Delete all archived live records, and return their space to the disk; takes seconds per gigabyte left."""
+        while not self._trimmed:
+            self.rest()
+        with explained(self._path):
+            self._connection.execute("VACUUM")
+            self._db.checkpoint()
+
     def close(self) -> None:
         """Close. Idempotent."""
+        self.archive.close()
         self._db.close()
 
 
@@ -196,15 +302,13 @@ class SqliteJournalReader(_JournalTables):
     def __init__(self, path: Path) -> None:
         super().__init__(path, open_read_only(path, queries.FORMAT))
 
-    @property
-    def head(self) -> int:
-        """Position of the last event; 0 in an empty journal."""
-        with explained(self._path):
-            last = queries.last_record(self._connection)
-        return last.last if last else 0
-
     def damage(self) -> Iterator[FlyballError]:
-        """Iterate over all damage of the file: pages, records and other tables."""
+        """Iterate over all damage: of pages, records and other tables, and of archived segments."""
+        yield from self.live_damage()
+        yield from self.archive.damage()
+
+    def live_damage(self) -> Iterator[FlyballError]:
+        """Iterate over the damage of the journal's file alone."""
         with explained(self._path):
             for problem in structural_damage(self._connection):
                 yield DamagedDatabase(f"{self._path} is damaged: {problem}.")
@@ -218,7 +322,8 @@ class SqliteJournalReader(_JournalTables):
     def backup(self, path: Path) -> int:
         """Copy the journal as it is now into a new file, also while a broker writes it.
 
-        The file gets its name once it is complete, and checked as ``damage`` does.
+        Segments that the folder ``archive`` beside the file lacks are copied, too. The file gets its name once it is
+        complete, and its records are checked.
 
         Returns:
             Position of the copy's last event.
@@ -229,24 +334,26 @@ class SqliteJournalReader(_JournalTables):
         """
         if path.exists():
             raise StorageError(f"{path} is there already.", hint="Name a new file, or move that one away.")
-        partial = path.with_name(path.name + ".partial")
+        unfinished = path.with_name(path.name + ".partial")
         try:
-            partial.unlink(missing_ok=True)
-            with explained(partial), closing(sqlite3.connect(partial)) as copy:
+            unfinished.unlink(missing_ok=True)
+            with explained(unfinished), closing(sqlite3.connect(unfinished)) as copy:
                 self._connection.backup(copy)  # in one step, so it is one snapshot
                 copy.execute("PRAGMA journal_mode = DELETE")  # no file beside it
-            with closing(SqliteJournalReader(partial)) as reader:
-                for damage in reader.damage():
+            with closing(SqliteJournalReader(unfinished)) as reader:
+                for damage in reader.live_damage():
                     raise damage
-                head = reader.head
-            partial.replace(path)
+                head, segments = reader.head, reader.archive.segments()
+            self.archive.copy(segments, path.with_name(FOLDER))
+            unfinished.replace(path)
         except OSError as error:
             raise StorageError(f"{path} cannot be written: {error}.", hint="Name a file in another folder.") from error
         finally:
             with suppress(OSError):
-                partial.unlink(missing_ok=True)
+                unfinished.unlink(missing_ok=True)
         return head
 
     def close(self) -> None:
         """Close. Idempotent."""
+        self.archive.close()
         self._connection.close()

@@ -1,5 +1,6 @@
 """State store in SQLite: rows of a daemon's state, saved together with their cursor."""
 
+import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 from zlib import crc32
@@ -28,35 +29,46 @@ class SqliteStateStore:
 
     def load(self) -> tuple[int, dict[StateKey, bytes]]:
         """See ``StateStore.load``."""
-        with explained(self._db.path):
-            cursors = self._db.connection.execute("SELECT position, checksum FROM cursor").fetchall()
-            rows = self._db.connection.execute("SELECT kind, name, value, checksum FROM state").fetchall()
-        if bool(rows) > bool(cursors) or any(crc != crc32(str(position).encode()) for position, crc in cursors):
-            raise self._damaged("the cursor")
-        for kind, name, value, checksum in rows:
-            typed = isinstance(kind, str) and isinstance(name, str) and isinstance(value, bytes)
-            if not typed or checksum != _checksum(kind, name, value):
-                raise self._damaged(f"{kind} {name!r}")
-        return (cursors[0][0] if cursors else 0), {(kind, name): value for kind, name, value, _ in rows}
+        return load(self._db.connection, self._db.path)
 
     def save(self, cursor: int, changed: Mapping[StateKey, bytes | None]) -> None:
         """See ``StateStore.save``."""
-        rows = [(*key, value, _checksum(*key, value)) for key, value in changed.items() if value is not None]
         gone = [key for key, value in changed.items() if value is None]
         with self._db.transaction() as db:
-            db.executemany("INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?)", rows)
             db.executemany("DELETE FROM state WHERE kind = ? AND name = ?", gone)
-            db.execute("INSERT OR REPLACE INTO cursor VALUES (0, ?, ?)", (cursor, crc32(str(cursor).encode())))
+            write(db, cursor, {key: value for key, value in changed.items() if value is not None})
 
     def close(self) -> None:
         """Close. Idempotent."""
         self._db.close()
 
-    def _damaged(self, what: str) -> DamagedState:
-        return DamagedState(
-            f"Damaged state: the checksum of {what} in {self._db.path} is wrong.",
-            hint="Move the file away and start again: the state is rebuilt from the journal.",
-        )
+
+def load(db: sqlite3.Connection, path: Path) -> tuple[int, dict[StateKey, bytes]]:
+    """Return cursor and rows of a file. Raises ``DamagedState``; see ``StateStore.load``."""
+    with explained(path):
+        cursors = db.execute("SELECT position, checksum FROM cursor").fetchall()
+        rows = db.execute("SELECT kind, name, value, checksum FROM state").fetchall()
+    if bool(rows) > bool(cursors) or any(crc != crc32(str(position).encode()) for position, crc in cursors):
+        raise _damaged(path, "the cursor")
+    for kind, name, value, checksum in rows:
+        typed = isinstance(kind, str) and isinstance(name, str) and isinstance(value, bytes)
+        if not typed or checksum != _checksum(kind, name, value):
+            raise _damaged(path, f"{kind} {name!r}")
+    return (cursors[0][0] if cursors else 0), {(kind, name): value for kind, name, value, _ in rows}
+
+
+def write(db: sqlite3.Connection, cursor: int, rows: Mapping[StateKey, bytes]) -> None:
+    """Insert or replace rows and the cursor, within the caller's transaction."""
+    checked = [(*key, value, _checksum(*key, value)) for key, value in rows.items()]
+    db.executemany("INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?)", checked)
+    db.execute("INSERT OR REPLACE INTO cursor VALUES (0, ?, ?)", (cursor, crc32(str(cursor).encode())))
+
+
+def _damaged(path: Path, what: str) -> DamagedState:
+    return DamagedState(
+        f"Damaged state: the checksum of {what} in {path} is wrong.",
+        hint="Move the file away and start again: the state is rebuilt from the journal.",
+    )
 
 
 def _checksum(kind: str, name: str, value: bytes) -> int:

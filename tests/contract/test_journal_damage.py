@@ -21,7 +21,7 @@ FLIPS = 150
 CONTENT = {
     "frames": "SELECT * FROM frames ORDER BY first",
     "marks": "SELECT * FROM marks ORDER BY producer, epoch",
-    "landmarks": "SELECT * FROM landmarks ORDER BY type",
+    "landmarks": "SELECT * FROM landmarks ORDER BY first",
     "dead_letters": "SELECT * FROM dead_letters ORDER BY number",
     "schema": "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name",
     "format": "SELECT * FROM pragma_user_version, pragma_application_id",
@@ -150,11 +150,11 @@ def test_a_writer_refuses_flips_that_change_something(table: str, sound: Path, t
     ("change", "told"),
     [
         ("UPDATE marks SET next = next + 4 WHERE producer = 'producer3@node'", "'producer3@node' in its table marks"),
-        ("UPDATE landmarks SET position = 3", "in its table landmarks is wrong"),
+        ("UPDATE landmarks SET bodies = x'00' WHERE first = 1", "in the record at position 1"),
         ("DELETE FROM landmarks", "its table landmarks lacks"),
         ("UPDATE dead_letters SET body = x'00' WHERE number = 9", "the checksum of 9 in its table dead_letters"),
         ("UPDATE frames SET bodies = 17 WHERE first = 5", "a value of another type in the record at position 5"),
-        ("DROP TRIGGER forget_marks", "its schema is not the one of format 2"),
+        ("DROP TRIGGER forget_marks", "its schema is not the one of format 3"),
     ],
 )
 def test_damage_beside_the_records_is_told(change: str, told: str, sound: Path, tmp_path: Path) -> None:
@@ -214,16 +214,19 @@ def test_a_journal_of_a_newer_format_is_refused(sound: Path, tmp_path: Path) -> 
     with closing(sqlite3.connect(file, isolation_level=None)) as db:
         db.execute("PRAGMA user_version = 9")
     for opener in (SqliteJournal, SqliteJournalReader):
-        with pytest.raises(OtherFormat, match="is of format 9; this version of Flyball knows formats up to 2"):
+        with pytest.raises(OtherFormat, match="is of format 9; this version of Flyball knows formats up to 3"):
             opener(file)
 
 
 def test_journal_of_format_1_is_migrated_with_its_content(sound: Path, tmp_path: Path) -> None:
-    """Format 1 had a table for cursors."""
+    """Format 1 had a table for cursors; formats up to 2 had only the latest position of each landmark."""
     file = tmp_path / "journal.sqlite"
     shutil.copyfile(sound, file)
     with closing(sqlite3.connect(file, isolation_level=None)) as db:
         db.execute("CREATE TABLE cursors (name TEXT PRIMARY KEY, position INTEGER NOT NULL, checksum INTEGER NOT NULL)")
+        db.execute("DROP TABLE landmarks")
+        db.execute("DROP TABLE segments")
+        db.execute("CREATE TABLE landmarks (type TEXT PRIMARY KEY, position INTEGER NOT NULL)")
         db.execute("PRAGMA user_version = 1")
     with pytest.raises(OtherFormat, match="is of format 1, from an earlier version of Flyball"):
         SqliteJournalReader(file)

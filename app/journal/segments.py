@@ -1,0 +1,361 @@
+"""Segments: closed, immutable files of archived records (ADR-045).
+
+A segment is a SQLite file. A row of its table ``blocks`` holds up to 256 records, headers and bodies compressed apart,
+so that a selection by type decompresses headers only. The file's name has its positions and its SHA-256. The journal's
+table ``segments`` names the files that belong to it, so a missing, changed or foreign file is recognised.
+"""
+
+import os
+import shutil
+import sqlite3
+import struct
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from functools import lru_cache, partial
+from hashlib import file_digest
+from itertools import accumulate, islice, pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from app.core import FlyballError
+from app.events.frames import Record, damaged
+from app.journal import state
+from app.journal.database import (
+    PAGE_BYTES,
+    DamagedDatabase,
+    DamagedState,
+    Format,
+    StorageError,
+    StorageFull,
+    explained,
+    open_read_only,
+)
+from app.journal.ports import Snapshot, StateKey
+from app.journal.queries import continued, open_header, open_record, rows_of, split, verified_rows
+
+BLOCK_RECORDS = 256
+COMPRESSION = 6
+"""Level of zlib. Levels above save 3% for twice the time; LZMA saves 25% and reads five times slower."""
+
+BLOCKS = "CREATE TABLE blocks (first INTEGER PRIMARY KEY, heads BLOB NOT NULL, bodies BLOB NOT NULL)"
+FORMAT = Format(0x464C4731, (BLOCKS, *state.SCHEMA))  # "FLG1"
+FOLDER = "archive"
+PARTIAL = "segment.partial"
+COUNT = struct.Struct("<I")
+"""Number of a block's records."""
+
+ENTRY = struct.Struct("<III")
+"""A record's number of events, and the lengths of its header and bodies, before the headers of a block."""
+
+MOST_POSITIONS = 1 << 62
+ROOM_BYTES = 64 << 20
+"""Space that must stay free on the disk, because a full disk stops the broker."""
+
+
+class MissingEvents(StorageError):
+    """The events are archived, and their segment is missing or was deleted."""
+
+
+class SegmentRow(NamedTuple):
+    """A segment of the journal: its events, the time of its last record, its SHA-256, and whether it was deleted."""
+
+    first: int
+    last: int
+    recorded_us: int
+    digest: str
+    deleted: int = 0
+
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        return f"{self.first:012}-{self.last:012}-{self.digest[:16]}.segment"
+
+
+class Segment:
+    """Reads one segment. Raises what ``open_read_only`` raises."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._connection = open_read_only(path, FORMAT, immutable=True)
+        self._heads = lru_cache(8)(self._load_heads)
+        self._bodies = lru_cache(8)(self._load_bodies)
+
+    def rows(self, after: int) -> Iterator[tuple[int, bytes, Callable[[], bytes]]]:
+        """Iterate over (first position, header, function that returns the bodies) of the records after a position."""
+        for block in self._blocks("first >= coalesce((SELECT max(first) FROM blocks WHERE first <= ?), 0)", after + 1):
+            heads = self._heads(block)
+            for index, (first, head, _) in enumerate(heads):
+                following = heads[index + 1][0] if index + 1 < len(heads) else None
+                if following is None or following > after + 1:
+                    yield first, head, partial(self._body, block, index)
+
+    def headers_back(self, upto: int) -> Iterator[Record]:
+        """Iterate backwards over the records that hold events up to a position, without their bodies."""
+        for block in self._blocks("first <= ?", upto, order="DESC"):
+            for first, head, _ in reversed(self._heads(block)):
+                if first <= upto:
+                    yield open_header(first, head)
+
+    def _body(self, block: int, index: int) -> bytes:
+        return self._bodies(block)[index]
+
+    def snapshot(self) -> Snapshot | None:
+        """Return the reducers' rows at the segment's end; None if the segment has none. Raises ``DamagedState``."""
+        position, rows = state.load(self._connection, self.path)
+        return Snapshot(position, rows) if position else None
+
+    def close(self) -> None:
+        """Close. Idempotent."""
+        self._connection.close()
+
+    def _blocks(self, where: str, position: int, order: str = "ASC") -> Iterator[int]:
+        query = f"SELECT first FROM blocks WHERE {where} ORDER BY first {order}"  # noqa: S608 - constants
+        with explained(self.path), closing(self._connection.execute(query, (position,))) as rows:
+            yield from (first for (first,) in rows)
+
+    def _load(self, column: str, block: int) -> bytes:
+        query = f"SELECT {column} FROM blocks WHERE first = ?"  # noqa: S608 - constants
+        with explained(self.path):
+            (packed,) = self._connection.execute(query, (block,)).fetchone()
+        try:
+            return zlib.decompress(packed)
+        except (zlib.error, TypeError) as error:
+            raise damaged(block, f"its block in {self.path} can't be read ({error})") from error
+
+    def _load_heads(self, block: int) -> list[tuple[int, bytes, int]]:
+        """Return the first position, the header and the length of the bodies of each record."""
+        raw = self._load("heads", block)
+        try:
+            (count,) = COUNT.unpack_from(raw)
+            at, first, found = COUNT.size + count * ENTRY.size, block, list[tuple[int, bytes, int]]()
+            for events, head, bodies in ENTRY.iter_unpack(raw[COUNT.size : at]):
+                found.append((first, raw[at : at + head], bodies))
+                at, first = at + head, first + events
+        except struct.error as error:
+            raise damaged(block, f"its block in {self.path} can't be read ({error})") from error
+        return found
+
+    def _load_bodies(self, block: int) -> list[bytes]:
+        raw = self._load("bodies", block)
+        sizes = (length for _, _, length in self._heads(block))
+        return [raw[a:b] for a, b in pairwise(accumulate(sizes, initial=0))]
+
+
+def write_segment(
+    folder: Path,
+    records: Iterable[Record],
+    raw_bytes: int,
+    cursor: int = 0,
+    rows: Mapping[StateKey, bytes] | None = None,
+) -> SegmentRow:
+    """Write records and reducers' rows at a cursor into a new segment, durably, and read it back.
+
+    The file gets its name once it is complete; a crash before leaves a partial file, which the next call replaces.
+
+    Args:
+        folder: the archive's; created when missing.
+        records: without gaps.
+        raw_bytes: their size, at least. So much space is needed, and some more must stay free.
+        cursor: position of the snapshot; 0 without one.
+        rows: the snapshot.
+
+    Raises ``StorageFull`` without enough space.
+    """
+    unfinished = folder / PARTIAL
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if shutil.disk_usage(folder).free < raw_bytes + ROOM_BYTES:
+            raise _no_room(folder, raw_bytes)
+        unfinished.unlink(missing_ok=True)
+        with explained(unfinished), closing(sqlite3.connect(unfinished, isolation_level=None)) as db:
+            for pragma in (f"page_size = {PAGE_BYTES}", "journal_mode = OFF", "synchronous = OFF"):
+                db.execute(f"PRAGMA {pragma}").fetchall()
+            for statement in ("BEGIN", f"PRAGMA application_id = {FORMAT.kind}", *FORMAT.schema):
+                db.execute(statement)
+            rest = iter(records)
+            while block := list(islice(rest, BLOCK_RECORDS)):
+                db.execute("INSERT INTO blocks VALUES (?, ?, ?)", _packed(block))
+            if cursor:
+                state.write(db, cursor, rows or {})
+            db.execute("COMMIT")
+        row = described(unfinished)
+        _sync(unfinished)
+        unfinished.rename(folder / row.name)
+        _sync(folder)
+    except OSError as error:
+        raise StorageError(
+            f"{folder} cannot be written: {error}.", hint="Look at the folder's owner, mode and disk."
+        ) from error
+    finally:
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+    return row
+
+
+def _packed(block: Sequence[Record]) -> tuple[int, bytes, bytes]:
+    heads, bodies = zip(*map(split, block), strict=True)
+    entries = (
+        ENTRY.pack(one.frame.count, len(head), len(body)) for one, head, body in zip(block, heads, bodies, strict=True)
+    )
+    table = b"".join((COUNT.pack(len(block)), *entries))
+    return block[0].first, *(zlib.compress(b"".join(parts), COMPRESSION) for parts in ((table, *heads), bodies))  # type: ignore[return-value]
+
+
+def _no_room(folder: Path, size: int) -> StorageFull:
+    return StorageFull(
+        f"No room in {folder}: archiving needs {(size + ROOM_BYTES) / 1e6:,.0f} MB of free space.",
+        hint="Free some disk space, then archive again.",
+    )
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def described(path: Path) -> SegmentRow:
+    """Read a whole segment and return its description. Raises ``DamagedRecord`` or ``DamagedDatabase``."""
+    first = last = recorded_us = 0
+    with closing(Segment(path)) as segment:
+        for start, head, bodies in segment.rows(0):
+            record = open_record(start, head, bodies())
+            first = first or record.first
+            last, recorded_us = continued(record, last or start - 1, begun=False), record.recorded_us
+    return SegmentRow(first, last, recorded_us, digest_of(path))
+
+
+def digest_of(path: Path) -> str:
+    """Return a file's SHA-256 in hexadecimal."""
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
+
+
+class Archive:
+    """The segments of a journal, in the folder ``archive`` beside it.
+
+    Args:
+        journal: the journal's path.
+        connection: to the journal, which names its segments.
+    """
+
+    def __init__(self, journal: Path, connection: sqlite3.Connection) -> None:
+        self.folder = journal.with_name(FOLDER)
+        self._journal, self._connection = journal, connection
+        self._open: dict[str, Segment] = {}
+
+    def segments(self) -> list[SegmentRow]:
+        """Return all segments of the journal, in order. Raises ``DamagedRow``."""
+        with explained(self._journal):
+            return [SegmentRow(*row) for row in rows_of(self._connection, "segments", "TRUE ORDER BY first")]
+
+    @property
+    def end(self) -> int:
+        """Position of the last archived event; 0 without an archive."""
+        with explained(self._journal):
+            return int(self._connection.execute("SELECT coalesce(max(last), 0) FROM segments").fetchone()[0])
+
+    def holding(self, position: int) -> Segment | None:
+        """Return the open segment that holds a position; None if the position is not archived.
+
+        Raises:
+            MissingEvents: the segment is missing or was deleted.
+        """
+        with explained(self._journal):
+            where = "first = (SELECT max(first) FROM segments WHERE first <= ?) AND last >= ?"
+            found = list(rows_of(self._connection, "segments", where, position, position))
+        return self.opened(SegmentRow(*found[0])) if found else None
+
+    def opened(self, row: SegmentRow) -> Segment:
+        """Open a segment; see ``holding``."""
+        path = self.folder / row.name
+        if row.deleted:
+            kept = next((other.first for other in self.segments() if not other.deleted), self.end + 1)
+            raise MissingEvents(
+                f"The events {row.first} to {row.last} were deleted for good; the oldest that is kept is {kept}.",
+                hint=f"Read from there: --from {kept} or --since {kept}. To read all, put a copy of {path} back.",
+            )
+        if row.name not in self._open:
+            if not path.is_file():
+                raise MissingEvents(
+                    f"The events {row.first} to {row.last} are archived in {path}, which is missing.",
+                    hint="Put the file back from a copy. Newer events can be read without it.",
+                )
+            self._open[row.name] = Segment(path)
+            while len(self._open) > 4:
+                self._open.pop(next(iter(self._open))).close()
+        return self._open[row.name]
+
+    def headers_back(self, upto: int) -> Iterator[Record]:
+        """Iterate backwards over the archived records that hold events up to a position."""
+        while upto > 0 and (segment := self.holding(upto)):
+            for record in segment.headers_back(upto):
+                yield record
+                upto = record.first - 1
+
+    def snapshot(self, upto: int) -> Snapshot | None:
+        """Return the latest readable snapshot at or before a position; None without one."""
+        for row in reversed(self.segments()):
+            if row.last <= upto and not row.deleted:
+                with suppress(MissingEvents, DamagedState):
+                    if found := self.opened(row).snapshot():
+                        return found
+        return None
+
+    def damage(self) -> Iterator[FlyballError]:
+        """Iterate over missing and changed segments; each file is read as a whole. Damaged rows are left out."""
+        found = verified_rows(self._connection, "segments", "TRUE ORDER BY first")
+        for row in [SegmentRow(*row) for row in found if isinstance(row, tuple)]:
+            path = self.folder / row.name
+            if row.deleted:
+                continue
+            if not path.is_file():
+                yield MissingEvents(f"The events {row.first} to {row.last} are archived in {path}, which is missing.")
+            elif digest_of(path) != row.digest:
+                yield damaged_segment(path)
+
+    def next_file(self) -> tuple[SegmentRow, Record] | None:
+        """Return the complete file that continues the archive, with its last record's header; None without one.
+
+        Raises ``DamagedDatabase``: the file has changed since it was written.
+        """
+        first = self.end + 1
+        for path in sorted(self.folder.glob(f"{first:012}-*.segment")):
+            with closing(Segment(path)) as segment:
+                last = next(segment.headers_back(MOST_POSITIONS))
+            row = SegmentRow(first, last.last, last.recorded_us, digest_of(path))
+            if row.name != path.name:
+                raise damaged_segment(path)
+            return row, last
+        return None
+
+    def copy(self, segments: Iterable[SegmentRow], folder: Path) -> None:
+        """Copy the segments that a folder lacks into it."""
+        for row in segments:
+            path, target = self.folder / row.name, folder / row.name
+            if row.deleted or target.exists():
+                continue
+            folder.mkdir(parents=True, exist_ok=True)
+            self.opened(row)  # refuses a missing file with the way out
+            unfinished = target.with_name(target.name + ".partial")
+            shutil.copyfile(path, unfinished)
+            if digest_of(unfinished) != row.digest:
+                raise damaged_segment(path)
+            _sync(unfinished)
+            unfinished.rename(target)
+
+    def close(self) -> None:
+        """Close all segments. Idempotent."""
+        for segment in self._open.values():
+            segment.close()
+        self._open.clear()
+
+
+def damaged_segment(path: Path) -> DamagedDatabase:
+    """Return the error for a segment whose content is not what was archived."""
+    return DamagedDatabase(
+        f"{path} is damaged: its SHA-256 is not the one in its name.", hint="Put the file back from a copy."
+    )
