@@ -5,7 +5,7 @@ the batch again and derives conclusions with the same ids, which the broker alre
 """
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from os import getpid
@@ -15,7 +15,7 @@ import structlog
 
 from app.bus import Batch, Bus
 from app.bus.ports import Sign
-from app.controllers.fold import SETTINGS_KEY, Failure, Fold, Outcome, Recorded
+from app.controllers.fold import HOST, SETTINGS_KEY, Failure, Fold, Outcome, Recorded
 from app.core import Clock, FlyballError, derive_id
 from app.engine import Engine
 from app.events import (
@@ -40,7 +40,7 @@ from app.journal import StateStore
 from app.telemetry import Curves
 from daemons.jobs import Job, JobRunner, Worker, WorkerPlace
 from daemons.leases import leased_to
-from daemons.saved_state import ACCOUNTS, Accounts, SavedState, program_of
+from daemons.saved_state import ACCOUNTS, READY_KEY, Accounts, SavedState, program_of
 from daemons.spec import DaemonSpec
 from daemons.supervisor import Notifier
 
@@ -49,6 +49,10 @@ FAREWELL_SECONDS = 2.0
 
 READ_BY_ALL: frozenset[type[Payload]] = frozenset({RunConfigured, EventVoided})
 """Event types that every daemon reads, in addition to its reducers' own."""
+
+MOST_POSITIONS = 1 << 62
+REPORT_SECONDS = 10.0
+"""Time between reports of a rebuild's progress."""
 
 STARTING_USEC = 120_000_000
 """Extension of systemd's start timeout at each sign of progress, in microseconds."""
@@ -122,6 +126,8 @@ class Host:
         await self._announce(DaemonStarted(**self._who, pid=getpid(), version=program_of(self._spec.reducers)))
         self._warn_of_unhosted()  # saved settings may name others than flyball.toml does now
         if self._saved.rebuilding:
+            if not self._cursor:
+                await self._start_over(frozenset(), MOST_POSITIONS)
             await self._rebuild(self._saved.settled)
         types = self._spec.reads | self._spec.emits | READ_BY_ALL
         while True:
@@ -147,22 +153,22 @@ class Host:
 
         Steps whose decisions differ from the recorded ones are dropped, so that state agrees with the journal.
         """
-        settled, recorded, voided = await self._read_past(settled)
-        if not voided <= self._fold.voided:
-            self._log.warning("events were voided: rebuilding state without them", positions=sorted(voided))
-            self._saved.start_over(voided)
-            self._fold = Fold(self._spec.factories(self._place), voided=voided)
-            self._cursor = 0
-            self._concluded.clear()
-        self._head = settled
+        while True:
+            settled, recorded, voided = await self._read_past(settled)
+            if not (new := (voided | self._fold.to_void) - self._fold.voided):
+                break
+            self._log.warning("events were voided: rebuilding state without them", positions=sorted(new))
+            await self._start_over(self._fold.voided | new, min(new))
+        self._head = self._saved.settled = settled
         if self._cursor < settled:
-            self._log.warning("rebuilding state from the journal", position=self._cursor, until=settled)
+            report = self._reporter(settled)
             async with self._ports.bus.subscribe(self._spec.reads | READ_BY_ALL, after=self._cursor) as subscription:
                 async for batch in subscription:
                     events = tuple(event for event in batch.events if event.sequence <= settled)
                     outcome = await self._feed(events, recorded)
-                    self._saved.dropped += outcome.dropped
+                    self._saved.dropped += len(outcome.dropped)
                     self._cursor = min(batch.position, settled)
+                    report()
                     if self._cursor == settled or batch.position >= batch.head:
                         break
                     await asyncio.sleep(0)  # otherwise progress is not saved, and the watchdog not notified
@@ -170,18 +176,42 @@ class Host:
             self._log.warning("decisions that differ from the recorded ones are dropped", count=count, until=settled)
         self._saved.complete(self._cursor)
 
+    async def _start_over(self, voided: frozenset[int], before: int) -> None:
+        """Begin with the latest snapshot before a position, or without a usable one with the first event."""
+        kinds = {HOST, READY_KEY[0], *(reducer.name for reducer in self._spec.reducers)}
+        self._saved.start_over(voided, await self._ports.bus.snapshot(before - 1, kinds))
+        self._fold = Fold(self._spec.factories(self._place), self._saved.rows, voided)
+        self._cursor = self._saved.cursor
+        self._concluded.clear()
+
+    def _reporter(self, until: int) -> Callable[[], None]:
+        """Return a function that logs the rebuild's progress, now and then, with the time that it will still take."""
+        began, first, now = self._ports.clock.monotonic(), self._cursor, self._ports.clock.monotonic
+        self._log.warning("rebuilding state from the journal", position=first, until=until)
+        due = began + REPORT_SECONDS
+
+        def report() -> None:
+            nonlocal due
+            if (time := now()) >= due and self._cursor > first:
+                due = time + REPORT_SECONDS
+                left = (time - began) * (until - self._cursor) / (self._cursor - first)
+                self._log.warning("rebuilding state", position=self._cursor, until=until, seconds_left=round(left))
+
+        return report
+
     async def _read_past(self, settled: int) -> tuple[int, set[Recorded], set[int]]:
-        """Read from the journal what a rebuild needs; return three results.
+        """Read from the journal, after the cursor, what a rebuild needs; return three results.
 
         - The position up to which the daemon has published all conclusions: the highest that it announced, at least
           ``settled``.
-        - The id and type of every recorded event of a type that the daemon emits.
+        - The id and type of every recorded event of a type that the daemon emits: decisions caused by an event after
+          the cursor are recorded after it.
         - The positions of events that an operator voided.
         """
-        accounts = Accounts({self._spec.name: settled})
+        accounts = Accounts({self._spec.name: max(settled, self._cursor)}, self._saved.ready)
         recorded, voided = set[Recorded](), set[int]()
         types = self._spec.emits | ACCOUNTS | {EventVoided}
-        async with self._ports.bus.subscribe(types, after=0) as subscription:
+        async with self._ports.bus.subscribe(types, after=self._cursor) as subscription:
             end: int | None = None  # the head at the start, because later events are not past
             async for batch in subscription:
                 for event in batch.events:

@@ -7,7 +7,7 @@ they are settled follows from events about the daemon (``Accounts``).
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
@@ -17,7 +17,18 @@ import structlog
 from msgspec import MsgspecError
 
 from app.config import RunSettings
-from app.controllers.fold import HOST, SETTINGS_KEY, VOIDED_KEY, Changed, RowKey, VoidedEvents, own_name, written
+from app.controllers.fold import (
+    HOST,
+    PENDING,
+    SETTINGS_KEY,
+    VOIDED_KEY,
+    Changed,
+    PendingDecision,
+    RowKey,
+    VoidedEvents,
+    own_name,
+    written,
+)
 from app.events import (
     DaemonFact,
     DaemonHeartbeat,
@@ -31,7 +42,7 @@ from app.events import (
 )
 from app.events.codec import lift
 from app.events.schemas import shape
-from app.journal import StateStore
+from app.journal import Snapshot, StateStore
 
 SCHEMAS_KEY: RowKey = (HOST, "schemas")
 
@@ -126,6 +137,11 @@ class Progress(Row, frozen=True):
     position: int
     dropped: int
     schemas: str
+    settled: int = 0  # position up to which the rebuild goes; 0 if an earlier version wrote this
+
+
+READY_KEY: RowKey = ("archive", "ready")
+"""Row of a snapshot: the daemons, as daemon@node, that are ready at its position."""
 
 
 class SavedState:
@@ -138,7 +154,8 @@ class SavedState:
         cursor: the position saved last, after which the daemon continues.
         rows: the rows at the cursor when the daemon started.
         changed: rows to save with the next cursor.
-        settled: the cursor of the saved rows that a rebuild replaces; 0 without such rows.
+        settled: the position up to which a rebuild goes, as far as known here: at least the cursor of the saved rows.
+        ready: daemons that are ready at the cursor at which a rebuild begins, as daemon@node.
         dropped: number of steps that the rebuild has dropped so far.
         rebuilding: whether a rebuild is due or under way.
 
@@ -147,15 +164,18 @@ class SavedState:
     """
 
     def __init__(self, store: StateStore, reducers: Sequence[Any]) -> None:
-        self._store, log = store, structlog.get_logger("host")
+        self._store, self._reducers, log = store, reducers, structlog.get_logger("host")
         self._schemas = schemas_of(reducers)
-        self.settled, saved = store.load()
+        self._old_cursor, saved = store.load()
+        self.settled, self.ready = self._old_cursor, frozenset[str]()
+        self._begun_with: dict[RowKey, bytes] = {}
         old, rebuilt, progress = _parted(saved)
         self.cursor, self.rows, self.dropped, self.rebuilding = 0, dict[RowKey, bytes](), 0, True
         self.changed: Changed = {}
         self._new: dict[RowKey, bytes | None] = {}
         if progress and progress.schemas == self._schemas.decode():
             self.cursor, self.dropped, self.rows = progress.position, progress.dropped, rebuilt
+            self.settled = max(self.settled, progress.settled)
             return
         self._new |= dict.fromkeys(saved.keys() - old.keys())
         if not self.settled:
@@ -170,20 +190,34 @@ class SavedState:
         self._new[SCHEMAS_KEY] = self._schemas
         self.cursor, self.rows, self.rebuilding = self.settled, carried, False
 
-    def start_over(self, voided: Iterable[int]) -> None:
-        """Restart the rebuild at the first event, without its saved progress and without the voided events."""
-        self.settled, saved = self._store.load()
+    def start_over(self, voided: Collection[int], snapshot: Snapshot | None) -> None:
+        """Restart the rebuild, without its saved progress and without the voided events.
+
+        It begins at the snapshot if the reducers can read it, as state of this or of another version; otherwise at the
+        first event.
+        """
+        self._old_cursor, saved = self._store.load()
         self._new = dict.fromkeys(saved.keys() - _parted(saved)[0].keys())
-        self.changed = {VOIDED_KEY: VoidedEvents(positions=tuple(sorted(voided)))}
         self.dropped, self.rebuilding = 0, True
+        self.cursor, self.rows, self.ready = 0, {}, frozenset()
+        if snapshot:
+            rows = own_rows(snapshot.rows, self._reducers)
+            carried = rows if readable(rows, self._reducers) else carried_over(rows, self._reducers)
+            if carried is not None:
+                self.cursor, self.rows = snapshot.position, carried
+                self.ready = frozenset(json.loads(snapshot.rows[READY_KEY]))
+        self._begun_with = dict(self.rows)
+        self.changed = {VOIDED_KEY: VoidedEvents(positions=tuple(sorted(voided)))} if voided else {}
 
     def save(self, cursor: int) -> None:
         """Save the cursor and the rows that changed, in one transaction."""
         rows = written(self.changed)
         if self.rebuilding:
-            progress = Progress(position=cursor, dropped=self.dropped, schemas=self._schemas.decode())
-            rows = {(REBUILD + kind, name): row for (kind, name), row in rows.items()}
-            self._store.save(self.settled, {**self._new, **rows, PROGRESS_KEY: progress.to_json()})
+            schemas = self._schemas.decode()
+            progress = Progress(position=cursor, dropped=self.dropped, schemas=schemas, settled=self.settled)
+            rows = {(REBUILD + kind, name): row for (kind, name), row in {**self._begun_with, **rows}.items()}
+            self._store.save(self._old_cursor, {**self._new, **rows, PROGRESS_KEY: progress.to_json()})
+            self._begun_with = {}
         else:
             self._store.save(cursor, {**self._new, **rows})
         self.cursor, self.changed, self._new = cursor, {}, {}
@@ -193,9 +227,22 @@ class SavedState:
         _, saved = self._store.load()
         _, rebuilt, progress = _parted(saved)
         kept = rebuilt if progress and not self._new else {}
-        self._new, self.rebuilding = {**dict.fromkeys(saved), **kept, SCHEMAS_KEY: self._schemas}, False
+        self._new = {**dict.fromkeys(saved), **kept, **self._begun_with, SCHEMAS_KEY: self._schemas}
+        self._begun_with, self.rebuilding = {}, False
         if saved or cursor:
             self.save(cursor)
+
+
+def own_rows(rows: Mapping[RowKey, bytes], reducers: Iterable[Any]) -> dict[RowKey, bytes]:
+    """Return the rows of some reducers in a snapshot of all, with the host's."""
+    names = {reducer.name for reducer in reducers}
+
+    def is_own(key: RowKey, row: bytes) -> bool:
+        if key[0] == HOST and key[1].startswith(PENDING):
+            return PendingDecision.from_json(row).by in names
+        return key[0] in names or key[0] == HOST
+
+    return {key: row for key, row in rows.items() if is_own(key, row)}
 
 
 def _parted(saved: Mapping[RowKey, bytes]) -> tuple[dict[RowKey, bytes], dict[RowKey, bytes], Progress | None]:

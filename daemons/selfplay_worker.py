@@ -1,9 +1,9 @@
 """The self-play worker: plays the games that are requested from it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 from app.controllers import States
-from app.core import FlyballError
+from app.core import EventId, FlyballError
 from app.events import (
     Cause,
     Event,
@@ -33,8 +33,15 @@ class SelfplayPending(Row, frozen=True):
 Rows = Mapping[str, SelfplayPending]
 
 
+STALE_EVENTS = 1_000_000
+"""Events after which nobody waits for a request: its lease, of hours, has long ended."""
+
+
 class SelfplayWorker(Worker[SelfplayRequested]):
-    """Runs the backend's ``play`` for the requests addressed to it."""
+    """Runs the backend's ``play`` for the requests addressed to it.
+
+    The rows hold the requests of all workers: so they do not depend on the place, and one snapshot serves all nodes.
+    """
 
     name = "SelfplayWorker"
     kind = "selfplay"
@@ -43,27 +50,34 @@ class SelfplayWorker(Worker[SelfplayRequested]):
 
     @handles(SelfplayRequested)
     def requested(self, rows: Rows, event: Event[SelfplayRequested]) -> Step[SelfplayPending]:
-        """Queue a request; drop the configuration's requests of a replaced model, unless its rows still count."""
+        """Queue a request; drop its worker's requests of a replaced model, unless that model's rows still count."""
         request, key = event.data, event.subject
-        if request.worker != self.place.name:
-            return Step()
-        older = [
-            name
-            for name, row in rows.items()
-            if row.cause.subject == key and row.request.model != request.model and not self.settings.config(key).replays
-        ]
-        return Step({**dict.fromkeys(older), event.id: SelfplayPending(cause=event.cause, request=request)})
+        replays, stale = self.settings.config(key).replays, event.sequence - STALE_EVENTS
+
+        def is_dropped(row: SelfplayPending) -> bool:
+            replaced = row.cause.subject == key and row.request.model != request.model and not replays
+            return (replaced and row.request.worker == request.worker) or row.cause.sequence < stale
+
+        dropped = [name for name, row in rows.items() if is_dropped(row)]
+        return Step({**dict.fromkeys(dropped), event.id: SelfplayPending(cause=event.cause, request=request)})
 
     @handles(NodeQuarantined)
     def quarantined(self, rows: Rows, event: Event[NodeQuarantined]) -> Step[SelfplayPending]:
-        """Drop all requests, because other workers receive them."""
-        return Step(dict.fromkeys(rows)) if event.data.worker == self.place.name else Step()
+        """Drop the worker's requests, because other workers receive them."""
+        return Step({name: None for name, row in rows.items() if row.request.worker == event.data.worker})
 
     @handles(SelfplayComplete, SelfplayFailed)
     def ended(self, rows: Rows, event: Event[SelfplayComplete] | Event[SelfplayFailed]) -> Step[SelfplayPending]:
         """Drop a finished request."""
         done = event.data.request_id
         return Step({done: None}) if done in rows else Step()
+
+    def jobs(
+        self, rows: Rows, states: States, leased: Container[EventId] | None = None
+    ) -> Iterator[SelfplayJob]:
+        """Iterate over the jobs of this worker's requests; see ``Worker.jobs``."""
+        own = {name: row for name, row in rows.items() if row.request.worker == self.place.name}
+        return super().jobs(own, states, leased)
 
     @staticmethod
     def pending(rows: Rows) -> Sequence[tuple[Cause, SelfplayRequested]]:

@@ -376,6 +376,9 @@ class Hub:
                 self._journal.remove_dead_letter(wire.Discard.model_validate_json(parts[2]).number)
             case wire.PRESENT:
                 body = _table.dump_json(self._presence.table(self._now))
+            case wire.SNAPSHOT:
+                wanted = wire.AskSnapshot.model_validate_json(parts[2])
+                body = wire.pack_snapshot(self._journal.snapshot(wanted.upto), wanted.kinds)
             case other:
                 raise ProtocolError(f"There is no method {other!r}.")
         self._answers.append((peer, [wire.TOKEN_FORM.pack(wire.ANSWER, token), problem.encode(), body]))

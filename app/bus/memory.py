@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 from app.bus.ports import Batch, BrokerLimits, BusClosed, BusError, Present, Sign, Subscription
 from app.bus.presence import Presence
 from app.bus.sequencer import JournalPublisher
+from app.bus.wire import pack_snapshot, read_snapshot
 from app.core import Clock
 from app.events import Envelope, Event, Payload
 from app.events.frames import DeadLetter, read_events
-from app.journal import Journal
+from app.journal import Journal, Snapshot
 
 READ_RECORDS = 64
 
@@ -100,6 +101,10 @@ class MemoryBus:
     def presence_facts(self) -> list[Payload]:
         """Return the facts about lost and returned daemons that a broker is to publish now."""
         return self._shared.presence.due(self._clock.monotonic())
+
+    async def snapshot(self, upto: int, kinds: Collection[str]) -> Snapshot | None:
+        """See ``Bus.snapshot``."""
+        return read_snapshot(pack_snapshot(self._journal.snapshot(upto), kinds))
 
     async def close(self) -> None:
         """Close the subscriptions; the journal stays open."""

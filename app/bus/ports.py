@@ -24,6 +24,7 @@ from app.events import (
     Value,
 )
 from app.events.frames import DeadLetter, Frame
+from app.journal import Snapshot
 
 BROKER_ONLY = frozenset(
     payload.event_type for payload in (AccessRefused, NodeLost, NodeReturned, RollCall, RunConfigured)
@@ -202,6 +203,18 @@ class Bus(Protocol):
 
     async def bury(self, dead_letter: DeadLetter) -> None:
         """Record a dead letter durably, once for each reporter and recorded event.
+
+        Raises:
+            BrokerUnavailable: not answered in time.
+        """
+        ...
+
+    async def snapshot(self, upto: int, kinds: Collection[str]) -> Snapshot | None:
+        """Return the journal's latest snapshot at or before a position; None without one.
+
+        Args:
+            upto: the position.
+            kinds: names of the reducers whose rows are wanted.
 
         Raises:
             BrokerUnavailable: not answered in time.

@@ -11,7 +11,7 @@ broker    FRAME                  a frame
 broker    SUBSCRIBE              ``Subscribe``
 broker    CREDIT id position     none: the subscriber has consumed up to the position
 broker    UNSUBSCRIBE id         none
-broker    ASK token              method, ``Bury``, ``Discard`` or ``{}``, a body (may be empty)
+broker    ASK token              method, ``Bury``, ``Discard``, ``AskSnapshot`` or ``{}``, a body (may be empty)
 broker    SIGN                   ``Sign``: the producer lives
 client    WELCOME greeting       none: frames may be sent; resend all unacknowledged ones first
 client    GREET milliseconds     text: send HELLO again after this time
@@ -27,22 +27,24 @@ client    ERROR                  text: the broker does not understand this clien
 ========  =====================  =========================================================================
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from struct import Struct, pack, unpack_from
 from typing import Annotated, Literal, Self
 
+from msgspec import msgpack
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.bus.sequencer import Run
 from app.core import FlyballError
 from app.events.frames import DeadLetter
+from app.journal import Snapshot
 
 HELLO, FRAME, SUBSCRIBE, CREDIT, UNSUBSCRIBE, ASK, SIGN = b"H", b"F", b"S", b"C", b"U", b"Q", b"I"
 WELCOME, GREET, ACK, REJECT, OPENED, CLOSED, EVENTS, ANSWER, DENIED, BEAT, ERROR = (
     b"W", b"G", b"A", b"R", b"O", b"L", b"E", b"Z", b"D", b"B", b"X",
 )  # fmt: skip
 
-BURY, DISCARD, PRESENT = b"letter", b"forget", b"present"
+BURY, DISCARD, PRESENT, SNAPSHOT = b"letter", b"forget", b"present", b"snapshot"
 """Methods of ASK."""
 
 CREDIT_FORM = Struct("<cIQ")
@@ -121,6 +123,29 @@ class Discard(Message):
     """Remove a dead letter, by its number in the journal."""
 
     number: Annotated[int, Field(ge=0, lt=1 << 63)]
+
+
+class AskSnapshot(Message):
+    """Return the latest snapshot at or before a position: the rows of some kinds."""
+
+    upto: Number
+    kinds: frozenset[Name]
+
+
+def pack_snapshot(snapshot: Snapshot | None, kinds: Collection[str]) -> bytes:
+    """Return a snapshot's rows of some kinds as the body of an answer; without a snapshot it is empty."""
+    if snapshot is None:
+        return b""
+    rows = [(kind, name, value) for (kind, name), value in snapshot.rows.items() if kind in kinds]
+    return msgpack.encode((snapshot.position, rows))
+
+
+def read_snapshot(body: bytes) -> Snapshot | None:
+    """Parse the body of an answer. Raises ``MsgspecError`` for another body."""
+    if not body:
+        return None
+    position, rows = msgpack.decode(body, type=tuple[int, list[tuple[str, str, bytes]]])
+    return Snapshot(position, {(kind, name): value for kind, name, value in rows})
 
 
 def ack(epoch: int, runs: Sequence[Run]) -> list[bytes]:

@@ -20,7 +20,7 @@ from app.bus.ports import Batch, BrokerUnavailable, BusClosed, EventTooLarge, Pr
 from app.core import FlyballError
 from app.events import Envelope, Payload
 from app.events.frames import DeadLetter, draft_of
-from app.journal import Outbox
+from app.journal import Outbox, Snapshot
 
 MAX_EVENT_BYTES = 1 << 20
 FAREWELL_S = 1.0
@@ -140,6 +140,11 @@ class ZmqBus:
             BrokerUnavailable: not answered in time.
         """
         await self._request(wire.DISCARD, wire.Discard(number=number))
+
+    async def snapshot(self, upto: int, kinds: Collection[str]) -> Snapshot | None:
+        """See ``Bus.snapshot``."""
+        wanted = wire.AskSnapshot(upto=upto, kinds=frozenset(kinds))
+        return wire.read_snapshot(await self._request(wire.SNAPSHOT, wanted))
 
     async def _request(self, method: bytes, arguments: wire.Message, body: bytes = b"") -> bytes:
         """Send a request, repeated after interruptions; return the body of its answer."""
@@ -277,7 +282,7 @@ class ZmqBus:
 
     def _finish(self, token: int, result: tuple[int, ...] | bytes | FlyballError) -> None:
         """Complete the future of a publish or request, unless it is done."""
-        future = self._publishes.pop(token, None) or self._requests.pop(token, None)
+        future: asyncio.Future[Any] | None = self._publishes.pop(token, None) or self._requests.pop(token, None)
         if future is None or future.done():
             return
         if isinstance(result, FlyballError):

@@ -115,13 +115,13 @@ class Outcome:
         conclusions: events that the reducers emitted.
         changed: rows to save (``None``: deleted).
         failures: events that could not be folded.
-        dropped: number of steps dropped because their decisions differ from the recorded ones.
+        dropped: the reducers of steps dropped because their decisions differ from the recorded ones.
     """
 
     conclusions: list[Conclusion] = field(default_factory=list)
     changed: Changed = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
-    dropped: int = 0
+    dropped: list[str] = field(default_factory=list)
 
     @property
     def envelopes(self) -> list[Envelope[Payload]]:
@@ -323,7 +323,7 @@ class Fold:
         if allowed is None:
             return
         if recorded is not None and any((one.id, one.data.event_type) not in recorded for one in allowed):
-            outcome.dropped += 1
+            outcome.dropped.append(name)
             return
         for key, row in done.rows.items():
             if row is None:

@@ -4,7 +4,7 @@ from app.journal.damage import rebuild
 from app.journal.database import DamagedDatabase, NotAJournal, OtherFormat
 from app.journal.history import history
 from app.journal.outbox import SqliteOutbox
-from app.journal.ports import Journal, JournalReader, Outbox, StateStore
+from app.journal.ports import Journal, JournalReader, Outbox, Snapshot, StateStore
 from app.journal.sqlite_journal import SqliteJournal, SqliteJournalReader
 from app.journal.state import SqliteStateStore
 
@@ -15,6 +15,7 @@ __all__ = [
     "NotAJournal",
     "OtherFormat",
     "Outbox",
+    "Snapshot",
     "SqliteJournal",
     "SqliteJournalReader",
     "SqliteOutbox",
