@@ -14,13 +14,13 @@ from app.controllers.controller import Origin
 from app.controllers.fold import HOST
 from app.core import UnknownPlugin, load_plugin
 from app.events import Payload, Row
-from daemons.saved_state import PROGRESS_KEY
+from daemons.saved_state import PROGRESS_KEY, READY_KEY
 
 CONTROLLERS = "flyball.controllers"
 """Group of entry points that are controllers."""
 
-RESERVED = frozenset({HOST, PROGRESS_KEY[0], "replay"})
-"""Names under which hosts and replays save rows of their own."""
+RESERVED = frozenset({HOST, PROGRESS_KEY[0], READY_KEY[0], "replay"})
+"""Names under which hosts, archives and replays save rows of their own."""
 
 
 def own_controllers(settings: Iterable[RunSettings]) -> tuple[type[Controller], ...]:

@@ -72,6 +72,17 @@ class _JournalTables:
                 self._check_end(after)
         return Chunk(tuple(records), position)
 
+    def headers(self, after: int, upto: int) -> Iterator[Record]:
+        """Iterate over the records with events after a position, up to the one that holds ``upto``, without bodies."""
+        while after < min(upto, self.head):
+            with explained(self._path), closing(self._rows(after, -1, bodies=False)) as rows:
+                for first, head, _ in rows:
+                    record = queries.open_header(first, head)
+                    if record.first > upto:
+                        return
+                    after = queries.continued(record, after, begun=True)
+                    yield record
+
     def headers_back(self, upto: int) -> Iterator[Record]:
         """See ``JournalReader.headers_back``."""
         query, following = "SELECT first, head FROM frames WHERE first <= ? ORDER BY first DESC", None

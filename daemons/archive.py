@@ -1,0 +1,213 @@
+"""Archiving: old records move into segments, with a snapshot of all reducers' rows (ADR-045).
+
+A process beside the broker writes the segments, because folding and compressing take minutes. The journal's writer
+takes each complete segment over, and deletes the live records then. Until that moment the live records are the journal,
+so a crash loses nothing, and a repetition begins where the last complete segment ends.
+"""
+
+import json
+from collections.abc import Callable, Collection, Iterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from app.controllers import FeedbackFold
+from app.controllers.fold import (
+    VOIDED_KEY,
+    Changed,
+    Factory,
+    Fold,
+    Recorded,
+    RowKey,
+    VoidedEvents,
+    voided_in,
+    written,
+)
+from app.core import FlyballError
+from app.events import DaemonFact, Payload, RunConfigured
+from app.events.frames import Record, hash_id, read_events
+from app.journal import SqliteJournalReader
+from app.journal.database import locked
+from app.journal.history import last_settings, voided_events
+from app.journal.segments import SegmentRow, write_segment
+from daemons.jobs import WorkerPlace
+from daemons.registry import DAEMONS, daemons_of
+from daemons.saved_state import ACCOUNTS, READY_KEY, SCHEMAS_KEY, Accounts, carried_over, readable, schemas_of
+
+SEGMENT_EVENTS = 250_000
+"""Most events of a segment, and within so many later events a decision caused in the segment must be recorded."""
+
+PART = 64
+"""Records read at once; see ``app.replay.replaying.PART``."""
+
+
+class Unsettled(FlyballError):
+    """A daemon has not published its decisions from the events to archive yet."""
+
+
+class _RecordedIds(Collection[Recorded]):
+    """The (id, type) of recorded events, by the hashes of their ids, for which no event is decoded."""
+
+    def __init__(self, found: set[tuple[int, str]]) -> None:
+        self._found = found
+
+    def __contains__(self, one: object) -> bool:
+        event_id, event_type = cast("Recorded", one)
+        return (hash_id(event_id), event_type) in self._found
+
+    def __iter__(self) -> Iterator[Recorded]:
+        raise NotImplementedError("Hashes can't be reversed.")
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+
+class _Snapshots:
+    """Rows of all reducers, folded up to the archive's end.
+
+    The fold begins at the latest snapshot that this program can read and in which no event was voided since; otherwise
+    at the first event. As in a rebuild, steps whose decisions differ from the recorded ones are dropped.
+    """
+
+    def __init__(self, reader: SqliteJournalReader) -> None:
+        self._reader = reader
+        settings = last_settings(reader)
+        self._daemons = daemons_of(settings) if settings else DAEMONS
+        place = WorkerPlace("archive", "archive", store="")
+        workers = [spec.worker for spec in self._daemons.values() if spec.worker]
+        controllers = [one for spec in self._daemons.values() for one in spec.controllers]
+        self._host_of = {one.name: name for name, spec in self._daemons.items() for one in spec.controllers}
+        self._reducers = (FeedbackFold, *controllers, *workers)
+        factories = (*controllers, *(partial(worker, place=place) for worker in workers))
+        self._emits = frozenset(kind.event_type for one in self._reducers for kind in one.emits)
+        read = frozenset[type[Payload]]({RunConfigured}).union(*(one.reads for one in self._reducers))
+        self._reads = frozenset(kind.event_type for kind in read | ACCOUNTS)
+        self._voided = frozenset(voided_events(reader))
+        self.position, self._rows = self._begin()
+        ready = json.loads(self._rows.pop(READY_KEY, b"[]"))
+        self._accounts = Accounts(ready=ready)
+        self._fold = Fold(cast("tuple[Factory, ...]", factories), dict(self._rows), self._voided)
+
+    def _begin(self) -> tuple[int, dict[RowKey, bytes]]:
+        upto = self._reader.archive.end
+        while snapshot := self._reader.snapshot(upto):
+            if new := [one for one in self._voided - voided_in(snapshot.rows) if one <= snapshot.position]:
+                upto = min(new) - 1
+                continue
+            rows = snapshot.rows
+            carried = rows if readable(rows, self._reducers) else carried_over(rows, self._reducers)
+            if carried is not None:
+                return snapshot.position, carried
+            break
+        return 0, {}
+
+    def advance(self, end: int) -> dict[RowKey, bytes]:
+        """Fold up to a position, and return all rows. Raises ``Unsettled``."""
+        dropped = self._feed(end, _RecordedIds(self._recorded(self.position, end + SEGMENT_EVENTS)))
+        self.position = end
+        settled = self._settled(end)
+        if late := sorted({self._host_of[name] for name in dropped if settled.settled[self._host_of[name]] < end}):
+            raise Unsettled(
+                f"Events up to {end} cannot be archived yet: {', '.join(late)} has not published its decisions.",
+                hint="Start this daemon, and archive again once `flyball status` shows that it has caught up.",
+            )
+        return {**self._rows, READY_KEY: json.dumps(sorted(self._accounts.ready)).encode()}
+
+    def _feed(self, end: int, recorded: Collection[Recorded]) -> list[str]:
+        """Fold up to a position; return the reducers of the dropped steps."""
+        dropped, changed = list[str](), dict[Any, Any]()
+        for record in _records(self._reader, self.position, end, limit=PART):
+            events = read_events(
+                record, after=self.position, types=self._reads, reporter="archive", on_dead=lambda _: None
+            )
+            for event in events:
+                if isinstance(event.data, DaemonFact) and type(event.data) in ACCOUNTS:
+                    self._accounts.add(event.data)
+            outcome = self._fold.feed(events, recorded)
+            dropped += outcome.dropped
+            changed |= outcome.changed
+        own: Changed = {VOIDED_KEY: VoidedEvents(positions=tuple(sorted(self._voided)))}
+        for key, row in written(changed | own).items():
+            if row is None:
+                self._rows.pop(key, None)
+            else:
+                self._rows[key] = row
+        self._rows[SCHEMAS_KEY] = schemas_of(self._reducers)
+        return dropped
+
+    def _recorded(self, after: int, end: int) -> set[tuple[int, str]]:
+        """Return the hashed id and the type of the events of emitted types within a range; reads only headers."""
+        found = set[tuple[int, str]]()
+        for record in self._reader.headers(after, end):
+            frame = record.frame
+            if not self._emits.isdisjoint(frame.types):
+                types = (frame.types[ref] for ref in frame.type_refs)
+                found.update(pair for pair in zip(frame.ids, types, strict=True) if pair[1] in self._emits)
+        return found
+
+    def _settled(self, end: int) -> Accounts:
+        """Return the daemons' positions as the events soon after a position tell them."""
+        accounts = Accounts(self._accounts.settled, self._accounts.ready)
+        types = frozenset(kind.event_type for kind in ACCOUNTS)
+        for record in _records(self._reader, end, end + SEGMENT_EVENTS, types=types):
+            for event in read_events(record, after=end, types=types, reporter="archive", on_dead=lambda _: None):
+                accounts.add(cast("DaemonFact", event.data))
+        return accounts
+
+
+def _records(
+    reader: SqliteJournalReader, after: int, end: int, *, limit: int = 256, types: frozenset[str] | None = None
+) -> Iterator[Record]:
+    """Iterate over the records with events after a position, up to the record that holds ``end``."""
+    while after < end and (chunk := reader.read(after, limit=limit, types=types)).position > after:
+        for record in chunk.records:
+            if record.first > end:
+                return
+            yield record
+        after = chunk.position
+
+
+def archive(
+    path: Path, until: int, *, full: bool = False, say: Callable[[SegmentRow], None] = lambda _: None
+) -> list[SegmentRow]:
+    """Write segments of a journal's records up to a position; the journal's writer takes them over.
+
+    Args:
+        path: the journal.
+        until: position of the last event to archive; the journal's last record always stays live.
+        full: write only segments of ``SEGMENT_EVENTS`` events; otherwise the last one may be shorter.
+        say: receives each segment once it is complete.
+
+    Raises:
+        StorageInUse: another process archives this journal.
+        StorageFull: there is no room for a segment.
+        Unsettled: a daemon still has to publish decisions about the events.
+        DamagedRecord: a record is damaged.
+    """
+    rows = list[SegmentRow]()
+    with closing(SqliteJournalReader(path)) as reader:
+        folder = reader.archive.folder
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder / "archiving"):
+            end, snapshots = reader.archive.end, None
+            while cut := _cut(reader, end, until, full=full):
+                snapshots = snapshots or _Snapshots(reader)
+                state = snapshots.advance(cut[0])
+                rows.append(write_segment(folder, _records(reader, end, cut[0]), cut[1], cut[0], state))
+                end = cut[0]
+                say(rows[-1])
+    return rows
+
+
+def _cut(reader: SqliteJournalReader, after: int, until: int, *, full: bool) -> tuple[int, int] | None:
+    """Return the last position of the next segment, and the size of its records in bytes; None without records."""
+    end, size, head = after, 0, reader.head
+    for record in reader.headers(after, until):
+        if record.last > until or record.last >= head or record.last - after > SEGMENT_EVENTS:
+            break
+        end, size = record.last, size + len(record.raw) + sum(record.frame.lengths)
+    else:
+        record = None
+    is_full = record is not None and record.last - after > SEGMENT_EVENTS
+    return (end, size) if end > after and (is_full or not full) else None
