@@ -99,9 +99,16 @@ def stop_signals() -> Iterator[tuple[Callable[[], bool], int]]:
 
 
 def serve(
-    journal: Journal, endpoint: str, loaded: Loaded, voice: BrokerVoice, clock: Clock, *, access: Access | None = None
+    journal: Journal,
+    endpoint: str,
+    loaded: Loaded,
+    voice: BrokerVoice,
+    clock: Clock,
+    *,
+    access: Access | None = None,
+    upkeep: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run the broker until SIGTERM or SIGINT; they also interrupt its start."""
+    """Run the broker until SIGTERM or SIGINT; they also interrupt its start. ``upkeep`` is called in every turn."""
     settings, deployment = loaded.run, loaded.deployment
     notifier = Notifier()
     clock = RecordingClock(clock, journal.recorded_us, structlog.get_logger("broker").warning)
@@ -109,6 +116,7 @@ def serve(
 
     def on_loop() -> None:
         nonlocal watchdog_due
+        upkeep()
         if clock.monotonic() >= watchdog_due:
             watchdog_due = clock.monotonic() + deployment.heartbeat_seconds
             notifier.tell("WATCHDOG=1")

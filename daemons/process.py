@@ -17,6 +17,7 @@ from app.config.loading import Loaded
 from app.config.ray import SharedJobs
 from app.core import BROKER, FlyballError
 from app.engine import Engine, LocalEngine
+from app.engine.local import python_module
 from app.engine.ray_engine import RayEngine
 from app.journal import DamagedDatabase, SqliteJournal, SqliteOutbox, SqliteStateStore
 from app.telemetry import configure
@@ -33,6 +34,7 @@ from daemons.rights import broker_access, client_keys
 from daemons.run_folder import bus_endpoint
 from daemons.spec import DaemonSpec
 from daemons.supervisor import Notifier
+from daemons.upkeep import Upkeep
 
 SHARED_JOBS: Mapping[str, SharedJobs] = {
     selfplay_worker.DAEMON.name: "selfplay",
@@ -94,7 +96,13 @@ def _run_broker(loaded: Loaded, folder: RunFolder) -> None:
     Notifier().tell(f"EXTEND_TIMEOUT_USEC={OPENING_USEC}", "STATUS=checking the journal")
     with closing(SqliteJournal(folder.journal)) as journal:
         endpoint, clock = bus_endpoint(folder, loaded.deployment), SystemClock()
-        serve(journal, endpoint, loaded, voice, clock, access=broker_access(loaded, clock))
+        access, settings = broker_access(loaded, clock), loaded.deployment.journal
+        command = python_module("app.cli", "--run", str(folder.path.absolute()), "journal", "archive")
+        upkeep = Upkeep(
+            journal, (*command, "--keep", str(settings.live_events)), folder.errors("archive"), settings, clock
+        )
+        with closing(upkeep):
+            serve(journal, endpoint, loaded, voice, clock, access=access, upkeep=upkeep.look)
 
 
 async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> None:

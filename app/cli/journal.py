@@ -1,4 +1,4 @@
-"""``flyball journal``: verify, back up, migrate, rebuild and repair the journal; look after dead letters."""
+"""``flyball journal``: verify, back up, archive, migrate, rebuild and repair the journal; look after dead letters."""
 
 import asyncio
 import sys
@@ -11,6 +11,7 @@ import click
 
 from app.api.runs import Place, connected, is_listening, open_journal
 from app.bus import BROKER_ONLY, JournalPublisher, ZmqBus
+from app.cli.journal_archive import archive, delete, export, import_command
 from app.cli.options import json_option, placed, timeout_option
 from app.cli.output import note, write_row, write_values
 from app.core import FlyballError, derive_id
@@ -40,6 +41,10 @@ class NotRetriable(FlyballError):
 @click.group()
 def journal() -> None:
     """Look after the journal."""
+
+
+for command in (archive, delete, export, import_command):
+    journal.add_command(command)
 
 
 @journal.command()

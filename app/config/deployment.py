@@ -57,6 +57,19 @@ def _node_of(data: dict[str, Any]) -> str:
     return host if keys and keys.secret and re.fullmatch(NODE_PATTERN, host) else "laptop"
 
 
+class JournalSettings(Settings):
+    """What stays in the journal's file, and what is deleted for good (ADR-045)."""
+
+    live_events: int = Field(
+        1_000_000,
+        ge=1,
+        description="latest events in journal.sqlite; older ones move to the folder archive, compressed",
+    )
+    delete_days: float | None = Field(
+        None, gt=0, description="archived events older than this are deleted for good; unset: never"
+    )
+
+
 class Deployment(Settings):
     """Settings that do not affect what is played and learned; they are not journaled."""
 
@@ -71,6 +84,7 @@ class Deployment(Settings):
         "the folder store in the run folder",
     )
     cache_gib: float = Field(8.0, gt=0, description="most that this machine keeps of a store by URL, in GiB")
+    journal: JournalSettings = JournalSettings()
     heartbeat_seconds: float = Field(2.0, gt=0, description="between a daemon's signs of life to the broker")
     node_silent_seconds: float = Field(
         9.0, gt=0, description="on the head: without a sign of life, after which a daemon is lost"

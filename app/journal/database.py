@@ -349,3 +349,12 @@ def _has_room(path: Path) -> bool:
     except OSError:
         return True
     return found.f_bavail * found.f_frsize >= LEAST_ROOM_BYTES
+
+
+def sync(path: Path) -> None:
+    """Make a file or the entries of a folder durable. Raises ``OSError``."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -5,13 +5,12 @@ so that a selection by type decompresses headers only. The file's name has its p
 table ``segments`` names the files that belong to it, so a missing, changed or foreign file is recognised.
 """
 
-import os
 import shutil
 import sqlite3
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from functools import lru_cache, partial
 from hashlib import file_digest
 from itertools import accumulate, islice, pairwise
@@ -20,18 +19,16 @@ from typing import NamedTuple
 
 from app.core import FlyballError
 from app.events.frames import Record, damaged
-from app.journal import state
 from app.journal.database import (
     PAGE_BYTES,
     DamagedDatabase,
-    DamagedState,
     Format,
     StorageError,
     StorageFull,
     explained,
     open_read_only,
+    sync,
 )
-from app.journal.ports import Snapshot, StateKey
 from app.journal.queries import continued, open_header, open_record, rows_of, split, verified_rows
 
 BLOCK_RECORDS = 256
@@ -39,7 +36,7 @@ COMPRESSION = 6
 """Level of zlib. Levels above save 3% for twice the time; LZMA saves 25% and reads five times slower."""
 
 BLOCKS = "CREATE TABLE blocks (first INTEGER PRIMARY KEY, heads BLOB NOT NULL, bodies BLOB NOT NULL)"
-FORMAT = Format(0x464C4731, (BLOCKS, *state.SCHEMA))  # "FLG1"
+FORMAT = Format(0x464C4731, (BLOCKS,))  # "FLG1"
 FOLDER = "archive"
 PARTIAL = "segment.partial"
 COUNT = struct.Struct("<I")
@@ -100,11 +97,6 @@ class Segment:
     def _body(self, block: int, index: int) -> bytes:
         return self._bodies(block)[index]
 
-    def snapshot(self) -> Snapshot | None:
-        """Return the reducers' rows at the segment's end; None if the segment has none. Raises ``DamagedState``."""
-        position, rows = state.load(self._connection, self.path)
-        return Snapshot(position, rows) if position else None
-
     def close(self) -> None:
         """Close. Idempotent."""
         self._connection.close()
@@ -142,14 +134,36 @@ class Segment:
         return [raw[a:b] for a, b in pairwise(accumulate(sizes, initial=0))]
 
 
-def write_segment(
-    folder: Path,
-    records: Iterable[Record],
-    raw_bytes: int,
-    cursor: int = 0,
-    rows: Mapping[StateKey, bytes] | None = None,
-) -> SegmentRow:
-    """Write records and reducers' rows at a cursor into a new segment, durably, and read it back.
+@contextmanager
+def closed_file(path: Path, form: Format) -> Iterator[sqlite3.Connection]:
+    """Create an immutable database, to be filled by the caller; durable on leaving, and removed on an error.
+
+    Raises ``StorageFull`` if the disk is full, and ``StorageError`` if the folder cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        with explained(path), closing(sqlite3.connect(path, isolation_level=None)) as db:
+            for pragma in (f"page_size = {PAGE_BYTES}", "journal_mode = OFF", "synchronous = OFF"):
+                db.execute(f"PRAGMA {pragma}").fetchall()
+            marks = (f"PRAGMA application_id = {form.kind}", f"PRAGMA user_version = {form.version}")
+            for statement in ("BEGIN", *marks, *form.schema):
+                db.execute(statement)
+            yield db
+            db.execute("COMMIT")
+        sync(path)
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise StorageError(
+            f"{path.parent} cannot be written: {error}.", hint="Look at the folder's owner, mode and disk."
+        ) from error
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def write_segment(folder: Path, records: Iterable[Record], raw_bytes: int) -> SegmentRow:
+    """Write records into a new segment, durably, and read it back.
 
     The file gets its name once it is complete; a crash before leaves a partial file, which the next call replaces.
 
@@ -157,39 +171,25 @@ def write_segment(
         folder: the archive's; created when missing.
         records: without gaps.
         raw_bytes: their size, at least. So much space is needed, and some more must stay free.
-        cursor: position of the snapshot; 0 without one.
-        rows: the snapshot.
 
-    Raises ``StorageFull`` without enough space.
+    Raises:
+        StorageFull: there is not enough space.
+        StorageError: the folder cannot be written.
     """
     unfinished = folder / PARTIAL
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if shutil.disk_usage(folder).free < raw_bytes + ROOM_BYTES:
-            raise _no_room(folder, raw_bytes)
-        unfinished.unlink(missing_ok=True)
-        with explained(unfinished), closing(sqlite3.connect(unfinished, isolation_level=None)) as db:
-            for pragma in (f"page_size = {PAGE_BYTES}", "journal_mode = OFF", "synchronous = OFF"):
-                db.execute(f"PRAGMA {pragma}").fetchall()
-            for statement in ("BEGIN", f"PRAGMA application_id = {FORMAT.kind}", *FORMAT.schema):
-                db.execute(statement)
-            rest = iter(records)
-            while block := list(islice(rest, BLOCK_RECORDS)):
-                db.execute("INSERT INTO blocks VALUES (?, ?, ?)", _packed(block))
-            if cursor:
-                state.write(db, cursor, rows or {})
-            db.execute("COMMIT")
-        row = described(unfinished)
-        _sync(unfinished)
-        unfinished.rename(folder / row.name)
-        _sync(folder)
-    except OSError as error:
-        raise StorageError(
-            f"{folder} cannot be written: {error}.", hint="Look at the folder's owner, mode and disk."
-        ) from error
-    finally:
-        with suppress(OSError):
-            unfinished.unlink(missing_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    if shutil.disk_usage(folder).free < raw_bytes + ROOM_BYTES:
+        raise StorageFull(
+            f"No room in {folder}: archiving needs {(raw_bytes + ROOM_BYTES) / 1e6:,.0f} MB of free space.",
+            hint="Free some disk space, then archive again.",
+        )
+    with closed_file(unfinished, FORMAT) as db:
+        rest = iter(records)
+        while block := list(islice(rest, BLOCK_RECORDS)):
+            db.execute("INSERT INTO blocks VALUES (?, ?, ?)", _packed(block))
+    row = described(unfinished)
+    unfinished.rename(folder / row.name)
+    sync(folder)
     return row
 
 
@@ -200,21 +200,6 @@ def _packed(block: Sequence[Record]) -> tuple[int, bytes, bytes]:
     )
     table = b"".join((COUNT.pack(len(block)), *entries))
     return block[0].first, *(zlib.compress(b"".join(parts), COMPRESSION) for parts in ((table, *heads), bodies))  # type: ignore[return-value]
-
-
-def _no_room(folder: Path, size: int) -> StorageFull:
-    return StorageFull(
-        f"No room in {folder}: archiving needs {(size + ROOM_BYTES) / 1e6:,.0f} MB of free space.",
-        hint="Free some disk space, then archive again.",
-    )
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def described(path: Path) -> SegmentRow:
@@ -296,15 +281,6 @@ class Archive:
                 yield record
                 upto = record.first - 1
 
-    def snapshot(self, upto: int) -> Snapshot | None:
-        """Return the latest readable snapshot at or before a position; None without one."""
-        for row in reversed(self.segments()):
-            if row.last <= upto and not row.deleted:
-                with suppress(MissingEvents, DamagedState):
-                    if found := self.opened(row).snapshot():
-                        return found
-        return None
-
     def damage(self) -> Iterator[FlyballError]:
         """Iterate over missing and changed segments; each file is read as a whole. Damaged rows are left out."""
         found = verified_rows(self._connection, "segments", "TRUE ORDER BY first")
@@ -344,7 +320,7 @@ class Archive:
             shutil.copyfile(path, unfinished)
             if digest_of(unfinished) != row.digest:
                 raise damaged_segment(path)
-            _sync(unfinished)
+            sync(unfinished)
             unfinished.rename(target)
 
     def close(self) -> None:

@@ -24,6 +24,7 @@ from app.journal.database import (
 )
 from app.journal.ports import Chunk, Snapshot
 from app.journal.segments import FOLDER, Archive, SegmentRow
+from app.journal.snapshots import positions, read_snapshot
 
 RESERVE_BYTES = 4 << 20
 CHECKED_EVENTS = 200_000
@@ -115,7 +116,12 @@ class _JournalTables:
 
     def snapshot(self, upto: int) -> Snapshot | None:
         """See ``JournalReader.snapshot``."""
-        return self.archive.snapshot(upto)
+        return read_snapshot(self.archive.folder, min(upto, self.head), self.head_at)
+
+    def head_at(self, position: int) -> bytes | None:
+        """Return the header of the record that ends at a position; None if no record ends there."""
+        record = next(self.headers_back(position), None)
+        return record.raw if record and record.last == position else None
 
     def dead_letters(self) -> list[DeadLetter]:
         """See ``JournalReader.dead_letters``; the newest 10,000 are kept."""
@@ -263,9 +269,11 @@ class SqliteJournal(_JournalTables):
     def forget(self, before_us: int) -> list[SegmentRow]:
         """Delete for good the segments whose last record is older than a time; return them.
 
-        They are marked first, so that a crash leaves no segment that is missing without a reason.
+        Segments that no snapshot covers are kept, because daemons that lose their state need them. The others are
+        marked first, so that a crash leaves no segment that is missing without a reason.
         """
-        old = [row for row in self.archive.segments() if row.recorded_us < before_us]
+        covered = max(positions(self.archive.folder), default=0)
+        old = [row for row in self.archive.segments() if row.recorded_us < before_us and row.last <= covered]
         new = [row for row in old if not row.deleted]
         with self._db.transaction() as db:
             for row in new:

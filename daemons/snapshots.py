@@ -1,9 +1,4 @@
-"""Archiving: old records move into segments, with a snapshot of all reducers' rows (ADR-045).
-
-A process beside the broker writes the segments, because folding and compressing take minutes. The journal's writer
-takes each complete segment over, and deletes the live records then. Until that moment the live records are the journal,
-so a crash loses nothing, and a repetition begins where the last complete segment ends.
-"""
+"""Taking snapshots: all reducers' rows, folded from the journal beside the broker (ADR-045)."""
 
 import json
 from collections.abc import Callable, Collection, Iterator
@@ -26,24 +21,28 @@ from app.controllers.fold import (
 )
 from app.core import FlyballError
 from app.events import DaemonFact, Payload, RunConfigured
-from app.events.frames import Record, hash_id, read_events
-from app.journal import SqliteJournalReader
+from app.events.frames import hash_id, read_events
+from app.journal import Snapshot, SqliteJournalReader
+from app.journal.archiving import records_between
 from app.journal.database import locked
 from app.journal.history import last_settings, voided_events
-from app.journal.segments import SegmentRow, write_segment
+from app.journal.snapshots import KEPT_EVENTS, write_snapshot
 from daemons.jobs import WorkerPlace
 from daemons.registry import DAEMONS, daemons_of
 from daemons.saved_state import ACCOUNTS, READY_KEY, SCHEMAS_KEY, Accounts, carried_over, readable, schemas_of
 
-SEGMENT_EVENTS = 250_000
-"""Most events of a segment, and within so many later events a decision caused in the segment must be recorded."""
+IN_FLIGHT_EVENTS = 1000
+"""Events at the journal's end that no snapshot covers, because decisions from them may not be recorded yet."""
+
+HORIZON_EVENTS = 250_000
+"""Events after a snapshot among which decisions from the events before it must be recorded."""
 
 PART = 64
 """Records read at once; see ``app.replay.replaying.PART``."""
 
 
 class Unsettled(FlyballError):
-    """A daemon has not published its decisions from the events to archive yet."""
+    """A daemon has not published its decisions yet."""
 
 
 class _RecordedIds(Collection[Recorded]):
@@ -70,7 +69,7 @@ class _Snapshots:
     at the first event. As in a rebuild, steps whose decisions differ from the recorded ones are dropped.
     """
 
-    def __init__(self, reader: SqliteJournalReader) -> None:
+    def __init__(self, reader: SqliteJournalReader, upto: int) -> None:
         self._reader = reader
         settings = last_settings(reader)
         self._daemons = daemons_of(settings) if settings else DAEMONS
@@ -84,13 +83,12 @@ class _Snapshots:
         read = frozenset[type[Payload]]({RunConfigured}).union(*(one.reads for one in self._reducers))
         self._reads = frozenset(kind.event_type for kind in read | ACCOUNTS)
         self._voided = frozenset(voided_events(reader))
-        self.position, self._rows = self._begin()
+        self.position, self._rows = self._begin(upto)
         ready = json.loads(self._rows.pop(READY_KEY, b"[]"))
         self._accounts = Accounts(ready=ready)
         self._fold = Fold(cast("tuple[Factory, ...]", factories), dict(self._rows), self._voided)
 
-    def _begin(self) -> tuple[int, dict[RowKey, bytes]]:
-        upto = self._reader.archive.end
+    def _begin(self, upto: int) -> tuple[int, dict[RowKey, bytes]]:
         while snapshot := self._reader.snapshot(upto):
             if new := [one for one in self._voided - voided_in(snapshot.rows) if one <= snapshot.position]:
                 upto = min(new) - 1
@@ -104,20 +102,20 @@ class _Snapshots:
 
     def advance(self, end: int) -> dict[RowKey, bytes]:
         """Fold up to a position, and return all rows. Raises ``Unsettled``."""
-        dropped = self._feed(end, _RecordedIds(self._recorded(self.position, end + SEGMENT_EVENTS)))
+        dropped = self._feed(end, _RecordedIds(self._recorded(self.position, end + HORIZON_EVENTS)))
         self.position = end
         settled = self._settled(end)
         if late := sorted({self._host_of[name] for name in dropped if settled.settled[self._host_of[name]] < end}):
             raise Unsettled(
-                f"Events up to {end} cannot be archived yet: {', '.join(late)} has not published its decisions.",
-                hint="Start this daemon, and archive again once `flyball status` shows that it has caught up.",
+                f"No snapshot at {end}: {', '.join(late)} has not published its decisions up to there yet.",
+                hint="Start this daemon. Until then, a daemon that loses its state starts from an earlier snapshot.",
             )
         return {**self._rows, READY_KEY: json.dumps(sorted(self._accounts.ready)).encode()}
 
     def _feed(self, end: int, recorded: Collection[Recorded]) -> list[str]:
         """Fold up to a position; return the reducers of the dropped steps."""
         dropped, changed = list[str](), dict[Any, Any]()
-        for record in _records(self._reader, self.position, end, limit=PART):
+        for record in records_between(self._reader, self.position, end, limit=PART):
             events = read_events(
                 record, after=self.position, types=self._reads, reporter="archive", on_dead=lambda _: None
             )
@@ -150,64 +148,38 @@ class _Snapshots:
         """Return the daemons' positions as the events soon after a position tell them."""
         accounts = Accounts(self._accounts.settled, self._accounts.ready)
         types = frozenset(kind.event_type for kind in ACCOUNTS)
-        for record in _records(self._reader, end, end + SEGMENT_EVENTS, types=types):
+        for record in records_between(self._reader, end, end + HORIZON_EVENTS, types=types):
             for event in read_events(record, after=end, types=types, reporter="archive", on_dead=lambda _: None):
                 accounts.add(cast("DaemonFact", event.data))
         return accounts
 
 
-def _records(
-    reader: SqliteJournalReader, after: int, end: int, *, limit: int = 256, types: frozenset[str] | None = None
-) -> Iterator[Record]:
-    """Iterate over the records with events after a position, up to the record that holds ``end``."""
-    while after < end and (chunk := reader.read(after, limit=limit, types=types)).position > after:
-        for record in chunk.records:
-            if record.first > end:
-                return
-            yield record
-        after = chunk.position
-
-
-def archive(
-    path: Path, until: int, *, full: bool = False, say: Callable[[SegmentRow], None] = lambda _: None
-) -> list[SegmentRow]:
-    """Write segments of a journal's records up to a position; the journal's writer takes them over.
-
-    Args:
-        path: the journal.
-        until: position of the last event to archive; the journal's last record always stays live.
-        full: write only segments of ``SEGMENT_EVENTS`` events; otherwise the last one may be shorter.
-        say: receives each segment once it is complete.
+def take_snapshots(path: Path, say: Callable[[int], None] = lambda _: None) -> None:
+    """Take a snapshot near the journal's end, and one every ``KEPT_EVENTS`` events on the way; ``say`` has positions.
 
     Raises:
-        StorageInUse: another process archives this journal.
-        StorageFull: there is no room for a segment.
-        Unsettled: a daemon still has to publish decisions about the events.
+        StorageInUse: another process takes snapshots of this journal.
+        StorageFull: there is no room.
+        Unsettled: a daemon still has to publish decisions.
         DamagedRecord: a record is damaged.
     """
-    rows = list[SegmentRow]()
     with closing(SqliteJournalReader(path)) as reader:
         folder = reader.archive.folder
         folder.mkdir(parents=True, exist_ok=True)
-        with locked(folder / "archiving"):
-            end, snapshots = reader.archive.end, None
-            while cut := _cut(reader, end, until, full=full):
-                snapshots = snapshots or _Snapshots(reader)
-                state = snapshots.advance(cut[0])
-                rows.append(write_segment(folder, _records(reader, end, cut[0]), cut[1], cut[0], state))
-                end = cut[0]
-                say(rows[-1])
-    return rows
+        with locked(folder / "snapshots"):
+            end = _record_end(reader, reader.head - IN_FLIGHT_EVENTS)
+            latest = reader.snapshot(end)
+            if end <= (latest.position if latest else 0):
+                return
+            snapshots = _Snapshots(reader, end)
+            while snapshots.position < end:
+                position = _record_end(reader, min(snapshots.position + KEPT_EVENTS, end))
+                rows = snapshots.advance(position)
+                write_snapshot(folder, Snapshot(position, rows), cast("bytes", reader.head_at(position)))
+                say(position)
 
 
-def _cut(reader: SqliteJournalReader, after: int, until: int, *, full: bool) -> tuple[int, int] | None:
-    """Return the last position of the next segment, and the size of its records in bytes; None without records."""
-    end, size, head = after, 0, reader.head
-    for record in reader.headers(after, until):
-        if record.last > until or record.last >= head or record.last - after > SEGMENT_EVENTS:
-            break
-        end, size = record.last, size + len(record.raw) + sum(record.frame.lengths)
-    else:
-        record = None
-    is_full = record is not None and record.last - after > SEGMENT_EVENTS
-    return (end, size) if end > after and (is_full or not full) else None
+def _record_end(reader: SqliteJournalReader, position: int) -> int:
+    """Return the last position of the record that holds a position; 0 before the first record."""
+    record = next(reader.headers_back(position), None)
+    return record.last if record else 0

@@ -1,0 +1,109 @@
+"""``flyball journal archive``, ``delete``, ``export`` and ``import``."""
+
+from contextlib import closing
+from typing import BinaryIO
+
+import click
+
+from app.api.runs import Place, open_journal
+from app.api.selection import before_since
+from app.cli.options import placed
+from app.cli.output import note
+from app.core import FlyballError
+from app.journal import SqliteJournal
+from app.journal.archiving import archive as write_segments
+from app.journal.cloudevents import export_lines, import_lines
+from app.journal.database import StorageInUse
+from daemons.run_folder import prepare
+from daemons.snapshots import take_snapshots
+
+
+@click.command()
+@click.option("--keep", type=click.IntRange(1), metavar="EVENTS", help="Latest events that stay live.")
+@click.option("--before", metavar="WHEN", help="Archive what is older: a position, a while (30d, 12h) or a time.")
+@placed
+def archive(place: Place, *, keep: int | None, before: str | None) -> None:
+    """Move old records into compressed files in the folder archive, and take a snapshot of the daemons' state.
+
+    By default the latest deployment.journal.live_events events stay. The broker does so itself while the run goes on.
+    Every command reads archived events like live ones, as long as the folder archive is there. A start reads only live
+    ones. From a snapshot a daemon begins that has lost its state, so that it need not fold the whole journal.
+    """
+    if keep and before:
+        raise click.UsageError("--keep and --before exclude each other.")
+    with open_journal(place) as reader:
+        live = keep or place.load().deployment.journal.live_events
+        until = before_since(reader, before) if before else reader.head - live
+    path = place.folder.journal
+    try:
+        take_snapshots(path, say=lambda position: note(f"Took a snapshot at position {position}."))
+    except FlyballError as error:  # archiving does not depend on it
+        note(f"No snapshot was taken. {error}")
+    segments = write_segments(path, until, say=lambda row: note(f"Archived events {row.first} to {row.last}."))
+    try:
+        with closing(SqliteJournal(path)) as writer:
+            writer.adopt()
+            if segments:
+                writer.shrink()
+    except StorageInUse:
+        if segments:
+            note("The broker will delete the live copies of these events when it has nothing else to do.")
+    if not segments:
+        note("There is nothing to archive: all other events stay live (--keep, --before).")
+
+
+@click.command()
+@click.option("--before", metavar="WHEN", required=True, help="A position, a while (90d) or a time (ISO 8601).")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@placed
+def delete(place: Place, *, before: str, yes: bool) -> None:
+    """Delete archived events for good, in a run that is stopped. deployment.journal.delete_days does so in a running one.
+
+    Whole segments are deleted, and only such as a snapshot covers. After that, nothing shows the deleted events:
+    `replay` can't recompute decisions before the oldest event that is kept, `trace` ends there, `status` loses counts
+    if state/board.json is lost. A daemon whose state is lost, and which can't read a snapshot because its program has
+    changed, can't be rebuilt. Settings, voided events, models and games' rows stay.
+    """
+    with open_journal(place) as reader:
+        upto = before_since(reader, before)
+        doomed = [row for row in reader.archive.segments() if row.last <= upto and not row.deleted]
+    if not doomed:
+        note(f"No segment of the archive ends at or before position {upto}.")
+        return
+    if not yes:
+        click.confirm(f"Delete the events {doomed[0].first} to {doomed[-1].last} for good?", abort=True, err=True)
+    with closing(SqliteJournal(place.folder.journal)) as writer:
+        gone = writer.forget(doomed[-1].recorded_us + 1)
+    if not gone:
+        note("Nothing was deleted: no snapshot covers these events. To take one: flyball journal archive")
+    for row in gone:
+        note(f"Deleted the events {row.first} to {row.last}.")
+
+
+@click.command()
+@click.argument("file", type=click.File("wb", atomic=True))
+@placed
+def export(place: Place, file: BinaryIO) -> None:
+    """Write all events into FILE (- for stdout) as CloudEvents, one JSON object a line.
+
+    A line has the event, with its source, position (sequence) and time of recording (recordedtime). Dead letters are
+    not exported. `flyball journal import` makes a journal of it again.
+    """
+    count = 0
+    with open_journal(place) as reader:
+        for count, line in enumerate(export_lines(reader), 1):  # noqa: B007 - counted
+            file.write(line)
+    note(f"Exported {count} events.")
+
+
+@click.command("import")
+@click.argument("file", type=click.File("rb"))
+@placed
+def import_command(place: Place, file: BinaryIO) -> None:
+    """Make the journal of an empty run folder of FILE (- for stdin), as `flyball journal export` writes it.
+
+    All or nothing: a wrong line leaves no journal. Models and games' rows are not in FILE: copy the folder store.
+    """
+    prepare(place.folder)
+    head = import_lines(place.folder.journal, file)
+    note(f"Imported {head} events into {place.folder.journal}.")

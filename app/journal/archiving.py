@@ -1,0 +1,66 @@
+"""Archiving: old records move from the journal into segments (ADR-045).
+
+A process beside the broker writes the segments, because reading and compressing take seconds. The journal's writer
+takes each complete segment over, and deletes the live records then. Until that moment the live records are the journal,
+so a crash loses nothing, and a repetition begins where the last complete segment ends.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+from app.events.frames import Record
+from app.journal.database import locked
+from app.journal.segments import SegmentRow, write_segment
+from app.journal.sqlite_journal import SqliteJournalReader
+
+SEGMENT_EVENTS = 250_000
+"""Most events of a segment."""
+
+
+def archive(path: Path, until: int, *, say: Callable[[SegmentRow], None] = lambda _: None) -> list[SegmentRow]:
+    """Write segments of a journal's records up to a position; the journal's writer takes them over.
+
+    Args:
+        path: the journal.
+        until: position of the last event to archive. The journal's last record always stays live.
+        say: receives each segment once it is complete.
+
+    Raises:
+        StorageInUse: another process archives this journal.
+        StorageFull: there is no room for a segment.
+        DamagedRecord: a record is damaged.
+    """
+    rows = list[SegmentRow]()
+    with closing(SqliteJournalReader(path)) as reader:
+        folder = reader.archive.folder
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder / "archiving"):
+            end = reader.archive.end
+            while cut := _cut(reader, end, until):
+                rows.append(write_segment(folder, records_between(reader, end, cut[0]), cut[1]))
+                end = cut[0]
+                say(rows[-1])
+    return rows
+
+
+def _cut(reader: SqliteJournalReader, after: int, until: int) -> tuple[int, int] | None:
+    """Return the last position of the next segment, and the size of its records in bytes; None without records."""
+    end, size, head = after, 0, reader.head
+    for record in reader.headers(after, until):
+        if record.last > until or record.last >= head or record.last - after > SEGMENT_EVENTS:
+            break
+        end, size = record.last, size + len(record.raw) + sum(record.frame.lengths)
+    return (end, size) if end > after else None
+
+
+def records_between(
+    reader: SqliteJournalReader, after: int, end: int, *, limit: int = 256, types: frozenset[str] | None = None
+) -> Iterator[Record]:
+    """Iterate over the records with events after a position, up to the record that holds ``end``."""
+    while after < end and (chunk := reader.read(after, limit=limit, types=types)).position > after:
+        for record in chunk.records:
+            if record.first > end:
+                return
+            yield record
+        after = chunk.position

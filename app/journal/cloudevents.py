@@ -1,0 +1,168 @@
+"""A journal as CloudEvents in JSON lines, and back.
+
+A line is an event's own bytes with three more attributes: ``source``, ``sequence`` and ``recordedtime``. An event that
+can't be read is a line with ``data_base64``, its bytes, and ``idhash``, so that nothing is lost.
+"""
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from datetime import datetime, timedelta
+from itertools import groupby, islice
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Raw
+
+from app.core import NAME_LENGTH, FlyballError
+from app.events.codec import decode
+from app.events.envelope import EPOCH, SEQUENCE_DIGITS
+from app.events.frames import Draft, Frame, FrameBuilder, Record, hash_id, seal, stored_in
+from app.journal.database import StorageError, sync
+from app.journal.ports import JournalReader
+from app.journal.sqlite_journal import SqliteJournal
+
+MICROSECOND = timedelta(microseconds=1)
+RECORD_EVENTS = 256
+RECORDS_PER_TRANSACTION = 256
+RAW_TYPE = "data_base64"
+
+
+class BadLine(FlyballError):
+    """A line that is not an exported event, or that is out of order."""
+
+
+class _Line(NamedTuple):
+    draft: Draft
+    sequence: int
+    recorded_us: int
+    source: str
+
+
+def export_lines(reader: JournalReader, after: int = 0) -> Iterator[bytes]:
+    """Iterate over all events after a position, one line each. Raises ``DamagedRecord`` or ``MissingEvents``."""
+    while (chunk := reader.read(after)).position > after:
+        for record in chunk.records:
+            yield from _lines_of(record, after)
+        after = chunk.position
+
+
+def _lines_of(record: Record, after: int) -> Iterator[bytes]:
+    recorded = (EPOCH + record.recorded_us * MICROSECOND).isoformat()
+    for event in stored_in(record, after=after):
+        id_hash = record.frame.ids[event.sequence - record.first]
+        stamps = {
+            "source": event.source,
+            "sequence": str(event.sequence).zfill(SEQUENCE_DIGITS),
+            "recordedtime": recorded,
+        }
+        if _is_readable(event.body, id_hash, event.type, event.subject):
+            yield event.body[:-1] + b"," + json.dumps(stamps).encode()[1:] + b"\n"
+        else:
+            known = {"specversion": "1.0", "id": str(event.sequence), "type": event.type, "subject": event.subject}
+            whole = known | {"idhash": str(id_hash), RAW_TYPE: b64encode(event.body).decode()} | stamps
+            yield json.dumps(whole).encode() + b"\n"
+
+
+def _is_readable(body: bytes, id_hash: int, event_type: str, subject: str) -> bool:
+    try:
+        envelope = decode(body)
+    except FlyballError:
+        return False
+    return (hash_id(envelope.id), envelope.type, envelope.subject or "") == (id_hash, event_type, subject)
+
+
+def import_lines(path: Path, lines: Iterable[bytes]) -> int:
+    """Write exported events into a new journal, which appears once it is complete; return its head.
+
+    Args:
+        path: the journal; must not exist.
+        lines: as exported, from position 1 on.
+
+    Raises:
+        BadLine: names the line and what is wrong with it. No journal is left.
+        StorageError: the journal exists, or cannot be written.
+    """
+    if path.exists():
+        raise StorageError(f"{path} is there already.", hint="Import into an empty run folder: --run FOLDER.")
+    unfinished = path.with_name(path.name + ".import")
+    _remove(unfinished)
+    try:
+        with closing(SqliteJournal(unfinished)) as journal:
+            records = _records(_parsed(lines))
+            while part := list(islice(records, RECORDS_PER_TRANSACTION)):
+                journal.append(part)
+                journal.rest(idle=False)
+            head = journal.head
+        unfinished.rename(path)
+        sync(path.parent)
+    finally:
+        _remove(unfinished)
+    return head
+
+
+def _remove(path: Path) -> None:
+    for suffix in ("", "-wal", "-shm", ".lock", ".reserve"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def _records(lines: Iterable[_Line]) -> Iterator[Record]:
+    """Seal what one source published at one moment as records."""
+    for (source, recorded_us), group in groupby(lines, key=lambda line: (line.source, line.recorded_us)):
+        while part := list(islice(group, RECORD_EVENTS)):
+            first = part[0].sequence
+            builder = FrameBuilder(source)
+            builder.add([line.draft for line in part])
+            frame = Frame.parse(builder.build(first, 0))
+            yield seal(frame, first=first, recorded_us=recorded_us, source=source)
+
+
+def _parsed(lines: Iterable[bytes]) -> Iterator[_Line]:
+    position, recorded_us = 0, 0
+    for number, text in enumerate(lines, 1):
+        try:
+            line = _parse(text)
+        except (FlyballError, ValueError, TypeError, KeyError, msgspec.MsgspecError) as error:
+            why = error.message if isinstance(error, FlyballError) else f"it is not an exported event ({error!r})"
+            raise _bad(number, why) from error
+        if line.sequence != position + 1:
+            raise _bad(number, f"its sequence is {line.sequence}, and {position + 1} is next")
+        if line.recorded_us < recorded_us:
+            raise _bad(number, "its recordedtime is before that of the line above")
+        position, recorded_us = line.sequence, line.recorded_us
+        yield line
+
+
+def _bad(number: int, why: str) -> BadLine:
+    return BadLine(
+        f"Line {number}: {why.rstrip('.')}.",
+        hint="Nothing was imported. A file of `flyball journal export` holds all events from the first on, in order.",
+    )
+
+
+_attributes = msgspec.json.Decoder(dict[str, Raw]).decode
+
+
+def _parse(text: bytes) -> _Line:
+    """Parse a line. Raises ``ValueError``, ``KeyError``, ``TypeError`` or what ``decode`` raises."""
+    attributes = _attributes(text)
+    source, sequence, recorded = (_text(attributes.pop(name)) for name in ("source", "sequence", "recordedtime"))
+    recorded_us = (datetime.fromisoformat(recorded) - EPOCH) // MICROSECOND
+    if not 0 < len(source.encode()) <= NAME_LENGTH or not sequence.isdecimal() or not 0 <= recorded_us < 1 << 63:
+        raise ValueError(f"source {source!r}, sequence {sequence!r}, recordedtime {recorded!r}")
+    if RAW_TYPE in attributes:
+        id_hash, *names = int(_text(attributes["idhash"])), _text(attributes["type"]), _text(attributes["subject"])
+        if not 0 <= id_hash < 1 << 64 or max(len(name.encode()) for name in names) >= 1 << 16:
+            raise ValueError(f"idhash {id_hash}, type and subject {names}")
+        body = b64decode(_text(attributes[RAW_TYPE]), validate=True)
+        return _Line(Draft(id_hash, *names, body), int(sequence), recorded_us, source)
+    body = b"{" + b",".join(json.dumps(name).encode() + b":" + bytes(raw) for name, raw in attributes.items()) + b"}"
+    envelope = decode(body)
+    draft = Draft(hash_id(envelope.id), envelope.type, envelope.subject or "", body)
+    return _Line(draft, int(sequence), recorded_us, source)
+
+
+def _text(raw: Raw) -> str:
+    return msgspec.json.decode(raw, type=str)

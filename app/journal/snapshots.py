@@ -1,0 +1,68 @@
+"""Snapshots: reducers' rows at a position, from which a daemon without state begins (ADR-045).
+
+A snapshot is a file in the archive's folder. It is a cache: one that is missing, damaged or of another journal is
+passed over, and the rows are folded from an earlier position.
+"""
+
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+
+from app.core import FlyballError
+from app.journal import state
+from app.journal.database import open_read_only, sync
+from app.journal.ports import Snapshot, StateKey
+from app.journal.segments import closed_file
+
+RECORD_KEY: StateKey = ("archive", "record")
+"""Row with the header of the record at the snapshot's position, by which its journal is recognised."""
+
+KEPT = 4
+"""Number of latest snapshots that are kept."""
+
+KEPT_EVENTS = 250_000
+"""Events among which one older snapshot is kept, from which rows without a voided event are folded."""
+
+
+def write_snapshot(folder: Path, snapshot: Snapshot, head: bytes) -> None:
+    """Write a snapshot durably, and remove superseded ones. ``head`` is the header of the record at its position.
+
+    Raises what ``closed_file`` raises.
+    """
+    unfinished = folder / "snapshot.partial"
+    with closed_file(unfinished, state.FORMAT) as db:
+        state.write(db, snapshot.position, {**snapshot.rows, RECORD_KEY: head})
+    unfinished.rename(_path(folder, snapshot.position))
+    sync(folder)
+    kept = list[int]()
+    for position in positions(folder):
+        if len(kept) < KEPT or position // KEPT_EVENTS < kept[-1] // KEPT_EVENTS:
+            kept.append(position)
+        else:
+            _path(folder, position).unlink()
+
+
+def positions(folder: Path) -> list[int]:
+    """Return the positions of the snapshots in a folder, the latest first."""
+    return sorted((int(path.stem) for path in folder.glob("[0-9]*.snapshot")), reverse=True)
+
+
+def read_snapshot(folder: Path, upto: int, head_at: Callable[[int], bytes | None]) -> Snapshot | None:
+    """Return the latest snapshot at or before a position that can be read and belongs to the journal.
+
+    ``head_at`` returns the header of the record that ends at a position.
+    """
+    for position in positions(folder):
+        if position <= upto:
+            with (
+                suppress(FlyballError),
+                closing(open_read_only(_path(folder, position), state.FORMAT, immutable=True)) as db,
+            ):
+                _, rows = state.load(db, _path(folder, position))
+                if rows.pop(RECORD_KEY, None) == head_at(position):
+                    return Snapshot(position, rows)
+    return None
+
+
+def _path(folder: Path, position: int) -> Path:
+    return folder / f"{position:012}.snapshot"

@@ -1,0 +1,77 @@
+"""Upkeep of the journal beside a running broker: archiving, snapshots, deletion (ADR-045)."""
+
+import subprocess
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import structlog
+
+from app.config.deployment import JournalSettings
+from app.core import Clock, FlyballError
+from app.events.envelope import EPOCH
+from app.journal import SqliteJournal
+from app.journal.snapshots import positions
+
+LOOK_SECONDS = 60.0
+EVENTS = 25_000
+"""New events after which old records are archived and a snapshot is taken. A cluster of 36 nodes has as many a day."""
+
+PAUSE_SECONDS = 600.0
+"""Least time between two starts of the process that archives."""
+
+
+class Upkeep:
+    """Looks after a journal, once a minute; the work that takes longer is done by a process of low priority.
+
+    Args:
+        journal: the broker's.
+        command: archives old records and takes a snapshot.
+        errors: receives the command's stderr.
+        settings: what stays live, and what is deleted.
+        clock: tells the time.
+    """
+
+    def __init__(
+        self, journal: SqliteJournal, command: Sequence[str], errors: Path, settings: JournalSettings, clock: Clock
+    ) -> None:
+        self._journal, self._command, self._errors = journal, ("nice", "-n", "10", *command), errors
+        self._settings, self._clock, self._log = settings, clock, structlog.get_logger("broker")
+        self._due = self._next_start = clock.monotonic()
+        self._done = max(positions(journal.archive.folder), default=0)
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def look(self) -> None:
+        """Do what is due."""
+        now = self._clock.monotonic()
+        if now < self._due:
+            return
+        self._due = now + LOOK_SECONDS
+        try:
+            self._journal.adopt()
+            if self._settings.delete_days is not None:
+                self._delete(self._settings.delete_days)
+        except FlyballError as error:
+            self._log.error("archive not updated", error=str(error))
+        if self._child is not None and (code := self._child.poll()) is not None:
+            self._child = None
+            if code:
+                self._log.error("archiving failed", code=code, error=self._errors.read_text(errors="replace")[-1000:])
+        if self._child is None and self._journal.head - self._done >= EVENTS and now >= self._next_start:
+            self._next_start, self._done = now + PAUSE_SECONDS, self._journal.head
+            self._errors.parent.mkdir(parents=True, exist_ok=True)
+            with self._errors.open("wb") as errors:
+                self._child = subprocess.Popen(
+                    self._command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors
+                )
+
+    def _delete(self, days: float) -> None:
+        before = (self._clock.now() - timedelta(days=days) - EPOCH) // timedelta(microseconds=1)
+        for row in self._journal.forget(before):
+            self._log.warning("events deleted for good", first=row.first, last=row.last)
+
+    def close(self) -> None:
+        """End the process that archives; what it has not completed is repeated later."""
+        if self._child is not None:
+            self._child.terminate()
+            self._child.wait()
