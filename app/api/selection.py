@@ -76,8 +76,12 @@ def before_since(reader: JournalReader, since: str) -> int:
     if since.isdecimal():
         return min(max(int(since) - 1, 0), reader.head)
     start_us = (_moment(since) - EPOCH) // timedelta(microseconds=1)
-    positions = range(1, reader.head + 1)
-    return bisect_left(positions, start_us, key=lambda position: next(reader.headers_back(position)).recorded_us)
+    positions = range(reader.first, reader.head + 1)
+    return (
+        reader.first
+        - 1
+        + bisect_left(positions, start_us, key=lambda position: next(reader.headers_back(position)).recorded_us)
+    )
 
 
 def _moment(text: str) -> datetime:

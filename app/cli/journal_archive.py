@@ -57,7 +57,7 @@ def archive(place: Place, *, keep: int | None, before: str | None) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @placed
 def delete(place: Place, *, before: str, yes: bool) -> None:
-    """Delete archived events for good, in a run that is stopped. deployment.journal.delete_days does so in a running one.
+    """Delete archived events for good, in a stopped run. In a running one deployment.journal.delete_days does so.
 
     Whole segments are deleted, and only such as a snapshot covers. After that, nothing shows the deleted events:
     `replay` can't recompute decisions before the oldest event that is kept, `trace` ends there, `status` loses counts

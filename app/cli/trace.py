@@ -32,7 +32,12 @@ def trace(place: Place, event_id: str, *, causes: int, effects: int, everything:
         causes = effects = NO_BOUND
     with open_journal(place) as reader:
         everywhere = Selection(None, None)
-        found = find_trace(lambda: everywhere.read(reader, on_dead=complain), event_id, causes=causes, effects=effects)
+        found = find_trace(
+            lambda: everywhere.read(reader, reader.first - 1, on_dead=complain),
+            event_id,
+            causes=causes,
+            effects=effects,
+        )
     if as_json:
         write_json({"id": found.id, "earlier": found.earlier, "events": trace_json(found)})
     else:

@@ -190,7 +190,7 @@ def _copy_segments(old: sqlite3.Connection, db: sqlite3.Connection, path: Path) 
     for row in deleted:
         save_row(db, "segments", *row)
     with closing(Archive(path, db)) as archive:
-        while found := archive.next_file():
+        while found := archive.next_file(archive.end):
             save_row(db, "segments", *found[0])
             for first, head, bodies in archive.opened(found[0]).rows(0):
                 if has_landmark(open_header(first, head)):

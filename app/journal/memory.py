@@ -50,6 +50,11 @@ class MemoryJournal:
             self._dead_letter_count += 1
             self._dead_letters[self._dead_letter_count] = replace(dead, number=self._dead_letter_count)
 
+    @property
+    def first(self) -> int:
+        """See ``JournalReader.first``."""
+        return 1
+
     def read(
         self, after: int, *, limit: int = 256, max_bytes: int = 4 << 20, types: Collection[str] | None = None
     ) -> Chunk:

@@ -42,6 +42,11 @@ class JournalReader(Protocol):
         """Position of the last event; 0 in an empty journal."""
         ...
 
+    @property
+    def first(self) -> int:
+        """Position of the oldest event that is kept; 1 unless older ones were deleted for good."""
+        ...
+
     def read(
         self,
         after: int,

@@ -70,10 +70,10 @@ class SegmentRow(NamedTuple):
 
 
 class Segment:
-    """Reads one segment. Raises what ``open_read_only`` raises."""
+    """Reads one segment, up to the position ``last``. Raises what ``open_read_only`` raises."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, last: int = MOST_POSITIONS) -> None:
+        self.path, self.last = path, last
         self._connection = open_read_only(path, FORMAT, immutable=True)
         self._heads = lru_cache(8)(self._load_heads)
         self._bodies = lru_cache(8)(self._load_bodies)
@@ -243,6 +243,13 @@ class Archive:
         with explained(self._journal):
             return int(self._connection.execute("SELECT coalesce(max(last), 0) FROM segments").fetchone()[0])
 
+    @property
+    def first(self) -> int:
+        """Position of the oldest event that is kept."""
+        with explained(self._journal):
+            query = "SELECT coalesce(max(last), 0) FROM segments WHERE deleted"
+            return int(self._connection.execute(query).fetchone()[0]) + 1
+
     def holding(self, position: int) -> Segment | None:
         """Return the open segment that holds a position; None if the position is not archived.
 
@@ -258,10 +265,9 @@ class Archive:
         """Open a segment; see ``holding``."""
         path = self.folder / row.name
         if row.deleted:
-            kept = next((other.first for other in self.segments() if not other.deleted), self.end + 1)
             raise MissingEvents(
-                f"The events {row.first} to {row.last} were deleted for good; the oldest that is kept is {kept}.",
-                hint=f"Read from there: --from {kept} or --since {kept}. To read all, put a copy of {path} back.",
+                f"The events {row.first} to {row.last} were deleted for good; the oldest that is kept is {self.first}.",
+                hint="Only newer events can be read.",
             )
         if row.name not in self._open:
             if not path.is_file():
@@ -269,14 +275,14 @@ class Archive:
                     f"The events {row.first} to {row.last} are archived in {path}, which is missing.",
                     hint="Put the file back from a copy. Newer events can be read without it.",
                 )
-            self._open[row.name] = Segment(path)
+            self._open[row.name] = Segment(path, row.last)
             while len(self._open) > 4:
                 self._open.pop(next(iter(self._open))).close()
         return self._open[row.name]
 
     def headers_back(self, upto: int) -> Iterator[Record]:
         """Iterate backwards over the archived records that hold events up to a position."""
-        while upto > 0 and (segment := self.holding(upto)):
+        while upto >= self.first and (segment := self.holding(upto)):
             for record in segment.headers_back(upto):
                 yield record
                 upto = record.first - 1
@@ -293,12 +299,12 @@ class Archive:
             elif digest_of(path) != row.digest:
                 yield damaged_segment(path)
 
-    def next_file(self) -> tuple[SegmentRow, Record] | None:
-        """Return the complete file that continues the archive, with its last record's header; None without one.
+    def next_file(self, after: int) -> tuple[SegmentRow, Record] | None:
+        """Return the complete file that begins after a position, with its last record's header; None without one.
 
         Raises ``DamagedDatabase``: the file has changed since it was written.
         """
-        first = self.end + 1
+        first = after + 1
         for path in sorted(self.folder.glob(f"{first:012}-*.segment")):
             with closing(Segment(path)) as segment:
                 last = next(segment.headers_back(MOST_POSITIONS))

@@ -75,14 +75,13 @@ class _JournalTables:
 
     def headers(self, after: int, upto: int) -> Iterator[Record]:
         """Iterate over the records with events after a position, up to the one that holds ``upto``, without bodies."""
-        while after < min(upto, self.head):
-            with explained(self._path), closing(self._rows(after, -1, bodies=False)) as rows:
-                for first, head, _ in rows:
-                    record = queries.open_header(first, head)
-                    if record.first > upto:
-                        return
-                    after = queries.continued(record, after, begun=True)
-                    yield record
+        with explained(self._path), closing(self._rows(after, -1, bodies=False)) as rows:
+            for first, head, _ in rows:
+                record = queries.open_header(first, head)
+                if record.first > upto:
+                    return
+                after = queries.continued(record, after, begun=True)
+                yield record
 
     def headers_back(self, upto: int) -> Iterator[Record]:
         """See ``JournalReader.headers_back``."""
@@ -102,6 +101,11 @@ class _JournalTables:
         with explained(self._path):
             last = queries.last_record(self._connection)
         return last.last if last else 0
+
+    @property
+    def first(self) -> int:
+        """See ``JournalReader.first``."""
+        return self.archive.first
 
     def landmark(self, event_type: str) -> int:
         """See ``JournalReader.landmark``."""
@@ -133,25 +137,30 @@ class _JournalTables:
             ]
 
     def _rows(self, after: int, limit: int, *, bodies: bool) -> Iterator[Row]:
-        """Iterate over the records that hold events after a position; those of a segment end with the segment.
+        """Iterate over up to ``limit`` records (-1: all) that hold events after a position.
 
         Live records come first: the writer deletes them only after it has named their segment.
         """
-        start = after + 1
-        query = "SELECT first, head FROM frames WHERE first <= ? ORDER BY first DESC LIMIT 1"
-        before = self._connection.execute(query, (start,)).fetchone()
-        if before is not None and queries.open_header(*before).last > after:
-            start = before[0]
-        columns = "first, head, bodies" if bodies else "first, head"
-        query = f"SELECT {columns} FROM frames WHERE first >= ? ORDER BY first LIMIT ?"  # noqa: S608 - constants
-        with closing(self._connection.execute(query, (start, limit))) as rows:
-            row = rows.fetchone()
-            if (row is None or row[0] > start) and (segment := self.archive.holding(start)):
-                yield from islice(segment.rows(after), limit if limit >= 0 else None)
-                return
-            while row is not None:
-                yield row[0], row[1], partial(row.__getitem__, 2) if bodies else partial(self._bodies, row[0])
+        while limit:
+            start = after + 1
+            query = "SELECT first, head FROM frames WHERE first <= ? ORDER BY first DESC LIMIT 1"
+            before = self._connection.execute(query, (start,)).fetchone()
+            if before is not None and queries.open_header(*before).last > after:
+                start = before[0]
+            columns = "first, head, bodies" if bodies else "first, head"
+            query = f"SELECT {columns} FROM frames WHERE first >= ? ORDER BY first LIMIT ?"  # noqa: S608 - constants
+            with closing(self._connection.execute(query, (start, limit))) as rows:
                 row = rows.fetchone()
+                archived = self.archive.holding(start) if row is None or row[0] > start else None
+                while row is not None and archived is None:
+                    yield row[0], row[1], partial(row.__getitem__, 2) if bodies else partial(self._bodies, row[0])
+                    row = rows.fetchone()
+            if archived is None:
+                return
+            number = 0
+            for number, found in enumerate(islice(archived.rows(after), limit if limit >= 0 else None), 1):  # noqa: B007
+                yield found
+            after, limit = archived.last, max(0, limit - number) if limit >= 0 else limit
 
     def _bodies(self, first: int) -> bytes | None:
         row = self._connection.execute("SELECT bodies FROM frames WHERE first = ?", (first,)).fetchone()
@@ -227,13 +236,9 @@ class SqliteJournal(_JournalTables):
 
     def ids(self, after: int) -> Iterator[tuple[int, Sequence[int]]]:
         """See ``Journal.ids``."""
-        position = after
-        while position < self.head:
-            with explained(self._path), closing(self._rows(position, -1, bodies=False)) as rows:
-                for first, head, _ in rows:
-                    found = ids_of(head, first)
-                    position = first + len(found) - 1
-                    yield first, found
+        with explained(self._path), closing(self._rows(after, -1, bodies=False)) as rows:
+            for first, head, _ in rows:
+                yield first, ids_of(head, first)
 
     def mark(self, producer: str, epoch: int) -> int | None:
         """See ``Journal.mark``."""
@@ -254,7 +259,7 @@ class SqliteJournal(_JournalTables):
         Raises:
             DamagedDatabase: a segment is not of this journal.
         """
-        while found := self.archive.next_file():
+        while found := self.archive.next_file(self._archived):
             row, last = found
             if row.last >= self.head or next(self.headers_back(row.last)).raw != last.raw:
                 raise DamagedDatabase(

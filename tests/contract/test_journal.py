@@ -1,6 +1,7 @@
-"""What every journal does: one suite for SQLite and memory."""
+"""What every journal does: one suite for SQLite, also with archived records, and memory."""
 
 import pytest
+from archives import ArchivedJournal
 
 from app.events import RunConfigured
 from app.events.frames import DamagedRecord, DeadLetter, Draft, Frame, FrameBuilder, seal
@@ -15,9 +16,10 @@ def record(first, *rows, at=1000, source="trainer@a"):
     return seal(Frame.parse(builder.build(1, 0)), first=first, recorded_us=at, source=source)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "archived"])
 def journal(request, tmp_path):
-    journal = MemoryJournal() if request.param == "memory" else SqliteJournal(tmp_path / "journal.db")
+    kinds = {"memory": lambda _: MemoryJournal(), "sqlite": SqliteJournal, "archived": ArchivedJournal}
+    journal = kinds[request.param](tmp_path / "journal.db")
     yield journal
     journal.close()
 
@@ -83,6 +85,13 @@ def test_headers_begin_with_the_record_that_holds_the_position(filled, upto, exp
 
 def test_ids_are_read_for_the_window(filled):
     assert [(first, tuple(ids)) for first, ids in filled.ids(2)] == [(3, (3,)), (4, (4, 5, 6))]
+
+
+def test_landmarks_are_read_latest_first(journal):
+    kind = RunConfigured.event_type
+    journal.append([record(1, (kind, b"1"), ("a", b"2")), record(3, ("a", b"3")), record(4, (kind, b"4"))])
+    journal.append([record(5, ("a", b"5"))])
+    assert [(r.first, r.frame.bodies()) for r in journal.landmarks()] == [(4, [b"4"]), (1, [b"1", b"2"])]
 
 
 @pytest.mark.parametrize("first", [6, 8])

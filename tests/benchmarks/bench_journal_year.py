@@ -1,0 +1,122 @@
+"""A start after a year of a cluster of 36 nodes and 12 configurations.
+
+Run with ``pytest tests/benchmarks/bench_journal_year.py -m benchmark -s``; DAYS=365 in the environment makes it a year,
+which takes half an hour. One day is simulated and repeated. All but the latest million events are written to segments,
+one a day; these have positions and times of their own, the live ones also ids. The snapshot near the end is folded from
+the last day only, because folding a whole year takes more than an hour. Then a broker and daemons without state are
+started, as processes. Seconds are processor time of the process, because other programs disturb.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from time import monotonic, sleep
+
+import pytest
+from simulated_day import RepeatedDay, records_of, simulated_day, write_toml
+
+from app.events import DaemonReady
+from app.journal import Snapshot, SqliteJournal, SqliteJournalReader, history
+from app.journal.queries import has_landmark, save_row, split
+from app.journal.segments import write_segment
+from app.journal.snapshots import write_snapshot
+from app.replay.replaying import controllers
+from daemons.registry import DAEMONS
+from daemons.saved_state import READY_KEY, SCHEMAS_KEY, schemas_of
+from daemons.snapshots import take_snapshots
+
+pytestmark = pytest.mark.benchmark
+DAYS = int(os.environ.get("DAYS", "40"))
+LIVE_EVENTS = 1_000_000
+FOLDED_DAYS = 1
+STARTED = ("training_trigger", "model_lifecycle", "selfplay_worker", "selfplay_scheduler")
+
+
+def write_year(path: Path, days: int) -> RepeatedDay:
+    """Write a journal of so many days; all but its latest million events are archived."""
+    day = RepeatedDay(list(records_of(simulated_day())))
+    live = min(days, -(-LIVE_EVENTS // day.events))
+    with closing(SqliteJournal(path)) as journal:
+        for number in range(days - live):
+            records = list(day.stamped(number))
+            row = write_segment(journal.archive.folder, records, 0)
+            with journal._db.transaction() as db:
+                save_row(db, "segments", *row)
+                for record in filter(has_landmark, records):
+                    db.execute("INSERT INTO landmarks VALUES (?, ?, ?)", (record.first, *split(record)))
+            journal._head, journal._archived = row.last, row.last
+        for number in range(days - live, days):
+            journal.append(list(day.records(number)))
+            journal.rest()
+    return day
+
+
+def begin_snapshot(path: Path, position: int) -> None:
+    """Take an empty snapshot, from which the next one is folded; each day begins with RUN_CONFIGURED."""
+    workers = [spec.worker for spec in DAEMONS.values() if spec.worker]
+    states = next(spec.reducers[0] for spec in DAEMONS.values() if spec.controllers)
+    rows = {SCHEMAS_KEY: schemas_of((states, *controllers(), *workers)), READY_KEY: b"[]"}
+    with closing(SqliteJournalReader(path)) as reader:
+        head = reader.head_at(position)
+        assert head is not None
+        write_snapshot(reader.archive.folder, Snapshot(position, rows), head)
+
+
+def size_of(folder: Path, pattern: str) -> float:
+    return sum(path.stat().st_size for path in folder.rglob(pattern)) / 1e6
+
+
+def started(run: Path, daemon: str, is_up: Callable[[], bool]) -> tuple[subprocess.Popen[bytes], float]:
+    """Start a daemon; return its process, and the seconds until it is up."""
+    began = monotonic()
+    command = (sys.executable, "-m", "app.cli", "--run", str(run), "daemon", "run", daemon)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    while not is_up():
+        assert process.poll() is None, daemon
+        sleep(0.05)
+    return process, monotonic() - began
+
+
+@pytest.mark.timeout(7200)
+def test_start_after_many_days(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = Path(os.environ.get("YEAR", tmp_path / "run"))
+    path = run / "journal.sqlite"
+    if not path.exists():
+        run.mkdir(parents=True, exist_ok=True)
+        write_toml(run)
+        day = write_year(path, DAYS)
+        begin_snapshot(path, (DAYS - FOLDED_DAYS) * day.events)
+        take_snapshots(path)
+    figures = dict[str, float]()
+    began = monotonic()
+    with closing(SqliteJournal(path)) as journal:
+        figures["opening the journal"] = monotonic() - began
+        head = journal.head
+    processes = list[subprocess.Popen[bytes]]()
+    try:
+        broker, figures["broker, until it listens"] = started(run, "broker", (run / "bus.sock").exists)
+        processes.append(broker)
+        for daemon in STARTED:
+
+            def is_ready(daemon: str = daemon) -> bool:
+                with closing(SqliteJournalReader(path)) as reader:
+                    found = history(reader, after=head, types={DaemonReady})
+                    return any(event.data.daemon == daemon for event in found)
+
+            process, figures[f"{daemon} without state, until it is ready"] = started(run, daemon, is_ready)
+            processes.append(process)
+    finally:
+        for process in reversed(processes):
+            process.terminate()
+            process.wait()
+    with capsys.disabled():
+        sys.stdout.write(
+            f"\n{head:,} events, {size_of(run, 'journal.sqlite'):,.0f} MB live, "
+            f"{size_of(run, '*.segment'):,.0f} MB of segments\n"
+        )
+        for name, seconds in figures.items():
+            sys.stdout.write(f"  {name:<60} {seconds:>7.2f} s\n")
+    assert head > DAYS * 20_000

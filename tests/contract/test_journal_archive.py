@@ -1,0 +1,335 @@
+"""Archived and live records are one sequence, whatever happens while they are archived (ADR-045)."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import closing
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from archives import record_of
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app.core import FlyballError
+from app.events import EventVoided, RunConfigured
+from app.events.frames import DamagedRecord, Record
+from app.journal import DamagedDatabase, SqliteJournal, SqliteJournalReader, rebuild
+from app.journal.archiving import archive
+from app.journal.database import StorageFull, StorageInUse
+from app.journal.ports import Snapshot
+from app.journal.segments import MissingEvents
+from app.journal.snapshots import positions, read_snapshot, write_snapshot
+
+KINDS = {1: RunConfigured.event_type, 40: EventVoided.event_type, 150: RunConfigured.event_type}
+
+
+def records(count: int, first: int = 1) -> list[Record]:
+    """Return records of three events each, some of them landmarks."""
+    return [
+        record_of(at, [b"x" * (at % 50), b"%d" % at, b""], kinds=KINDS) for at in range(first, first + 3 * count, 3)
+    ]
+
+
+def everything(reader: SqliteJournalReader | SqliteJournal) -> list[bytes]:
+    found, position = list[bytes](), 0
+    while (chunk := reader.read(position)).position > position:
+        found += [record.raw for record in chunk.records]
+        position = chunk.position
+    return found
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Return a journal of 300 events; those up to 120 and to 240 are archived and deleted."""
+    path = tmp_path / "journal.sqlite"
+    with closing(SqliteJournal(path)) as journal:
+        for record in records(100):
+            journal.append([record], marks={("trainer@a", 1): record.last + 1})
+        for until in (120, 240):
+            archive(path, until)
+            journal.adopt()
+        journal.rest()
+    return path
+
+
+def segments(path: Path) -> list[Path]:
+    return sorted((path.parent / "archive").glob("*.segment"))
+
+
+def test_archived_journal_reads_as_before(path: Path) -> None:
+    with closing(SqliteJournalReader(path)) as reader:
+        assert everything(reader) == [record.raw for record in records(100)]
+        assert list(reader.damage()) == []
+        assert reader._connection.execute("SELECT min(first) FROM frames").fetchone() == (241,)
+        assert [(row.first, row.last) for row in reader.archive.segments()] == [(1, 120), (121, 240)]
+
+
+def test_archiving_keeps_the_last_record_live(path: Path) -> None:
+    archive(path, 10_000)
+    with closing(SqliteJournal(path)) as journal:
+        assert journal.adopt() == 297
+        assert journal.head == 300
+
+
+def test_start_reads_no_segment(path: Path) -> None:
+    for segment in segments(path):
+        segment.write_bytes(b"damaged")
+    with closing(SqliteJournal(path)) as journal:
+        assert journal.landmark(RunConfigured.event_type) == 150
+        assert [record.first for record in journal.landmarks()] == [148, 40, 1]
+        assert journal.read(250).position == 300
+
+
+@pytest.mark.parametrize("harm", ["missing", "damaged"])
+def test_harmed_segment_is_refused_where_it_is_needed(path: Path, harm: str) -> None:
+    first, _ = segments(path)
+    if harm == "missing":
+        first.rename(first.with_suffix(".aside"))
+    else:
+        raw = bytearray(first.read_bytes())
+        raw[len(raw) // 2 : len(raw) // 2 + 2000] = bytes(2000)
+        first.write_bytes(raw)
+    with closing(SqliteJournalReader(path)) as reader:
+        assert reader.read(150).records[0].last == 153
+        with pytest.raises((MissingEvents, DamagedRecord, DamagedDatabase)) as told:
+            everything(reader)
+        assert harm == "damaged" or (first.name in told.value.message and "Put the file back" in str(told.value))
+        assert any(first.name in problem.message for problem in reader.damage())
+
+
+def test_every_flipped_bit_of_a_segment_is_found(path: Path, tmp_path: Path) -> None:
+    segment = segments(path)[0]
+    sound = segment.read_bytes()
+    with closing(SqliteJournalReader(path)) as reader:
+        for at in range(0, len(sound), len(sound) // 60):
+            segment.write_bytes(sound[:at] + bytes([sound[at] ^ 4]) + sound[at + 1 :])
+            assert list(reader.damage()), f"byte {at}"
+
+
+def test_segment_of_another_journal_is_not_taken_over(path: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other" / "journal.sqlite"
+    with closing(SqliteJournal(other)) as journal:
+        journal.append([record_of(1, [b"another"] * 3), record_of(4, [b"x"])])
+    foreign = archive(other, 3)[0]
+    new = tmp_path / "new" / "journal.sqlite"
+    with closing(SqliteJournal(new)) as journal:
+        journal.append(records(3))
+        shutil.copytree(other.parent / "archive", new.parent / "archive")
+        with pytest.raises(DamagedDatabase, match="is not of this journal"):
+            journal.adopt()
+        assert foreign.name in {one.name for one in segments(new)}
+        assert everything(journal) == [record.raw for record in records(3)]
+
+
+def test_second_process_that_archives_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interfere(_: object) -> None:
+        with pytest.raises(StorageInUse):
+            archive(path, 290)
+
+    assert archive(path, 270, say=interfere)
+
+
+def test_full_disk_stops_archiving_and_loses_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1 << 20))
+    with pytest.raises(StorageFull, match="archiving needs"):
+        archive(path, 290)
+    monkeypatch.undo()
+    with closing(SqliteJournalReader(path)) as reader:
+        assert everything(reader) == [record.raw for record in records(100)]
+    assert archive(path, 290)
+
+
+def test_disk_that_fills_while_archiving_leaves_no_file(path: Path) -> None:
+    """The limit on a file's size stands in for a full disk: writes of a child fail with an error of the system."""
+    program = f"""
+import resource, signal
+from pathlib import Path
+from app.journal.archiving import archive
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))
+archive(Path({str(path)!r}), 290)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "StorageError" in done.stderr
+    assert len(segments(path)) == 2
+    assert not list(path.parent.glob("archive/*.partial"))
+    with closing(SqliteJournalReader(path)) as reader:
+        assert everything(reader) == [record.raw for record in records(100)]
+
+
+KILLED = """
+import sys
+from contextlib import closing
+from pathlib import Path
+from app.journal import SqliteJournal, archiving
+archiving.SEGMENT_EVENTS = 30
+path = Path(sys.argv[1])
+with closing(SqliteJournal(path)) as journal:
+    while True:
+        print("turn", flush=True)
+        done = archiving.archive(path, 2900, say=lambda _: (print("segment", flush=True), journal.adopt()))
+        journal.rest()
+"""
+
+
+@pytest.mark.parametrize("lines", [1, 2, 5, 9, 14])
+def test_kill_9_while_archiving_loses_nothing(tmp_path: Path, lines: int) -> None:
+    """Guarantee (ADR-045): a crash at any point loses nothing, and the repetition completes."""
+    path, expected = tmp_path / "journal.sqlite", records(1000)
+    with closing(SqliteJournal(path)) as journal:
+        journal.append(expected)
+    for turn in range(3):
+        process = subprocess.Popen([sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        for _ in range(lines + turn):
+            process.stdout.readline()
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        with closing(SqliteJournalReader(path)) as reader:
+            assert everything(reader) == [record.raw for record in expected]
+            assert list(reader.damage()) == []
+    archive(path, 2900)
+    with closing(SqliteJournal(path)) as journal:
+        assert journal.adopt() == 2898
+        journal.shrink()
+        assert everything(journal) == [record.raw for record in expected]
+        assert not list(tmp_path.glob("archive/*.partial"))
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(1, 5)),
+        st.tuples(st.just("archive"), st.integers(0, 60)),
+        st.tuples(st.sampled_from(["adopt", "rest", "reopen", "shrink"]), st.just(0)),
+        st.tuples(st.just("read"), st.integers(0, 60)),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=STEPS)
+def test_any_order_of_appending_archiving_and_reading_is_one_sequence(steps, tmp_path_factory) -> None:
+    path = tmp_path_factory.mktemp("any") / "journal.sqlite"
+    journal, expected = SqliteJournal(path), list[Record]()
+    with closing(SqliteJournalReader(path)) as reader:
+        for step, number in [*steps, ("read", 0)]:
+            match step:
+                case "append":
+                    new = records(number, first=journal.head + 1)
+                    journal.append(new)
+                    expected += new
+                case "archive":
+                    archive(path, number)
+                case "adopt":
+                    journal.adopt()
+                case "rest" | "shrink":
+                    getattr(journal, step)()
+                case "reopen":
+                    journal.close()
+                    journal = SqliteJournal(path)
+                case "read":
+                    check(journal, expected, number)
+                    check(reader, expected, number)
+                    ids = [one for first, ids in journal.ids(number) for one in ids]
+                    assert ids[-3:] == [journal.head - 2, journal.head - 1, journal.head][: len(ids)] or not ids
+        assert list(reader.damage()) == []
+    journal.close()
+
+
+def check(reader: SqliteJournalReader | SqliteJournal, expected: list[Record], after: int) -> None:
+    following = [record for record in expected if record.last > after]
+    position, found = after, list[Record]()
+    while (chunk := reader.read(position, limit=4)).position > position:
+        found += [record for record in chunk.records if record.last > position]
+        position = chunk.position
+    assert [record.raw for record in found] == [record.raw for record in following]
+    back = [record.first for record in reader.headers_back(after)]
+    assert back == [record.first for record in reversed(expected) if record.first <= after]
+    chosen = {RunConfigured.event_type}
+    typed = [record for record in following if chosen & set(record.frame.types)]
+    position, found = after, []
+    while (chunk := reader.read(position, limit=4, types=chosen)).position > position:
+        found += chunk.records
+        position = chunk.position
+    assert [record.raw for record in found] == [record.raw for record in typed]
+
+
+def test_backup_copies_new_segments_beside_the_copy(path: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "backups" / "copy.sqlite"
+    copy.parent.mkdir()
+    with closing(SqliteJournalReader(path)) as reader:
+        assert reader.backup(copy) == 300
+        before = {one.name: one.stat().st_mtime_ns for one in segments(copy)}
+        assert len(before) == 2
+        reader.backup(copy.with_name("again.sqlite"))
+        assert {one.name: one.stat().st_mtime_ns for one in segments(copy)} == before
+    with closing(SqliteJournalReader(copy)) as copied:
+        assert everything(copied) == [record.raw for record in records(100)]
+        assert list(copied.damage()) == []
+
+
+@pytest.mark.parametrize("table", ["segments", "marks", "landmarks"])
+def test_rebuild_derives_the_tables_of_an_archived_journal(path: Path, table: str) -> None:
+    with closing(SqliteJournal(path)) as journal:
+        journal._db.connection.execute(
+            f"DELETE FROM {table} WHERE rowid > 1" if table == "segments" else f"DELETE FROM {table}"
+        )
+    rebuild(path)
+    with closing(SqliteJournal(path)) as journal:
+        assert everything(journal) == [record.raw for record in records(100)]
+        assert [record.first for record in journal.landmarks()] == [148, 40, 1]
+        assert journal.mark("trainer@a", 1) == 301 or table == "marks"
+
+
+def test_deleted_events_are_named_and_newer_ones_are_read(path: Path) -> None:
+    with closing(SqliteJournal(path)) as journal:
+        assert journal.forget(200 * 1_000_000) == [], "no snapshot covers them"
+        head = journal.head_at(240)
+        assert head is not None
+        write_snapshot(journal.archive.folder, Snapshot(240, {("A", "x"): b"{}"}), head)
+        assert [row.last for row in journal.forget(200 * 1_000_000)] == [120]
+        assert len(segments(path)) == 1
+        assert journal.forget(200 * 1_000_000) == []
+        with pytest.raises(MissingEvents, match="The events 1 to 120 were deleted for good"):
+            everything(journal)
+        assert journal.first == 121
+        assert [record.raw for record in journal.read(120).records] == [record.raw for record in records(100)[40:]]
+        assert [record.first for record in journal.headers_back(130)][-1] == 121
+        assert journal.landmark(RunConfigured.event_type) == 150
+    with closing(SqliteJournalReader(path)) as reader:
+        assert list(reader.damage()) == []
+        assert reader.first == 121
+
+
+def test_snapshot_of_another_journal_or_damaged_is_passed_over(path: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "archive"
+    with closing(SqliteJournalReader(path)) as reader:
+        for position in (120, 240, 300):
+            write_snapshot(folder, Snapshot(position, {("A", "x"): b"%d" % position}), reader.head_at(position) or b"")
+        assert positions(folder) == [300, 240, 120]
+        assert reader.snapshot(299) == Snapshot(240, {("A", "x"): b"240"})
+        raw = bytearray((folder / f"{240:012}.snapshot").read_bytes())
+        raw[-20:] = bytes(20)
+        raw = raw.replace(b"240", b"241")
+        (folder / f"{240:012}.snapshot").write_bytes(raw)
+        assert reader.snapshot(299) == Snapshot(120, {("A", "x"): b"120"})
+        assert read_snapshot(folder, 300, lambda _: b"other") is None
+
+
+def test_superseded_snapshots_are_removed(tmp_path: Path) -> None:
+    for position in (100_000, 260_000, 270_000, 510_000, 520_000, 530_000, 540_000, 550_000):
+        write_snapshot(tmp_path, Snapshot(position, {}), b"")
+    assert positions(tmp_path) == [550_000, 540_000, 530_000, 520_000, 270_000, 100_000]
+    assert [later > earlier for later, earlier in pairwise(positions(tmp_path))] == [True] * 5
+
+
+def test_archive_error_is_one_of_ours(path: Path) -> None:
+    with pytest.raises(FlyballError):
+        archive(path.with_name("none.sqlite"), 5)
