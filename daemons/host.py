@@ -182,6 +182,7 @@ class Host:
         self._saved.start_over(voided, await self._ports.bus.snapshot(before - 1, kinds))
         self._fold = Fold(self._spec.factories(self._place), self._saved.rows, voided)
         self._cursor = self._saved.cursor
+        self._head = max(self._head, self._cursor)
         self._concluded.clear()
 
     def _reporter(self, until: int) -> Callable[[], None]:

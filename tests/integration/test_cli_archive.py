@@ -1,0 +1,184 @@
+"""``flyball journal archive``, ``delete``, ``export`` and ``import``, and what reads an archived run."""
+
+import json
+import shutil
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from generated_run import generated, hasty, write_generated
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app.cli.group import main
+from app.journal import SqliteJournal, SqliteJournalReader
+from app.journal.cloudevents import BadLine, import_lines
+
+Flyball = Callable[..., Result]
+EVENTS, LIVE, FIRST_BOUNDARY = 4_000, 500, 2_000
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a run with nothing archived."""
+    folder = tmp_path_factory.mktemp("whole")
+    write_generated(folder / "journal.sqlite", list(generated(EVENTS, settings=hasty(), seed=3)))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def archived(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the same run, of which all but the latest events are archived."""
+    folder = tmp_path_factory.mktemp("archived")
+    shutil.copy(whole / "journal.sqlite", folder)
+    assert flyball(folder, "journal", "archive", "--before", FIRST_BOUNDARY).exit_code == 0
+    done = flyball(folder, "journal", "archive", "--keep", LIVE)
+    assert done.exit_code == 0
+    assert "Archived events" in done.stderr
+    return folder
+
+
+def flyball(folder: Path, *words: object) -> Result:
+    return CliRunner().invoke(main, ["--run", str(folder), *map(str, words)], prog_name="flyball")
+
+
+def test_archive_leaves_the_latest_events_live_and_a_smaller_file(whole: Path, archived: Path) -> None:
+    with closing(SqliteJournalReader(archived / "journal.sqlite")) as reader:
+        (first,) = reader._connection.execute("SELECT min(first) FROM frames").fetchone()
+    assert EVENTS - LIVE - 50 <= first <= EVENTS - LIVE + 1
+    assert (archived / "journal.sqlite").stat().st_size < (whole / "journal.sqlite").stat().st_size / 2
+
+
+def test_archive_again_has_nothing_to_do(archived: Path) -> None:
+    again = flyball(archived, "journal", "archive", "--keep", LIVE)
+    assert again.exit_code == 0
+    assert "nothing to archive" in again.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("tail", "--since", 3000),
+        ("tail", "-n", 2000, "TRAINING_*"),
+        ("journal", "verify"),
+        ("replay", "--check"),
+        ("status",),
+        ("journal", "export", "-"),
+    ],
+    ids=lambda words: " ".join(map(str, words)),
+)
+def test_command_reads_an_archived_run_as_before(words: tuple[object, ...], whole: Path, archived: Path) -> None:
+    before, after = (flyball(folder, *words) for folder in (whole, archived))
+    assert before.exit_code == after.exit_code == (3 if words == ("status",) else 0)
+    assert [line for line in after.stdout.splitlines() if "folded" not in line] == [
+        line for line in before.stdout.splitlines() if "folded" not in line
+    ]
+
+
+def test_trace_crosses_the_boundary(whole: Path, archived: Path) -> None:
+    events = [
+        json.loads(line) for line in flyball(whole, "tail", "--since", EVENTS - LIVE + 50, "--json").stdout.splitlines()
+    ]
+    late = next(event for event in events if "causationid" in event)
+    before, after = (flyball(folder, "trace", late["id"], "--all", "--json") for folder in (whole, archived))
+    assert after.stdout == before.stdout
+    told = json.loads(after.stdout)["events"]
+    assert int(told[0]["sequence"]) < EVENTS - LIVE < int(late["sequence"])
+
+
+def test_delete_names_what_is_gone(archived: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(archived, tmp_path / "run")
+    with closing(SqliteJournalReader(run / "journal.sqlite")) as reader:
+        last = reader.archive.segments()[0].last
+    refused = CliRunner().invoke(main, ["--run", str(run), "journal", "delete", "--before", str(EVENTS)], input="n\n")
+    assert refused.exit_code == 1
+    done = flyball(run, "journal", "delete", "--before", EVENTS, "--yes")
+    assert done.exit_code == 0
+    assert f"Deleted the events 1 to {last}" in done.stderr
+    assert flyball(run, "journal", "verify").exit_code == 0
+    assert flyball(run, "tail", "-n", 5).stdout == flyball(archived, "tail", "-n", 5).stdout
+    assert flyball(run, "tail", "--since", "9999d").stdout.splitlines()[0].split()[0] == str(last + 1)
+    told = flyball(run, "replay", "--check")
+    assert told.exit_code == 1
+    assert f"The events 1 to {last} were deleted for good" in told.stderr
+    with closing(SqliteJournal(run / "journal.sqlite")) as journal:
+        assert journal.landmark("flyball.run.configured") == 1
+
+
+def test_export_and_import_give_the_same_journal(archived: Path, tmp_path: Path) -> None:
+    file = tmp_path / "events.jsonl"
+    assert flyball(archived, "journal", "export", file).exit_code == 0
+    imported = flyball(tmp_path / "new", "journal", "import", file)
+    assert (imported.exit_code, imported.stderr.split()[:2]) == (0, ["Imported", str(EVENTS)])
+    assert flyball(tmp_path / "new", "journal", "export", "-").stdout.encode() == file.read_bytes()
+    checked = [flyball(folder, "replay", "--check") for folder in (archived, tmp_path / "new")]
+    assert [one.exit_code for one in checked] == [0, 0]
+    assert len({line for one in checked for line in one.stdout.splitlines() if line.startswith("state hash")}) == 1
+    again = flyball(tmp_path / "new", "journal", "import", file)
+    assert again.exit_code == 1
+    assert "is there already" in again.stderr
+
+
+@pytest.fixture(scope="module")
+def lines(whole: Path) -> list[bytes]:
+    return flyball(whole, "journal", "export", "-").stdout_bytes.splitlines(keepends=True)[:40]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda lines: lines[:10] + lines[11:], "Line 11: its sequence is 12, and 11 is next."),
+        (lambda lines: lines[:10] + lines[9:], "Line 11: its sequence is 10, and 11 is next."),
+        (lambda lines: [*lines[:3], b"{\n"], "Line 4: it is not an exported event"),
+        (
+            lambda lines: [*lines[:3], lines[3].replace(b'"type":"flyball.', b'"type":"unknown.')],
+            "Line 4: Malformed event",
+        ),
+        (
+            lambda lines: [*lines[:3], lines[3].replace(b'"recordedtime": "20', b'"recordedtime": "19')],
+            "Line 4: its recordedtime",
+        ),
+    ],
+)
+def test_import_names_the_wrong_line_and_leaves_nothing(change, told, lines: list[bytes], tmp_path: Path) -> None:
+    with pytest.raises(BadLine, match="Nothing was imported") as error:
+        import_lines(tmp_path / "journal.sqlite", change(lines))
+    assert told in error.value.message
+    assert not list(tmp_path.iterdir())
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_import_of_fuzzed_lines_is_refused_or_exact(data, lines: list[bytes], tmp_path_factory) -> None:
+    """What is imported is exported again, byte for byte but for the order and spaces of attributes."""
+    path = tmp_path_factory.mktemp("fuzzed") / "journal.sqlite"
+    number = data.draw(st.integers(0, 9))
+    line = bytearray(lines[number])
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(line) - 1))
+        line[at : at + data.draw(st.integers(0, 4))] = data.draw(st.binary(max_size=4))
+    fuzzed = [*lines[:number], bytes(line), *lines[number + 1 : 10]]
+    try:
+        head = import_lines(path, fuzzed)
+    except BadLine:
+        assert not path.exists()
+    else:
+        assert head == 10
+        with closing(SqliteJournalReader(path)) as reader:
+            assert list(reader.damage()) == []
+
+
+def test_export_keeps_what_cannot_be_read(tmp_path: Path) -> None:
+    from archives import record_of
+
+    path = tmp_path / "journal.sqlite"
+    with closing(SqliteJournal(path)) as journal:
+        journal.append([record_of(1, [b"no json", b"{}", b""])])
+    exported = flyball(tmp_path, "journal", "export", "-").stdout_bytes.splitlines(keepends=True)
+    import_lines(tmp_path / "again.sqlite", exported)
+    with closing(SqliteJournalReader(tmp_path / "again.sqlite")) as reader:
+        (record,) = reader.read(0).records
+        assert record.frame.bodies() == [b"no json", b"{}", b""]
+        assert (record.frame.ids, record.frame.types, record.source) == ((1, 2, 3), ("a",), "trainer@a")

@@ -1,0 +1,118 @@
+"""Daemons without state begin at a snapshot, and come to what a fold of the whole journal comes to (ADR-045)."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from generated_run import generated, hasty, write_generated
+from host_stage import Stage, WatchedBus
+
+from app.controllers.fold import Fold
+from app.events import DaemonReady, EventVoided, SelfplayRequested
+from app.events.frames import DeadLetter
+from app.journal import SqliteJournal, history
+from app.journal.archiving import archive
+from app.journal.memory import MemoryStateStore
+from app.journal.snapshots import positions
+from daemons import snapshots
+from daemons.jobs import WorkerPlace
+from daemons.saved_state import SCHEMAS_KEY
+from daemons.selfplay_worker import SelfplayWorker
+from daemons.snapshots import take_snapshots
+
+EVENTS = 2_500
+
+
+@pytest.fixture
+def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteJournal]:
+    """Return the journal of a run with a snapshot near its end, and most records archived."""
+    monkeypatch.setattr(snapshots, "IN_FLIGHT_EVENTS", 500)
+    path = tmp_path / "journal.sqlite"
+    write_generated(path, list(generated(EVENTS, settings=hasty(), seed=3)))
+    take_snapshots(path)
+    archive(path, 1_500)
+    with closing(SqliteJournal(path)) as journal:
+        journal.adopt()
+        journal.rest()
+        yield journal
+
+
+class ReadBus(WatchedBus):
+    """Remembers the least position after which it was read."""
+
+    least = 1 << 62
+
+    def subscribe(self, types=None, *, after=None):
+        if types is not None and after is not None:
+            self.least = min(self.least, after)
+        return super().subscribe(types, after=after)
+
+
+async def rebuilt(journal: SqliteJournal, daemon: str) -> tuple[dict, ReadBus]:
+    """Start a daemon without state; return its rows and its bus."""
+    stage, states = Stage(), MemoryStateStore()
+    stage.journal = journal
+    bus = stage.bus = ReadBus(journal, stage.clock)
+    ready = len(stage.of(DaemonReady))
+    await stage.until(DaemonReady, stage.host(daemon, states), count=ready + 1)
+    await bus.close()
+    return states.load()[1], bus
+
+
+@pytest.mark.parametrize("daemon", ["training_trigger", "selfplay_scheduler", "selfplay_worker", "feedback"])
+async def test_daemon_without_state_begins_at_the_snapshot(daemon: str, journal: SqliteJournal) -> None:
+    known = {event.id for event in history(journal)}
+    head = journal.head
+    rows, bus = await rebuilt(journal, daemon)
+    assert bus.least == positions(journal.archive.folder)[0] > EVENTS - 1_000
+    assert not known & set(bus.asked), "nothing is published twice"
+    for path in journal.archive.folder.glob("*.snapshot"):
+        path.unlink()
+    journal._db.connection.execute("DELETE FROM frames WHERE first > ?", (head,))
+    journal._head = head
+    whole, bus = await rebuilt(journal, daemon)
+    assert bus.least == 0
+    assert rows.keys() == whole.keys()
+    differing = {key for key in rows if rows[key] != whole[key] and key[0] != "host"}
+    assert not differing
+    assert rows[SCHEMAS_KEY] == whole[SCHEMAS_KEY]
+
+
+async def test_snapshot_with_an_event_voided_since_is_not_used(journal: SqliteJournal) -> None:
+    """A fold of the journal without the event differs from the snapshot."""
+    from app.bus.memory import MemoryBus
+    from app.events import originate
+    from daemons.clock import SystemClock
+
+    (position, *_) = positions(journal.archive.folder)
+    journal.append(dead_letters=[DeadLetter(position - 10, "p", "r", "why", b"")])
+    bus = MemoryBus(journal, SystemClock(), producer="cli@laptop")
+    voided = EventVoided(position=position - 10, reason="wrong")
+    bus.record([originate(voided, event_id="void", time=SystemClock().now())])
+    _, read = await rebuilt(journal, "training_trigger")
+    assert read.least == 0
+    take_snapshots(journal._path)
+    _, read = await rebuilt(journal, "training_trigger")
+    assert read.least == positions(journal.archive.folder)[0], "a snapshot without the event is used again"
+
+
+def test_selfplay_rows_serve_every_node(journal: SqliteJournal) -> None:
+    """A worker that lost its state finds its requests among all; a new node has none."""
+    from functools import partial
+
+    requests = {event.data.worker for event in history(journal, types={SelfplayRequested})}
+    assert len(requests) == 2
+    rows, pending = dict[str, dict](), 0
+    for name in (*requests, "selfplay_worker@new"):
+        place = WorkerPlace(name, name.partition("@")[2], store="")
+        fold = Fold((partial(SelfplayWorker, place=place),))
+        for event in history(journal):
+            fold.feed([event])
+        rows[name] = fold.rows(SelfplayWorker.name)
+        (worker,) = fold.reducers
+        jobs = list(worker.jobs(rows[name], {}))
+        assert {job.request.worker for job in jobs} <= {name} & requests
+        pending += len(jobs)
+    assert pending == len(rows["selfplay_worker@new"]) > 0
+    assert len({tuple(sorted(one)) for one in rows.values()}) == 1
