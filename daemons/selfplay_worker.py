@@ -72,9 +72,7 @@ class SelfplayWorker(Worker[SelfplayRequested]):
         done = event.data.request_id
         return Step({done: None}) if done in rows else Step()
 
-    def jobs(
-        self, rows: Rows, states: States, leased: Container[EventId] | None = None
-    ) -> Iterator[SelfplayJob]:
+    def jobs(self, rows: Rows, states: States, leased: Container[EventId] | None = None) -> Iterator[SelfplayJob]:
         """Iterate over the jobs of this worker's requests; see ``Worker.jobs``."""
         own = {name: row for name, row in rows.items() if row.request.worker == self.place.name}
         return super().jobs(own, states, leased)

@@ -15,8 +15,11 @@ from app.journal.database import DamagedDatabase, DamagedRow, Database, StorageE
 from app.journal.queries import (
     COLUMNS,
     FORMAT,
+    LANDMARKS,
+    LATEST_ONLY,
     continued,
     has_landmark,
+    keep_landmark,
     open_header,
     open_record,
     save_row,
@@ -73,23 +76,27 @@ def damage_after(db: sqlite3.Connection, after: int) -> Iterator[FlyballError]:
 
 def _damaged_records(db: sqlite3.Connection, after: int, derived: Derived) -> Iterator[FlyballError]:
     position = None if after else _archived(db)  # None: the end of the previous record is unknown
-    begun = True  # archived records that are not deleted yet
+    latest, begun = 0, True  # archived records that are not deleted yet
     with closing(db.execute("SELECT first, head, bodies FROM frames WHERE first > ? ORDER BY first", (after,))) as rows:
         for row in rows:
             try:
                 record = open_record(*row)
                 derived.add(record)
-                if (
-                    has_landmark(record)
-                    and not db.execute("SELECT 1 FROM landmarks WHERE first = ?", row[:1]).fetchone()
-                ):
+                if not (LANDMARKS - LATEST_ONLY).isdisjoint(record.frame.types) and not _is_kept(db, record.first):
                     yield DamagedDatabase(f"Damaged journal: its table landmarks lacks the record at {record.first}.")
+                latest = latest if LATEST_ONLY.isdisjoint(record.frame.types) else record.first
                 if position is not None and not (begun and record.first <= position):
                     continued(record, position, begun=False)
                 position, begun = record.last, False
             except DamagedRecord as error:
                 position = None
                 yield error
+    if latest and not _is_kept(db, latest):
+        yield DamagedDatabase(f"Damaged journal: its table landmarks lacks the record at {latest}.")
+
+
+def _is_kept(db: sqlite3.Connection, first: int) -> bool:
+    return db.execute("SELECT 1 FROM landmarks WHERE first = ?", (first,)).fetchone() is not None
 
 
 def _archived(db: sqlite3.Connection) -> int:
@@ -193,8 +200,8 @@ def _copy_segments(old: sqlite3.Connection, db: sqlite3.Connection, path: Path) 
         while found := archive.next_file(archive.end):
             save_row(db, "segments", *found[0])
             for first, head, bodies in archive.opened(found[0]).rows(0):
-                if has_landmark(open_header(first, head)):
-                    db.execute("INSERT INTO landmarks VALUES (?, ?, ?)", (first, head, bodies()))
+                if has_landmark(record := open_header(first, head)):
+                    keep_landmark(db, record, (first, head, bodies()))
         return archive.end
 
 
@@ -206,7 +213,7 @@ def _copy_records(old: sqlite3.Connection, db: sqlite3.Connection, archived: int
         derived.add(record)
         db.execute("INSERT INTO frames VALUES (?, ?, ?)", row)
         if has_landmark(record):
-            db.execute("INSERT INTO landmarks VALUES (?, ?, ?)", row)
+            keep_landmark(db, record, row)
     return derived
 
 

@@ -21,6 +21,9 @@ FRAMES = "CREATE TABLE frames (first INTEGER PRIMARY KEY, head BLOB NOT NULL, bo
 LANDMARKS = frozenset({EventVoided.event_type, RollCall.event_type, RunConfigured.event_type})
 """Event types whose records are also kept in a table of their own, because every start reads them."""
 
+LATEST_ONLY = frozenset({RollCall.event_type})
+"""Those of them of which only the latest record is kept in that table."""
+
 LANDMARK_RECORDS = "CREATE TABLE landmarks (first INTEGER PRIMARY KEY, head BLOB NOT NULL, bodies BLOB NOT NULL)"
 """Copies of the records with landmarks. They stay when the records are archived, and when the archive is deleted."""
 
@@ -71,10 +74,11 @@ def keep_landmarks(db: sqlite3.Connection) -> None:
     db.execute("DROP TABLE landmarks")
     db.execute(LANDMARK_RECORDS)
     db.execute(SEGMENTS)
-    with closing(db.execute("SELECT first, head FROM frames")) as rows:
-        found = [first for first, head in rows if has_landmark(open_header(first, head))]
-    for first in found:
-        db.execute("INSERT INTO landmarks SELECT first, head, bodies FROM frames WHERE first = ?", (first,))
+    with closing(db.execute("SELECT first, head FROM frames ORDER BY first")) as rows:
+        found = [record for row in rows if has_landmark(record := open_header(*row))]
+    for record in found:
+        query = "SELECT first, head, bodies FROM frames WHERE first = ?"
+        keep_landmark(db, record, db.execute(query, (record.first,)).fetchone())
 
 
 FORMAT = Format(
@@ -127,6 +131,18 @@ def checksum_of(table: str, *values: object) -> int:
         raw = value if isinstance(value, bytes) else str(value).encode()
         total = crc32(raw, crc32(f"{type(value).__name__} {len(raw)} ".encode(), total))
     return total
+
+
+def keep_landmark(db: sqlite3.Connection, record: Record, row: tuple[int, object, object]) -> None:
+    """Copy the latest record with a landmark into the table of landmarks, and delete the record that it supersedes."""
+    if not LATEST_ONLY.isdisjoint(record.frame.types):
+        for earlier in db.execute("SELECT first, head FROM landmarks ORDER BY first DESC"):
+            types = LANDMARKS.intersection(open_header(*earlier).frame.types)
+            if types & LATEST_ONLY:
+                if types <= LATEST_ONLY:
+                    db.execute("DELETE FROM landmarks WHERE first = ?", earlier[:1])
+                break
+    db.execute("INSERT INTO landmarks VALUES (?, ?, ?)", row)
 
 
 def has_landmark(record: Record) -> bool:

@@ -216,7 +216,7 @@ class SqliteJournal(_JournalTables):
                 row = (record.first, *queries.split(record))
                 db.execute("INSERT INTO frames VALUES (?, ?, ?)", row)
                 if queries.has_landmark(record):
-                    db.execute("INSERT INTO landmarks VALUES (?, ?, ?)", row)
+                    queries.keep_landmark(db, record, row)
             used = records[-1].last if records else self.head
             for (producer, epoch), sequence in (marks or {}).items():
                 queries.save_row(db, "marks", producer, queries.signed(epoch), sequence, used)

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.core import FlyballError
-from app.events import EventVoided, RunConfigured
+from app.events import EventVoided, RollCall, RunConfigured
 from app.events.frames import DamagedRecord, Record
 from app.journal import DamagedDatabase, SqliteJournal, SqliteJournalReader, rebuild
 from app.journal.archiving import archive
@@ -328,6 +328,19 @@ def test_superseded_snapshots_are_removed(tmp_path: Path) -> None:
         write_snapshot(tmp_path, Snapshot(position, {}), b"")
     assert positions(tmp_path) == [550_000, 540_000, 530_000, 520_000, 270_000, 100_000]
     assert [later > earlier for later, earlier in pairwise(positions(tmp_path))] == [True] * 5
+
+
+def test_only_the_latest_roll_call_is_kept_for_starts(tmp_path: Path) -> None:
+    """There is one an hour; the settings in a record with one stay."""
+    call, settings = RollCall.event_type, RunConfigured.event_type
+    kinds = {2: call, 4: settings, 5: call, 8: call, 10: call}
+    with closing(SqliteJournal(tmp_path / "j.db")) as journal:
+        for first in range(1, 13, 3):
+            journal.append([record_of(first, [b"x"] * 3, kinds=kinds)])
+        assert [record.first for record in journal.landmarks()] == [10, 4]
+        assert (journal.landmark(call), journal.landmark(settings)) == (10, 4)
+    with closing(SqliteJournalReader(tmp_path / "j.db")) as reader:
+        assert list(reader.damage()) == []
 
 
 def test_archive_error_is_one_of_ours(path: Path) -> None:
