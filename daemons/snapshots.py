@@ -125,7 +125,7 @@ class _Snapshots:
             outcome = self._fold.feed(events, recorded)
             dropped += outcome.dropped
             changed |= outcome.changed
-        own: Changed = {VOIDED_KEY: VoidedEvents(positions=tuple(sorted(self._voided)))}
+        own: Changed = {VOIDED_KEY: VoidedEvents(positions=tuple(sorted(self._voided)))} if self._voided else {}
         for key, row in written(changed | own).items():
             if row is None:
                 self._rows.pop(key, None)
