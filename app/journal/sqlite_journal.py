@@ -1,7 +1,7 @@
 """The journal in a SQLite file: a row per frame, a transaction per group of frames."""
 
 import sqlite3
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from functools import partial
 from itertools import islice
@@ -136,7 +136,7 @@ class _JournalTables:
                 for number, position, producer, reporter, error, body in rows
             ]
 
-    def _rows(self, after: int, limit: int, *, bodies: bool) -> Iterator[Row]:
+    def _rows(self, after: int, limit: int, *, bodies: bool) -> Generator[Row, None, None]:
         """Iterate over up to ``limit`` records (-1: all) that hold events after a position.
 
         Live records come first: the writer deletes them only after it has named their segment.
