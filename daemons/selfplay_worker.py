@@ -72,15 +72,15 @@ class SelfplayWorker(Worker[SelfplayRequested]):
         done = event.data.request_id
         return Step({done: None}) if done in rows else Step()
 
+    def jobs(self, rows: Rows, states: States, leased: Container[EventId] | None = None) -> Iterator[SelfplayJob]:
+        """Iterate over the jobs of this worker's requests; see ``Worker.jobs``."""
+        own = {name: row for name, row in rows.items() if row.request.worker == self.place.name}
+        return super().jobs(own, states, leased)
+
     @staticmethod
     def pending(rows: Rows) -> Sequence[tuple[Cause, SelfplayRequested]]:
         """Return the pending requests, oldest first."""
         return sorted([(row.cause, row.request) for row in rows.values()], key=lambda one: one[0].sequence)
-
-    def jobs(self, rows: Rows, states: States, leased: Container[EventId] | None = None) -> Iterator[SelfplayJob]:
-        """Iterate over the jobs of the requests addressed to this worker, oldest first."""
-        own = {name: row for name, row in rows.items() if row.request.worker == self.place.name}
-        return super().jobs(own, states, leased)
 
     def job(self, cause: Cause, pending: SelfplayRequested, states: States) -> SelfplayJob:
         """Return the job that plays a request's games."""

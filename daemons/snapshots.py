@@ -20,7 +20,7 @@ from app.controllers.fold import (
     written,
 )
 from app.core import FlyballError
-from app.events import DaemonFact, Payload, RunConfigured
+from app.events import DaemonFact, Payload, RollCall, RunConfigured
 from app.events.frames import hash_id, read_events
 from app.journal import Snapshot, SqliteJournalReader
 from app.journal.archiving import records_between
@@ -120,12 +120,12 @@ class _Snapshots:
                 record, after=self.position, types=self._reads, reporter="archive", on_dead=lambda _: None
             )
             for event in events:
-                if isinstance(event.data, DaemonFact) and type(event.data) in ACCOUNTS:
-                    self._accounts.add(event.data)
+                if type(event.data) in ACCOUNTS:
+                    self._accounts.add(cast("DaemonFact | RollCall", event.data))
             outcome = self._fold.feed(events, recorded)
             dropped += outcome.dropped
             changed |= outcome.changed
-        own: Changed = {VOIDED_KEY: VoidedEvents(positions=tuple(sorted(self._voided)))}
+        own: Changed = {VOIDED_KEY: VoidedEvents(positions=tuple(sorted(self._voided)))} if self._voided else {}
         for key, row in written(changed | own).items():
             if row is None:
                 self._rows.pop(key, None)
@@ -150,7 +150,7 @@ class _Snapshots:
         types = frozenset(kind.event_type for kind in ACCOUNTS)
         for record in records_between(self._reader, end, end + HORIZON_EVENTS, types=types):
             for event in read_events(record, after=end, types=types, reporter="archive", on_dead=lambda _: None):
-                accounts.add(cast("DaemonFact", event.data))
+                accounts.add(cast("DaemonFact | RollCall", event.data))
         return accounts
 
 

@@ -61,7 +61,7 @@ class Upkeep:
             self._next_start, self._done = now + PAUSE_SECONDS, self._journal.head
             self._errors.parent.mkdir(parents=True, exist_ok=True)
             with self._errors.open("wb") as errors:
-                self._child = subprocess.Popen(  # noqa: S603 - our own module
+                self._child = subprocess.Popen(  # noqa: S603 - our own command
                     self._command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors
                 )
 

@@ -153,15 +153,11 @@ def _parse(text: bytes) -> _Line:
     if not 0 < len(source.encode()) <= NAME_LENGTH or not sequence.isdecimal() or not 0 <= recorded_us < 1 << 63:
         raise ValueError(f"source {source!r}, sequence {sequence!r}, recordedtime {recorded!r}")
     if RAW_TYPE in attributes:
-        id_hash, kind, subject = (
-            int(_text(attributes["idhash"])),
-            _text(attributes["type"]),
-            _text(attributes["subject"]),
-        )
-        if not 0 <= id_hash < 1 << 64 or max(len(name.encode()) for name in (kind, subject)) >= 1 << 16:
+        id_hash, kind, subject = (_text(attributes[name]) for name in ("idhash", "type", "subject"))
+        if not 0 <= int(id_hash) < 1 << 64 or max(len(name.encode()) for name in (kind, subject)) >= 1 << 16:
             raise ValueError(f"idhash {id_hash}, type {kind!r}, subject {subject!r}")
         body = b64decode(_text(attributes[RAW_TYPE]), validate=True)
-        return _Line(Draft(id_hash, kind, subject, body), int(sequence), recorded_us, source)
+        return _Line(Draft(int(id_hash), kind, subject, body), int(sequence), recorded_us, source)
     body = b"{" + b",".join(json.dumps(name).encode() + b":" + bytes(raw) for name, raw in attributes.items()) + b"}"
     envelope = decode(body)
     draft = Draft(hash_id(envelope.id), envelope.type, envelope.subject or "", body)

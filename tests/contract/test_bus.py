@@ -24,6 +24,7 @@ from app.events import (
     originate,
 )
 from app.events.frames import DeadLetter, Draft, Frame, FrameBuilder, seal
+from app.journal import Snapshot
 from app.journal.memory import MemoryJournal
 
 
@@ -305,3 +306,12 @@ async def test_bus_loss_and_return_of_a_client_are_refused(bus, clock, kind):
     data = kind(daemon="training", node="gpu1", silent_seconds=9.0)
     with pytest.raises(PublishRefused, match="Only the broker publishes"):
         await bus.publish(originate(data, event_id="lost", time=clock.now()))
+
+
+async def test_snapshot_is_read_as_far_as_it_is_wanted(bus, journal, monkeypatch):
+    """Workers of other machines have no access to its file."""
+    assert await bus.snapshot(10, {"A"}) is None
+    rows = {("A", "x"): b'{"a": 1}', ("A", "y"): b"\xff", ("B", "x"): b"2"}
+    monkeypatch.setattr(journal, "snapshot", lambda upto: Snapshot(7, rows) if upto >= 7 else None)
+    assert await bus.snapshot(6, {"A"}) is None
+    assert await bus.snapshot(7, {"A", "C"}) == Snapshot(7, {key: row for key, row in rows.items() if key[0] == "A"})

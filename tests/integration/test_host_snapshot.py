@@ -44,6 +44,7 @@ class LaterStage(Stage):
     def __init__(self, journal: SqliteJournal) -> None:
         super().__init__()
         self.journal, self.bus, self._begun = journal, ReadBus(journal, self.clock), journal.head
+        self.boots = journal.head  # otherwise the ids of DAEMON_READY would be those of an earlier stage
 
     def of(self, payload: type) -> list:
         return [event.data for event in history(self.journal, after=self._begun, types={payload})]

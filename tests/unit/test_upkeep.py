@@ -1,0 +1,71 @@
+"""The broker's upkeep of its journal: it starts the process that archives, and takes its segments over."""
+
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from archives import record_of
+from bus_rig import StepClock
+
+from app.config.deployment import JournalSettings
+from app.journal import SqliteJournal
+from app.journal.archiving import archive
+from app.journal.ports import Snapshot
+from app.journal.snapshots import write_snapshot
+from daemons import upkeep
+from daemons.upkeep import LOOK_SECONDS, PAUSE_SECONDS, Upkeep
+
+
+@pytest.fixture
+def journal(tmp_path: Path):
+    with closing(SqliteJournal(tmp_path / "journal.sqlite")) as journal:
+        journal.append([record_of(first, [b"x", b"y"]) for first in range(1, 101, 2)])
+        yield journal
+
+
+def keeper(journal: SqliteJournal, program: str, clock: StepClock, **settings: float) -> Upkeep:
+    errors = journal.archive.folder.with_name("logs") / "archive.stderr"
+    return Upkeep(journal, (sys.executable, "-c", program), errors, JournalSettings(**settings), clock)
+
+
+def test_upkeep_takes_over_complete_segments_once_a_minute(journal: SqliteJournal, tmp_path: Path) -> None:
+    clock = StepClock()
+    kept = keeper(journal, "", clock)
+    kept.look()
+    archive(tmp_path / "journal.sqlite", 50)
+    kept.look()
+    assert journal.archive.end == 0
+    clock.seconds += LOOK_SECONDS
+    kept.look()
+    assert journal.archive.end == 50
+
+
+def test_upkeep_starts_the_command_after_enough_events(
+    journal: SqliteJournal, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    monkeypatch.setattr(upkeep, "EVENTS", 60)
+    clock, runs = StepClock(), tmp_path / "runs"
+    program = f"import sys; open({str(runs)!r}, 'a').write('run '); sys.exit('no room')"
+    with closing(keeper(journal, program, clock)) as kept:
+        for _ in range(2):
+            kept.look()
+            assert kept._child is not None
+            kept._child.wait()
+            clock.seconds += PAUSE_SECONDS
+            kept.look()  # ends the first; too few new events for a second
+            assert kept._child is None
+            journal.append([record_of(journal.head + 1, [b"z"] * 60)])
+            clock.seconds += LOOK_SECONDS
+    assert runs.read_text() == "run run "
+    assert "no room" in capsys.readouterr().out
+
+
+def test_upkeep_deletes_what_is_older_than_the_settings_say(journal: SqliteJournal, tmp_path: Path) -> None:
+    archive(tmp_path / "journal.sqlite", 50)
+    journal.adopt()
+    write_snapshot(journal.archive.folder, Snapshot(50, {}), journal.head_at(50) or b"")
+    keeper(journal, "", StepClock()).look()
+    assert journal.first == 1
+    keeper(journal, "", StepClock(), delete_days=1.0).look()
+    assert journal.first == 51
