@@ -25,13 +25,14 @@ from app.store import MemoryStore
 from app.train.state import RunPlace
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(7200), pytest.mark.filterwarnings("ignore")]
-SIMULATIONS, ITERATIONS, SEED, GAMES_A_MATCH = 32, 30, 1, 1000
-NETWORK = NetworkSettings(kind="windows")
+SIMULATIONS, ITERATIONS, SEED, GAMES_A_MATCH = 32, 40, 1, 1000
+NETWORK = NetworkSettings()
 CONFIG = GAMES["connect_four_2p"].replace(network=NETWORK)
 SPEC = open_table(CONFIG, 0).spec
 SETTINGS = {
-    "collection.games_per_iteration": 256,
+    "collection.games_per_iteration": 512,
     "collection.num_iterations": ITERATIONS,
+    "network.kind": NETWORK.kind,
     "network.hidden": list(NETWORK.hidden),
     "network.residual": NETWORK.residual,
     "search.simulations": SIMULATIONS,
