@@ -137,7 +137,7 @@ def lines(whole: Path) -> list[bytes]:
             "Line 4: Malformed event",
         ),
         (
-            lambda lines: [*lines[:3], lines[3].replace(b'"recordedtime": "20', b'"recordedtime": "19')],
+            lambda lines: [*lines[:3], lines[3].replace(b'"recordedtime": "2026', b'"recordedtime": "2025')],
             "Line 4: its recordedtime",
         ),
     ],
