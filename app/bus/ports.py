@@ -178,7 +178,7 @@ class Bus(Protocol):
     async def publish(self, envelope: Envelope[Any]) -> int:
         """Publish an event and return its position, once it is durable.
 
-        An event whose id is among the latest million is not recorded again; its first position is returned. Position 0
+        An event whose id is among the latest 250,000 is not recorded again; its first position is returned. Position 0
         means that the event was sent before, but its position is no longer known.
 
         Raises:

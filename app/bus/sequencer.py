@@ -14,7 +14,7 @@ from app.events.frames import Frame, Record, frame_of, seal, without
 from app.journal import Journal
 
 MICROSECOND = timedelta(microseconds=1)
-WINDOW = 1_000_000
+WINDOW = 250_000
 
 
 def microseconds(time: datetime) -> int:

@@ -54,7 +54,7 @@ class JournalSettings(Settings):
     """What stays in the journal's file, and what is deleted for good (ADR-045)."""
 
     live_events: int = Field(
-        1_000_000,
+        250_000,
         ge=1,
         description="latest events in journal.sqlite; older ones move to the folder archive, compressed",
     )

@@ -178,7 +178,7 @@ class Draft(NamedTuple):
 def hash_id(event_id: str) -> int:
     """Return the 64-bit hash by which the broker remembers an event id.
 
-    A new id's hash equals one of a million remembered hashes once in 10^13 events.
+    A new id's hash equals one of 250,000 remembered hashes once in 7 x 10^13 events.
     """
     return int.from_bytes(blake2b(event_id.encode(), digest_size=8).digest(), "little")
 

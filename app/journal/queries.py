@@ -13,7 +13,7 @@ from app.journal.database import DamagedRow, Format, OutOfOrder
 
 MARKS_KEPT = 8
 """Number of latest epochs whose marks are kept for each producer. Repeated frames of older epochs are recognised by
-their event ids, if these are among the latest million."""
+their event ids, if these are among the latest 250,000."""
 
 FRAMES = "CREATE TABLE frames (first INTEGER PRIMARY KEY, head BLOB NOT NULL, bodies BLOB NOT NULL)"
 """A record's header and bodies are separate columns, because SQLite then reads headers without the bodies' pages."""
