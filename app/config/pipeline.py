@@ -22,6 +22,7 @@ from app.config.settings import (
     NetworkOptions,
     NetworkSettings,
     Openings,
+    PolicyHead,
     PpoSettings,
     Residual,
     Rewards,
@@ -109,6 +110,7 @@ class TrunkSettings(Settings):
     blocks: Blocks = 4
     channels: Channels = 32
     squeeze_excite: SqueezeExcite = False
+    policy_head: PolicyHead = "dense"
     options: NetworkOptions = Field({})
     shared_trunk: Literal[True] = Field(True, description="one trunk for actor and critic, always")
 

@@ -11,7 +11,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from app.config import MLP, TOWER, WINDOWS, NetworkSettings
+from app.config import MLP, PLANES, TOWER, WINDOWS, NetworkSettings
 from app.core import FlyballError, NetworkShape, load_plugin
 from app.core.legal import LegalActions
 from app.learning.dense import ActorCritic, Windows
@@ -38,11 +38,12 @@ NETWORKS: Mapping[str, type[ActorCritic | Tower]] = {MLP: ActorCritic, WINDOWS: 
 
 
 def seen_shape(settings: NetworkSettings, game: NetworkShape) -> NetworkShape:
-    """Return the shape that a network sees of a game; an mlp sees no planes.
+    """Return the shape that a network sees of a game: only a head of planes sees actions' planes, an mlp no planes.
 
-    So an mlp fits the game whether or not the game's planes were known when the mlp was made.
+    So a network fits the game whether or not these were known when the network was made.
     """
-    return replace(game, planes=None) if settings.kind == MLP else game
+    seen = game if settings.policy_head == PLANES else replace(game, action_planes=0, action_places=None)
+    return replace(seen, planes=None) if settings.kind == MLP else seen
 
 
 def init_policy(settings: NetworkSettings, shape: NetworkShape, seed: int) -> Parameters:
@@ -87,6 +88,11 @@ def _build(settings: NetworkSettings, shape: NetworkShape, seed: int | None) -> 
             f"A network of kind {settings.kind!r} needs planes, and this game has none: its observations are not a "
             "grid of cells.",
             hint="Use network.kind = 'mlp' or a network of your own; a table of your own may name its planes.",
+        )
+    if settings.policy_head == PLANES and not shape.action_planes:
+        raise BadNetwork(
+            "A policy head of planes needs actions that belong to cells of the board, and this game does not say so.",
+            hint="Use network.policy_head = 'dense'; a table of your own may name its action_planes.",
         )
     network = NETWORKS[settings.kind](settings, shape)
     if seed is not None:
