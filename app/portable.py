@@ -32,11 +32,15 @@ weight and a bias; convolutions have odd sizes and keep H x W::
     policy_planes [P, K, 1, 1], actor [A, P x H x W]                ReLU between them
     value_planes  [V, K, 1, 1], value_hidden [U, V x H x W], critic [1, U]    ReLU between them
 
+Where ``architecture`` has ``action_planes`` M, the actor of a tower is a convolution [M, P, 1, 1]. The tensor
+``action_places`` [A], whole numbers, says where each action's logit lies in H x W x M.
+
 The header holds ``schema``, ``schema_version``, ``content_hash``, ``game`` (the configuration that it plays), ``model``
 (the hash of the checkpoint) with what ``LINEAGE`` names of its manifest, and ``architecture``: ``type``,
 ``activation``, ``observation_size`` D and ``actions`` A; of an mlp ``hidden`` [H0, H1 …], and ``residual``, its blocks,
 if it has any; of windows the same with ``planes`` [C, H, W], ``filters`` F and ``side`` L; of a tower ``planes``,
-``blocks``, ``channels`` K, ``squeeze_excite`` Q, or 0, and ``heads`` [P, V, U]; ``scale`` where it is not 1.
+``blocks``, ``channels`` K, ``squeeze_excite`` Q, or 0, ``heads`` [P, V, U], and ``action_planes`` M if it has such;
+``scale`` where it is not 1.
 A ``.json`` file is one object, the header with ``tensors`` by name as nested lists. A ``.npz`` file has the tensors as
 arrays by name, and the header as the array ``header``, a string of JSON. Both hold the same numbers and have the same
 hash.
@@ -78,7 +82,7 @@ _SIZES: dict[str, dict[str, range | None]] = {
 }
 """The sizes in an architecture by type; for a list, how many."""
 
-_HEADER, _TENSORS = "header", "tensors"
+_HEADER, _TENSORS, _PLACES = "header", "tensors", "action_places"
 _DIGITS = 9  # significant decimal digits that identify one float32
 
 Floats = NDArray[np.float32]
@@ -108,7 +112,8 @@ class PortablePolicy:
             WINDOWS: {"windows": 4, "trunk.0": 2},
             TOWER: {"stem": 4, "policy_planes": 4, "value_planes": 4, "value_hidden": 2},
         }[self._type]
-        for layer, dimensions in {**layers, **dict.fromkeys(self._layers, 2), "actor": 2}.items():
+        actor = 4 if _PLACES in self.tensors else 2
+        for layer, dimensions in {**layers, **dict.fromkeys(self._layers, 2), "actor": actor}.items():
             if np.ndim(self.tensors.get(f"{layer}.weight", ())) != dimensions:
                 raise BadPolicyFile(f"there is no tensor {layer}.weight of {dimensions} dimensions")
         _check_tensors(self.tensors, self.architecture)
@@ -125,7 +130,7 @@ class PortablePolicy:
     @property
     def actions(self) -> int:
         """A, the actions of the game."""
-        return int(self.tensors["actor.weight"].shape[0])
+        return int(self.tensors.get(_PLACES, self.tensors["actor.weight"]).shape[0])
 
     @property
     def hidden(self) -> tuple[int, ...]:
@@ -156,6 +161,7 @@ class PortablePolicy:
             "channels": shapes["stem.weight"][0],
             "squeeze_excite": shapes.get("blocks.0.squeeze.weight", (0,))[0],
             "heads": [shapes[f"{name}.weight"][0] for name in ("policy_planes", "value_planes", "value_hidden")],
+            **({"action_planes": shapes["actor.weight"][0]} if _PLACES in shapes else {}),
         }
 
     @property
@@ -216,13 +222,13 @@ class PortablePolicy:
                 weights = 1 / (1 + np.exp(-self._linear(f"blocks.{number}.excite", squeezed)))
                 change = np.asarray(change * weights[:, None, None, :], dtype=np.float32)
             cells = np.maximum(cells + change, 0)
-        policy, value = (self._flat(f"{head}_planes", cells) for head in ("policy", "value"))
-        hidden = np.maximum(self._linear("value_hidden", value), 0)
-        return self._linear("actor", policy), self._linear("critic", hidden)[:, 0]
-
-    def _flat(self, name: str, cells: Floats) -> Floats:
-        """Return a head's planes, after ReLU, as [N, planes x H x W]."""
-        return np.maximum(self._conv(name, cells), 0).transpose(0, 3, 1, 2).reshape(len(cells), -1)
+        policy, value = (np.maximum(self._conv(f"{head}_planes", cells), 0) for head in ("policy", "value"))
+        hidden = np.maximum(self._linear("value_hidden", _flat(value)), 0)
+        if _PLACES in self.tensors:
+            logits = self._conv("actor", policy).reshape(len(cells), -1)[:, self.tensors[_PLACES].astype(np.int64)]
+        else:
+            logits = self._linear("actor", _flat(policy))
+        return logits, self._linear("critic", hidden)[:, 0]
 
     def _conv(self, name: str, cells: Floats, padded: bool = True) -> Floats:  # noqa: FBT001, FBT002 - as in PyTorch
         """Return the convolution [N, H, W, K] of cells [N, H, W, C]; the board shrinks unless padded with zeros."""
@@ -246,6 +252,11 @@ class PortablePolicy:
 
     def _linear(self, name: str, features: Floats) -> Floats:
         return features @ self.tensors[f"{name}.weight"].T + self.tensors[f"{name}.bias"]
+
+
+def _flat(cells: Floats) -> Floats:
+    """Return a head's planes [N, H, W, planes] as [N, planes x H x W]."""
+    return cells.transpose(0, 3, 1, 2).reshape(len(cells), -1)
 
 
 def write_policy(path: str | os.PathLike[str], policy: PortablePolicy) -> None:
@@ -361,8 +372,9 @@ def _check_architecture(found: Mapping[str, Any]) -> None:
         sizes, least = several if count else [value], 0 if name == "squeeze_excite" else 1
         if (count and len(several) not in count) or not all(type(size) is int and size >= least for size in sizes):
             raise BadPolicyFile(f"architecture is {found!r}: {name} has to consist of numbers above 0")
-    if type(found.get("residual", 0)) is not int or found.get("residual", 0) < 0:
-        raise BadPolicyFile(f"architecture is {found!r}: residual is a number of blocks")
+    counts = [found.get(name, 0) for name in ("residual", "action_planes")]
+    if not all(type(count) is int and count >= 0 for count in counts):
+        raise BadPolicyFile(f"architecture is {found!r}: residual is a number of blocks, action_planes one of planes")
     scale = found.get("scale", 1.0)
     if not isinstance(scale, int | float) or not 0 < scale < float("inf"):
         raise BadPolicyFile(f"architecture is {found!r}: scale is a number above 0")
@@ -384,6 +396,10 @@ def _check_tensors(tensors: Mapping[str, Any], architecture: Mapping[str, Any]) 
             raise BadPolicyFile(f"tensor {name} is {tensor.shape}, the architecture says {expected[name]}")
         if tensor.dtype not in (np.float32, np.float64) or not np.isfinite(tensor).all():
             raise BadPolicyFile(f"tensor {name} holds something else than finite numbers of float32")
+    if (places := tensors.get(_PLACES)) is not None:
+        count = architecture["action_planes"] * prod(architecture["planes"][1:])
+        if not ((places >= 0) & (places < count) & (places == np.floor(places))).all():
+            raise BadPolicyFile(f"tensor {_PLACES} holds something else than whole numbers below {count}")
 
 
 def _shapes(architecture: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -391,6 +407,8 @@ def _shapes(architecture: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, .
     for layer, shape in layers(architecture):
         yield f"{layer}.weight", shape
         yield f"{layer}.bias", shape[:1]
+    if architecture.get("action_planes"):
+        yield _PLACES, (architecture["actions"],)
 
 
 def _mlp_layers(architecture: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -428,7 +446,8 @@ def _tower_layers(architecture: Mapping[str, Any]) -> Iterator[tuple[str, tuple[
             yield f"blocks.{number}.squeeze", (squeezed, channels)
             yield f"blocks.{number}.excite", (channels, squeezed)
     yield "policy_planes", (policy, channels, 1, 1)
-    yield "actor", (architecture["actions"], policy * height * width)
+    kinds = architecture.get("action_planes")
+    yield "actor", (kinds, policy, 1, 1) if kinds else (architecture["actions"], policy * height * width)
     yield "value_planes", (value, channels, 1, 1)
     yield "value_hidden", (hidden, value * height * width)
     yield "critic", (1, hidden)

@@ -2,11 +2,12 @@
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 
-from app.controllers import States
+from app.controllers import Controller, States
 from app.core import EventId, FlyballError
 from app.events import (
     Cause,
     Event,
+    ModelRolledBack,
     NodeQuarantined,
     Payload,
     Row,
@@ -37,10 +38,11 @@ STALE_EVENTS = 1_000_000
 """Events after which nobody waits for a request: its lease, of hours, has long ended."""
 
 
-class SelfplayWorker(Worker[SelfplayRequested]):
+class SelfplayWorker(Worker[SelfplayRequested], Controller):
     """Runs the backend's ``play`` for the requests addressed to it.
 
     The rows hold the requests of all workers: so they do not depend on the place, and one snapshot serves all nodes.
+    It is a controller, so that its fold knows the current models, and drops stale rollbacks as the scheduler's does.
     """
 
     name = "SelfplayWorker"
@@ -49,7 +51,7 @@ class SelfplayWorker(Worker[SelfplayRequested]):
     emits = frozenset({SelfplayComplete, SelfplayFailed})
 
     @handles(SelfplayRequested)
-    def requested(self, rows: Rows, event: Event[SelfplayRequested]) -> Step[SelfplayPending]:
+    def requested(self, rows: Rows, event: Event[SelfplayRequested], states: States) -> Step[SelfplayPending]:
         """Queue a request; drop its worker's requests of a replaced model, unless that model's rows still count."""
         request, key = event.data, event.subject
         replays, stale = self.settings.config(key).replays, event.sequence - STALE_EVENTS
@@ -62,12 +64,20 @@ class SelfplayWorker(Worker[SelfplayRequested]):
         return Step({**dict.fromkeys(dropped), event.id: SelfplayPending(cause=event.cause, request=request)})
 
     @handles(NodeQuarantined)
-    def quarantined(self, rows: Rows, event: Event[NodeQuarantined]) -> Step[SelfplayPending]:
+    def quarantined(self, rows: Rows, event: Event[NodeQuarantined], states: States) -> Step[SelfplayPending]:
         """Drop the worker's requests, because other workers receive them."""
         return Step({name: None for name, row in rows.items() if row.request.worker == event.data.worker})
 
+    @handles(ModelRolledBack)
+    def rolled_back(self, rows: Rows, event: Event[ModelRolledBack], states: States) -> Step[SelfplayPending]:
+        """Drop the configuration's requests, because the scheduler makes others; a quarantine's probe goes on."""
+        vain = [name for name, row in rows.items() if row.cause.subject == event.subject and not row.request.probe]
+        return Step(dict.fromkeys(vain))
+
     @handles(SelfplayComplete, SelfplayFailed)
-    def ended(self, rows: Rows, event: Event[SelfplayComplete] | Event[SelfplayFailed]) -> Step[SelfplayPending]:
+    def ended(
+        self, rows: Rows, event: Event[SelfplayComplete] | Event[SelfplayFailed], states: States
+    ) -> Step[SelfplayPending]:
         """Drop a finished request."""
         done = event.data.request_id
         return Step({done: None}) if done in rows else Step()

@@ -1,7 +1,6 @@
 """Looking up models and bots by the names that people give them."""
 
 import os
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +8,7 @@ from app.api.runs import Place, Say, check_played, current_model, open_journal
 from app.backends import OURS
 from app.config import FEWEST_SIMULATIONS, MOST_SIMULATIONS, GameConfig, RunFolder
 from app.config.loading import UnknownConfig
-from app.core import HEURISTIC, RANDOM, BadUsage, FlyballError, ModelHash, UnusableFile, is_judge
+from app.core import HEURISTIC, RANDOM, BadUsage, FlyballError, ModelHash, UnusableFile, is_judge, split_search
 from app.games import bots_of, open_table, own_hearts
 from app.games.hearts.rules import HeartsRules
 from app.journal.history import last_settings
@@ -49,7 +48,7 @@ def fetch_player(name: str, argument: str, place: Place, config: GameConfig, sto
     spec, bots = open_table(config, 0).spec, bots_of(config)
     if (bot := spec.bot(name)) in bots:
         return bot
-    name, search = split_search(name, argument)
+    name, search = checked_search(name, argument)
     if search and spec.bot(name) in bots:
         raise BadUsage(f"{argument} {name}{search}: bots do not search; leave {search} out.")
     if name == HEURISTIC:
@@ -66,15 +65,16 @@ def fetch_player(name: str, argument: str, place: Place, config: GameConfig, sto
     return model + search
 
 
-def split_search(name: str, argument: str) -> tuple[str, str]:
-    """Split a name such as ``champion+64`` into the model and its search, which is empty where there is none."""
-    if (found := re.fullmatch(r"(.+)\+(\d+)", name)) is None:
+def checked_search(name: str, argument: str) -> tuple[str, str]:
+    """Split a name such as ``champion+64`` into the model and ``+64``, which is empty where there is no search."""
+    model, simulations = split_search(name)
+    if simulations is None:
         return name, ""
-    if not FEWEST_SIMULATIONS <= int(found[2]) <= MOST_SIMULATIONS:
+    if not FEWEST_SIMULATIONS <= simulations <= MOST_SIMULATIONS:
         raise BadUsage(
             f"{argument} {name}: a search looks at {FEWEST_SIMULATIONS} to {MOST_SIMULATIONS} positions for a move."
         )
-    return found[1], f"+{int(found[2])}"
+    return model, f"+{simulations}"
 
 
 def fetch_model(

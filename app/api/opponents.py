@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.api.leagues import leagues_in
-from app.api.models import AGAINST, CURRENT, fetch_player, split_search
+from app.api.models import AGAINST, CURRENT, checked_search, fetch_player
 from app.api.runs import Place, Say, open_journal, silent
 from app.config import GameConfig, Precision
 from app.core import BadUsage, FlyballError, is_judge
@@ -46,9 +46,9 @@ def fetch_opponents(request: EvaluationRequest, hero: str, store: BlobStore) -> 
     """
     players: dict[str, str] = {}
     itself = list[str]()
-    asked, asked_search = split_search(request.model, "model")
+    asked, asked_search = checked_search(request.model, "model")
     for name in _named(request, hero):
-        base, search = split_search(name, AGAINST)
+        base, search = checked_search(name, AGAINST)
         if base in CURRENT and asked in CURRENT:  # no second look-up: a promotion may come between
             player = hero.removesuffix(asked_search) + search
         else:

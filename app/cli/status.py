@@ -27,15 +27,15 @@ def status(place: Place, *, as_json: bool) -> None:
     What is shown then was known last; a daemon that is gone ended without saying so, as when its machine went down.
     Otherwise the broker says which daemons it hears (heard, behind, jobs); it has lost those that are silent. From
     another machine of the run, everything comes from the broker.
-    state: training is blocked until bad data is gone, or paused for poor data; exploration is boosted by a factor.
-    games/s: games of self-play a second, over the last minute. step: trainings of the model trained last. Elo, score:
-    those of the model rated last, current or not yet; Elo with the random bot at 0, and its standard error. v. past
-    champion: the score of that model against the one that was current some loops ago. loops:
-    trainings that were evaluated and judged; +/-: how many models were promoted and rejected, operators' decisions
-    included, but not the first model, which nobody trained; rollbacks: promotions taken back. unfolded (JSON):
-    positions of events that a daemon could not read or fold, and that nobody voided. refused (JSON): the number of dead
-    letters of refused events. behind: events that a daemon has not read yet. jobs: what it computes now, and can at
-    most. A configuration that waits for something has a line that says for what, and what to do.
+    state: training is blocked until bad data is gone, or paused for poor data; exploration is boosted by a factor; the
+    latest trainings diverged so many times in a row. games/s: games of self-play a second, over the last minute. step:
+    trainings of the model trained last. Elo, score: those of the model rated last, current or not yet; Elo with the
+    random bot at 0, and its standard error. v. past champion: the score of that model against the one that was current
+    some loops ago. loops: trainings that were evaluated and judged; +/-: how many models were promoted and rejected,
+    operators' decisions included, but not the first model, which nobody trained; rollbacks: promotions taken back.
+    unfolded (JSON): positions of events that a daemon could not read or fold, and that nobody voided. refused (JSON):
+    the number of dead letters of refused events. behind: events that a daemon has not read yet. jobs: what it computes
+    now, and can at most. A configuration that waits for something has a line that says for what, and what to do.
     """
     now = read_status(place, note)
     head, unfolded, refused, lead_seconds = now.position, set[int](), 0, 0.0

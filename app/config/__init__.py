@@ -36,6 +36,7 @@ from app.config.settings import (
     MOST_SIMULATIONS,
     NETWORK_FIELDS,
     PARAMETERS,
+    PLANES,
     REPLAY_ROWS,
     SEARCH_BACKEND,
     TOWER,

@@ -117,9 +117,10 @@ GAMES: dict[ConfigKey, GameConfig] = {
             engine="flyball",
             max_moves=500,
             builtins=_WITH_HEURISTIC,
-            network=NetworkSettings(kind=TOWER, blocks=4, channels=64),
+            network=NetworkSettings(kind=TOWER, blocks=2, channels=32, policy_head="planes"),
             rows_per_training=16_384,
-            epochs=1,  # of a tower with nine million parameters
+            epochs=2,
+            ppo=PpoCoefficients(gae_lambda=0.9),  # games are long, and only their ends are rewarded
             selfplay=_games(64, openings=4),
             evaluation=EvaluationSettings(random_games=64, model_games=128, anchor_games=64),
         ),

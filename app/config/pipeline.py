@@ -22,6 +22,7 @@ from app.config.settings import (
     NetworkOptions,
     NetworkSettings,
     Openings,
+    PolicyHead,
     PpoSettings,
     Residual,
     Rewards,
@@ -109,6 +110,7 @@ class TrunkSettings(Settings):
     blocks: Blocks = 4
     channels: Channels = 32
     squeeze_excite: SqueezeExcite = False
+    policy_head: PolicyHead = "dense"
     options: NetworkOptions = Field({})
     shared_trunk: Literal[True] = Field(True, description="one trunk for actor and critic, always")
 
@@ -270,6 +272,18 @@ _TUNED_PPO: dict[ConfigKey, dict[str, Any]] = {
         "training.checkpoint_frequency": 10,
     },
     ConfigKey("tic_tac_toe_2p"): {"collection.num_iterations": 400},  # half a minute; the policy then seldom loses
+    # Half of all games of random players reach the move limit. Those of the bot that sees mates are decided, and short.
+    ConfigKey("shogi_2p"): {
+        "collection.initial_policy": "behavioral_clone",
+        "cloning.teacher": "mate",
+        "cloning.rounds": 4,
+        "cloning.games_per_round": 128,
+        "cloning.batch_size": 32,
+        "cloning.learning_rate": 2e-3,
+        "ppo.learning_rate": 5e-4,
+        "training.eval_games": 100,
+        "training.final_games": 100,
+    },
     # Random players never finish this race, so there is nothing to learn from a random start.
     ConfigKey("chinese_checkers_3p"): {
         "collection.initial_policy": "behavioral_clone",

@@ -101,6 +101,11 @@ Residual = Annotated[
 Blocks = Annotated[int, Field(ge=1, description="of a tower: residual blocks, of two convolutions each")]
 Channels = Annotated[int, Field(ge=1, description="of a tower: channels of each convolution")]
 SqueezeExcite = Annotated[bool, Field(description="of a tower: blocks weight their channels by the whole board")]
+PLANES = "planes"
+PolicyHead = Annotated[
+    Literal["dense", "planes"],
+    Field(description="of a tower: dense, or 1 x 1 convolutions to planes of actions, where a game has such planes"),
+]
 NetworkOptions = Annotated[
     dict[str, JsonValue], Field(description="of one's own network: passed to its factory unchanged")
 ]
@@ -109,9 +114,10 @@ NetworkOptions = Annotated[
 NETWORK_FIELDS = {
     MLP: {"hidden", "residual"},
     WINDOWS: {"kind", "filters", "hidden", "residual"},
-    TOWER: {"kind", "blocks", "channels", "squeeze_excite"},
+    TOWER: {"kind", "blocks", "channels", "squeeze_excite", "policy_head"},
 }
 """Fields of our kinds of networks that manifests hold."""
+_LATER_FIELDS = {"residual", "policy_head"}
 
 
 class NetworkSettings(ManifestPart):
@@ -127,6 +133,7 @@ class NetworkSettings(ManifestPart):
     blocks: Blocks = 4
     channels: Channels = 32
     squeeze_excite: SqueezeExcite = False
+    policy_head: PolicyHead = "dense"
     options: NetworkOptions = {}
 
     def __str__(self) -> str:
@@ -135,9 +142,10 @@ class NetworkSettings(ManifestPart):
 
     @property
     def left_out(self) -> dict[str, Any]:
-        """Fields that a manifest leaves out: those of other kinds, an mlp's ``kind``, and ``residual`` if it is 0."""
-        named = NETWORK_FIELDS.get(self.kind, {"kind", "options"}) - (set() if self.residual else {"residual"})
-        return dict.fromkeys(type(self).model_fields.keys() - named, True)
+        """Fields that a manifest leaves out: those of other kinds, an mlp's ``kind``, and unused later ones."""
+        fields = type(self).model_fields
+        unused = {name for name in _LATER_FIELDS if getattr(self, name) == fields[name].default}
+        return dict.fromkeys(fields.keys() - NETWORK_FIELDS.get(self.kind, {"kind", "options"}) | unused, True)
 
     @model_validator(mode="after")
     def _suits_its_kind(self) -> Self:

@@ -37,12 +37,13 @@ from app.events import (
 
 
 class LearningRow(Row, frozen=True):
-    """The latest ratings, when the learning rate was last changed, and the number of ratings since then."""
+    """The latest ratings, when and by whom the learning rate was last changed, and the number of ratings since then."""
 
     elos: tuple[float, ...] = ()
     stderrs: tuple[float, ...] = ()
     changed_us: int = 0
     ratings: int = 0
+    by_operator: bool = False
 
 
 FIRST = LearningRow()
@@ -70,7 +71,7 @@ class EvaluationFeedbackHandler(Controller):
         if not is_turned(data.parameter, self.settings, event.subject):
             return Step()
         if data.parameter == "learning_rate":
-            return self._set(rows.get(event.subject, FIRST), event, state, data.value, data.reason)
+            return self._set(rows.get(event.subject, FIRST), event, state, data.value, data.reason, by_operator=True)
         if data.parameter in {"epochs", "games_per_iteration"}:
             number = int(bounded(data.parameter, data.value, self.settings, event.subject))
             return Step({}, (self._params(state, data.reason, **{data.parameter: number}),))
@@ -127,10 +128,14 @@ class EvaluationFeedbackHandler(Controller):
 
     @handles(PromotionRejected)
     def rejected(self, rows: Rows, event: Event[PromotionRejected], states: States) -> Step[LearningRow]:
-        """Lower the learning rate after enough rejections in a row, and again after as many more."""
+        """Lower the learning rate after enough rejections in a row, and again after as many more.
+
+        Only an operator's learning rate has a cooldown here, because one far too high must fall fast.
+        """
         row, state = rows.get(event.subject, FIRST), state_of(states, event.subject)
         limits = self.settings.feedback.learning_rate
-        if state.consecutive_failures == 0 or state.consecutive_failures % limits.rejections:
+        enough = state.consecutive_failures > 0 and state.consecutive_failures % limits.rejections == 0
+        if not enough or (row.by_operator and self._cooling(event, row)):
             return Step()
         reason = f"{state.consecutive_failures} candidates in a row were rejected"
         return self._scaled(event, row, state, limits.rejections_factor, reason)
@@ -150,9 +155,16 @@ class EvaluationFeedbackHandler(Controller):
         return Step({event.subject: row}) if rate == before else self._set(row, event, state, rate, reason)
 
     def _set(
-        self, row: LearningRow, event: Event[Any], state: FeedbackState, rate: float, reason: str
+        self,
+        row: LearningRow,
+        event: Event[Any],
+        state: FeedbackState,
+        rate: float,
+        reason: str,
+        *,
+        by_operator: bool = False,
     ) -> Step[LearningRow]:
-        changed = row.replace(changed_us=event.recorded_us, ratings=0)
+        changed = row.replace(changed_us=event.recorded_us, ratings=0, by_operator=by_operator)
         return Step({event.subject: changed}, (self._params(state, reason, learning_rate=self._within(state, rate)),))
 
     def _within(self, state: FeedbackState, rate: float) -> float:

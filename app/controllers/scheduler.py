@@ -345,8 +345,18 @@ class Allocation:
         spent = {shard.key for shard in data.shards}
         return self.row.replace(shards=tuple([shard for shard in self.row.shards if shard.key not in spent]))
 
-    def _spoiled(self, _: ModelRolledBack | TrainingBlockedByQuality) -> ConfigRow:
+    def _blocked(self, _: TrainingBlockedByQuality) -> ConfigRow:
         return self.row.replace(shards=())
+
+    def _rolled_back(self, _: ModelRolledBack) -> ConfigRow:
+        """Drop the shards, and the requests under way that the restored model's distribution would not void.
+
+        The workers drop their requests too, but go on with a quarantine's probe.
+        """
+        out = self.row.out
+        if self.settings.config(self.key).replays:
+            out = tuple([asked for asked in out if asked.probe])
+        return self.row.replace(shards=(), out=out)
 
     def _evaluation_failed(self, data: EvaluationFailed) -> ConfigRow | None:
         return self.row if data.purpose == "rating" else None
@@ -364,7 +374,7 @@ class Allocation:
         HyperparameterUpdated: _state_changed,
         InspectionFailed: _failed,
         ModelDistributed: _distributed,
-        ModelRolledBack: _spoiled,
+        ModelRolledBack: _rolled_back,
         NodeLost: _gone,
         NodeProbed: _probed,
         NodeQuarantined: _quarantined,
@@ -376,7 +386,7 @@ class Allocation:
         QualityScoreUpdated: _scored,
         SelfplayComplete: _complete,
         SelfplayFailed: _failed,
-        TrainingBlockedByQuality: _spoiled,
+        TrainingBlockedByQuality: _blocked,
         TrainingFailed: _state_changed,
         TrainingIntensityChanged: _state_changed,
         TrainingRequested: _training,

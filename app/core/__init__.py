@@ -24,6 +24,7 @@ from app.core.ids import (
     is_broker,
     is_judge,
     is_model,
+    split_search,
 )
 from app.core.network_shape import NetworkShape
 from app.core.plugins import UnknownPlugin, allow_modules_in, import_modules, load_plugin

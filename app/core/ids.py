@@ -71,6 +71,13 @@ def is_judge(player: str) -> bool:
     return player.partition(":")[0] in (SOLVER, MCTS)
 
 
+def split_search(player: str) -> tuple[str, int | None]:
+    """Split a name such as ``champion+64`` into the model and the positions that it searches for a move, if it does."""
+    model, _, positions = player.rpartition("+")
+    searches = model and positions.isascii() and positions.isdigit()
+    return (model, int(positions)) if searches else (player, None)
+
+
 def is_broker(producer: str) -> bool:
     """Return whether a producer is a broker."""
     return producer.partition("@")[0] == BROKER

@@ -1,6 +1,9 @@
 """The shape of a game, as a network sees it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,11 +14,15 @@ class NetworkShape:
     actions: int  # A
     planes: tuple[int, int, int] | None = None  # (C, H, W): the first C x H x W features; any others are scalars
     scale: float = 1.0  # divisor of the features, applied before the network's own ``forward``
+    action_planes: int = 0  # P, the kinds of actions of a cell; 0: the game's actions do not belong to cells
+    # [A] where each action lies in H x W x P; only of a game, because a model's parameters hold it.
+    action_places: NDArray[np.int64] | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         grid = f" in planes of {' x '.join(map(str, self.planes))}" if self.planes else ""
         scaled = "" if self.scale == 1 else f" divided by {self.scale:g}"
-        return f"{self.features} features{grid}{scaled} and {self.actions} actions"
+        kinds = f" of {self.action_planes} kinds" if self.action_planes else ""
+        return f"{self.features} features{grid}{scaled} and {self.actions} actions{kinds}"
 
     @property
     def scalars(self) -> int:

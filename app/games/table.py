@@ -63,11 +63,14 @@ class TableSpec:
     planes: tuple[int, int, int] | None = None  # (C, H, W): the first C x H x W features; any others are scalars
     scale: float = 1.0  # divisor of the features inside the network, for instance 255 for pixels
     searchable: bool = False  # no chance, nothing hidden, and tables can ``copy_from``: moves can be found by search
+    action_planes: int = 0  # P, the kinds of actions of a cell; 0: the actions do not belong to cells
+    action_places: Indices | None = None  # [A] where each action lies in H x W x P; any place if it is never legal
 
     @property
     def shape(self) -> NetworkShape:
         """The game's shape, as a network sees it."""
-        return NetworkShape(self.observation_size, self.actions, self.planes, self.scale)
+        sizes = self.observation_size, self.actions, self.planes, self.scale
+        return NetworkShape(*sizes, self.action_planes, self.action_places)
 
     @property
     def bots(self) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from app.learning.dense import ActorCritic, DenseBlock, DenseLayer
 from app.learning.devices import arithmetic, resolve, to_device
 from app.learning.network import Parameters, load_network, masked_log_probs
 from app.learning.products import Convolution, OneDnnLinear, linear, packed, padded
-from app.learning.tower import POLICY_PLANES, Block, Tower
+from app.learning.tower import Block, Tower, at_places
 
 ALIGNED = 32  # inputs; in bfloat16, another number takes up to twice as long
 GPU_CHUNK = 1024  # rows of a pass; on a GPU, small passes take as long as large ones
@@ -156,6 +156,8 @@ class _Tower:
         self._stem, blocks = convolution(network.stem), [block for block in network.blocks if isinstance(block, Block)]
         self._blocks = [(block, convolution(block.first), convolution(block.second)) for block in blocks]
         self._heads = convolution(network.policy_planes, network.value_planes)
+        self._policy_planes, policy = network.policy_planes.out_channels, network.policy_head
+        self._policy = convolution(policy) if isinstance(policy, nn.Conv2d) else policy
 
     def __call__(self, obs: Tensor) -> Tensor:
         """Return the outputs [N, A + 1] of observations [N, D]."""
@@ -177,9 +179,14 @@ class _Tower:
                 weights = _linear(block.excite, squeezed).sigmoid_()[:, :, None, None]
                 cells = torch.addcmul(cells, change, weights).relu_()
         heads = self._heads(cells)
-        policy, value = heads[:, :POLICY_PLANES].flatten(1), heads[:, POLICY_PLANES:].flatten(1)
+        policy, value = heads[:, : self._policy_planes], heads[:, self._policy_planes :].flatten(1)
+        if isinstance(self._policy, nn.Linear):
+            logits = _linear(self._policy, policy.flatten(1))
+        else:
+            assert network.action_places is not None
+            logits = at_places(self._policy(policy, relu=False), network.action_places)
         hidden = _linear(network.value_hidden, value, relu=True)
-        return torch.cat((_linear(network.policy_head, policy), _linear(network.value_head, hidden)), dim=1)
+        return torch.cat((logits, _linear(network.value_head, hidden)), dim=1)
 
 
 def _linear(layer: nn.Linear, features: Tensor, *, relu: bool = False) -> Tensor:

@@ -33,6 +33,7 @@ def first_model(config: GameConfig, game: TableSpec, seed: int) -> tuple[Manifes
         optimizer=None,
         planes=shape.planes,
         scale=shape.scale,
+        action_planes=shape.action_planes,
     )
     return manifest, parameters_to_bytes(parameters)
 

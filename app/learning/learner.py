@@ -15,6 +15,7 @@ from app.learning.network import (
     BadNetwork,
     BadParameters,
     bytes_to_parameters,
+    candidates,
     load_network,
     masked_log_probs,
     parameters_to_bytes,
@@ -90,10 +91,11 @@ def imitate(
         for batch in minibatches(samples, settings.batch_size, generator):
             with arithmetic(device, compute.precision):
                 logits, values = network(batch.obs)
-                log_probs = masked_log_probs(logits, batch.mask)
-                cross_entropy, value_loss = -log_probs.gather(1, batch.action).mean(), mse_loss(values, batch.target)
+                logits, mask, action = candidates(logits, batch.mask, batch.action)
+                log_probs = masked_log_probs(logits, mask)
+                cross_entropy, value_loss = -log_probs.gather(1, action).mean(), mse_loss(values, batch.target)
             descend(network, optimizer, cross_entropy + settings.value_coef * value_loss, settings.max_grad_norm)
-            accuracy = (log_probs.argmax(dim=1) == batch.action[:, 0]).float().mean()
+            accuracy = (log_probs.argmax(dim=1) == action[:, 0]).float().mean()
             parts.append(torch.stack((cross_entropy, value_loss, accuracy)).detach())
     return improvement(network, optimizer, CloningMetrics(*torch.stack(parts).mean(dim=0).tolist()))
 

@@ -5,12 +5,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
 import safetensors.torch
 import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from app.config import MLP, TOWER, WINDOWS, NetworkSettings
+from app.config import MLP, PLANES, TOWER, WINDOWS, NetworkSettings
 from app.core import FlyballError, NetworkShape, load_plugin
 from app.core.legal import LegalActions
 from app.learning.dense import ActorCritic, Windows
@@ -37,11 +38,12 @@ NETWORKS: Mapping[str, type[ActorCritic | Tower]] = {MLP: ActorCritic, WINDOWS: 
 
 
 def seen_shape(settings: NetworkSettings, game: NetworkShape) -> NetworkShape:
-    """Return the shape that a network sees of a game; an mlp sees no planes.
+    """Return the shape that a network sees of a game: only a head of planes sees actions' planes, an mlp no planes.
 
-    So an mlp fits the game whether or not the game's planes were known when the mlp was made.
+    So a network fits the game whether or not these were known when the network was made.
     """
-    return replace(game, planes=None) if settings.kind == MLP else game
+    seen = game if settings.policy_head == PLANES else replace(game, action_planes=0, action_places=None)
+    return replace(seen, planes=None) if settings.kind == MLP else seen
 
 
 def init_policy(settings: NetworkSettings, shape: NetworkShape, seed: int) -> Parameters:
@@ -87,6 +89,11 @@ def _build(settings: NetworkSettings, shape: NetworkShape, seed: int | None) -> 
             "grid of cells.",
             hint="Use network.kind = 'mlp' or a network of your own; a table of your own may name its planes.",
         )
+    if settings.policy_head == PLANES and not shape.action_planes:
+        raise BadNetwork(
+            "A policy head of planes needs actions that belong to cells of the board, and this game does not say so.",
+            hint="Use network.policy_head = 'dense'; a table of your own may name its action_planes.",
+        )
     network = NETWORKS[settings.kind](settings, shape)
     if seed is not None:
         network.initialise(torch.Generator().manual_seed(seed))
@@ -120,17 +127,27 @@ def _own_network(settings: NetworkSettings, shape: NetworkShape, seed: int) -> n
     return network
 
 
-def masked_log_probs(logits: Tensor, legal: Tensor | LegalActions) -> Tensor:
-    """Return log-probabilities [N, A], float32, over legal actions, a mask or lists; others get ``MASKED_LOGIT``."""
-    mask = _mask(legal, logits.device) if isinstance(legal, LegalActions) else legal
+def masked_log_probs(logits: Tensor, mask: Tensor) -> Tensor:
+    """Return log-probabilities [N, A], float32, over the actions of a mask [N, A]; others get ``MASKED_LOGIT``."""
     # In float32, because MASKED_LOGIT overflows float16 and differences of large logits vanish in bfloat16.
     return torch.log_softmax(logits.float().masked_fill(~mask, MASKED_LOGIT), dim=-1)
 
 
-def _mask(legal: LegalActions, device: torch.device) -> Tensor:
-    """Make the mask [N, A] on ``device``, because lists are quicker to transfer."""
-    flat = torch.zeros(len(legal) * legal.actions, dtype=torch.bool, device=device)
-    return flat.index_fill_(0, to_device(torch.from_numpy(legal.places), device), 1).view(legal.shape)
+def candidates(logits: Tensor, legal: Tensor | LegalActions, action: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return logits, a mask and the places of actions [N, 1] among the candidates of each row.
+
+    All A actions are candidates if ``legal`` is a mask [N, A]. Of lists only the legal ones are, L of the longest list,
+    because functions of all logits would take longer than a small network: logits and mask are [N, L].
+    """
+    if not isinstance(legal, LegalActions):
+        return logits, legal, action
+    counts = legal.counts
+    mask = np.arange(counts.max()) < counts[:, None]
+    columns = np.full(mask.shape, -1, dtype=np.int64)
+    columns[mask] = legal.listed
+    held, listed = (to_device(torch.from_numpy(array), logits.device) for array in (mask, columns))
+    place = (listed == action).int().argmax(dim=1, keepdim=True)
+    return logits.gather(1, listed.clamp(min=0)), held, place
 
 
 def parameters_to_bytes(state: Mapping[str, Tensor]) -> bytes:

@@ -10,7 +10,7 @@ from torch.optim import Adam
 from app.config import PpoSettings, Precision
 from app.core import FlyballError
 from app.learning.devices import arithmetic
-from app.learning.network import masked_log_probs
+from app.learning.network import candidates, masked_log_probs
 from app.learning.ranks import ALONE, Ranks
 from app.learning.samples import Samples, minibatches
 
@@ -84,8 +84,9 @@ def losses(logits: Tensor, values: Tensor, batch: Samples, settings: PpoSettings
 
     The network's ``logits`` [N, A] are unmasked; its ``values`` are [N].
     """
-    all_log_probs = masked_log_probs(logits / batch.temperature, batch.mask)
-    log_ratio = all_log_probs.gather(1, batch.action).squeeze(1) - batch.log_prob
+    logits, mask, action = candidates(logits, batch.mask, batch.action)
+    all_log_probs = masked_log_probs(logits / batch.temperature, mask)
+    log_ratio = all_log_probs.gather(1, action).squeeze(1) - batch.log_prob
     ratio = log_ratio.exp()
     low, high = 1 - settings.clip_epsilon, 1 + settings.clip_epsilon
     gain = torch.minimum(ratio * batch.advantage, ratio.clamp(low, high) * batch.advantage)

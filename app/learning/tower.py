@@ -5,14 +5,15 @@ with a small gain (Zhang et al. 2019, Fixup). So a position's outputs depend on 
 training compute the same function.
 """
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from app.config import NetworkSettings
+from app.config import PLANES, NetworkSettings
 from app.core import NetworkShape
 from app.learning.layers import POLICY_GAIN, TRUNK_GAIN, VALUE_GAIN, draw, empty_conv, empty_linear
 
-POLICY_PLANES, VALUE_PLANES = 8, 4  # channels that a head reads, after a 1 x 1 convolution
+POLICY_PLANES, VALUE_PLANES = 8, 4  # channels that a dense head reads, after a 1 x 1 convolution
 VALUE_UNITS = 64  # of the value head's hidden layer
 SQUEEZED, LEAST_SQUEEZED = 4, 8  # channels to a unit of the squeezed layer; its fewest units, lest all be dead ReLUs
 
@@ -23,6 +24,8 @@ class Tower(nn.Module):
     Adding a linear map of the scalars is what a 1 x 1 convolution of constant planes would do.
     """
 
+    action_places: Tensor | None
+
     def __init__(self, settings: NetworkSettings, shape: NetworkShape) -> None:
         super().__init__()
         assert shape.planes is not None
@@ -32,8 +35,18 @@ class Tower(nn.Module):
         self.stem = empty_conv(planes, channels, 3)
         self.scalars = empty_linear(shape.scalars, channels) if shape.scalars else None
         self.blocks = nn.ModuleList(Block(channels, settings.squeeze_excite) for _ in range(settings.blocks))
-        self.policy_planes = empty_conv(channels, POLICY_PLANES, 1)
-        self.policy_head = empty_linear(POLICY_PLANES * cells, shape.actions)
+        self.policy_head: nn.Conv2d | nn.Linear
+        places = None
+        if settings.policy_head == PLANES:
+            self.policy_planes = empty_conv(channels, channels, 1)
+            self.policy_head = empty_conv(channels, shape.action_planes, 1)
+            given = np.zeros(shape.actions) if shape.action_places is None else shape.action_places
+            places = torch.from_numpy(given.astype(np.int32))
+        else:
+            self.policy_planes = empty_conv(channels, POLICY_PLANES, 1)
+            self.policy_head = empty_linear(POLICY_PLANES * cells, shape.actions)
+        # A buffer, so that a model's parameters hold the places, and no game is needed to load it.
+        self.register_buffer("action_places", places)
         self.value_planes = empty_conv(channels, VALUE_PLANES, 1)
         self.value_hidden = empty_linear(VALUE_PLANES * cells, VALUE_UNITS)
         self.value_head = empty_linear(VALUE_UNITS, 1)
@@ -57,9 +70,18 @@ class Tower(nn.Module):
         features = torch.relu(features)
         for block in self.blocks:
             features = block(features)
-        policy = torch.relu(self.policy_planes(features)).flatten(1)
+        policy = torch.relu(self.policy_planes(features))
+        if self.action_places is None:
+            logits = self.policy_head(policy.flatten(1))
+        else:
+            logits = at_places(self.policy_head(policy), self.action_places)
         value = torch.relu(self.value_planes(features)).flatten(1)
-        return self.policy_head(policy), self.value_head(torch.relu(self.value_hidden(value))).squeeze(-1)
+        return logits, self.value_head(torch.relu(self.value_hidden(value))).squeeze(-1)
+
+
+def at_places(planes: Tensor, places: Tensor) -> Tensor:
+    """Return the numbers [N, A] of planes [N, P, H, W] at ``places`` [A] in H x W x P."""
+    return planes.permute(0, 2, 3, 1).flatten(1).index_select(1, places)
 
 
 class Block(nn.Module):

@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from app.config import CPU, Compute, GameConfig
-from app.core import HEURISTIC, RANDOM, FlyballError, ModelHash, is_judge
+from app.core import HEURISTIC, RANDOM, FlyballError, ModelHash, is_judge, split_search
 from app.games import Heuristic, Mask, Observations, TableSpec
 from app.games.table import Floats
 from app.learning.devices import decided
@@ -16,7 +16,7 @@ from app.learning.inference import Policy
 from app.learning.network import MASKED_LOGIT, bytes_to_parameters, seen_shape
 from app.play.engines import EnginePlayer
 from app.play.own_players import DecidingPlayer, load_own_player
-from app.play.search import SEARCHES, SearchPlayer
+from app.play.search import SearchPlayer
 from app.store import NETWORK, BlobStore, Checkpoint, get_checkpoint
 
 
@@ -109,7 +109,7 @@ def load_player(  # noqa: C901 - a case for each kind of player
     heuristic = spec.heuristic if name == HEURISTIC else spec.levels.get(name)
     if heuristic is not None:
         return HeuristicPlayer(heuristic)
-    model, searches, simulations = name.partition(SEARCHES)
+    model, simulations = split_search(name)
     checkpoint = get_checkpoint(store, ModelHash(model))
     _check_network(checkpoint)
     manifest = checkpoint.manifest
@@ -119,10 +119,10 @@ def load_player(  # noqa: C901 - a case for each kind of player
             hint="Play it under its own configuration, or start a new model when the encoding has changed.",
         )
     policy = policy_of(checkpoint, compute)
-    if not searches:
+    if simulations is None:
         return policy
     assert config is not None
-    return SearchPlayer(policy, config, int(simulations))
+    return SearchPlayer(policy, config, simulations)
 
 
 def policy_of(checkpoint: Checkpoint, compute: Compute = CPU) -> Policy:
@@ -163,7 +163,7 @@ class PlayerCache:
 
         It depends on the settings of its search, and holds the games that it searches, so no two threads may share it.
         """
-        if SEARCHES in name:
+        if split_search(name)[1] is not None:
             return load_player(store, name, spec, compute, config)
         key: tuple[object, ...] = (store, name, spec.rules_version, compute.device, compute.precision)
         if config is not None and name in config.bots:

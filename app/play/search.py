@@ -26,9 +26,6 @@ from app.play.tree import (
     zero_sum,
 )
 
-SEARCHES = "+"
-"""Separator of a model and the number of positions that it searches for a move, in a player's name."""
-
 TREES = 1024  # trees searched at once: as some games end, a pass for few costs as much as one for hundreds
 POSITIONS = 1 << 18  # of all trees searched at once: a position takes a few kilobytes where many moves are legal
 _EDGES = 64  # edges a node for which new trees have room, at most; ``with_room`` adds more

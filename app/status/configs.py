@@ -86,7 +86,7 @@ class ConfigRow(Row, frozen=True):
     block. ``quality`` is the data quality behind the training intensity. ``overdue`` is the latest EVALUATION_OVERDUE
     since the last evaluation. ``undistributed`` is the failure to distribute the current model. ``late`` are nodes
     that were reported to lack the distributed model. ``failing`` holds the failures of trainings and evaluations, by
-    the noun.
+    the noun. ``diverged`` counts the latest trainings in a row that diverged.
     """
 
     key: str
@@ -113,6 +113,7 @@ class ConfigRow(Row, frozen=True):
     undistributed: DistributionFailed | None = None
     late: tuple[str, ...] = ()
     failing: dict[str, Failing] = field(default_factory=dict)
+    diverged: int = 0
     boosted: Boosted | None = None
     decision: Decided | None = None
 
@@ -219,10 +220,19 @@ def _without(row: ConfigRow, noun: str) -> dict[str, Failing]:
     return {other: failing for other, failing in row.failing.items() if other != noun}
 
 
+def _trained(row: ConfigRow, event: Event[TrainingCompleted]) -> Changes:
+    return {"step": event.data.step, "failing": _without(row, TRAINING), "diverged": 0}
+
+
+def _untrained(row: ConfigRow, event: Event[TrainingFailed]) -> Changes:
+    diverged = row.diverged + 1 if event.data.reason == "diverged" else 0
+    return _failure(row, TRAINING, event.data.error) | {"diverged": diverged}
+
+
 CHANGED_BY: Mapping[type[Payload], Callable[[ConfigRow, Event[Any]], Changes]] = {
     SelfplayComplete: _selfplay,
-    TrainingCompleted: lambda row, event: {"step": event.data.step, "failing": _without(row, TRAINING)},
-    TrainingFailed: lambda row, event: _failure(row, TRAINING, event.data.error),
+    TrainingCompleted: _trained,
+    TrainingFailed: _untrained,
     TrainingBlockedByQuality: lambda _, event: {"blocked": event.data.reason},
     TrainingUnblocked: lambda *_: {"blocked": None},
     TrainingIntensityChanged: lambda _, event: {

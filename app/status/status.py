@@ -147,7 +147,8 @@ class ConfigStatus(Row, frozen=True):
 
     ``blocked`` is the reason of a training block. ``paused`` is whether training pauses because its data is too poor.
     ``boost`` is the factor of an exploration boost. ``waiting_for`` names an obstacle and a remedy.
-    ``late`` are live nodes that lack the model that is played.
+    ``late`` are live nodes that lack the model that is played. ``diverged`` counts the latest trainings in a row that
+    diverged.
     """
 
     key: str
@@ -167,6 +168,7 @@ class ConfigStatus(Row, frozen=True):
     blocked: str | None
     paused: bool
     boost: float | None
+    diverged: int
     last_decision: LastDecision | None
     waiting_for: str | None
     late: tuple[str, ...]

@@ -100,8 +100,13 @@ def _training_asked(data: TrainingRequested) -> str:
     return f"from {short(data.base_model)}, step {data.step}, {rows} rows, lr {data.learning_rate:.3g}"
 
 
-METRICS = {"approx_kl": "KL {:.4f}", "entropy": "entropy {:.3f}", "seconds": "{:.1f} s"}
-"""Formats of the metrics that most trainings have."""
+METRICS = {
+    "approx_kl": "KL {:.4f}",
+    "divergence": "divergence {:.4f}",
+    "entropy": "entropy {:.3f}",
+    "seconds": "{:.1f} s",
+}
+"""Formats of the metrics that most trainings have, by PPO or by search."""
 
 
 def _training(data: TrainingCompleted) -> str:

@@ -35,6 +35,7 @@ _PORTABLE_NAMES = {
     f"{theirs}.{part}": f"{ours}.{part}" for ours, theirs in _HEADS.items() for part in ("weight", "bias")
 }
 _OWN_NAMES = {portable: own for own, portable in _PORTABLE_NAMES.items()}
+_PLACES = "action_places"  # whole numbers among the parameters, which portable policies have as floats
 
 NETWORK = "network"
 """Content of a model that is a network: its tensors are the network's parameters."""
@@ -51,7 +52,7 @@ class UnusablePolicy(UnusableFile):
 class Manifest(ManifestPart):
     """Metadata of a model: configuration, network, step, parent, and the backend that made it."""
 
-    later: ClassVar[frozenset[str]] = frozenset({"backend", "base", "content", "planes", "scale"})
+    later: ClassVar[frozenset[str]] = frozenset({"backend", "base", "content", "planes", "scale", "action_planes"})
 
     version: Literal[1] = 1
     config_key: ConfigKey
@@ -66,6 +67,7 @@ class Manifest(ManifestPart):
     content: str = Field(NETWORK, description="what the tensors are; other backends have words of their own")
     planes: tuple[int, int, int] | None = Field(None, description="shape of the planes that the network sees, if any")
     scale: float = Field(1.0, gt=0, description="divisor of the features inside the network")
+    action_planes: int = Field(0, ge=0, description="planes of actions that the network computes, if any")
 
     @model_validator(mode="after")
     def _has_a_parent_unless_first(self) -> Self:
@@ -76,7 +78,7 @@ class Manifest(ManifestPart):
     @property
     def shape(self) -> NetworkShape:
         """Sizes of the network's inputs and outputs."""
-        return NetworkShape(self.obs_size, self.actions, self.planes, self.scale)
+        return NetworkShape(self.obs_size, self.actions, self.planes, self.scale, self.action_planes)
 
     @property
     def note(self) -> str:
@@ -163,7 +165,8 @@ def export_checkpoint(checkpoint: Checkpoint, path: Path) -> PortablePolicy:
             f"Model {checkpoint.model} is a network of its own kind, {kind}, which NumPy alone cannot play.",
             hint="Export it with torch.export or with code of your own; its tensors are in the store, as safetensors.",
         )
-    tensors = {_PORTABLE_NAMES.get(name, name): tensor for name, tensor in load(checkpoint.parameters).items()}
+    parameters = load(checkpoint.parameters)
+    tensors = {_PORTABLE_NAMES.get(name, name): tensor.astype(np.float32) for name, tensor in parameters.items()}
     lineage = manifest.model_dump(mode="json", include=set(LINEAGE), exclude=manifest.left_out)
     try:
         policy = PortablePolicy(
@@ -206,6 +209,8 @@ def imported_checkpoint(path: Path) -> bytes:
     except BadPolicyFile as error:
         raise UnusablePolicy(f"{error}.", hint="flyball export writes such files.") from error
     tensors = {_OWN_NAMES.get(name, name): np.ascontiguousarray(tensor) for name, tensor in policy.tensors.items()}
+    if _PLACES in tensors:
+        tensors[_PLACES] = tensors[_PLACES].astype(np.int32)
     try:
         manifest = Manifest(
             config_key=policy.game,  # type: ignore[arg-type]  # checked by the model
@@ -214,6 +219,7 @@ def imported_checkpoint(path: Path) -> bytes:
             actions=policy.actions,
             planes=policy.planes,
             scale=policy.scale,
+            action_planes=policy.architecture.get("action_planes", 0),
             **policy.lineage,
         )
     except (TypeError, ValidationError) as error:
@@ -237,7 +243,9 @@ def _network_of(policy: PortablePolicy) -> NetworkSettings:
         residual = found.get("residual", 0)
         return NetworkSettings(kind=WINDOWS, filters=found["filters"], hidden=policy.hidden, residual=residual)
     squeezed = bool(found["squeeze_excite"])
-    return NetworkSettings(kind=TOWER, blocks=found["blocks"], channels=found["channels"], squeeze_excite=squeezed)
+    sizes = {name: found[name] for name in ("blocks", "channels")}
+    head = {"policy_head": "planes"} if "action_planes" in found else {}
+    return NetworkSettings.model_validate({"kind": TOWER, **sizes, "squeeze_excite": squeezed, **head})
 
 
 class DistributionSpec(Settings):

@@ -41,6 +41,8 @@ def _cloned(
     """Clone the teacher in rounds, each on new games of its own; or clone the player of a file's rows."""
     asked = settings.cloning
     given = load_experience(Path(asked.experience), game.config) if asked.experience else None
+    if given is None:  # the first round may take minutes
+        say(f"Cloning {asked.teacher} in {asked.rounds} rounds of {asked.games_per_round:,} games.")
     for number in range(1, asked.rounds + 1):
         fresh = derive_seed(seed, "lesson", number)
         shard = given or lessons(game, game.bot(asked.teacher), student.model, asked.games_per_round, fresh)

@@ -4,6 +4,7 @@ Run with ``pytest tests/benchmarks/bench_shogi.py -m benchmark -s``. The ratios 
 """
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
@@ -14,22 +15,30 @@ import pytest
 import torch
 from torch.distributions import Categorical
 
-from app.config import GAMES, Compute, GameConfig, Precision
+from app.config import GAMES, Compute, GameConfig, NetworkSettings, PpoSettings, Precision
 from app.core import ConfigKey
 from app.engine import LocalEngine
 from app.games import FINISHED, Observations, open_table
 from app.games.table import Floats
 from app.learning.inference import Policy
+from app.learning.jobs import first_model
+from app.learning.learner import improve
 from app.learning.network import init_policy, load_network, masked_log_probs, parameters_to_bytes, threads
+from app.learning.samples import make_samples
 from app.play.gauntlet import GauntletSpec, Opponent
 from app.play.matches import EvaluationManager, MatchPlan, play_match
 from app.play.own_players import Turn
+from app.play.players import policy_of
 from app.play.search import SearchPlayer
-from app.store import FileStore, Manifest, put_checkpoint
+from app.play.selfplay import play_recorded, selfplay_schedule
+from app.store import Checkpoint, FileStore, Manifest, MemoryStore, Shard, get_checkpoint, put_checkpoint
 
 pytestmark = pytest.mark.benchmark
 ROUNDS = 3
-SHOGI = GAMES[ConfigKey("shogi_2p")].replace(max_moves=100)  # decisions are counted, so that games may be short
+SHOGI = GAMES[ConfigKey("shogi_2p")].replace(
+    max_moves=100,  # decisions are counted, so that games may be short
+    network=NetworkSettings(kind="tower", blocks=4, channels=64),
+)
 MANY, FEW = 1024, 3
 SLOT = np.array([0])
 
@@ -190,3 +199,42 @@ def test_network_takes_most_of_a_search(key: str) -> None:
         share = seconds[0] / (process_time() - began)
     print(f"{key}: {100 * share:.0f}%")  # noqa: T201
     assert share > 0.6
+
+
+DENSE = NetworkSettings(kind="tower", blocks=2, channels=32)
+HEADS = {"dense": DENSE, "planes": DENSE.replace(policy_head="planes")}
+
+
+def learner_of(network: NetworkSettings) -> tuple[Checkpoint, Shard, float]:
+    """Return a new model, the rows of 64 of its games, and the processor time of playing them."""
+    config, store = SHOGI.replace(network=network, max_moves=40), MemoryStore()
+    base = get_checkpoint(store, put_checkpoint(store, *first_model(config, open_table(config, 0).spec, 1), None))
+    schedule = selfplay_schedule(64, 2, [], [1.0], 1, opening_plies=0)
+    settings = {"model": base.model, "seed": 1, "worker": "bench", "in_flight": 64, "opponents": []}
+    play_recorded(config.replace(max_moves=2), [policy_of(base)], schedule, **settings)  # compiles
+    began = process_time()
+    shard, _ = play_recorded(config, [policy_of(base)], schedule, **settings)
+    return base, shard, process_time() - began
+
+
+def test_heads_of_a_small_tower() -> None:
+    """Compare updates with a dense head and masks, as before there were planes, with lists, and with planes."""
+    ways = {"dense, masks": ("dense", True), "dense, lists": ("dense", False), "planes, lists": ("planes", False)}
+    with threads(1):
+        made = {name: learner_of(network) for name, network in HEADS.items()}
+        took: dict[str, list[float]] = {way: [] for way in ways}
+        for number in range(ROUNDS + 1):
+            for way, (head, masked) in ways.items():
+                base, shard, _ = made[head]
+                rows = replace(shard, mask=np.asarray(shard.mask)) if masked else shard
+                samples, began = make_samples([rows], 1.0, 0.9), process_time()
+                improve(base, samples, PpoSettings(epochs=1), seed=1, report=lambda _epoch, _metrics: None)
+                if number:  # the first round warms up
+                    took[way].append((process_time() - began) / shard.rows)
+    times = {way: median(seconds) for way, seconds in took.items()}
+    for way, seconds in times.items():
+        head = ways[way][0]
+        base, shard, played = made[head]
+        share = f"playing {1000 * played / shard.rows:.2f} ms a row, {len(base.parameters) / 1e6:.1f} MB"
+        print(f"{way}: update {1000 * seconds:.2f} ms a row and epoch, {share}")  # noqa: T201
+    assert times["planes, lists"] < times["dense, lists"] < times["dense, masks"]

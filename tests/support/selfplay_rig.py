@@ -19,7 +19,8 @@ def ignore(progress) -> None:
 
 def put_model(root: Path, config=CONFIG, seed: int = 0, scale: float = 1.0) -> str:
     manifest, drawn = first_model(config, open_table(config, 0).spec, seed)
-    scaled = {name: tensor * scale for name, tensor in bytes_to_parameters(drawn).items()}
+    given = bytes_to_parameters(drawn).items()
+    scaled = {name: tensor * scale if tensor.is_floating_point() else tensor for name, tensor in given}
     return put_checkpoint(FileStore(root), manifest, parameters_to_bytes(scaled), None)
 
 

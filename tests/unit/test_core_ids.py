@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core import derive_id, derive_seed
+from app.core import derive_id, derive_seed, split_search
 
 parts = st.lists(st.text(max_size=5) | st.integers(), max_size=4)
 
@@ -72,3 +72,19 @@ def test_a_seed_is_the_same_in_every_process() -> None:
     code = "from app.core import derive_seed; print(derive_seed(7, 'hex7_2p', 3))"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert int(printed) == derive_seed(7, "hex7_2p", 3)
+
+
+@pytest.mark.parametrize(
+    ("player", "model", "positions"),
+    [
+        ("champion+64", "champion", 64),
+        ("c++.npz+2", "c++.npz", 2),
+        ("heuristic", "heuristic", None),
+        ("a+b", "a+b", None),
+        ("+64", "+64", None),
+        ("a+", "a+", None),
+        ("a+²", "a+²", None),
+    ],
+)
+def test_search_of_a_player_is_the_number_after_its_last_plus(player: str, model: str, positions: int | None) -> None:
+    assert split_search(player) == (model, positions)

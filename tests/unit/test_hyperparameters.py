@@ -232,6 +232,12 @@ class TestLearningRate:
         handler.feed(promoted(), at=2)
         assert not handler.feed(self.rejection(3), at=3)
 
+    def test_rejections_lower_an_operators_rate_only_after_the_cooldown(self, handler):
+        handler.feed(self.say(2e-5), at=1)
+        assert not [said for step in range(1, 4) for said in handler.feed(self.rejection(step), at=step + 1)]
+        said = [said for step in range(4, 7) for said in handler.feed(self.rejection(step), at=1.1 * HOUR + step)]
+        assert [one.learning_rate for one in said] == [1e-5]
+
     def test_rejections_lower_no_rate_below_its_minimum(self, handler):
         for step in range(1, 100):
             handler.feed(self.rejection(step), at=step)

@@ -16,6 +16,7 @@ from app.core import legal
 from app.core.legal import LegalActions
 from app.learning.jobs import train
 from app.learning.learner import imitate
+from app.learning.network import bytes_to_parameters
 from app.learning.samples import Samples, make_samples, prepare
 from app.learning.training import Training
 from app.play.inspection import game_record, inspect, shard_statistics
@@ -74,8 +75,12 @@ def test_self_play_with_lists_records_the_same_rows(tmp_path: Path, lists: pytes
     assert list(experience_lines(shard)) == list(experience_lines(plain))
 
 
+def tensors_of(root: Path, model: str) -> dict[str, torch.Tensor]:
+    return bytes_to_parameters(get_checkpoint(FileStore(root), model).parameters)
+
+
 def test_training_with_lists_gives_the_same_model(tmp_path: Path, lists: pytest.MonkeyPatch) -> None:
-    """Symmetric images are on, so that actions are renamed too."""
+    """It sums in another order. Symmetric images are on, so that actions are renamed too."""
     model = put_model(tmp_path, scale=3)
     spec = train_spec(tmp_path, CONFIG, model, games=60)
     assert CONFIG.ppo.symmetries
@@ -85,9 +90,11 @@ def test_training_with_lists_gives_the_same_model(tmp_path: Path, lists: pytest.
     masked = put_shard(FileStore(tmp_path), with_mask(shard))
     assert masked != spec["shards"][0]
     with_masks = train({**spec, "shards": [masked]}, ignore)
-    assert with_lists["model"] == with_masks["model"] != model
+    base, *models = (tensors_of(tmp_path, name) for name in (model, with_lists["model"], with_masks["model"]))
+    assert all(torch.allclose(models[0][name], models[1][name], atol=1e-4) for name in base)
+    assert max((models[0][name] - base[name]).abs().max() for name in base) > 1e-3
     first, second = (result["metrics"] | {"seconds": 0} for result in (with_lists, with_masks))
-    assert first == second
+    assert first == pytest.approx(second, abs=1e-3)
 
 
 def test_imitation_with_lists_gives_the_same_parameters(tmp_path: Path, lists: pytest.MonkeyPatch) -> None:
@@ -97,7 +104,9 @@ def test_imitation_with_lists_gives_the_same_parameters(tmp_path: Path, lists: p
     assert [type(one.mask) for one in samples] == [LegalActions, torch.Tensor]
     base, settings = get_checkpoint(FileStore(tmp_path), model), CloningSettings(batch_size=64, epochs=2)
     first, second = (imitate(base, one, settings, seed=1) for one in samples)
-    assert (first.parameters, first.metrics) == (second.parameters, second.metrics)
+    tensors, others = (bytes_to_parameters(one.parameters) for one in (first, second))
+    assert all(torch.allclose(tensors[name], others[name], atol=1e-4) for name in tensors)
+    assert dataclasses.astuple(first.metrics) == pytest.approx(dataclasses.astuple(second.metrics), abs=1e-3)
 
 
 def test_lists_stay_in_main_memory_when_samples_move(tmp_path: Path, lists: pytest.MonkeyPatch) -> None:

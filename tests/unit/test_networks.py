@@ -21,6 +21,7 @@ from app.learning.network import (
     BadNetwork,
     BadParameters,
     bytes_to_parameters,
+    candidates,
     init_policy,
     load_network,
     masked_log_probs,
@@ -35,12 +36,15 @@ TOWER = NetworkSettings(kind="tower", blocks=2, channels=8)
 EXCITED = TOWER.replace(squeeze_excite=True)
 WINDOWS = NetworkSettings(kind="windows", filters=16, hidden=(32, 24))
 CONV = NetworkSettings(kind="conv_network:build", options={"channels": 4})
+PLANES = TOWER.replace(policy_head="planes")
 BOARD = open_table(GAMES["connect_four_2p"], 0).spec.shape
+SHOGI = open_table(GAMES["minishogi_2p"], 0).spec.shape
 WITH_SCALARS = open_table(GAMES["ultimate_tic_tac_toe_2p"], 0).spec.shape
 KINDS = [
     (NetworkSettings(), BOARD),
     (TOWER, BOARD),
     (EXCITED, WITH_SCALARS),
+    (PLANES, SHOGI),
     (WINDOWS, BOARD),
     (WINDOWS, WITH_SCALARS),
     (WINDOWS.replace(residual=2), BOARD),
@@ -55,7 +59,7 @@ def _examples(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def positions(shape: NetworkShape, rows: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).integers(0, 2, (rows, shape.features), dtype=np.uint8)
+    return np.random.default_rng(seed).integers(0, 2, (rows, shape.features), dtype=np.uint8) * np.uint8(shape.scale)
 
 
 def policy_of(settings: NetworkSettings, shape: NetworkShape, seed: int = 1) -> Policy:
@@ -154,6 +158,42 @@ def test_tensors_are_read_in_the_order_of_their_names() -> None:
     assert orders == [sorted(orders[0])] * 5
 
 
+def test_logits_of_a_head_of_planes_lie_at_their_places() -> None:
+    parameters, obs = init_policy(PLANES, SHOGI, 1), positions(SHOGI, 3)
+    network = load_network(PLANES, SHOGI, parameters)
+    planes = []
+    network.policy_head.register_forward_hook(lambda _layer, _inputs, output: planes.append(output.detach().numpy()))
+    with torch.no_grad():
+        logits, _ = network(torch.from_numpy(obs))
+    row, rest = np.divmod(SHOGI.action_places, 5 * SHOGI.action_planes)
+    column, plane = np.divmod(rest, SHOGI.action_planes)
+    assert np.array_equal(logits.numpy(), planes[0][:, plane, row, column])
+
+
+def test_head_of_planes_plays_without_its_game(tmp_path: Path) -> None:
+    """The manifest holds the number of planes, the parameters where actions lie."""
+    config = GAMES["minishogi_2p"].replace(network=PLANES)
+    manifest = get_checkpoint(FileStore(tmp_path), put_model(tmp_path, config)).manifest
+    assert (manifest.shape.action_planes, manifest.shape.action_places, manifest.shape) == (69, None, SHOGI)
+    parameters, obs = init_policy(PLANES, SHOGI, 1), positions(SHOGI, 20)
+    played, known = (Policy(PLANES, shape, parameters).outputs(obs) for shape in (manifest.shape, SHOGI))
+    assert np.array_equal(played, known)
+
+
+def test_dense_head_fits_a_game_that_names_planes(tmp_path: Path) -> None:
+    """So models from before games named planes of actions keep their bytes."""
+    config = GAMES["minishogi_2p"].replace(network=TOWER)
+    manifest = get_checkpoint(FileStore(tmp_path), put_model(tmp_path, config)).manifest
+    assert manifest.shape.action_planes == 0
+    assert "action_planes" not in manifest.note
+    assert "policy_head" not in manifest.note
+
+
+def test_head_of_planes_without_planes_of_actions_is_refused() -> None:
+    with pytest.raises(BadNetwork, match="actions that belong to cells"):
+        init_policy(PLANES, BOARD, 0)
+
+
 @pytest.mark.parametrize("settings", [TOWER, WINDOWS])
 def test_board_network_without_planes_is_refused(settings: NetworkSettings) -> None:
     hearts = open_table(GAMES["hearts_4p"], 0).spec.shape
@@ -222,7 +262,6 @@ def test_masking_is_safe_in_every_precision(kind: torch.dtype, largest: float) -
     mask[:, 4] = True  # all but one are masked
     mask[25:] |= drawn[25:] > 0
     log_probs = masked_log_probs(logits, mask)
-    assert torch.equal(masked_log_probs(logits, LegalActions.of(mask.numpy())), log_probs)
     assert log_probs.dtype == torch.float32
     assert not log_probs[:25, 4].any()
     assert not log_probs.exp()[~mask].any()
@@ -231,6 +270,19 @@ def test_masking_is_safe_in_every_precision(kind: torch.dtype, largest: float) -
     assert logits.grad is not None
     assert logits.grad.isfinite().all()
     assert not logits.grad[~mask].any()
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_candidates_have_the_probabilities_of_their_actions(listed: bool) -> None:
+    generator = torch.Generator().manual_seed(1)
+    logits, mask = torch.randn(50, 9, generator=generator), torch.rand(50, 9, generator=generator) < 0.3
+    mask[torch.arange(50), torch.arange(50) % 9] = True
+    action = torch.multinomial(mask.float(), 1, generator=generator)
+    expected = masked_log_probs(logits, mask).gather(1, action)
+    legal = LegalActions.of(mask.numpy()) if listed else mask
+    narrow, held, place = candidates(logits, legal, action)
+    assert narrow.shape == held.shape == (50, mask.sum(dim=1).max() if listed else 9)
+    assert torch.allclose(masked_log_probs(narrow, held).gather(1, place), expected)
 
 
 def test_manifest_of_a_perceptron_is_as_before() -> None:
@@ -263,6 +315,7 @@ def test_manifest_carries_kind_and_planes(tmp_path: Path, settings: NetworkSetti
         ({"kind": "tower", "hidden": (64,)}, "'tower' has no hidden"),
         ({"blocks": 3}, "'mlp' has no blocks"),
         ({"kind": "windows", "channels": 8}, "'windows' has no channels"),
+        ({"kind": "windows", "policy_head": "planes"}, "'windows' has no policy_head"),
         ({"options": {"a": 1}}, "'mlp' has no options"),
         ({"kind": "mine:build", "channels": 8}, "'mine:build' has no channels"),
     ],

@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -88,14 +89,23 @@ def tower(squeeze_excite: bool) -> NetworkSettings:
 WINDOWS = NetworkSettings(kind="windows", filters=16, hidden=(32, 24))
 
 
-@pytest.mark.parametrize("key", ["connect_four_2p", "go7_2p", "ultimate_tic_tac_toe_2p"])
-@pytest.mark.parametrize("network", [tower(False), tower(True), WINDOWS, WINDOWS.replace(residual=2)])
+BOARDS = ["connect_four_2p", "go7_2p", "ultimate_tic_tac_toe_2p"]
+PLANES = tower(squeeze_excite=True).replace(policy_head="planes")
+BOARD_NETWORKS = [
+    *product(BOARDS, [tower(False), tower(True), WINDOWS, WINDOWS.replace(residual=2)]),
+    ("minishogi_2p", PLANES),
+]
+
+
+@pytest.mark.parametrize(("key", "network"), BOARD_NETWORKS)
 def test_board_network_in_numpy_agrees_with_torch(tmp_path: Path, key: str, network: NetworkSettings) -> None:
     config = GAMES[key].replace(network=network)
     store = FileStore(tmp_path / "store")
-    # Larger parameters than the first ones, so that all layers matter; and pixels, so that they are scaled.
+    # Larger parameters than the first ones, so that all layers matter; and a scale in every game.
     made = get_checkpoint(store, put_model(tmp_path / "store", config, seed=3, scale=2.0))
-    checkpoint = get_checkpoint(store, put_checkpoint(store, made.manifest.replace(scale=3.0), made.parameters, None))
+    checkpoint = get_checkpoint(
+        store, put_checkpoint(store, made.manifest.replace(scale=max(3.0, made.manifest.scale)), made.parameters, None)
+    )
     network = load_network(config.network, checkpoint.manifest.shape, bytes_to_parameters(checkpoint.parameters))
     obs, _ = positions(key, games=8)
     with torch.inference_mode():
@@ -127,6 +137,15 @@ def test_tower_of_other_sizes_is_refused(tmp_path: Path, change: dict, why: str)
     export_checkpoint(get_checkpoint(FileStore(tmp_path), put_model(tmp_path, config)), file)
     with pytest.raises(BadPolicyFile, match=re.escape(why)):
         read_policy(changed_json(lambda it: it["architecture"].update(change))(file))
+
+
+@pytest.mark.parametrize("place", [-1.0, 0.5, 25.0 * 69])
+def test_action_at_no_place_of_a_plane_is_refused(tmp_path: Path, place: float) -> None:
+    config = GAMES["minishogi_2p"].replace(network=PLANES)
+    file = tmp_path / "policy.json"
+    export_checkpoint(get_checkpoint(FileStore(tmp_path), put_model(tmp_path, config)), file)
+    with pytest.raises(BadPolicyFile, match="action_places holds something else than whole numbers below 1725"):
+        read_policy(changed_json(lambda it: it["tensors"]["action_places"].__setitem__(3, place))(file))
 
 
 def test_importing_the_player_imports_numpy_and_nothing_else() -> None:

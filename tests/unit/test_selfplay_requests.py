@@ -1,10 +1,11 @@
 """SelfplayWorker: the requests that it keeps when a model is replaced."""
 
 import pytest
-from driving import KEY, NEW, OLD, DrivenWorker
+from driving import KEY, NEW, OLD, OTHER_KEY, DrivenWorker, promoted, run_settings
 from scenario_events import asked
 
 from app.config import GAMES, RunSettings
+from app.events import ModelRolledBack
 from daemons.selfplay_worker import SelfplayWorker
 
 
@@ -15,3 +16,37 @@ def test_requests_of_a_replaced_model_are_kept_where_rows_replay(replay_rows: in
     for model in (OLD, NEW):
         worker.feed(asked(worker.worker.place.name, model))
     assert [job.request.model for job in worker.jobs()] == kept
+
+
+BACK = ModelRolledBack(from_model=NEW, to_model=OLD, step=0, reason="weaker")
+
+
+def playing(key: str = KEY, *, probe: bool = False) -> DrivenWorker:
+    """Return a worker with a request for the champion NEW."""
+    worker = DrivenWorker(SelfplayWorker, run_settings(KEY, OTHER_KEY))
+    for model in (OLD, NEW):
+        worker.feed(promoted(model))
+    worker.feed(asked(worker.worker.place.name, NEW).replace(probe=probe), key)
+    return worker
+
+
+def test_requests_of_a_rolled_back_configuration_are_dropped() -> None:
+    """The scheduler makes others, and their rows would not count."""
+    worker = playing()
+    worker.feed(BACK)
+    assert not worker.jobs()
+
+
+@pytest.mark.parametrize(
+    ("key", "probe", "back"),
+    [
+        (OTHER_KEY, False, BACK),
+        (KEY, True, BACK),
+        (KEY, False, ModelRolledBack(from_model=OLD, to_model="d" * 64, step=0, reason="late")),
+    ],
+    ids=["of another configuration", "a probe", "the rollback is stale"],
+)
+def test_other_requests_stay_after_a_rollback(key: str, probe: bool, back: ModelRolledBack) -> None:
+    worker = playing(key, probe=probe)
+    worker.feed(back)
+    assert len(worker.jobs()) == 1

@@ -7,16 +7,17 @@ from shogi_games import random_table
 from app.config import GAMES
 from app.games import FINISHED, IllegalAction, UnknownGame, checker_for, open_table
 from app.games.game_check import check_game
-from app.games.shogi.encode import UNIT, Layout, direction_numbers, recall
+from app.games.shogi.encode import UNIT, Layout, arrival_places, direction_numbers, recall
 from app.games.shogi.parity import ShogiChecker
 from app.games.shogi.replay import Replay
 from app.games.shogi.rules import POSITION
 from app.games.shogi.sfen import write_sfen
 from app.games.shogi.table import ShogiTable, parse_rules
-from app.games.shogi.variant import MINISHOGI, SHOGI, VARIANTS
+from app.games.shogi.variant import MINISHOGI, SHOGI, VARIANTS, Variant
 
 SLOT = np.array([0])
 CONFIGS = pytest.mark.parametrize("key", ["shogi_2p", "minishogi_2p"])
+OPTIONS = ("", "(direction_actions=true)")
 PLANES = {"shogi": "PLNSGBRK", "minishogi": "PSGBRK"}
 
 
@@ -92,6 +93,25 @@ def test_every_move_of_a_piece_has_a_direction_number() -> None:
     for history in (random_table("shogi", 1, seed).history(0) for seed in range(3)):
         assert (numbering.number[history] >= 0).all()
     assert direction_numbers(MINISHOGI).actions == 25 * (2 * 8 * 4 + 5)
+
+
+@pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
+def test_every_move_of_a_piece_has_a_place_where_it_arrives(variant: Variant) -> None:
+    ways, places = arrival_places(variant)
+    moves = np.flatnonzero(direction_numbers(variant).number >= 0)
+    assert len(np.unique(places[moves])) == len(moves), "a place of its own"
+    assert [place // ways for place in places[moves]] == [variant.parts(int(move))[1] for move in moves]
+    assert (places.min() >= 0, places.max() < variant.cells * ways, len(places)) == (True, True, variant.actions)
+
+
+@CONFIGS
+def test_both_numberings_have_the_same_places(key: str) -> None:
+    """So the planes of a network mean the same moves, whatever the actions' numbers."""
+    plain, directed = (ShogiTable(parse_rules(f"{GAMES[key].game}{option}"), 0, 100) for option in OPTIONS)
+    number = direction_numbers(VARIANTS[GAMES[key].game]).number
+    moves = np.flatnonzero(number >= 0)
+    assert plain.spec.action_planes == directed.spec.action_planes
+    assert np.array_equal(plain.spec.action_places[moves], directed.spec.action_places[number[moves]])
 
 
 def test_games_are_the_same_in_either_numbering() -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 from driving import KEY, NEW, OLD, OTHER_KEY, distributed, promoted, run_settings
+from scenario_events import asked
 
 from app.config import RunSettings
 from app.controllers.fold import Fold
@@ -27,7 +28,7 @@ def history(record):
 
 
 def test_readers_of_rollbacks_read_promotions_too():
-    assert len(SPECS) == 7
+    assert len(SPECS) == 8
     assert all(ModelPromoted in spec.reads for spec in SPECS)
 
 
@@ -35,7 +36,8 @@ def test_readers_of_rollbacks_read_promotions_too():
 @pytest.mark.parametrize("restarted", [False, True], ids=["at once", "after a restart"])
 def test_stale_rollback_is_given_to_no_reducer(record, history, spec, restarted):
     fold = Fold(spec.factories(PLACE))
-    saved = fold.feed(history).saved()
+    requests = [record(asked(PLACE.name, NEW), key) for key in (KEY, OTHER_KEY)]
+    saved = fold.feed([*history, *requests]).saved()
     if restarted:
         fold = Fold(spec.factories(PLACE), saved)
     outcome = fold.feed([record(STALE, KEY)])

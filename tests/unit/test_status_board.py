@@ -36,12 +36,13 @@ from app.events import (
     Payload,
     RunConfigured,
     TrainingBlockedByQuality,
+    TrainingCompleted,
     TrainingFailed,
     TrainingIntensityChanged,
     TrainingUnblocked,
 )
 from app.status.status import READS, Board, DaemonStatus, Status
-from app.status.summary import show_progress
+from app.status.summary import show_progress, summarise
 from app.status.tables import daemons_table, status_table
 
 SIGN = Sign(position=11, lag=2, jobs=1, requests=3)
@@ -157,6 +158,26 @@ def test_status_says_what_is_unusual_about_a_configuration(capsys: pytest.Captur
     assert shown(paused.replace(intensity="normal", previous="paused")) == ["boosted", "1.5"]
     assert shown(boost.replace(multiplier=1.0)) == []
     assert shown(boost, after_seconds=61) == [], "it has lapsed"
+
+
+def test_status_counts_trainings_that_diverged_in_a_row(capsys: pytest.CaptureFixture[str]) -> None:
+    run = recording()
+    failed = TrainingFailed(request_id="r", reason="diverged", error="NaN")
+    done = next(event.data for event in run.events if isinstance(event.data, TrainingCompleted))
+    counts = []
+    for data in (failed, failed, failed.replace(reason="error"), failed, done):
+        run.add(data, run.events[7])
+        (config,) = [one for one in status_of(run).configs if one.key == KEY]
+        counts.append(config.diverged)
+        Console(width=200).print(status_table(status_of(run)))
+        assert ("diverged 2 x" in capsys.readouterr().out) == (config.diverged == 2)
+    assert counts == [1, 2, 0, 1, 0]
+
+
+def test_summary_of_a_searched_training_tells_its_divergence() -> None:
+    metrics = {"divergence": 0.25, "entropy": 1.0, "policy_loss": 2.0, "seconds": 3.0}
+    done = TrainingCompleted(request_id="r", model=NEW, parent=OLD, step=2, rows=10, metrics=metrics)
+    assert summarise(done).endswith("from 10 rows, divergence 0.2500, entropy 1.000, 3.0 s")
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ exact, and the number of moves is rounded down to a 252nd of the limit.
 """
 
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,6 +144,7 @@ def plain_numbers(variant: Variant) -> Numbering:
     return Numbering(variant.actions, same, same)
 
 
+@cache
 def direction_numbers(variant: Variant) -> Numbering:
     """Return numbers of a square and a way to move: 81 x 139 in Shogi (Silver et al. 2017).
 
@@ -167,3 +169,18 @@ def direction_numbers(variant: Variant) -> Numbering:
     inverse = np.full(cells * ways, -1, dtype=np.int64)
     inverse[number[number >= 0]] = np.flatnonzero(number >= 0)
     return Numbering(cells * ways, number, inverse)
+
+
+@cache
+def arrival_places(variant: Variant) -> tuple[int, Indices]:
+    """Return the ways to move, and the place of each of the variant's actions in squares x ways.
+
+    The ways are those of ``direction_numbers``. The square is where a piece arrives: there a network sees what is taken
+    and who could take back. An action that no piece can make has some place.
+    """
+    directions, cells, kinds = direction_numbers(variant), variant.cells, len(variant.codes)
+    ways, drops = directions.actions // cells, int(variant.tables["drops"])
+    cell, rest = np.divmod(np.arange(drops), 2 * (cells - 1))
+    square = rest // 2
+    arrivals = np.concatenate((square + (square >= cell), np.arange(cells * kinds) // kinds))
+    return ways, arrivals * ways + directions.number % ways

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from app.core.kernels import kernel
 from app.games.shogi.bots import levels
-from app.games.shogi.encode import UNIT, Layout, Numbering, direction_numbers, plain_numbers, see
+from app.games.shogi.encode import UNIT, Layout, Numbering, arrival_places, direction_numbers, plain_numbers, see
 from app.games.shogi.replay import LONGEST
 from app.games.shogi.rules import POSITION, WORKSPACE, Lists, new_lists, play, settle
 from app.games.shogi.sfen import parse_sfen
@@ -85,7 +85,7 @@ class ShogiTable(Table):
             )
         variant = rules.variant
         layout, self._numbering = Layout(variant, rules.repetition_planes, max_moves), rules.numbering
-        planes = (layout.planes, variant.side, variant.side)
+        planes, (ways, arrivals) = (layout.planes, variant.side, variant.side), arrival_places(variant)
         self.spec = TableSpec(
             players=2,
             actions=self._numbering.actions,
@@ -97,6 +97,8 @@ class ShogiTable(Table):
             planes=planes,
             scale=float(UNIT),
             searchable=True,
+            action_planes=ways,
+            action_places=arrivals[self._numbering.action],
         )
         self._tables, self._layout = variant.tables, layout.tables
         self._begun = parse_sfen(sfen or variant.sfen, variant)
