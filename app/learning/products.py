@@ -1,10 +1,10 @@
-"""Fast layers without gradients, by oneDNN where the CPU has AVX-512.
+"""Fast layers without gradients, by oneDNN.
 
 oneDNN computes linear layers and convolutions, ReLU included. MKL would sum a row's products in an order that depends
-on the number of rows. oneDNN keeps one order in float32 from ``FEWEST`` rows on. In bfloat16 it keeps none, but
-multiplies several times as fast on processors with AMX. On processors other than Intel's it is also faster than MKL,
-which uses only AVX2 there. ``torch.compile`` replaces layers by the same operations. They are private to PyTorch; where
-they are missing, the usual ones compute the layers.
+on the number of rows or, with AVX2, on the row's place. oneDNN keeps one order in float32 from ``FEWEST`` rows on. In
+bfloat16, which needs AVX-512, it keeps none, but multiplies several times as fast on processors with AMX. On
+processors other than Intel's it is also faster than MKL, which uses only AVX2 there. ``torch.compile`` replaces layers
+by the same operations. They are private to PyTorch; where they are missing, the usual ones compute the layers.
 """
 
 from typing import Any
@@ -18,8 +18,8 @@ _AVX512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
 
 
 def _operation(name: str) -> Any:
-    """Return an operation of oneDNN, None where it should not or cannot be used."""
-    found: Any = torch.ops.mkldnn if _AVX512 else None
+    """Return an operation of oneDNN, None where it is missing."""
+    found: Any = torch.ops.mkldnn if torch.backends.mkldnn.is_available() else None
     for part in name.split("."):
         found = getattr(found, part, None)
     return found
@@ -28,6 +28,12 @@ def _operation(name: str) -> Any:
 _ONEDNN, _PACK = _operation("_linear_pointwise"), _operation("_reorder_linear_weight")
 _CONVOLVE, _CONVOLVE_ONTO = _operation("_convolution_pointwise"), _operation("_convolution_pointwise_.binary")
 _PACK_KERNEL = _operation("_reorder_convolution_weight")
+
+
+def _is_fast(tensor: Tensor) -> bool:
+    """Return whether oneDNN computes with tensors of this device and type."""
+    return tensor.is_cpu and (tensor.dtype == torch.float32 or _AVX512)
+
 
 FEWEST = 4  # rows; with fewer, both libraries sum in another order
 STEP = 16  # rows; padded to multiples, because oneDNN compiles for each number, as slowly as it multiplies
@@ -55,7 +61,7 @@ def linear(
 
     Then comes ReLU, or ``shortcut`` [N, M] is added.
     """
-    if _ONEDNN and input.is_cpu:
+    if _ONEDNN and _is_fast(input):
         product: Tensor = (
             _ONEDNN(input, weight, bias, "relu" if relu else "none", [], "")
             if shortcut is None
@@ -74,7 +80,7 @@ class Convolution:
     def __init__(self, weight: Tensor, bias: Tensor, rows: int, board: tuple[int, int]) -> None:
         self._padding, self._bias = [weight.shape[-1] // 2] * 2, bias
         self._weight = weight.contiguous(memory_format=torch.channels_last)
-        self._fused = weight.is_cpu and bool(_CONVOLVE and _CONVOLVE_ONTO and _PACK_KERNEL)
+        self._fused = _is_fast(weight) and bool(_CONVOLVE and _CONVOLVE_ONTO and _PACK_KERNEL)
         if self._fused:
             size = rows, weight.shape[1], *board
             self._weight = _PACK_KERNEL(self._weight, self._padding, [1, 1], [1, 1], 1, size)
@@ -98,7 +104,7 @@ class Convolution:
 
 def packed(weight: Tensor, rows: int) -> Tensor:
     """Return ``weight`` as ``linear`` reads it fastest for inputs of ``rows`` rows."""
-    return _PACK(weight, rows) if _PACK and weight.is_cpu else weight
+    return _PACK(weight, rows) if _PACK and _is_fast(weight) else weight
 
 
 def padded(features: Tensor) -> Tensor:
