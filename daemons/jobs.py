@@ -31,7 +31,7 @@ class WorkerPlace:
 
     name: str
     node: str
-    store: str  # its folder or URL, with the cache of a URL
+    store: str  # a folder, or a URL with this machine's cache
     compute: Compute = CPU
 
 
@@ -93,7 +93,7 @@ class Worker(HandlerReducer, ABC, Generic[Q]):
     @staticmethod
     @abstractmethod
     def pending(rows: Mapping[str, Any]) -> Sequence[tuple[Cause, Any]]:
-        """Return the causes of the jobs that should run now, most urgent first, each with what ``job`` needs."""
+        """Return (cause, argument of ``job``) of the jobs to run, most urgent first."""
 
     @abstractmethod
     def job(self, cause: Cause, pending: Any, states: States) -> Job[Q]:

@@ -1,4 +1,4 @@
-"""Leases: which daemon runs which job of inspection, training or evaluation, where several can (ADR-039).
+"""Leases of inspections, trainings and evaluations to one of several daemons (ADR-039).
 
 All daemons of a kind fold the same events, and derive the same leases from them, so no event assigns a job. The most
 urgent job without a lease goes to the least busy daemon that is ready. The lease ends with the job, or when its daemon
@@ -112,7 +112,7 @@ class Leases:
         return "succeeded" if type(data) in self.worker.emits & self.worker.reads else None
 
     def step(self, rows: Mapping[str, LeaseRow], event: Event[Payload], jobs: Mapping[str, Any]) -> Step[LeaseRow]:
-        """Apply an event to the daemons, end leases, and lease the pending jobs.
+        """Apply an event, end leases, and lease the pending jobs.
 
         ``jobs`` are the worker's rows, after the same event.
         """
@@ -162,7 +162,7 @@ class Leases:
         return []
 
     def _judged(self, daemons: dict[str, Holder], name: str, one: Holder, event: Event[Payload]) -> list[Emission]:
-        """Count a job's outcome for its daemon, which rests if it fails where others succeed.
+        """Count a job's outcome; its daemon pauses if it fails where others succeed.
 
         Where all daemons fail, or there is no other, the jobs are at fault.
         """

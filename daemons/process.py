@@ -42,7 +42,7 @@ SHARED_JOBS: Mapping[str, SharedJobs] = {
     training.DAEMON.name: "training",
     evaluation.DAEMON.name: "evaluation",
 }
-"""Daemons whose jobs any machine can run, with the kind of their jobs."""
+"""Kind of the jobs of each daemon whose jobs any machine can run."""
 
 F = TypeVar("F", SqliteStateStore, SqliteOutbox)
 
@@ -149,7 +149,7 @@ async def engine_of(spec: DaemonSpec, deployment: Deployment, folder: RunFolder)
 
 
 def processes_of(spec: DaemonSpec, deployment: Deployment) -> int:
-    """Return the number of processes in which a daemon's jobs run on this machine."""
+    """Return this machine's number of processes for a daemon's jobs."""
     jobs = SHARED_JOBS.get(spec.name)
     return getattr(deployment.processes, jobs) if jobs else spec.capacity
 

@@ -34,13 +34,13 @@ Rows = Mapping[str, SelfplayPending]
 
 
 STALE_EVENTS = 1_000_000
-"""Events after which nobody waits for a request: its lease, of hours, has long ended."""
+"""Events after which a request is dropped, because its lease has ended hours before."""
 
 
 class SelfplayWorker(Worker[SelfplayRequested]):
     """Runs the backend's ``play`` for the requests addressed to it.
 
-    The rows hold the requests of all workers: so they do not depend on the place, and one snapshot serves all nodes.
+    The rows hold the requests of all workers, so that one snapshot serves all nodes.
     """
 
     name = "SelfplayWorker"

@@ -23,7 +23,7 @@ REFUSED_S = 2.0
 
 
 class Finished(NamedTuple):
-    """Result of a publish (positions) or a request (the answer's body), or an error."""
+    """Outcome of a publish (positions) or a request (the answer's body); or an error."""
 
     token: int
     result: tuple[int, ...] | bytes | FlyballError

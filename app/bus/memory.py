@@ -99,7 +99,7 @@ class MemoryBus:
         return self._shared.presence.table(self._clock.monotonic())
 
     def presence_facts(self) -> list[Payload]:
-        """Return the facts about lost and returned daemons that a broker is to publish now."""
+        """Return the facts about daemons that a broker has to publish now."""
         return self._shared.presence.due(self._clock.monotonic())
 
     async def snapshot(self, upto: int, kinds: Collection[str]) -> Snapshot | None:

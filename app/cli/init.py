@@ -24,10 +24,10 @@ from daemons.registry import MACHINE_ROLES, MachineRole, names_of
 
 ADDRESS = re.compile(r"(?P<host>[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:(?P<port>\d{1,5}))?")
 PORT = 7400
-"""Of the head's broker, if none is named."""
+"""Port of the head's broker if the address has none."""
 
 PLAIN_PATH = re.compile(r"/[A-Za-z0-9/._+@:-]*")
-"""A path that means the same in TOML, systemd's units and supervisord's configuration."""
+"""Paths that TOML, systemd and supervisord read without quoting."""
 
 Services = Literal["systemd", "supervisor"]
 FILES: Mapping[tuple[Services, MachineRole], tuple[str, ...]] = {
@@ -210,7 +210,10 @@ def _program() -> Path:
 
 
 def _without(text: str, programs: Sequence[str]) -> str:
-    """Return a configuration of supervisord without some programs, none of which is the first in its group."""
+    """Return supervisord's configuration without some programs.
+
+    None of these may be the first of its group.
+    """
     kept = [part for part in text.split("\n[program:") if part.partition("]")[0] not in programs]
     for name in programs:
         kept[0] = kept[0].replace(f",{name}", "")

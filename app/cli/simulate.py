@@ -128,14 +128,14 @@ def simulate(
     jobs: int,
     as_json: bool,
 ) -> None:
-    """Run all controllers, and none, on a modelled cluster; compare what strength comes of it.
+    """Run all controllers, and none, on a modelled cluster; compare their strength.
 
     The controllers are the real ones; the cluster, its troubles and how strength grows are modelled
     (app/simulation/plant.toml; --plant takes your own). The same seed gives the same events. Settings are those of the
-    run folder, with a cluster's pace. A controller of your own takes part, and is also left out in an arm of its own.
+    run folder, with presets for a cluster. A controller of your own takes part; one more arm leaves it out.
 
-    With --plan, it tells instead what limits the cluster, and searches the fewest processes of each kind of job with
-    which no job waits long.
+    With --plan, it shows the bottleneck instead, and searches the fewest processes of each kind with which no job waits
+    long.
     """
     given = given_options(ctx)
     if wrong := [given[name] for name in (COMPARING if plan else PLANNING) if name in given]:
@@ -191,7 +191,7 @@ def show_plan(plan: Plan) -> None:
 
 
 def show_sizing(title: str, size: Sizing) -> None:
-    """Write the load of a cluster as a table, its bottleneck, and the number of useful nodes."""
+    """Write a cluster's load, bottleneck and number of useful nodes."""
     rows = [[cell(one) for cell in LOAD_COLUMNS.values()] for one in size.load.kinds]
     show_table(list(LOAD_COLUMNS), rows, left={"kind"}, title=title)
     bottleneck = "none; configurations wait for their own loops"

@@ -60,7 +60,11 @@ AT_ONCE = 5000
 @click.option("--profile", type=click.Choice(list(PROFILES)), help="Which configurations to run.")
 @click.option("--config", "configs", multiple=True, metavar="KEY", help="Run this configuration; may be repeated.")
 @click.option("--seed", type=click.IntRange(0), help="Seed of the run.")
-@click.option("--role", type=click.Choice(MACHINE_ROLES), help="Only what records and decides, or what runs jobs.")
+@click.option(
+    "--role",
+    type=click.Choice(MACHINE_ROLES),
+    help="Only a head's daemons, which record and decide, or a worker's, which run jobs.",
+)
 @click.option("--for", "seconds", type=click.FloatRange(0, min_open=True), help="Stop after this many seconds.")
 @json_option
 @placed

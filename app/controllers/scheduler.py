@@ -72,8 +72,11 @@ WORKER_DAEMON = "selfplay_worker"
 CONFIG, WORKER = "config:", "worker:"
 
 MOST_DEADLINES = 4
-"""Self-play deadlines after which a request is given up although its worker lives: two attempts at it, and two at the
-request before it. Otherwise a worker that crashes at a request and starts again would keep it for ever."""
+"""Self-play deadlines after which a living worker's request is given up.
+
+That is time for two attempts at it, and two at the request before it. Without a limit, a worker that crashes at a
+request and starts again would keep it for ever.
+"""
 
 DRAWS = 8
 """Most lineups of a request. More lineups vary the opponents more; fewer give each a larger batch of games."""

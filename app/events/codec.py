@@ -168,7 +168,7 @@ def _with_neutral_knobs(config: Any) -> Any:
 
 
 def _without_silence(data: dict[str, Any]) -> dict[str, Any]:
-    """Leave out how long a silent node was waited for, which became the broker's business."""
+    """Drop the scheduler's ``node_silent_seconds``, now a setting of the broker."""
     match data:
         case {"settings": {"feedback": {"scheduler": {"node_silent_seconds": _, **scheduler}, **feedback}, **settings}}:
             return {**data, "settings": {**settings, "feedback": {**feedback, "scheduler": scheduler}}}

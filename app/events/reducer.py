@@ -53,7 +53,7 @@ class Reducer(Protocol[R]):
 
 
 class Follower(Protocol[R]):
-    """A reducer that is called after another one too, and shown its rows. See ``Reducer``."""
+    """A reducer that is also called at another one's events, and shown its rows. See ``Reducer``."""
 
     name: ClassVar[str]
     follows: ClassVar[str]  # the other one's name

@@ -47,7 +47,7 @@ def archive(path: Path, until: int, *, say: Callable[[SegmentRow], None] = lambd
 
 
 def _cut(reader: SqliteJournalReader, after: int, until: int) -> tuple[int, int] | None:
-    """Return the last position of the next segment, and the size of its records in bytes; None without records."""
+    """Return the next segment's last position and raw size in bytes; None without records."""
     end, size, head = after, 0, reader.head
     for record in reader.headers(after, until):
         if record.last > until or record.last >= head or record.last - after > SEGMENT_EVENTS:
@@ -59,7 +59,7 @@ def _cut(reader: SqliteJournalReader, after: int, until: int) -> tuple[int, int]
 def records_between(
     reader: SqliteJournalReader, after: int, end: int, *, limit: int = 256, types: frozenset[str] | None = None
 ) -> Iterator[Record]:
-    """Iterate over the records with events after a position, up to the record that holds ``end``."""
+    """Iterate over the records after a position, up to the one that holds ``end``."""
     while after < end and (chunk := reader.read(after, limit=limit, types=types)).position > after:
         for record in chunk.records:
             if record.first > end:

@@ -182,7 +182,7 @@ def batches(
     rng: np.random.Generator,
     ranks: Ranks = ALONE,
 ) -> Iterator[SearchBatch]:
-    """Yield all samples, shuffled, in batches of about ``size``, each replaced by itself or one of its images.
+    """Yield all samples or their images, shuffled, in batches of about ``size``.
 
     Each rank draws for all of a minibatch, and yields its share.
     """

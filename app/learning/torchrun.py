@@ -32,7 +32,7 @@ RESTARTS: Final = 3
 
 WORK, OUTCOME = "work.pickle", "outcome.pickle"
 EPOCH: Final = "flyball epoch "
-"""What a line of rank 0's stdout begins with when it reports an epoch."""
+"""Prefix of lines on rank 0's stdout that report an epoch."""
 
 
 class ProcessesLost(FlyballError):
@@ -40,12 +40,12 @@ class ProcessesLost(FlyballError):
 
 
 def together(work: Callable[..., R], compute: Compute, *, report: Callable[[int, Any], None]) -> R:
-    """Return ``work(compute=…, report=…)``, or have ``compute.processes`` do it together.
+    """Run ``work(compute=…, report=…)`` in ``compute.processes`` processes; return its result.
 
-    Each of several processes calls it with its own device, and with ``ranks``. The result is rank 0's. What they raise
-    is raised here, as ``RankFailed`` if it is no ``FlyballError``. When a rank dies, all begin again, so ``work`` must
-    depend on its arguments alone; it and its result are pickled. ``report`` receives each epoch's number and metrics
-    once. Raises ``ProcessesLost`` or ``MissingDevice``.
+    A single process is this one. Each of several calls ``work`` with its own device, and with ``ranks``. The result is
+    that of rank 0. An error of a rank is raised here, as ``RankFailed`` if it is no ``FlyballError``. When a rank dies,
+    all begin again, so ``work`` must depend on its arguments alone. ``work`` and its result are pickled. ``report``
+    receives each epoch's number and metrics once. Raises ``ProcessesLost`` or ``MissingDevice``.
     """
     if compute.processes == 1:
         return work(compute=compute, report=report)
@@ -80,7 +80,7 @@ def together(work: Callable[..., R], compute: Compute, *, report: Callable[[int,
 
 
 def _cause(ended: Ended) -> str:
-    """Return how the first rank ended that did, by torchrun's report; otherwise how torchrun ended."""
+    """Return the end of the first rank that failed, by torchrun's report, or torchrun's own."""
     first = re.search(r"Root Cause.*?\brank +: (\d+).*?\bexitcode +: (-?\d+)", ended.errors, re.DOTALL)
     if first is None:
         return f"torchrun {ended.described}"
@@ -114,9 +114,9 @@ def _environment() -> dict[str, str]:
 
 
 def take_part(folder: Path) -> None:
-    """Do this rank's part of the work in a folder, and write the result there, or what is raised.
+    """Run the work as the rank that torchrun started; write its result or error.
 
-    This is what each process does that torchrun starts. It ends without a result when another one is lost.
+    A rank ends without a result when another one is lost.
     """
     lines = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a user's network prints goes to stderr, because otherwise it would mix with the reports

@@ -50,7 +50,7 @@ JobKind = Literal["inspection", "training", "evaluation", "distribution"]
 """A kind of job other than self-play."""
 
 SCALED: tuple[JobKind, ...] = ("inspection", "training", "evaluation")
-"""Kinds of jobs that more processes do more of at once. The head alone distributes, one model at a time."""
+"""Kinds of jobs that more processes speed up; the head alone distributes, one model at a time."""
 
 
 class Playing(NamedTuple):
@@ -66,7 +66,7 @@ def processes_of(machine: str, world: World) -> MachineSettings:
 
 
 class SimulatedNode:
-    """A machine with a self-play worker, ``selfplay_worker@node``, that plays ``processes`` requests at once.
+    """A machine whose self-play worker plays ``processes`` requests at once.
 
     The jobs of ``stations`` that it runs are lost with it. The head, without which nothing runs, is never lost.
     """
@@ -135,7 +135,7 @@ class SimulatedNode:
         return ()
 
     def _report_lost(self, life: int, now_us: int) -> Envelopes:
-        """Report the node as lost, as the broker does, unless it has started again."""
+        """Report the node as lost, unless it has started again."""
         if self._alive or life != self._lives:
             return ()
         return self._publish(now_us, NodeLost(**self._daemon, silent_seconds=SILENT_SECONDS))

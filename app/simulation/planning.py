@@ -1,4 +1,4 @@
-"""Plan a cluster: the fewest processes of each kind with which no job waits long, and how many nodes they can use."""
+"""Plan a cluster: the fewest processes without long waits, and the useful nodes."""
 
 from collections.abc import Callable, Mapping
 from math import ceil
@@ -12,13 +12,13 @@ GUESSED_BUSY = 0.7
 """Share of time that the first guess keeps processes busy. Queues are short there, and it is verified by simulation."""
 
 REQUESTS = 24
-"""Length of a simulation by default, in requests of self-play, the mean of the configurations."""
+"""Default length of a simulation, in mean durations of a self-play request."""
 
 USEFUL = 0.9
-"""Share of the rows of more nodes from which these are not worth having."""
+"""Share of a larger cluster's rows from which its further nodes are not useful."""
 
 MOST_GROWTH = 4
-"""Most nodes that are tried, as a multiple of those that there are."""
+"""Most nodes to simulate, as a multiple of the given ones."""
 
 HOUR_SECONDS = 3600.0
 
@@ -42,7 +42,7 @@ class Sizing(Settings):
 
 
 class Plan(Settings):
-    """A cluster as it is configured, and with as many processes as it needs.
+    """A cluster as configured, and with the processes that it needs.
 
     Attributes:
         hours: virtual time of each simulation.
@@ -61,18 +61,18 @@ class Plan(Settings):
 
 
 def default_hours(settings: RunSettings, plant: PlantSettings) -> float:
-    """Return the length of a simulation that is long enough for queues to settle."""
+    """Return a simulation's length, in hours, in which queues settle."""
     seconds = [plant.curve(config.key).time.request for config in settings.configs]
     return REQUESTS * plant.time.scale * sum(seconds) / len(seconds) / HOUR_SECONDS
 
 
 def too_slow(load: ClusterLoad, most_wait: float) -> list[JobKind]:
-    """Return the kinds of job whose waits (95th percentile) exceed the share ``most_wait`` of a loop."""
+    """Return the kinds of job that wait (95th percentile) longer than ``most_wait`` loops."""
     return [kind for kind in SCALED if load.kind(kind).wait_95_seconds > most_wait * load.loop_seconds]
 
 
 class Planner:
-    """Simulates clusters of different sizes with all controllers and the same seed, each size once."""
+    """Simulates clusters with all controllers and one seed, each size once."""
 
     def __init__(
         self, settings: RunSettings, plant: PlantSettings, seed: int, hours: float, say: Callable[[str], None]
@@ -91,7 +91,7 @@ class Planner:
         return self.loads[cluster, nodes]
 
     def sizing(self, cluster: ClusterSettings, nodes: int) -> Sizing:
-        """Return a cluster's size with its useful nodes, which are found by bisection.
+        """Return a cluster's size with its useful nodes, found by bisection.
 
         By the utilisation law (busy = rate x seconds), processes get busy in proportion to the nodes that play. So if
         nodes are the bottleneck, there are as many to try as keep another kind of job busy all the time.
@@ -120,7 +120,7 @@ def make_plan(
     most_wait: float,
     say: Callable[[str], None],
 ) -> Plan:
-    """Search the fewest inspectors, trainers and evaluators with which no job waits long.
+    """Search the fewest inspectors, trainers and evaluators without long waits.
 
     A simulation with more processes than jobs shows the load that the nodes can cause. By the utilisation law it gives
     a first guess, which grows until waits are short, and then shrinks by one process at a time while they stay short.
@@ -152,7 +152,7 @@ def make_plan(
 
 
 def with_counts(cluster: ClusterSettings, counts: Counts) -> ClusterSettings:
-    """Return a cluster with so many processes, none of which is lost with a node."""
+    """Return a cluster with these processes, none of them on nodes that die."""
     node = MachineSettings(selfplay=cluster.node.selfplay, inspection=0, training=0, evaluation=0)
     head = cluster.head.replace(inspection=counts["inspection"], training=counts["training"], evaluation=1)
     return cluster.replace(head=head, node=node, evaluators=counts["evaluation"] - 1)

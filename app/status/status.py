@@ -173,7 +173,7 @@ class ConfigStatus(Row, frozen=True):
 
 
 class DaemonStatus(Row, frozen=True):
-    """One daemon on one node. ``lag`` and ``jobs`` are of its latest sign of life; ``None``: there is none."""
+    """One daemon on one node. ``lag`` and ``jobs`` are of its latest sign of life; ``None``: it has sent no sign."""
 
     daemon: str
     node: str

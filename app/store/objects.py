@@ -24,17 +24,17 @@ MD5 = re.compile(r"[0-9a-f]{32}")
 REFUSALS = frozenset(
     {"CredentialRetrievalError", "NoCredentialsError", "PartialCredentialsError", "PermissionError", "ProfileNotFound"}
 )
-"""Names of errors of fsspec and botocore about credentials, which no repetition mends."""
+"""Names of fsspec's and botocore's errors about credentials; never retried."""
 
 MISUSE = (ImportError, TypeError, ValueError)
-"""Errors of an address or its options, which no repetition mends."""
+"""Errors of an address or its options; never retried."""
 
 MODIFIED = ("LastModified", "last_modified", "updated", "modified", "created")
-"""Names that file systems give to the time of an object's last change."""
+"""File systems' names for the time of an object's last change."""
 
 
 class UnusableStore(FlyballError):
-    """A store that does not exist, needs another package, or refuses its options."""
+    """A store that is missing, lacks its package, or refuses its options."""
 
 
 class StoreRefused(FlyballError):
@@ -138,7 +138,7 @@ class ObjectStore:
         return self._address.root.partition("://")[2]
 
     def _files(self) -> Any:
-        """Return the file system, which fsspec keeps for each thread of a process."""
+        """Return this thread's file system, which fsspec keeps."""
         import fsspec  # late, because most processes use no store by URL
 
         return fsspec.filesystem(self._address.scheme, use_listings_cache=False, **self._options)
