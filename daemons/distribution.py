@@ -134,8 +134,8 @@ class Distributor(Worker[Wanted], Controller):
     )
 
     @property
-    def author(self) -> str:
-        """See ``Worker.author``: each node's distributor acknowledges the same model."""
+    def id_namespace(self) -> str:
+        """See ``Worker.id_namespace``: each node's distributor acknowledges the same model."""
         return f"{self.name}@{self.place.node}"
 
     def _is_head(self, row: Kept) -> bool:

@@ -86,7 +86,7 @@ class Worker(HandlerReducer, ABC, Generic[Q]):
     place: WorkerPlace
 
     @property
-    def author(self) -> str:
+    def id_namespace(self) -> str:
         """The name from which ids of its facts derive; it differs by node where several nodes answer one event."""
         return self.name
 
@@ -193,7 +193,7 @@ class JobRunner:
 
         async def publish(verb: str, facts: Sequence[Payload]) -> None:
             if facts:
-                await self._publish(f"{worker.author}.{verb}", job, facts)
+                await self._publish(f"{worker.id_namespace}.{verb}", job, facts)
 
         def on_progress(report: Json) -> None:
             facts = _facts(worker.progressed, job, report)

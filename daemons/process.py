@@ -121,8 +121,8 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
     stop = asyncio.Event()  # after Ray, which would handle the signals by ending the process
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    state_file = adopted(folder.state(spec.name, place.node), spec.name)
-    outbox_file = adopted(folder.outbox(spec.name, place.node), spec.name)
+    state_file = migrated_path(folder.state(spec.name, place.node), spec.name)
+    outbox_file = migrated_path(folder.outbox(spec.name, place.node), spec.name)
     states = opened(SqliteStateStore, state_file, "its content is rebuilt from the journal")
     outbox = opened(SqliteOutbox, outbox_file, "its unsent conclusions are derived again, and its jobs run again")
     sink = spec.sink(folder, deployment, boot_id()) if spec.sink else None
@@ -159,7 +159,7 @@ def sized(spec: DaemonSpec, deployment: Deployment) -> DaemonSpec:
     return spec if spec.worker is Evaluator else replace(spec, capacity=processes_of(spec, deployment))
 
 
-def adopted(path: Path, daemon: str) -> Path:
+def migrated_path(path: Path, daemon: str) -> Path:
     """Return a daemon's file; a file from before names included the node is renamed first."""
     older = path.with_name(f"{daemon}.sqlite")
     if older.is_file() and not path.exists():

@@ -17,7 +17,7 @@ from app.simulation import (
     ALL,
     NONE,
     ArmSummary,
-    MachineSettings,
+    MachineProcesses,
     Plan,
     PlantSettings,
     RunResult,
@@ -97,7 +97,7 @@ def with_processes(plant: PlantSettings, head: Mapping[str, int], nodes: Mapping
         where = f"{'.'.join(map(str, first['loc']))}: " if first["loc"] else ""
         raise BadUsage(
             f"These processes cannot be: {where}{first['msg']}.",
-            hint=f"There are: {', '.join(MachineSettings.model_fields)}.",
+            hint=f"There are: {', '.join(MachineProcesses.model_fields)}.",
         ) from error
     return plant.replace(cluster=changed)
 

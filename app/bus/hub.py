@@ -16,7 +16,7 @@ from app.bus.access import Access, KeyRefused
 from app.bus.fanout import Fanout
 from app.bus.keys import Key
 from app.bus.ports import BrokerLimits, Present, PublishRefused, Sign, check_rights
-from app.bus.presence import READ_TYPES, Presence
+from app.bus.presence import READ_TYPES, PresenceTable
 from app.bus.sequencer import WINDOW, Gap, Run, Sequencer
 from app.bus.wire import ProtocolError
 from app.core import is_broker
@@ -125,7 +125,7 @@ class Hub:
         self._fanout = Fanout(journal, limits)
         self._rates = RateLimiter(limits.events_per_second)
         self._now = 0.0
-        self._presence = Presence(limits.silent_seconds)
+        self._presence = PresenceTable(limits.silent_seconds)
         self._presence.recall(journal, self._now, give_up=give_up)
         self._sessions: dict[bytes, Session] = {}
         self._sole: dict[str, bytes] = {}  # the connection of each sole producer, by its name

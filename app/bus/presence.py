@@ -63,7 +63,7 @@ class Entry:
     sign: Sign | None = None
 
 
-class Presence:
+class PresenceTable:
     """Daemons by name, ``daemon@node``; times are seconds of the broker's clock.
 
     Args:

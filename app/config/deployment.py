@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from app.config.devices import Compute, DeviceSettings, JobKind, PrecisionSettings, Processes
+from app.config.devices import Compute, DeviceSettings, JobKind, PrecisionSettings, ProcessesPerTraining
 from app.config.ray import RaySettings
 from app.config.settings import Settings
 from app.config.store_address import CACHE, CACHE_GIB, StoreAddress
@@ -41,7 +41,7 @@ class KeySettings(Settings):
         return self
 
 
-class ProcessSettings(Settings):
+class JobProcesses(Settings):
     """Jobs that this machine runs at once, by kind, each in a process.
 
     All evaluation processes share one evaluation, because it has many parts.
@@ -96,8 +96,8 @@ class Deployment(Settings):
     log_level: LogLevel = "INFO"
     wandb: WandbMode = Field("off", description="curves at Weights & Biases, too: pip install 'flyball[wandb]'")
     threads_per_job: int = Field(1, ge=1)
-    processes_per_training: Processes = 1
-    processes: ProcessSettings = ProcessSettings()
+    processes_per_training: ProcessesPerTraining = 1
+    processes: JobProcesses = JobProcesses()
     engine: Literal["local", "ray"] = Field("local", description="where jobs run: this machine's processes, or Ray")
     ray: RaySettings = RaySettings()
     device: DeviceSettings = DeviceSettings()

@@ -11,9 +11,9 @@ def main() -> None:
     """Run one rank, until its training ends or the process that wants it dies."""
     folder = Path(sys.argv[1])
     threading.Thread(target=_end_with_parent, args=(folder,), daemon=True).start()
-    from app.learning.torchrun import take_part  # after the thread, because it imports PyTorch for seconds
+    from app.learning.torchrun import run_rank  # after the thread, because it imports PyTorch for seconds
 
-    take_part(folder)
+    run_rank(folder)
 
 
 def _end_with_parent(folder: Path) -> None:

@@ -39,7 +39,7 @@ class ProcessesLost(FlyballError):
     """The processes of a training died too often."""
 
 
-def together(work: Callable[..., R], compute: Compute, *, report: Callable[[int, Any], None]) -> R:
+def run_on_ranks(work: Callable[..., R], compute: Compute, *, report: Callable[[int, Any], None]) -> R:
     """Run ``work(compute=…, report=…)`` in ``compute.processes`` processes; return its result.
 
     A single process is this one. Each of several calls ``work`` with its own device, and with ``ranks``. The result is
@@ -113,7 +113,7 @@ def _environment() -> dict[str, str]:
     }
 
 
-def take_part(folder: Path) -> None:
+def run_rank(folder: Path) -> None:
     """Run the work as the rank that torchrun started; write its result or error.
 
     A rank ends without a result when another one is lost.

@@ -31,7 +31,7 @@ from app.events.envelope import EPOCH
 from app.simulation import jobs
 from app.simulation.agenda import Agenda, Envelopes, answer
 from app.simulation.jobs import Computed
-from app.simulation.settings import HEAD, MachineSettings
+from app.simulation.settings import HEAD, MachineProcesses
 from app.simulation.stations import Compute, Service, Station
 from app.simulation.world import World
 from daemons.distribution import Distributor
@@ -60,7 +60,7 @@ class Playing(NamedTuple):
     started_us: int
 
 
-def processes_of(machine: str, world: World) -> MachineSettings:
+def processes_of(machine: str, world: World) -> MachineProcesses:
     """Return how many jobs of each kind a machine runs at once."""
     return world.plant.cluster.head if machine == HEAD else world.plant.cluster.node
 

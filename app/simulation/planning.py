@@ -5,7 +5,7 @@ from math import ceil
 
 from app.config import RunSettings, Settings
 from app.simulation.cluster import SCALED, JobKind
-from app.simulation.settings import ClusterSettings, MachineSettings, PlantSettings, workers
+from app.simulation.settings import ClusterSettings, MachineProcesses, PlantSettings, workers
 from app.simulation.workload import SELFPLAY, ClusterLoad, measured_load
 
 GUESSED_BUSY = 0.7
@@ -153,6 +153,6 @@ def make_plan(
 
 def with_counts(cluster: ClusterSettings, counts: Counts) -> ClusterSettings:
     """Return a cluster with these processes, none of them on nodes that die."""
-    node = MachineSettings(selfplay=cluster.node.selfplay, inspection=0, training=0, evaluation=0)
+    node = MachineProcesses(selfplay=cluster.node.selfplay, inspection=0, training=0, evaluation=0)
     head = cluster.head.replace(inspection=counts["inspection"], training=counts["training"], evaluation=1)
     return cluster.replace(head=head, node=node, evaluators=counts["evaluation"] - 1)

@@ -71,7 +71,7 @@ class TimeSettings(Settings):
     latency: float = Positive
 
 
-class MachineSettings(Settings):
+class MachineProcesses(Settings):
     """Processes of one machine by kind of job, as ``deployment.processes``; 0: it has no such daemon."""
 
     selfplay: int = Field(ge=0)
@@ -86,14 +86,14 @@ class ClusterSettings(Settings):
     ``evaluators`` are further machines that evaluate with one process each. A machine does one evaluation at a time.
     """
 
-    head: MachineSettings
-    node: MachineSettings
+    head: MachineProcesses
+    node: MachineProcesses
     evaluators: int = Field(0, ge=0)
     node_speed_sd: float = NonNegative
 
     @model_validator(mode="after")
     def _each_kind_is_done(self) -> Self:
-        for kind in MachineSettings.model_fields:
+        for kind in MachineProcesses.model_fields:
             if getattr(self.head, kind) + getattr(self.node, kind) == 0:
                 raise PydanticCustomError("processes", "No machine has a process for {kind}", {"kind": kind})
         return self

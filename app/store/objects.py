@@ -84,7 +84,7 @@ class ObjectStore:
             self._patiently(send)
         except FileNotFoundError as error:
             raise UnusableStore(
-                f"{self._address.root} does not exist: {_said(error)}.",
+                f"{self._address.root} does not exist: {_reason_of(error)}.",
                 hint="Make the bucket, or correct deployment.store.",
             ) from error
         return key
@@ -152,18 +152,18 @@ class ObjectStore:
                 raise
             except MISUSE as error:
                 raise UnusableStore(
-                    f"{self._address.root} cannot be opened: {_said(error)}.",
+                    f"{self._address.root} cannot be opened: {_reason_of(error)}.",
                     hint="For s3:// install 'flyball[s3]', for gs:// gcsfs, for abfs:// adlfs; then look at the "
                     "options in deployment.store.",
                 ) from error
             except Exception as error:  # each library behind fsspec has errors of its own
                 if REFUSALS.intersection(kind.__name__ for kind in type(error).__mro__):
                     raise StoreRefused(
-                        f"{self._address.root} refuses access: {_said(error)}.", hint=_CREDENTIALS_HINT
+                        f"{self._address.root} refuses access: {_reason_of(error)}.", hint=_CREDENTIALS_HINT
                     ) from error
                 if pause is None:
                     raise StoreUnavailable(
-                        f"{self._address.root} does not answer: {type(error).__name__}: {_said(error)}.",
+                        f"{self._address.root} does not answer: {type(error).__name__}: {_reason_of(error)}.",
                         hint="Does it run, and is deployment.store its address?",
                     ) from error
                 self._sleep(pause)
@@ -176,7 +176,7 @@ _CREDENTIALS_HINT = (
 )
 
 
-def _said(error: Exception) -> str:
+def _reason_of(error: Exception) -> str:
     return str(error).rstrip(".")
 
 

@@ -7,7 +7,7 @@ import pytest
 from app.events.frames import Draft, FrameBuilder
 from app.journal import SqliteOutbox, SqliteStateStore
 from app.journal.database import PAGE_BYTES
-from daemons.process import adopted, opened
+from daemons.process import migrated_path, opened
 
 ROWS = {("feedback", f"config {number}"): bytes(200) + b"%d" % number for number in range(60)}
 
@@ -63,8 +63,8 @@ def test_a_file_without_a_node_in_its_name_is_adopted_with_its_content(tmp_path,
         (path if rest in renamed else older).with_name((path if rest in renamed else older).name + rest).write_bytes(
             content
         )
-    store = SqliteStateStore(adopted(path, "training"))
+    store = SqliteStateStore(migrated_path(path, "training"))
     assert store.load() == (7, ROWS)
     store.close()
     assert not older.exists()
-    assert adopted(path, "training") == path
+    assert migrated_path(path, "training") == path

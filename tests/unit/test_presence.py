@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.bus.ports import Sign
-from app.bus.presence import MOST_DAEMONS, RECALLED_EVENTS, ROLL_CALL_S, Presence
+from app.bus.presence import MOST_DAEMONS, RECALLED_EVENTS, ROLL_CALL_S, PresenceTable
 from app.bus.sequencer import JournalPublisher
 from app.events import (
     ClockTick,
@@ -40,7 +40,7 @@ class Table:
     """A table at a time, and what it publishes; published facts are folded, as the broker does."""
 
     def __init__(self) -> None:
-        self.presence, self.now = Presence(SILENT), 0.0
+        self.presence, self.now = PresenceTable(SILENT), 0.0
 
     def tell(self, *facts: Payload) -> None:
         self.presence.fold(facts, self.now)
