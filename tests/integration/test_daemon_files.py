@@ -52,7 +52,7 @@ def test_flips_are_found_or_change_nothing(tmp_path, kind, fill, capsys):
 
 
 @pytest.mark.parametrize("renamed", [(), ("-wal",), ("-wal", "-shm")])
-def test_a_file_without_a_node_in_its_name_is_adopted_with_its_content(tmp_path, renamed):
+def test_file_without_a_node_in_its_name_is_renamed_with_content(tmp_path, renamed):
     """Also after a crash between two renamings."""
     older, path = tmp_path / "training.sqlite", tmp_path / "training@gpu1.sqlite"
     store = SqliteStateStore(older)

@@ -354,7 +354,7 @@ class TestNodes:
         assert not self.late(worker, 50)
         assert [fact.nodes for fact in self.late(worker)] == [("w1",)]
 
-    def test_nobody_is_late_while_the_head_verifies(self):
+    def test_no_node_is_late_while_the_head_verifies(self):
         assert not self.late(self.on("laptop", "w1"))
 
     def test_one_machine_alone_is_never_late(self):
