@@ -96,8 +96,8 @@ def with_processes(plant: PlantSettings, head: Mapping[str, int], nodes: Mapping
         first = error.errors(include_url=False)[0]
         where = f"{'.'.join(map(str, first['loc']))}: " if first["loc"] else ""
         raise BadUsage(
-            f"These processes cannot be: {where}{first['msg']}.",
-            hint=f"There are: {', '.join(MachineProcesses.model_fields)}.",
+            f"Unusable numbers of processes: {where}{first['msg']}.",
+            hint=f"Kinds of jobs: {', '.join(MachineProcesses.model_fields)}.",
         ) from error
     return plant.replace(cluster=changed)
 
