@@ -274,7 +274,7 @@ class Distributor(Worker[Wanted], Controller):
     def job(self, cause: Cause, pending: Kept, states: States) -> DistributionJob:
         """Return the job that carries out a decision. The head alone deletes."""
         wanted, is_head = pending.wanted, self._is_head(pending)
-        assert wanted is not None  # a row with a cause says what is wanted
+        assert wanted is not None  # because ``pending`` returns only rows with a cause
         discard = pending.overdue if wanted.model is None else pending.superseded
         spec: Json = {
             "store": self.place.store,

@@ -33,7 +33,7 @@ from app.events import (
 from daemons.jobs import Worker
 
 US = 1_000_000
-Outcome = Literal["succeeded", "failed"]
+JobOutcome = Literal["succeeded", "failed"]
 DAEMON, JOB = "daemon:", "job:"
 SIGNS: frozenset[type[Payload]] = frozenset(
     {ClockTick, DaemonFailed, DaemonReady, DaemonStarted, DaemonStopped, NodeLost, NodeReturned}
@@ -105,7 +105,7 @@ class Leases:
         """Follow the worker."""
         cls.follows = cls.worker.name
 
-    def outcome(self, data: Payload) -> Outcome | None:
+    def outcome(self, data: Payload) -> JobOutcome | None:
         """Return what a worker's event says about its daemon; ``None``: nothing."""
         if type(data) in self.failed:
             return "failed"
@@ -170,7 +170,7 @@ class Leases:
         if outcome == "succeeded":
             daemons[name] = one.replace(succeeded_us=now_us, failures=0, pauses=0)
             return [Emission(NodeRecovered(worker=name))] if one.pauses else []
-        if outcome is None or one.rests_until_us is not None:  # the job was leased before the pause
+        if outcome is None or one.rests_until_us is not None:  # because its lease is older than the pause
             return []
         failing_us = one.failing_us if one.failures else now_us
         daemons[name] = one = one.replace(failures=one.failures + 1, failing_us=failing_us)

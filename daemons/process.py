@@ -160,10 +160,10 @@ def sized(spec: DaemonSpec, deployment: Deployment) -> DaemonSpec:
 
 
 def migrated_path(path: Path, daemon: str) -> Path:
-    """Return a daemon's file; a file from before names included the node is renamed first."""
+    """Return a daemon's file; an older file, named without the node, is renamed first."""
     older = path.with_name(f"{daemon}.sqlite")
     if older.is_file() and not path.exists():
-        for rest in ("-wal", "-shm", ""):  # the database last, because it decides whether this is repeated
+        for rest in ("-wal", "-shm", ""):  # last the database, whose name marks completion
             with suppress(FileNotFoundError):
                 older.with_name(older.name + rest).rename(path.with_name(path.name + rest))
     return path

@@ -17,8 +17,8 @@ from app.simulation import (
     ALL,
     NONE,
     ArmSummary,
+    ClusterPlan,
     MachineProcesses,
-    Plan,
     PlantSettings,
     RunResult,
     Task,
@@ -104,7 +104,7 @@ def with_processes(plant: PlantSettings, head: Mapping[str, int], nodes: Mapping
 
 def plan_cluster(
     loaded: Loaded, plant: PlantSettings, *, seed: int, hours: float | None, most_wait: float, say: Say
-) -> Plan:
+) -> ClusterPlan:
     """Search the fewest processes with which no job waits long; see ``app.simulation.planning``."""
     check_controllers(loaded.run)
     return make_plan(loaded.run, plant, seed=seed, hours=hours, most_wait=most_wait, say=say)

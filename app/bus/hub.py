@@ -128,7 +128,7 @@ class Hub:
         self._presence = PresenceTable(limits.silent_seconds)
         self._presence.recall(journal, self._now, give_up=give_up)
         self._sessions: dict[bytes, Session] = {}
-        self._sole: dict[str, bytes] = {}  # the connection of each sole producer, by its name
+        self._sole: dict[str, bytes] = {}  # peers of sole producers, by name
         self._epoch_sessions: Counter[tuple[str, int]] = Counter()
         self._dead_letters: list[DeadLetter] = []  # this and the next two await the next transaction
         self._acks: dict[tuple[bytes, int], list[Run]] = {}

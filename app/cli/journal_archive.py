@@ -37,7 +37,7 @@ def archive(place: Place, *, keep: int | None, before: str | None) -> None:
     path = place.folder.journal
     try:
         take_snapshots(path, say=lambda position: note(f"Took a snapshot at position {position}."))
-    except FlyballError as error:  # archiving does not depend on it
+    except FlyballError as error:  # archiving needs no snapshot
         note(f"No snapshot was taken. {error}")
     segments = write_segments(path, until, say=lambda row: note(f"Archived events {row.first} to {row.last}."))
     try:

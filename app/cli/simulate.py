@@ -13,7 +13,7 @@ from app.cli.output import interval_text, note, show, show_table, write_json
 from app.config import GAMES, nest
 from app.config.loading import parse
 from app.core import ConfigKey
-from app.simulation import ArmSummary, KindLoad, Plan, Sizing, load_plant, planned, plot, simulated
+from app.simulation import ArmSummary, ClusterPlan, KindLoad, Sizing, load_plant, planned, plot, simulated
 from app.status.summary import UNKNOWN
 
 COLUMNS_EXPLAINED = """\b
@@ -189,7 +189,7 @@ LOAD_COLUMNS: Mapping[str, Callable[[KindLoad], str]] = {
 """Functions that render the cells of a kind's row, by column."""
 
 
-def show_plan(plan: Plan) -> None:
+def show_plan(plan: ClusterPlan) -> None:
     """Write a plan: the cluster as it is configured, and as it needs to be."""
     wait = plan.most_wait * plan.needed.load.loop_seconds
     show_sizing("As configured:", plan.given)

@@ -250,7 +250,9 @@ class Allocation:
         """
         uninspected_us = self.now_us - self.limits.lease_seconds * US
         oldest_us = self.now_us - MOST_DEADLINES * self.settings.deadlines.selfplay_seconds * US
-        for key, row in sorted(self.configs.items()):  # rows change their order at a restart, and ids depend on it
+        for key, row in sorted(
+            self.configs.items()
+        ):  # sorted, because ids depend on the order, and a restart changes it
             kept, overdue = list[Asked](), list[Asked]()
             for asked in row.out:
                 worker = self.workers[asked.worker]

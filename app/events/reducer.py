@@ -56,8 +56,8 @@ class Follower(Protocol[R]):
     """A reducer that is also called at another one's events, and shown its rows. See ``Reducer``."""
 
     name: ClassVar[str]
-    follows: ClassVar[str]  # the other one's name
-    reads: ClassVar[frozenset[type[Payload]]]  # in addition to the other one's
+    follows: ClassVar[str]  # name of the followed reducer
+    reads: ClassVar[frozenset[type[Payload]]]  # in addition to the types of the followed reducer
     emits: ClassVar[frozenset[type[Payload]]]
 
     @property

@@ -37,7 +37,7 @@ def archive(path: Path, until: int, *, say: Callable[[SegmentRow], None] = lambd
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder / "archiving"):
             end = reader.archive.end
-            while found := reader.archive.next_file(end):  # complete, but not taken over yet
+            while found := reader.archive.next_file(end):  # complete files that the writer has not adopted
                 end = found[0].last
             while cut := _cut(reader, end, until):
                 rows.append(write_segment(folder, records_between(reader, end, cut[0]), cut[1]))

@@ -73,7 +73,7 @@ def damage_after(db: sqlite3.Connection, after: int) -> Iterator[FlyballError]:
 
 def _damaged_records(db: sqlite3.Connection, after: int, derived: Derived) -> Iterator[FlyballError]:
     position = None if after else _archived(db)  # None: the end of the previous record is unknown
-    begun = True  # archived records that are not deleted yet
+    begun = True  # because archived records may not be deleted yet
     with closing(db.execute("SELECT first, head, bodies FROM frames WHERE first > ? ORDER BY first", (after,))) as rows:
         for row in rows:
             try:

@@ -321,7 +321,7 @@ class Archive:
             if row.deleted or target.exists():
                 continue
             folder.mkdir(parents=True, exist_ok=True)
-            self.opened(row)  # refuses a missing file with the way out
+            self.opened(row)  # because its error for a missing file says what to do
             unfinished = target.with_name(target.name + ".partial")
             shutil.copyfile(path, unfinished)
             if digest_of(unfinished) != row.digest:

@@ -48,7 +48,7 @@ class Ranks:
         if self.size > 1:
             try:
                 distributed.all_reduce(tensor)
-            except RuntimeError as error:  # the class for all that gloo and NCCL report
+            except RuntimeError as error:  # gloo and NCCL raise no narrower class
                 raise PeerLost(str(error)) from error
         return tensor
 

@@ -58,7 +58,7 @@ def run_on_ranks(work: Callable[..., R], compute: Compute, *, report: Callable[[
             print(line, file=sys.stderr)  # noqa: T201 - what torchrun prints, for the daemon's log
             return
         epoch, metrics = pickle.loads(b64decode(line.removeprefix(EPOCH)))  # noqa: S301 - by our own process
-        if epoch > reported:  # after a restart, epochs come again
+        if epoch > reported:  # because restarted ranks report earlier epochs again
             reported = epoch
             report(epoch, metrics)
 
@@ -106,8 +106,8 @@ def _command(folder: Path, processes: int) -> tuple[str, ...]:
 def _environment() -> dict[str, str]:
     loopback = next(name for _, name in socket.if_nameindex() if name.startswith("lo"))
     return child_environment(torch.get_num_threads()) | {
-        "PYTHONSAFEPATH": "1",  # as ``python_module`` has it, for the commands that torchrun makes
-        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",  # it would listen on all addresses
+        "PYTHONSAFEPATH": "1",  # for torchrun's children, as ``python_module`` for torchrun
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",  # because that store listens on all addresses
         "GLOO_SOCKET_IFNAME": loopback,
         "NCCL_SOCKET_IFNAME": loopback,
     }
@@ -121,7 +121,7 @@ def run_rank(folder: Path) -> None:
     lines = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a user's network prints goes to stderr, because otherwise it would mix with the reports
     if (folder / OUTCOME).exists():
-        return  # a rank failed, and torchrun has started all again
+        return  # a rank failed before; torchrun restarted all
     work, compute = pickle.loads((folder / WORK).read_bytes())  # noqa: S301 - by the process that started this one
     ranks = Ranks(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
     compute = own_device(compute, ranks.rank)
@@ -135,7 +135,7 @@ def run_rank(folder: Path) -> None:
         outcome = work(compute=compute, ranks=ranks, report=report)
     except PeerLost:
         raise
-    except FlyballError as error:  # most often all ranks raise it, because they know the same
+    except FlyballError as error:  # raised by all ranks, because all know the same sums
         _write(folder, ranks, error)
         return
     except Exception as error:

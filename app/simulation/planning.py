@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from math import ceil
 
 from app.config import RunSettings, Settings
-from app.simulation.cluster import SCALED, JobKind
+from app.simulation.cluster import SCALED, StationKind
 from app.simulation.settings import ClusterSettings, MachineProcesses, PlantSettings, workers
 from app.simulation.workload import SELFPLAY, ClusterLoad, measured_load
 
@@ -22,7 +22,7 @@ MOST_GROWTH = 4
 
 HOUR_SECONDS = 3600.0
 
-Counts = Mapping[JobKind, int]
+ProcessCounts = Mapping[StationKind, int]
 """Numbers of processes in the whole cluster."""
 
 
@@ -41,7 +41,7 @@ class Sizing(Settings):
     useful_nodes: int
 
 
-class Plan(Settings):
+class ClusterPlan(Settings):
     """A cluster as configured, and with the processes that it needs.
 
     Attributes:
@@ -66,7 +66,7 @@ def default_hours(settings: RunSettings, plant: PlantSettings) -> float:
     return REQUESTS * plant.time.scale * sum(seconds) / len(seconds) / HOUR_SECONDS
 
 
-def too_slow(load: ClusterLoad, most_wait: float) -> list[JobKind]:
+def too_slow(load: ClusterLoad, most_wait: float) -> list[StationKind]:
     """Return the kinds of job that wait (95th percentile) longer than ``most_wait`` loops."""
     return [kind for kind in SCALED if load.kind(kind).wait_95_seconds > most_wait * load.loop_seconds]
 
@@ -119,7 +119,7 @@ def make_plan(
     hours: float | None,
     most_wait: float,
     say: Callable[[str], None],
-) -> Plan:
+) -> ClusterPlan:
     """Search the fewest inspectors, trainers and evaluators without long waits.
 
     A simulation with more processes than jobs shows the load that the nodes can cause. By the utilisation law it gives
@@ -131,12 +131,12 @@ def make_plan(
     nodes, configs = len(settings.selfplay_workers) - 1, len(settings.configs)
     planner = Planner(settings, plant, seed, hours, say)
 
-    def load_with(counts: Counts) -> ClusterLoad:
+    def load_with(counts: ProcessCounts) -> ClusterLoad:
         return planner.load(with_counts(plant.cluster, counts), nodes)
 
-    ample: Counts = {"inspection": 2 * (nodes + 1), "training": configs, "evaluation": 2 * configs}
-    offered = {kind: load_with(ample).kind(kind).busy * ample[kind] for kind in SCALED}  # busy processes
-    counts = {kind: min(ample[kind], max(1, ceil(offered[kind] / GUESSED_BUSY))) for kind in SCALED}
+    ample: ProcessCounts = {"inspection": 2 * (nodes + 1), "training": configs, "evaluation": 2 * configs}
+    busy = {kind: load_with(ample).kind(kind).busy * ample[kind] for kind in SCALED}
+    counts = {kind: min(ample[kind], max(1, ceil(busy[kind] / GUESSED_BUSY))) for kind in SCALED}
     while slow := [kind for kind in too_slow(load_with(counts), most_wait) if counts[kind] < ample[kind]]:
         counts |= {kind: min(ample[kind], counts[kind] + max(1, counts[kind] // 4)) for kind in slow}
     shrinking = True
@@ -148,10 +148,12 @@ def make_plan(
                 counts, shrinking = fewer, True
     given = planner.sizing(plant.cluster, nodes)
     needed = planner.sizing(with_counts(plant.cluster, counts), nodes)
-    return Plan(seed=seed, hours=hours, most_wait=most_wait, simulations=len(planner.loads), given=given, needed=needed)
+    return ClusterPlan(
+        seed=seed, hours=hours, most_wait=most_wait, simulations=len(planner.loads), given=given, needed=needed
+    )
 
 
-def with_counts(cluster: ClusterSettings, counts: Counts) -> ClusterSettings:
+def with_counts(cluster: ClusterSettings, counts: ProcessCounts) -> ClusterSettings:
     """Return a cluster with these processes, none of them on nodes that die."""
     node = MachineProcesses(selfplay=cluster.node.selfplay, inspection=0, training=0, evaluation=0)
     head = cluster.head.replace(inspection=counts["inspection"], training=counts["training"], evaluation=1)

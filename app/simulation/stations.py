@@ -16,8 +16,8 @@ from app.simulation.agenda import Agenda, Envelopes, answer, following
 from app.simulation.jobs import Computed
 from daemons.jobs import Job, Json, Worker
 
-Compute = Callable[[Job[Any], int], Computed]
-"""Models a job, given its start in microseconds since 1970."""
+JobModel = Callable[[Job[Any], int], Computed]
+"""Function of a job and its start, in microseconds since 1970."""
 
 
 class Service(NamedTuple):
@@ -88,7 +88,7 @@ class Station:
         *,
         processes: Mapping[str, int],
         agenda: Agenda,
-        compute: Compute,
+        compute: JobModel,
         spreads: bool = False,
     ) -> None:
         self.factory: Factory = factory
@@ -98,11 +98,11 @@ class Station:
         self._source, self._agenda, self._compute = source, agenda, compute
         self._processes, self._spreads = processes, spreads
         self._lost: set[str] = set()
-        self._wanted: dict[str, dict[EventId, Job[Any]]] = {}  # by row
+        self._wanted: dict[str, dict[EventId, Job[Any]]] = {}  # by key of the worker's row
         self._waiting: dict[EventId, Waiting] = {}
         self._running: dict[EventId, Running] = {}
         self._computed: dict[EventId, Computed] = {}
-        self._answered: set[EventId] = set()  # whose rows may not know it yet
+        self._answered: set[EventId] = set()  # because the worker's rows may still want these jobs
 
     @property
     def pending(self) -> int:
@@ -172,7 +172,7 @@ class Station:
 
     def _start(self, running: Running, now_us: int) -> Envelopes:
         job = running.job
-        if self._running.get(job.id) is not running:  # dropped, or its machine lost, in the same microsecond
+        if self._running.get(job.id) is not running:  # stale, because the job was dropped or its machine lost
             return ()
         if job.id not in self._computed:
             self._computed[job.id] = self._compute(job, now_us)

@@ -15,9 +15,9 @@ from app.simulation.simulation import Simulation
 from app.simulation.stations import Service
 from app.simulation.world import HOUR_US, START_US
 
-Kind = Literal["selfplay", "inspection", "training", "evaluation", "distribution"]
+WorkKind = Literal["selfplay", "inspection", "training", "evaluation", "distribution"]
 
-SELFPLAY: Kind = "selfplay"
+SELFPLAY: WorkKind = "selfplay"
 
 WARM_UP = 0.25
 """Share of a run before measuring, because queues and leagues begin empty."""
@@ -40,7 +40,7 @@ class KindLoad(Settings):
         growth: by how many jobs the queue, tournaments included, grows in an hour.
     """
 
-    kind: Kind
+    kind: WorkKind
     processes: int = Field(ge=1)
     busy: float
     jobs_per_hour: float
@@ -63,14 +63,14 @@ class ClusterLoad(Settings):
     nodes: int
     kinds: tuple[KindLoad, ...]
     rows_per_hour: float
-    bottleneck: Kind | None
+    bottleneck: WorkKind | None
 
     @property
     def loop_seconds(self) -> float:
         """Mean duration of a loop without waits: of one job of each kind."""
         return sum(one.seconds or 0.0 for one in self.kinds)
 
-    def kind(self, name: Kind) -> KindLoad:
+    def kind(self, name: WorkKind) -> KindLoad:
         """Return the load of a kind of job."""
         return next(one for one in self.kinds if one.kind == name)
 
@@ -102,13 +102,13 @@ def measured_load(settings: RunSettings, plant: PlantSettings, seed: int, second
     )
 
 
-def bottleneck_of(kinds: Sequence[KindLoad]) -> Kind | None:
+def bottleneck_of(kinds: Sequence[KindLoad]) -> WorkKind | None:
     """Return the busiest kind of job, if it holds up the others."""
     busiest = max(kinds, key=lambda one: one.busy)
     return busiest.kind if busiest.busy >= BUSY else None
 
 
-def kind_load(kind: Kind, processes: int, services: Sequence[Service], start_us: int, end_us: int) -> KindLoad:
+def kind_load(kind: WorkKind, processes: int, services: Sequence[Service], start_us: int, end_us: int) -> KindLoad:
     """Return the load of services between two times, microseconds since 1970."""
     hours, middle_us = (end_us - start_us) / HOUR_US, (start_us + end_us) // 2
 

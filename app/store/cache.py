@@ -40,7 +40,7 @@ class BlobCache:
         try:
             data = path.read_bytes()
             os.utime(path)
-        except OSError:  # most often there is no copy
+        except OSError:  # usually, the cache has no copy
             return None
         if key_of(data) != key:
             self.remove(key)
@@ -82,7 +82,7 @@ class BlobCache:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
             count = file.read()
-            before = int(count) if count.isdigit() else self._capacity  # not known, so the folder is looked through
+            before = int(count) if count.isdigit() else self._capacity  # an unreadable count forces a search
             if before + size > self._capacity:
                 before = self._evict(SHRUNK * self._capacity - size)
             has_room = before + size <= self._capacity
