@@ -60,7 +60,7 @@ STARTING_USEC = 120_000_000
 
 @dataclass(frozen=True, slots=True)
 class Rhythm:
-    """Period of signs of life, and longest wait for jobs at a stop."""
+    """Period of signs of life, and longest wait at a stop."""
 
     heartbeat_seconds: float = 2.0
     drain_seconds: float = 10.0
@@ -177,7 +177,7 @@ class Host:
         self._saved.complete(self._cursor)
 
     async def _start_over(self, voided: frozenset[int], before: int) -> None:
-        """Restart the rebuild at the latest snapshot before a position, or the first event."""
+        """Restart the rebuild at the latest earlier snapshot or the first event."""
         kinds = {HOST, READY_KEY[0], *(reducer.name for reducer in self._spec.reducers)}
         self._saved.start_over(voided, await self._ports.bus.snapshot(before - 1, kinds))
         self._fold = Fold(self._spec.factories(self._place), self._saved.rows, voided)
@@ -335,7 +335,7 @@ class Host:
                 self._ports.notifier.tell(f"EXTEND_TIMEOUT_USEC={STARTING_USEC}", status)
 
     async def _beat(self) -> None:
-        """Send signs of life, and save each time to keep the saved cursor close."""
+        """Send signs of life, and save the cursor each time."""
         while True:
             await asyncio.sleep(self._rhythm.heartbeat_seconds)
             self._save()

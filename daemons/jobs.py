@@ -93,7 +93,7 @@ class Worker(HandlerReducer, ABC, Generic[Q]):
     @staticmethod
     @abstractmethod
     def pending(rows: Mapping[str, Any]) -> Sequence[tuple[Cause, Any]]:
-        """Return (cause, argument of ``job``) of the jobs to run, most urgent first."""
+        """Return each wanted job's (cause, argument of ``job``), most urgent first."""
 
     @abstractmethod
     def job(self, cause: Cause, pending: Any, states: States) -> Job[Q]:

@@ -42,7 +42,7 @@ SHARED_JOBS: Mapping[str, SharedJobs] = {
     training.DAEMON.name: "training",
     evaluation.DAEMON.name: "evaluation",
 }
-"""Kind of the jobs of each daemon whose jobs any machine can run."""
+"""Kind of jobs, by daemon, that any machine can run."""
 
 F = TypeVar("F", SqliteStateStore, SqliteOutbox)
 

@@ -34,7 +34,7 @@ Rows = Mapping[str, SelfplayPending]
 
 
 STALE_EVENTS = 1_000_000
-"""Events after which a request is dropped, because its lease has ended hours before."""
+"""Events after which a request is dropped; its lease ended long before."""
 
 
 class SelfplayWorker(Worker[SelfplayRequested]):

@@ -46,7 +46,7 @@ class Unsettled(FlyballError):
 
 
 class _RecordedIds(Collection[Recorded]):
-    """The (id, type) of recorded events, compared by hashed ids to decode no event."""
+    """The (id, type) of recorded events, with hashed ids."""
 
     def __init__(self, found: set[tuple[int, str]]) -> None:
         self._found = found
@@ -155,7 +155,7 @@ class _Snapshots:
 
 
 def take_snapshots(path: Path, say: Callable[[int], None] = lambda _: None) -> None:
-    """Take a snapshot near the journal's end, and every ``KEPT_EVENTS`` events before it.
+    """Take snapshots near the journal's end and every ``KEPT_EVENTS`` events.
 
     ``say`` receives their positions.
 

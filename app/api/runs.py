@@ -227,7 +227,7 @@ def read_status(place: Place, say: Say) -> Status:
 
 
 async def _ask(place: Place, say: Say) -> tuple[Presence | None, Board | None]:
-    """Return the broker's table of daemons, and a board if the journal is on another machine."""
+    """Return the broker's table of daemons, and a board if there is no journal."""
     async with connected(place, ASK_SECONDS, producer="status") as bus:
         presence = await presence_on(bus, say)
         return presence, None if presence is None or place.folder.journal.exists() else await board_on(bus)

@@ -335,7 +335,7 @@ class Hub:
             self._acks.setdefault((peer, frame.epoch), []).extend(runs)
 
     def _check_key(self, frame: Frame, session: Session) -> None:
-        """Refuse a frame that its key may not publish, and count the refusal. Raises ``KeyRefused``."""
+        """Refuse a frame that its key may not publish; count the refusal. Raises ``KeyRefused``."""
         if self._access is not None and session.key is not None:
             try:
                 self._access.check_types(session.key, frame)

@@ -242,7 +242,7 @@ def _changed(text: str, changes: Mapping[str, str]) -> str:
 
 
 def _next(machine: Machine, services: Services, public: str) -> dict[str, list[str]]:
-    """Return the commands to run next, by the machine to run them on."""
+    """Return the next commands, by machine."""
     authorize = f"flyball --run {machine.folder} keys authorize"
     roles = MACHINE_ROLES if machine.role == "head" else ("worker",)
     if services == "systemd":

@@ -23,7 +23,7 @@ from daemons.snapshots import take_snapshots
 @click.option("--before", metavar="WHEN", help="Archive what is older: a position, a while (30d, 12h) or a time.")
 @placed
 def archive(place: Place, *, keep: int | None, before: str | None) -> None:
-    """Archive old records in compressed files, and take a snapshot of the daemons' state.
+    """Archive old records, and take a snapshot of the daemons' state.
 
     By default the latest deployment.journal.live_events events stay live. During a run the broker archives.
     Every command reads archived events like live ones, as long as the folder archive is there. A start reads only live
@@ -100,7 +100,7 @@ def export(place: Place, file: BinaryIO) -> None:
 @click.argument("file", type=click.File("rb"))
 @placed
 def import_command(place: Place, file: BinaryIO) -> None:
-    """Make an empty run folder's journal from an export in FILE (- for stdin).
+    """Make a new run folder's journal from FILE (- for stdin).
 
     All or nothing: a wrong line leaves no journal. Models and games' rows are not in FILE: copy the folder store.
     """

@@ -133,7 +133,7 @@ def fitted_times(seen: Observed) -> JobTimes:
 
 
 def fitted_curve(seen: Observed, before: CurveSettings, heuristic: float | None) -> CurveSettings:
-    """Return a curve whose ceiling and lessons fit the rated models by least squares."""
+    """Return a curve, fitted to the rated models by least squares."""
     experience, elo = np.array(seen.rated).T
 
     def share(lessons: float) -> Any:

@@ -42,7 +42,7 @@ class KeySettings(Settings):
 
 
 class JobProcesses(Settings):
-    """Jobs that this machine runs at once, by kind, each in a process.
+    """Numbers of jobs that this machine runs at once, by kind.
 
     All evaluation processes share one evaluation, because it has many parts.
     """

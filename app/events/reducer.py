@@ -53,7 +53,7 @@ class Reducer(Protocol[R]):
 
 
 class Follower(Protocol[R]):
-    """A reducer that is also called at another one's events, and shown its rows. See ``Reducer``."""
+    """A reducer that also gets another reducer's events, and its rows. See ``Reducer``."""
 
     name: ClassVar[str]
     follows: ClassVar[str]  # name of the followed reducer

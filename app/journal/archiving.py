@@ -59,7 +59,7 @@ def _cut(reader: SqliteJournalReader, after: int, until: int) -> tuple[int, int]
 def records_between(
     reader: SqliteJournalReader, after: int, end: int, *, limit: int = 256, types: frozenset[str] | None = None
 ) -> Iterator[Record]:
-    """Iterate over the records after a position, up to the one that holds ``end``."""
+    """Iterate over records from after a position to the one with ``end``."""
     while after < end and (chunk := reader.read(after, limit=limit, types=types)).position > after:
         for record in chunk.records:
             if record.first > end:

@@ -50,7 +50,7 @@ class Derived:
 
 
 def damage_after(db: sqlite3.Connection, after: int) -> Iterator[FlyballError]:
-    """Iterate over damage of live records after a position, and of other tables.
+    """Iterate over damage of later live records and of other tables.
 
     Rows of other tables are compared with the records, unless a record is damaged.
     """

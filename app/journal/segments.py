@@ -79,7 +79,7 @@ class Segment:
         self._bodies = lru_cache(8)(self._load_bodies)
 
     def rows(self, after: int) -> Iterator[tuple[int, bytes, Callable[[], bytes]]]:
-        """Iterate over (first position, header, loader of the bodies) of the records after a position."""
+        """Iterate over (first position, header, loader of bodies) after a position."""
         for block in self._blocks("first >= coalesce((SELECT max(first) FROM blocks WHERE first <= ?), 0)", after + 1):
             heads = self._heads(block)
             for index, (first, head, _) in enumerate(heads):
@@ -300,7 +300,7 @@ class Archive:
                 yield damaged_segment(path)
 
     def next_file(self, after: int) -> tuple[SegmentRow, Record] | None:
-        """Return the complete file after a position, with its last header, or None.
+        """Return the next complete file, with its last header, or None.
 
         Raises ``DamagedDatabase``: the file has changed since it was written.
         """

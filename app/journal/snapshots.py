@@ -15,13 +15,13 @@ from app.journal.ports import Snapshot, StateKey
 from app.journal.segments import closed_file
 
 RECORD_KEY: StateKey = ("archive", "record")
-"""Row with the header of the last folded record, which identifies the journal."""
+"""Row with the last folded record's header, which identifies the journal."""
 
 KEPT = 4
 """Number of latest snapshots that are kept."""
 
 KEPT_EVENTS = 250_000
-"""Events among which one older snapshot is kept, for rebuilds without an event voided late."""
+"""Events between older snapshots, kept for rebuilds without an event voided late."""
 
 
 def write_snapshot(folder: Path, snapshot: Snapshot, head: bytes) -> None:

@@ -74,7 +74,7 @@ class _JournalTables:
         return Chunk(tuple(records), position)
 
     def headers(self, after: int, upto: int) -> Iterator[Record]:
-        """Iterate over the records after a position up to the one that holds ``upto``, without bodies."""
+        """Iterate over headers from after a position to the record with ``upto``."""
         with explained(self._path), closing(self._rows(after, -1, bodies=False)) as rows:
             for first, head, _ in rows:
                 record = queries.open_header(first, head)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Run one rank, until its training ends or the process that wants it dies."""
+    """Run one rank until its training ends or its parent dies."""
     folder = Path(sys.argv[1])
     threading.Thread(target=_end_with_parent, args=(folder,), daemon=True).start()
     from app.learning.torchrun import run_rank  # after the thread, because it imports PyTorch for seconds

@@ -80,7 +80,7 @@ def run_on_ranks(work: Callable[..., R], compute: Compute, *, report: Callable[[
 
 
 def _cause(ended: Ended) -> str:
-    """Return the end of the first rank that failed, by torchrun's report, or torchrun's own."""
+    """Return how the first rank failed, by torchrun's report, or torchrun itself."""
     first = re.search(r"Root Cause.*?\brank +: (\d+).*?\bexitcode +: (-?\d+)", ended.errors, re.DOTALL)
     if first is None:
         return f"torchrun {ended.described}"

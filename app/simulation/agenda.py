@@ -14,7 +14,7 @@ from daemons.jobs import Job, Json, Worker
 
 Envelopes = Sequence[Envelope[Payload]]
 Happening = Callable[[int], Envelopes]
-"""Function of the virtual time (microseconds since 1970) that returns envelopes to publish."""
+"""Function from the virtual time (microseconds since 1970) to envelopes to publish."""
 
 
 class Appointment(NamedTuple):

@@ -15,7 +15,7 @@ REQUESTS = 24
 """Default length of a simulation, in mean durations of a self-play request."""
 
 USEFUL = 0.9
-"""Share of a larger cluster's rows from which its further nodes are not useful."""
+"""Share of a larger cluster's rows that makes its further nodes useless."""
 
 MOST_GROWTH = 4
 """Most nodes to simulate, as a multiple of the given ones."""
@@ -67,7 +67,7 @@ def default_hours(settings: RunSettings, plant: PlantSettings) -> float:
 
 
 def too_slow(load: ClusterLoad, most_wait: float) -> list[StationKind]:
-    """Return the kinds of job that wait (95th percentile) longer than ``most_wait`` loops."""
+    """Return the kinds whose jobs wait (95th percentile) over ``most_wait`` loops."""
     return [kind for kind in SCALED if load.kind(kind).wait_95_seconds > most_wait * load.loop_seconds]
 
 
@@ -154,7 +154,7 @@ def make_plan(
 
 
 def with_counts(cluster: ClusterSettings, counts: ProcessCounts) -> ClusterSettings:
-    """Return a cluster with these processes, none of them on nodes that die."""
+    """Return a cluster with these processes, which no node's death removes."""
     node = MachineProcesses(selfplay=cluster.node.selfplay, inspection=0, training=0, evaluation=0)
     head = cluster.head.replace(inspection=counts["inspection"], training=counts["training"], evaluation=1)
     return cluster.replace(head=head, node=node, evaluators=counts["evaluation"] - 1)

@@ -81,7 +81,7 @@ class MachineProcesses(Settings):
 
 
 class ClusterSettings(Settings):
-    """Processes of the head and each node, and the nodes' spread of speeds.
+    """Processes of the head and each node, and the spread of speeds.
 
     ``evaluators`` are further machines that evaluate with one process each. A machine does one evaluation at a time.
     """
@@ -270,7 +270,7 @@ def planned(nodes: int) -> dict[str, Any]:
 
 
 def workers(nodes: int) -> list[str]:
-    """Return the names of the self-play workers on the head and the nodes."""
+    """Return the names of the head's and the nodes' self-play workers."""
     width = len(str(nodes))
     names = (HEAD, *(f"node{number:0{width}}" for number in range(1, nodes + 1)))
     return [f"selfplay_worker@{name}" for name in names]

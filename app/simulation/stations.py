@@ -62,7 +62,7 @@ def is_urgent(job: Job[Any]) -> bool:
 
 
 def urgency(waiting: Waiting) -> tuple[bool, int]:
-    """Return a job's sort key in the queue, in the order of ``Worker.jobs``."""
+    """Return a job's sort key, in the order of ``Worker.jobs``."""
     return not is_urgent(waiting.job), waiting.job.cause.sequence
 
 
@@ -117,7 +117,7 @@ class Station:
         return [*self.ended, *running, *waiting]
 
     def take(self, changed: Changed, states: States) -> None:
-        """Queue the changed rows' new jobs, drop unwanted ones, and start what fits."""
+        """Queue changed rows' new jobs, drop unwanted ones, start what fits."""
         for (owner, key), row in changed.items():
             if owner == self._worker.name:
                 jobs = self._worker.jobs({key: row}, states) if row is not None else ()
@@ -162,7 +162,7 @@ class Station:
             self._agenda.enter(0, self._source, partial(self._start, running))
 
     def _least_busy(self) -> str | None:
-        """Return the machine with a free process and the fewest jobs of this kind."""
+        """Return the least busy machine with a free process."""
         jobs = dict.fromkeys((name for name in self._processes if name not in self._lost), 0)
         for running in self._running.values():
             jobs[running.machine] += 1
