@@ -50,7 +50,7 @@ NAME = "distribution"
 """The daemon's name."""
 
 LATE_SECONDS = 60.0
-"""Time after which a node that has not acknowledged the distributed model is reported."""
+"""Time after which a node without the distributed model is reported."""
 
 US = 1_000_000
 FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 30.0, 1800.0
@@ -134,8 +134,8 @@ class Distributor(Worker[Wanted], Controller):
     )
 
     @property
-    def author(self) -> str:
-        """See ``Worker.author``: each node's distributor acknowledges the same model."""
+    def id_namespace(self) -> str:
+        """See ``Worker.id_namespace``: each node's distributor acknowledges the same model."""
         return f"{self.name}@{self.place.node}"
 
     def _is_head(self, row: Kept) -> bool:
@@ -147,9 +147,9 @@ class Distributor(Worker[Wanted], Controller):
 
     @handles(ClockTick)
     def ticked(self, rows: Rows, event: Event[ClockTick], states: States) -> Step[Kept]:
-        """End those pauses after failures whose time is up, and report late nodes.
+        """End pauses whose time is up, and report late nodes.
 
-        Every distributor reports the same nodes under the same id, so that it counts once.
+        Every distributor reports the same nodes under the same id, so the report counts once.
         """
         changed, emissions = dict[str, Kept | None](), list[Emission]()
         for key, row in sorted(rows.items()):
@@ -176,7 +176,7 @@ class Distributor(Worker[Wanted], Controller):
     def gone(
         self, rows: Rows, event: Event[DaemonFailed] | Event[DaemonStopped] | Event[NodeLost], states: States
     ) -> Step[Kept]:
-        """Expect nothing of a node that has no distributor any more."""
+        """Drop a node whose distributor is gone."""
         if event.data.daemon != NAME:
             return Step()
         node = event.data.node
@@ -274,7 +274,7 @@ class Distributor(Worker[Wanted], Controller):
     def job(self, cause: Cause, pending: Kept, states: States) -> DistributionJob:
         """Return the job that carries out a decision. The head alone deletes."""
         wanted, is_head = pending.wanted, self._is_head(pending)
-        assert wanted is not None  # a row with a cause says what is wanted
+        assert wanted is not None  # because ``pending`` returns only rows with a cause
         discard = pending.overdue if wanted.model is None else pending.superseded
         spec: Json = {
             "store": self.place.store,
@@ -319,7 +319,7 @@ class Distributor(Worker[Wanted], Controller):
 
 
 def _late(row: Kept, now_us: int) -> tuple[str, ...]:
-    """Return the nodes that have lacked the distributed model for too long and were not reported."""
+    """Return the unreported nodes that have lacked the distributed model too long."""
     due_us, known = now_us - LATE_SECONDS * US, {*row.have, *row.late}
     return tuple(sorted(node for node, since_us in row.nodes.items() if since_us <= due_us and node not in known))
 

@@ -60,7 +60,7 @@ STARTING_USEC = 120_000_000
 
 @dataclass(frozen=True, slots=True)
 class Rhythm:
-    """The time between signs of life, and the longest wait for jobs when a daemon stops."""
+    """Period of signs of life, and longest wait at a stop."""
 
     heartbeat_seconds: float = 2.0
     drain_seconds: float = 10.0
@@ -177,7 +177,7 @@ class Host:
         self._saved.complete(self._cursor)
 
     async def _start_over(self, voided: frozenset[int], before: int) -> None:
-        """Begin with the latest snapshot before a position, or without a usable one with the first event."""
+        """Restart the rebuild at the latest earlier snapshot or the first event."""
         kinds = {HOST, READY_KEY[0], *(reducer.name for reducer in self._spec.reducers)}
         self._saved.start_over(voided, await self._ports.bus.snapshot(before - 1, kinds))
         self._fold = Fold(self._spec.factories(self._place), self._saved.rows, voided)
@@ -186,7 +186,7 @@ class Host:
         self._concluded.clear()
 
     def _reporter(self, until: int) -> Callable[[], None]:
-        """Return a function that logs the rebuild's progress, now and then, with the time that it will still take."""
+        """Return a function that logs a rebuild's progress and remaining time."""
         began, first, now = self._ports.clock.monotonic(), self._cursor, self._ports.clock.monotonic
         self._log.warning("rebuilding state from the journal", position=first, until=until)
         due = began + REPORT_SECONDS
@@ -335,7 +335,7 @@ class Host:
                 self._ports.notifier.tell(f"EXTEND_TIMEOUT_USEC={STARTING_USEC}", status)
 
     async def _beat(self) -> None:
-        """Show life, and save each time so that the saved cursor does not fall far behind."""
+        """Send signs of life, and save the cursor each time."""
         while True:
             await asyncio.sleep(self._rhythm.heartbeat_seconds)
             self._save()

@@ -31,7 +31,7 @@ class WorkerPlace:
 
     name: str
     node: str
-    store: str  # its folder or URL, with the cache of a URL
+    store: str  # a folder, or a URL with this machine's cache
     compute: Compute = CPU
 
 
@@ -86,14 +86,14 @@ class Worker(HandlerReducer, ABC, Generic[Q]):
     place: WorkerPlace
 
     @property
-    def author(self) -> str:
+    def id_namespace(self) -> str:
         """The name from which ids of its facts derive; it differs by node where several nodes answer one event."""
         return self.name
 
     @staticmethod
     @abstractmethod
     def pending(rows: Mapping[str, Any]) -> Sequence[tuple[Cause, Any]]:
-        """Return the causes of the jobs that should run now, most urgent first, each with what ``job`` needs."""
+        """Return each wanted job's (cause, argument of ``job``), most urgent first."""
 
     @abstractmethod
     def job(self, cause: Cause, pending: Any, states: States) -> Job[Q]:
@@ -193,7 +193,7 @@ class JobRunner:
 
         async def publish(verb: str, facts: Sequence[Payload]) -> None:
             if facts:
-                await self._publish(f"{worker.author}.{verb}", job, facts)
+                await self._publish(f"{worker.id_namespace}.{verb}", job, facts)
 
         def on_progress(report: Json) -> None:
             facts = _facts(worker.progressed, job, report)

@@ -1,4 +1,4 @@
-"""Leases: which daemon runs which job of inspection, training or evaluation, where several can (ADR-039).
+"""Leases of inspections, trainings and evaluations to one of several daemons (ADR-039).
 
 All daemons of a kind fold the same events, and derive the same leases from them, so no event assigns a job. The most
 urgent job without a lease goes to the least busy daemon that is ready. The lease ends with the job, or when its daemon
@@ -33,7 +33,7 @@ from app.events import (
 from daemons.jobs import Worker
 
 US = 1_000_000
-Outcome = Literal["succeeded", "failed"]
+JobOutcome = Literal["succeeded", "failed"]
 DAEMON, JOB = "daemon:", "job:"
 SIGNS: frozenset[type[Payload]] = frozenset(
     {ClockTick, DaemonFailed, DaemonReady, DaemonStarted, DaemonStopped, NodeLost, NodeReturned}
@@ -105,14 +105,14 @@ class Leases:
         """Follow the worker."""
         cls.follows = cls.worker.name
 
-    def outcome(self, data: Payload) -> Outcome | None:
+    def outcome(self, data: Payload) -> JobOutcome | None:
         """Return what a worker's event says about its daemon; ``None``: nothing."""
         if type(data) in self.failed:
             return "failed"
         return "succeeded" if type(data) in self.worker.emits & self.worker.reads else None
 
     def step(self, rows: Mapping[str, LeaseRow], event: Event[Payload], jobs: Mapping[str, Any]) -> Step[LeaseRow]:
-        """Apply an event to the daemons, end leases, and lease the pending jobs.
+        """Apply an event, end leases, and lease the pending jobs.
 
         ``jobs`` are the worker's rows, after the same event.
         """
@@ -162,7 +162,7 @@ class Leases:
         return []
 
     def _judged(self, daemons: dict[str, Holder], name: str, one: Holder, event: Event[Payload]) -> list[Emission]:
-        """Count a job's outcome for its daemon, which rests if it fails where others succeed.
+        """Count a job's outcome; its daemon pauses if it fails where others succeed.
 
         Where all daemons fail, or there is no other, the jobs are at fault.
         """
@@ -170,7 +170,7 @@ class Leases:
         if outcome == "succeeded":
             daemons[name] = one.replace(succeeded_us=now_us, failures=0, pauses=0)
             return [Emission(NodeRecovered(worker=name))] if one.pauses else []
-        if outcome is None or one.rests_until_us is not None:  # the job was leased before the pause
+        if outcome is None or one.rests_until_us is not None:  # because its lease is older than the pause
             return []
         failing_us = one.failing_us if one.failures else now_us
         daemons[name] = one = one.replace(failures=one.failures + 1, failing_us=failing_us)

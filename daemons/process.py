@@ -42,7 +42,7 @@ SHARED_JOBS: Mapping[str, SharedJobs] = {
     training.DAEMON.name: "training",
     evaluation.DAEMON.name: "evaluation",
 }
-"""Daemons whose jobs any machine can run, with the kind of their jobs."""
+"""Kind of jobs, by daemon, that any machine can run."""
 
 F = TypeVar("F", SqliteStateStore, SqliteOutbox)
 
@@ -121,8 +121,8 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
     stop = asyncio.Event()  # after Ray, which would handle the signals by ending the process
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    state_file = adopted(folder.state(spec.name, place.node), spec.name)
-    outbox_file = adopted(folder.outbox(spec.name, place.node), spec.name)
+    state_file = migrated_path(folder.state(spec.name, place.node), spec.name)
+    outbox_file = migrated_path(folder.outbox(spec.name, place.node), spec.name)
     states = opened(SqliteStateStore, state_file, "its content is rebuilt from the journal")
     outbox = opened(SqliteOutbox, outbox_file, "its unsent conclusions are derived again, and its jobs run again")
     sink = spec.sink(folder, deployment, boot_id()) if spec.sink else None
@@ -149,7 +149,7 @@ async def engine_of(spec: DaemonSpec, deployment: Deployment, folder: RunFolder)
 
 
 def processes_of(spec: DaemonSpec, deployment: Deployment) -> int:
-    """Return the number of processes in which a daemon's jobs run on this machine."""
+    """Return this machine's number of processes for a daemon's jobs."""
     jobs = SHARED_JOBS.get(spec.name)
     return getattr(deployment.processes, jobs) if jobs else spec.capacity
 
@@ -159,11 +159,11 @@ def sized(spec: DaemonSpec, deployment: Deployment) -> DaemonSpec:
     return spec if spec.worker is Evaluator else replace(spec, capacity=processes_of(spec, deployment))
 
 
-def adopted(path: Path, daemon: str) -> Path:
-    """Return a daemon's file; a file from before names included the node is renamed first."""
+def migrated_path(path: Path, daemon: str) -> Path:
+    """Return a daemon's file; an older file, named without the node, is renamed first."""
     older = path.with_name(f"{daemon}.sqlite")
     if older.is_file() and not path.exists():
-        for rest in ("-wal", "-shm", ""):  # the database last, because it decides whether this is repeated
+        for rest in ("-wal", "-shm", ""):  # last the database, whose name marks completion
             with suppress(FileNotFoundError):
                 older.with_name(older.name + rest).rename(path.with_name(path.name + rest))
     return path

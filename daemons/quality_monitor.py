@@ -198,7 +198,7 @@ class QualityMonitor(Worker[SelfplayComplete], Controller):
     def job(self, cause: Cause, pending: InspectionRow, states: States) -> Inspection:
         """Return the inspection of a waiting shard."""
         played = pending.played
-        assert played is not None  # a row with a cause is of a shard
+        assert played is not None  # because ``pending`` returns only rows with a cause
         spec: Json = {
             "store": self.place.store,
             "config": self.config_json(cause),

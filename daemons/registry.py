@@ -23,7 +23,7 @@ from daemons.own_controllers import own_controllers
 from daemons.spec import DaemonSpec
 
 MachineRole = Literal["head", "worker"]
-"""What a machine is for: the head records and decides, and workers run jobs. One machine can be both."""
+"""Roles of machines: the head records and decides, workers run jobs; one machine can be both."""
 
 MACHINE_ROLES: tuple[MachineRole, ...] = get_args(MachineRole)
 
@@ -51,7 +51,10 @@ DAEMONS: Mapping[str, DaemonSpec] = {
 """All daemons by name, in the order that starts a run fastest; any order works."""
 
 ON_ALL_MACHINES = frozenset({distribution.DAEMON.name})
-"""The head's distributor verifies models in the store, and those of workers bring them to their machines."""
+"""Daemons of the head and of all workers.
+
+The head's distributor verifies models in the store; a worker's distributor fetches them into its machine's cache.
+"""
 
 
 def names_of(role: MachineRole | None) -> tuple[str, ...]:

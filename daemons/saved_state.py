@@ -234,7 +234,7 @@ class SavedState:
 
 
 def own_rows(rows: Mapping[RowKey, bytes], reducers: Iterable[Any]) -> dict[RowKey, bytes]:
-    """Return the rows of some reducers in a snapshot of all, with the host's."""
+    """Return some reducers' rows, and the host's, from a snapshot of all."""
     names = {reducer.name for reducer in reducers}
 
     def is_own(key: RowKey, row: bytes) -> bool:

@@ -35,14 +35,14 @@ Rows = Mapping[str, SelfplayPending]
 
 
 STALE_EVENTS = 1_000_000
-"""Events after which nobody waits for a request: its lease, of hours, has long ended."""
+"""Events after which a request is dropped; its lease ended long before."""
 
 
 class SelfplayWorker(Worker[SelfplayRequested], Controller):
     """Runs the backend's ``play`` for the requests addressed to it.
 
-    The rows hold the requests of all workers: so they do not depend on the place, and one snapshot serves all nodes.
-    It is a controller, so that its fold knows the current models, and drops stale rollbacks as the scheduler's does.
+    The rows hold the requests of all workers, so that one snapshot serves all nodes. It is a controller, so that its
+    fold knows the current models, and drops stale rollbacks as the scheduler's does.
     """
 
     name = "SelfplayWorker"

@@ -32,10 +32,10 @@ from daemons.registry import DAEMONS, daemons_of
 from daemons.saved_state import ACCOUNTS, READY_KEY, SCHEMAS_KEY, Accounts, carried_over, readable, schemas_of
 
 IN_FLIGHT_EVENTS = 1000
-"""Events at the journal's end that no snapshot covers, because decisions from them may not be recorded yet."""
+"""Latest events, not covered because their decisions may not be recorded yet."""
 
 HORIZON_EVENTS = 250_000
-"""Events after a snapshot among which decisions from the events before it must be recorded."""
+"""Events after a snapshot that are searched for decisions from before it."""
 
 PART = 64
 """Records read at once; see ``app.replay.replaying.PART``."""
@@ -46,7 +46,7 @@ class Unsettled(FlyballError):
 
 
 class _RecordedIds(Collection[Recorded]):
-    """The (id, type) of recorded events, by the hashes of their ids, for which no event is decoded."""
+    """The (id, type) of recorded events, with hashed ids."""
 
     def __init__(self, found: set[tuple[int, str]]) -> None:
         self._found = found
@@ -135,7 +135,7 @@ class _Snapshots:
         return dropped
 
     def _recorded(self, after: int, end: int) -> set[tuple[int, str]]:
-        """Return the hashed id and the type of the events of emitted types within a range; reads only headers."""
+        """Return (hashed id, type) of emitted events within a range; reads only headers."""
         found = set[tuple[int, str]]()
         for record in self._reader.headers(after, end):
             frame = record.frame
@@ -145,7 +145,7 @@ class _Snapshots:
         return found
 
     def _settled(self, end: int) -> Accounts:
-        """Return the daemons' positions as the events soon after a position tell them."""
+        """Return the daemons' positions, from the events soon after a position."""
         accounts = Accounts(self._accounts.settled, self._accounts.ready)
         types = frozenset(kind.event_type for kind in ACCOUNTS)
         for record in records_between(self._reader, end, end + HORIZON_EVENTS, types=types):
@@ -155,7 +155,9 @@ class _Snapshots:
 
 
 def take_snapshots(path: Path, say: Callable[[int], None] = lambda _: None) -> None:
-    """Take a snapshot near the journal's end, and one every ``KEPT_EVENTS`` events on the way; ``say`` has positions.
+    """Take snapshots near the journal's end and every ``KEPT_EVENTS`` events.
+
+    ``say`` receives their positions.
 
     Raises:
         StorageInUse: another process takes snapshots of this journal.

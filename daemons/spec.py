@@ -52,5 +52,5 @@ class DaemonSpec:
     def factories(self, place: WorkerPlace) -> tuple[Factory, ...]:
         """Return the functions that build the reducers from a run's settings."""
         workers = (partial(self.worker, place=place),) if self.worker else ()
-        leases = (self.leases,) if self.leases else ()  # after the worker, whose rows they are shown
+        leases = (self.leases,) if self.leases else ()  # last, because leases follow the worker's rows
         return cast("tuple[Factory, ...]", (*self.controllers, *workers, *leases))

@@ -23,7 +23,7 @@ from app.events import (
     handles,
 )
 from daemons.jobs import Job, Json, Worker
-from daemons.leases import Leases, Outcome
+from daemons.leases import JobOutcome, Leases
 from daemons.spec import DaemonSpec
 
 TrainingJob = Job[TrainingRequested]
@@ -93,7 +93,7 @@ class Trainer(Worker[TrainingRequested]):
     def job(self, cause: Cause, pending: TrainerRow, states: States) -> TrainingJob:
         """Return the job that trains a model, or makes the initial one."""
         request = pending.request
-        assert request is not None  # a row with a cause has a request
+        assert request is not None  # because ``pending`` returns only rows with a cause
         function = self.backend(cause).initialise
         spec: Json = {
             "store": self.place.store,
@@ -155,7 +155,7 @@ class TrainingLeases(Leases):
     daemon = "training"
     failed = frozenset({TrainingFailed})
 
-    def outcome(self, data: Payload) -> Outcome | None:
+    def outcome(self, data: Payload) -> JobOutcome | None:
         """See ``Leases.outcome``. A diverged update and bad data say nothing about the daemon."""
         if isinstance(data, TrainingFailed) and data.reason in ("diverged", "bad_data"):
             return None

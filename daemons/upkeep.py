@@ -15,7 +15,7 @@ from app.journal.snapshots import positions
 
 LOOK_SECONDS = 60.0
 EVENTS = 25_000
-"""New events after which old records are archived and a snapshot is taken. A cluster of 36 nodes has as many a day."""
+"""New events between two archivings; a cluster of 36 nodes has as many a day."""
 
 PAUSE_SECONDS = 600.0
 """Least time between two starts of the process that archives."""

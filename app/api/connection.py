@@ -205,9 +205,9 @@ class AsyncConnection:
         return await asyncio.to_thread(self._reader.state, config_key)
 
     async def status(self) -> Status:
-        """Return the status of the run's configurations and daemons, as ``flyball status`` shows it.
+        """Return what ``flyball status`` shows of configurations and daemons.
 
-        The broker says which daemons live, and what they do; ``running`` is False when nothing runs.
+        The broker knows the living daemons and their jobs. ``running`` is False when no process of the run is alive.
         """
         return await asyncio.to_thread(read_status, self._place, _warn)
 

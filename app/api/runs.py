@@ -186,13 +186,13 @@ async def connected(place: Place, deadline_s: float, producer: str = "cli") -> A
 
 
 def open_bus(place: Place, loaded: Loaded, deadline_s: float, producer: str) -> ZmqBus:
-    """Return a connection to the run's broker, as ``producer@node``, whether or not it listens yet."""
+    """Return a connection to the run's broker, as ``producer@node``; the broker may start later."""
     endpoint, name = bus_endpoint(place.folder, loaded.deployment), f"{producer}@{loaded.deployment.node}"
     return ZmqBus(endpoint, producer=name, deadline_s=deadline_s, keys=client_keys(loaded))
 
 
 async def presence_on(bus: Bus, say: Say = silent) -> Presence | None:
-    """Return the broker's table of daemons; None if it does not answer in time, or not to this key."""
+    """Return the broker's table of daemons; None if the broker gives this key no answer in time."""
     try:
         return {f"{one.daemon}@{one.node}": one for one in await bus.present()}
     except BrokerUnavailable:
@@ -203,7 +203,7 @@ async def presence_on(bus: Bus, say: Say = silent) -> Presence | None:
 
 
 async def board_on(bus: Bus) -> Board:
-    """Fold the board from the bus, where the journal's file is on another machine."""
+    """Fold the board from the bus, without the journal's file."""
     voided = {event.data.position async for event in _past(bus, {EventVoided})}
     board = Board()
     async for event in _past(bus, READS):
@@ -213,9 +213,10 @@ async def board_on(bus: Bus) -> Board:
 
 
 def read_status(place: Place, say: Say) -> Status:
-    """Return the status of a run, also from a machine without its journal.
+    """Return the status of a run.
 
-    Raises ``NotAJournal``: there is no journal here, and no broker answers; or ``ForeignSettings``.
+    On a machine without the journal, the broker's events give it. Raises ``NotAJournal`` if there is no journal here
+    and no broker answers, or ``ForeignSettings``.
     """
     listening = is_listening(bus_endpoint(place.folder, place.load().deployment))
     presence, board = asyncio.run(_ask(place, say)) if listening else (None, None)
@@ -226,14 +227,14 @@ def read_status(place: Place, say: Say) -> Status:
 
 
 async def _ask(place: Place, say: Say) -> tuple[Presence | None, Board | None]:
-    """Ask the broker for its table of daemons, and for the board's events if the journal is not on this machine."""
+    """Return the broker's table of daemons, and a board if there is no journal."""
     async with connected(place, ASK_SECONDS, producer="status") as bus:
         presence = await presence_on(bus, say)
         return presence, None if presence is None or place.folder.journal.exists() else await board_on(bus)
 
 
 async def _past(bus: Bus, types: Collection[type[Payload]]) -> AsyncIterator[Event[Any]]:
-    """Iterate over the recorded events of some types, up to the journal's present end."""
+    """Iterate over the events of some types, up to the journal's end."""
     async with bus.subscribe(types, after=0) as subscription:
         async for batch in subscription:
             for event in batch.events:

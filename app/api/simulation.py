@@ -17,8 +17,8 @@ from app.simulation import (
     ALL,
     NONE,
     ArmSummary,
-    MachineSettings,
-    Plan,
+    ClusterPlan,
+    MachineProcesses,
     PlantSettings,
     RunResult,
     Task,
@@ -96,15 +96,15 @@ def with_processes(plant: PlantSettings, head: Mapping[str, int], nodes: Mapping
         first = error.errors(include_url=False)[0]
         where = f"{'.'.join(map(str, first['loc']))}: " if first["loc"] else ""
         raise BadUsage(
-            f"These processes cannot be: {where}{first['msg']}.",
-            hint=f"There are: {', '.join(MachineSettings.model_fields)}.",
+            f"Unusable numbers of processes: {where}{first['msg']}.",
+            hint=f"Kinds of jobs: {', '.join(MachineProcesses.model_fields)}.",
         ) from error
     return plant.replace(cluster=changed)
 
 
 def plan_cluster(
     loaded: Loaded, plant: PlantSettings, *, seed: int, hours: float | None, most_wait: float, say: Say
-) -> Plan:
+) -> ClusterPlan:
     """Search the fewest processes with which no job waits long; see ``app.simulation.planning``."""
     check_controllers(loaded.run)
     return make_plan(loaded.run, plant, seed=seed, hours=hours, most_wait=most_wait, say=say)

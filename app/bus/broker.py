@@ -22,7 +22,10 @@ from app.journal import Journal
 
 MAX_WAIT_S = 0.25
 LONGEST_TURN_S = 1.0
-"""Most seconds of a turn that count as listening. A longer one, of a stalled disk say, is nobody's silence."""
+"""Most seconds that a turn adds to the broker's clock.
+
+In a longer turn, as with a stalled disk, the broker hears nothing, and daemons would otherwise look silent.
+"""
 
 PROBE_S = 5.0
 HANDSHAKE_MS = 5000

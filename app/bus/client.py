@@ -23,7 +23,7 @@ REFUSED_S = 2.0
 
 
 class Finished(NamedTuple):
-    """Result of a publish (positions) or a request (the answer's body), or an error."""
+    """Outcome of a publish (positions) or a request (the answer's body); or an error."""
 
     token: int
     result: tuple[int, ...] | bytes | FlyballError
@@ -196,7 +196,7 @@ class Client:
             del self._deadlines[first[0]]
             self._outputs.append(Overdue(first[0]))
             if first[0] in self._requests and self._requests[first[0]][1] == wire.PRESENT:
-                del self._requests[first[0]]  # a late answer would be of no use
+                del self._requests[first[0]]  # because the table would be outdated when the answer came
         if self._greet_at is not None and self._greet_at <= now:
             self._greet()
 

@@ -16,7 +16,7 @@ from app.bus.access import Access, KeyRefused
 from app.bus.fanout import Fanout
 from app.bus.keys import Key
 from app.bus.ports import BrokerLimits, Present, PublishRefused, Sign, check_rights
-from app.bus.presence import READ_TYPES, Presence
+from app.bus.presence import READ_TYPES, PresenceTable
 from app.bus.sequencer import WINDOW, Gap, Run, Sequencer
 from app.bus.wire import ProtocolError
 from app.core import is_broker
@@ -32,12 +32,12 @@ MAY_ASK = {wire.BURY: ("head", "worker", "operator"), wire.DISCARD: ("head", "op
 """The roles of keys that may make a request: readers change nothing, and workers remove nothing."""
 
 OWN_FACTS = frozenset(payload.event_type for payload in CATALOGUE if issubclass(payload, DaemonFact))
-"""Types of what daemons say of themselves."""
+"""Event types of daemons' facts about themselves."""
 
 SILENCE_S = 5.0
 BURST_S = 2.0
 NAME_RETRY_MS = 500
-"""Time after which a process asks again for a name that another one has."""
+"""Time after which a process asks again for a taken name."""
 
 _table = TypeAdapter(tuple[Present, ...])
 
@@ -125,10 +125,10 @@ class Hub:
         self._fanout = Fanout(journal, limits)
         self._rates = RateLimiter(limits.events_per_second)
         self._now = 0.0
-        self._presence = Presence(limits.silent_seconds)
+        self._presence = PresenceTable(limits.silent_seconds)
         self._presence.recall(journal, self._now, give_up=give_up)
         self._sessions: dict[bytes, Session] = {}
-        self._sole: dict[str, bytes] = {}  # the connection of each sole producer, by its name
+        self._sole: dict[str, bytes] = {}  # peers of sole producers, by name
         self._epoch_sessions: Counter[tuple[str, int]] = Counter()
         self._dead_letters: list[DeadLetter] = []  # this and the next two await the next transaction
         self._acks: dict[tuple[bytes, int], list[Run]] = {}
@@ -166,7 +166,7 @@ class Hub:
                 self._deny(peer, session.key, "revoked", f"The key of {session.producer} is not authorized any more.")
 
     def presence_facts(self, now: float) -> list[Payload]:
-        """Return the facts about lost and returned daemons that the broker is to publish now."""
+        """Return the facts about daemons that the broker has to publish now."""
         self._now = now
         return self._presence.due(now)
 
@@ -286,9 +286,10 @@ class Hub:
         return None
 
     def _other_holder(self, hello: wire.Hello, now: float) -> Session | None:
-        """Return the session of another living process that has a sole producer's name; end it if it is silent.
+        """Return another process's session that holds a sole producer's name.
 
-        It is sent a BEAT: if its process is gone, sending fails, and the next hello gets the name.
+        A silent session is ended instead. A live one is sent a BEAT: if its process is gone, sending fails, and the
+        next HELLO gets the name.
         """
         peer = self._sole.get(hello.producer)
         if peer is None:
@@ -334,7 +335,7 @@ class Hub:
             self._acks.setdefault((peer, frame.epoch), []).extend(runs)
 
     def _check_key(self, frame: Frame, session: Session) -> None:
-        """Refuse a frame with events that its key may not publish, and count the refusal. Raises ``KeyRefused``."""
+        """Refuse a frame that its key may not publish; count the refusal. Raises ``KeyRefused``."""
         if self._access is not None and session.key is not None:
             try:
                 self._access.check_types(session.key, frame)
@@ -389,12 +390,15 @@ def _time(session: Session) -> str:
 
 
 def _check_speaker(frame: Frame, producer: str) -> None:
-    """Refuse a worker's fact about another daemon, which could take that one's work. Raises ``KeyRefused``."""
+    """Refuse facts about daemons other than the producer.
+
+    A worker could otherwise report another daemon as stopped, and so take its jobs. Raises ``KeyRefused``.
+    """
     if OWN_FACTS.isdisjoint(frame.types):
         return
     for index, body in enumerate(frame.bodies()):
         if frame.types[frame.type_refs[index]] in OWN_FACTS:
-            with suppress(MalformedEvent, NoUpcast):  # its readers bury it
+            with suppress(MalformedEvent, NoUpcast):  # readers turn an unreadable event into a dead letter
                 match decode(body).data:
                     case DaemonFact(daemon=daemon, node=node) if f"{daemon}@{node}" != producer:
                         raise KeyRefused(f"{producer} may not speak for {daemon}@{node}.")

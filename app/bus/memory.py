@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from app.bus.ports import Batch, BrokerLimits, BusClosed, BusError, Present, Sign, Subscription
-from app.bus.presence import Presence
+from app.bus.presence import PresenceTable
 from app.bus.sequencer import JournalPublisher
 from app.bus.wire import pack_snapshot, read_snapshot
 from app.core import Clock
@@ -21,7 +21,7 @@ class _Shared(NamedTuple):
 
     publisher: JournalPublisher
     subscribed: "dict[MemorySubscription, None]"
-    presence: Presence
+    presence: PresenceTable
 
 
 class MemoryBus:
@@ -40,7 +40,7 @@ class MemoryBus:
         self, journal: Journal, clock: Clock, *, producer: str = "local@localhost", shared: _Shared | None = None
     ) -> None:
         self._journal, self._clock, self._producer = journal, clock, producer
-        presence = Presence(BrokerLimits().silent_seconds)
+        presence = PresenceTable(BrokerLimits().silent_seconds)
         self._shared = shared or _Shared(JournalPublisher(journal, clock), {}, presence)
         self._own: dict[MemorySubscription, None] = {}
         self._closed = False
@@ -99,7 +99,7 @@ class MemoryBus:
         return self._shared.presence.table(self._clock.monotonic())
 
     def presence_facts(self) -> list[Payload]:
-        """Return the facts about lost and returned daemons that a broker is to publish now."""
+        """Return the facts about daemons that a broker has to publish now."""
         return self._shared.presence.due(self._clock.monotonic())
 
     async def snapshot(self, upto: int, kinds: Collection[str]) -> Snapshot | None:

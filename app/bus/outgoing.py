@@ -76,7 +76,7 @@ class Outgoing:
             yield self._frames[self._in_flight - 1].raw
 
     def restart(self) -> None:
-        """Mark every frame as not in flight, so that all are sent again."""
+        """Mark every frame as not in flight; ``due`` yields all again."""
         self._in_flight = 0
 
     def epochs(self) -> tuple[tuple[int, int], ...]:

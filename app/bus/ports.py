@@ -134,7 +134,7 @@ class Sign(Value):
 
 
 class Present(Value):
-    """A daemon that started and has not stopped, as the broker knows it.
+    """A daemon in the broker's table: it started and has not stopped.
 
     Attributes:
         heard_seconds_ago: since its last sign of life, or since the broker's start.
@@ -210,9 +210,10 @@ class Bus(Protocol):
         ...
 
     def show_life(self, sign: Sign) -> None:
-        """Send a sign of life, without waiting; it is not recorded. While the broker is away, the latest one is kept.
+        """Send a sign of life, which is not recorded, without waiting.
 
-        It counts for a daemon that has published DAEMON_STARTED under this connection's name.
+        While the broker is away, the latest sign is kept. The broker ignores signs from names that have not published
+        DAEMON_STARTED.
         """
         ...
 

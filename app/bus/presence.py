@@ -1,8 +1,8 @@
-"""The broker's table of daemons: who is alive, and who was lost. Pure (ADR-038).
+"""The broker's table of living and lost daemons; pure (ADR-038).
 
-Daemons say in the journal that they start, are ready, and stop. In between they send signs of life, which are not
-recorded. Of those, only changes become events: NODE_LOST and NODE_RETURNED. A ROLL_CALL each hour repeats the table,
-so that a broker that starts again reads an hour of its journal, not a year.
+Daemons publish when they start, are ready, and stop. In between they send signs of life, which are not recorded. Only
+changes become events: NODE_LOST and NODE_RETURNED. A ROLL_CALL each hour repeats the table, so that a restarted broker
+reads an hour of its journal, not a year.
 """
 
 from collections.abc import Callable, Iterable
@@ -33,15 +33,17 @@ READS: frozenset[type[Payload]] = frozenset(
 READ_TYPES = frozenset(payload.event_type for payload in READS)
 
 MOST_DAEMONS = 2_000
-"""Daemons in the table. Of more, the one that has been silent longest is forgotten."""
+"""Most daemons in the table. Beyond, the one that has been silent longest is dropped."""
 
 ROLL_CALL_S = 3600.0
 LOOK_S = 0.5
 """Seconds between two searches for silent daemons."""
 
 RECALLED_EVENTS = 100_000
-"""Most events looked at for a ROLL_CALL, which are more than those of an hour. Older journals, which have none, name
-each living daemon every few seconds."""
+"""Most events searched for a ROLL_CALL, more than those of an hour.
+
+Older journals have none; there the heartbeats of all living daemons are among these events.
+"""
 
 
 @dataclass(slots=True)
@@ -61,7 +63,7 @@ class Entry:
     sign: Sign | None = None
 
 
-class Presence:
+class PresenceTable:
     """Daemons by name, ``daemon@node``; times are seconds of the broker's clock.
 
     Args:
@@ -75,7 +77,7 @@ class Presence:
         self._looked, self._called = float("-inf"), float("-inf")
 
     def recall(self, journal: JournalReader, now: float, *, give_up: Callable[[], bool] = lambda: False) -> None:
-        """Fold the facts of a journal since its last ROLL_CALL; nobody has been silent yet."""
+        """Fold a journal since its last ROLL_CALL; every daemon counts as heard now."""
         facts = history(journal, after=_last_call(journal), types=READS, on_dead=lambda _: None)
         self.fold((event.data for event in takewhile(lambda _: not give_up(), facts)), now)
 
@@ -98,7 +100,7 @@ class Presence:
                             self._enter(name, Entry(now, one.position, one.lost))
 
     def hear(self, producer: str, sign: Sign, now: float) -> None:
-        """Note a sign of life. Producers that never said that they started are ignored.
+        """Note a sign of life. Producers without DAEMON_STARTED are ignored.
 
         A lost daemon that is not ready returns by DAEMON_READY.
         """
@@ -135,7 +137,7 @@ class Presence:
         )
 
     def _enter(self, name: str, entry: Entry) -> None:
-        """Add or replace an entry; its latest sign is kept if it goes on."""
+        """Add or replace an entry; a living daemon keeps its latest sign."""
         if is_broker(name):
             return
         if entry.position is not None and (before := self._entries.get(name)):
@@ -146,7 +148,7 @@ class Presence:
 
 
 def _last_call(journal: JournalReader) -> int:
-    """Return the position before the record with the last ROLL_CALL; without one, that of ``RECALLED_EVENTS`` ago."""
+    """Return the position before the last ROLL_CALL, at most ``RECALLED_EVENTS`` back."""
     oldest = max(0, journal.head - RECALLED_EVENTS)
     for record in journal.headers_back(journal.head):
         if RollCall.event_type in record.frame.types or record.first <= oldest:

@@ -12,7 +12,7 @@ broker    SUBSCRIBE              ``Subscribe``
 broker    CREDIT id position     none: the subscriber has consumed up to the position
 broker    UNSUBSCRIBE id         none
 broker    ASK token              method, ``Bury``, ``Discard``, ``AskSnapshot`` or ``{}``, a body (may be empty)
-broker    SIGN                   ``Sign``: the producer lives
+broker    SIGN                   ``Sign``: a sign of life
 client    WELCOME greeting       none: frames may be sent; resend all unacknowledged ones first
 client    GREET milliseconds     text: send HELLO again after this time
 client    ACK epoch runs         none: (base, size, first) for each run
@@ -75,8 +75,8 @@ class Message(BaseModel):
 class Hello(Message):
     """A producer's name and its (epoch, first unacknowledged number) pairs. WELCOME returns ``greeting``.
 
-    ``life`` identifies this start of the producer, ``place`` its process for people. A ``sole`` producer refuses its
-    name to others while it lives.
+    ``life`` identifies this start of the producer, ``place`` its process for people. While a ``sole``
+    producer lives, the broker refuses its name to other processes.
     """
 
     protocol: Literal[2] = 2
@@ -133,7 +133,7 @@ class AskSnapshot(Message):
 
 
 def pack_snapshot(snapshot: Snapshot | None, kinds: Collection[str]) -> bytes:
-    """Return a snapshot's rows of some kinds as the body of an answer; without a snapshot it is empty."""
+    """Return a snapshot's rows of some kinds as an answer's body; empty without a snapshot."""
     if snapshot is None:
         return b""
     rows = [(kind, name, value) for (kind, name), value in snapshot.rows.items() if kind in kinds]

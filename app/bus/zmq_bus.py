@@ -68,7 +68,7 @@ class ZmqBus:
         nonce = int.from_bytes(os.urandom(8), "little") if epoch is None else epoch
         place, kept = f"process {os.getpid()} on {gethostname()}", outbox.load() if outbox else ()
         self._client = Client(producer, nonce, deadline_s=deadline_s, kept=kept, place=place, sole=sole)
-        self._postponed = ""  # the latest reason for which the broker let this program wait
+        self._postponed = ""  # why the broker refused the latest greeting; errors name it
         self._publishes: dict[int, asyncio.Future[tuple[int, ...]]] = {}
         self._requests: dict[int, asyncio.Future[bytes]] = {}
         self._subscriptions: dict[ClientSubscription, ZmqSubscription] = {}
@@ -147,7 +147,7 @@ class ZmqBus:
         return wire.read_snapshot(await self._request(wire.SNAPSHOT, wanted))
 
     async def _request(self, method: bytes, arguments: wire.Message, body: bytes = b"") -> bytes:
-        """Send a request, repeated after interruptions, and return the body of its answer."""
+        """Return the body of the answer to a request, repeated after interruptions."""
         self._check_open()
         token = self._client.request(method, arguments, body, self._loop.time())
         future = self._requests[token] = self._loop.create_future()

@@ -24,10 +24,10 @@ from daemons.registry import MACHINE_ROLES, MachineRole, names_of
 
 ADDRESS = re.compile(r"(?P<host>[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:(?P<port>\d{1,5}))?")
 PORT = 7400
-"""Of the head's broker, if none is named."""
+"""Port of the head's broker if the address has none."""
 
 PLAIN_PATH = re.compile(r"/[A-Za-z0-9/._+@:-]*")
-"""A path that means the same in TOML, systemd's units and supervisord's configuration."""
+"""Paths that TOML, systemd and supervisord read without quoting."""
 
 Services = Literal["systemd", "supervisor"]
 FILES: Mapping[tuple[Services, MachineRole], tuple[str, ...]] = {
@@ -75,14 +75,26 @@ class Machine:
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=FOLDER)
-@click.option("--role", type=click.Choice(MACHINE_ROLES), required=True, help="The one head, or a worker.")
-@click.option("--head", required=True, metavar="HOST[:PORT]", help=f"Where workers reach the head; port {PORT}.")
+@click.option(
+    "--role",
+    type=click.Choice(MACHINE_ROLES),
+    required=True,
+    help="head: the one machine with the broker; worker: any other.",
+)
+@click.option(
+    "--head",
+    required=True,
+    metavar="HOST[:PORT]",
+    help=f"Address at which workers reach the head; default port {PORT}.",
+)
 @click.option("--head-key", metavar="KEY", help="For a worker: the head's public key.")
 @click.option("--node", metavar="NAME", help="Name of this machine.  [default: the host's]")
 @click.option(
     "--store", metavar="URL", help="Models and shards: a folder that all machines share, or s3://BUCKET/PATH."
 )
-@click.option("--services", type=click.Choice(["systemd", "supervisor"]), default="systemd", help="What runs daemons.")
+@click.option(
+    "--services", type=click.Choice(["systemd", "supervisor"]), default="systemd", help="Supervisor of the daemons."
+)
 @json_option
 def init(
     folder: Path,
@@ -97,7 +109,7 @@ def init(
 ) -> None:
     """Prepare DIR as the run folder of a machine of a cluster: settings, a key, and service files.
 
-    The daemons will run as the user who calls this. No file is overwritten. Prints what to do next, on which machine.
+    The daemons will run as the calling user. No file is overwritten. Prints the next commands for each machine.
     """
     if (role == "worker") != (head_key is not None):
         what = "A worker needs --head-key" if role == "worker" else "--head-key is for workers"
@@ -210,7 +222,10 @@ def _program() -> Path:
 
 
 def _without(text: str, programs: Sequence[str]) -> str:
-    """Return a configuration of supervisord without some programs, none of which is the first in its group."""
+    """Return supervisord's configuration without some programs.
+
+    None of these may be the first of its group.
+    """
     kept = [part for part in text.split("\n[program:") if part.partition("]")[0] not in programs]
     for name in programs:
         kept[0] = kept[0].replace(f",{name}", "")
@@ -227,7 +242,7 @@ def _changed(text: str, changes: Mapping[str, str]) -> str:
 
 
 def _next(machine: Machine, services: Services, public: str) -> dict[str, list[str]]:
-    """Return the commands to run next, by where."""
+    """Return the next commands, by machine."""
     authorize = f"flyball --run {machine.folder} keys authorize"
     roles = MACHINE_ROLES if machine.role == "head" else ("worker",)
     if services == "systemd":

@@ -23,11 +23,11 @@ from daemons.snapshots import take_snapshots
 @click.option("--before", metavar="WHEN", help="Archive what is older: a position, a while (30d, 12h) or a time.")
 @placed
 def archive(place: Place, *, keep: int | None, before: str | None) -> None:
-    """Move old records into compressed files in the folder archive, and take a snapshot of the daemons' state.
+    """Archive old records, and take a snapshot of the daemons' state.
 
-    By default the latest deployment.journal.live_events events stay. The broker does so itself while the run goes on.
+    By default the latest deployment.journal.live_events events stay live. During a run the broker archives.
     Every command reads archived events like live ones, as long as the folder archive is there. A start reads only live
-    ones. From a snapshot a daemon begins that has lost its state, so that it need not fold the whole journal.
+    ones. A daemon that has lost its state begins at a snapshot, and so need not fold the whole journal.
     """
     if keep and before:
         raise click.UsageError("--keep and --before exclude each other.")
@@ -37,7 +37,7 @@ def archive(place: Place, *, keep: int | None, before: str | None) -> None:
     path = place.folder.journal
     try:
         take_snapshots(path, say=lambda position: note(f"Took a snapshot at position {position}."))
-    except FlyballError as error:  # archiving does not depend on it
+    except FlyballError as error:  # archiving needs no snapshot
         note(f"No snapshot was taken. {error}")
     segments = write_segments(path, until, say=lambda row: note(f"Archived events {row.first} to {row.last}."))
     try:
@@ -59,7 +59,7 @@ def archive(place: Place, *, keep: int | None, before: str | None) -> None:
 def delete(place: Place, *, before: str, yes: bool) -> None:
     """Delete archived events for good, in a stopped run. In a running one deployment.journal.delete_days does so.
 
-    Whole segments are deleted, and only such as a snapshot covers. After that, nothing shows the deleted events:
+    Whole segments are deleted, and only those that a snapshot covers. After that, nothing shows the deleted events:
     `replay` can't recompute decisions before the oldest event that is kept, `trace` ends there, `status` loses counts
     if state/board.json is lost. A daemon whose state is lost, and which can't read a snapshot because its program has
     changed, can't be rebuilt. Settings, voided events, models and games' rows stay.
@@ -84,7 +84,7 @@ def delete(place: Place, *, before: str, yes: bool) -> None:
 @click.argument("file", type=click.File("wb", atomic=True))
 @placed
 def export(place: Place, file: BinaryIO) -> None:
-    """Write all events into FILE (- for stdout) as CloudEvents, one JSON object a line.
+    """Write all events into FILE (- for stdout), one CloudEvent a line.
 
     A line has the event, with its source, position (sequence) and time of recording (recordedtime). Dead letters are
     not exported. `flyball journal import` makes a journal of it again.
@@ -100,7 +100,7 @@ def export(place: Place, file: BinaryIO) -> None:
 @click.argument("file", type=click.File("rb"))
 @placed
 def import_command(place: Place, file: BinaryIO) -> None:
-    """Make the journal of an empty run folder of FILE (- for stdin), as `flyball journal export` writes it.
+    """Make a new run folder's journal from FILE (- for stdin).
 
     All or nothing: a wrong line leaves no journal. Models and games' rows are not in FILE: copy the folder store.
     """

@@ -1,4 +1,4 @@
-"""Files that are shipped with the package: examples, and those for services."""
+"""Files shipped with the package: examples and service files."""
 
 from pathlib import Path
 
@@ -6,6 +6,6 @@ import app
 
 
 def shipped(packaged: str, in_checkout: str) -> Path:
-    """Return a folder of the installed package, or of a checkout, where the tests run its files."""
+    """Return a folder of the installed package, or of a checkout."""
     package = Path(app.__file__).parent
     return package / packaged if (package / packaged).is_dir() else package.parent / in_checkout

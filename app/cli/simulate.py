@@ -13,23 +13,23 @@ from app.cli.output import interval_text, note, show, show_table, write_json
 from app.config import GAMES, nest
 from app.config.loading import parse
 from app.core import ConfigKey
-from app.simulation import ArmSummary, KindLoad, Plan, Sizing, load_plant, planned, plot, simulated
+from app.simulation import ArmSummary, ClusterPlan, KindLoad, Sizing, load_plant, planned, plot, simulated
 from app.status.summary import UNKNOWN
 
 COLUMNS_EXPLAINED = """\b
-Columns; "-" is what cannot be told, [low, high] a 95% interval over seeds:
+Columns; "-" is unknown, [low, high] a 95% interval over seeds:
 gain, Elo       strength gained in all configurations, models' luck included
 of none's       that gain over the gain of the arm without controllers
 trainings       of a run
 false stalls    share of days with healthy growth when a stall was declared
 regressions     noticed, of those planted; "- of 0": none was planted
 after games     rated games until a regression was noticed
-regained first  planted ones that were over, mostly as what was lost had been
-                learned again, before they were noticed; after rated games
+regained first  planted ones that ended unnoticed, mostly because the lost
+                strength was learned again; after rated games
 false alarms    of regressions, and in how many rated games
 rollback        longest time from the evidence to the decision
-floor           least share of workers' time of any configuration, at all and
-                on a day; 1 is as much as the others have
+floor           least share of workers' time of any configuration, in the run
+                and in a day; 1 is an equal share
 
 The curve of --plot, total in --json, is strength apart from models' luck.
 
@@ -38,9 +38,9 @@ Columns of --plan:
 busy            share of the time in which these processes work
 an hour         jobs that ended
 seconds         mean duration of a job
-wait, 95%       mean wait for a process, and what 95% wait at most, seconds;
-                matches of tournaments, which wait for all others, not counted
-queue           by how many jobs it grows an hour
+wait, 95%       mean and 95th percentile of waits for a process, seconds,
+                without tournaments' matches, which wait for all others
+queue           growth of the queue, jobs an hour
 """
 
 
@@ -87,18 +87,24 @@ def processes_option(flag: str, machines: str) -> Callable[[Any], Any]:
 @click.option("--nodes", default=36, type=click.IntRange(1), help="Machines beside the head.")
 @processes_option("--on-head", "the head does")
 @processes_option("--on-nodes", "every node does")
-@click.option("--configs", metavar="KEYS", help="By commas; all by default, with --plan those of the settings.")
+@click.option(
+    "--configs", metavar="KEYS", help="Separated by commas; all by default, with --plan those of the settings."
+)
 @click.option("--days", default=7.0, type=click.FloatRange(0, min_open=True), help="Virtual time.")
 @click.option("--seeds", default=1, type=click.IntRange(1), help="Runs of each arm.")
 @click.option("--first-seed", default=0, type=click.IntRange(0), help="Seed of the first run.")
 @click.option("--ablate", is_flag=True, help="Leave out each controller in turn, too.")
-@click.option("--plan", is_flag=True, help="Tell the bottleneck, and how many processes are needed.")
-@click.option("--hours", type=click.FloatRange(0, min_open=True), help="Of a plan; by default 24 requests.")
+@click.option("--plan", is_flag=True, help="Show the bottleneck, and the processes that are needed.")
+@click.option(
+    "--hours",
+    type=click.FloatRange(0, min_open=True),
+    help="Virtual time of a plan's simulation; by default that of 24 requests.",
+)
 @click.option(
     "--most-wait",
     default=MOST_WAIT,
     type=click.FloatRange(0, min_open=True),
-    help="Longest wait in a plan (95%), as a share of a loop: of the mean times of one job of each kind.",
+    help="Longest wait in a plan (95%), as a share of a loop: the sum of one job's mean time of each kind.",
 )
 @click.option("--plant", "plant_file", type=FILE, help="Your own plant.")
 @set_option
@@ -128,14 +134,14 @@ def simulate(
     jobs: int,
     as_json: bool,
 ) -> None:
-    """Run all controllers, and none, on a modelled cluster; compare what strength comes of it.
+    """Run all controllers, and none, on a modelled cluster; compare their strength.
 
     The controllers are the real ones; the cluster, its troubles and how strength grows are modelled
     (app/simulation/plant.toml; --plant takes your own). The same seed gives the same events. Settings are those of the
-    run folder, with a cluster's pace. A controller of your own takes part, and is also left out in an arm of its own.
+    run folder, with presets for a cluster. A controller of your own takes part; one more arm leaves it out.
 
-    With --plan, it tells instead what limits the cluster, and searches the fewest processes of each kind of job with
-    which no job waits long.
+    With --plan, it shows the bottleneck instead, and searches the fewest processes of each kind with which no job waits
+    long.
     """
     given = given_options(ctx)
     if wrong := [given[name] for name in (COMPARING if plan else PLANNING) if name in given]:
@@ -183,7 +189,7 @@ LOAD_COLUMNS: Mapping[str, Callable[[KindLoad], str]] = {
 """Functions that render the cells of a kind's row, by column."""
 
 
-def show_plan(plan: Plan) -> None:
+def show_plan(plan: ClusterPlan) -> None:
     """Write a plan: the cluster as it is configured, and as it needs to be."""
     wait = plan.most_wait * plan.needed.load.loop_seconds
     show_sizing("As configured:", plan.given)
@@ -191,7 +197,7 @@ def show_plan(plan: Plan) -> None:
 
 
 def show_sizing(title: str, size: Sizing) -> None:
-    """Write the load of a cluster as a table, its bottleneck, and the number of useful nodes."""
+    """Write a cluster's load, bottleneck and number of useful nodes."""
     rows = [[cell(one) for cell in LOAD_COLUMNS.values()] for one in size.load.kinds]
     show_table(list(LOAD_COLUMNS), rows, left={"kind"}, title=title)
     bottleneck = "none; configurations wait for their own loops"

@@ -17,25 +17,39 @@ from app.status.summary import short, show_age
 from app.status.tables import daemons_table, status_table
 from daemons.clock import MICROSECOND, SystemClock
 
+COLUMNS_EXPLAINED = """\b
+Columns:
+state           blocked until bad data is gone, paused for poor data,
+                exploration boosted by a factor, or trainings diverged in a
+                row
+games/s         games of self-play a second, over the last minute
+step            trainings of the latest model
+Elo, score      of the latest rated model, current or not; Elo with the random
+                bot at 0, and its standard error
+v. past champion  score of that model against the champion some loops ago
+loops           trainings whose model was evaluated and decided upon
++/-             models promoted and rejected, without the initial model
+rollbacks       promotions that were revoked
+heard           time since the broker heard the daemon
+behind          events that a daemon has not read yet
+jobs            running jobs, and the most at once
 
-@click.command()
+Below, a line for each configuration that waits has the reason and a remedy.
+
+In JSON, unfolded has the positions of events that a daemon could not read or
+fold and that are not voided; refused is the number of refused events.
+"""
+
+
+@click.command(epilog=COLUMNS_EXPLAINED)
 @json_option
 @placed
 def status(place: Place, *, as_json: bool) -> None:
-    """Show what is known of configurations and daemons. Exit code 3 when the run is not running.
+    """Show configurations and daemons. Exit code 3 when the run is not running.
 
-    What is shown then was known last; a daemon that is gone ended without saying so, as when its machine went down.
-    Otherwise the broker says which daemons it hears (heard, behind, jobs); it has lost those that are silent. From
-    another machine of the run, everything comes from the broker.
-    state: training is blocked until bad data is gone, or paused for poor data; exploration is boosted by a factor; the
-    latest trainings diverged so many times in a row. games/s: games of self-play a second, over the last minute. step:
-    trainings of the model trained last. Elo, score: those of the model rated last, current or not yet; Elo with the
-    random bot at 0, and its standard error. v. past champion: the score of that model against the one that was current
-    some loops ago. loops: trainings that were evaluated and judged; +/-: how many models were promoted and rejected,
-    operators' decisions included, but not the first model, which nobody trained; rollbacks: promotions taken back.
-    unfolded (JSON): positions of events that a daemon could not read or fold, and that nobody voided. refused (JSON):
-    the number of dead letters of refused events. behind: events that a daemon has not read yet. jobs: what it computes
-    now, and can at most. A configuration that waits for something has a line that says for what, and what to do.
+    Of a run that is not running, this is the last known state; a daemon is gone if it ended without an event, as when
+    its machine failed. In a running one, the broker knows the living daemons; a silent daemon is lost. On a machine
+    without the run's journal, everything comes from the broker.
     """
     now = read_status(place, note)
     head, unfolded, refused, lead_seconds = now.position, set[int](), 0, 0.0

@@ -1,4 +1,4 @@
-"""``flyball store``: what is in the store, and what of it nothing needs."""
+"""``flyball store``: verify blobs, and delete unneeded ones."""
 
 import sys
 from datetime import timedelta
@@ -50,9 +50,9 @@ def verify(place: Place, *, as_json: bool) -> None:
 def gc(place: Place, *, yes: bool, grace_hours: float, as_json: bool) -> None:
     """List or delete the blobs that the run does not need. The loop may be running.
 
-    Needed is what the state names that follows from the journal: models of the lineage, the league and pending
-    requests, shards that wait or are learned from again. Needed are also an optimiser's state with its model, what
-    events of the last hours name, and young blobs, because their events may still come. A store that several runs share
+    Blobs named by the state that follows from the journal are needed: models of the lineage, the league and pending
+    requests, shards that wait or are learned from again. So are a needed model's optimiser state, blobs named by events
+    of the last hours, and young blobs, because their events may still come. A store that several runs share
     has to have a prefix for each: blobs of another run are not needed by this one.
     """
     blobs, since = open_store(place.store, cached=False), SystemClock().now() - timedelta(hours=grace_hours)

@@ -60,7 +60,11 @@ AT_ONCE = 5000
 @click.option("--profile", type=click.Choice(list(PROFILES)), help="Which configurations to run.")
 @click.option("--config", "configs", multiple=True, metavar="KEY", help="Run this configuration; may be repeated.")
 @click.option("--seed", type=click.IntRange(0), help="Seed of the run.")
-@click.option("--role", type=click.Choice(MACHINE_ROLES), help="Only what records and decides, or what runs jobs.")
+@click.option(
+    "--role",
+    type=click.Choice(MACHINE_ROLES),
+    help="Only a head's daemons, which record and decide, or a worker's, which run jobs.",
+)
 @click.option("--for", "seconds", type=click.FloatRange(0, min_open=True), help="Stop after this many seconds.")
 @json_option
 @placed
@@ -76,7 +80,7 @@ def up(
 ) -> None:
     """Start all daemons of a run and watch them. Ctrl-C stops them in order; a second one does not wait.
 
-    A cluster has one head, where the broker is, and workers: --role says which of them this machine is.
+    A cluster has one head, where the broker runs, and workers: --role names what this machine is.
     """
     given = {"profile": profile, "configs": list(configs) or None, "seed": seed}
     loaded = place.load({key: value for key, value in given.items() if value is not None})
@@ -292,7 +296,7 @@ async def _up(place: Place, loaded: Loaded, role: MachineRole | None, seconds: f
 def child_specs(
     place: Place, loaded: Loaded, role: MachineRole | None = None
 ) -> tuple[list[ChildSpec], list[ChildSpec]]:
-    """Return a process for each daemon, with this process's settings: those that the others need, and the others.
+    """Return a process for each daemon, in two lists: the second needs the first.
 
     The broker and a Ray cluster of the run's own belong to the first.
     """

@@ -89,7 +89,7 @@ def observe(config: GameConfig, events: Iterable[Event[Any]], plant: PlantSettin
                 into.rows_per_game.append(data.mean_length)
                 played_us[data.request_id] = event.recorded_us
             case QualityScoreUpdated(request_id=request, score=score) if request in played_us:
-                began_us = max(played_us.pop(request), inspected_us)  # one at a time
+                began_us = max(played_us.pop(request), inspected_us)  # a run has one inspector
                 inspected_us = event.recorded_us
                 into.inspections.append((inspected_us - began_us) / SECOND_US)
                 into.scores.append(score)
@@ -133,7 +133,7 @@ def fitted_times(seen: Observed) -> JobTimes:
 
 
 def fitted_curve(seen: Observed, before: CurveSettings, heuristic: float | None) -> CurveSettings:
-    """Return a curve with ceiling and lessons fitted to the rated models by least squares; the rest is measured."""
+    """Return a curve, fitted to the rated models by least squares."""
     experience, elo = np.array(seen.rated).T
 
     def share(lessons: float) -> Any:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from app.config.devices import Compute, DeviceSettings, JobKind, PrecisionSettings, Processes
+from app.config.devices import Compute, DeviceSettings, JobKind, PrecisionSettings, ProcessesPerTraining
 from app.config.ray import RaySettings
 from app.config.settings import Settings
 from app.config.store_address import CACHE, CACHE_GIB, StoreAddress
@@ -20,7 +20,7 @@ NODE_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 
 
 LEAST_BEATS = 2
-"""Least signs of life of a daemon within the time after which it is lost."""
+"""Fewest signs of life due before a silent daemon counts as lost."""
 
 
 class KeySettings(Settings):
@@ -41,8 +41,11 @@ class KeySettings(Settings):
         return self
 
 
-class ProcessSettings(Settings):
-    """Processes of this machine by kind of job. Each runs one job; an evaluation is spread over all of its kind."""
+class JobProcesses(Settings):
+    """Numbers of jobs that this machine runs at once, by kind.
+
+    All evaluation processes share one evaluation, because it has many parts.
+    """
 
     selfplay: int = Field(1, ge=1)
     inspection: int = Field(1, ge=1)
@@ -51,7 +54,7 @@ class ProcessSettings(Settings):
 
 
 class JournalSettings(Settings):
-    """What stays in the journal's file, and what is deleted for good (ADR-045)."""
+    """Limits of the journal's file and of its archive (ADR-045)."""
 
     live_events: int = Field(
         250_000,
@@ -87,14 +90,14 @@ class Deployment(Settings):
     cache_gib: float = Field(8.0, gt=0, description="most that this machine keeps of a store by URL, in GiB")
     heartbeat_seconds: float = Field(2.0, gt=0, description="between a daemon's signs of life to the broker")
     node_silent_seconds: float = Field(
-        9.0, gt=0, description="on the head: without a sign of life, after which a daemon is lost"
+        9.0, gt=0, description="on the head: a daemon without a sign of life for this time is lost"
     )
     drain_seconds: float = Field(10.0, ge=0, description="for running jobs when a daemon is asked to stop")
     log_level: LogLevel = "INFO"
     wandb: WandbMode = Field("off", description="curves at Weights & Biases, too: pip install 'flyball[wandb]'")
     threads_per_job: int = Field(1, ge=1)
-    processes_per_training: Processes = 1
-    processes: ProcessSettings = ProcessSettings()
+    processes_per_training: ProcessesPerTraining = 1
+    processes: JobProcesses = JobProcesses()
     engine: Literal["local", "ray"] = Field("local", description="where jobs run: this machine's processes, or Ray")
     ray: RaySettings = RaySettings()
     device: DeviceSettings = DeviceSettings()
@@ -136,7 +139,7 @@ class Deployment(Settings):
         if self.node_silent_seconds < LEAST_BEATS * self.heartbeat_seconds:
             raise ValueError(
                 f"node_silent_seconds {self.node_silent_seconds:g} has to be at least {LEAST_BEATS} times "
-                f"heartbeat_seconds {self.heartbeat_seconds:g}; otherwise living daemons would be given up"
+                f"heartbeat_seconds {self.heartbeat_seconds:g}; otherwise living daemons would be reported as lost"
             )
         return self
 

@@ -37,7 +37,7 @@ Precision = Annotated[
 ]
 
 
-Processes = Annotated[
+ProcessesPerTraining = Annotated[
     int,
     Field(ge=1, description="processes that share each minibatch of a training; on cuda, each has a GPU of its own"),
 ]
@@ -48,7 +48,7 @@ class Compute(Settings):
 
     device: Device = "cpu"
     precision: Precision = "float32"
-    processes: Processes = 1
+    processes: ProcessesPerTraining = 1
     settings_folder: str = Field(".", description="of flyball.toml; the user's commands run there")
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import Field, ValidationError, model_validator
 
 from app.config.deployment import LogLevel, WandbMode
-from app.config.devices import Compute, Device, Precision, Processes
+from app.config.devices import Compute, Device, Precision, ProcessesPerTraining
 from app.config.settings import (
     DEFAULT_BACKEND,
     MLP,
@@ -194,7 +194,7 @@ class TrainingSettings(Settings):
     )
     device: Device = "cpu"
     precision: Precision = "auto"
-    processes: Processes = 1
+    processes: ProcessesPerTraining = 1
 
 
 class LoggingSettings(Settings):

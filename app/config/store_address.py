@@ -11,10 +11,10 @@ from pydantic import BeforeValidator
 
 FOLDER = "file"
 OBJECT_STORES = ("s3", "gs", "abfs")
-"""Schemes of stores in which an upload is seen whole or not at all."""
+"""Schemes of stores whose uploads appear whole or not at all."""
 
 CREDENTIAL = re.compile(r"key|secret|token|password|user|credential|connection_string")
-"""Pattern of options that are credentials, which have no place in settings, logs and jobs."""
+"""Pattern of credential options, refused because settings, logs and specs are shown."""
 
 CACHE, CACHE_GIB = "cache", "cache_gib"
 """Options of a URL that name this node's cache and its size; the settings add them for jobs."""
@@ -61,7 +61,7 @@ class StoreAddress:
 
     @property
     def is_folder(self) -> bool:
-        """Whether the store is a folder, which needs no cache."""
+        """True for a folder, which needs no cache."""
         return self.scheme == FOLDER
 
     def replace_options(self, options: Mapping[str, Any]) -> Self:
@@ -75,7 +75,7 @@ class StoreAddress:
 
 
 def _read(text: str) -> Any:
-    """Return a truth value or number that a text spells, or the text."""
+    """Return the truth value or number that a text spells; otherwise the text."""
     try:
         value = loads(text)
     except ValueError:

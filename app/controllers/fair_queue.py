@@ -59,7 +59,7 @@ class Asked(Row, frozen=True):
 
     @property
     def ended(self) -> bool:
-        """Whether it was played, or failed, and no longer occupies its worker."""
+        """True once it was played or failed; it no longer occupies its worker."""
         return self.ended_us is not None
 
 

@@ -72,8 +72,11 @@ WORKER_DAEMON = "selfplay_worker"
 CONFIG, WORKER = "config:", "worker:"
 
 MOST_DEADLINES = 4
-"""Self-play deadlines after which a request is given up although its worker lives: two attempts at it, and two at the
-request before it. Otherwise a worker that crashes at a request and starts again would keep it for ever."""
+"""Self-play deadlines after which a living worker's request is given up.
+
+That is time for two attempts at it, and two at the request before it. Without a limit, a worker that crashes at a
+request and starts again would keep it for ever.
+"""
 
 DRAWS = 8
 """Most lineups of a request. More lineups vary the opponents more; fewer give each a larger batch of games."""
@@ -247,7 +250,9 @@ class Allocation:
         """
         uninspected_us = self.now_us - self.limits.lease_seconds * US
         oldest_us = self.now_us - MOST_DEADLINES * self.settings.deadlines.selfplay_seconds * US
-        for key, row in sorted(self.configs.items()):  # rows change their order at a restart, and ids depend on it
+        for key, row in sorted(
+            self.configs.items()
+        ):  # sorted, because ids depend on the order, and a restart changes it
             kept, overdue = list[Asked](), list[Asked]()
             for asked in row.out:
                 worker = self.workers[asked.worker]

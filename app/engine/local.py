@@ -24,7 +24,7 @@ def python_module(module: str, *arguments: str) -> tuple[str, ...]:
 
 
 def child_environment(threads: int) -> dict[str, str]:
-    """Return the environment of a child of this program, whose numerical libraries use ``threads`` threads.
+    """Return a child's environment, with ``threads`` threads for numerical libraries.
 
     The child finds modules where this process does, whatever the working directory.
     """

@@ -168,7 +168,7 @@ def _with_neutral_knobs(config: Any) -> Any:
 
 
 def _without_silence(data: dict[str, Any]) -> dict[str, Any]:
-    """Leave out how long a silent node was waited for, which became the broker's business."""
+    """Drop the scheduler's ``node_silent_seconds``, now a setting of the broker."""
     match data:
         case {"settings": {"feedback": {"scheduler": {"node_silent_seconds": _, **scheduler}, **feedback}, **settings}}:
             return {**data, "settings": {**settings, "feedback": {**feedback, "scheduler": scheduler}}}
@@ -193,7 +193,10 @@ def _named_metrics(data: dict[str, Any]) -> dict[str, Any]:
 
 UPCASTS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {
     ("flyball.daemon.heartbeat", 1): lambda data: {**data, "requests": ()},  # version 1 renewed all leases
-    ("flyball.node.lost", 1): lambda data: {"daemon": "selfplay_worker", **data},  # only these were watched
+    ("flyball.node.lost", 1): lambda data: {
+        "daemon": "selfplay_worker",
+        **data,
+    },  # the scheduler watched no other daemons
     # The next version only admits more values of a field.
     ("flyball.evaluation.completed", 1): lambda data: data,
     ("flyball.evaluation.failed", 1): lambda data: data,
@@ -211,7 +214,7 @@ UPCASTS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {
     ("flyball.quality.parity_checked", 1): _unnamed,
     ("flyball.quality.parity_checked", 2): lambda data: {**data, "against": None},  # version 2 did not name the rules
     ("flyball.quality.score_updated", 1): lambda data: {**data, "shard": _unnamed(data["shard"])},
-    ("flyball.model.distribution_failed", 1): lambda data: {**data, "node": None},  # the only node then
+    ("flyball.model.distribution_failed", 1): lambda data: {**data, "node": None},  # there was one distributor
     ("flyball.training.requested", 1): lambda data: {**data, "shards": [_unnamed(shard) for shard in data["shards"]]},
     ("flyball.training.completed", 1): _named_metrics,
     ("flyball.training.progress", 1): _named_progress,

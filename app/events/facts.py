@@ -220,7 +220,10 @@ class ModelDistributed(Fact, type="model.distributed", name="MODEL_DISTRIBUTED")
 
 
 class ModelCached(Fact, type="model.cached", name="MODEL_CACHED"):
-    """A node beside the head has verified the distributed model, and keeps it if the store is a URL."""
+    """A node beside the head has verified the distributed model.
+
+    If the store is a URL, the node's cache keeps the model.
+    """
 
     model: ModelHash
     step: Count
@@ -228,7 +231,10 @@ class ModelCached(Fact, type="model.cached", name="MODEL_CACHED"):
 
 
 class DistributionLate(Fact, type="model.distribution_late", name="MODEL_DISTRIBUTION_LATE", notable=True):
-    """Nodes that are alive have not acknowledged the distributed model for a while; they fetch it when they need it."""
+    """Live nodes have not acknowledged the distributed model for a while.
+
+    Their jobs fetch the model when they need it.
+    """
 
     model: ModelHash
     nodes: tuple[NodeName, ...] = Field(min_length=1, max_length=MOST_ITEMS)
@@ -349,13 +355,13 @@ class RollEntry(Value):
 
 
 class RollCall(SystemFact, type="daemon.roll_call", name="ROLL_CALL"):
-    """All daemons that the broker knows; each hour, and when it starts. Signs of life in between are not recorded."""
+    """All daemons that the broker knows, each hour and when it starts."""
 
     daemons: tuple[RollEntry, ...] = Field(max_length=MOST_ITEMS)
 
 
 class NodeLost(SystemFact, type="node.lost", name="NODE_LOST", version=2, notable=True):
-    """The broker hears nothing from a daemon that did not stop: its process, machine or network failed."""
+    """A daemon that did not stop is silent: its process, machine or network failed."""
 
     daemon: DaemonName
     node: NodeName
@@ -363,7 +369,7 @@ class NodeLost(SystemFact, type="node.lost", name="NODE_LOST", version=2, notabl
 
 
 class NodeReturned(SystemFact, type="node.returned", name="NODE_RETURNED", notable=True):
-    """The broker hears a lost daemon again, which has not been restarted; its capacity is as before."""
+    """The broker hears a lost daemon again, in the same process."""
 
     daemon: DaemonName
     node: NodeName

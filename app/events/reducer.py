@@ -53,11 +53,11 @@ class Reducer(Protocol[R]):
 
 
 class Follower(Protocol[R]):
-    """A reducer that is called after another one too, and shown its rows. See ``Reducer``."""
+    """A reducer that also gets another reducer's events, and its rows. See ``Reducer``."""
 
     name: ClassVar[str]
-    follows: ClassVar[str]  # the other one's name
-    reads: ClassVar[frozenset[type[Payload]]]  # in addition to the other one's
+    follows: ClassVar[str]  # name of the followed reducer
+    reads: ClassVar[frozenset[type[Payload]]]  # in addition to the types of the followed reducer
     emits: ClassVar[frozenset[type[Payload]]]
 
     @property

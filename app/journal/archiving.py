@@ -37,7 +37,7 @@ def archive(path: Path, until: int, *, say: Callable[[SegmentRow], None] = lambd
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder / "archiving"):
             end = reader.archive.end
-            while found := reader.archive.next_file(end):  # complete, but not taken over yet
+            while found := reader.archive.next_file(end):  # complete files that the writer has not adopted
                 end = found[0].last
             while cut := _cut(reader, end, until):
                 rows.append(write_segment(folder, records_between(reader, end, cut[0]), cut[1]))
@@ -47,7 +47,7 @@ def archive(path: Path, until: int, *, say: Callable[[SegmentRow], None] = lambd
 
 
 def _cut(reader: SqliteJournalReader, after: int, until: int) -> tuple[int, int] | None:
-    """Return the last position of the next segment, and the size of its records in bytes; None without records."""
+    """Return the next segment's last position and raw size in bytes; None without records."""
     end, size, head = after, 0, reader.head
     for record in reader.headers(after, until):
         if record.last > until or record.last >= head or record.last - after > SEGMENT_EVENTS:
@@ -59,7 +59,7 @@ def _cut(reader: SqliteJournalReader, after: int, until: int) -> tuple[int, int]
 def records_between(
     reader: SqliteJournalReader, after: int, end: int, *, limit: int = 256, types: frozenset[str] | None = None
 ) -> Iterator[Record]:
-    """Iterate over the records with events after a position, up to the record that holds ``end``."""
+    """Iterate over records from after a position to the one with ``end``."""
     while after < end and (chunk := reader.read(after, limit=limit, types=types)).position > after:
         for record in chunk.records:
             if record.first > end:

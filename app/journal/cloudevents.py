@@ -31,7 +31,7 @@ RAW_TYPE = "data_base64"
 
 
 class BadLine(FlyballError):
-    """A line that is not an exported event, or that is out of order."""
+    """A line that is no exported event, or is out of order."""
 
 
 class _Line(NamedTuple):
@@ -75,7 +75,9 @@ def _is_readable(body: bytes, id_hash: int, event_type: str, subject: str) -> bo
 
 
 def import_lines(path: Path, lines: Iterable[bytes]) -> int:
-    """Write exported events into a new journal, which appears once it is complete; return its head.
+    """Write exported events into a new journal; return its head.
+
+    The journal appears once it is complete.
 
     Args:
         path: the journal; must not exist.

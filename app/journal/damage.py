@@ -50,7 +50,7 @@ class Derived:
 
 
 def damage_after(db: sqlite3.Connection, after: int) -> Iterator[FlyballError]:
-    """Iterate over damage of the live records after a position, and of all other tables.
+    """Iterate over damage of later live records and of other tables.
 
     Rows of other tables are compared with the records, unless a record is damaged.
     """
@@ -73,7 +73,7 @@ def damage_after(db: sqlite3.Connection, after: int) -> Iterator[FlyballError]:
 
 def _damaged_records(db: sqlite3.Connection, after: int, derived: Derived) -> Iterator[FlyballError]:
     position = None if after else _archived(db)  # None: the end of the previous record is unknown
-    begun = True  # archived records that are not deleted yet
+    begun = True  # because archived records may not be deleted yet
     with closing(db.execute("SELECT first, head, bodies FROM frames WHERE first > ? ORDER BY first", (after,))) as rows:
         for row in rows:
             try:
@@ -93,7 +93,7 @@ def _damaged_records(db: sqlite3.Connection, after: int, derived: Derived) -> It
 
 
 def _archived(db: sqlite3.Connection) -> int:
-    """Return the position of the last archived event, also if the table's rows are damaged."""
+    """Return the last archived position, also if the table is damaged."""
     found = db.execute("SELECT max(last) FROM segments").fetchone()[0]
     return found if isinstance(found, int) else 0
 
@@ -110,7 +110,7 @@ def _fits(table: str, row: tuple[Any, ...], derived: Derived, archived: int) -> 
 
 
 def _damaged_landmarks(db: sqlite3.Connection) -> Iterator[FlyballError]:
-    """Iterate over records of the table ``landmarks`` that are damaged, or not those of the journal."""
+    """Iterate over damaged or foreign records of the table ``landmarks``."""
     query = """SELECT first, kept.head, kept.bodies, frames.head IS kept.head AND frames.bodies IS kept.bodies
         FROM landmarks AS kept LEFT JOIN frames USING (first) ORDER BY first"""
     archived = _archived(db)
@@ -140,7 +140,7 @@ class Rebuilt:
 
 
 def rebuild(path: Path) -> Rebuilt:
-    """Copy a journal's live records into a new file, and derive the rest.
+    """Copy a journal's live records, and derive the other tables.
 
     Marks and landmarks are derived from the records, and the list of segments from the files. A derived mark may be too
     low; then a repeated frame is recognised by its event ids. Landmarks whose records are archived and dead letters are

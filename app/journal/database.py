@@ -190,7 +190,9 @@ class Database:
 
 
 def open_read_only(path: Path, form: Format, *, immutable: bool = False) -> sqlite3.Connection:
-    """Open a database for reading, also while another process writes it, unless it is ``immutable``.
+    """Open a database for reading.
+
+    Another process may write it meanwhile, unless it is ``immutable``.
 
     Raises:
         NotAJournal: the file is missing or of another kind.

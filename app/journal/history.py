@@ -42,7 +42,7 @@ def voided_events(journal: JournalReader) -> Mapping[int, Event[EventVoided]]:
 
 
 def _landmark_events(journal: JournalReader, kind: type[Payload]) -> Iterator[Event[Any]]:
-    """Iterate over the readable events of a type in ``LANDMARKS``, the latest first."""
+    """Iterate over readable events of a type in ``LANDMARKS``, latest first."""
     for record in journal.landmarks():
         types = frozenset({kind.event_type})
         yield from reversed(read_events(record, types=types, reporter="history", on_dead=lambda _: None))

@@ -25,7 +25,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Reducers' rows as folded from all events up to a position, as a state store holds them."""
+    """Reducers' rows, folded from all events up to a position."""
 
     position: int
     rows: dict[StateKey, bytes]
@@ -80,7 +80,7 @@ class JournalReader(Protocol):
         ...
 
     def landmarks(self) -> Iterator[Record]:
-        """Iterate over all records with landmarks, the latest first, without reading the archive."""
+        """Iterate over records with landmarks, latest first, without reading the archive."""
         ...
 
     def snapshot(self, upto: int) -> Snapshot | None:

@@ -19,7 +19,7 @@ FRAMES = "CREATE TABLE frames (first INTEGER PRIMARY KEY, head BLOB NOT NULL, bo
 """A record's header and bodies are separate columns, because SQLite then reads headers without the bodies' pages."""
 
 LANDMARKS = frozenset({EventVoided.event_type, RunConfigured.event_type})
-"""Event types whose records are also kept in a table of their own, because every start reads them."""
+"""Types with a table of their own, because every start reads them."""
 
 LANDMARK_RECORDS = "CREATE TABLE landmarks (first INTEGER PRIMARY KEY, head BLOB NOT NULL, bodies BLOB NOT NULL)"
 """Copies of the records with landmarks. They stay when the records are archived, and when the archive is deleted."""
@@ -67,7 +67,7 @@ def drop_cursors(db: sqlite3.Connection) -> None:
 
 
 def keep_landmarks(db: sqlite3.Connection) -> None:
-    """Migrate from format 2, which had only the latest position of each landmark, and no segments."""
+    """Migrate from format 2, which had no segments and copied no landmarks."""
     db.execute("DROP TABLE landmarks")
     db.execute(LANDMARK_RECORDS)
     db.execute(SEGMENTS)

@@ -43,11 +43,11 @@ COUNT = struct.Struct("<I")
 """Number of a block's records."""
 
 ENTRY = struct.Struct("<III")
-"""A record's number of events, and the lengths of its header and bodies, before the headers of a block."""
+"""Entry of a block's index: number of events, lengths of header and bodies."""
 
 MOST_POSITIONS = 1 << 62
 ROOM_BYTES = 64 << 20
-"""Space that must stay free on the disk, because a full disk stops the broker."""
+"""Space that archiving leaves free, because a full disk stops the broker."""
 
 
 class MissingEvents(StorageError):
@@ -79,7 +79,7 @@ class Segment:
         self._bodies = lru_cache(8)(self._load_bodies)
 
     def rows(self, after: int) -> Iterator[tuple[int, bytes, Callable[[], bytes]]]:
-        """Iterate over (first position, header, function that returns the bodies) of the records after a position."""
+        """Iterate over (first position, header, loader of bodies) after a position."""
         for block in self._blocks("first >= coalesce((SELECT max(first) FROM blocks WHERE first <= ?), 0)", after + 1):
             heads = self._heads(block)
             for index, (first, head, _) in enumerate(heads):
@@ -88,7 +88,7 @@ class Segment:
                     yield first, head, partial(self._body, block, index)
 
     def headers_back(self, upto: int) -> Iterator[Record]:
-        """Iterate backwards over the records that hold events up to a position, without their bodies."""
+        """Iterate backwards over the records up to a position, without bodies."""
         for block in self._blocks("first <= ?", upto, order="DESC"):
             for first, head, _ in reversed(self._heads(block)):
                 if first <= upto:
@@ -116,7 +116,7 @@ class Segment:
             raise damaged(block, f"its block in {self.path} can't be read ({error})") from error
 
     def _load_heads(self, block: int) -> list[tuple[int, bytes, int]]:
-        """Return the first position, the header and the length of the bodies of each record."""
+        """Return each record's first position, header and length of bodies."""
         raw = self._load("heads", block)
         try:
             (count,) = COUNT.unpack_from(raw)
@@ -281,7 +281,7 @@ class Archive:
         return self._open[row.name]
 
     def headers_back(self, upto: int) -> Iterator[Record]:
-        """Iterate backwards over the archived records that hold events up to a position."""
+        """Iterate backwards over the archived records up to a position."""
         while upto >= self.first and (segment := self.holding(upto)):
             for record in segment.headers_back(upto):
                 yield record
@@ -300,7 +300,7 @@ class Archive:
                 yield damaged_segment(path)
 
     def next_file(self, after: int) -> tuple[SegmentRow, Record] | None:
-        """Return the complete file that begins after a position, with its last record's header; None without one.
+        """Return the next complete file, with its last header, or None.
 
         Raises ``DamagedDatabase``: the file has changed since it was written.
         """
@@ -321,7 +321,7 @@ class Archive:
             if row.deleted or target.exists():
                 continue
             folder.mkdir(parents=True, exist_ok=True)
-            self.opened(row)  # refuses a missing file with the way out
+            self.opened(row)  # because its error for a missing file says what to do
             unfinished = target.with_name(target.name + ".partial")
             shutil.copyfile(path, unfinished)
             if digest_of(unfinished) != row.digest:
@@ -337,7 +337,7 @@ class Archive:
 
 
 def damaged_segment(path: Path) -> DamagedDatabase:
-    """Return the error for a segment whose content is not what was archived."""
+    """Return the error for a segment with another content than was archived."""
     return DamagedDatabase(
         f"{path} is damaged: its SHA-256 is not the one in its name.", hint="Put the file back from a copy."
     )

@@ -15,13 +15,13 @@ from app.journal.ports import Snapshot, StateKey
 from app.journal.segments import closed_file
 
 RECORD_KEY: StateKey = ("archive", "record")
-"""Row with the header of the record at the snapshot's position, by which its journal is recognised."""
+"""Row with the last folded record's header, which identifies the journal."""
 
 KEPT = 4
 """Number of latest snapshots that are kept."""
 
 KEPT_EVENTS = 250_000
-"""Events among which one older snapshot is kept, from which rows without a voided event are folded."""
+"""Events between older snapshots, kept for rebuilds without an event voided late."""
 
 
 def write_snapshot(folder: Path, snapshot: Snapshot, head: bytes) -> None:
@@ -48,7 +48,7 @@ def positions(folder: Path) -> list[int]:
 
 
 def read_snapshot(folder: Path, upto: int, head_at: Callable[[int], bytes | None]) -> Snapshot | None:
-    """Return the latest snapshot at or before a position that can be read and belongs to the journal.
+    """Return the journal's latest readable snapshot at or before a position.
 
     ``head_at`` returns the header of the record that ends at a position.
     """

@@ -74,7 +74,7 @@ class _JournalTables:
         return Chunk(tuple(records), position)
 
     def headers(self, after: int, upto: int) -> Iterator[Record]:
-        """Iterate over the records with events after a position, up to the one that holds ``upto``, without bodies."""
+        """Iterate over headers from after a position to the record with ``upto``."""
         with explained(self._path), closing(self._rows(after, -1, bodies=False)) as rows:
             for first, head, _ in rows:
                 record = queries.open_header(first, head)
@@ -272,7 +272,7 @@ class SqliteJournal(_JournalTables):
         return self._archived
 
     def forget(self, before_us: int) -> list[SegmentRow]:
-        """Delete for good the segments whose last record is older than a time; return them.
+        """Delete the segments that end before a time, for good; return them.
 
         Segments that no snapshot covers are kept, because daemons that lose their state need them. The others are
         marked first, so that a crash leaves no segment that is missing without a reason.

@@ -53,7 +53,7 @@ def missing_device(device: str, processes: int = 1) -> str | None:
 def missing(spec: JsonObject, report: Report) -> JsonObject:  # noqa: ARG001  # a job, with nothing to report
     """Return ``{"reasons": …}``: for each of the spec's ``devices``, pairs of a device and a number of processes.
 
-    A reason says why the device is unavailable; it is None where it is available. This is a job so that processes
+    A reason says why the device is unavailable; None: it is available. This is a job so that processes
     without PyTorch, which takes a second to import, can ask.
     """
     return {"reasons": [missing_device(device, processes) for device, processes in spec["devices"]]}

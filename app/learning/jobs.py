@@ -13,7 +13,7 @@ from app.learning.learner import improve
 from app.learning.network import init_policy, parameters_to_bytes, seen_shape
 from app.learning.ppo import EpochMetrics
 from app.learning.samples import explained_variance, prepare
-from app.learning.torchrun import together
+from app.learning.torchrun import run_on_ranks
 from app.learning.training import Training
 from app.store import Manifest, open_store, put_checkpoint
 
@@ -64,7 +64,7 @@ def train(spec: JsonObject, report: Report) -> JsonObject:
 
     Reports ``epoch``, ``epochs`` and the ``metrics`` after each epoch. Nothing is stored after an error. The same
     spec gives the same model. Raises what ``Training`` raises, ``UnfinishedEpisode``, ``TrainingDiverged``, or what
-    ``together`` raises.
+    ``run_on_ranks`` raises.
     """
     training = Training(spec, report)
     knobs = {"learning_rate": training.learning_rate, "epochs": training.epochs}
@@ -76,7 +76,7 @@ def train(spec: JsonObject, report: Report) -> JsonObject:
 
     explained = explained_variance(samples)
     work = partial(improve, training.base, samples, ppo, seed=training.seed)
-    result = together(work, training.compute, report=tell)
+    result = run_on_ranks(work, training.compute, report=tell)
     metrics = _published(result.metrics) | ({} if explained is None else {"explained_variance": explained})
     return training.store(result.parameters, result.optimizer, metrics)
 

@@ -8,16 +8,16 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Do a rank's part of the work in a folder, for as long as the process lives that wants it."""
+    """Run one rank until its training ends or its parent dies."""
     folder = Path(sys.argv[1])
     threading.Thread(target=_end_with_parent, args=(folder,), daemon=True).start()
-    from app.learning.torchrun import take_part  # after the thread, because it imports PyTorch for seconds
+    from app.learning.torchrun import run_rank  # after the thread, because it imports PyTorch for seconds
 
-    take_part(folder)
+    run_rank(folder)
 
 
 def _end_with_parent(folder: Path) -> None:
-    """End when stdin does, and remove the folder, because whoever wanted the result is dead.
+    """Exit when stdin closes, and remove the folder: the process that wants the result is dead.
 
     torchrun gives each rank a session of its own, so the guard that kills torchrun does not reach it.
     """

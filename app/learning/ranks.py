@@ -1,6 +1,6 @@
-"""The processes that share a training: each takes a share of every minibatch, and they sum up what they find.
+"""Ranks: processes that share each minibatch of a training, and sum up gradients.
 
-Sums are the same bits on every rank, and so are the steps of the optimiser, the metrics, and what is decided by them.
+Sums are the same bits on every rank, and so are optimiser steps, metrics and early stops.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class PeerLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """This process's number among all of a training's."""
+    """This process among those of a training."""
 
     rank: int = 0
     size: int = 1
@@ -48,7 +48,7 @@ class Ranks:
         if self.size > 1:
             try:
                 distributed.all_reduce(tensor)
-            except RuntimeError as error:  # the class for all that gloo and NCCL report
+            except RuntimeError as error:  # gloo and NCCL raise no narrower class
                 raise PeerLost(str(error)) from error
         return tensor
 

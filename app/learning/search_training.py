@@ -27,7 +27,7 @@ from app.learning.learner import Improvement, improvement, learner
 from app.learning.network import masked_log_probs
 from app.learning.ppo import descend
 from app.learning.ranks import ALONE, Ranks
-from app.learning.torchrun import together
+from app.learning.torchrun import run_on_ranks
 from app.learning.training import DiscardedUpdate, Training, UnfitData
 from app.store import Checkpoint, Shard
 
@@ -47,7 +47,7 @@ class SearchMetrics:
 def train(spec: JsonObject, report: Report) -> JsonObject:
     """Train a model on searches and store the result (a job). The same spec gives the same model on one device.
 
-    Replayed shards that have gone missing are left out. Raises what ``Training``, ``learn`` and ``together`` raise.
+    Replayed shards that have gone missing are left out. Raises what ``Training``, ``learn`` and ``run_on_ranks`` raise.
     """
     training = Training(spec, report)
     replayed = training.replayed()
@@ -66,7 +66,7 @@ def train(spec: JsonObject, report: Report) -> JsonObject:
     def tell(epoch: int, metrics: SearchMetrics) -> None:
         training.progress(epoch, training.epochs, **asdict(metrics))
 
-    result = together(work, training.compute, report=tell)
+    result = run_on_ranks(work, training.compute, report=tell)
     metrics = asdict(result.metrics) | {"replayed_rows": float(sum(shard.rows for shard in replayed))}
     return training.store(result.parameters, result.optimizer, metrics)
 
@@ -182,7 +182,7 @@ def batches(
     rng: np.random.Generator,
     ranks: Ranks = ALONE,
 ) -> Iterator[SearchBatch]:
-    """Yield all samples, shuffled, in batches of about ``size``, each replaced by itself or one of its images.
+    """Yield all samples or their images, shuffled, in batches of about ``size``.
 
     Each rank draws for all of a minibatch, and yields its share.
     """

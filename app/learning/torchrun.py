@@ -32,20 +32,20 @@ RESTARTS: Final = 3
 
 WORK, OUTCOME = "work.pickle", "outcome.pickle"
 EPOCH: Final = "flyball epoch "
-"""What a line of rank 0's stdout begins with when it reports an epoch."""
+"""Prefix of lines on rank 0's stdout that report an epoch."""
 
 
 class ProcessesLost(FlyballError):
     """The processes of a training died too often."""
 
 
-def together(work: Callable[..., R], compute: Compute, *, report: Callable[[int, Any], None]) -> R:
-    """Return ``work(compute=…, report=…)``, or have ``compute.processes`` do it together.
+def run_on_ranks(work: Callable[..., R], compute: Compute, *, report: Callable[[int, Any], None]) -> R:
+    """Run ``work(compute=…, report=…)`` in ``compute.processes`` processes; return its result.
 
-    Each of several processes calls it with its own device, and with ``ranks``. The result is rank 0's. What they raise
-    is raised here, as ``RankFailed`` if it is no ``FlyballError``. When a rank dies, all begin again, so ``work`` must
-    depend on its arguments alone; it and its result are pickled. ``report`` receives each epoch's number and metrics
-    once. Raises ``ProcessesLost`` or ``MissingDevice``.
+    A single process is this one. Each of several calls ``work`` with its own device, and with ``ranks``. The result is
+    that of rank 0. An error of a rank is raised here, as ``RankFailed`` if it is no ``FlyballError``. When a rank dies,
+    all begin again, so ``work`` must depend on its arguments alone. ``work`` and its result are pickled. ``report``
+    receives each epoch's number and metrics once. Raises ``ProcessesLost`` or ``MissingDevice``.
     """
     if compute.processes == 1:
         return work(compute=compute, report=report)
@@ -58,7 +58,7 @@ def together(work: Callable[..., R], compute: Compute, *, report: Callable[[int,
             print(line, file=sys.stderr)  # noqa: T201 - what torchrun prints, for the daemon's log
             return
         epoch, metrics = pickle.loads(b64decode(line.removeprefix(EPOCH)))  # noqa: S301 - by our own process
-        if epoch > reported:  # after a restart, epochs come again
+        if epoch > reported:  # because restarted ranks report earlier epochs again
             reported = epoch
             report(epoch, metrics)
 
@@ -80,7 +80,7 @@ def together(work: Callable[..., R], compute: Compute, *, report: Callable[[int,
 
 
 def _cause(ended: Ended) -> str:
-    """Return how the first rank ended that did, by torchrun's report; otherwise how torchrun ended."""
+    """Return how the first rank failed, by torchrun's report, or torchrun itself."""
     first = re.search(r"Root Cause.*?\brank +: (\d+).*?\bexitcode +: (-?\d+)", ended.errors, re.DOTALL)
     if first is None:
         return f"torchrun {ended.described}"
@@ -106,22 +106,22 @@ def _command(folder: Path, processes: int) -> tuple[str, ...]:
 def _environment() -> dict[str, str]:
     loopback = next(name for _, name in socket.if_nameindex() if name.startswith("lo"))
     return child_environment(torch.get_num_threads()) | {
-        "PYTHONSAFEPATH": "1",  # as ``python_module`` has it, for the commands that torchrun makes
-        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",  # it would listen on all addresses
+        "PYTHONSAFEPATH": "1",  # for torchrun's children, as ``python_module`` for torchrun
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",  # because that store listens on all addresses
         "GLOO_SOCKET_IFNAME": loopback,
         "NCCL_SOCKET_IFNAME": loopback,
     }
 
 
-def take_part(folder: Path) -> None:
-    """Do this rank's part of the work in a folder, and write the result there, or what is raised.
+def run_rank(folder: Path) -> None:
+    """Run the work as the rank that torchrun started; write its result or error.
 
-    This is what each process does that torchrun starts. It ends without a result when another one is lost.
+    A rank ends without a result when another one is lost.
     """
     lines = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a user's network prints goes to stderr, because otherwise it would mix with the reports
     if (folder / OUTCOME).exists():
-        return  # a rank failed, and torchrun has started all again
+        return  # a rank failed before; torchrun restarted all
     work, compute = pickle.loads((folder / WORK).read_bytes())  # noqa: S301 - by the process that started this one
     ranks = Ranks(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
     compute = own_device(compute, ranks.rank)
@@ -135,7 +135,7 @@ def take_part(folder: Path) -> None:
         outcome = work(compute=compute, ranks=ranks, report=report)
     except PeerLost:
         raise
-    except FlyballError as error:  # most often all ranks raise it, because they know the same
+    except FlyballError as error:  # raised by all ranks, because all know the same sums
         _write(folder, ranks, error)
         return
     except Exception as error:

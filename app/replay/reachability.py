@@ -39,7 +39,7 @@ class Named:
 
 
 def named_blobs(journal: JournalReader, daemons: Mapping[str, DaemonSpec], since: datetime) -> Named:
-    """Fold a journal, and return the keys of blobs that its state names.
+    """Return the keys of the blobs that a journal's state names.
 
     Args:
         journal: of the run.
@@ -62,7 +62,7 @@ def named_blobs(journal: JournalReader, daemons: Mapping[str, DaemonSpec], since
 
 
 def named_after(journal: JournalReader, position: int) -> frozenset[str]:
-    """Return the keys in all events after a position, also in those that can't be read."""
+    """Return the keys in all events after a position, unreadable ones included."""
     unread = list[DeadLetter]()
     events: Iterator[Event[Payload]] = history(journal, after=position, on_dead=unread.append)
     found = keys_in(encode(event.envelope) for event in events)

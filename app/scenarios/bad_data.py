@@ -77,7 +77,7 @@ def _falsely_played(known: Known, store: BlobStore) -> SelfplayComplete:
     config = known.settings.config(known.key)
     seed = derive_seed(known.settings.seed, known.key, "bad-data", known.shard or "")
     spec = SelfplaySpec(
-        store="",  # `play_into` opens none
+        store="",  # because `play_into` opens no store
         config=config,
         model=known.model,
         games=config.selfplay.games_per_request,

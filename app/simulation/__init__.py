@@ -2,9 +2,9 @@
 
 from app.simulation.arms import ALL, ARMS, NONE, arm_settings, arms_of, daemons_of_arm
 from app.simulation.comparing import ArmSummary, Interval, Task, plot, run_tasks, summarise
-from app.simulation.planning import Plan, Sizing, make_plan
+from app.simulation.planning import ClusterPlan, Sizing, make_plan
 from app.simulation.scoreboard import RunResult, Scoreboard
-from app.simulation.settings import BadPlant, MachineSettings, PlantSettings, load_plant, planned, simulated
+from app.simulation.settings import BadPlant, MachineProcesses, PlantSettings, load_plant, planned, simulated
 from app.simulation.simulation import Simulation
 from app.simulation.workload import KindLoad
 
@@ -14,10 +14,10 @@ __all__ = [
     "NONE",
     "ArmSummary",
     "BadPlant",
+    "ClusterPlan",
     "Interval",
     "KindLoad",
-    "MachineSettings",
-    "Plan",
+    "MachineProcesses",
     "PlantSettings",
     "RunResult",
     "Scoreboard",

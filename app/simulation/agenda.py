@@ -1,4 +1,4 @@
-"""Virtual clock of a simulation, and the facts that workers publish by it."""
+"""Virtual clock of a simulation, and workers' facts at its times."""
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
@@ -14,7 +14,7 @@ from daemons.jobs import Job, Json, Worker
 
 Envelopes = Sequence[Envelope[Payload]]
 Happening = Callable[[int], Envelopes]
-"""Called at its virtual time (microseconds since 1970); returns the envelopes to publish."""
+"""Function from the virtual time (microseconds since 1970) to envelopes to publish."""
 
 
 class Appointment(NamedTuple):
@@ -27,7 +27,7 @@ class Appointment(NamedTuple):
 
 
 class Agenda:
-    """Virtual clock with a queue of appointments, by time and then by order of entry."""
+    """Virtual clock with appointments, ordered by time and then by entry."""
 
     def __init__(self) -> None:
         self.now_us = START_US
@@ -51,13 +51,13 @@ class Agenda:
 
 
 def following(facts: Iterable[Payload], job: Job[Any], by: str, now_us: int) -> Envelopes:
-    """Return a worker's facts about a job as envelopes, as its host would."""
+    """Return a worker's facts about a job as its host's envelopes."""
     time = EPOCH + timedelta(microseconds=now_us)
     return [follow(fact, job.cause, by=by, index=index, time=time) for index, fact in enumerate(facts)]
 
 
 def answer(worker: Worker[Any], job: Job[Any], outcome: Json | FlyballError, now_us: int) -> Envelopes:
-    """Return a worker's answer to a job, from the job's result or error."""
+    """Return a worker's facts about a job's result or error."""
     if isinstance(outcome, FlyballError):
         return following(worker.failed(job, outcome), job, f"{worker.name}.failed", now_us)
     return following(worker.completed(job, outcome), job, f"{worker.name}.completed", now_us)

@@ -31,8 +31,8 @@ from app.events.envelope import EPOCH
 from app.simulation import jobs
 from app.simulation.agenda import Agenda, Envelopes, answer
 from app.simulation.jobs import Computed
-from app.simulation.settings import HEAD, MachineSettings
-from app.simulation.stations import Compute, Service, Station
+from app.simulation.settings import HEAD, MachineProcesses
+from app.simulation.stations import JobModel, Service, Station
 from app.simulation.world import World
 from daemons.distribution import Distributor
 from daemons.evaluation import Evaluator
@@ -46,11 +46,11 @@ SILENT_SECONDS = Deployment().node_silent_seconds
 
 BROKER = "broker@cluster"
 
-JobKind = Literal["inspection", "training", "evaluation", "distribution"]
+StationKind = Literal["inspection", "training", "evaluation", "distribution"]
 """A kind of job other than self-play."""
 
-SCALED: tuple[JobKind, ...] = ("inspection", "training", "evaluation")
-"""Kinds of jobs that more processes do more of at once. The head alone distributes, one model at a time."""
+SCALED: tuple[StationKind, ...] = ("inspection", "training", "evaluation")
+"""Kinds of jobs that more processes speed up; the head alone distributes, one model at a time."""
 
 
 class Playing(NamedTuple):
@@ -60,13 +60,13 @@ class Playing(NamedTuple):
     started_us: int
 
 
-def processes_of(machine: str, world: World) -> MachineSettings:
+def processes_of(machine: str, world: World) -> MachineProcesses:
     """Return how many jobs of each kind a machine runs at once."""
     return world.plant.cluster.head if machine == HEAD else world.plant.cluster.node
 
 
 class SimulatedNode:
-    """A machine with a self-play worker, ``selfplay_worker@node``, that plays ``processes`` requests at once.
+    """A machine whose self-play worker plays ``processes`` requests at once.
 
     The jobs of ``stations`` that it runs are lost with it. The head, without which nothing runs, is never lost.
     """
@@ -79,7 +79,7 @@ class SimulatedNode:
         self._name, self._daemon = name, {"daemon": daemon, "node": node}
         self._settings, self._world, self._agenda, self._stations = settings, world, agenda, stations
         self._worker, self._truth = SelfplayWorker(settings, WorkerPlace(name, node, store="")), world.node(name)
-        self._requests: deque[Event[SelfplayRequested]] = deque()  # the first ones are played first
+        self._requests: deque[Event[SelfplayRequested]] = deque()  # oldest first
         self._playing: dict[EventId, Playing] = {}
         self._ended: list[Service] = []
         self._alive = False
@@ -135,7 +135,7 @@ class SimulatedNode:
         return ()
 
     def _report_lost(self, life: int, now_us: int) -> Envelopes:
-        """Report the node as lost, as the broker does, unless it has started again."""
+        """Report the node as lost, unless it has started again."""
         if self._alive or life != self._lives:
             return ()
         return self._publish(now_us, NodeLost(**self._daemon, silent_seconds=SILENT_SECONDS))
@@ -170,7 +170,7 @@ class SimulatedNode:
         computed = jobs.play(self._world, self._truth, config, job, self._agenda.now_us)
 
         def finish(now_us: int) -> Envelopes:
-            if self._playing.get(event.id) is not playing:  # the node died, or was quarantined
+            if self._playing.get(event.id) is not playing:  # stale, because the node died or was quarantined
                 return ()
             self._requests.remove(event)
             self._stop(event.id)
@@ -186,7 +186,7 @@ class Cluster:
     def __init__(self, settings: RunSettings, world: World, agenda: Agenda) -> None:
         distribution = world.plant.time.distribution
 
-        def station(kind: JobKind, daemon: str, worker: Callable[..., Any], compute: Compute) -> Station:
+        def station(kind: StationKind, daemon: str, worker: Callable[..., Any], compute: JobModel) -> Station:
             place = WorkerPlace(f"{daemon}@{HEAD}", HEAD, store="")
             number = {one: getattr(processes_of(one, world), kind) for one in machines} if kind in SCALED else {HEAD: 1}
             if kind == "evaluation":
@@ -202,7 +202,7 @@ class Cluster:
             )
 
         machines = dict.fromkeys((HEAD, *(name.partition("@")[2] for name in settings.selfplay_workers)))
-        self.stations: Mapping[JobKind, Station] = {
+        self.stations: Mapping[StationKind, Station] = {
             "inspection": station("inspection", "quality_monitor", QualityMonitor, partial(jobs.inspect, world)),
             "training": station("training", "training", Trainer, partial(jobs.train, world)),
             "evaluation": station("evaluation", "evaluation", Evaluator, partial(jobs.evaluate, world)),

@@ -1,28 +1,28 @@
-"""Plan a cluster: the fewest processes of each kind with which no job waits long, and how many nodes they can use."""
+"""Plan a cluster: the fewest processes without long waits, and the useful nodes."""
 
 from collections.abc import Callable, Mapping
 from math import ceil
 
 from app.config import RunSettings, Settings
-from app.simulation.cluster import SCALED, JobKind
-from app.simulation.settings import ClusterSettings, MachineSettings, PlantSettings, workers
+from app.simulation.cluster import SCALED, StationKind
+from app.simulation.settings import ClusterSettings, MachineProcesses, PlantSettings, workers
 from app.simulation.workload import SELFPLAY, ClusterLoad, measured_load
 
 GUESSED_BUSY = 0.7
 """Share of time that the first guess keeps processes busy. Queues are short there, and it is verified by simulation."""
 
 REQUESTS = 24
-"""Length of a simulation by default, in requests of self-play, the mean of the configurations."""
+"""Default length of a simulation, in mean durations of a self-play request."""
 
 USEFUL = 0.9
-"""Share of the rows of more nodes from which these are not worth having."""
+"""Share of a larger cluster's rows that makes its further nodes useless."""
 
 MOST_GROWTH = 4
-"""Most nodes that are tried, as a multiple of those that there are."""
+"""Most nodes to simulate, as a multiple of the given ones."""
 
 HOUR_SECONDS = 3600.0
 
-Counts = Mapping[JobKind, int]
+ProcessCounts = Mapping[StationKind, int]
 """Numbers of processes in the whole cluster."""
 
 
@@ -41,8 +41,8 @@ class Sizing(Settings):
     useful_nodes: int
 
 
-class Plan(Settings):
-    """A cluster as it is configured, and with as many processes as it needs.
+class ClusterPlan(Settings):
+    """A cluster as configured, and with the processes that it needs.
 
     Attributes:
         hours: virtual time of each simulation.
@@ -61,18 +61,18 @@ class Plan(Settings):
 
 
 def default_hours(settings: RunSettings, plant: PlantSettings) -> float:
-    """Return the length of a simulation that is long enough for queues to settle."""
+    """Return a simulation's length, in hours, in which queues settle."""
     seconds = [plant.curve(config.key).time.request for config in settings.configs]
     return REQUESTS * plant.time.scale * sum(seconds) / len(seconds) / HOUR_SECONDS
 
 
-def too_slow(load: ClusterLoad, most_wait: float) -> list[JobKind]:
-    """Return the kinds of job whose waits (95th percentile) exceed the share ``most_wait`` of a loop."""
+def too_slow(load: ClusterLoad, most_wait: float) -> list[StationKind]:
+    """Return the kinds whose jobs wait (95th percentile) over ``most_wait`` loops."""
     return [kind for kind in SCALED if load.kind(kind).wait_95_seconds > most_wait * load.loop_seconds]
 
 
 class Planner:
-    """Simulates clusters of different sizes with all controllers and the same seed, each size once."""
+    """Simulates clusters with all controllers and one seed, each size once."""
 
     def __init__(
         self, settings: RunSettings, plant: PlantSettings, seed: int, hours: float, say: Callable[[str], None]
@@ -91,7 +91,7 @@ class Planner:
         return self.loads[cluster, nodes]
 
     def sizing(self, cluster: ClusterSettings, nodes: int) -> Sizing:
-        """Return a cluster's size with its useful nodes, which are found by bisection.
+        """Return a cluster's size with its useful nodes, found by bisection.
 
         By the utilisation law (busy = rate x seconds), processes get busy in proportion to the nodes that play. So if
         nodes are the bottleneck, there are as many to try as keep another kind of job busy all the time.
@@ -119,8 +119,8 @@ def make_plan(
     hours: float | None,
     most_wait: float,
     say: Callable[[str], None],
-) -> Plan:
-    """Search the fewest inspectors, trainers and evaluators with which no job waits long.
+) -> ClusterPlan:
+    """Search the fewest inspectors, trainers and evaluators without long waits.
 
     A simulation with more processes than jobs shows the load that the nodes can cause. By the utilisation law it gives
     a first guess, which grows until waits are short, and then shrinks by one process at a time while they stay short.
@@ -131,12 +131,12 @@ def make_plan(
     nodes, configs = len(settings.selfplay_workers) - 1, len(settings.configs)
     planner = Planner(settings, plant, seed, hours, say)
 
-    def load_with(counts: Counts) -> ClusterLoad:
+    def load_with(counts: ProcessCounts) -> ClusterLoad:
         return planner.load(with_counts(plant.cluster, counts), nodes)
 
-    ample: Counts = {"inspection": 2 * (nodes + 1), "training": configs, "evaluation": 2 * configs}
-    offered = {kind: load_with(ample).kind(kind).busy * ample[kind] for kind in SCALED}  # busy processes
-    counts = {kind: min(ample[kind], max(1, ceil(offered[kind] / GUESSED_BUSY))) for kind in SCALED}
+    ample: ProcessCounts = {"inspection": 2 * (nodes + 1), "training": configs, "evaluation": 2 * configs}
+    busy = {kind: load_with(ample).kind(kind).busy * ample[kind] for kind in SCALED}
+    counts = {kind: min(ample[kind], max(1, ceil(busy[kind] / GUESSED_BUSY))) for kind in SCALED}
     while slow := [kind for kind in too_slow(load_with(counts), most_wait) if counts[kind] < ample[kind]]:
         counts |= {kind: min(ample[kind], counts[kind] + max(1, counts[kind] // 4)) for kind in slow}
     shrinking = True
@@ -148,11 +148,13 @@ def make_plan(
                 counts, shrinking = fewer, True
     given = planner.sizing(plant.cluster, nodes)
     needed = planner.sizing(with_counts(plant.cluster, counts), nodes)
-    return Plan(seed=seed, hours=hours, most_wait=most_wait, simulations=len(planner.loads), given=given, needed=needed)
+    return ClusterPlan(
+        seed=seed, hours=hours, most_wait=most_wait, simulations=len(planner.loads), given=given, needed=needed
+    )
 
 
-def with_counts(cluster: ClusterSettings, counts: Counts) -> ClusterSettings:
-    """Return a cluster with so many processes, none of which is lost with a node."""
-    node = MachineSettings(selfplay=cluster.node.selfplay, inspection=0, training=0, evaluation=0)
+def with_counts(cluster: ClusterSettings, counts: ProcessCounts) -> ClusterSettings:
+    """Return a cluster with these processes, which no node's death removes."""
+    node = MachineProcesses(selfplay=cluster.node.selfplay, inspection=0, training=0, evaluation=0)
     head = cluster.head.replace(inspection=counts["inspection"], training=counts["training"], evaluation=1)
     return cluster.replace(head=head, node=node, evaluators=counts["evaluation"] - 1)

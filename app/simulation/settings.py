@@ -18,7 +18,7 @@ from app.config import GAMES, MATCHMAKING, Settings
 from app.core import ConfigKey, FlyballError
 
 HEAD = "head"
-"""The machine with the broker and the controllers, which the nodes depend on."""
+"""Name of the machine with the broker and the controllers."""
 
 Probability = Field(ge=0, le=1)
 Positive = Field(gt=0)
@@ -58,7 +58,7 @@ class JobTimes(Settings):
 
 
 class TimeSettings(Settings):
-    """Durations on the modelled cluster that are the same for all configurations, seconds.
+    """Durations that all configurations share, seconds.
 
     Attributes:
         scale: factor on the times of all configurations' jobs; 1 is the machine that they were measured on.
@@ -71,7 +71,7 @@ class TimeSettings(Settings):
     latency: float = Positive
 
 
-class MachineSettings(Settings):
+class MachineProcesses(Settings):
     """Processes of one machine by kind of job, as ``deployment.processes``; 0: it has no such daemon."""
 
     selfplay: int = Field(ge=0)
@@ -81,19 +81,19 @@ class MachineSettings(Settings):
 
 
 class ClusterSettings(Settings):
-    """Processes of the head and of every node, and the spread of nodes' speeds in self-play.
+    """Processes of the head and each node, and the spread of speeds.
 
     ``evaluators`` are further machines that evaluate with one process each. A machine does one evaluation at a time.
     """
 
-    head: MachineSettings
-    node: MachineSettings
+    head: MachineProcesses
+    node: MachineProcesses
     evaluators: int = Field(0, ge=0)
     node_speed_sd: float = NonNegative
 
     @model_validator(mode="after")
     def _each_kind_is_done(self) -> Self:
-        for kind in MachineSettings.model_fields:
+        for kind in MachineProcesses.model_fields:
             if getattr(self.head, kind) + getattr(self.node, kind) == 0:
                 raise PydanticCustomError("processes", "No machine has a process for {kind}", {"kind": kind})
         return self
@@ -259,18 +259,18 @@ PLAYED_ALONE = {f"league.matchmaking.{name}": value for name, value in MATCHMAKI
 
 
 def simulated(nodes: int, keys: Sequence[ConfigKey]) -> dict[str, Any]:
-    """Return the presets of a comparison of arms, by dotted key as in ``flyball.toml``."""
+    """Return presets for a comparison of arms, by dotted key of ``flyball.toml``."""
     rows = {f"games.{key}.rows_per_training": ROWS_PER_TRAINING for key in keys}
     return {**planned(nodes), "configs": list(keys), **rows}
 
 
 def planned(nodes: int) -> dict[str, Any]:
-    """Return the presets of a plan, which takes configurations as the settings have them."""
+    """Return presets for a plan, by dotted key; configurations stay as set."""
     return {**PACE, **PLAYED_ALONE, "selfplay_workers": workers(nodes)}
 
 
 def workers(nodes: int) -> list[str]:
-    """Return the names of the self-play workers on the head and on so many nodes."""
+    """Return the names of the head's and the nodes' self-play workers."""
     width = len(str(nodes))
     names = (HEAD, *(f"node{number:0{width}}" for number in range(1, nodes + 1)))
     return [f"selfplay_worker@{name}" for name in names]

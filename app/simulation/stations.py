@@ -1,7 +1,7 @@
 """Stations: the jobs of one kind, on the processes of all machines.
 
 As in the running system, a worker's reducer decides which jobs are wanted. The most urgent one goes to the least busy
-live machine as soon as a process is free there. A lost machine's jobs wait again, and start anew on another one.
+live machine as soon as a process is free there. A lost machine's jobs wait again, and begin again on another one.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,12 +16,12 @@ from app.simulation.agenda import Agenda, Envelopes, answer, following
 from app.simulation.jobs import Computed
 from daemons.jobs import Job, Json, Worker
 
-Compute = Callable[[Job[Any], int], Computed]
-"""Models a job, given its start in microseconds since 1970."""
+JobModel = Callable[[Job[Any], int], Computed]
+"""Function of a job and its start, in microseconds since 1970."""
 
 
 class Service(NamedTuple):
-    """One job's time at a machine or in the queue, microseconds since 1970; ``None``: not yet.
+    """One job's times, microseconds since 1970; ``None``: not yet.
 
     Attributes:
         processes: number of processes that do the job.
@@ -57,12 +57,12 @@ class Running(NamedTuple):
 
 
 def is_urgent(job: Job[Any]) -> bool:
-    """Return whether a job does not wait for all others, as a tournament's matches do."""
+    """Return False for tournaments' matches, which wait for all other jobs."""
     return getattr(job.request, "purpose", None) != "tournament"
 
 
 def urgency(waiting: Waiting) -> tuple[bool, int]:
-    """Return the place of a job in the queue, the least first, as ``Worker.jobs`` orders them."""
+    """Return a job's sort key, in the order of ``Worker.jobs``."""
     return not is_urgent(waiting.job), waiting.job.cause.sequence
 
 
@@ -88,7 +88,7 @@ class Station:
         *,
         processes: Mapping[str, int],
         agenda: Agenda,
-        compute: Compute,
+        compute: JobModel,
         spreads: bool = False,
     ) -> None:
         self.factory: Factory = factory
@@ -98,11 +98,11 @@ class Station:
         self._source, self._agenda, self._compute = source, agenda, compute
         self._processes, self._spreads = processes, spreads
         self._lost: set[str] = set()
-        self._wanted: dict[str, dict[EventId, Job[Any]]] = {}  # by row
+        self._wanted: dict[str, dict[EventId, Job[Any]]] = {}  # by key of the worker's row
         self._waiting: dict[EventId, Waiting] = {}
         self._running: dict[EventId, Running] = {}
         self._computed: dict[EventId, Computed] = {}
-        self._answered: set[EventId] = set()  # whose rows may not know it yet
+        self._answered: set[EventId] = set()  # because the worker's rows may still want these jobs
 
     @property
     def pending(self) -> int:
@@ -117,7 +117,7 @@ class Station:
         return [*self.ended, *running, *waiting]
 
     def take(self, changed: Changed, states: States) -> None:
-        """Queue the new jobs of the worker's changed rows, drop those that are wanted no more, and start what fits."""
+        """Queue changed rows' new jobs, drop unwanted ones, start what fits."""
         for (owner, key), row in changed.items():
             if owner == self._worker.name:
                 jobs = self._worker.jobs({key: row}, states) if row is not None else ()
@@ -162,7 +162,7 @@ class Station:
             self._agenda.enter(0, self._source, partial(self._start, running))
 
     def _least_busy(self) -> str | None:
-        """Return the machine that can start a job and has the fewest jobs of this kind."""
+        """Return the least busy machine with a free process."""
         jobs = dict.fromkeys((name for name in self._processes if name not in self._lost), 0)
         for running in self._running.values():
             jobs[running.machine] += 1
@@ -172,7 +172,7 @@ class Station:
 
     def _start(self, running: Running, now_us: int) -> Envelopes:
         job = running.job
-        if self._running.get(job.id) is not running:  # dropped, or its machine lost, in the same microsecond
+        if self._running.get(job.id) is not running:  # stale, because the job was dropped or its machine lost
             return ()
         if job.id not in self._computed:
             self._computed[job.id] = self._compute(job, now_us)

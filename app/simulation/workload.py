@@ -1,4 +1,4 @@
-"""Load of a simulated cluster: how busy each kind of job keeps its processes, and how long its jobs wait."""
+"""Load of a simulated cluster: busy processes and waits by kind of job."""
 
 from collections.abc import Iterable, Sequence
 from typing import Literal
@@ -15,12 +15,12 @@ from app.simulation.simulation import Simulation
 from app.simulation.stations import Service
 from app.simulation.world import HOUR_US, START_US
 
-Kind = Literal["selfplay", "inspection", "training", "evaluation", "distribution"]
+WorkKind = Literal["selfplay", "inspection", "training", "evaluation", "distribution"]
 
-SELFPLAY: Kind = "selfplay"
+SELFPLAY: WorkKind = "selfplay"
 
 WARM_UP = 0.25
-"""Share of a run that is not measured, because queues and leagues are empty at first."""
+"""Share of a run before measuring, because queues and leagues begin empty."""
 
 BUSY = 0.8
 """Share of time from which a kind of job is a bottleneck: one server's queue has 1.6 jobs on average there (M/D/1)."""
@@ -40,7 +40,7 @@ class KindLoad(Settings):
         growth: by how many jobs the queue, tournaments included, grows in an hour.
     """
 
-    kind: Kind
+    kind: WorkKind
     processes: int = Field(ge=1)
     busy: float
     jobs_per_hour: float
@@ -63,20 +63,20 @@ class ClusterLoad(Settings):
     nodes: int
     kinds: tuple[KindLoad, ...]
     rows_per_hour: float
-    bottleneck: Kind | None
+    bottleneck: WorkKind | None
 
     @property
     def loop_seconds(self) -> float:
         """Mean duration of a loop without waits: of one job of each kind."""
         return sum(one.seconds or 0.0 for one in self.kinds)
 
-    def kind(self, name: Kind) -> KindLoad:
+    def kind(self, name: WorkKind) -> KindLoad:
         """Return the load of a kind of job."""
         return next(one for one in self.kinds if one.kind == name)
 
 
 def measured_load(settings: RunSettings, plant: PlantSettings, seed: int, seconds: float) -> ClusterLoad:
-    """Simulate a run with all controllers, and return the load after its warm-up."""
+    """Return the load of a simulated run after its warm-up."""
     simulation = Simulation(settings, plant, arms_of(settings)[ALL], seed, seconds)
     start_us = START_US + round(WARM_UP * seconds * SECOND_US)
     rows = [0]
@@ -102,14 +102,14 @@ def measured_load(settings: RunSettings, plant: PlantSettings, seed: int, second
     )
 
 
-def bottleneck_of(kinds: Sequence[KindLoad]) -> Kind | None:
-    """Return the busiest kind of job, if it is busy enough to hold up the others."""
+def bottleneck_of(kinds: Sequence[KindLoad]) -> WorkKind | None:
+    """Return the busiest kind of job, if it holds up the others."""
     busiest = max(kinds, key=lambda one: one.busy)
     return busiest.kind if busiest.busy >= BUSY else None
 
 
-def kind_load(kind: Kind, processes: int, services: Sequence[Service], start_us: int, end_us: int) -> KindLoad:
-    """Return the load that services are from ``start_us`` to ``end_us``, microseconds since 1970."""
+def kind_load(kind: WorkKind, processes: int, services: Sequence[Service], start_us: int, end_us: int) -> KindLoad:
+    """Return the load of services between two times, microseconds since 1970."""
     hours, middle_us = (end_us - start_us) / HOUR_US, (start_us + end_us) // 2
 
     def spent(spans: Iterable[tuple[int, int | None, int]], since_us: int, until_us: int) -> int:

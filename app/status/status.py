@@ -100,7 +100,7 @@ def fold_daemon(row: DaemonRow | None, event: Event[Payload]) -> DaemonRow:
             changes = {"state": "started", "pid": data.pid, "restarts": restarts, "error": None}
         case DaemonReady():
             changes = {"state": "ready", "capacity": data.capacity}
-        case DaemonHeartbeat():  # of an older version
+        case DaemonHeartbeat():  # recorded by older versions
             changes = {"state": "started" if row.state == "started" else "ready"}
         case DaemonStopped():
             changes = {"state": "stopped"}
@@ -175,7 +175,7 @@ class ConfigStatus(Row, frozen=True):
 
 
 class DaemonStatus(Row, frozen=True):
-    """One daemon on one node. ``lag`` and ``jobs`` are of its latest sign of life; ``None``: there is none."""
+    """One daemon on one node. ``lag`` and ``jobs`` are of its latest sign of life; ``None``: it has sent no sign."""
 
     daemon: str
     node: str
@@ -324,7 +324,7 @@ def _daemon(row: DaemonRow, now_us: int, presence: Presence | None, *, running: 
     shown = _shared(row, DaemonStatus) | {"state": row.state_in(presence, running=running)}
     heard_seconds_ago, sign = _age(row.heard_us, now_us), None
     if presence is not None and row.daemon == BROKER:
-        heard_seconds_ago = 0.0  # it answered
+        heard_seconds_ago = 0.0  # because it has just answered
     elif presence is not None and (present := presence.get(f"{row.daemon}@{row.node}")):
         heard_seconds_ago, sign = present.heard_seconds_ago, present.sign
     lag, jobs = (sign.lag, sign.jobs) if sign else (None, None)

@@ -13,7 +13,10 @@ PINNED, LOCK = "pinned", "lock"
 """Names of the cache's files that are no blobs."""
 
 SHRUNK = 0.9
-"""Share of its capacity that a full cache shrinks to, so that it is not looked through for each blob."""
+"""Share of its capacity to which a full cache shrinks.
+
+At 1, every further blob would need a search of the whole folder.
+"""
 
 
 class BlobCache:
@@ -32,12 +35,12 @@ class BlobCache:
         self._folder, self._capacity = folder, capacity_bytes
 
     def get(self, key: str) -> bytes | None:
-        """Return a whole blob, and mark it as used; None if there is none."""
+        """Return a blob, and mark it as used; None if the cache has no sound copy."""
         path = self._folder / key
         try:
             data = path.read_bytes()
             os.utime(path)
-        except OSError:  # most often there is no copy
+        except OSError:  # usually, the cache has no copy
             return None
         if key_of(data) != key:
             self.remove(key)
@@ -45,7 +48,7 @@ class BlobCache:
         return data
 
     def add(self, key: str, data: bytes) -> None:
-        """Add a blob, for which others are evicted if there is no room. On a full disk it stays out."""
+        """Add a blob, and evict others to make room. On a full disk it is not added."""
         with suppress(OSError):  # a cache that cannot keep a blob only costs time
             self._folder.mkdir(parents=True, exist_ok=True)
             if not self._reserve(len(data)):
@@ -79,7 +82,7 @@ class BlobCache:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
             count = file.read()
-            before = int(count) if count.isdigit() else self._capacity  # not known, so the folder is looked through
+            before = int(count) if count.isdigit() else self._capacity  # an unreadable count forces a search
             if before + size > self._capacity:
                 before = self._evict(SHRUNK * self._capacity - size)
             has_room = before + size <= self._capacity
@@ -88,7 +91,7 @@ class BlobCache:
             return has_room
 
     def _evict(self, room: float) -> int:
-        """Evict blobs until at most ``room`` bytes are left, if that is possible; return their number."""
+        """Evict blobs to leave at most ``room`` bytes, if possible; return the bytes left."""
         files = [one for one in os.scandir(self._folder) if one.is_file() and one.name not in (PINNED, LOCK)]
         known = [(found.st_mtime_ns, one.name, found.st_size) for one in files if (found := _stat(one))]
         left, pinned = sum(size for *_, size in known), self._pinned()

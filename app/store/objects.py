@@ -24,17 +24,17 @@ MD5 = re.compile(r"[0-9a-f]{32}")
 REFUSALS = frozenset(
     {"CredentialRetrievalError", "NoCredentialsError", "PartialCredentialsError", "PermissionError", "ProfileNotFound"}
 )
-"""Names of errors of fsspec and botocore about credentials, which no repetition mends."""
+"""Names of fsspec's and botocore's errors about credentials; never retried."""
 
 MISUSE = (ImportError, TypeError, ValueError)
-"""Errors of an address or its options, which no repetition mends."""
+"""Errors of an address or its options; never retried."""
 
 MODIFIED = ("LastModified", "last_modified", "updated", "modified", "created")
-"""Names that file systems give to the time of an object's last change."""
+"""File systems' names for the time of an object's last change."""
 
 
 class UnusableStore(FlyballError):
-    """A store that does not exist, needs another package, or refuses its options."""
+    """A store that is missing, lacks its package, or refuses its options."""
 
 
 class StoreRefused(FlyballError):
@@ -84,7 +84,7 @@ class ObjectStore:
             self._patiently(send)
         except FileNotFoundError as error:
             raise UnusableStore(
-                f"{self._address.root} does not exist: {_said(error)}.",
+                f"{self._address.root} does not exist: {_reason_of(error)}.",
                 hint="Make the bucket, or correct deployment.store.",
             ) from error
         return key
@@ -138,7 +138,7 @@ class ObjectStore:
         return self._address.root.partition("://")[2]
 
     def _files(self) -> Any:
-        """Return the file system, which fsspec keeps for each thread of a process."""
+        """Return this thread's file system, which fsspec keeps."""
         import fsspec  # late, because most processes use no store by URL
 
         return fsspec.filesystem(self._address.scheme, use_listings_cache=False, **self._options)
@@ -152,18 +152,18 @@ class ObjectStore:
                 raise
             except MISUSE as error:
                 raise UnusableStore(
-                    f"{self._address.root} cannot be opened: {_said(error)}.",
+                    f"{self._address.root} cannot be opened: {_reason_of(error)}.",
                     hint="For s3:// install 'flyball[s3]', for gs:// gcsfs, for abfs:// adlfs; then look at the "
                     "options in deployment.store.",
                 ) from error
             except Exception as error:  # each library behind fsspec has errors of its own
                 if REFUSALS.intersection(kind.__name__ for kind in type(error).__mro__):
                     raise StoreRefused(
-                        f"{self._address.root} refuses access: {_said(error)}.", hint=_CREDENTIALS_HINT
+                        f"{self._address.root} refuses access: {_reason_of(error)}.", hint=_CREDENTIALS_HINT
                     ) from error
                 if pause is None:
                     raise StoreUnavailable(
-                        f"{self._address.root} does not answer: {type(error).__name__}: {_said(error)}.",
+                        f"{self._address.root} does not answer: {type(error).__name__}: {_reason_of(error)}.",
                         hint="Does it run, and is deployment.store its address?",
                     ) from error
                 self._sleep(pause)
@@ -176,7 +176,7 @@ _CREDENTIALS_HINT = (
 )
 
 
-def _said(error: Exception) -> str:
+def _reason_of(error: Exception) -> str:
     return str(error).rstrip(".")
 
 

@@ -15,7 +15,7 @@ from app.learning.inference import Policy
 from app.learning.learner import Improvement, improve
 from app.learning.ppo import TrainingDiverged
 from app.learning.samples import explained_variance, prepare
-from app.learning.torchrun import together
+from app.learning.torchrun import run_on_ranks
 from app.learning.training import DiscardedUpdate
 from app.play.players import Player
 from app.play.selfplay import searching_player
@@ -94,7 +94,7 @@ def _by_gradient(game: RunGame, settings: PipelineSettings, task: Task) -> Updat
     metrics = {"learning_rate": ppo.learning_rate, "entropy_coef": ppo.entropy_coef}
     work = partial(improve, task.base, samples, ppo, seed=task.seed)
     return Update(
-        train=partial(together, work, settings.updates),
+        train=partial(run_on_ranks, work, settings.updates),
         metrics=metrics if explained is None else {**metrics, "explained_variance": explained},
         advantages=(samples.target - samples.value).numpy(),
     )
@@ -119,7 +119,7 @@ def _by_search(game: RunGame, settings: PipelineSettings, task: Task) -> Update:
         seed=task.seed,
     )
     return Update(
-        train=partial(together, work, decided(settings.updates, settings.backend)),
+        train=partial(run_on_ranks, work, decided(settings.updates, settings.backend)),
         metrics={"learning_rate": rate, "replayed_rows": float(sum(shard.rows for shard in task.replayed))},
         advantages=np.empty(0, dtype=np.float32),
     )

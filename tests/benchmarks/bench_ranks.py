@@ -18,7 +18,7 @@ from app.learning.jobs import first_model
 from app.learning.learner import improve
 from app.learning.network import threads
 from app.learning.samples import Samples
-from app.learning.torchrun import together
+from app.learning.torchrun import run_on_ranks
 from app.store import MemoryStore, get_checkpoint, put_checkpoint
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
@@ -70,7 +70,7 @@ def an_epoch(work: Callable[..., object], processes: int, count: int) -> tuple[f
         marks.append((perf_counter(), marks[-1][1] if ending else processor_seconds(processes)))
 
     with threads(count):
-        together(work, CPU.replace(processes=processes), report=report)
+        run_on_ranks(work, CPU.replace(processes=processes), report=report)
     (first, used), (last, used_then) = marks[0], marks[-2]
     epochs = SETTINGS.epochs - 2
     return (last - first) / epochs, (used_then - used) / epochs, first - begun

@@ -1,4 +1,4 @@
-"""Run a cluster of many machines on one, kill some and cut one off: does it recover, and is all counted once?
+"""Run a cluster in network namespaces; kill machines, cut one off, measure the recovery.
 
 Each machine is a network namespace with processes of its own; a bridge joins them, keys protect the bus, and a folder
 is the store. The head runs all daemons, each other machine one self-play worker. The games are tic-tac-toe with small

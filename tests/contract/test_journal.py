@@ -1,4 +1,4 @@
-"""What every journal does: one suite for SQLite, also with archived records, and memory."""
+"""Contract of journals: SQLite, SQLite with archived records, and memory."""
 
 import pytest
 from archives import ArchivedJournal

@@ -215,7 +215,7 @@ STEPS = st.lists(
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
-def test_any_order_of_appending_archiving_and_reading_is_one_sequence(steps, tmp_path_factory) -> None:
+def test_records_archived_in_any_order_read_as_one_sequence(steps, tmp_path_factory) -> None:
     path = tmp_path_factory.mktemp("any") / "journal.sqlite"
     journal, expected = SqliteJournal(path), list[Record]()
     with closing(SqliteJournalReader(path)) as reader:

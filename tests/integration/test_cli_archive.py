@@ -44,7 +44,7 @@ def flyball(folder: Path, *words: object) -> Result:
     return CliRunner().invoke(main, ["--run", str(folder), *map(str, words)], prog_name="flyball")
 
 
-def test_archive_leaves_the_latest_events_live_and_a_smaller_file(whole: Path, archived: Path) -> None:
+def test_archive_keeps_the_latest_events_live_in_a_smaller_file(whole: Path, archived: Path) -> None:
     with closing(SqliteJournalReader(archived / "journal.sqlite")) as reader:
         (first,) = reader._connection.execute("SELECT min(first) FROM frames").fetchone()
     assert EVENTS - LIVE - 50 <= first <= EVENTS - LIVE + 1
@@ -152,7 +152,7 @@ def test_import_names_the_wrong_line_and_leaves_nothing(change, told, lines: lis
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_import_of_fuzzed_lines_is_refused_or_exact(data, lines: list[bytes], tmp_path_factory) -> None:
-    """What is imported is exported again, byte for byte but for the order and spaces of attributes."""
+    """A second export equals the first, but for order and spaces of attributes."""
     path = tmp_path_factory.mktemp("fuzzed") / "journal.sqlite"
     number = data.draw(st.integers(0, 9))
     line = bytearray(lines[number])

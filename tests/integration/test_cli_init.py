@@ -42,7 +42,7 @@ def test_head_gets_settings_keys_and_both_roles_services(tmp_path: Path) -> None
     assert names == {path.name for path in (ROOT / "deploy/systemd").iterdir()}
 
 
-def test_worker_knows_the_heads_key_and_says_how_to_admit_its_own(tmp_path: Path) -> None:
+def test_worker_has_the_head_s_key_and_prints_how_to_be_admitted(tmp_path: Path) -> None:
     written = made("--role", "worker", "--head", "[::1]:7500", "--head-key", KEY, "--node", "beta", tmp_path / "run")
     deployment = load(tmp_path / "run").deployment
     assert (deployment.node, deployment.endpoint) == ("beta", "tcp://[::1]:7500")

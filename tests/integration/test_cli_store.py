@@ -86,7 +86,7 @@ def test_gc_lists_what_nothing_needs_and_deletes_nothing(run):
     assert set(run.store.keys()) == before
 
 
-def test_gc_deletes_when_told_to_and_keeps_what_is_needed(run):
+def test_gc_with_yes_deletes_and_keeps_what_is_needed(run):
     assert run.gc("--yes") == {run.garbage, run.lost_state}
     assert set(run.store.keys()) == {run.initial, run.model, run.optimizer, run.shard}
 

@@ -7,7 +7,7 @@ import pytest
 from app.events.frames import Draft, FrameBuilder
 from app.journal import SqliteOutbox, SqliteStateStore
 from app.journal.database import PAGE_BYTES
-from daemons.process import adopted, opened
+from daemons.process import migrated_path, opened
 
 ROWS = {("feedback", f"config {number}"): bytes(200) + b"%d" % number for number in range(60)}
 
@@ -52,7 +52,7 @@ def test_flips_are_found_or_change_nothing(tmp_path, kind, fill, capsys):
 
 
 @pytest.mark.parametrize("renamed", [(), ("-wal",), ("-wal", "-shm")])
-def test_a_file_without_a_node_in_its_name_is_adopted_with_its_content(tmp_path, renamed):
+def test_file_without_a_node_in_its_name_is_renamed_with_content(tmp_path, renamed):
     """Also after a crash between two renamings."""
     older, path = tmp_path / "training.sqlite", tmp_path / "training@gpu1.sqlite"
     store = SqliteStateStore(older)
@@ -63,8 +63,8 @@ def test_a_file_without_a_node_in_its_name_is_adopted_with_its_content(tmp_path,
         (path if rest in renamed else older).with_name((path if rest in renamed else older).name + rest).write_bytes(
             content
         )
-    store = SqliteStateStore(adopted(path, "training"))
+    store = SqliteStateStore(migrated_path(path, "training"))
     assert store.load() == (7, ROWS)
     store.close()
     assert not older.exists()
-    assert adopted(path, "training") == path
+    assert migrated_path(path, "training") == path

@@ -50,7 +50,7 @@ def waits_for(process: Popen[str], holder: Popen[str]) -> None:
     assert " has it since 20" in line
 
 
-def test_second_process_of_a_name_waits_until_the_first_is_killed(tmp_path: Path) -> None:
+def test_second_process_of_a_name_waits_for_the_first_s_death(tmp_path: Path) -> None:
     """The broker is patient here, so it is the broken connection that frees the name."""
     with broker(MemoryJournal(), tmp_path, PATIENT), living(tmp_path) as first:
         expect(first, "ready")

@@ -54,7 +54,7 @@ class Machines:
         return found
 
 
-async def test_two_trainers_share_the_jobs_and_a_lost_one_s_are_done_once():
+async def test_two_trainers_share_jobs_and_a_lost_one_s_count_once():
     machines, stop = Machines("one", "two"), asyncio.Event()
     await machines.publish(RunConfigured(run_id="r", settings=SETTINGS.model_dump(mode="json")), "configured")
     async with asyncio.TaskGroup() as group, asyncio.timeout(60):

@@ -33,7 +33,7 @@ from app.events import (
     encode,
 )
 from app.simulation import ALL, ARMS, NONE, PlantSettings, Scoreboard, Simulation, load_plant
-from app.simulation.settings import CurveSettings, MachineSettings
+from app.simulation.settings import CurveSettings, MachineProcesses
 from app.simulation.world import START_US
 from daemons.registry import DAEMONS
 
@@ -173,8 +173,10 @@ def test_requests_of_a_dead_node_are_played_after_its_return() -> None:
 def test_jobs_of_a_lost_node_are_done_by_others() -> None:
     """All jobs but games run on three nodes that die every four hours, for one hour; the head does none of them."""
     dying = PLANT.troubles.dead_nodes.replace(per_day=6.0, hours=1.0)
-    none = MachineSettings(selfplay=0, inspection=0, training=0, evaluation=0)
-    cluster = PLANT.cluster.replace(head=none, node=MachineSettings(selfplay=1, inspection=1, training=1, evaluation=1))
+    none = MachineProcesses(selfplay=0, inspection=0, training=0, evaluation=0)
+    cluster = PLANT.cluster.replace(
+        head=none, node=MachineProcesses(selfplay=1, inspection=1, training=1, evaluation=1)
+    )
     plant = PLANT.replace(troubles=PLANT.troubles.replace(dead_nodes=dying), cluster=cluster)
     simulation, events = simulated(hours=24, plant=plant, nodes=3)
     for kind, asked, answers in (

@@ -1,4 +1,4 @@
-"""Trainings by several processes: results of one process, deaths of ranks and of whoever wants the result."""
+"""Trainings by several processes: equal results, deaths of ranks and of their parents."""
 
 import asyncio
 from collections.abc import Callable

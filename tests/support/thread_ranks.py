@@ -13,7 +13,7 @@ from app.learning.ranks import Ranks
 
 @dataclass(frozen=True)
 class Meeting:
-    """Where threads exchange tensors."""
+    """A meeting point at which threads exchange tensors."""
 
     barrier: Barrier
     brought: dict[int, Tensor] = field(default_factory=dict)

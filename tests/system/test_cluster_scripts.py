@@ -116,7 +116,7 @@ def test_slurm_job_runs_a_head_and_workers_and_ends_in_order(tmp_path: Path) -> 
     assert not (run / "slurm/17").exists()
 
 
-def test_compose_file_starts_the_head_and_workers_that_it_sets_up() -> None:
+def test_compose_file_starts_the_head_and_workers_it_sets_up() -> None:
     services = COMPOSE["services"]
     data, address, *workers = services["setup"]["command"]
     assert address == "head:7400"  # the container's name is its address

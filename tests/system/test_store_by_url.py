@@ -38,7 +38,7 @@ def daemon_run(folder: Path, name: str) -> Iterator[None]:
 
 
 @pytest.mark.timeout(600)
-def test_the_head_trains_on_what_another_machine_played_into_the_store(tmp_path: Path, bucket: StoreAddress) -> None:
+def test_head_trains_on_shards_that_another_machine_played(tmp_path: Path, bucket: StoreAddress) -> None:
     head, worker = tmp_path / "head", tmp_path / "worker"
     with ExitStack() as running:
         settings = BRISK.replace("[deployment]\n", f'[deployment]\nstore = "{bucket}"\n')

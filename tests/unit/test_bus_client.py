@@ -208,7 +208,7 @@ def test_a_subscription_that_the_broker_ends_is_not_opened_again(client):
 SIGN = Sign(position=1, lag=0, jobs=0, requests=0)
 
 
-def test_latest_sign_of_life_is_sent_after_the_frames_of_a_new_connection():
+def test_sign_of_life_follows_the_frames_of_a_new_connection():
     client = Client("p", 7)
     publish(client, 0)
     for lag in (3, 0):

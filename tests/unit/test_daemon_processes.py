@@ -1,4 +1,4 @@
-"""How many jobs a daemon runs at once on a machine."""
+"""Number of jobs that a daemon runs at once on a machine."""
 
 import pytest
 

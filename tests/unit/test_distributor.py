@@ -296,7 +296,7 @@ class TestNodes:
         assert [job.request.model for job in worker.jobs()] == [model(1)]
 
     def test_facts_of_two_nodes_have_ids_of_their_own(self):
-        assert self.on("w1").worker.author != self.on("w2").worker.author
+        assert self.on("w1").worker.id_namespace != self.on("w2").worker.id_namespace
 
     def test_a_node_s_failure_pauses_that_node_alone(self):
         first, second = self.on("w1"), self.on("w2")
@@ -354,7 +354,7 @@ class TestNodes:
         assert not self.late(worker, 50)
         assert [fact.nodes for fact in self.late(worker)] == [("w1",)]
 
-    def test_nobody_is_late_while_the_head_verifies(self):
+    def test_no_node_is_late_while_the_head_verifies(self):
         assert not self.late(self.on("laptop", "w1"))
 
     def test_one_machine_alone_is_never_late(self):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.bus.ports import Sign
-from app.bus.presence import MOST_DAEMONS, RECALLED_EVENTS, ROLL_CALL_S, Presence
+from app.bus.presence import MOST_DAEMONS, RECALLED_EVENTS, ROLL_CALL_S, PresenceTable
 from app.bus.sequencer import JournalPublisher
 from app.events import (
     ClockTick,
@@ -40,7 +40,7 @@ class Table:
     """A table at a time, and what it publishes; published facts are folded, as the broker does."""
 
     def __init__(self) -> None:
-        self.presence, self.now = Presence(SILENT), 0.0
+        self.presence, self.now = PresenceTable(SILENT), 0.0
 
     def tell(self, *facts: Payload) -> None:
         self.presence.fold(facts, self.now)
@@ -195,7 +195,7 @@ class Journaled:
         return table
 
 
-def test_daemon_that_the_journal_knows_is_lost_after_a_start_of_the_broker() -> None:
+def test_daemon_of_the_journal_is_lost_after_a_broker_start() -> None:
     journaled = Journaled()
     journaled.tell(STARTED, READY)
     assert journaled.recalled().at(SILENT) == [NodeLost(**WHO, silent_seconds=SILENT)]
@@ -241,7 +241,7 @@ steps = st.lists(
 
 
 @given(steps=steps)
-def test_broker_that_starts_again_knows_whom_its_journal_lost(steps: list[tuple[str, Any]]) -> None:
+def test_restarted_broker_knows_its_journal_s_lost_daemons(steps: list[tuple[str, Any]]) -> None:
     """Losses and returns alternate, and a table recalled from the journal agrees with the one that wrote it."""
     table, journaled, said = Table(), Journaled(), list[Payload]()
     for step, what in steps:

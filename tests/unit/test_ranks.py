@@ -46,7 +46,7 @@ def test_minibatch_of_fewer_rows_than_ranks_is_refused(size: int, data: st.DataO
 
 @dataclass(frozen=True)
 class Lesson:
-    """What a PPO training learns from."""
+    """Samples of a PPO training."""
 
     base: Checkpoint
     samples: Samples

@@ -307,7 +307,7 @@ class TestWorkers:
         (request,) = scheduler.feed(lost(), key=None, at=31)
         assert request.worker == "selfplay_worker@other"
 
-    def test_worker_keeps_its_requests_when_another_daemon_of_its_node_is_lost(self, scheduler):
+    def test_worker_keeps_requests_when_its_node_s_other_daemon_dies(self, scheduler):
         scheduler.feed(distributed(), at=0)
         scheduler.feed(ready("other"), key=None, at=1)
         assert not scheduler.feed(lost().replace(daemon="training"), lost("unknown"), key=None, at=2)

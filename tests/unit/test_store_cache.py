@@ -80,7 +80,7 @@ def test_a_blob_larger_than_the_cache_stays_out(cached):
     assert cached.size == 0
 
 
-def test_pinned_models_beyond_the_capacity_stay_and_others_stay_out(cached):
+def test_pinned_models_beyond_capacity_stay_and_keep_others_out(cached):
     models = [cached.add(blob(number)) for number in range(3)]
     cached.cache.pin(models)
     assert cached.cache.get(cached.add(blob(3))) is None
