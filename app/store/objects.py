@@ -4,7 +4,7 @@ import hashlib
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from app.config.store_address import StoreAddress
@@ -196,4 +196,11 @@ def _holds(files: Any, path: str, data: bytes) -> bool:
 
 
 def _modified(info: dict[str, Any]) -> datetime | None:
-    return next((info[name] for name in MODIFIED if isinstance(info.get(name), datetime)), None)
+    """Return the time of an object's last change, which file systems give as a time or in seconds since 1970."""
+    for name in MODIFIED:
+        match info.get(name):
+            case datetime() as time:
+                return time
+            case float() as seconds:
+                return datetime.fromtimestamp(seconds, UTC)
+    return None
