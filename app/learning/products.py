@@ -19,7 +19,8 @@ _AVX512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
 
 def _operation(name: str) -> Any:
     """Return an operation of oneDNN, None where it is missing."""
-    found: Any = torch.ops.mkldnn if torch.backends.mkldnn.is_available() else None
+    has_onednn = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    found: Any = torch.ops.mkldnn if has_onednn else None
     for part in name.split("."):
         found = getattr(found, part, None)
     return found
