@@ -100,7 +100,7 @@ class MemoryBus:
 
     def presence_facts(self) -> list[Payload]:
         """Return the facts about lost and returned daemons that a broker is to publish now."""
-        return self._shared.presence.due(self._clock.monotonic())
+        return self._shared.presence.due(self._clock.monotonic(), self._journal.head)
 
     async def snapshot(self, upto: int, kinds: Collection[str]) -> Snapshot | None:
         """See ``Bus.snapshot``."""

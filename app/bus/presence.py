@@ -1,8 +1,8 @@
 """The broker's table of daemons: who is alive, and who was lost. Pure (ADR-038).
 
 Daemons say in the journal that they start, are ready, and stop. In between they send signs of life, which are not
-recorded. Of those, only changes become events: NODE_LOST and NODE_RETURNED. A ROLL_CALL each hour repeats the table,
-so that a broker that starts again reads an hour of its journal, not a year.
+recorded. Of those, only changes become events: NODE_LOST and NODE_RETURNED. A ROLL_CALL now and then repeats the
+table, so that a broker that starts again reads an hour of its journal, not a year. Who is not in it is gone.
 """
 
 from collections.abc import Callable, Iterable
@@ -36,12 +36,14 @@ MOST_DAEMONS = 2_000
 """Daemons in the table. Of more, the one that has been silent longest is forgotten."""
 
 ROLL_CALL_S = 3600.0
+ROLL_CALL_EVENTS = 50_000
+"""Seconds and events after which a roll call is due."""
+
 LOOK_S = 0.5
 """Seconds between two searches for silent daemons."""
 
-RECALLED_EVENTS = 100_000
-"""Most events looked at for a ROLL_CALL, which are more than those of an hour. Older journals, which have none, name
-each living daemon every few seconds."""
+RECALLED_EVENTS = 2 * ROLL_CALL_EVENTS
+"""Most events looked at for a ROLL_CALL. Older journals, which have none, name each living daemon every few seconds."""
 
 
 @dataclass(slots=True)
@@ -72,7 +74,7 @@ class Presence:
         self._silent_seconds = silent_seconds
         self._entries: dict[str, Entry] = {}
         self._returned: list[NodeReturned] = []
-        self._looked, self._called = float("-inf"), float("-inf")
+        self._looked, self._called, self._called_at = float("-inf"), float("-inf"), 0
 
     def recall(self, journal: JournalReader, now: float, *, give_up: Callable[[], bool] = lambda: False) -> None:
         """Fold the facts of a journal since its last ROLL_CALL; nobody has been silent yet."""
@@ -112,8 +114,11 @@ class Presence:
         if entry.position is not None and sign.position is not None:
             entry.position = sign.position
 
-    def due(self, now: float) -> list[Payload]:
-        """Return the facts to publish: returns, losses, and the hourly roll call."""
+    def due(self, now: float, head: int) -> list[Payload]:
+        """Return the facts to publish: returns, losses, and a roll call.
+
+        All events up to ``head`` must have been folded, and the facts must be the next ones in the journal.
+        """
         facts: list[Payload] = [*self._returned]
         self._returned.clear()
         if now - self._looked >= LOOK_S:
@@ -122,8 +127,8 @@ class Presence:
                 if not entry.lost and (silent := now - entry.heard) >= self._silent_seconds:
                     entry.lost = True
                     facts.append(NodeLost(**_parts(name), silent_seconds=round(silent, 3)))
-        if now - self._called >= ROLL_CALL_S:
-            self._called = now
+        if now - self._called >= ROLL_CALL_S or head - self._called_at >= ROLL_CALL_EVENTS:
+            self._called, self._called_at = now, head
             facts.append(RollCall(daemons=tuple(_roll_entry(*one) for one in sorted(self._entries.items()))))
         return facts
 

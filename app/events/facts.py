@@ -349,7 +349,7 @@ class RollEntry(Value):
 
 
 class RollCall(SystemFact, type="daemon.roll_call", name="ROLL_CALL"):
-    """All daemons that the broker knows; each hour, and when it starts. Signs of life in between are not recorded."""
+    """All daemons that the broker knows: when it starts, each hour, and after many events. Who is not in it is gone."""
 
     daemons: tuple[RollEntry, ...] = Field(max_length=MOST_ITEMS)
 
