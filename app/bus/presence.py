@@ -102,11 +102,12 @@ class Presence:
     def hear(self, producer: str, sign: Sign, now: float) -> None:
         """Note a sign of life. Producers that never said that they started are ignored.
 
-        A lost daemon that is not ready returns by DAEMON_READY.
+        A lost daemon that is not ready returns by DAEMON_READY; so does one that has started again, whose sign may
+        come before its DAEMON_STARTED.
         """
         if (entry := self._entries.get(producer)) is None:
             return
-        if entry.lost and entry.position is not None:
+        if entry.lost and entry.position is not None and sign.position is not None:
             silent_seconds = round(max(now - entry.heard, self._silent_seconds), 3)
             self._returned.append(NodeReturned(**_parts(producer), silent_seconds=silent_seconds))
             entry.lost = False

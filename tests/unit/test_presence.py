@@ -123,6 +123,16 @@ def test_lost_daemon_that_was_not_ready_returns_when_it_is(table: Table) -> None
     assert not table.presence.table(table.now)[0].lost
 
 
+def test_lost_daemon_that_starts_again_does_not_return_before_it_is_ready(table: Table) -> None:
+    """Its first sign may overtake DAEMON_STARTED."""
+    table.tell(READY)
+    table.at(10.0)
+    table.hear(STARTING)
+    assert table.at(11.0) == []
+    table.tell(STARTED)
+    assert table.at(12.0) == []
+
+
 @pytest.mark.parametrize("fact", [STARTED, READY], ids=["started", "ready"])
 def test_lost_daemon_that_starts_again_does_not_return(table: Table, fact: Payload) -> None:
     """DAEMON_READY says more: its capacity."""
