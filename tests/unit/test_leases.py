@@ -24,6 +24,8 @@ from app.events import (
     NodeRecovered,
     NodeReturned,
     Payload,
+    RollCall,
+    RollEntry,
     RunConfigured,
     TrainingCompleted,
     TrainingFailed,
@@ -135,6 +137,17 @@ def test_a_daemon_that_returns_gets_new_jobs_only(trainings):
     trainings.feed(NodeReturned(daemon="training", node=HERE, silent_seconds=20))
     second = trainings.request(OTHER_KEY)
     assert (trainings.leases(HERE), trainings.leases(THERE)) == ({second}, {first})
+
+
+def test_the_jobs_of_a_daemon_that_a_roll_call_lacks_go_to_others(trainings):
+    """The journals of older versions have trainers that were killed, and reported no loss."""
+    trainings.ready(HERE, THERE)
+    first, second = trainings.request(KEY), trainings.request(OTHER_KEY)
+    there = RollEntry(daemon="training", node=THERE, position=0, lost=False)
+    trainings.feed(RollCall(daemons=(there, there.replace(daemon="evaluation", node=HERE))))
+    assert (trainings.leases(HERE), trainings.leases(THERE)) == (frozenset(), {second})
+    trainings.complete(second, OTHER_KEY, THERE)
+    assert (trainings.leases(HERE), trainings.leases(THERE)) == (frozenset(), {first})
 
 
 def test_a_lost_daemon_s_late_result_ends_the_job(trainings):
