@@ -153,7 +153,8 @@ class Leases:
                         daemons[name] = daemon.replace(rests_until_us=None)
             case DaemonReady(daemon=self.daemon):
                 name = f"{data.daemon}@{data.node}"
-                daemons[name] = Holder(capacity=data.capacity)
+                known = daemons.get(name, Holder(capacity=0))  # one that rests is tried at once: it may be repaired
+                daemons[name] = known.replace(capacity=data.capacity, up=True, rests_until_us=None)
             case DaemonFact() | NodeLost() | NodeReturned():
                 name = f"{data.daemon}@{data.node}"
                 if name in daemons:
