@@ -44,7 +44,6 @@ TERMINAL: Mapping[type[Payload], str] = {
     events.EventVoided: "every daemon's host skips the voided event, and people read it",
     events.NodeDegraded: "the scheduler, which emits it, pauses the worker; the status shows it",
     events.NodeRecovered: "the scheduler, which emits it, resumes requests to the worker; the status shows it",
-    events.RollCall: "the broker reads it when it starts, hosts when they rebuild their state",
     events.OpponentSampled: "the request that comes with it says who plays; people read why, and tests the shares",
     events.PlateauDetected: "the boost that answers it comes with it, from the same controller; people read it",
     events.RegressionCleared: "people read it",

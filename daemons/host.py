@@ -100,7 +100,8 @@ class Host:
         """Run until ``stop`` is set, then drain. Raises errors in an ExceptionGroup."""
         try:
             async with asyncio.TaskGroup() as group:
-                living = [group.create_task(task) for task in (self._live(group), self._beat(), self._watch())]
+                tasks = (self._live(group), self._beat(), self._watch(), self._measure())
+                living = [group.create_task(task) for task in tasks]
                 await stop.wait()
                 drain_usec = int((self._rhythm.drain_seconds + 2 * FAREWELL_SECONDS) * 1e6)
                 self._ports.notifier.tell("STOPPING=1", f"EXTEND_TIMEOUT_USEC={drain_usec}")
@@ -334,13 +335,18 @@ class Host:
                 status = f"STATUS=catching up: {self._cursor} of {self._head}"
                 self._ports.notifier.tell(f"EXTEND_TIMEOUT_USEC={STARTING_USEC}", status)
 
+    async def _measure(self) -> None:
+        """Announce changes of the engine's capacity; not in ``_beat``, because a cluster may take long to answer."""
+        while True:
+            await asyncio.sleep(self._rhythm.heartbeat_seconds)
+            if await self._size_up() and self._ready:
+                await self._announce_ready()
+
     async def _beat(self) -> None:
         """Send signs of life, and save the cursor each time."""
         while True:
             await asyncio.sleep(self._rhythm.heartbeat_seconds)
             self._save()
-            if await self._size_up() and self._ready:
-                await self._announce_ready()
             jobs, requests = (self._jobs.running, self._jobs.held) if self._jobs else (0, 0)
             position, lag = self._cursor if self._ready else None, self._head - self._cursor
             self._ports.bus.show_life(Sign(position=position, lag=lag, jobs=jobs, requests=requests))

@@ -2,7 +2,7 @@
 
 A worker is a reducer that also has jobs. Its rows hold the pending requests, and ``job`` derives a job from each.
 Nothing else is remembered, so a worker killed at any moment continues with the jobs that its rows still require.
-A result is published as a fact whose id follows from the request, so a repeated job counts once.
+A result or failure is published as a fact whose id follows from the request, so of a repeated job the first one counts.
 """
 
 import asyncio
@@ -215,9 +215,9 @@ class JobRunner:
         except FlyballError as error:
             trace = error.trace if isinstance(error, JobFailed) else ""  # of the user's own code, too
             self._log.error("job failed", event_id=job.id, function=job.function, error=str(error), trace=trace)
-            await publish("failed", worker.failed(job, error))
+            await publish("ended", worker.failed(job, error))
         else:
-            await publish("completed", completed)
+            await publish("ended", completed)
         self._ended.add(job.id)
         self._running.pop(job.id, None)
 

@@ -27,6 +27,7 @@ from app.events import (
     NodeRecovered,
     NodeReturned,
     Payload,
+    RollCall,
     Row,
     Step,
 )
@@ -36,7 +37,7 @@ US = 1_000_000
 JobOutcome = Literal["succeeded", "failed"]
 DAEMON, JOB = "daemon:", "job:"
 SIGNS: frozenset[type[Payload]] = frozenset(
-    {ClockTick, DaemonFailed, DaemonReady, DaemonStarted, DaemonStopped, NodeLost, NodeReturned}
+    {ClockTick, DaemonFailed, DaemonReady, DaemonStarted, DaemonStopped, NodeLost, NodeReturned, RollCall}
 )
 """Types from which it follows which daemons are ready."""
 
@@ -142,7 +143,7 @@ class Leases:
                 busy[held[job]] += 1
         return held
 
-    def _apply(self, daemons: dict[str, Holder], event: Event[Payload]) -> list[Emission]:
+    def _apply(self, daemons: dict[str, Holder], event: Event[Payload]) -> list[Emission]:  # noqa: C901 - one case for each type
         """Apply an event to the daemons; return the emissions."""
         data, now_us = event.data, event.recorded_us
         match data:
@@ -152,11 +153,16 @@ class Leases:
                         daemons[name] = daemon.replace(rests_until_us=None)
             case DaemonReady(daemon=self.daemon):
                 name = f"{data.daemon}@{data.node}"
-                daemons[name] = Holder(capacity=data.capacity)
+                known = daemons.get(name, Holder(capacity=0))  # one that rests is tried at once: it may be repaired
+                daemons[name] = known.replace(capacity=data.capacity, up=True, rests_until_us=None)
             case DaemonFact() | NodeLost() | NodeReturned():
                 name = f"{data.daemon}@{data.node}"
                 if name in daemons:
                     daemons[name] = daemons[name].replace(up=isinstance(data, NodeReturned))
+            case RollCall():  # versions before it reported no losses, so an old journal has daemons that never left
+                present = {f"{one.daemon}@{one.node}" for one in data.daemons}
+                for name, daemon in daemons.items():
+                    daemons[name] = daemon.replace(up=daemon.up and name in present)
             case _ if one := daemons.get(event.source):
                 return self._judged(daemons, event.source, one, event)
         return []

@@ -5,7 +5,7 @@ from app.bus.access import Access, ClientKeys, Rights
 from app.bus.keys import read_secret
 from app.config.loading import BadSettings, Loaded
 from app.core import Clock
-from app.events import CATALOGUE, Kind, Payload
+from app.events import CATALOGUE, Kind, ModelDistributed, Payload
 from daemons.bootstrap import OUTSIDERS
 from daemons.registry import DAEMONS
 
@@ -13,11 +13,12 @@ from daemons.registry import DAEMONS
 def rights() -> Rights:
     """Return the event types of each role.
 
-    A worker publishes results of its jobs, and what daemons say of themselves. An operator publishes requests,
-    decisions, and what ``OUTSIDERS`` names. Nobody publishes the broker's own types.
+    A worker publishes results of its jobs, and what daemons say of themselves; not MODEL_DISTRIBUTED, which is the
+    head's. An operator publishes requests, decisions, and what ``OUTSIDERS`` names. Nobody publishes the broker's own
+    types.
     """
     hosts = OUTSIDERS["every daemon"]
-    workers = hosts.union(*(spec.emits for spec in DAEMONS.values() if spec.worker))
+    workers = hosts.union(*(spec.emits for spec in DAEMONS.values() if spec.worker)) - {ModelDistributed}
     operators = OUTSIDERS["an operator"].union(one for one in CATALOGUE if one.kind is not Kind.FACT)
     return {
         "head": _names(frozenset(CATALOGUE)),

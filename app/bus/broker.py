@@ -121,14 +121,15 @@ class Broker:
         if self._access is not None:
             self._authenticate(self._access)
         full = self._drain(heard, now_us)
-        facts: list[Payload] = [] if self._access is None else [*self._access.refusals.due(now)]
-        facts += [] if full else self._hub.presence_facts(heard)  # otherwise signs of life may wait in the socket
-        if facts and self._write is not None:
-            self._hub.originate(self._write(time, facts), now_us)
         if self._on_tick is not None and now >= self._next_tick:
             self._next_tick = max(self._next_tick + self._tick_s, now)
             self._hub.originate(self._on_tick(time), now_us)
         self._hub.settle()
+        facts: list[Payload] = [] if self._access is None else [*self._access.refusals.due(now)]
+        facts += [] if full else self._hub.presence_facts(heard)  # otherwise signs of life may wait in the socket
+        if facts and self._write is not None:
+            self._hub.originate(self._write(time, facts), now_us)
+            self._hub.settle()
         self._send(self._hub.messages())
         if heard >= self._next_probe:
             self._next_probe = heard + PROBE_S

@@ -166,9 +166,12 @@ class Hub:
                 self._deny(peer, session.key, "revoked", f"The key of {session.producer} is not authorized any more.")
 
     def presence_facts(self, now: float) -> list[Payload]:
-        """Return the facts about daemons that the broker has to publish now."""
+        """Return the facts about daemons that the broker has to publish next.
+
+        Call it after ``settle``, because a roll call has to include all that the journal says before it.
+        """
         self._now = now
-        return self._presence.due(now)
+        return self._presence.due(now, self._sequencer.head)
 
     def originate(self, envelopes: Sequence[Envelope[Any]], now_us: int) -> None:
         """Publish the broker's own events."""

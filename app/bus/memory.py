@@ -100,7 +100,7 @@ class MemoryBus:
 
     def presence_facts(self) -> list[Payload]:
         """Return the facts about daemons that a broker has to publish now."""
-        return self._shared.presence.due(self._clock.monotonic())
+        return self._shared.presence.due(self._clock.monotonic(), self._journal.head)
 
     async def snapshot(self, upto: int, kinds: Collection[str]) -> Snapshot | None:
         """See ``Bus.snapshot``."""

@@ -1,8 +1,8 @@
 """The broker's table of living and lost daemons; pure (ADR-038).
 
 Daemons publish when they start, are ready, and stop. In between they send signs of life, which are not recorded. Only
-changes become events: NODE_LOST and NODE_RETURNED. A ROLL_CALL each hour repeats the table, so that a restarted broker
-reads an hour of its journal, not a year.
+changes become events: NODE_LOST and NODE_RETURNED. A ROLL_CALL now and then repeats the table, so that a restarted
+broker reads an hour of its journal, not a year. A daemon that it lacks is gone.
 """
 
 from collections.abc import Callable, Iterable
@@ -36,11 +36,14 @@ MOST_DAEMONS = 2_000
 """Most daemons in the table. Beyond, the one that has been silent longest is dropped."""
 
 ROLL_CALL_S = 3600.0
+ROLL_CALL_EVENTS = 50_000
+"""Seconds and events after which a roll call is due."""
+
 LOOK_S = 0.5
 """Seconds between two searches for silent daemons."""
 
-RECALLED_EVENTS = 100_000
-"""Most events searched for a ROLL_CALL, more than those of an hour.
+RECALLED_EVENTS = 2 * ROLL_CALL_EVENTS
+"""Most events searched for a ROLL_CALL.
 
 Older journals have none; there the heartbeats of all living daemons are among these events.
 """
@@ -74,7 +77,7 @@ class PresenceTable:
         self._silent_seconds = silent_seconds
         self._entries: dict[str, Entry] = {}
         self._returned: list[NodeReturned] = []
-        self._looked, self._called = float("-inf"), float("-inf")
+        self._looked, self._called, self._called_at = float("-inf"), float("-inf"), 0
 
     def recall(self, journal: JournalReader, now: float, *, give_up: Callable[[], bool] = lambda: False) -> None:
         """Fold a journal since its last ROLL_CALL; every daemon counts as heard now."""
@@ -102,11 +105,12 @@ class PresenceTable:
     def hear(self, producer: str, sign: Sign, now: float) -> None:
         """Note a sign of life. Producers without DAEMON_STARTED are ignored.
 
-        A lost daemon that is not ready returns by DAEMON_READY.
+        A lost daemon that is not ready returns by DAEMON_READY; so does one that has started again, whose sign may
+        come before its DAEMON_STARTED.
         """
         if (entry := self._entries.get(producer)) is None:
             return
-        if entry.lost and entry.position is not None:
+        if entry.lost and entry.position is not None and sign.position is not None:
             silent_seconds = round(max(now - entry.heard, self._silent_seconds), 3)
             self._returned.append(NodeReturned(**_parts(producer), silent_seconds=silent_seconds))
             entry.lost = False
@@ -114,8 +118,11 @@ class PresenceTable:
         if entry.position is not None and sign.position is not None:
             entry.position = sign.position
 
-    def due(self, now: float) -> list[Payload]:
-        """Return the facts to publish: returns, losses, and the hourly roll call."""
+    def due(self, now: float, head: int) -> list[Payload]:
+        """Return the facts to publish: returns, losses, and a roll call.
+
+        All events up to ``head`` must have been folded, and the facts must be the next ones in the journal.
+        """
         facts: list[Payload] = [*self._returned]
         self._returned.clear()
         if now - self._looked >= LOOK_S:
@@ -124,8 +131,8 @@ class PresenceTable:
                 if not entry.lost and (silent := now - entry.heard) >= self._silent_seconds:
                     entry.lost = True
                     facts.append(NodeLost(**_parts(name), silent_seconds=round(silent, 3)))
-        if now - self._called >= ROLL_CALL_S:
-            self._called = now
+        if now - self._called >= ROLL_CALL_S or head - self._called_at >= ROLL_CALL_EVENTS:
+            self._called, self._called_at = now, head
             facts.append(RollCall(daemons=tuple(_roll_entry(*one) for one in sorted(self._entries.items()))))
         return facts
 

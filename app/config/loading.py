@@ -52,7 +52,10 @@ NO_RUN_SETTING = frozenset({"profile", "configs", "deployment", "import"})
 """Keys of ``flyball.toml`` that RUN_CONFIGURED does not hold in this form."""
 
 MOVED = {
-    "": {"feedback.scheduler.node_silent_seconds": "deployment.node_silent_seconds"},
+    "": {
+        "deployment.evaluation_processes": "deployment.processes.evaluation",
+        "feedback.scheduler.node_silent_seconds": "deployment.node_silent_seconds",
+    },
     GAME_TABLES: {"ppo.learning_rate": "learning_rate", "ppo.epochs": "epochs"},
 }
 """New keys of settings, by their former keys; for each table of named settings, and for the others."""

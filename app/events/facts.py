@@ -355,7 +355,7 @@ class RollEntry(Value):
 
 
 class RollCall(SystemFact, type="daemon.roll_call", name="ROLL_CALL"):
-    """All daemons that the broker knows, each hour and when it starts."""
+    """All daemons that the broker knows: at its start, each hour, and after many events. Others are gone."""
 
     daemons: tuple[RollEntry, ...] = Field(max_length=MOST_ITEMS)
 

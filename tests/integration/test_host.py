@@ -343,3 +343,23 @@ async def test_host_job_with_impossible_progress_is_a_failure(stage):
     engine.talk.set()
     (failed,) = await stage.until(TrainingFailed, stage.host("training", MemoryStateStore(), engine))
     assert "value_loss" in failed.error
+
+
+class MuteEngine(ScriptedEngine):
+    """A cluster that answers once, when the daemon gets ready."""
+
+    asked = 0
+
+    async def capacity(self) -> int | None:
+        self.asked += 1
+        if self.asked > 1:
+            await asyncio.Event().wait()
+        return 1
+
+
+async def test_daemon_shows_life_while_its_cluster_does_not_answer(stage):
+    """Otherwise it would be lost, and its running jobs cancelled, whenever the cluster's head starts again."""
+    engine = MuteEngine(RESULT)
+    signs = await stage.beats(stage.host("selfplay_worker", MemoryStateStore(), engine), count=5)
+    assert engine.asked == 2
+    assert len(signs) >= 5

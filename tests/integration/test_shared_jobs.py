@@ -1,28 +1,34 @@
 """Daemons of one kind on two machines: they share the jobs, and a lost one's are done by the other."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from host_stage import KEY, MODEL, OTHER_KEY, SETTINGS, ScriptedEngine
 
 from app.bus.memory import MemoryBus
+from app.engine import JobFailed
 from app.events import (
+    Cause,
     DaemonReady,
     NodeLost,
     NodeReturned,
+    Payload,
     RunConfigured,
     TrainingCompleted,
     TrainingRequested,
     TrainingStarted,
+    follow,
     originate,
 )
 from app.journal import history
 from app.journal.memory import MemoryJournal, MemoryStateStore
 from daemons.clock import SystemClock
 from daemons.host import Host, Ports, Rhythm
-from daemons.jobs import WorkerPlace
+from daemons.jobs import Job, JobRunner, WorkerPlace
 from daemons.registry import DAEMONS
 from daemons.supervisor import Notifier
+from daemons.training import Trainer, TrainerRow
 
 TRAINED = {"model": "b" * 64, "parent": MODEL, "step": 1, "rows": 0, "metrics": None}
 REQUEST = TrainingRequested(base_model=MODEL, shards=(), step=0, seed=1, learning_rate=1e-3, epochs=1)
@@ -83,3 +89,22 @@ async def test_two_trainers_share_jobs_and_a_lost_one_s_count_once():
         stop.set()
     assert machines.engines["one"].calls + machines.engines["two"].calls == 4  # the lost one's was done again
     await machines.bus.close()
+
+
+async def test_a_failure_and_a_result_of_one_job_have_one_id():
+    """A machine that was cut off fails after another one has done its job, or the other way round: the first counts."""
+    cause = Cause("request", KEY, "request", None, 1, 0)
+    ids = list[str]()
+
+    async def publish(by: str, job: Job[Any], facts: Sequence[Payload]) -> None:
+        ids.extend(
+            follow(fact, job.cause, by=by, index=0).id for fact in facts if not isinstance(fact, TrainingStarted)
+        )
+
+    for outcome in (TRAINED, JobFailed("train", "RuntimeError", "no", hint="", trace="")):
+        trainer = Trainer(SETTINGS, WorkerPlace("training@one", "one", "store"))
+        runner = JobRunner(ScriptedEngine(outcome), 1, publish)
+        async with asyncio.TaskGroup() as group:
+            runner.reconcile(group, trainer, trainer.jobs({KEY: TrainerRow(cause=cause, request=REQUEST)}, {}))
+    assert len(ids) == 2
+    assert len(set(ids)) == 1

@@ -172,6 +172,8 @@ def test_a_worker_publishes_facts_only_and_a_reader_nothing():
     assert set(roles) == set(ROLES)
     assert {BY_TYPE[one].kind for one in roles["worker"]} == {Kind.FACT}
     assert {"flyball.model.promoted", "flyball.model.rolled_back", "flyball.run.configured"}.isdisjoint(roles["worker"])
+    assert {"flyball.model.cached", "flyball.training.completed", "flyball.evaluation.completed"} <= roles["worker"]
+    assert "flyball.model.distributed" in roles["head"] - roles["worker"], "it decides what all play"
     assert {one for one, kind in BY_TYPE.items() if issubclass(kind, DaemonFact)} <= roles["worker"]
     assert roles["reader"] == frozenset()
     assert not any("flyball.access.refused" in types for types in roles.values())

@@ -24,6 +24,8 @@ from app.events import (
     NodeRecovered,
     NodeReturned,
     Payload,
+    RollCall,
+    RollEntry,
     RunConfigured,
     TrainingCompleted,
     TrainingFailed,
@@ -137,6 +139,17 @@ def test_a_daemon_that_returns_gets_new_jobs_only(trainings):
     assert (trainings.leases(HERE), trainings.leases(THERE)) == ({second}, {first})
 
 
+def test_the_jobs_of_a_daemon_that_a_roll_call_lacks_go_to_others(trainings):
+    """The journals of older versions have trainers that were killed, and reported no loss."""
+    trainings.ready(HERE, THERE)
+    first, second = trainings.request(KEY), trainings.request(OTHER_KEY)
+    there = RollEntry(daemon="training", node=THERE, position=0, lost=False)
+    trainings.feed(RollCall(daemons=(there, there.replace(daemon="evaluation", node=HERE))))
+    assert (trainings.leases(HERE), trainings.leases(THERE)) == (frozenset(), {second})
+    trainings.complete(second, OTHER_KEY, THERE)
+    assert (trainings.leases(HERE), trainings.leases(THERE)) == (frozenset(), {first})
+
+
 def test_a_lost_daemon_s_late_result_ends_the_job(trainings):
     trainings.ready(HERE, THERE)
     request = trainings.request()
@@ -146,8 +159,8 @@ def test_a_lost_daemon_s_late_result_ends_the_job(trainings):
     assert trainings.held(HERE, THERE) == [0, 0]
 
 
-def test_a_daemon_that_fails_where_another_succeeds_rests(trainings):
-    trainings.ready(HERE, THERE)
+def degrade(trainings: Trainings) -> NodeDegraded:
+    """Let one trainer fail where another succeeds, until it rests."""
     failures, told = trainings.fold.settings.feedback.nodes.failures, []
     for _ in range(failures):
         assert told == []
@@ -156,14 +169,34 @@ def test_a_daemon_that_fails_where_another_succeeds_rests(trainings):
         if told == []:
             trainings.complete(other, OTHER_KEY, THERE)
     (degraded,) = told
-    assert (degraded.worker, degraded.failures, degraded.error) == ("training@here", failures, "no")
     assert isinstance(degraded, NodeDegraded)
+    assert (degraded.worker, degraded.failures, degraded.error) == ("training@here", failures, "no")
+    return degraded
+
+
+def test_a_daemon_that_fails_where_another_succeeds_rests(trainings):
+    trainings.ready(HERE, THERE)
+    degraded = degrade(trainings)
     waiting = trainings.request(KEY)
     assert trainings.leases(HERE) == frozenset()
     trainings.seconds += degraded.pause_seconds
     trainings.feed(ClockTick(period_seconds=10))
     assert trainings.leases(HERE) == {waiting}
     assert trainings.complete(waiting, KEY, HERE) == [NodeRecovered(worker="training@here")]
+
+
+def test_a_daemon_that_starts_again_while_it_rests_is_tried_and_recovers(trainings):
+    """Otherwise the status would call it degraded for ever."""
+    trainings.ready(HERE, THERE)
+    degrade(trainings)
+    waiting = trainings.request(KEY)
+    trainings.feed(DaemonStarted(daemon="training", node=HERE, pid=1, version="1"))
+    trainings.ready(HERE, capacity=4)
+    assert trainings.leases(HERE) == {waiting}
+    trainings.request("hex7_2p")
+    assert trainings.leases(HERE) == {waiting}, "one job at a time until one succeeds"
+    assert trainings.complete(waiting, KEY, HERE) == [NodeRecovered(worker="training@here")]
+    assert len(trainings.leases(HERE)) == 1
 
 
 def test_a_daemon_that_fails_where_all_fail_goes_on(trainings):

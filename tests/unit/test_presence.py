@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.bus.ports import Sign
-from app.bus.presence import MOST_DAEMONS, RECALLED_EVENTS, ROLL_CALL_S, PresenceTable
+from app.bus.presence import MOST_DAEMONS, RECALLED_EVENTS, ROLL_CALL_EVENTS, ROLL_CALL_S, PresenceTable
 from app.bus.sequencer import JournalPublisher
 from app.events import (
     ClockTick,
@@ -51,7 +51,7 @@ class Table:
     def at(self, now: float) -> list[Payload]:
         """Return what is published at a time, without roll calls."""
         self.now = now
-        facts = self.presence.due(now)
+        facts = self.presence.due(now, 0)
         self.presence.fold(facts, now)
         return [fact for fact in facts if not isinstance(fact, RollCall)]
 
@@ -123,6 +123,16 @@ def test_lost_daemon_that_was_not_ready_returns_when_it_is(table: Table) -> None
     assert not table.presence.table(table.now)[0].lost
 
 
+def test_lost_daemon_that_starts_again_does_not_return_before_it_is_ready(table: Table) -> None:
+    """Its first sign may overtake DAEMON_STARTED."""
+    table.tell(READY)
+    table.at(10.0)
+    table.hear(STARTING)
+    assert table.at(11.0) == []
+    table.tell(STARTED)
+    assert table.at(12.0) == []
+
+
 @pytest.mark.parametrize("fact", [STARTED, READY], ids=["started", "ready"])
 def test_lost_daemon_that_starts_again_does_not_return(table: Table, fact: Payload) -> None:
     """DAEMON_READY says more: its capacity."""
@@ -162,14 +172,19 @@ def test_table_is_bounded_and_forgets_the_longest_silent(table: Table) -> None:
 
 class TestRollCall:
     def test_roll_call_comes_at_the_start_and_each_hour(self, table: Table) -> None:
-        calls = [now for now in range(0, 8000, 10) if any(isinstance(f, RollCall) for f in table.presence.due(now))]
+        calls = [now for now in range(0, 8000, 10) if any(isinstance(f, RollCall) for f in table.presence.due(now, 0))]
         assert calls == [0, ROLL_CALL_S, 2 * ROLL_CALL_S]
+
+    def test_roll_call_comes_before_a_start_would_no_longer_find_the_last_one(self, table: Table) -> None:
+        calls = [head for head in range(0, 200_000, 100) if table.presence.due(0.0, head)]
+        assert calls == [0, 50_000, 100_000, 150_000]
+        assert RECALLED_EVENTS >= 2 * ROLL_CALL_EVENTS
 
     def test_roll_call_has_positions_of_ready_daemons_only(self, table: Table) -> None:
         table.tell(READY, DaemonStarted(daemon="feedback", node="head", pid=2, version="1"))
         table.hear()
         table.hear(STARTING, "feedback@head")
-        [call] = [fact for fact in table.presence.due(0.0) if isinstance(fact, RollCall)]
+        [call] = [fact for fact in table.presence.due(0.0, 0) if isinstance(fact, RollCall)]
         assert [(one.daemon, one.position, one.lost) for one in call.daemons] == [
             ("feedback", None, False),
             ("training", 7, False),
@@ -213,7 +228,7 @@ def test_daemon_lost_before_a_start_of_the_broker_still_returns() -> None:
 def test_recall_reads_from_the_last_roll_call_only(monkeypatch: pytest.MonkeyPatch) -> None:
     journaled, table = Journaled(), Table()
     table.tell(READY)
-    journaled.tell(*[ClockTick(period_seconds=1.0)] * 500, *table.presence.due(0.0), ClockTick(period_seconds=1.0))
+    journaled.tell(*[ClockTick(period_seconds=1.0)] * 500, *table.presence.due(0.0, 0), ClockTick(period_seconds=1.0))
     called, read = journaled.journal.head - 1, list[int]()
     original = journaled.journal.read
     monkeypatch.setattr(

@@ -144,6 +144,7 @@ def test_a_profile_above_covers_configs_below(tmp_path: Path) -> None:
             "[feedback.scheduler]\nnode_silent_seconds = 5",
             ["'feedback.scheduler.node_silent_seconds'", "Write deployment.node_silent_seconds instead"],
         ),
+        ("[deployment]\nevaluation_processes = 4", ["Write deployment.processes.evaluation instead"]),
         ("[deployment]\nheartbeat_seconds = 5", ["node_silent_seconds 9 has to be at least 2 times", "seconds 5;"]),
         ("[games.hearts_4p.ppo]\nlearning_rate = 1", ["flyball.toml", "Write games.hearts_4p.learning_rate instead"]),
         ("[games.hearts_4p.ppo]\nepochs = 1", ["Write games.hearts_4p.epochs instead"]),

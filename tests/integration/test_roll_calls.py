@@ -1,0 +1,43 @@
+"""Roll calls agree with what the journal says before them, also while daemons come and go."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+from bus_rig import broker_thread
+
+from app.bus import ZmqBus, presence
+from app.events import DaemonReady, DaemonStopped, RollCall, originate
+from app.journal import history
+from app.journal.memory import MemoryJournal
+from daemons.broker import BrokerVoice
+from daemons.clock import SystemClock
+
+ROUNDS = 30
+
+
+async def test_roll_call_lists_the_daemons_that_the_journal_before_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a daemon that has stopped would be reported as lost, and one that is ready would get no jobs."""
+    monkeypatch.setattr(presence, "ROLL_CALL_EVENTS", 1)
+    journal, clock, voice = MemoryJournal(), SystemClock(), BrokerVoice("head", "boot")
+    who = partial(dict, daemon="training", node="gpu")
+    with broker_thread(journal, f"ipc://{tmp_path}/bus", write=lambda now, facts: voice.write(now, *facts)) as broker:
+        bus = ZmqBus(broker.endpoint, producer="training@gpu")
+        for number in range(ROUNDS):
+            for fact in (DaemonReady(**who(), position=0, capacity=1), DaemonStopped(**who(), position=0)):
+                event_id = f"{number} {fact.event_name}"
+                await bus.publish(originate(fact, event_id=event_id, time=clock.now()))
+        await bus.close()
+    present, calls = set[str](), 0
+    for event in history(journal):
+        match event.data:
+            case DaemonReady(daemon=daemon):
+                present.add(daemon)
+            case DaemonStopped(daemon=daemon):
+                present.remove(daemon)
+            case RollCall(daemons=daemons):
+                calls += 1
+                assert {one.daemon for one in daemons} == present
+    assert calls >= ROUNDS
