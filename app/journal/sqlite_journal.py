@@ -236,7 +236,8 @@ class SqliteJournal(_JournalTables):
 
     def ids(self, after: int) -> Iterator[tuple[int, Sequence[int]]]:
         """See ``Journal.ids``."""
-        with explained(self._path), closing(self._rows(after, -1, bodies=False)) as rows:
+        kept = max(after, self.first - 1)
+        with explained(self._path), closing(self._rows(kept, -1, bodies=False)) as rows:
             for first, head, _ in rows:
                 yield first, ids_of(head, first)
 

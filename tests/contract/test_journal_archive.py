@@ -15,6 +15,8 @@ from archives import record_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from app.bus.hub import Hub
+from app.bus.ports import BrokerLimits
 from app.core import FlyballError
 from app.events import EventVoided, RunConfigured
 from app.events.frames import DamagedRecord, Record
@@ -306,6 +308,15 @@ def test_deleted_events_are_named_and_newer_ones_are_read(path: Path) -> None:
     with closing(SqliteJournalReader(path)) as reader:
         assert list(reader.damage()) == []
         assert reader.first == 121
+
+
+def test_broker_starts_without_deleted_events(path: Path) -> None:
+    """The latest events are deleted, too, where few stay live: their ids are then not known any more."""
+    with closing(SqliteJournal(path)) as journal:
+        write_snapshot(journal.archive.folder, Snapshot(240, {}), journal.head_at(240) or b"")
+        assert [row.last for row in journal.forget(240 * 1_000_000)] == [120, 240]
+        assert next(iter(journal.ids(0)))[0] == 241
+        Hub(journal, "broker@a", BrokerLimits()).settle()
 
 
 def test_snapshot_of_another_journal_or_damaged_is_passed_over(path: Path, tmp_path: Path) -> None:
