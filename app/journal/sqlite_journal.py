@@ -164,6 +164,9 @@ class _JournalTables:
 
     def _bodies(self, first: int) -> bytes | None:
         row = self._connection.execute("SELECT bodies FROM frames WHERE first = ?", (first,)).fetchone()
+        if row is None and (segment := self.archive.holding(first)):  # the writer has deleted it since
+            _, _, bodies = next(segment.rows(first - 1))
+            return bodies()
         return row[0] if row else None
 
     def _check_end(self, after: int) -> None:

@@ -71,6 +71,17 @@ def test_archived_journal_reads_as_before(path: Path) -> None:
         assert [(row.first, row.last) for row in reader.archive.segments()] == [(1, 120), (121, 240)]
 
 
+def test_record_deleted_after_its_header_was_read_is_read_from_its_segment(tmp_path: Path) -> None:
+    path, (one, *rest) = tmp_path / "journal.sqlite", records(100)
+    with closing(SqliteJournal(path)) as journal, closing(SqliteJournalReader(path)) as reader:
+        journal.append([one, *rest])
+        archive(path, 120)
+        journal.adopt()
+        first, head, bodies = next(reader._rows(0, 1, bodies=False))
+        journal.rest()
+        assert (first, head + bodies()) == (1, one.raw)
+
+
 def test_archiving_keeps_the_last_record_live(path: Path) -> None:
     archive(path, 10_000)
     with closing(SqliteJournal(path)) as journal:
