@@ -24,7 +24,7 @@ from app.journal.database import (
 )
 from app.journal.ports import Chunk, Snapshot
 from app.journal.segments import FOLDER, Archive, SegmentRow
-from app.journal.snapshots import positions, read_snapshot
+from app.journal.snapshots import read_snapshot
 
 RESERVE_BYTES = 4 << 20
 CHECKED_EVENTS = 200_000
@@ -278,18 +278,26 @@ class SqliteJournal(_JournalTables):
     def forget(self, before_us: int) -> list[SegmentRow]:
         """Delete for good the segments whose last record is older than a time; return them.
 
-        Segments that no snapshot covers are kept, because daemons that lose their state need them. The others are
-        marked first, so that a crash leaves no segment that is missing without a reason.
+        Segments that no sound snapshot of this journal covers are kept, because daemons that lose their state need
+        them. The others are marked first, so that a crash leaves no segment that is missing without a reason.
+
+        Raises:
+            StorageError: a file cannot be removed; the next call tries again.
         """
-        covered = max(positions(self.archive.folder), default=0)
-        old = [row for row in self.archive.segments() if row.recorded_us < before_us and row.last <= covered]
-        new = [row for row in old if not row.deleted]
+        rows = self.archive.segments()
+        old = [row for row in rows if row.recorded_us < before_us and not row.deleted]
+        snapshot = self.snapshot(self.head) if old else None
+        doomed = [row for row in old if snapshot and row.last <= snapshot.position]
         with self._db.transaction() as db:
-            for row in new:
+            for row in doomed:
                 queries.save_row(db, "segments", *row._replace(deleted=1))
-        for row in old:
-            (self.archive.folder / row.name).unlink(missing_ok=True)
-        return new
+        for row in (*(row for row in rows if row.deleted), *doomed):
+            path = self.archive.folder / row.name
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                raise StorageError(f"{path} cannot be removed: {error}.", hint="Look at the folder's owner.") from error
+        return doomed
 
     def rest(self, *, idle: bool = True) -> None:
         """Checkpoint the WAL if it is long; if ``idle``, also a short one, and delete some archived live records.

@@ -352,6 +352,20 @@ def test_superseded_snapshots_are_removed(tmp_path: Path) -> None:
     assert [later > earlier for later, earlier in pairwise(positions(tmp_path))] == [True] * 5
 
 
+def test_snapshots_of_the_journal_before_a_restoration_are_replaced(tmp_path: Path) -> None:
+    for position in (540_000, 550_000, 560_000, 570_000):
+        write_snapshot(tmp_path, Snapshot(position, {}), b"")
+    write_snapshot(tmp_path, Snapshot(30_000, {}), b"")
+    assert positions(tmp_path) == [30_000]
+
+
+def test_snapshot_of_another_journal_covers_no_segment(path: Path) -> None:
+    with closing(SqliteJournal(path)) as journal:
+        write_snapshot(journal.archive.folder, Snapshot(240, {}), b"another record")
+        assert journal.forget(240 * 1_000_000) == []
+        assert len(segments(path)) == 2
+
+
 def test_archive_error_is_one_of_ours(path: Path) -> None:
     with pytest.raises(FlyballError):
         archive(path.with_name("none.sqlite"), 5)
