@@ -34,6 +34,7 @@ MAX_DEAD_LETTERS = 10_000
 TRIMMED_RECORDS = 200
 """Archived records that are deleted at once, in about a millisecond."""
 
+MOST_SEGMENTS = 1 << 30
 PAGES_PER_COMMIT = 3
 """Estimated pages of each commit: a leaf of frames, a leaf of marks, sometimes an inner page."""
 
@@ -255,15 +256,17 @@ class SqliteJournal(_JournalTables):
         with self._db.transaction() as db:
             return db.execute("DELETE FROM dead_letters WHERE number = ?", (number,)).rowcount == 1
 
-    def adopt(self) -> int:
-        """Take over the complete segments that continue the archive; return its end.
+    def adopt(self, *, most: int = MOST_SEGMENTS) -> int:
+        """Take over up to ``most`` complete segments that continue the archive; return its end.
 
         From then on their records are read from the segments. ``rest`` deletes the live ones.
 
         Raises:
             DamagedDatabase: a segment is not of this journal.
         """
-        while found := self.archive.next_file(self._archived):
+        for _ in range(most):
+            if (found := self.archive.next_file(self._archived)) is None:
+                break
             row, last = found
             if row.last >= self.head or next(self.headers_back(row.last)).raw != last.raw:
                 raise DamagedDatabase(
