@@ -3,15 +3,12 @@
 import json
 from collections.abc import Callable, Collection, Iterator
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from app.controllers import FeedbackFold
 from app.controllers.fold import (
     VOIDED_KEY,
     Changed,
-    Factory,
     Fold,
     Recorded,
     RowKey,
@@ -74,11 +71,9 @@ class _Snapshots:
         settings = last_settings(reader)
         self._daemons = daemons_of(settings) if settings else DAEMONS
         place = WorkerPlace("archive", "archive", store="")
-        workers = [spec.worker for spec in self._daemons.values() if spec.worker]
-        controllers = [one for spec in self._daemons.values() for one in spec.controllers]
-        self._host_of = {one.name: name for name, spec in self._daemons.items() for one in spec.controllers}
-        self._reducers = (FeedbackFold, *controllers, *workers)
-        factories = (*controllers, *(partial(worker, place=place) for worker in workers))
+        self._host_of = {one.name: name for name, spec in self._daemons.items() for one in spec.reducers}
+        self._reducers = tuple(dict.fromkeys(one for spec in self._daemons.values() for one in spec.reducers))
+        factories = tuple(one for spec in self._daemons.values() for one in spec.factories(place))
         self._emits = frozenset(kind.event_type for one in self._reducers for kind in one.emits)
         read = frozenset[type[Payload]]({RunConfigured}).union(*(one.reads for one in self._reducers))
         self._reads = frozenset(kind.event_type for kind in read | ACCOUNTS)
@@ -86,7 +81,7 @@ class _Snapshots:
         self.position, self._rows = self._begin(upto)
         ready = json.loads(self._rows.pop(READY_KEY, b"[]"))
         self._accounts = Accounts(ready=ready)
-        self._fold = Fold(cast("tuple[Factory, ...]", factories), dict(self._rows), self._voided)
+        self._fold = Fold(factories, dict(self._rows), self._voided)
 
     def _begin(self, upto: int) -> tuple[int, dict[RowKey, bytes]]:
         while snapshot := self._reader.snapshot(upto):

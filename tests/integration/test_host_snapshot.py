@@ -69,7 +69,18 @@ async def rebuilt(journal: SqliteJournal, daemon: str) -> tuple[dict, ReadBus]:
     return states.load()[1], stage.bus
 
 
-@pytest.mark.parametrize("daemon", ["training_trigger", "selfplay_scheduler", "selfplay_worker", "feedback"])
+@pytest.mark.parametrize(
+    "daemon",
+    [
+        "training_trigger",
+        "selfplay_scheduler",
+        "selfplay_worker",
+        "feedback",
+        "training",
+        "evaluation",
+        "quality_monitor",
+    ],
+)
 async def test_daemon_without_state_begins_at_the_snapshot(daemon: str, journal: SqliteJournal) -> None:
     known = {event.id for event in history(journal)}
     head = journal.head
