@@ -54,9 +54,7 @@ def test_upkeep_takes_over_a_segment_a_turn(journal: SqliteJournal, tmp_path: Pa
     assert ends == [20, 40, 60, 60]
 
 
-def test_upkeep_survives_files_that_cannot_be_used(
-    journal: SqliteJournal, tmp_path: Path, monkeypatch, capsys
-) -> None:
+def test_upkeep_survives_files_that_cannot_be_used(journal: SqliteJournal, tmp_path: Path, monkeypatch, capsys) -> None:
     """The broker goes on without archiving."""
     monkeypatch.setattr(upkeep, "EVENTS", 60)
     (tmp_path / "logs").write_text("a file where the folder of logs belongs")
