@@ -4,7 +4,7 @@ import hashlib
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from app.config.store_address import StoreAddress
@@ -196,4 +196,10 @@ def _holds(files: Any, path: str, data: bytes) -> bool:
 
 
 def _modified(info: dict[str, Any]) -> datetime | None:
-    return next((info[name] for name in MODIFIED if isinstance(info.get(name), datetime)), None)
+    for name in MODIFIED:
+        match info.get(name):
+            case datetime() as moment:
+                return moment
+            case float(seconds):  # fsspec's file system in memory since 2026.9
+                return datetime.fromtimestamp(seconds, UTC)
+    return None
