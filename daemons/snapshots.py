@@ -1,7 +1,8 @@
 """Taking snapshots: all reducers' rows, folded from the journal beside the broker (ADR-045)."""
 
 import json
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
@@ -19,7 +20,7 @@ from app.controllers.fold import (
 from app.core import FlyballError
 from app.events import DaemonFact, Payload, RollCall, RunConfigured
 from app.events.frames import hash_id, read_events
-from app.journal import Snapshot, SqliteJournalReader
+from app.journal import JournalReader, Snapshot, SqliteJournalReader
 from app.journal.archiving import records_between
 from app.journal.database import locked
 from app.journal.history import last_settings, voided_events
@@ -59,6 +60,22 @@ class _RecordedIds(Collection[Recorded]):
         return len(self._found)
 
 
+def rows_before(
+    reader: JournalReader, reducers: Sequence[Any], voided: AbstractSet[int], upto: int
+) -> tuple[int, dict[RowKey, bytes]]:
+    """Return the latest snapshot at or before a position that reducers can read, without voided events; or (0, {})."""
+    while snapshot := reader.snapshot(upto):
+        if new := [one for one in voided - voided_in(snapshot.rows) if one <= snapshot.position]:
+            upto = min(new) - 1
+            continue
+        rows = snapshot.rows
+        carried = rows if readable(rows, reducers) else carried_over(rows, reducers)
+        if carried is not None:
+            return snapshot.position, carried
+        break
+    return 0, {}
+
+
 class _Snapshots:
     """Rows of all reducers, folded up to the archive's end.
 
@@ -78,22 +95,10 @@ class _Snapshots:
         read = frozenset[type[Payload]]({RunConfigured}).union(*(one.reads for one in self._reducers))
         self._reads = frozenset(kind.event_type for kind in read | ACCOUNTS)
         self._voided = frozenset(voided_events(reader))
-        self.position, self._rows = self._begin(upto)
+        self.position, self._rows = rows_before(reader, self._reducers, self._voided, upto)
         ready = json.loads(self._rows.pop(READY_KEY, b"[]"))
         self._accounts = Accounts(ready=ready)
         self._fold = Fold(factories, dict(self._rows), self._voided)
-
-    def _begin(self, upto: int) -> tuple[int, dict[RowKey, bytes]]:
-        while snapshot := self._reader.snapshot(upto):
-            if new := [one for one in self._voided - voided_in(snapshot.rows) if one <= snapshot.position]:
-                upto = min(new) - 1
-                continue
-            rows = snapshot.rows
-            carried = rows if readable(rows, self._reducers) else carried_over(rows, self._reducers)
-            if carried is not None:
-                return snapshot.position, carried
-            break
-        return 0, {}
 
     def advance(self, end: int) -> dict[RowKey, bytes]:
         """Fold up to a position, and return all rows. Raises ``Unsettled``."""

@@ -38,7 +38,7 @@ class Upkeep:
         self._journal, self._command, self._errors = journal, ("nice", "-n", "10", *command), errors
         self._settings, self._clock, self._log = settings, clock, structlog.get_logger("broker")
         self._due = self._next_start = clock.monotonic()
-        self._done = max(positions(journal.archive.folder), default=0)
+        self._done = max((one for one in positions(journal.archive.folder) if one <= journal.head), default=0)
         self._child: subprocess.Popen[bytes] | None = None
 
     def look(self) -> None:
@@ -48,11 +48,21 @@ class Upkeep:
             return
         self._due = now + LOOK_SECONDS
         try:
-            self._journal.adopt()
+            before = self._journal.archive.end
+            if self._journal.adopt(most=1) > before:
+                self._due = now  # the next turn takes the next one, because each is read as a whole
+                return
             if self._settings.delete_days is not None:
                 self._delete(self._settings.delete_days)
-        except FlyballError as error:
+        except (FlyballError, OSError) as error:
             self._log.error("archive not updated", error=str(error))
+        try:
+            self._run(now)
+        except OSError as error:
+            self._log.error("archiving not started", error=str(error))
+
+    def _run(self, now: float) -> None:
+        """Start the command if it is due; report an earlier one that failed. Raises ``OSError``."""
         if self._child is not None and (code := self._child.poll()) is not None:
             self._child = None
             if code:

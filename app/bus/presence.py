@@ -155,12 +155,15 @@ class PresenceTable:
 
 
 def _last_call(journal: JournalReader) -> int:
-    """Return the position before the last ROLL_CALL, at most ``RECALLED_EVENTS`` back."""
+    """Return the position before the last ROLL_CALL.
+
+    Without one, it is that of ``RECALLED_EVENTS`` ago, or before the oldest event that is kept.
+    """
     oldest = max(0, journal.head - RECALLED_EVENTS)
     for record in journal.headers_back(journal.head):
         if RollCall.event_type in record.frame.types or record.first <= oldest:
             return max(0, record.first - 1)
-    return 0
+    return journal.first - 1
 
 
 def _name(fact: DaemonFact | NodeLost | NodeReturned | RollEntry) -> str:

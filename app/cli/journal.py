@@ -84,9 +84,10 @@ def _problems(place: Place) -> Iterator[str]:
 def backup(place: Place, path: Path) -> None:
     """Copy the journal into FILE, which must be new. A broker may be running meanwhile.
 
-    The copy is the journal of one moment, checked as by `flyball journal verify`. To restore it, stop the run, move its
-    files journal.sqlite* and its folders state and outbox away, copy FILE to journal.sqlite, and start: the daemons
-    rebuild their state. What was recorded after the backup is lost. Models and shards are in the folder store.
+    The copy is the journal of one moment, checked as by `flyball journal verify`; archived records are copied into the
+    folder archive beside FILE. To restore it, stop the run, move its files journal.sqlite* and its folders archive,
+    state and outbox away, copy FILE to journal.sqlite and that archive beside it, and start: the daemons rebuild their
+    state. What was recorded after the backup is lost. Models and shards are in the folder store.
     """
     with open_journal(place) as reader:
         head = reader.backup(path)

@@ -13,8 +13,11 @@ FOLDER = "file"
 OBJECT_STORES = ("s3", "gs", "abfs")
 """Schemes of stores whose uploads appear whole or not at all."""
 
-CREDENTIAL = re.compile(r"key|secret|token|password|user|credential|connection_string")
+CREDENTIAL = re.compile(r"key|secret|token|password|user|credential|connection_string", re.IGNORECASE)
 """Pattern of credential options, refused because settings, logs and specs are shown."""
+
+OWNED = re.compile(r"//[^/?#]*@")
+"""Pattern of an option, such as ``endpoint_url``, whose URL names a user."""
 
 CACHE, CACHE_GIB = "cache", "cache_gib"
 """Options of a URL that name this node's cache and its size; the settings add them for jobs."""
@@ -52,7 +55,8 @@ class StoreAddress:
             known = ", ".join(f"{scheme}://" for scheme in OBJECT_STORES)
             raise ValueError(f"{parts.scheme}:// is not supported: write a folder, or a URL that begins with {known}")
         options = dict(parse_qsl(parts.query, keep_blank_values=True))
-        if "@" in parts.netloc or any(CREDENTIAL.search(option) for option in options):
+        named = any(CREDENTIAL.search(option) or OWNED.search(text) for option, text in options.items())
+        if "@" in parts.netloc or named:
             raise ValueError("a store's URL has no credentials: put them into the environment, or ~/.aws/credentials")
         if not parts.netloc or parts.fragment:
             raise ValueError(f"{name!r} is no store: write {parts.scheme}://BUCKET/PREFIX")

@@ -1,12 +1,13 @@
 """A journal as CloudEvents in JSON lines, and back.
 
 A line is an event's own bytes with three more attributes: ``source``, ``sequence`` and ``recordedtime``. An event that
-can't be read is a line with ``data_base64``, its bytes, and ``idhash``, so that nothing is lost.
+can't be read, or whose bytes would change, is a line with ``data_base64``, its bytes, and ``idhash``, so that nothing
+is lost.
 """
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from datetime import datetime, timedelta
 from itertools import groupby, islice
@@ -58,7 +59,7 @@ def _lines_of(record: Record, after: int) -> Iterator[bytes]:
             "sequence": str(event.sequence).zfill(SEQUENCE_DIGITS),
             "recordedtime": recorded,
         }
-        if _is_readable(event.body, id_hash, event.type, event.subject):
+        if _is_plain(event.body, id_hash, event.type, event.subject):
             yield event.body[:-1] + b"," + json.dumps(stamps).encode()[1:] + b"\n"
         else:
             known = {"specversion": "1.0", "id": str(event.sequence), "type": event.type, "subject": event.subject}
@@ -66,12 +67,19 @@ def _lines_of(record: Record, after: int) -> Iterator[bytes]:
             yield json.dumps(whole).encode() + b"\n"
 
 
-def _is_readable(body: bytes, id_hash: int, event_type: str, subject: str) -> bool:
+def _is_plain(body: bytes, id_hash: int, event_type: str, subject: str) -> bool:
+    """Return whether an event's bytes can be read, and are those that an import makes of a line's attributes."""
     try:
         envelope = decode(body)
     except FlyballError:
         return False
+    if _joined(_attributes(body)) != body or b"\n" in body:
+        return False
     return (hash_id(envelope.id), envelope.type, envelope.subject or "") == (id_hash, event_type, subject)
+
+
+def _joined(attributes: Mapping[str, Raw]) -> bytes:
+    return b"{" + b",".join(json.dumps(name).encode() + b":" + bytes(raw) for name, raw in attributes.items()) + b"}"
 
 
 def import_lines(path: Path, lines: Iterable[bytes]) -> int:
@@ -126,7 +134,7 @@ def _parsed(lines: Iterable[bytes]) -> Iterator[_Line]:
     for number, text in enumerate(lines, 1):
         try:
             line = _parse(text)
-        except (FlyballError, ValueError, TypeError, KeyError, msgspec.MsgspecError) as error:
+        except (FlyballError, ValueError, TypeError, KeyError, RecursionError, msgspec.MsgspecError) as error:
             why = error.message if isinstance(error, FlyballError) else f"it is not an exported event ({error!r})"
             raise _bad(number, why) from error
         if line.sequence != position + 1:
@@ -160,7 +168,7 @@ def _parse(text: bytes) -> _Line:
             raise ValueError(f"idhash {id_hash}, type {kind!r}, subject {subject!r}")
         body = b64decode(_text(attributes[RAW_TYPE]), validate=True)
         return _Line(Draft(int(id_hash), kind, subject, body), int(sequence), recorded_us, source)
-    body = b"{" + b",".join(json.dumps(name).encode() + b":" + bytes(raw) for name, raw in attributes.items()) + b"}"
+    body = _joined(attributes)
     envelope = decode(body)
     draft = Draft(hash_id(envelope.id), envelope.type, envelope.subject or "", body)
     return _Line(draft, int(sequence), recorded_us, source)

@@ -126,7 +126,10 @@ class Journal(JournalReader, Protocol):
         ...
 
     def ids(self, after: int) -> Iterator[tuple[int, Sequence[int]]]:
-        """Iterate over (first position, hashed event ids) of the records with events after a position."""
+        """Iterate over (first position, hashed event ids) of the records with events after a position.
+
+        Deleted events are left out, because a broker has to start without them.
+        """
         ...
 
     def mark(self, producer: str, epoch: int) -> int | None:

@@ -27,6 +27,7 @@ KEPT_EVENTS = 250_000
 def write_snapshot(folder: Path, snapshot: Snapshot, head: bytes) -> None:
     """Write a snapshot durably, and remove superseded ones. ``head`` is the header of the record at its position.
 
+    Later ones are removed, too: they are of a journal in whose place a copy was put, or hold an event voided since.
     Raises what ``closed_file`` raises.
     """
     unfinished = folder / "snapshot.partial"
@@ -36,7 +37,8 @@ def write_snapshot(folder: Path, snapshot: Snapshot, head: bytes) -> None:
     sync(folder)
     kept = list[int]()
     for position in positions(folder):
-        if len(kept) < KEPT or position // KEPT_EVENTS < kept[-1] // KEPT_EVENTS:
+        latest = len(kept) < KEPT or position // KEPT_EVENTS < kept[-1] // KEPT_EVENTS
+        if position <= snapshot.position and latest:
             kept.append(position)
         else:
             _path(folder, position).unlink()

@@ -24,7 +24,7 @@ from app.journal.database import (
 )
 from app.journal.ports import Chunk, Snapshot
 from app.journal.segments import FOLDER, Archive, SegmentRow
-from app.journal.snapshots import positions, read_snapshot
+from app.journal.snapshots import read_snapshot
 
 RESERVE_BYTES = 4 << 20
 CHECKED_EVENTS = 200_000
@@ -34,6 +34,7 @@ MAX_DEAD_LETTERS = 10_000
 TRIMMED_RECORDS = 200
 """Archived records that are deleted at once, in about a millisecond."""
 
+MOST_SEGMENTS = 1 << 30
 PAGES_PER_COMMIT = 3
 """Estimated pages of each commit: a leaf of frames, a leaf of marks, sometimes an inner page."""
 
@@ -164,6 +165,9 @@ class _JournalTables:
 
     def _bodies(self, first: int) -> bytes | None:
         row = self._connection.execute("SELECT bodies FROM frames WHERE first = ?", (first,)).fetchone()
+        if row is None and (segment := self.archive.holding(first)):  # the writer has deleted it since
+            _, _, bodies = next(segment.rows(first - 1))
+            return bodies()
         return row[0] if row else None
 
     def _check_end(self, after: int) -> None:
@@ -236,7 +240,8 @@ class SqliteJournal(_JournalTables):
 
     def ids(self, after: int) -> Iterator[tuple[int, Sequence[int]]]:
         """See ``Journal.ids``."""
-        with explained(self._path), closing(self._rows(after, -1, bodies=False)) as rows:
+        kept = max(after, self.first - 1)
+        with explained(self._path), closing(self._rows(kept, -1, bodies=False)) as rows:
             for first, head, _ in rows:
                 yield first, ids_of(head, first)
 
@@ -251,15 +256,17 @@ class SqliteJournal(_JournalTables):
         with self._db.transaction() as db:
             return db.execute("DELETE FROM dead_letters WHERE number = ?", (number,)).rowcount == 1
 
-    def adopt(self) -> int:
-        """Take over the complete segments that continue the archive; return its end.
+    def adopt(self, *, most: int = MOST_SEGMENTS) -> int:
+        """Take over up to ``most`` complete segments that continue the archive; return its end.
 
         From then on their records are read from the segments. ``rest`` deletes the live ones.
 
         Raises:
             DamagedDatabase: a segment is not of this journal.
         """
-        while found := self.archive.next_file(self._archived):
+        for _ in range(most):
+            if (found := self.archive.next_file(self._archived)) is None:
+                break
             row, last = found
             if row.last >= self.head or next(self.headers_back(row.last)).raw != last.raw:
                 raise DamagedDatabase(
@@ -274,18 +281,26 @@ class SqliteJournal(_JournalTables):
     def forget(self, before_us: int) -> list[SegmentRow]:
         """Delete the segments that end before a time, for good; return them.
 
-        Segments that no snapshot covers are kept, because daemons that lose their state need them. The others are
-        marked first, so that a crash leaves no segment that is missing without a reason.
+        Segments that no sound snapshot of this journal covers are kept, because daemons that lose their state need
+        them. The others are marked first, so that a crash leaves no segment that is missing without a reason.
+
+        Raises:
+            StorageError: a file cannot be removed; the next call tries again.
         """
-        covered = max(positions(self.archive.folder), default=0)
-        old = [row for row in self.archive.segments() if row.recorded_us < before_us and row.last <= covered]
-        new = [row for row in old if not row.deleted]
+        rows = self.archive.segments()
+        old = [row for row in rows if row.recorded_us < before_us and not row.deleted]
+        snapshot = self.snapshot(self.head) if old else None
+        doomed = [row for row in old if snapshot and row.last <= snapshot.position]
         with self._db.transaction() as db:
-            for row in new:
+            for row in doomed:
                 queries.save_row(db, "segments", *row._replace(deleted=1))
-        for row in old:
-            (self.archive.folder / row.name).unlink(missing_ok=True)
-        return new
+        for row in (*(row for row in rows if row.deleted), *doomed):
+            path = self.archive.folder / row.name
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                raise StorageError(f"{path} cannot be removed: {error}.", hint="Look at the folder's owner.") from error
+        return doomed
 
     def rest(self, *, idle: bool = True) -> None:
         """Checkpoint the WAL if it is long; if ``idle``, also a short one, and delete some archived live records.

@@ -17,6 +17,7 @@ from app.journal.history import voided_events
 from app.store import BlobStore, MissingBlob, StoredBlob
 from app.store.checkpoints import NoModel, manifest_of
 from daemons.jobs import WorkerPlace
+from daemons.snapshots import rows_before
 from daemons.spec import DaemonSpec
 
 KEY = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
@@ -30,7 +31,7 @@ class Named:
     Attributes:
         position: the journal's end.
         needed: keys in the rows of any reducer, and in events recorded lately.
-        shards: keys of shards, needed or not.
+        shards: keys of shards, needed or not, that were played since the snapshot at which the fold began.
     """
 
     position: int
@@ -39,7 +40,9 @@ class Named:
 
 
 def named_blobs(journal: JournalReader, daemons: Mapping[str, DaemonSpec], since: datetime) -> Named:
-    """Return the keys of the blobs that a journal's state names.
+    """Fold a journal from its latest snapshot on, and return the keys of blobs that its state names.
+
+    Raises ``MissingEvents`` if old events were deleted, and this program can't read the snapshots.
 
     Args:
         journal: of the run.
@@ -48,17 +51,25 @@ def named_blobs(journal: JournalReader, daemons: Mapping[str, DaemonSpec], since
     """
     place = WorkerPlace("reachability", "reachability", store="")
     specs = daemons.values()
-    fold = Fold([one for spec in specs for one in spec.factories(place)], voided=voided_events(journal))
+    voided, head = frozenset(voided_events(journal)), journal.head
+    begun, saved = rows_before(journal, tuple({one for spec in specs for one in spec.reducers}), voided, head)
+    fold = Fold([one for spec in specs for one in spec.factories(place)], saved, voided)
     types = frozenset[type[Payload]]({RunConfigured, SelfplayComplete}).union(*(spec.reads for spec in specs))
-    since_us, late, shards, head = (since - EPOCH) // MICROSECOND, 0, set[str](), journal.head
-    for event in history(journal, types=types, on_dead=lambda _: None):
+    shards = set[str]()
+    for event in history(journal, after=begun, types=types, on_dead=lambda _: None):
         fold.feed((event,))
         if isinstance(event.data, SelfplayComplete):
             shards.add(event.data.shard.key)
-        if event.recorded_us < since_us:
-            late = event.sequence
     rows = (row.to_json() for table in fold.tables().values() for row in table.values())
+    late = _end_before(journal, head, since)
     return Named(head, keys_in(rows) | named_after(journal, late), frozenset(shards))
+
+
+def _end_before(journal: JournalReader, head: int, since: datetime) -> int:
+    """Return the position of the last event that was recorded before a time, and is kept."""
+    since_us = (since - EPOCH) // MICROSECOND
+    earlier = (record.last for record in journal.headers_back(head) if record.recorded_us < since_us)
+    return next(earlier, journal.first - 1)
 
 
 def named_after(journal: JournalReader, position: int) -> frozenset[str]:

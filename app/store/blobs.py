@@ -153,7 +153,7 @@ class FileStore:
         """See ``BlobStore.put``."""
         key = key_of(data)
         path = self.path(key)
-        if not _holds(path, data):
+        if not (_holds(path, data) and _renewed(path)):
             for folder in (path.parent, self._unfinished):
                 folder.mkdir(parents=True, exist_ok=True)
             replace_durably(path, data, self._unfinished)
@@ -178,7 +178,8 @@ class FileStore:
 
     def keys(self) -> Iterator[str]:
         """See ``BlobStore.keys``."""
-        return (path.name for path in self._root.glob("[0-9a-f][0-9a-f]/[0-9a-f][0-9a-f]/*"))
+        found = (path.name for path in self._root.glob("[0-9a-f][0-9a-f]/[0-9a-f][0-9a-f]/*"))
+        return (name for name in found if KEY.fullmatch(name))  # NFS, too, leaves files in folders
 
     def entries(self) -> Iterator[StoredBlob]:
         """See ``BlobStore.entries``."""
@@ -197,6 +198,17 @@ def _holds(path: Path, data: bytes) -> bool:
         return path.read_bytes() == data
     except FileNotFoundError:
         return False
+
+
+def _renewed(path: Path) -> bool:
+    """Make a blob young, because the event that names it is still to come; return whether it is still there."""
+    try:
+        os.utime(path)
+    except FileNotFoundError:  # garbage collection has just deleted it
+        return False
+    except PermissionError:  # it belongs to another user of a shared store
+        return True
+    return True
 
 
 def replace_durably(path: Path, data: bytes, aside: Path) -> None:

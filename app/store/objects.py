@@ -127,7 +127,7 @@ class ObjectStore:
             return
         for path, info in found.items():
             key = path.rpartition("/")[2]
-            if KEY.fullmatch(key) and path.endswith(f"/{key[:2]}/{key[2:4]}/{key}"):
+            if KEY.fullmatch(key) and path == f"{self._stripped}/{key[:2]}/{key[2:4]}/{key}":
                 yield StoredBlob(key, info["size"], _modified(info))
 
     def _path(self, key: str) -> str:

@@ -15,6 +15,8 @@ from archives import record_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from app.bus.hub import Hub
+from app.bus.ports import BrokerLimits
 from app.core import FlyballError
 from app.events import EventVoided, RunConfigured
 from app.events.frames import DamagedRecord, Record
@@ -67,6 +69,17 @@ def test_archived_journal_reads_as_before(path: Path) -> None:
         assert list(reader.damage()) == []
         assert reader._connection.execute("SELECT min(first) FROM frames").fetchone() == (241,)
         assert [(row.first, row.last) for row in reader.archive.segments()] == [(1, 120), (121, 240)]
+
+
+def test_record_deleted_after_its_header_was_read_is_read_from_its_segment(tmp_path: Path) -> None:
+    path, (one, *rest) = tmp_path / "journal.sqlite", records(100)
+    with closing(SqliteJournal(path)) as journal, closing(SqliteJournalReader(path)) as reader:
+        journal.append([one, *rest])
+        archive(path, 120)
+        journal.adopt()
+        first, head, bodies = next(reader._rows(0, 1, bodies=False))
+        journal.rest()
+        assert (first, head + bodies()) == (1, one.raw)
 
 
 def test_archiving_keeps_the_last_record_live(path: Path) -> None:
@@ -308,6 +321,15 @@ def test_deleted_events_are_named_and_newer_ones_are_read(path: Path) -> None:
         assert reader.first == 121
 
 
+def test_broker_starts_without_deleted_events(path: Path) -> None:
+    """The latest events are deleted, too, where few stay live: their ids are then not known any more."""
+    with closing(SqliteJournal(path)) as journal:
+        write_snapshot(journal.archive.folder, Snapshot(240, {}), journal.head_at(240) or b"")
+        assert [row.last for row in journal.forget(240 * 1_000_000)] == [120, 240]
+        assert next(iter(journal.ids(0)))[0] == 241
+        Hub(journal, "broker@a", BrokerLimits()).settle()
+
+
 def test_snapshot_of_another_journal_or_damaged_is_passed_over(path: Path, tmp_path: Path) -> None:
     folder = tmp_path / "archive"
     with closing(SqliteJournalReader(path)) as reader:
@@ -328,6 +350,20 @@ def test_superseded_snapshots_are_removed(tmp_path: Path) -> None:
         write_snapshot(tmp_path, Snapshot(position, {}), b"")
     assert positions(tmp_path) == [550_000, 540_000, 530_000, 520_000, 270_000, 100_000]
     assert [later > earlier for later, earlier in pairwise(positions(tmp_path))] == [True] * 5
+
+
+def test_snapshots_of_the_journal_before_a_restoration_are_replaced(tmp_path: Path) -> None:
+    for position in (540_000, 550_000, 560_000, 570_000):
+        write_snapshot(tmp_path, Snapshot(position, {}), b"")
+    write_snapshot(tmp_path, Snapshot(30_000, {}), b"")
+    assert positions(tmp_path) == [30_000]
+
+
+def test_snapshot_of_another_journal_covers_no_segment(path: Path) -> None:
+    with closing(SqliteJournal(path)) as journal:
+        write_snapshot(journal.archive.folder, Snapshot(240, {}), b"another record")
+        assert journal.forget(240 * 1_000_000) == []
+        assert len(segments(path)) == 2
 
 
 def test_archive_error_is_one_of_ours(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import multiprocessing
+import os
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -130,6 +131,31 @@ def test_an_unfinished_write_is_no_blob(tmp_path):
     (tmp_path / "unfinished").mkdir()
     (tmp_path / "unfinished" / "half").write_bytes(b"half a bl")
     assert list(store.keys()) == []
+
+
+def test_other_files_in_its_folders_are_no_blobs(tmp_path):
+    store = FileStore(tmp_path)
+    key = store.put(b"blob")
+    store.path(key).with_name(".nfs0001").write_bytes(b"open elsewhere")
+    store.path(key).with_name(f"{key}.copy").write_bytes(b"blob")
+    assert [entry.key for entry in store.entries()] == [key]
+
+
+def test_a_blob_that_is_put_again_is_young(tmp_path):
+    """Garbage collection spares young blobs, because their events may still come."""
+    store = FileStore(tmp_path)
+    key = store.put(b"made again after a restart")
+    os.utime(store.path(key), (0, 0))
+    store.put(b"made again after a restart")
+    (entry,) = store.entries()
+    assert entry.modified.year > 1970
+
+
+def test_a_store_within_another_is_not_part_of_it(tmp_path):
+    outer, inner = in_memory(tmp_path), in_memory(tmp_path / "run2")
+    key = outer.put(b"ours")
+    inner.put(b"theirs")
+    assert [entry.key for entry in outer.entries()] == [key]
 
 
 def put_many(root: Path, worker: int) -> None:

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.cli.group import main
+from app.events.frames import Draft, Frame, FrameBuilder, seal, stored_in
 from app.journal import SqliteJournal, SqliteJournalReader
 from app.journal.cloudevents import BadLine, import_lines
 
@@ -168,6 +169,41 @@ def test_import_of_fuzzed_lines_is_refused_or_exact(data, lines: list[bytes], tm
         assert head == 10
         with closing(SqliteJournalReader(path)) as reader:
             assert list(reader.damage()) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda body: body + b" ",
+        lambda body: body.replace(b",", b",\n", 1),
+        lambda body: body.replace(b'":', b'" : ', 1),
+        lambda body: body[:-1] + b',"source":"someone"}',
+        lambda body: body[:-1] + b',"data_base64":"AAAA"}',
+    ],
+    ids=["trailing space", "line break", "spaces", "source", "data_base64"],
+)
+def test_export_keeps_the_bytes_of_unusual_events(change, whole: Path, tmp_path: Path) -> None:
+    """Any client writes its events itself, so their JSON may be spelled in any way."""
+    with closing(SqliteJournalReader(whole / "journal.sqlite")) as reader:
+        record = reader.read(0).records[0]
+    events = stored_in(record)
+    bodies = [change(event.body) for event in events]
+    builder = FrameBuilder("trainer@a")
+    builder.add(
+        [
+            Draft(one, event.type, event.subject, body)
+            for one, event, body in zip(record.frame.ids, events, bodies, strict=True)
+        ]
+    )
+    path = tmp_path / "journal.sqlite"
+    with closing(SqliteJournal(path)) as journal:
+        frame = Frame.parse(builder.build(1, 0))
+        journal.append([seal(frame, first=1, recorded_us=1_000_000, source="trainer@a")])
+    exported = flyball(tmp_path, "journal", "export", "-").stdout_bytes.splitlines(keepends=True)
+    assert len(exported) == len(bodies)
+    import_lines(tmp_path / "again.sqlite", exported)
+    with closing(SqliteJournalReader(tmp_path / "again.sqlite")) as reader:
+        assert reader.read(0).records[0].frame.bodies() == bodies
 
 
 def test_export_keeps_what_cannot_be_read(tmp_path: Path) -> None:

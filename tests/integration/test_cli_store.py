@@ -2,6 +2,7 @@
 
 import json
 import os
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,13 @@ from selfplay_rig import put_model
 from app.cli.group import main
 from app.config import GAMES, RunSettings
 from app.core import ShardKey
-from app.events import ModelPromoted, RunConfigured, SelfplayComplete, SelfplayRequested, ShardRef
+from app.events import DaemonReady, ModelPromoted, RunConfigured, SelfplayComplete, SelfplayRequested, ShardRef
+from app.journal import SqliteJournal
+from app.journal.archiving import archive
 from app.store import BlobStore, FileStore, get_checkpoint, open_store, put_checkpoint
+from daemons import snapshots
 from daemons.clock import SystemClock
+from daemons.snapshots import take_snapshots
 
 CONFIG = GAMES[KEY]
 DAY_SECONDS = 86400
@@ -98,6 +103,29 @@ def test_gc_keeps_blobs_within_the_grace_period(run):
     grow_old(run.store)
     assert young in run.gc()
     assert not run.gc("--grace-hours", "72")
+
+
+def test_gc_begins_at_a_snapshot_when_events_were_deleted(run, monkeypatch):
+    monkeypatch.setattr(snapshots, "IN_FLIGHT_EVENTS", 4)
+    late = run.store.put(b"a shard that is played after the snapshot")
+    grow_old(run.store)
+    journal, settled = run.folder / "journal.sqlite", len(run.events.events)
+    for daemon in ("model_lifecycle", "training_trigger"):
+        run.events.add(DaemonReady(daemon=daemon, node="laptop", position=settled, capacity=0))
+    run.play(late)
+    write_journal(journal, run.events.events)
+    take_snapshots(journal)
+    archive(journal, 3)
+    with closing(SqliteJournal(journal)) as writer:
+        writer.adopt()
+        writer.rest()
+        assert writer.forget(1 << 62)
+    assert listed(flyball(run.folder, "gc", "--json")) == {run.garbage, run.lost_state}
+    for snapshot in (run.folder / "archive").glob("*.snapshot"):
+        snapshot.unlink()
+    refused = flyball(run.folder, "gc", "--yes")
+    assert refused.exit_code == 1
+    assert "The events 1 to 3 were deleted for good" in refused.stderr
 
 
 def test_gc_refuses_where_a_needed_model_is_damaged(run):

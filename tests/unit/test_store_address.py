@@ -60,6 +60,8 @@ def test_stores_are_equal_whatever_their_caches():
         ("s3://key:secret@bucket/x", "no credentials"),
         ("s3://bucket/x?key=AKIA&secret=s", "no credentials"),
         ("abfs://box/x?account_key=s", "no credentials"),
+        ("s3://bucket/x?SECRET=s", "no credentials"),
+        ("s3://bucket/x?endpoint_url=http://key:secret@host:9000", "no credentials"),
         ("s3://bucket/x?token=s", "no credentials"),
         ("s3://bucket/x#part", "write s3://BUCKET/PREFIX"),
     ],

@@ -3,13 +3,14 @@
 import sys
 from contextlib import closing
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from archives import record_of
 from bus_rig import StepClock
 
 from app.config.deployment import JournalSettings
-from app.journal import SqliteJournal
+from app.journal import SqliteJournal, segments
 from app.journal.archiving import archive
 from app.journal.ports import Snapshot
 from app.journal.snapshots import write_snapshot
@@ -39,6 +40,30 @@ def test_upkeep_takes_over_complete_segments_once_a_minute(journal: SqliteJourna
     clock.seconds += LOOK_SECONDS
     kept.look()
     assert journal.archive.end == 50
+
+
+def test_upkeep_takes_over_a_segment_a_turn(journal: SqliteJournal, tmp_path: Path) -> None:
+    """Each is read as a whole, and many of them would keep the broker from its clients."""
+    kept = keeper(journal, "", StepClock())
+    for until in (20, 40, 60):
+        archive(tmp_path / "journal.sqlite", until)
+    ends = list[int]()
+    for _ in range(4):
+        kept.look()
+        ends.append(journal.archive.end)
+    assert ends == [20, 40, 60, 60]
+
+
+def test_upkeep_survives_files_that_cannot_be_used(journal: SqliteJournal, tmp_path: Path, monkeypatch, capsys) -> None:
+    """The broker goes on without archiving."""
+    monkeypatch.setattr(upkeep, "EVENTS", 60)
+    (tmp_path / "logs").write_text("a file where the folder of logs belongs")
+    archive(tmp_path / "journal.sqlite", 50)
+    monkeypatch.setattr(segments, "digest_of", Mock(side_effect=OSError("input/output error")))
+    keeper(journal, "", StepClock()).look()
+    told = capsys.readouterr().out
+    assert "input/output error" in told
+    assert "archiving not started" in told
 
 
 def test_upkeep_starts_the_command_after_enough_events(
