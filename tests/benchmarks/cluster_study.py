@@ -36,6 +36,7 @@ RECOVERED = 0.9
 GAME = """
 [games.{key}]
 game = "tic_tac_toe"
+players = 2
 engine = "flyball"
 rows_per_training = 4096
 [games.{key}.network]
@@ -117,7 +118,12 @@ class Cluster:
         command = ("ip", "netns", "exec", self.namespace(node), FLYBALL, "--run", str(self.folder / node), *words)
         with (self.folder / f"{node}.out").open("ab") as output:
             self.processes[node] = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                env={**os.environ, "FLYBALL_DEPLOYMENT__LOG_LEVEL": "DEBUG"},  # acknowledged results are logged so
             )
 
     def kill(self, node: str) -> None:
