@@ -144,7 +144,9 @@ def _file_layer(path: Path) -> Layer:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         tree = {}
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise BadSettings(f"{path} cannot be used: {error.strerror}.", hint="Look at its name and mode.") from error
+    except ValueError as error:
         raise BadSettings(f"{path} cannot be read: {error}.", hint="It has to be TOML, in UTF-8.") from error
     if dotted := next(_keys_with_dots(tree), None):
         raise BadSettings(

@@ -453,14 +453,19 @@ def test_damage_is_told_at_once_with_one_exit_code(run: Path, flyball: Flyball, 
     assert "journal.sqlite is damaged or not a" in junk.stderr
 
 
-@pytest.mark.parametrize("change", ["UPDATE marks SET next = next + 4", "UPDATE landmarks SET position = 2"])
-def test_up_refuses_damage_beside_the_records(run: Path, flyball: Flyball, change: str) -> None:
-    spoil(run, "INSERT INTO marks VALUES ('a', 1, 2, 3, 4)")
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ("INSERT INTO marks VALUES ('a', 1, 2, 3, 4)", "the checksum of"),
+        ("DELETE FROM landmarks", "its table landmarks lacks the record at 1"),
+    ],
+)
+def test_up_refuses_damage_beside_the_records(run: Path, flyball: Flyball, change: str, what: str) -> None:
     spoil(run, change)
     before = (run / "journal.sqlite").read_bytes()
     refused = flyball("up", "--for", "1")
     assert refused.exit_code == 1
-    assert "Damaged journal: the checksum of" in refused.stderr
+    assert f"Damaged journal: {what}" in refused.stderr
     assert "flyball journal rebuild" in refused.stderr
     assert (run / "journal.sqlite").read_bytes() == before
     assert flyball("journal", "verify").exit_code == 1
