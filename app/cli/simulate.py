@@ -149,7 +149,7 @@ def simulate(
     if plan:
         preset = planned(nodes) | ({} if configs is None else {"configs": list(_keys(configs))})
     else:
-        preset = simulated(nodes, _keys(configs or "all"))
+        preset = simulated(nodes, _keys("all" if configs is None else configs))
     loaded = place.load(nest(preset | parse(assignments)))
     plant = with_processes(load_plant(plant_file, loaded.games), on_head, on_nodes)
     if plan:
