@@ -12,6 +12,9 @@ from app.store.objects import ObjectStore
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted(path for folder in ("app", "daemons", "flyball") for path in (ROOT / folder).rglob("*.py"))
+OWN_PROCESSES = {ROOT / "app" / "learning" / "torchrun.py"}
+"""Modules that unpickle what processes of one job wrote into a folder that only their user can read (ADR-044)."""
+
 UNPICKLERS = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
 
 
@@ -38,7 +41,7 @@ def test_nothing_that_crosses_a_trust_boundary_is_unpickled():
     assert len(SOURCES) > 200
     for path in SOURCES:
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        assert UNPICKLERS.isdisjoint(imports(tree)), path
+        assert UNPICKLERS.isdisjoint(imports(tree)) or path in OWN_PROCESSES, path
         assert not list(calls(tree, "torch", "load")), path
         assert all(given.get("allow_pickle") == "False" for given in calls(tree, "np", "load")), path
         received = [*calls(tree, "socket", "recv_pyobj"), *calls(tree, "socket", "send_pyobj")]
