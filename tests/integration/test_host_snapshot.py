@@ -130,7 +130,7 @@ def test_selfplay_rows_serve_every_node(journal: SqliteJournal) -> None:
         fold = Fold((partial(SelfplayWorker, place=place),))
         fold.feed(event for event in history(journal) if event.sequence <= last)
         rows[name] = fold.rows(SelfplayWorker.name)
-        (worker,) = fold.reducers
+        *_, worker = fold.reducers
         jobs = list(worker.jobs(rows[name], {}))
         assert {job.request.worker for job in jobs} <= {name} & requests
         pending += len(jobs)
