@@ -37,7 +37,7 @@ from app.events import (
 
 
 class LearningRow(Row, frozen=True):
-    """The latest ratings, when and by whom the learning rate was last changed, and the number of ratings since then."""
+    """The latest ratings, the time and origin of the last change of the learning rate, and the ratings since then."""
 
     elos: tuple[float, ...] = ()
     stderrs: tuple[float, ...] = ()

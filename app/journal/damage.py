@@ -109,6 +109,11 @@ def _fits(table: str, row: tuple[Any, ...], derived: Derived, archived: int) -> 
     return False
 
 
+def damaged_landmark(first: int) -> DamagedDatabase:
+    """Return the error for a damaged copy of a record with a landmark."""
+    return DamagedDatabase(f"Damaged journal: the record at {first} in its table landmarks is damaged.")
+
+
 def _damaged_landmarks(db: sqlite3.Connection) -> Iterator[FlyballError]:
     """Iterate over damaged or foreign records of the table ``landmarks``."""
     query = """SELECT first, kept.head, kept.bodies, frames.head IS kept.head AND frames.bodies IS kept.bodies
@@ -120,8 +125,8 @@ def _damaged_landmarks(db: sqlite3.Connection) -> Iterator[FlyballError]:
                 record = open_record(first, head, bodies)
                 if not has_landmark(record) or not (same or first <= archived):
                     yield DamagedDatabase(f"Damaged journal: the record at {first} in its table landmarks is another.")
-            except DamagedRecord as error:
-                yield error
+            except DamagedRecord:  # not as it is, because a rebuild mends a copy
+                yield damaged_landmark(first)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from app.core import FlyballError
-from app.events.frames import DeadLetter, Record, damaged, ids_of
+from app.events.frames import DamagedRecord, DeadLetter, Record, damaged, ids_of
 from app.journal import queries
-from app.journal.damage import damage_after
+from app.journal.damage import damage_after, damaged_landmark
 from app.journal.database import (
     CHECKPOINT_PAGES,
     PAGE_BYTES,
@@ -117,7 +117,10 @@ class _JournalTables:
         query = "SELECT first, head, bodies FROM landmarks ORDER BY first DESC"
         with explained(self._path), closing(self._connection.execute(query)) as rows:
             for row in rows:
-                yield queries.open_record(*row)
+                try:
+                    yield queries.open_record(*row)
+                except DamagedRecord as error:
+                    raise damaged_landmark(row[0]) from error
 
     def snapshot(self, upto: int) -> Snapshot | None:
         """See ``JournalReader.snapshot``."""

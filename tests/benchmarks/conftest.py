@@ -1,4 +1,4 @@
-"""What several benchmarks need."""
+"""Fixtures of several benchmarks."""
 
 from typing import Any
 

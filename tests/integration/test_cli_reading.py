@@ -2,8 +2,6 @@
 
 import json
 import os
-import re
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -394,94 +392,6 @@ def test_a_closed_pipe_is_silent(run: Path) -> None:
         assert reader.stderr is not None
         reader.stdout.close()
         assert reader.stderr.read() == b""
-
-
-def spoil(run: Path, change: str) -> None:
-    with sqlite3.connect(run / "journal.sqlite") as db:
-        db.execute(change)
-    db.close()
-
-
-def test_a_sound_journal_is_called_so(run: Path, flyball: Flyball) -> None:
-    done = flyball("journal", "verify")
-    assert (done.exit_code, done.stdout) == (0, "")
-    assert "No damage" in done.stderr
-    assert lines(flyball("journal", "verify", "--json")) == []
-
-
-def test_backup_has_the_runs_events_and_replaces_no_file(run: Path, flyball: Flyball, tmp_path: Path) -> None:
-    before, copy = flyball("tail", "--json").stdout, tmp_path / "backup.sqlite"
-    assert "without damage" in flyball("journal", "backup", str(copy)).stderr
-    refused = flyball("journal", "backup", str(copy))
-    assert (refused.exit_code, refused.stdout) == (1, "")
-    assert "is there already" in refused.stderr
-    copy.replace(run / "journal.sqlite")
-    assert before
-    assert flyball("tail", "--json").stdout == before
-
-
-def test_all_damage_of_a_journal_is_listed(run: Path, flyball: Flyball) -> None:
-    spoil(run, "UPDATE frames SET bodies = x'00' WHERE first IN (3, 7)")
-    spoil(run, "DELETE FROM frames WHERE first = 5")
-    told = flyball("journal", "verify")
-    assert told.exit_code == 1
-    assert [line.partition("position ")[2] for line in told.stdout.splitlines()] == ["3.", "5.", "7."]
-    listed = flyball("journal", "verify", "--json")
-    assert listed.exit_code == 1
-    assert [json.loads(line) for line in listed.stdout.splitlines()] == [
-        {"damage": line} for line in told.stdout.splitlines()
-    ]
-
-
-def test_a_journal_whose_database_is_broken_is_damaged_too(run: Path, flyball: Flyball) -> None:
-    file = run / "journal.sqlite"
-    file.write_bytes(file.read_bytes()[:8192] + b"\xff" * (file.stat().st_size - 8192))
-    told = flyball("journal", "verify")
-    assert told.exit_code == 1
-    assert "is damaged" in told.stdout
-
-
-@pytest.mark.parametrize("words", [("status",), ("replay", "--check"), ("up", "--for", "1")])
-def test_damage_is_told_at_once_with_one_exit_code(run: Path, flyball: Flyball, words: tuple[str, ...]) -> None:
-    spoil(run, "UPDATE frames SET bodies = x'00' WHERE first = 1")
-    spoiled = flyball(*words)
-    assert (spoiled.exit_code, spoiled.stdout) == (1, "")
-    assert "Damaged journal: its length is wrong in the record at position 1." in spoiled.stderr
-    (run / "journal.sqlite").write_bytes(bytes(range(256)) * 64)
-    junk = flyball(*words)
-    assert (junk.exit_code, junk.stdout) == (1, "")
-    assert "journal.sqlite is damaged or not a" in junk.stderr
-
-
-@pytest.mark.parametrize(
-    ("change", "what"),
-    [
-        ("INSERT INTO marks VALUES ('a', 1, 2, 3, 4)", "the checksum of"),
-        ("DELETE FROM landmarks", "its table landmarks lacks the record at 1"),
-    ],
-)
-def test_up_refuses_damage_beside_the_records(run: Path, flyball: Flyball, change: str, what: str) -> None:
-    spoil(run, change)
-    before = (run / "journal.sqlite").read_bytes()
-    refused = flyball("up", "--for", "1")
-    assert refused.exit_code == 1
-    assert f"Damaged journal: {what}" in refused.stderr
-    assert "flyball journal rebuild" in refused.stderr
-    assert (run / "journal.sqlite").read_bytes() == before
-    assert flyball("journal", "verify").exit_code == 1
-    rebuilt = flyball("journal", "rebuild")
-    assert rebuilt.exit_code == 0, rebuilt.stderr
-    assert "kept as" in rebuilt.stderr
-    assert flyball("journal", "verify").exit_code == 0
-
-
-def test_what_damage_says_to_do_exists(run: Path, flyball: Flyball) -> None:
-    """The hint of every damage names a command; it has to be one."""
-    spoil(run, "UPDATE frames SET bodies = x'00' WHERE first = 3")
-    hint = flyball("tail").stderr
-    command = re.search(r"`flyball (.+?)`", hint)
-    assert command is not None
-    assert flyball(*command[1].split(), "--help").exit_code == 0
 
 
 def test_status_tells_of_recorded_time_ahead_of_the_clock(run: Path, flyball: Flyball) -> None:

@@ -144,9 +144,9 @@ def test_requests_are_repeated_until_they_are_answered(client):
     client.disconnected()
     client.connected()
     assert kinds(client) == [wire.HELLO, wire.ASK]
-    client.receive([wire.TOKEN_FORM.pack(wire.ANSWER, token), b"There is none.", b""], 0.0)
+    client.receive([wire.TOKEN_FORM.pack(wire.ANSWER, token), b"No such letter.", b""], 0.0)
     [(answered, error)] = client.outputs()
-    assert (answered, type(error), error.message) == (token, BusError, "There is none.")
+    assert (answered, type(error), error.message) == (token, BusError, "No such letter.")
     client.disconnected()
     client.connected()
     assert kinds(client) == [wire.HELLO]
