@@ -23,7 +23,7 @@ from app.journal.queries import (
     signed,
     verified_rows,
 )
-from app.journal.segments import Archive
+from app.journal.segments import Archive, SegmentRow, foreign_segment
 
 
 class Derived:
@@ -155,7 +155,7 @@ def rebuild(path: Path) -> Rebuilt:
         StorageError: an earlier rebuild kept a file that this one would replace.
         StorageInUse: a broker writes the journal.
         DamagedRecord: a record is damaged; records can't be derived.
-        DamagedDatabase: the records can't be read.
+        DamagedDatabase: the records can't be read, or a segment is of another journal.
     """
     new, before = path.with_name(path.name + ".rebuilt"), path.with_name(path.name + ".damaged")
     if before.exists():
@@ -196,11 +196,27 @@ def _copy_segments(old: sqlite3.Connection, db: sqlite3.Connection, path: Path) 
         save_row(db, "segments", *row)
     with closing(Archive(path, db)) as archive:
         while found := archive.next_file(archive.end):
-            save_row(db, "segments", *found[0])
-            for first, head, bodies in archive.opened(found[0]).rows(0):
+            row, last = found
+            if _is_foreign(old, row, last):
+                raise foreign_segment(archive.folder / row.name)
+            save_row(db, "segments", *row)
+            for first, head, bodies in archive.opened(row).rows(0):
                 if has_landmark(open_header(first, head)):
                     db.execute("INSERT INTO landmarks VALUES (?, ?, ?)", (first, head, bodies()))
         return archive.end
+
+
+def _is_foreign(old: sqlite3.Connection, row: SegmentRow, last: Record) -> bool:
+    """Return whether a journal names another segment, has another last record of it, or ends before."""
+    named = [one for one in verified_rows(old, "segments", "first = ?", row.first) if isinstance(one, tuple)]
+    newest = old.execute("SELECT max(first) FROM frames").fetchone()[0]
+    live = old.execute("SELECT head FROM frames WHERE first = ?", (last.first,)).fetchone()
+    return (
+        any(SegmentRow(*one).name != row.name for one in named)
+        or newest is None
+        or row.last >= newest
+        or (live is not None and live[0] != last.raw)
+    )
 
 
 def _copy_records(old: sqlite3.Connection, db: sqlite3.Connection, archived: int) -> Derived:

@@ -336,6 +336,13 @@ class Archive:
         self._open.clear()
 
 
+def foreign_segment(path: Path) -> DamagedDatabase:
+    """Return the error for a segment of another journal."""
+    return DamagedDatabase(
+        f"{path} is not of this journal: its last record is not the journal's.", hint="Move the file away."
+    )
+
+
 def damaged_segment(path: Path) -> DamagedDatabase:
     """Return the error for a segment with another content than was archived."""
     return DamagedDatabase(

@@ -23,7 +23,7 @@ from app.journal.database import (
     structural_damage,
 )
 from app.journal.ports import Chunk, Snapshot
-from app.journal.segments import FOLDER, Archive, SegmentRow
+from app.journal.segments import FOLDER, Archive, SegmentRow, foreign_segment
 from app.journal.snapshots import read_snapshot
 
 RESERVE_BYTES = 4 << 20
@@ -272,10 +272,7 @@ class SqliteJournal(_JournalTables):
                 break
             row, last = found
             if row.last >= self.head or next(self.headers_back(row.last)).raw != last.raw:
-                raise DamagedDatabase(
-                    f"{self.archive.folder / row.name} is not of this journal: its last record is not the journal's.",
-                    hint="Move the file away.",
-                )
+                raise foreign_segment(self.archive.folder / row.name)
             with self._db.transaction() as db:
                 queries.save_row(db, "segments", *row)
             self._archived, self._trimmed = row.last, False

@@ -288,6 +288,35 @@ def test_backup_copies_new_segments_beside_the_copy(path: Path, tmp_path: Path) 
         assert list(copied.damage()) == []
 
 
+@pytest.mark.parametrize("live", [300, 30], ids=["other records", "ended before"])
+def test_rebuild_refuses_segments_of_another_journal(path: Path, tmp_path: Path, live: int) -> None:
+    """Otherwise they would take the place of the journal's own records."""
+    other = tmp_path / "other" / "journal.sqlite"
+    other.parent.mkdir()
+    own = [record_of(at, [b"own", b"", b""]) for at in range(1, live, 3)]
+    with closing(SqliteJournal(other)) as journal:
+        journal.append(own)
+    shutil.copytree(path.parent / "archive", other.parent / "archive")
+    with pytest.raises(DamagedDatabase, match="is not of this journal"):
+        rebuild(other)
+    with closing(SqliteJournalReader(other)) as reader:
+        assert everything(reader) == [record.raw for record in own]
+
+
+def test_rebuild_refuses_a_segment_with_another_name(path: Path, tmp_path: Path) -> None:
+    first, *_ = segments(path)
+    other = tmp_path / "other" / "journal.sqlite"
+    other.parent.mkdir()
+    with closing(SqliteJournal(other)) as journal:
+        journal.append([record_of(at, [b"own", b"", b""]) for at in range(1, 301, 3)])
+        archive(other, 120)
+    (theirs,) = segments(other)
+    first.unlink()
+    shutil.copy(theirs, first.parent)
+    with pytest.raises(DamagedDatabase, match="is not of this journal"):
+        rebuild(path)
+
+
 @pytest.mark.parametrize("table", ["segments", "marks", "landmarks"])
 def test_rebuild_derives_the_tables_of_an_archived_journal(path: Path, table: str) -> None:
     with closing(SqliteJournal(path)) as journal:
