@@ -99,7 +99,11 @@ def _run_broker(loaded: Loaded, folder: RunFolder) -> None:
         access, settings = broker_access(loaded, clock), loaded.deployment.journal
         command = python_module("app.cli", "--run", str(folder.path.absolute()), "journal", "archive")
         upkeep = Upkeep(
-            journal, (*command, "--keep", str(settings.live_events)), folder.errors("archive"), settings, clock
+            journal,
+            (*command, "--supervised", "--keep", str(settings.live_events)),
+            folder.errors("archive"),
+            settings,
+            clock,
         )
         with closing(upkeep):
             serve(journal, endpoint, loaded, voice, clock, access=access, upkeep=upkeep.look)

@@ -26,7 +26,7 @@ class Upkeep:
 
     Args:
         journal: the broker's.
-        command: archives old records and takes a snapshot.
+        command: archives old records and takes a snapshot; ends when its stdin closes.
         errors: receives the command's stderr.
         settings: what stays live, and what is deleted.
         clock: tells the time.
@@ -64,6 +64,7 @@ class Upkeep:
     def _run(self, now: float) -> None:
         """Start the command if it is due; report an earlier one that failed. Raises ``OSError``."""
         if self._child is not None and (code := self._child.poll()) is not None:
+            self._child.communicate()  # closes its stdin
             self._child = None
             if code:
                 self._log.error("archiving failed", code=code, error=self._errors.read_text(errors="replace")[-1000:])
@@ -71,8 +72,9 @@ class Upkeep:
             self._next_start, self._done = now + PAUSE_SECONDS, self._journal.head
             self._errors.parent.mkdir(parents=True, exist_ok=True)
             with self._errors.open("wb") as errors:
+                # Its stdin closes when this process ends, even killed; then it ends too, and the journal is free.
                 self._child = subprocess.Popen(  # noqa: S603 - our own command
-                    self._command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors
+                    self._command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors
                 )
 
     def _delete(self, days: float) -> None:
@@ -84,4 +86,4 @@ class Upkeep:
         """End the process that archives; what it has not completed is repeated later."""
         if self._child is not None:
             self._child.terminate()
-            self._child.wait()
+            self._child.communicate()

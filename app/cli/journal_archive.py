@@ -16,13 +16,15 @@ from app.journal.cloudevents import export_lines, import_lines
 from app.journal.database import StorageInUse
 from daemons.run_folder import prepare
 from daemons.snapshots import take_snapshots
+from daemons.supervisor import end_with_stdin
 
 
 @click.command()
 @click.option("--keep", type=click.IntRange(1), metavar="EVENTS", help="Latest events that stay live.")
 @click.option("--before", metavar="WHEN", help="Archive what is older: a position, a while (30d, 12h) or a time.")
+@click.option("--supervised", is_flag=True, hidden=True, help="End when stdin does.")
 @placed
-def archive(place: Place, *, keep: int | None, before: str | None) -> None:
+def archive(place: Place, *, keep: int | None, before: str | None, supervised: bool) -> None:
     """Archive old records, and take a snapshot of the daemons' state.
 
     By default the latest deployment.journal.live_events events stay live. During a run the broker archives.
@@ -31,6 +33,8 @@ def archive(place: Place, *, keep: int | None, before: str | None) -> None:
     """
     if keep and before:
         raise click.UsageError("--keep and --before exclude each other.")
+    if supervised:
+        end_with_stdin()
     with open_journal(place) as reader:
         live = keep or place.load().deployment.journal.live_events
         until = before_since(reader, before) if before else reader.head - live
