@@ -150,7 +150,7 @@ def test_a_writer_refuses_flips_that_change_something(table: str, sound: Path, t
     ("change", "told"),
     [
         ("UPDATE marks SET next = next + 4 WHERE producer = 'producer3@node'", "'producer3@node' in its table marks"),
-        ("UPDATE landmarks SET bodies = x'00' WHERE first = 1", "in the record at position 1"),
+        ("UPDATE landmarks SET bodies = x'00' WHERE first = 1", "the record at 1 in its table landmarks"),
         ("DELETE FROM landmarks", "its table landmarks lacks"),
         ("UPDATE dead_letters SET body = x'00' WHERE number = 9", "the checksum of 9 in its table dead_letters"),
         ("UPDATE frames SET bodies = 17 WHERE first = 5", "a value of another type in the record at position 5"),

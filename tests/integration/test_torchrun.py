@@ -50,6 +50,11 @@ def by_search(root: Path, **changes: Any) -> dict:
     }
 
 
+def descendants() -> set[psutil.Process]:
+    """Return all processes that come from this one; some are servers which other tests started."""
+    return set(psutil.Process().children(recursive=True))
+
+
 def ranks_of(process: psutil.Process) -> list[psutil.Process]:
     """Return the ranks among a process's descendants, rank 0 first."""
     found = []
@@ -77,10 +82,11 @@ def assert_near(root: Path, one: dict, other: dict) -> None:
 @pytest.mark.parametrize(("job", "spec"), [(jobs.train, by_ppo), (search_training.train, by_search)])
 def test_two_processes_train_as_one_does(tmp_path: Path, job: Callable, spec: Callable) -> None:
     given, reports, addresses = spec(tmp_path), [], set()
+    others = descendants()
 
     def report(progress: dict) -> None:
         reports.append(progress)
-        for process in psutil.Process().children(recursive=True):
+        for process in descendants() - others:
             connections = process.net_connections("inet")
             addresses.update(found.laddr.ip for found in connections if found.status == psutil.CONN_LISTEN)
 
@@ -147,12 +153,13 @@ DEATHS = {"cancelled": asyncio.CancelledError, "app.engine": WorkerLost, "torch.
 async def test_no_rank_outlives_its_training(tmp_path: Path, death: str) -> None:
     """The job is cancelled, as at its deadline; its process is killed, as with its daemon; or torchrun is."""
     engine, begun = LocalEngine(), asyncio.Event()
+    others = descendants()
     spec = by_ppo(tmp_path, processes=2) | {"epochs": 100_000}
     task = asyncio.get_running_loop().create_task(engine.run("app.learning.jobs:train", spec, lambda _: begun.set()))
     async with asyncio.timeout(240):
         await begun.wait()
     ranks = ranks_of(psutil.Process())
-    commands = {child: child.cmdline() for child in psutil.Process().children(recursive=True)}
+    commands = {child: child.cmdline() for child in descendants() - others}
     folder = Path(ranks[0].cmdline()[-1])
     assert len(ranks) == 2
     if death == "cancelled":
