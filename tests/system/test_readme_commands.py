@@ -41,6 +41,7 @@ rows_per_training = 1024
 [games.{key}.selfplay]
 games_per_request = 32
 [games.{key}.evaluation]
+opening_plies = 8
 random_games = 40
 model_games = 20
 anchor_games = 20
