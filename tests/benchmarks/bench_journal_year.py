@@ -1,10 +1,11 @@
 """A start after a year of a cluster of 36 nodes and 12 configurations.
 
 Run with ``pytest tests/benchmarks/bench_journal_year.py -m benchmark -s``; DAYS=365 in the environment makes it a year,
-which takes half an hour. One day is simulated and repeated. All but the latest million events are written to segments,
-one a day; these have positions and times of their own, the live ones also ids. The snapshot near the end is folded from
-the last day only, because folding a whole year takes more than an hour. Then a broker and daemons without state are
-started, as processes. Seconds are processor time of the process, because other programs disturb.
+which takes half an hour. One day is simulated and repeated. All but the latest 250,000 events, the default, are written
+to segments, one a day; these have positions and times of their own, the live ones also ids. The snapshot near the end
+is folded from the last day only, because folding a whole year takes more than an hour. Then a broker and daemons
+without state are started, as processes. Seconds are wall time, so the machine has to be quiet; with YEAR=FOLDER the
+journal is kept there, and found there the next time.
 """
 
 import os
@@ -18,6 +19,7 @@ from time import monotonic, sleep
 import pytest
 from simulated_day import RepeatedDay, records_of, simulated_day, write_toml
 
+from app.config.deployment import JournalSettings
 from app.events import DaemonReady
 from app.journal import Snapshot, SqliteJournal, SqliteJournalReader, history
 from app.journal.queries import has_landmark, save_row, split
@@ -30,13 +32,13 @@ from daemons.snapshots import take_snapshots
 
 pytestmark = pytest.mark.benchmark
 DAYS = int(os.environ.get("DAYS", "40"))
-LIVE_EVENTS = 1_000_000
+LIVE_EVENTS = JournalSettings().live_events
 FOLDED_DAYS = 1
 STARTED = ("training_trigger", "model_lifecycle", "selfplay_worker", "selfplay_scheduler")
 
 
 def write_year(path: Path, days: int) -> RepeatedDay:
-    """Write a journal of so many days; all but its latest million events are archived."""
+    """Write a journal of so many days; all but its latest are archived."""
     day = RepeatedDay(list(records_of(simulated_day())))
     live = min(days, -(-LIVE_EVENTS // day.events))
     with closing(SqliteJournal(path)) as journal:
