@@ -2,9 +2,11 @@
 
 Each machine is a network namespace with processes of its own; a bridge joins them, keys protect the bus, and a folder
 is the store. The head runs all daemons, each other machine one self-play worker. The games are tic-tac-toe with small
-networks, in configurations of their own. Needs root, iproute2, and about 0.4 GB of memory a machine.
+networks, in configurations of their own. Needs root, iproute2, and about 0.4 GB of memory a machine. With ``--ray``
+the machines are nodes of a Ray cluster, which the head's daemons send all jobs to; about 1 GB a machine.
 
     python tests/benchmarks/cluster_study.py --folder /tmp/cluster --machines 36 --configs 12 --kill 5
+    python tests/benchmarks/cluster_study.py --folder /tmp/cluster --machines 8 --configs 12 --kill 2 --ray
 
 Throughput is the number of self-play results that the broker records a second, in windows of ten seconds. It has
 recovered when a window reaches 90% of the mean before the deaths. At the end, all that workers logged as acknowledged
@@ -26,11 +28,20 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from app.config import RunFolder
 from app.events import DaemonReady, NodeLost, NodeReturned, Payload, SelfplayComplete
 from app.journal import SqliteJournalReader, history
+from daemons.ray_cluster import ray_environment
 
 FLYBALL = str(Path(sys.executable).with_name("flyball"))
 HEAD_ADDRESS = "10.77.0.1"
+RAY_ADDRESS = f"{HEAD_ADDRESS}:6379"
+RAY_START = (
+    *(sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--num-cpus=1"),
+    *("--object-store-memory=80000000", "--include-log-monitor=false"),
+)
+RAY_HEAD = (*RAY_START, "--head", "--port=6379", f"--node-ip-address={HEAD_ADDRESS}", "--include-dashboard=false")
+RAY_WORKER = (*RAY_START, f"--address={RAY_ADDRESS}")
 WINDOW_SECONDS = 10.0
 RECOVERED = 0.9
 GAME = """
@@ -64,11 +75,12 @@ def call(*words: str, namespace: str | None = None) -> str:
 
 @dataclass
 class Cluster:
-    """Machines in namespaces of their own; ``processes`` are started in sessions of their own."""
+    """Machines in namespaces of their own; each of their ``processes`` is started in a session of its own."""
 
     folder: Path
     machines: int
-    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    ray: bool
+    processes: dict[str, list[subprocess.Popen[bytes]]] = field(default_factory=dict)
 
     def namespace(self, node: str) -> str:
         """Return the name of a machine's network namespace."""
@@ -113,35 +125,62 @@ class Cluster:
         made: dict[str, Any] = json.loads(call(FLYBALL, "init", *options, str(self.folder / node)))
         return made
 
-    def start(self, node: str, *words: str) -> None:
-        """Start a command on a machine."""
-        command = ("ip", "netns", "exec", self.namespace(node), FLYBALL, "--run", str(self.folder / node), *words)
+    def start_all(self) -> None:
+        """Start the head's daemons, and what each other machine works with."""
+        if self.ray:
+            self._start("head", *RAY_HEAD)
+        self._start("head", *self._flyball("head", "up"))
+        for node in self.workers:
+            worker = self._flyball(node, "daemon", "run", "selfplay_worker")
+            self._start(node, *(RAY_WORKER if self.ray else worker))
+
+    def _flyball(self, node: str, *words: str) -> tuple[str, ...]:
+        return FLYBALL, "--run", str(self.folder / node), *words
+
+    def _start(self, node: str, *command: str) -> None:
+        environment = {"FLYBALL_DEPLOYMENT__LOG_LEVEL": "DEBUG"}  # acknowledged results are logged so
+        if self.ray:
+            environment |= {"FLYBALL_DEPLOYMENT__ENGINE": "ray", "FLYBALL_DEPLOYMENT__RAY__ADDRESS": RAY_ADDRESS}
+            token = ray_environment(RunFolder(self.folder / "head"))
+            environment |= {name: token[name] for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH")}
         with (self.folder / f"{node}.out").open("ab") as output:
-            self.processes[node] = subprocess.Popen(
-                command,
+            process = subprocess.Popen(
+                ("ip", "netns", "exec", self.namespace(node), *command),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
-                env={**os.environ, "FLYBALL_DEPLOYMENT__LOG_LEVEL": "DEBUG"},  # acknowledged results are logged so
+                env={**os.environ, **environment},
             )
+        self.processes.setdefault(node, []).append(process)
+
+    def play(self) -> bool:
+        """Return whether all machines play."""
+        if self.ray:
+            capacities = [e.data.capacity for e in self.events(DaemonReady) if e.data.daemon == "selfplay_worker"]
+            return max(capacities, default=0) > self.machines
+        return len({event.source for event in self.events(SelfplayComplete)}) > self.machines
 
     def kill(self, node: str) -> None:
         """Kill all processes of a machine at once."""
         for process in call("ip", "netns", "pids", self.namespace(node)).split():
             with suppress(ProcessLookupError):
                 os.kill(int(process), signal.SIGKILL)
-        self.processes.pop(node).wait()
+        for started in self.processes.pop(node):
+            started.wait()
 
     def cut(self, node: str, *, off: bool) -> None:
         """Cut a machine off the network, or join it again."""
         call("ip", "-n", self.namespace("head"), "link", "set", node, "down" if off else "up")
 
     def stop(self) -> None:
-        """Stop all machines in order, the workers first."""
+        """Stop all machines in order: the workers, then the daemons of the head, then its Ray."""
         for node in sorted(self.processes, key=lambda name: name == "head"):
-            self.processes[node].send_signal(signal.SIGTERM)
-        for process in self.processes.values():
+            for process in reversed(self.processes[node]):
+                process.send_signal(signal.SIGTERM)
+                if node == "head":
+                    process.wait(timeout=180)
+        for process in (process for started in self.processes.values() for process in started):
             process.wait(timeout=180)
 
     def events(self, *types: type[Payload], after: int = 0) -> list[Any]:
@@ -151,7 +190,7 @@ class Cluster:
 
     def acknowledged(self) -> Iterator[tuple[str, int]]:
         """Iterate over (event id, position) of what the workers logged as acknowledged."""
-        for log in self.folder.glob("n*/logs/*.jsonl"):
+        for log in self.folder.glob("head/logs/*.jsonl" if self.ray else "n*/logs/*.jsonl"):
             for line in log.read_text().splitlines():
                 logged = json.loads(line)["attributes"]
                 if "sequence" in logged and "event_id" in logged:
@@ -159,9 +198,9 @@ class Cluster:
 
 
 @contextmanager
-def cluster(folder: Path, machines: int) -> Iterator[Cluster]:
+def cluster(folder: Path, machines: int, *, ray: bool) -> Iterator[Cluster]:
     """Make a cluster; remove its processes and namespaces at the end."""
-    made = Cluster(folder, machines)
+    made = Cluster(folder, machines, ray)
     try:
         yield made
     finally:
@@ -208,9 +247,10 @@ def main() -> None:
     parser.add_argument("--kill", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=90.0, help="before the deaths, and after each trouble")
     parser.add_argument("--cut-seconds", type=float, default=30.0)
+    parser.add_argument("--ray", action="store_true", help="the machines are nodes of a Ray cluster")
     options = parser.parse_args()
     options.folder.mkdir(parents=True)
-    with cluster(options.folder, options.machines) as made:
+    with cluster(options.folder, options.machines, ray=options.ray) as made:
         study(made, options)
 
 
@@ -218,16 +258,9 @@ def study(made: Cluster, options: argparse.Namespace) -> None:
     """Start the machines, make the troubles, stop, and report."""
     made.join()
     made.set_up(options.configs)
-    made.start("head", "up")
-    for node in made.workers:
-        made.start(node, "daemon", "run", "selfplay_worker")
-    journal = options.folder / "head" / "journal.sqlite"
-    wait_for("journal", journal.is_file, 120)
-
-    def all_play() -> bool:
-        return len({event.source for event in made.events(SelfplayComplete)}) > options.machines
-
-    started = wait_for("games of all machines", all_play, 900)
+    made.start_all()
+    wait_for("journal", (options.folder / "head" / "journal.sqlite").is_file, 120)
+    started = wait_for("games of all machines", made.play, 900)
     say(f"{options.machines} machines and the head play after {started:.0f} s")
     began = time.time()  # noqa: TID251 - the journal's clock
     time.sleep(options.seconds)
