@@ -17,6 +17,7 @@ GONE = (errno.EPIPE, errno.EIO)
 COMMANDS = {
     "up": "Start all daemons of a run and watch them.",
     "status": "Show what is known of configurations and daemons.",
+    "doctor": "Look for troubles of a run and this machine, and say what to do about each.",
     "state": "Show a configuration's signals, knobs and lineage, each with the event that set it.",
     "tail": "Show events, and follow them.",
     "trace": "Show what led to an event and what came of it.",

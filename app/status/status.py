@@ -54,12 +54,15 @@ MOST_SHOWN = 240  # characters of an error in a status
 MANY_FAILURES = 3
 """Failures in a row after which a configuration's status names them."""
 
-FORMAT = 7
+FORMAT = 8
 """Version of saved boards. Raise it when the rows change, or when a fold counts events differently."""
 
 
 class DaemonRow(Row, frozen=True):
-    """One daemon on one node. ``restarts`` counts starts without an orderly stop before them."""
+    """One daemon on one node. ``restarts`` counts starts without an orderly stop before them.
+
+    ``version`` is its program's, ``None`` before its first recorded start.
+    """
 
     daemon: str
     node: str
@@ -68,6 +71,7 @@ class DaemonRow(Row, frozen=True):
     restarts: int = 0
     capacity: int = 0
     pid: int | None = None
+    version: str | None = None
     error: str | None = None
     degraded: bool = False
     quarantined: bool = False
@@ -97,7 +101,8 @@ def fold_daemon(row: DaemonRow | None, event: Event[Payload]) -> DaemonRow:
     match data:
         case DaemonStarted():
             restarts = row.restarts + (row.state != "stopped")
-            changes = {"state": "started", "pid": data.pid, "restarts": restarts, "error": None}
+            changes = {"state": "started", "restarts": restarts, "error": None}
+            changes |= {"pid": data.pid, "version": data.version}
         case DaemonReady():
             changes = {"state": "ready", "capacity": data.capacity}
         case DaemonHeartbeat():  # recorded by older versions
@@ -186,6 +191,7 @@ class DaemonStatus(Row, frozen=True):
     jobs: int | None
     capacity: int
     pid: int | None
+    version: str | None
     error: str | None
 
 

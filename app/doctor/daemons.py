@@ -1,0 +1,141 @@
+"""Checks of the broker and the daemons: who is there, in which version, how far behind, how often restarted."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import timedelta
+
+from app.core import BROKER
+from app.doctor.diagnosis import Fault
+from app.doctor.facts import Facts
+from app.events import DaemonFact, DaemonStarted, DaemonStopped
+from app.status.status import DaemonStatus
+from app.status.summary import show_age
+
+LOOP = timedelta(minutes=10)
+LOOP_FAILURES = 3
+"""Failures within ``LOOP`` that make a crash loop."""
+
+LAG_EVENTS, LAG_SECONDS = 5_000, 60.0
+CATCH_UP_SECONDS = 300.0
+"""Time after which a daemon that is not ready yet is reported; a start from saved state takes seconds."""
+
+
+def broker_unreachable(facts: Facts) -> Iterator[Fault]:
+    """Find a broker that should answer and does not."""
+    broker = facts.broker
+    if broker is None or broker.problem is None or broker.refused:
+        return
+    if broker.listens or broker.held or facts.growth is None:  # without a journal here, this is another machine
+        where = f"{BROKER} at {broker.endpoint}"
+        yield Fault("critical", where, broker.problem.what, broker.problem.hint)
+
+
+def run_stopped(facts: Facts) -> Iterator[Fault]:
+    """Find a run that is not running."""
+    if facts.status is None or facts.status.running:
+        return
+    gone = _names(one for one in facts.status.daemons if one.state == "gone")
+    what = f"The run is not running; ended without having stopped: {gone}." if gone else "The run is stopped."
+    yield Fault("critical" if gone else "warning", "run", what, "Start it: flyball up, or its services")
+
+
+def daemon_silent(facts: Facts) -> Iterator[Fault]:
+    """Find daemons without a sign of life. Others of the same name do their jobs, if there are any."""
+    for one in _daemons(facts):
+        if one.state != "silent":
+            continue
+        others = any(other.daemon == one.daemon and other.state == "ready" for other in _daemons(facts))
+        what = f"No sign of life for {show_age(one.heard_seconds_ago)}."
+        hint = f"Look at node {one.node}: is it on, does it reach the broker, what does logs/{one.daemon}.jsonl say?"
+        if others:
+            what += " Other nodes do its jobs."
+        yield Fault("warning" if others else "critical", f"{one.daemon}@{one.node}", what, hint)
+
+
+def daemon_failed(facts: Facts) -> Iterator[Fault]:
+    """Find daemons that ended by an error and have not started again."""
+    for one in _daemons(facts):
+        if one.state == "failed" and facts.status and facts.status.running:
+            hint = f"Its traceback is in logs/{one.daemon}.jsonl. Its supervisor starts it again."
+            yield Fault("critical", f"{one.daemon}@{one.node}", f"It ended by an error: {one.error}.", hint)
+
+
+def crash_loop(facts: Facts) -> Iterator[Fault]:
+    """Find daemons that start again and again."""
+    failures, reasons = defaultdict[str, int](int), dict[str, str]()
+    stopped = dict[str, bool]()
+    for event in facts.recent:
+        if not isinstance(event.data, DaemonFact):
+            continue
+        name = f"{event.data.daemon}@{event.data.node}"
+        if isinstance(event.data, DaemonStarted) and facts.now - event.recordedtime < LOOP:
+            failures[name] += not stopped.get(name, True)
+        stopped[name] = isinstance(event.data, DaemonStopped)
+    here = defaultdict[str, int](int)
+    for end in facts.ends:
+        if facts.now - end.time < LOOP:
+            name = f"{end.daemon}@{facts.node}"
+            here[name] += 1
+            reasons[name] = f" Last: {end.reason}."
+    for name in sorted(failures.keys() | here.keys()):
+        count = max(failures[name], here[name])
+        if count >= LOOP_FAILURES:
+            what = f"It failed {count} times within {show_age(LOOP.total_seconds())}.{reasons.get(name, '')}"
+            daemon = name.partition("@")[0]
+            yield Fault("critical", name, what, f"Its error is at the end of logs/{daemon}.jsonl and .stderr.")
+
+
+def daemon_lagging(facts: Facts) -> Iterator[Fault]:
+    """Find daemons that are far behind the journal, or do not become ready."""
+    for one in _daemons(facts):
+        name, where = f"{one.daemon}@{one.node}", f"logs/{one.daemon}.jsonl"
+        if one.state == "started" and one.heard_seconds_ago > CATCH_UP_SECONDS and one.lag is None:
+            what = f"It has not become ready for {show_age(one.heard_seconds_ago)}."
+            yield Fault("warning", name, what, f"Look whether {where} shows progress.")
+        behind, seconds = one.lag or 0, facts.lag_seconds.get(name, 0.0)
+        if one.state in ("started", "ready", "degraded") and (behind >= LAG_EVENTS or seconds >= LAG_SECONDS):
+            by = f"{behind:,} events" if behind >= LAG_EVENTS else show_age(seconds)
+            hint = f"Is node {one.node} overloaded, or the daemon held up? See {where}, and top."
+            yield Fault("warning", name, f"It is {by} behind the journal.", hint)
+
+
+def version_mix(facts: Facts) -> Iterator[Fault]:
+    """Find living daemons of several versions, which may decide differently."""
+    versions = defaultdict[str, list[str]](list)
+    programs = defaultdict[str, dict[str, str]](dict)
+    for one in _daemons(facts):
+        if one.version and one.state in ("started", "ready", "degraded", "quarantined"):
+            versions[one.version.partition("+")[0]].append(f"{one.daemon}@{one.node}")
+            programs[one.daemon][one.node] = one.version
+    hint = "Install one version on all machines, and restart the daemons of the others."
+    if len(versions) > 1:
+        fewest = sorted(versions.items(), key=lambda item: len(item[1]))
+        what = "; ".join(f"{version}: {_few(names)}" for version, names in fewest)
+        yield Fault("warning", "daemons", f"Several versions run together. {what}.", hint)
+        return
+    for daemon, nodes in programs.items():
+        if len(set(nodes.values())) > 1:
+            what = f"Its programs differ between the nodes {', '.join(sorted(nodes))}."
+            yield Fault("warning", daemon, what, hint)
+
+
+def worker_paused(facts: Facts) -> Iterator[Fault]:
+    """Find workers that get no requests, because theirs failed or their games are bad."""
+    for one in _daemons(facts):
+        if one.state in ("degraded", "quarantined"):
+            how = "is paused after failures" if one.state == "degraded" else "is in quarantine"
+            hint = f"Test the node's memory and its software. What happened: flyball tail -n 5 'NODE_*' on {one.node}"
+            yield Fault("warning", f"{one.daemon}@{one.node}", f"It {how}: {one.error or 'unknown'}.", hint)
+
+
+def _daemons(facts: Facts) -> tuple[DaemonStatus, ...]:
+    return facts.status.daemons if facts.status and facts.status.running else ()
+
+
+def _names(daemons: Iterator[DaemonStatus]) -> str:
+    return _few([f"{one.daemon}@{one.node}" for one in daemons])
+
+
+def _few(names: list[str]) -> str:
+    shown = names[:3]
+    return ", ".join(shown) + (f" and {len(names) - len(shown)} more" if len(names) > len(shown) else "")
