@@ -8,7 +8,7 @@ from app.core import BROKER
 from app.doctor.diagnosis import Fault
 from app.doctor.facts import Facts
 from app.events import DaemonFact, DaemonStarted, DaemonStopped
-from app.status.status import DaemonStatus
+from app.status.status import DaemonStatus, on_one_line
 from app.status.summary import show_age
 
 LOOP = timedelta(minutes=10)
@@ -16,6 +16,8 @@ LOOP_FAILURES = 3
 """Failures within ``LOOP`` that make a crash loop."""
 
 LAG_EVENTS, LAG_SECONDS = 5_000, 60.0
+"""Backlog of a daemon, and age of the last event that it has read, from which on it is reported."""
+
 CATCH_UP_SECONDS = 300.0
 """Time after which a daemon that is not ready yet is reported; a start from saved state takes seconds."""
 
@@ -57,7 +59,12 @@ def daemon_failed(facts: Facts) -> Iterator[Fault]:
     for one in _daemons(facts):
         if one.state == "failed" and facts.status and facts.status.running:
             hint = f"Its traceback is in logs/{one.daemon}.jsonl. Its supervisor starts it again."
-            yield Fault("critical", f"{one.daemon}@{one.node}", f"It ended by an error: {one.error}.", hint)
+            yield Fault(
+                "critical",
+                f"{one.daemon}@{one.node}",
+                f"It ended by an error: {on_one_line(one.error or 'unknown')}.",
+                hint,
+            )
 
 
 def crash_loop(facts: Facts) -> Iterator[Fault]:
@@ -76,7 +83,7 @@ def crash_loop(facts: Facts) -> Iterator[Fault]:
         if facts.now - end.time < LOOP:
             name = f"{end.daemon}@{facts.node}"
             here[name] += 1
-            reasons[name] = f" Last: {end.reason}."
+            reasons[name] = f" Last: {on_one_line(end.reason)}."
     for name in sorted(failures.keys() | here.keys()):
         count = max(failures[name], here[name])
         if count >= LOOP_FAILURES:
@@ -125,7 +132,9 @@ def worker_paused(facts: Facts) -> Iterator[Fault]:
         if one.state in ("degraded", "quarantined"):
             how = "is paused after failures" if one.state == "degraded" else "is in quarantine"
             hint = f"Test the node's memory and its software. What happened: flyball tail -n 5 'NODE_*' on {one.node}"
-            yield Fault("warning", f"{one.daemon}@{one.node}", f"It {how}: {one.error or 'unknown'}.", hint)
+            yield Fault(
+                "warning", f"{one.daemon}@{one.node}", f"It {how}: {on_one_line(one.error or 'unknown')}.", hint
+            )
 
 
 def _daemons(facts: Facts) -> tuple[DaemonStatus, ...]:

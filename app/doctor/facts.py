@@ -33,12 +33,13 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Size and growth of the journal, its archive included.
+    """Size and growth of the journal.
 
-    ``live_events`` are in the journal's file, and ``limit`` is what should stay there.
+    ``bytes`` are those of its file and its archive. ``live_events`` are in the file, and ``limit`` is what should stay.
     """
 
     bytes: int
+    archive_bytes: int
     events: int
     live_events: int
     limit: int

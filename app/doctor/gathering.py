@@ -263,7 +263,8 @@ def _with_events(
     sampled = head - SAMPLE_EVENTS >= reader.first  # in a short journal, empty pages would count as growth
     hours = (recorded_us - _recorded_us(reader, head - SAMPLE_EVENTS)) / SECOND_US / 3600 if sampled else 0.0
     journal = place.folder.journal
-    files = [*journal.parent.glob(f"{journal.name}*"), *reader.archive.folder.glob("*")]
+    live = sum(file.stat().st_size for file in journal.parent.glob(f"{journal.name}*"))
+    archive = sum(file.stat().st_size for file in reader.archive.folder.glob("*"))
     dead = reader.dead_letters()
     after = max(reader.first - 1, head - RECENT_EVENTS)
     voided = voided_events(reader)
@@ -271,7 +272,8 @@ def _with_events(
     return replace(
         facts,
         growth=Growth(
-            bytes=sum(file.stat().st_size for file in files),
+            bytes=live + archive,
+            archive_bytes=archive,
             events=head,
             live_events=head - reader.archive.end,
             limit=limit or head,

@@ -10,6 +10,8 @@ BEHIND_EVENTS = 100_000
 
 FORECAST_DAYS = 14.0
 HOURS = 24
+COMPRESSION = 6.0
+"""Size of live events / size of archived ones, where none are archived yet (tests/benchmarks/RESULTS.md)."""
 
 
 def journal_damaged(facts: Facts) -> Iterator[Fault]:
@@ -38,7 +40,9 @@ def journal_growth(facts: Facts) -> Iterator[Fault]:
     growth = facts.growth
     if not growth or not growth.events_per_hour or not growth.events or not facts.disks:
         return
-    bytes_per_day = growth.bytes / growth.events * growth.events_per_hour * HOURS
+    archived = growth.events - growth.live_events
+    each = growth.archive_bytes / archived if archived else growth.bytes / growth.events / COMPRESSION
+    bytes_per_day = each * growth.events_per_hour * HOURS
     days = facts.disks[0].free_bytes / bytes_per_day
     if days < FORECAST_DAYS:
         what = f"At {bytes_per_day / 1e6:,.0f} MB a day, the journal fills the disk in {days:.1f} days."

@@ -9,7 +9,7 @@ from app.doctor.facts import Facts
 from app.doctor.machine import LATELY
 from app.events import ModelRolledBack
 from app.status.configs import EVALUATION, TRAINING, ConfigRow
-from app.status.status import MANY_FAILURES
+from app.status.status import MANY_FAILURES, on_one_line
 from app.status.summary import short
 
 PAUSED_SHARDS = 8
@@ -83,7 +83,12 @@ def training_failing(facts: Facts) -> Iterator[Fault]:
         if failing and failing.times >= MANY_FAILURES:
             how = "diverged" if row.diverged >= MANY_FAILURES else "failed"
             hint = f"Failures: flyball tail -n 3 TRAINING_FAILED --config-key {row.key}; traceback: logs/training.jsonl"
-            yield Fault("critical", row.key, f"Training {how} {failing.times} times in a row: {failing.error}", hint)
+            yield Fault(
+                "critical",
+                row.key,
+                f"Training {how} {failing.times} times in a row: {on_one_line(failing.error)}.",
+                hint,
+            )
 
 
 def evaluation_overdue(facts: Facts) -> Iterator[Fault]:
@@ -92,7 +97,12 @@ def evaluation_overdue(facts: Facts) -> Iterator[Fault]:
         failing = row.failing.get(EVALUATION)
         hint = f"Failures: flyball tail -n 3 EVALUATION_FAILED --config-key {row.key}; logs/evaluation.jsonl"
         if failing and failing.times >= MANY_FAILURES:
-            yield Fault("critical", row.key, f"Evaluation failed {failing.times} times in a row: {failing.error}", hint)
+            yield Fault(
+                "critical",
+                row.key,
+                f"Evaluation failed {failing.times} times in a row: {on_one_line(failing.error)}.",
+                hint,
+            )
         elif row.overdue is not None:
             yield Fault("warning", row.key, f"No evaluation came for {row.overdue.hours:.1f} h.", hint)
 
@@ -118,7 +128,8 @@ def distribution_failing(facts: Facts) -> Iterator[Fault]:
     """Find current models that do not reach the nodes that play them."""
     for row in facts.configs.values():
         if (failed := row.undistributed) is not None:
-            what = f"Model {short(failed.model)} cannot be distributed (attempt {failed.attempt}): {failed.error}"
+            error = on_one_line(failed.error)
+            what = f"Model {short(failed.model)} cannot be distributed (attempt {failed.attempt}): {error}."
             yield Fault("critical", row.key, what, "It is tried again. Look at the store: flyball store verify")
     for config in facts.status.configs if facts.status else ():
         if config.late:

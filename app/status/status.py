@@ -346,7 +346,7 @@ def _age(then_us: int, now_us: int) -> float:
     return max(0, now_us - then_us) / MICROSECONDS
 
 
-def _on_one_line(error: str) -> str:
+def on_one_line(error: str) -> str:
     """Return the beginning and the end of an error: what failed, and what a command wrote last."""
     text = " ".join(error.split()).rstrip(".")
     return text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN // 2]} … {text[-MOST_SHOWN // 2 :]}"
@@ -372,7 +372,7 @@ def waiting_for(row: ConfigRow, settings: RunSettings) -> str | None:
     for noun, failing in row.failing.items():
         if failing.times >= MANY_FAILURES:
             return (
-                f"{noun} failed {failing.times} times in a row, at last by {_on_one_line(failing.error)}. "
+                f"{noun} failed {failing.times} times in a row, at last by {on_one_line(failing.error)}. "
                 f"Traceback: logs/{noun}.jsonl. Failures: flyball tail {noun.upper()}_FAILED --config-key {row.key}"
             )
     if (overdue := row.overdue) is None:
