@@ -131,7 +131,7 @@ def worker_paused(facts: Facts) -> Iterator[Fault]:
     for one in _daemons(facts):
         if one.state in ("degraded", "quarantined"):
             how = "is paused after failures" if one.state == "degraded" else "is in quarantine"
-            hint = f"Test the node's memory and its software. What happened: flyball tail -n 5 'NODE_*' on {one.node}"
+            hint = f"Test the memory and the software of {one.node}. What happened: flyball tail -n 5 'NODE_*'"
             yield Fault(
                 "warning", f"{one.daemon}@{one.node}", f"It {how}: {on_one_line(one.error or 'unknown')}.", hint
             )

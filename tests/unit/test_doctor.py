@@ -1,17 +1,21 @@
 """Every check of ``flyball doctor`` finds its trouble, finds nothing else, and has its runbook."""
 
 import re
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+import click
 import pytest
 from recorded_run import KEY, NEW, OLD, START, Recording, recording
 
+from app.api.publishing import payload_of
 from app.bus.keys import Key
 from app.bus.ports import Present, Sign
 from app.cli.doctor import nagios, runbook
+from app.cli.group import main
 from app.doctor.checks import CHECKS
 from app.doctor.diagnosis import RUNBOOKS, code_of, diagnose, worst
 from app.doctor.facts import Broker, Disk, Facts, Growth, Problem, ProcessEnd
@@ -34,6 +38,7 @@ from app.events import (
     TrainingBlockedByQuality,
     TrainingFailed,
     TrainingIntensityChanged,
+    resolve,
 )
 from app.status.status import Board
 
@@ -260,12 +265,33 @@ def test_nagios_output_has_state_text_and_figures(facts: Facts, code: int, state
     assert "|" not in "".join(lines)
 
 
+PAGE = (ROOT / RUNBOOKS).read_text(encoding="utf-8")
 TITLE = re.compile(r"^## (.+)$", re.MULTILINE)
 
 
 def test_runbooks_have_a_section_for_each_code_and_no_other() -> None:
-    sections = TITLE.findall((ROOT / RUNBOOKS).read_text(encoding="utf-8"))
+    sections = TITLE.findall(PAGE)
     assert sorted(sections) == sorted(CODES)
+
+
+COMMANDS = sorted({" ".join(one.split()) for one in re.findall(r"`(flyball [^`]+)`", PAGE)})
+PLACEHOLDERS = {"HASH": "a" * 64, "NEW": "0.001", "OLD": "0.002", "NODE": "node1"}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_command_of_the_runbooks_is_one(command: str) -> None:
+    """Its name and options exist; the data of an event fits its type."""
+    words = shlex.split(command)[1:]
+    found: click.Command = main
+    while words and isinstance(found, click.Group):
+        found = found.get_command(click.Context(found), words.pop(0)) or pytest.fail(command)
+    known = {name for param in found.params for name in param.opts}
+    assert {word for word in words if word.startswith("-")} <= known
+    if found.name == "emit" and len(words) > 1:
+        data = words[1]
+        for name, value in PLACEHOLDERS.items():
+            data = re.sub(rf"\b{name}\b", value, data)
+        payload_of(resolve(words[0]), data)
 
 
 @pytest.mark.parametrize("code", CODES)
