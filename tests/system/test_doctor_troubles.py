@@ -26,6 +26,7 @@ from app.events import (
     DaemonReady,
     DaemonStarted,
     ModelPromoted,
+    NodeLost,
     Payload,
     SelfplayComplete,
     TrainingUnblocked,
@@ -35,7 +36,8 @@ from app.journal import SqliteJournal
 from daemons.clock import SystemClock
 
 GOOD, STUCK = "tic_tac_toe_2p", "breakthrough6_2p"
-QUICK_SECONDS = 5.0
+QUICK_SECONDS = 10.0
+PLANTED = {"key-refused", "crash-loop", "version-mix", "training-blocked", "model-damaged", "regression"}
 SETTINGS = f"""
 seed = 7
 configs = ["{GOOD}", "{STUCK}"]
@@ -44,7 +46,7 @@ tick_seconds = 1.0
 node = "head"
 endpoint = "tcp://127.0.0.1:{{port}}"
 heartbeat_seconds = 0.5
-node_silent_seconds = 3.0
+node_silent_seconds = 5.0
 drain_seconds = 1.0
 [deployment.keys]
 secret = "keys/head.secret"
@@ -144,21 +146,22 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield Cluster(loop, worker, ClientKeys(slow, head.public), f"tcp://127.0.0.1:{port}")
 
 
-def add_slow_machine(cluster: Cluster) -> None:
-    """Add a daemon of another machine and version, which says that it is far behind."""
-
-    async def appear() -> None:
-        bus = ZmqBus(cluster.endpoint, producer="selfplay_worker@slow", deadline_s=10.0, keys=cluster.slow)
-        who, now = {"daemon": "selfplay_worker", "node": "slow"}, SystemClock().now()
-        started = DaemonStarted(**who, pid=1, version="0.0.9")
-        facts: list[Payload] = [started, DaemonReady(**who, position=1, capacity=1)]
-        envelopes = [originate(fact, event_id=EventId(fact.event_name), time=now) for fact in facts]
+async def doctor_beside_a_slow_machine(cluster: Cluster) -> Examined:
+    """Ask doctor while a daemon of another machine and version says that it is far behind."""
+    who, now = {"daemon": "selfplay_worker", "node": "slow"}, SystemClock().now()
+    started = DaemonStarted(**who, pid=1, version="0.0.9")
+    facts: list[Payload] = [started, DaemonReady(**who, position=1, capacity=1)]
+    envelopes = [originate(fact, event_id=EventId(fact.event_name), time=now) for fact in facts]
+    bus = ZmqBus(cluster.endpoint, producer="selfplay_worker@slow", deadline_s=30.0, keys=cluster.slow)
+    try:
         await bus.publish_many(envelopes)
-        bus.show_life(Sign(position=1, lag=7000, jobs=0, requests=0))
-        await bus.present()  # so that the sign has arrived
+        examined = asyncio.get_running_loop().create_task(asyncio.to_thread(doctor, cluster.loop.folder))
+        while not examined.done():
+            bus.show_life(Sign(position=1, lag=7000, jobs=0, requests=0))
+            await asyncio.wait([examined], timeout=0.5)
+        return await examined
+    finally:
         await bus.close()
-
-    asyncio.run(appear())
 
 
 def current_blob(loop: RunningLoop) -> Path:
@@ -171,8 +174,8 @@ def current_blob(loop: RunningLoop) -> Path:
 def test_doctor_names_each_planted_trouble(cluster: Cluster, record_property: Any) -> None:
     loop = cluster.loop
     loop.wait_for_loops(1)
-    assert doctor(loop.folder).findings.keys() <= {"livelock", "journal-growth", "disk-full"}
-    assert doctor(cluster.worker).findings.keys() <= {"livelock", "disk-full"}
+    for folder in (loop.folder, cluster.worker):
+        assert PLANTED.isdisjoint(doctor(folder).findings), "a running loop has no trouble"
 
     flyball(loop.folder, "emit", "TRAINING_BLOCKED_BY_QUALITY", '{"reason": "a rehearsal"}', "--config-key", GOOD)
     for number in range(1, 4):  # a crash loop
@@ -191,17 +194,16 @@ def test_doctor_names_each_planted_trouble(cluster: Cluster, record_property: An
     try:
         flyball(loop.folder, "keys", "revoke", "node1")
         refused = doctor(cluster.worker)
-        time.sleep(3.5)  # node_silent_seconds
-        add_slow_machine(cluster)
-        found = doctor(loop.folder)
+        loop.wait_for("the loss of the worker", lambda: lost(loop, "selfplay_worker"))
+        found = asyncio.run(doctor_beside_a_slow_machine(cluster))
     finally:
         os.kill(worker, signal.SIGCONT)
         blob.write_bytes(sound)
     assert refused.where("key-refused") == ["node1"]
     assert found.where("key-refused") == ["unknown key at 127.0.0.1"], "it was revoked while node1 was away"
-    assert found.where("daemon-silent") == ["selfplay_worker@head"]
+    assert "selfplay_worker@head" in found.where("daemon-silent")
     assert found.where("crash-loop") == ["curves@head"]
-    assert found.where("daemon-lagging") == ["selfplay_worker@slow"]
+    assert "selfplay_worker@slow" in found.where("daemon-lagging")
     assert "version-mix" in found.findings
     assert found.where("training-blocked") == [GOOD]
     assert found.where("livelock") == [STUCK]
@@ -209,6 +211,10 @@ def test_doctor_names_each_planted_trouble(cluster: Cluster, record_property: An
     assert found.where("regression") == [GOOD]
     record_property("doctor_seconds", found.seconds)
     assert max(found.seconds, refused.seconds) < QUICK_SECONDS
+
+
+def lost(loop: RunningLoop, daemon: str) -> bool:
+    return any(event.data.daemon == daemon for event in loop.events(NodeLost))
 
 
 def count_starts(loop: RunningLoop, daemon: str) -> int:
@@ -264,4 +270,4 @@ def test_doctor_names_a_clock_jump_and_damage_of_a_stopped_run(stopped: Path) ->
         file.write(b"\0" * 64)
     found = doctor(stopped)
     assert found.where("journal-damaged") == ["journal.sqlite"]
-    assert found.seconds < 2 * QUICK_SECONDS
+    assert found.seconds < QUICK_SECONDS
