@@ -7,6 +7,8 @@ from dataclasses import asdict
 from typing import Any, Literal
 
 import click
+from rich.markdown import Markdown
+from rich.padding import Padding
 from rich.text import Text
 
 from app.api.runs import Place
@@ -45,7 +47,8 @@ def doctor(place: Place, *, form: Format, deep: bool, explain: str | None) -> No
     exit codes are those of a Nagios plugin: 0 ok, 1 warning, 2 critical, 3 unknown.
     """
     if explain:
-        click.echo(runbook(explain))
+        text = runbook(explain)
+        show(Markdown(text)) if sys.stdout.isatty() else click.echo(text)
         return
     clock = SystemClock()
     began = clock.monotonic()
@@ -79,7 +82,7 @@ def _values(one: Diagnosis) -> dict[str, Any]:
 
 
 def _show(found: Sequence[Diagnosis], seconds: float) -> None:
-    """Write each finding in three lines: code, place and fault; what to do; the runbook."""
+    """Write each finding: severity, code and place; what is wrong; what to do. Then a summary on stderr."""
     for one in found:
         fault = one.fault
         head = Text(f"{fault.severity:<8} ", STYLES[fault.severity]).append(one.code, "bold")
@@ -89,11 +92,12 @@ def _show(found: Sequence[Diagnosis], seconds: float) -> None:
         click.echo(f"No trouble found: {checked}.")
         return
     counts = [f"{number} {severity}" for severity in SEVERITIES if (number := _count(found, severity))]
-    note(f"{', '.join(counts)}: {checked}. More about one: flyball doctor --explain {found[0].code}")
+    note(f"{', '.join(counts)}; {checked}. Runbook: flyball doctor --explain {found[0].code}")
 
 
-def _indented(text: str, style: str = "default") -> Text:
-    return Text(f"         {text}", style)
+def _indented(text: str, style: str = "default") -> Padding:
+    """Return a text that stays indented where a narrow terminal wraps it."""
+    return Padding(Text(text, style), (0, 0, 0, len("critical ")))
 
 
 def _count(found: Sequence[Diagnosis], severity: Severity) -> int:
