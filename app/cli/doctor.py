@@ -18,14 +18,14 @@ from app.cli.shipped import shipped
 from app.core import FlyballError
 from app.core.clock import Clock
 from app.doctor.checks import CHECKS
-from app.doctor.diagnosis import RUNBOOKS, SEVERITIES, Diagnosis, Severity, code_of, diagnose, worst
+from app.doctor.diagnosis import LEVELS, RUNBOOKS, Diagnosis, Level, code_of, diagnose, worst
 from app.doctor.facts import Facts
 from app.doctor.gathering import gather
 from daemons.clock import SystemClock
 
 Format = Literal["text", "json", "nagios"]
-STYLES: dict[Severity, str] = {"critical": "bold red", "warning": "yellow", "notice": "cyan"}
-NAGIOS: dict[Severity | None, tuple[int, str]] = {
+STYLES: dict[Level, str] = {"critical": "bold red", "warning": "yellow", "notice": "cyan"}
+NAGIOS: dict[Level | None, tuple[int, str]] = {
     "critical": (2, "CRITICAL"),
     "warning": (1, "WARNING"),
     "notice": (0, "OK"),
@@ -78,20 +78,20 @@ def _seconds_since(clock: Clock, began: float) -> float:
 
 
 def _values(one: Diagnosis) -> dict[str, Any]:
-    return {"code": one.code, **asdict(one.fault), "runbook": one.runbook}
+    return {"code": one.code, **asdict(one.symptom), "runbook": one.runbook}
 
 
 def _show(found: Sequence[Diagnosis], seconds: float) -> None:
     """Write each finding: severity, code and place; what is wrong; what to do. Then a summary on stderr."""
     for one in found:
-        fault = one.fault
-        head = Text(f"{fault.severity:<8} ", STYLES[fault.severity]).append(one.code, "bold")
-        show(head.append(f"  {fault.where}", "default"), _indented(fault.what), _indented(fault.hint, "dim"))
+        symptom = one.symptom
+        head = Text(f"{symptom.severity:<8} ", STYLES[symptom.severity]).append(one.code, "bold")
+        show(head.append(f"  {symptom.where}", "default"), _indented(symptom.what), _indented(symptom.hint, "dim"))
     checked = f"{len(CHECKS)} checks in {seconds:.1f} s"
     if not found:
         click.echo(f"No trouble found: {checked}.")
         return
-    counts = [f"{number} {severity}" for severity in SEVERITIES if (number := _count(found, severity))]
+    counts = [f"{number} {severity}" for severity in LEVELS if (number := _count(found, severity))]
     note(f"{', '.join(counts)}; {checked}. Runbook: flyball doctor --explain {found[0].code}")
 
 
@@ -100,8 +100,8 @@ def _indented(text: str, style: str = "default") -> Padding:
     return Padding(Text(text, style), (0, 0, 0, len("critical ")))
 
 
-def _count(found: Sequence[Diagnosis], severity: Severity) -> int:
-    return sum(one.fault.severity == severity for one in found)
+def _count(found: Sequence[Diagnosis], severity: Level) -> int:
+    return sum(one.symptom.severity == severity for one in found)
 
 
 def nagios(facts: Facts, found: Sequence[Diagnosis]) -> tuple[int, str]:
@@ -110,8 +110,8 @@ def nagios(facts: Facts, found: Sequence[Diagnosis]) -> tuple[int, str]:
     Source: https://nagios-plugins.org/doc/guidelines.html (output, performance data).
     """
     code, state = NAGIOS[worst(found)]
-    lines = [f"{one.fault.severity} {one.code} {one.fault.where}: {one.fault.what}" for one in found]
-    figures: dict[str, str] = {severity: str(_count(found, severity)) for severity in SEVERITIES}
+    lines = [f"{one.symptom.severity} {one.code} {one.symptom.where}: {one.symptom.what}" for one in found]
+    figures: dict[str, str] = {severity: str(_count(found, severity)) for severity in LEVELS}
     if facts.growth:
         figures |= {"events": f"{facts.growth.events}c", "journal": f"{facts.growth.bytes}B"}
     if facts.disks:

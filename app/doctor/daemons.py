@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from app.core import BROKER
-from app.doctor.diagnosis import Fault
+from app.doctor.diagnosis import Symptom
 from app.doctor.facts import Facts
 from app.events import DaemonFact, DaemonStarted, DaemonStopped
 from app.status.status import DaemonStatus, on_one_line
@@ -22,26 +22,26 @@ CATCH_UP_SECONDS = 300.0
 """Time after which a daemon that is not ready yet is reported; a start from saved state takes seconds."""
 
 
-def broker_unreachable(facts: Facts) -> Iterator[Fault]:
+def broker_unreachable(facts: Facts) -> Iterator[Symptom]:
     """Find a broker that should answer and does not."""
     broker = facts.broker
-    if broker is None or broker.problem is None or broker.refused:
+    if broker is None or broker.problem is None or broker.refused or broker.problem in facts.keys:
         return
     if broker.listens or broker.held or facts.growth is None:  # without a journal here, this is another machine
         where = f"{BROKER} at {broker.endpoint}"
-        yield Fault("critical", where, broker.problem.what, broker.problem.hint)
+        yield Symptom("critical", where, broker.problem.what, broker.problem.hint)
 
 
-def run_stopped(facts: Facts) -> Iterator[Fault]:
+def run_stopped(facts: Facts) -> Iterator[Symptom]:
     """Find a run that is not running."""
     if facts.status is None or facts.status.running:
         return
     gone = _names(one for one in facts.status.daemons if one.state == "gone")
     what = f"The run is not running; ended without having stopped: {gone}." if gone else "The run is stopped."
-    yield Fault("critical" if gone else "warning", "run", what, "Start it: flyball up, or its services")
+    yield Symptom("critical" if gone else "warning", "run", what, "Start it: flyball up, or its services")
 
 
-def daemon_silent(facts: Facts) -> Iterator[Fault]:
+def daemon_silent(facts: Facts) -> Iterator[Symptom]:
     """Find daemons without a sign of life. Others of the same name do their jobs, if there are any."""
     for one in _daemons(facts):
         if one.state != "silent":
@@ -51,15 +51,15 @@ def daemon_silent(facts: Facts) -> Iterator[Fault]:
         hint = f"Look at node {one.node}: is it on, does it reach the broker, what does logs/{one.daemon}.jsonl say?"
         if others:
             what += " Other nodes do its jobs."
-        yield Fault("warning" if others else "critical", f"{one.daemon}@{one.node}", what, hint)
+        yield Symptom("warning" if others else "critical", f"{one.daemon}@{one.node}", what, hint)
 
 
-def daemon_failed(facts: Facts) -> Iterator[Fault]:
+def daemon_failed(facts: Facts) -> Iterator[Symptom]:
     """Find daemons that ended by an error and have not started again."""
     for one in _daemons(facts):
         if one.state == "failed" and facts.status and facts.status.running:
             hint = f"Its traceback is in logs/{one.daemon}.jsonl. Its supervisor starts it again."
-            yield Fault(
+            yield Symptom(
                 "critical",
                 f"{one.daemon}@{one.node}",
                 f"It ended by an error: {on_one_line(one.error or 'unknown')}.",
@@ -67,7 +67,7 @@ def daemon_failed(facts: Facts) -> Iterator[Fault]:
             )
 
 
-def crash_loop(facts: Facts) -> Iterator[Fault]:
+def crash_loop(facts: Facts) -> Iterator[Symptom]:
     """Find daemons that start again and again."""
     failures, reasons = defaultdict[str, int](int), dict[str, str]()
     stopped = dict[str, bool]()
@@ -89,24 +89,24 @@ def crash_loop(facts: Facts) -> Iterator[Fault]:
         if count >= LOOP_FAILURES:
             what = f"It failed {count} times within {show_age(LOOP.total_seconds())}.{reasons.get(name, '')}"
             daemon = name.partition("@")[0]
-            yield Fault("critical", name, what, f"Its error is at the end of logs/{daemon}.jsonl and .stderr.")
+            yield Symptom("critical", name, what, f"Its error is at the end of logs/{daemon}.jsonl and .stderr.")
 
 
-def daemon_lagging(facts: Facts) -> Iterator[Fault]:
+def daemon_lagging(facts: Facts) -> Iterator[Symptom]:
     """Find daemons that are far behind the journal, or do not become ready."""
     for one in _daemons(facts):
         name, where = f"{one.daemon}@{one.node}", f"logs/{one.daemon}.jsonl"
         if one.state == "started" and one.heard_seconds_ago > CATCH_UP_SECONDS and one.lag is None:
             what = f"It has not become ready for {show_age(one.heard_seconds_ago)}."
-            yield Fault("warning", name, what, f"Look whether {where} shows progress.")
+            yield Symptom("warning", name, what, f"Look whether {where} shows progress.")
         behind, seconds = one.lag or 0, facts.lag_seconds.get(name, 0.0)
         if one.state in ("started", "ready", "degraded") and (behind >= LAG_EVENTS or seconds >= LAG_SECONDS):
             by = f"{behind:,} events" if behind >= LAG_EVENTS else show_age(seconds)
             hint = f"Is node {one.node} overloaded, or the daemon held up? See {where}, and top."
-            yield Fault("warning", name, f"It is {by} behind the journal.", hint)
+            yield Symptom("warning", name, f"It is {by} behind the journal.", hint)
 
 
-def version_mix(facts: Facts) -> Iterator[Fault]:
+def version_mix(facts: Facts) -> Iterator[Symptom]:
     """Find living daemons of several versions, which may decide differently."""
     versions = defaultdict[str, list[str]](list)
     programs = defaultdict[str, dict[str, str]](dict)
@@ -118,21 +118,21 @@ def version_mix(facts: Facts) -> Iterator[Fault]:
     if len(versions) > 1:
         fewest = sorted(versions.items(), key=lambda item: len(item[1]))
         what = "; ".join(f"{version}: {_few(names)}" for version, names in fewest)
-        yield Fault("warning", "daemons", f"Several versions run together. {what}.", hint)
+        yield Symptom("warning", "daemons", f"Several versions run together. {what}.", hint)
         return
     for daemon, nodes in programs.items():
         if len(set(nodes.values())) > 1:
             what = f"Its programs differ between the nodes {', '.join(sorted(nodes))}."
-            yield Fault("warning", daemon, what, hint)
+            yield Symptom("warning", daemon, what, hint)
 
 
-def worker_paused(facts: Facts) -> Iterator[Fault]:
+def worker_paused(facts: Facts) -> Iterator[Symptom]:
     """Find workers that get no requests, because theirs failed or their games are bad."""
     for one in _daemons(facts):
         if one.state in ("degraded", "quarantined"):
             how = "is paused after failures" if one.state == "degraded" else "is in quarantine"
             hint = f"Test the memory and the software of {one.node}. What happened: flyball tail -n 5 'NODE_*'"
-            yield Fault(
+            yield Symptom(
                 "warning", f"{one.daemon}@{one.node}", f"It {how}: {on_one_line(one.error or 'unknown')}.", hint
             )
 

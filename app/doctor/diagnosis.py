@@ -11,32 +11,32 @@ from typing import Literal
 
 from app.doctor.facts import Facts
 
-Severity = Literal["critical", "warning", "notice"]
-SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "notice")
+Level = Literal["critical", "warning", "notice"]
+LEVELS: tuple[Level, ...] = ("critical", "warning", "notice")
 """Worst first. Critical: the run, or a part of it, stands still or loses data. Notice: nothing to be done now."""
 
 RUNBOOKS = "deploy/runbooks.md"
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class Symptom:
     """What a check found: how bad it is, the part concerned, what is wrong, and what to do about it."""
 
-    severity: Severity
+    severity: Level
     where: str
     what: str
     hint: str
 
 
-Check = Callable[[Facts], Iterator[Fault]]
+Check = Callable[[Facts], Iterator[Symptom]]
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """A fault with the code of its check."""
+    """A symptom with the code of the check that found it."""
 
     code: str
-    fault: Fault
+    symptom: Symptom
 
     @property
     def runbook(self) -> str:
@@ -51,10 +51,10 @@ def code_of(check: Check) -> str:
 
 def diagnose(facts: Facts, checks: Iterable[Check]) -> list[Diagnosis]:
     """Return what the checks find, the worst first."""
-    found = [Diagnosis(code_of(check), fault) for check in checks for fault in check(facts)]
-    return sorted(found, key=lambda one: SEVERITIES.index(one.fault.severity))
+    found = [Diagnosis(code_of(check), symptom) for check in checks for symptom in check(facts)]
+    return sorted(found, key=lambda one: LEVELS.index(one.symptom.severity))
 
 
-def worst(found: Iterable[Diagnosis]) -> Severity | None:
+def worst(found: Iterable[Diagnosis]) -> Level | None:
     """Return the worst severity; None if nothing was found."""
-    return min((one.fault.severity for one in found), key=SEVERITIES.index, default=None)
+    return min((one.symptom.severity for one in found), key=LEVELS.index, default=None)

@@ -47,7 +47,7 @@ class Growth:
 
 
 @dataclass(frozen=True, slots=True)
-class Broker:
+class BrokerAnswer:
     """The run's broker, asked from this machine.
 
     Attributes:
@@ -113,7 +113,7 @@ class Facts:
     disks: tuple[Disk, ...] = ()
     outbox_bytes: Mapping[str, int] = field(default_factory=dict)
     outbox_limit: int = 0
-    broker: Broker | None = None
+    broker: BrokerAnswer | None = None
     status: Status | None = None
     configs: Mapping[str, ConfigRow] = field(default_factory=dict)
     run: RunSettings | None = None

@@ -29,7 +29,7 @@ from app.config.devices import AUTO, JobKind
 from app.config.loading import Loaded
 from app.core import FlyballError
 from app.core.clock import SECOND_US
-from app.doctor.facts import Broker, Disk, Facts, Growth, Problem, ProcessEnd
+from app.doctor.facts import BrokerAnswer, Disk, Facts, Growth, Problem, ProcessEnd
 from app.events import (
     AccessRefused,
     ClockTick,
@@ -77,7 +77,7 @@ GPUS = "nvidia[0-9]*"
 class _Answers:
     """What the broker answered, or why it did not."""
 
-    broker: Broker
+    broker: BrokerAnswer
     presence: Presence | None = None
     board: Board | None = None
     recent: tuple[Event[Any], ...] = ()
@@ -132,13 +132,15 @@ def _ask(place: Place, loaded: Loaded, *, board: bool) -> _Answers:
     endpoint, held = bus_endpoint(place.folder, loaded.deployment), is_held(place.folder)
     if not is_listening(endpoint):
         hint = "Look whether the head runs, and at logs/broker.jsonl there."
-        return _Answers(Broker(endpoint, listens=False, held=held, problem=Problem("Nothing listens there.", hint)))
+        return _Answers(
+            BrokerAnswer(endpoint, listens=False, held=held, problem=Problem("Nothing listens there.", hint))
+        )
     try:
         presence, found, recent = asyncio.run(_answers(place, board=board))
     except FlyballError as error:
         refused = isinstance(error, KeyRefused)
-        return _Answers(Broker(endpoint, listens=True, held=held, problem=_problem(error), refused=refused))
-    return _Answers(Broker(endpoint, listens=True, held=held, problem=None), presence, found, recent)
+        return _Answers(BrokerAnswer(endpoint, listens=True, held=held, problem=_problem(error), refused=refused))
+    return _Answers(BrokerAnswer(endpoint, listens=True, held=held, problem=None), presence, found, recent)
 
 
 async def _answers(place: Place, *, board: bool) -> tuple[Presence, Board | None, tuple[Event[Any], ...]]:
@@ -157,7 +159,7 @@ async def _recent_on(bus: Bus, head: int) -> tuple[Event[Any], ...]:
     return tuple([event async for event in past_events(bus, RECENT, after=max(0, head - RECENT_EVENTS))])
 
 
-def _of_machine(place: Place, loaded: Loaded, facts: Facts, broker: Broker, *, deep: bool) -> Facts:
+def _of_machine(place: Place, loaded: Loaded, facts: Facts, broker: BrokerAnswer, *, deep: bool) -> Facts:
     """Add the facts of this machine."""
     deployment, run, folder = loaded.deployment, loaded.run, loaded.folder
     devices = [deployment.compute(kind).device for kind in get_args(JobKind)]
@@ -248,6 +250,8 @@ def _with_journal(place: Place, loaded: Loaded | None, facts: Facts, presence: P
                 facts = replace(facts, damage=(*damage, *map(_problem, segments)))
             board = read_board(place.folder, reader, silent)
     except FlyballError as error:
+        if type(error) is NotAJournal:  # an empty file: the run begins at this moment
+            return facts
         problem = _problem(error)
         return facts if problem in facts.damage else replace(facts, damage=(*facts.damage, problem))
     running = facts.broker is not None and (facts.broker.listens or facts.broker.held)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from app.doctor.diagnosis import Fault
+from app.doctor.diagnosis import Symptom
 from app.doctor.facts import Facts
 
 BEHIND_EVENTS = 100_000
@@ -14,28 +14,28 @@ COMPRESSION = 6.0
 """Size of live events / size of archived ones, where none are archived yet (tests/benchmarks/RESULTS.md)."""
 
 
-def journal_damaged(facts: Facts) -> Iterator[Fault]:
+def journal_damaged(facts: Facts) -> Iterator[Symptom]:
     """Find damage of the journal's file."""
     for problem in facts.damage:
-        yield Fault("critical", "journal.sqlite", problem.what, problem.hint or "All damage: flyball journal verify")
+        yield Symptom("critical", "journal.sqlite", problem.what, problem.hint or "All damage: flyball journal verify")
 
 
-def archive_missing(facts: Facts) -> Iterator[Fault]:
+def archive_missing(facts: Facts) -> Iterator[Symptom]:
     """Find missing files of the archive."""
     for problem in facts.missing:
         hint = "Put the file back from a backup. Newer events can be read without it."
-        yield Fault("warning", "archive", problem.what, hint)
+        yield Symptom("warning", "archive", problem.what, hint)
 
 
-def archive_behind(facts: Facts) -> Iterator[Fault]:
+def archive_behind(facts: Facts) -> Iterator[Symptom]:
     """Find old events that are not archived, which slow every start down."""
     growth = facts.growth
     if growth and growth.live_events > growth.limit + BEHIND_EVENTS:
         what = f"{growth.live_events:,} events are live; all but {growth.limit:,} should be archived."
-        yield Fault("warning", "journal.sqlite", what, "Why not: flyball journal archive, and logs/archive.stderr")
+        yield Symptom("warning", "journal.sqlite", what, "Why not: flyball journal archive, and logs/archive.stderr")
 
 
-def journal_growth(facts: Facts) -> Iterator[Fault]:
+def journal_growth(facts: Facts) -> Iterator[Symptom]:
     """Find a journal that will fill its disk at its present growth."""
     growth = facts.growth
     if not growth or not growth.events_per_hour or not growth.events or not facts.disks:
@@ -47,14 +47,14 @@ def journal_growth(facts: Facts) -> Iterator[Fault]:
     if days < FORECAST_DAYS:
         what = f"At {bytes_per_day / 1e6:,.0f} MB a day, the journal fills the disk in {days:.1f} days."
         hint = "Free space, or delete archived events after a while: deployment.journal.delete_days"
-        yield Fault("warning", str(facts.disks[0].path), what, hint)
+        yield Symptom("warning", str(facts.disks[0].path), what, hint)
 
 
-def dead_letters(facts: Facts) -> Iterator[Fault]:
+def dead_letters(facts: Facts) -> Iterator[Symptom]:
     """Find events that were refused, or that a daemon could not take in."""
     if facts.unfolded:
         what = f"{facts.unfolded} events could not be read or folded by a daemon."
-        yield Fault("warning", "journal.sqlite", what, "Which ones, and why: flyball journal repair")
+        yield Symptom("warning", "journal.sqlite", what, "Which ones, and why: flyball journal repair")
     if facts.refused:
         what = f"The broker refused {facts.refused} events, which are kept as dead letters."
-        yield Fault("warning", "journal.sqlite", what, "Which ones, and why: flyball journal dead-letters list")
+        yield Symptom("warning", "journal.sqlite", what, "Which ones, and why: flyball journal dead-letters list")

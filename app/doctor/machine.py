@@ -8,7 +8,7 @@ from itertools import pairwise
 from app.bus.keys import Key
 from app.core import BROKER
 from app.core.clock import SECOND_US, SMALL_JUMP_US
-from app.doctor.diagnosis import Fault
+from app.doctor.diagnosis import Symptom
 from app.doctor.facts import Facts
 from app.events import AccessRefused, ClockTick, DaemonStarted
 from app.status.summary import show_age
@@ -25,19 +25,19 @@ SMALL_JUMP_SECONDS = SMALL_JUMP_US / SECOND_US
 OUTBOX_SHARE = 0.5
 
 
-def settings_unusable(facts: Facts) -> Iterator[Fault]:
+def settings_unusable(facts: Facts) -> Iterator[Symptom]:
     """Find settings with which no daemon starts."""
     for problem in facts.settings:
-        yield Fault("critical", facts.node, problem.what, problem.hint)
+        yield Symptom("critical", facts.node, problem.what, problem.hint)
 
 
-def key_unusable(facts: Facts) -> Iterator[Fault]:
+def key_unusable(facts: Facts) -> Iterator[Symptom]:
     """Find unusable files of keys."""
     for problem in facts.keys:
-        yield Fault("critical", facts.node, problem.what, problem.hint)
+        yield Symptom("critical", facts.node, problem.what, problem.hint)
 
 
-def key_expiring(facts: Facts) -> Iterator[Fault]:
+def key_expiring(facts: Facts) -> Iterator[Symptom]:
     """Find names whose last valid key ends soon."""
     last = dict[str, Key]()
     for key in facts.admitted:
@@ -48,13 +48,13 @@ def key_expiring(facts: Facts) -> Iterator[Fault]:
         if key.until and key.until - facts.now < EXPIRES_SOON:
             left = (key.until - facts.now).total_seconds()
             when = f"ends in {show_age(left)}" if left > 0 else f"ended {show_age(-left)} ago"
-            yield Fault("warning", name, f"Its last key {when}.", f"Give it a new one: flyball keys rotate {name}")
+            yield Symptom("warning", name, f"Its last key {when}.", f"Give it a new one: flyball keys rotate {name}")
 
 
-def key_refused(facts: Facts) -> Iterator[Fault]:
+def key_refused(facts: Facts) -> Iterator[Symptom]:
     """Find keys that the broker refuses: this machine's, or on the head those of others."""
     if facts.broker and facts.broker.refused and facts.broker.problem:
-        yield Fault(
+        yield Symptom(
             "critical",
             facts.node,
             f"The broker refuses this machine's key. {facts.broker.problem.what}",
@@ -65,7 +65,7 @@ def key_refused(facts: Facts) -> Iterator[Fault]:
         if isinstance(event.data, AccessRefused) and facts.now - event.recordedtime < LATELY:
             refused[event.data.key or f"unknown key at {event.data.address}", event.data.reason] += event.data.count
     for (who, reason), count in refused.items():
-        yield Fault(
+        yield Symptom(
             "warning",
             who,
             f"The broker refused it {count} times within an hour ({reason}).",
@@ -73,25 +73,25 @@ def key_refused(facts: Facts) -> Iterator[Fault]:
         )
 
 
-def disk_full(facts: Facts) -> Iterator[Fault]:
+def disk_full(facts: Facts) -> Iterator[Symptom]:
     """Find disks with little room. A full one stops the broker, and with it the run."""
     for disk in facts.disks:
         if disk.free_bytes < ROOM_BYTES:
-            yield Fault(
+            yield Symptom(
                 "critical" if disk.free_bytes < LITTLE_BYTES else "warning",
                 str(disk.path),
                 f"{disk.free_bytes / 1e6:,.0f} MB of {disk.bytes / 1e9:,.1f} GB are free.",
                 "Free some space. What Flyball can spare: flyball store gc, flyball journal archive",
             )
         elif disk.inodes is not None and disk.inodes < FEW_INODES:
-            yield Fault("critical", str(disk.path), f"Only {disk.inodes} inodes are free.", "Delete small files.")
+            yield Symptom("critical", str(disk.path), f"Only {disk.inodes} inodes are free.", "Delete small files.")
 
 
-def outbox_filling(facts: Facts) -> Iterator[Fault]:
+def outbox_filling(facts: Facts) -> Iterator[Symptom]:
     """Find outboxes that grow because the broker does not take their events."""
     for daemon, size in facts.outbox_bytes.items():
         if size > OUTBOX_SHARE * facts.outbox_limit:
-            yield Fault(
+            yield Symptom(
                 "warning",
                 daemon,
                 f"{size / 1e6:,.0f} MB of unsent events; beyond {facts.outbox_limit / 1e6:,.0f} MB it stops.",
@@ -99,7 +99,7 @@ def outbox_filling(facts: Facts) -> Iterator[Fault]:
             )
 
 
-def clock_skew(facts: Facts) -> Iterator[Fault]:
+def clock_skew(facts: Facts) -> Iterator[Symptom]:
     """Find differences between this machine's clock and recorded time, and jumps of recorded time."""
     ticks = [event for event in facts.recent if isinstance(event.data, ClockTick)]
     allowed = SMALL_JUMP_SECONDS + 2 * (ticks[-1].data.period_seconds if ticks else 0.0)
@@ -107,10 +107,10 @@ def clock_skew(facts: Facts) -> Iterator[Fault]:
     set_clocks = "Synchronise the clocks of all machines, by NTP for example; recorded time then follows by itself."
     if ahead > SMALL_JUMP_SECONDS:
         what = f"Recorded time is {show_age(ahead)} ahead of this machine's clock, which is wrong or was set back."
-        yield Fault("warning", facts.node, what, set_clocks)
+        yield Symptom("warning", facts.node, what, set_clocks)
     elif ticks and facts.broker and facts.broker.problem is None and -ahead > allowed:
         what = f"This machine's clock is {show_age(-ahead)} ahead of recorded time."
-        yield Fault("warning", facts.node, what, set_clocks)
+        yield Symptom("warning", facts.node, what, set_clocks)
     clock = [event for event in facts.recent if _moves_time(event.data)]
     for before, after in pairwise(clock):
         gap = (after.recordedtime - before.recordedtime).total_seconds()
@@ -118,7 +118,7 @@ def clock_skew(facts: Facts) -> Iterator[Fault]:
         if expected and gap > allowed and facts.now - after.recordedtime < LATELY:
             what = f"Recorded time jumped by {show_age(gap)}, {_ago(facts, after.recorded_us)}."
             hint = "Did the machine sleep, or was its clock set? Boosts, pauses and stalls have counted this time."
-            yield Fault("notice", "recorded time", what, hint)
+            yield Symptom("notice", "recorded time", what, hint)
 
 
 def _moves_time(data: object) -> bool:
@@ -130,26 +130,26 @@ def _ago(facts: Facts, recorded_us: int) -> str:
     return f"{show_age(max(0.0, facts.now.timestamp() - recorded_us / SECOND_US))} ago"
 
 
-def store_unusable(facts: Facts) -> Iterator[Fault]:
+def store_unusable(facts: Facts) -> Iterator[Symptom]:
     """Find a store that cannot be reached, read or written."""
     if facts.store:
-        yield Fault("critical", facts.node, facts.store.what, facts.store.hint)
+        yield Symptom("critical", facts.node, facts.store.what, facts.store.hint)
 
 
-def model_damaged(facts: Facts) -> Iterator[Fault]:
+def model_damaged(facts: Facts) -> Iterator[Symptom]:
     """Find current models that are missing or have changed."""
     for key, problem in facts.models.items():
-        yield Fault("critical", key, problem.what, problem.hint)
+        yield Symptom("critical", key, problem.what, problem.hint)
 
 
-def gpu_missing(facts: Facts) -> Iterator[Fault]:
+def gpu_missing(facts: Facts) -> Iterator[Symptom]:
     """Find devices of the settings that PyTorch does not see."""
     if facts.gpu:
-        yield Fault("critical", facts.node, facts.gpu.what, facts.gpu.hint)
+        yield Symptom("critical", facts.node, facts.gpu.what, facts.gpu.hint)
 
 
-def gpu_unused(facts: Facts) -> Iterator[Fault]:
+def gpu_unused(facts: Facts) -> Iterator[Symptom]:
     """Find a GPU that no kind of job uses."""
     if facts.has_gpu and not facts.uses_gpu:
         what = "This machine has a GPU, and all kinds of jobs run on the CPU."
-        yield Fault("notice", facts.node, what, 'Set deployment.device = "auto" in flyball.toml, and start again.')
+        yield Symptom("notice", facts.node, what, 'Set deployment.device = "auto" in flyball.toml, and start again.')

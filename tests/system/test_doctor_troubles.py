@@ -35,7 +35,7 @@ from app.events import (
 from app.journal import SqliteJournal
 from daemons.clock import SystemClock
 
-GOOD, STUCK = "tic_tac_toe_2p", "breakthrough6_2p"
+GOOD, STUCK = "tic_tac_toe_2p", "hex2_2p"
 QUICK_SECONDS = 10.0
 PLANTED = {"key-refused", "crash-loop", "version-mix", "training-blocked", "model-damaged", "regression"}
 SETTINGS = f"""
@@ -59,9 +59,11 @@ games_per_request = 64
 random_games = 40
 model_games = 20
 anchor_games = 20
-[games.{STUCK}.selfplay]     # all games are the same one, so that their quality is poor for ever
-games_per_request = 16
-temperature = 0.001
+[games.{STUCK}]              # so small that most of 512 games are the same, and training pauses for ever
+game = "hex(board_size=2)"
+players = 2
+[games.{STUCK}.selfplay]
+games_per_request = 512
 [games.{STUCK}.evaluation]
 random_games = 20
 [feedback.intensity]

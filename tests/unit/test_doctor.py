@@ -18,7 +18,7 @@ from app.cli.doctor import nagios, runbook
 from app.cli.group import main
 from app.doctor.checks import CHECKS
 from app.doctor.diagnosis import RUNBOOKS, code_of, diagnose, worst
-from app.doctor.facts import Broker, Disk, Facts, Growth, Problem, ProcessEnd
+from app.doctor.facts import BrokerAnswer, Disk, Facts, Growth, Problem, ProcessEnd
 from app.doctor.gathering import RECENT
 from app.events import (
     AccessRefused,
@@ -46,8 +46,8 @@ ROOT = Path(__file__).parents[2]
 CODES = [code_of(check) for check in CHECKS]
 GIB = 1 << 30
 PROBLEM = Problem("It is broken.", "Mend it.")
-ANSWERS = Broker("ipc:///run/bus.sock", listens=True, held=True, problem=None)
-HELD_UP = Broker("tcp://10.0.0.1:7400", listens=True, held=False, problem=PROBLEM)
+ANSWERS = BrokerAnswer("ipc:///run/bus.sock", listens=True, held=True, problem=None)
+HELD_UP = BrokerAnswer("tcp://10.0.0.1:7400", listens=True, held=False, problem=PROBLEM)
 REFUSED = replace(HELD_UP, refused=True)
 WHO = {"daemon": "training", "node": "laptop"}
 WORKER = {"daemon": "selfplay_worker", "node": "node1"}
@@ -185,7 +185,7 @@ def test_healthy_run_has_no_findings() -> None:
 def test_check_finds_its_trouble_and_no_other(code: str) -> None:
     found = diagnose(PLANTED[code](), CHECKS)
     assert {one.code for one in found} == {code}
-    assert all(one.fault.where and one.fault.what.endswith((".", ":")) and one.fault.hint for one in found)
+    assert all(one.symptom.where and one.symptom.what.endswith((".", ":")) and one.symptom.hint for one in found)
 
 
 def test_facts_without_anything_known_have_no_findings() -> None:
@@ -230,13 +230,13 @@ def test_silent_daemon_with_a_substitute_is_a_warning() -> None:
     other = {"daemon": "training", "node": "node2"}
     starts = DaemonStarted(**other, pid=9, version="0.1.0+rows.1"), DaemonReady(**other, position=20, capacity=1)
     (found,) = diagnose(after(*starts, table=(present(lost=True), present(who=other))), CHECKS)
-    assert (found.code, found.fault.severity) == ("daemon-silent", "warning")
+    assert (found.code, found.symptom.severity) == ("daemon-silent", "warning")
 
 
 def test_findings_are_listed_worst_first() -> None:
     facts = replace(BASE, has_gpu=True, damage=(PROBLEM,), unfolded=1)
     found = diagnose(facts, CHECKS)
-    assert [one.fault.severity for one in found] == ["critical", "warning", "notice"]
+    assert [one.symptom.severity for one in found] == ["critical", "warning", "notice"]
     assert worst(found) == "critical"
 
 
