@@ -37,7 +37,9 @@ CODES = {code_of(check): check for check in CHECKS}
 
 @click.command()
 @click.option("--format", "form", type=click.Choice(("text", "json", "nagios")), default="text", help="Of the output.")
-@click.option("--deep", is_flag=True, help="Also read the whole journal and store, which may take minutes.")
+@click.option(
+    "--deep", is_flag=True, help="Also read the whole journal and store, and load all games; may take minutes."
+)
 @click.option("--explain", type=click.Choice(sorted(CODES)), metavar="CODE", help="Show a finding's runbook instead.")
 @placed
 def doctor(place: Place, *, form: Format, deep: bool, explain: str | None) -> None:

@@ -88,7 +88,7 @@ def gather(place: Place, *, deep: bool) -> Facts:
 
     Args:
         place: the run folder; on a worker's machine it has no journal.
-        deep: also read the whole journal and store, and check the settings of a running run.
+        deep: also read the whole journal and store, and check that all configurations can be played.
 
     Raises ``NotAJournal`` if there is neither a run nor an address of a broker.
     """
@@ -163,19 +163,16 @@ def _of_machine(place: Place, loaded: Loaded, facts: Facts, broker: BrokerAnswer
     """Add the facts of this machine."""
     deployment, run, folder = loaded.deployment, loaded.run, loaded.folder
     devices = [deployment.compute(kind).device for kind in get_args(JobKind)]
-    settings: tuple[Problem, ...] = ()
-    if deep or not (broker.listens or broker.held):  # a running run has passed these checks, which take seconds
-        settings = _problems(
-            lambda: check_playable(run),
-            lambda: check_trainers(run, folder),
-            lambda: check_bots(run, folder),
-            lambda: check_controllers(run),
-        )
+    checks = [
+        lambda: check_trainers(run, folder),
+        lambda: check_controllers(run),
+        *((lambda: check_playable(run), lambda: check_bots(run, folder)) if deep else ()),  # they load PyTorch
+    ]
     keys, admitted = _keys(loaded)
     outboxes = sorted(place.folder.outbox("daemon", "node").parent.glob("*.sqlite"))
     return replace(
         facts,
-        settings=settings,
+        settings=_problems(*checks),
         gpu=next(iter(_problems(lambda: check_devices(deployment))), None),
         has_gpu=any(Path("/dev").glob(GPUS)),
         uses_gpu=any(device == AUTO or device != "cpu" for device in devices),
