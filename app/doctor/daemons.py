@@ -15,8 +15,8 @@ LOOP = timedelta(minutes=10)
 LOOP_FAILURES = 3
 """Failures within ``LOOP`` that make a crash loop."""
 
-LAG_EVENTS, LAG_SECONDS = 5_000, 60.0
-"""Backlog of a daemon, and age of the last event that it has read, from which on it is reported."""
+LAG_EVENTS = 5_000
+"""Events that a daemon has not read yet from which on it is reported; a daemon folds them in less than a second."""
 
 CATCH_UP_SECONDS = 300.0
 """Time after which a daemon that is not ready yet is reported; a start from saved state takes seconds."""
@@ -74,7 +74,7 @@ def crash_loop(facts: Facts) -> Iterator[Symptom]:
     for event in facts.recent:
         if not isinstance(event.data, DaemonFact):
             continue
-        name = f"{event.data.daemon}@{event.data.node}"
+        name = _name(event.data)
         if isinstance(event.data, DaemonStarted) and facts.now - event.recordedtime < LOOP:
             failures[name] += not stopped.get(name, True)
         stopped[name] = isinstance(event.data, DaemonStopped)
@@ -94,16 +94,16 @@ def crash_loop(facts: Facts) -> Iterator[Symptom]:
 
 def daemon_lagging(facts: Facts) -> Iterator[Symptom]:
     """Find daemons that are far behind the journal, or do not become ready."""
+    started = {_name(event.data): event.recordedtime for event in facts.recent if isinstance(event.data, DaemonStarted)}
     for one in _daemons(facts):
         name, where = f"{one.daemon}@{one.node}", f"logs/{one.daemon}.jsonl"
-        if one.state == "started" and one.heard_seconds_ago > CATCH_UP_SECONDS and one.lag is None:
-            what = f"It has not become ready for {show_age(one.heard_seconds_ago)}."
+        seconds = (facts.now - started.get(name, facts.now)).total_seconds()
+        if one.state == "started" and seconds > CATCH_UP_SECONDS:
+            what = f"It has not become ready for {show_age(seconds)}."
             yield Symptom("warning", name, what, f"Look whether {where} shows progress.")
-        behind, seconds = one.lag or 0, facts.lag_seconds.get(name, 0.0)
-        if one.state in ("started", "ready", "degraded") and (behind >= LAG_EVENTS or seconds >= LAG_SECONDS):
-            by = f"{behind:,} events" if behind >= LAG_EVENTS else show_age(seconds)
+        elif one.state in ("started", "ready", "degraded") and (one.lag or 0) >= LAG_EVENTS:
             hint = f"Is node {one.node} overloaded, or the daemon held up? See {where}, and top."
-            yield Symptom("warning", name, f"It is {by} behind the journal.", hint)
+            yield Symptom("warning", name, f"It is {one.lag:,} events behind the journal.", hint)
 
 
 def version_mix(facts: Facts) -> Iterator[Symptom]:
@@ -139,6 +139,10 @@ def worker_paused(facts: Facts) -> Iterator[Symptom]:
 
 def _daemons(facts: Facts) -> tuple[DaemonStatus, ...]:
     return facts.status.daemons if facts.status and facts.status.running else ()
+
+
+def _name(fact: DaemonFact) -> str:
+    return f"{fact.daemon}@{fact.node}"
 
 
 def _names(daemons: Iterator[DaemonStatus]) -> str:

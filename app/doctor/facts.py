@@ -93,7 +93,6 @@ class Facts:
             rows and settings behind it.
         recent: the latest events of the types in ``RECENT``, in order.
         recorded: time of the last event.
-        lag_seconds: age of the last event that a daemon has read, at the time of the last event; by ``daemon@node``.
         damage: of the journal. ``missing``: files of its archive.
         growth: ``None`` on a machine without the journal.
         unfolded, refused: numbers of dead letters, of recorded and of refused events.
@@ -119,7 +118,6 @@ class Facts:
     run: RunSettings | None = None
     recent: tuple[Event[Any], ...] = ()
     recorded: datetime | None = None
-    lag_seconds: Mapping[str, float] = field(default_factory=dict)
     damage: tuple[Problem, ...] = ()
     missing: tuple[Problem, ...] = ()
     growth: Growth | None = None

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -239,7 +239,7 @@ def _with_journal(place: Place, loaded: Loaded | None, facts: Facts, presence: P
                 _problem(one) for one in (reader.live_damage() if deep else reader.latest_damage(QUICK_EVENTS))
             )
             facts = replace(facts, damage=damage, missing=tuple(map(_problem, reader.archive.missing())))
-            facts = _with_events(place, reader, loaded, facts, presence)
+            facts = _with_events(place, reader, loaded, facts)
             if deep:
                 segments = (
                     one for one in reader.archive.damage() if one.message not in {p.what for p in facts.missing}
@@ -255,10 +255,8 @@ def _with_journal(place: Place, loaded: Loaded | None, facts: Facts, presence: P
     return _with_board(facts, board, presence, running=running)
 
 
-def _with_events(
-    place: Place, reader: SqliteJournalReader, loaded: Loaded | None, facts: Facts, presence: Presence | None
-) -> Facts:
-    """Add the journal's size and growth, its latest events, and how far daemons are behind."""
+def _with_events(place: Place, reader: SqliteJournalReader, loaded: Loaded | None, facts: Facts) -> Facts:
+    """Add the journal's size and growth, its latest events and its dead letters."""
     head, limit = reader.head, loaded.deployment.journal.live_events if loaded else 0
     recorded_us = _recorded_us(reader, head)
     sampled = head - SAMPLE_EVENTS >= reader.first  # in a short journal, empty pages would count as growth
@@ -282,7 +280,6 @@ def _with_events(
         ),
         recent=tuple(event for event in recent if event.sequence not in voided),
         recorded=EPOCH + timedelta(microseconds=recorded_us) if head else None,
-        lag_seconds=dict(_lags(reader, presence or {}, recorded_us)),
         unfolded=len({one.position for one in open_dead_letters(reader)}),
         refused=sum(not one.position for one in dead),
     )
@@ -292,13 +289,6 @@ def _recorded_us(reader: SqliteJournalReader, position: int) -> int:
     """Return when the event at a position was recorded, in microseconds; 0 without one."""
     record = next(reader.headers_back(position), None)
     return record.recorded_us if record else 0
-
-
-def _lags(reader: SqliteJournalReader, presence: Presence, recorded_us: int) -> Iterable[tuple[str, float]]:
-    """Iterate over daemons that are not lost, each with the age of the last event that it has read, in seconds."""
-    for name, one in presence.items():
-        if not one.lost and one.sign and one.sign.position:
-            yield name, (recorded_us - _recorded_us(reader, one.sign.position)) / SECOND_US
 
 
 def _with_board(facts: Facts, board: Board, presence: Presence | None, *, running: bool) -> Facts:

@@ -109,6 +109,14 @@ def jumped() -> Facts:
     return replace(late, now=late.recent[-1].recordedtime, recorded=late.recent[-1].recordedtime)
 
 
+def stuck_at_its_start() -> Facts:
+    """Return a run with a living daemon that started ten minutes ago and is not ready."""
+    run = healthy()
+    run.add(DaemonStarted(**WORKER, pid=9, version="0.1.0+rows.2"))
+    facts = facts_of(run, present(), present(who=WORKER))
+    return replace(facts, now=facts.now + timedelta(minutes=10))
+
+
 def replace_time(run: Recording, seconds: int) -> Facts:
     last = run.events[-1]
     run.events[-1] = type(last)(last.envelope, last.sequence, last.recorded_us + seconds * 1_000_000, last.source)
@@ -198,7 +206,7 @@ def test_facts_without_anything_known_have_no_findings() -> None:
         (lambda: replace(BASE, ends=(ProcessEnd("broker", BASE.now, "exit code 1"),) * 3), "crash-loop"),
         (jumped, "clock-skew"),
         (lambda: replace(BASE, now=BASE.now + timedelta(minutes=2)), "clock-skew"),
-        (lambda: replace(BASE, lag_seconds={"training@laptop": 90.0}), "daemon-lagging"),
+        (stuck_at_its_start, "daemon-lagging"),
         (lambda: after(ModelRolledBack(from_model=OLD, to_model=NEW, step=0, reason="worse"), times=3), "livelock"),
         (
             lambda: after(
