@@ -48,7 +48,9 @@ def key_expiring(facts: Facts) -> Iterator[Symptom]:
         if key.until and key.until - facts.now < EXPIRES_SOON:
             left = (key.until - facts.now).total_seconds()
             when = f"ends in {show_age(left)}" if left > 0 else f"ended {show_age(-left)} ago"
-            yield Symptom("warning", name, f"Its last key {when}.", f"Give it a new one: flyball keys rotate {name}")
+            yield Symptom(
+                "warning", name, f"Its last key {when}.", f"Give it a new one: flyball keys rotate {name} PUBLIC_KEY"
+            )
 
 
 def key_refused(facts: Facts) -> Iterator[Symptom]:
