@@ -204,9 +204,9 @@ async def presence_on(bus: Bus, say: Say = silent) -> Presence | None:
 
 async def board_on(bus: Bus) -> Board:
     """Fold the board from the bus, without the journal's file."""
-    voided = {event.data.position async for event in _past(bus, {EventVoided})}
+    voided = {event.data.position async for event in past_events(bus, {EventVoided})}
     board = Board()
-    async for event in _past(bus, READS):
+    async for event in past_events(bus, READS):
         if event.sequence not in voided:
             board.feed((event,))
     return board
@@ -233,9 +233,9 @@ async def _ask(place: Place, say: Say) -> tuple[Presence | None, Board | None]:
         return presence, None if presence is None or place.folder.journal.exists() else await board_on(bus)
 
 
-async def _past(bus: Bus, types: Collection[type[Payload]]) -> AsyncIterator[Event[Any]]:
-    """Iterate over the events of some types, up to the journal's end."""
-    async with bus.subscribe(types, after=0) as subscription:
+async def past_events(bus: Bus, types: Collection[type[Payload]], after: int = 0) -> AsyncIterator[Event[Any]]:
+    """Iterate over the events of some types after a position, up to the journal's end."""
+    async with bus.subscribe(types, after=after) as subscription:
         async for batch in subscription:
             for event in batch.events:
                 yield event

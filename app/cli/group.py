@@ -17,6 +17,8 @@ GONE = (errno.EPIPE, errno.EIO)
 COMMANDS = {
     "up": "Start all daemons of a run and watch them.",
     "status": "Show what is known of configurations and daemons.",
+    "top": "Watch a run at a terminal: configurations, daemons, events, logs.",
+    "doctor": "Look for troubles of a run and this machine, and say what to do about each.",
     "state": "Show a configuration's signals, knobs and lineage, each with the event that set it.",
     "tail": "Show events, and follow them.",
     "trace": "Show what led to an event and what came of it.",
@@ -46,9 +48,9 @@ COMMANDS = {
 ERRORS = {
     1: "DamagedDatabase",
     2: "BadData BadEnvironment BadKey BadParameters BadPlant BadPolicy BadSettings BadUsage ForeignModel "
-    "ForeignSettings MissingDevice NoHeuristic NoModel NoRun NotRetriable OtherFormat Pointless RunExists "
-    "StoreRefused UnfitSettings UnknownDevice UnknownGame UnknownPlugin Unsearchable UnsuitedCodec UnusableFile "
-    "UnusableFolder UnusableStore WrongModel",
+    "ForeignSettings MissingDevice NoHeuristic NoModel NoRun NoTerminal NoTextual NotRetriable OtherFormat Pointless "
+    "RunExists StoreRefused UnfitSettings UnknownDevice UnknownGame UnknownPlugin Unsearchable UnsuitedCodec "
+    "UnusableFile UnusableFolder UnusableStore WrongModel",
     3: "NotAJournal NotRunning",
     4: "AmbiguousEvent NobodyToPlay NothingToVoid NoLeague TooFewMembers UnknownConfig UnknownDaemon UnknownDeadLetter "
     "UnknownField UnknownEnvironment UnknownModel UnknownPolicy UnknownEvent UnknownEventType UnknownKey",

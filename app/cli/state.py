@@ -1,6 +1,6 @@
 """``flyball state``: a configuration's FeedbackState, each value with the event that set it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -22,6 +22,9 @@ from app.status.summary import event_text, short
 
 UNSET = frozenset({"training_block", "boost_set_by", "matchmaking", "training", "candidate", "distributed"})
 """Fields whose ``None`` means "none", not "unknown"."""
+
+COLUMNS = ("field", "value", "set by", "event", "at")
+"""Columns of a table of fields: the event's name, id and time, which are empty for initial values."""
 
 BRIEF_PICKS = 2
 """Opponents that the table names; ``flyball state KEY matchmaking`` names all."""
@@ -55,8 +58,12 @@ def state(place: Place, config_key: str, field: str | None, *, as_json: bool) ->
     elif field is not None:
         _show_field(field, fields[field])
     else:
-        rows = [(name, _shown(name, _brief(one.value), one), *_set_by(one.event)) for name, one in fields.items()]
-        show_table(("field", "value", "set by", "event", "at"), rows, left={"field", "value", "set by", "event", "at"})
+        show_table(COLUMNS, field_rows(fields), left=COLUMNS)
+
+
+def field_rows(fields: Mapping[str, Field]) -> list[tuple[str, str, str, str, str]]:
+    """Return the rows of a table of fields; see ``COLUMNS``."""
+    return [(name, _shown(name, _brief(one.value), one), *_set_by(one.event)) for name, one in fields.items()]
 
 
 def _show_field(name: str, field: Field) -> None:

@@ -289,15 +289,24 @@ class Archive:
 
     def damage(self) -> Iterator[FlyballError]:
         """Iterate over missing and changed segments; each file is read as a whole. Damaged rows are left out."""
-        found = verified_rows(self._connection, "segments", "TRUE ORDER BY first")
-        for row in [SegmentRow(*row) for row in found if isinstance(row, tuple)]:
+        yield from self.missing()
+        for row in self._kept():
             path = self.folder / row.name
-            if row.deleted:
-                continue
+            if path.is_file() and digest_of(path) != row.digest:
+                yield damaged_segment(path)
+
+    def missing(self) -> Iterator[FlyballError]:
+        """Iterate over missing segments. Damaged rows are left out."""
+        for row in self._kept():
+            path = self.folder / row.name
             if not path.is_file():
                 yield MissingEvents(f"The events {row.first} to {row.last} are archived in {path}, which is missing.")
-            elif digest_of(path) != row.digest:
-                yield damaged_segment(path)
+
+    def _kept(self) -> list[SegmentRow]:
+        """Return the segments that were not deleted."""
+        found = verified_rows(self._connection, "segments", "TRUE ORDER BY first")
+        rows = [SegmentRow(*row) for row in found if isinstance(row, tuple)]
+        return [row for row in rows if not row.deleted]
 
     def next_file(self, after: int) -> tuple[SegmentRow, Record] | None:
         """Return the next complete file, with its last header, or None.

@@ -30,6 +30,7 @@ RESERVE_BYTES = 4 << 20
 CHECKED_EVENTS = 200_000
 """Number of latest events whose records are checked on opening; takes about a second."""
 
+MOST_EVENTS = 1 << 62
 MAX_DEAD_LETTERS = 10_000
 TRIMMED_RECORDS = 200
 """Archived records that are deleted at once, in about a millisecond."""
@@ -351,10 +352,16 @@ class SqliteJournalReader(_JournalTables):
         with explained(self._path):
             for problem in structural_damage(self._connection):
                 yield DamagedDatabase(f"{self._path} is damaged: {problem}.")
+        yield from self.latest_damage(MOST_EVENTS)
+
+    def latest_damage(self, events: int = CHECKED_EVENTS) -> Iterator[FlyballError]:
+        """Iterate over the damage of the latest live records and of all other tables, as at a start of the broker."""
+        with explained(self._path):
             # Read all tables in one snapshot, because otherwise rows that a broker writes meanwhile look like damage.
             self._connection.execute("BEGIN")
             try:
-                yield from damage_after(self._connection, 0)
+                (last,) = self._connection.execute("SELECT max(first) FROM frames").fetchone()
+                yield from damage_after(self._connection, max(0, (last or 0) - events))
             finally:
                 self._connection.execute("ROLLBACK")
 

@@ -22,11 +22,14 @@ from app.events import (
     ModelRolledBack,
     Payload,
     PromotionRejected,
+    RegressionCleared,
+    RegressionDetected,
     SelfplayComplete,
     TrainingBlockedByQuality,
     TrainingCompleted,
     TrainingFailed,
     TrainingIntensityChanged,
+    TrainingRequested,
     TrainingUnblocked,
 )
 from app.events.rows import Row
@@ -76,6 +79,13 @@ class Failing(Row, frozen=True):
     error: str
 
 
+class Untrained(Row, frozen=True):
+    """Shards and rows played since a training began or ended, its model was judged or distributed, or it paused."""
+
+    shards: int = 0
+    rows: int = 0
+
+
 class ConfigRow(Row, frozen=True):
     """The state of one configuration.
 
@@ -86,7 +96,8 @@ class ConfigRow(Row, frozen=True):
     block. ``quality`` is the data quality behind the training intensity. ``overdue`` is the latest EVALUATION_OVERDUE
     since the last evaluation. ``undistributed`` is the failure to distribute the current model. ``late`` are nodes
     that were reported to lack the distributed model. ``failing`` holds the failures of trainings and evaluations, by
-    the noun. ``diverged`` counts the latest trainings in a row that diverged.
+    the noun. ``diverged`` counts the latest trainings in a row that diverged. ``regression`` is the open regression of
+    the current model.
     """
 
     key: str
@@ -114,6 +125,8 @@ class ConfigRow(Row, frozen=True):
     late: tuple[str, ...] = ()
     failing: dict[str, Failing] = field(default_factory=dict)
     diverged: int = 0
+    untrained: Untrained = Untrained()
+    regression: RegressionDetected | None = None
     boosted: Boosted | None = None
     decision: Decided | None = None
 
@@ -154,7 +167,9 @@ def _selfplay(row: ConfigRow, event: Event[SelfplayComplete]) -> Changes:
     if before and before[-1][0] == second:
         before, games = before[:-1], games + before[-1][1]
     played = tuple(one for one in before if one[0] > second - WINDOW_SECONDS)
-    return {"games": row.games + shard.games, "rows": row.rows + shard.rows, "played": (*played, (second, games))}
+    counted = Untrained(shards=row.untrained.shards + 1, rows=row.untrained.rows + shard.rows)
+    totals = {"games": row.games + shard.games, "rows": row.rows + shard.rows, "untrained": counted}
+    return totals | {"played": (*played, (second, games))}
 
 
 def _evaluation(row: ConfigRow, event: Event[EvaluationCompleted]) -> Changes:
@@ -177,7 +192,8 @@ def _progress(row: ConfigRow, data: EvaluationCompleted) -> Progress | None:
 def _promotion(row: ConfigRow, event: Event[ModelPromoted]) -> Changes:
     trained, judged = event.data.step > 0, _loop(row, event.data)
     newest = PastChampion(model=event.data.model, loops=judged.get("loops", row.loops))
-    return {"promotions": row.promotions + trained, "champions": _champions(row, newest)} | judged
+    promoted = {"promotions": row.promotions + trained, "champions": _champions(row, newest), "regression": None}
+    return promoted | judged
 
 
 def _champions(row: ConfigRow, *newest: PastChampion) -> tuple[PastChampion, ...]:
@@ -187,7 +203,7 @@ def _champions(row: ConfigRow, *newest: PastChampion) -> tuple[PastChampion, ...
 
 
 def _rejection(row: ConfigRow, event: Event[PromotionRejected]) -> Changes:
-    return {"rejections": row.rejections + 1} | _loop(row, event.data)
+    return {"rejections": row.rejections + 1, "untrained": Untrained()} | _loop(row, event.data)
 
 
 def _loop(row: ConfigRow, data: ModelPromoted | PromotionRejected) -> Changes:
@@ -197,7 +213,7 @@ def _loop(row: ConfigRow, data: ModelPromoted | PromotionRejected) -> Changes:
 
 
 def _rollback(row: ConfigRow, _: Event[ModelRolledBack]) -> Changes:
-    return {"champions": _champions(row), "rollbacks": row.rollbacks + 1}
+    return {"champions": _champions(row), "rollbacks": row.rollbacks + 1, "regression": None}
 
 
 def _boost(_: ConfigRow, event: Event[ExplorationBoost]) -> Changes:
@@ -221,12 +237,22 @@ def _without(row: ConfigRow, noun: str) -> dict[str, Failing]:
 
 
 def _trained(row: ConfigRow, event: Event[TrainingCompleted]) -> Changes:
-    return {"step": event.data.step, "failing": _without(row, TRAINING), "diverged": 0}
+    trained = {"step": event.data.step, "failing": _without(row, TRAINING), "diverged": 0}
+    return trained | {"untrained": Untrained()}
 
 
 def _untrained(row: ConfigRow, event: Event[TrainingFailed]) -> Changes:
     diverged = row.diverged + 1 if event.data.reason == "diverged" else 0
-    return _failure(row, TRAINING, event.data.error) | {"diverged": diverged}
+    return _failure(row, TRAINING, event.data.error) | {"diverged": diverged, "untrained": Untrained()}
+
+
+def _intensity(_: ConfigRow, event: Event[TrainingIntensityChanged]) -> Changes:
+    paused, quality = event.data.intensity == "paused", event.data.quality_score
+    return {"paused": paused, "quality": quality, "untrained": Untrained()}
+
+
+def _regression(row: ConfigRow, event: Event[RegressionDetected]) -> Changes:
+    return {"regression": event.data} if event.data.model == row.model else {}
 
 
 CHANGED_BY: Mapping[type[Payload], Callable[[ConfigRow, Event[Any]], Changes]] = {
@@ -234,21 +260,21 @@ CHANGED_BY: Mapping[type[Payload], Callable[[ConfigRow, Event[Any]], Changes]] =
     TrainingCompleted: _trained,
     TrainingFailed: _untrained,
     TrainingBlockedByQuality: lambda _, event: {"blocked": event.data.reason},
-    TrainingUnblocked: lambda *_: {"blocked": None},
-    TrainingIntensityChanged: lambda _, event: {
-        "paused": event.data.intensity == "paused",
-        "quality": event.data.quality_score,
-    },
+    TrainingUnblocked: lambda *_: {"blocked": None, "untrained": Untrained()},
+    TrainingRequested: lambda *_: {"untrained": Untrained()},
+    TrainingIntensityChanged: _intensity,
     EvaluationCompleted: _evaluation,
     EvaluationFailed: lambda row, event: _failure(row, EVALUATION, event.data.error),
     EvaluationOverdue: lambda _, event: {"overdue": event.data},
     DistributionFailed: _undistributed,
     DistributionLate: lambda row, event: {"late": tuple(dict.fromkeys((*row.late, *event.data.nodes)))},
     ModelCached: lambda row, event: {"late": tuple(node for node in row.late if node != event.data.node)},
-    ModelDistributed: lambda *_: {"undistributed": None, "late": ()},
+    ModelDistributed: lambda *_: {"undistributed": None, "late": (), "untrained": Untrained()},
     ModelPromoted: _promotion,
     PromotionRejected: _rejection,
     ModelRolledBack: _rollback,
     ExplorationBoost: _boost,
+    RegressionDetected: _regression,
+    RegressionCleared: lambda *_: {"regression": None},
 }
 """For each event type, the function that returns its changes to the configuration's row."""

@@ -54,12 +54,15 @@ MOST_SHOWN = 240  # characters of an error in a status
 MANY_FAILURES = 3
 """Failures in a row after which a configuration's status names them."""
 
-FORMAT = 7
+FORMAT = 8
 """Version of saved boards. Raise it when the rows change, or when a fold counts events differently."""
 
 
 class DaemonRow(Row, frozen=True):
-    """One daemon on one node. ``restarts`` counts starts without an orderly stop before them."""
+    """One daemon on one node. ``restarts`` counts starts without an orderly stop before them.
+
+    ``version`` is its program's, ``None`` before its first recorded start.
+    """
 
     daemon: str
     node: str
@@ -68,6 +71,7 @@ class DaemonRow(Row, frozen=True):
     restarts: int = 0
     capacity: int = 0
     pid: int | None = None
+    version: str | None = None
     error: str | None = None
     degraded: bool = False
     quarantined: bool = False
@@ -97,7 +101,8 @@ def fold_daemon(row: DaemonRow | None, event: Event[Payload]) -> DaemonRow:
     match data:
         case DaemonStarted():
             restarts = row.restarts + (row.state != "stopped")
-            changes = {"state": "started", "pid": data.pid, "restarts": restarts, "error": None}
+            changes = {"state": "started", "restarts": restarts, "error": None}
+            changes |= {"pid": data.pid, "version": data.version}
         case DaemonReady():
             changes = {"state": "ready", "capacity": data.capacity}
         case DaemonHeartbeat():  # recorded by older versions
@@ -186,6 +191,7 @@ class DaemonStatus(Row, frozen=True):
     jobs: int | None
     capacity: int
     pid: int | None
+    version: str | None
     error: str | None
 
 
@@ -340,7 +346,7 @@ def _age(then_us: int, now_us: int) -> float:
     return max(0, now_us - then_us) / MICROSECONDS
 
 
-def _on_one_line(error: str) -> str:
+def on_one_line(error: str) -> str:
     """Return the beginning and the end of an error: what failed, and what a command wrote last."""
     text = " ".join(error.split()).rstrip(".")
     return text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN // 2]} … {text[-MOST_SHOWN // 2 :]}"
@@ -366,7 +372,7 @@ def waiting_for(row: ConfigRow, settings: RunSettings) -> str | None:
     for noun, failing in row.failing.items():
         if failing.times >= MANY_FAILURES:
             return (
-                f"{noun} failed {failing.times} times in a row, at last by {_on_one_line(failing.error)}. "
+                f"{noun} failed {failing.times} times in a row, at last by {on_one_line(failing.error)}. "
                 f"Traceback: logs/{noun}.jsonl. Failures: flyball tail {noun.upper()}_FAILED --config-key {row.key}"
             )
     if (overdue := row.overdue) is None:

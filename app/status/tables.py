@@ -101,10 +101,16 @@ def daemons_table(status: Status, width: int | None = None) -> Table:
     return _table(DAEMONS, status.daemons, width)
 
 
-def _table(columns: Sequence[Column[R]], rows: Sequence[R], width: int | None) -> Table:
+def fitting(columns: Sequence[Column[R]], rows: Sequence[R], width: int | None) -> list[Column[R]]:
+    """Return the columns that fit into a width, without the least important ones."""
     kept = list(columns)
     while width is not None and len(kept) > 1 and _width(kept, rows) > width:
         kept.remove(min(kept, key=lambda column: column.need))
+    return kept
+
+
+def _table(columns: Sequence[Column[R]], rows: Sequence[R], width: int | None) -> Table:
+    kept = fitting(columns, rows, width)
     table = Table(box=None, pad_edge=False, padding=(0, GAP // 2), header_style="bold")
     for column in kept:
         table.add_column(column.name, justify="right" if column.right else "left", no_wrap=column.enough is None)

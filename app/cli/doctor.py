@@ -1,0 +1,135 @@
+"""``flyball doctor``: troubles of a run and of this machine, and what to do about each."""
+
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, Literal
+
+import click
+from rich.markdown import Markdown
+from rich.padding import Padding
+from rich.text import Text
+
+from app.api.runs import Place
+from app.cli.options import placed
+from app.cli.output import note, show, write_json
+from app.cli.shipped import shipped
+from app.core import FlyballError
+from app.core.clock import Clock
+from app.doctor.checks import CHECKS
+from app.doctor.diagnosis import LEVELS, RUNBOOKS, Diagnosis, Level, code_of, diagnose, worst
+from app.doctor.facts import Facts
+from app.doctor.gathering import gather
+from daemons.clock import SystemClock
+
+Format = Literal["text", "json", "nagios"]
+STYLES: dict[Level, str] = {"critical": "bold red", "warning": "yellow", "notice": "cyan"}
+NAGIOS: dict[Level | None, tuple[int, str]] = {
+    "critical": (2, "CRITICAL"),
+    "warning": (1, "WARNING"),
+    "notice": (0, "OK"),
+    None: (0, "OK"),
+}
+UNKNOWN = 3
+CODES = {code_of(check): check for check in CHECKS}
+
+
+@click.command()
+@click.option("--format", "form", type=click.Choice(("text", "json", "nagios")), default="text", help="Of the output.")
+@click.option(
+    "--deep", is_flag=True, help="Also read the whole journal and store, and load all games; may take minutes."
+)
+@click.option("--explain", type=click.Choice(sorted(CODES)), metavar="CODE", help="Show a finding's runbook instead.")
+@placed
+def doctor(place: Place, *, form: Format, deep: bool, explain: str | None) -> None:
+    """Look for troubles of a run and of this machine: running or not, on the head or on a worker.
+
+    Each finding has a code, what is wrong and what to do. Exit code 1 if one is critical. With --format nagios, the
+    exit codes are those of a Nagios plugin: 0 ok, 1 warning, 2 critical, 3 unknown.
+    """
+    if explain:
+        text = runbook(explain)
+        show(Markdown(text)) if sys.stdout.isatty() else click.echo(text)
+        return
+    clock = SystemClock()
+    began = clock.monotonic()
+    try:
+        facts = gather(place, deep=deep)
+        found = diagnose(facts, CHECKS)
+    except FlyballError as error:
+        if form != "nagios":
+            raise
+        click.echo(f"FLYBALL UNKNOWN - {error}")
+        sys.exit(UNKNOWN)
+    if form == "nagios":
+        code, text = nagios(facts, found)
+        click.echo(text)
+        sys.exit(code)
+    seconds = _seconds_since(clock, began)
+    if form == "json":
+        write_json({"worst": worst(found), "seconds": seconds, "findings": [_values(one) for one in found]})
+    else:
+        _show(found, seconds)
+    if worst(found) == "critical":
+        sys.exit(1)
+
+
+def _seconds_since(clock: Clock, began: float) -> float:
+    return round(clock.monotonic() - began, 3)
+
+
+def _values(one: Diagnosis) -> dict[str, Any]:
+    return {"code": one.code, **asdict(one.symptom), "runbook": one.runbook}
+
+
+def _show(found: Sequence[Diagnosis], seconds: float) -> None:
+    """Write each finding: severity, code and place; what is wrong; what to do. Then a summary on stderr."""
+    for one in found:
+        symptom = one.symptom
+        head = Text(f"{symptom.severity:<8} ", STYLES[symptom.severity]).append(one.code, "bold")
+        show(head.append(f"  {symptom.where}", "default"), _indented(symptom.what), _indented(symptom.hint, "dim"))
+    checked = f"{len(CHECKS)} checks in {seconds:.1f} s"
+    if not found:
+        click.echo(f"No trouble found: {checked}.")
+        return
+    counts = [f"{number} {severity}" for severity in LEVELS if (number := _count(found, severity))]
+    note(f"{', '.join(counts)}; {checked}. Runbook: flyball doctor --explain {found[0].code}")
+
+
+def _indented(text: str, style: str = "default") -> Padding:
+    """Return a text that stays indented where a narrow terminal wraps it."""
+    return Padding(Text(text, style), (0, 0, 0, len("critical ")))
+
+
+def _count(found: Sequence[Diagnosis], severity: Level) -> int:
+    return sum(one.symptom.severity == severity for one in found)
+
+
+def nagios(facts: Facts, found: Sequence[Diagnosis]) -> tuple[int, str]:
+    """Return the exit code and output of a Nagios plugin: a summary with performance data, then a line a finding.
+
+    Source: https://nagios-plugins.org/doc/guidelines.html (output, performance data).
+    """
+    code, state = NAGIOS[worst(found)]
+    lines = [f"{one.symptom.severity} {one.code} {one.symptom.where}: {one.symptom.what}" for one in found]
+    figures: dict[str, str] = {severity: str(_count(found, severity)) for severity in LEVELS}
+    if facts.growth:
+        figures |= {"events": f"{facts.growth.events}c", "journal": f"{facts.growth.bytes}B"}
+    if facts.disks:
+        figures["free"] = f"{facts.disks[0].free_bytes}B"
+    data = " ".join(f"{name}={value}" for name, value in figures.items())
+    summary = f"{lines[0]}{f' and {len(lines) - 1} more' if len(lines) > 1 else ''}" if lines else "no trouble found"
+    # A pipe separates performance data from text, so that none may be in the text.
+    return code, "\n".join([f"FLYBALL {state} - {_plain(summary)} | {data}", *map(_plain, lines)])
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.replace("|", "/").split())
+
+
+def runbook(code: str) -> str:
+    """Return a finding's section of the runbooks."""
+    page = shipped("deploy", "deploy") / RUNBOOKS.partition("/")[2]
+    section = re.search(rf"^## {code}\n.*?(?=^## |\Z)", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    return section[0].rstrip() if section else f"See {RUNBOOKS}#{code}"

@@ -1,0 +1,36 @@
+"""``flyball top``: a run at a terminal."""
+
+import sys
+from importlib.util import find_spec
+
+import click
+
+from app.api.runs import Place, open_run
+from app.cli.options import placed
+from app.core import FlyballError
+
+
+class NoTextual(FlyballError):
+    """The package textual is not installed."""
+
+
+class NoTerminal(FlyballError):
+    """Standard input or output is no terminal."""
+
+
+@click.command()
+@placed
+def top(place: Place) -> None:
+    """Watch a run at a terminal: overview, one configuration, events, logs. The last line shows the keys.
+
+    It needs the run's journal, so it runs on the head. It changes nothing.
+    """
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise NoTerminal("flyball top needs a terminal.", hint="For a file or a pipe: flyball status, flyball tail -f")
+    if find_spec("textual") is None:
+        raise NoTextual("flyball top needs the package textual.", hint="pip install 'flyball[top]'")
+    with open_run(place):  # refuses a folder without a run
+        pass
+    from app.cli.top_screen import Top  # imported late, because Textual is an extra
+
+    Top(place).run()

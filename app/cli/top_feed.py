@@ -1,0 +1,120 @@
+"""What ``flyball top`` shows, read from a run's files."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from app.api.runs import Place, open_journal
+from app.api.selection import Selection, before_last
+from app.cli.up import JournalWatch
+from app.core import ConfigKey
+from app.events import Event
+from app.journal import history
+from app.journal.history import voided_events
+from app.status.state import STATE_READS, Field, state_fields
+
+FIRST_EVENTS, MOST_EVENTS = 200, 500
+"""Events that are shown at first, and the most that are read at once."""
+
+LOG_BYTES = 32 << 10
+"""End of a log file that is shown at first; also the most that is read at once."""
+
+SHOWN_ATTRIBUTES = ("config_key", "child", "reason", "error", "remedy", "event_id")
+"""Attributes of a log's line that are shown after its text."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line of a daemon's log; ``time`` in ISO 8601, UTC."""
+
+    time: str
+    level: str
+    daemon: str
+    text: str
+
+
+class EventFeed:
+    """New events of a journal, a part at each call."""
+
+    def __init__(self, place: Place, selection: Selection) -> None:
+        self._place, self._selection = place, selection
+        self._position: int | None = None
+
+    def news(self) -> list[Event[Any]]:
+        """Return the events since the last call; at the first, the latest ones."""
+        with open_journal(self._place) as reader:
+            if self._position is None:
+                self._position = before_last(reader, FIRST_EVENTS, self._selection, reader.head)
+            found, head = list[Event[Any]](), reader.head
+            for event in self._selection.read(reader, self._position, on_dead=lambda _: None):
+                if event.sequence > head:
+                    break
+                found.append(event)
+                if len(found) == MOST_EVENTS:
+                    break
+            self._position = found[-1].sequence if len(found) == MOST_EVENTS else head
+        return found
+
+
+@dataclass(slots=True)
+class LogFeed:
+    """New lines of all logs of a run, a part at each call."""
+
+    folder: Path
+    read: dict[Path, int] = field(default_factory=dict)
+
+    def news(self) -> list[LogLine]:
+        """Return the lines since the last call, in order of time; at the first, the ends of the files."""
+        lines = [line for path in sorted(self.folder.glob("*.jsonl")) for line in self._lines(path)]
+        return sorted(lines, key=lambda line: line.time)
+
+    def _lines(self, path: Path) -> Iterator[LogLine]:
+        with suppress(OSError), path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            before = self.read.get(path)
+            start = max(size - LOG_BYTES, 0) if before is None or size < before else max(before, size - LOG_BYTES)
+            file.seek(start)
+            text = file.read(LOG_BYTES)
+            whole = text.rfind(b"\n") + 1  # the last line may be incomplete
+            self.read[path] = start + whole
+            for line in text[:whole].splitlines():
+                with suppress(ValueError, KeyError, TypeError):  # the first line may be cut
+                    yield _line(json.loads(line))
+
+
+def _line(record: Any) -> LogLine:
+    attributes = dict(record["attributes"])
+    daemon = str(attributes.pop("daemon"))
+    told = (str(attributes[name]) for name in SHOWN_ATTRIBUTES if attributes.get(name))
+    body = " ".join(" ".join((str(record["body"]), *told)).split())
+    return LogLine(str(record["timestamp"]), str(record["severity_text"]), daemon, body)
+
+
+def read_state(place: Place, key: str) -> dict[str, Field]:
+    """Return a configuration's state, each field with the event that set it. Folds the whole journal."""
+    with open_journal(place) as reader:
+        events = history(reader, types=STATE_READS, on_dead=lambda _: None)
+        return state_fields(events, ConfigKey(key), frozenset(voided_events(reader)))
+
+
+class Feed:
+    """Everything that changes on the screen. Its methods block, so they run in a thread."""
+
+    def __init__(self, place: Place, selection: Selection) -> None:
+        self._place = place
+        self.watch = JournalWatch(place.folder)
+        self.events = EventFeed(place, selection)
+        self.logs = LogFeed(place.folder.log("").parent)
+
+    def look(self) -> tuple[list[Event[Any]], list[LogLine]]:
+        """Feed the board, and return new events and lines of logs."""
+        self.watch.news()
+        return self.events.news(), self.logs.news()
+
+    def select(self, selection: Selection) -> None:
+        """Begin again with other events."""
+        self.events = EventFeed(self._place, selection)

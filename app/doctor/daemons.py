@@ -1,0 +1,154 @@
+"""Checks of the broker and the daemons: who is there, in which version, how far behind, how often restarted."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import timedelta
+
+from app.core import BROKER
+from app.doctor.diagnosis import Symptom
+from app.doctor.facts import Facts
+from app.events import DaemonFact, DaemonStarted, DaemonStopped
+from app.status.status import DaemonStatus, on_one_line
+from app.status.summary import show_age
+
+LOOP = timedelta(minutes=10)
+LOOP_FAILURES = 3
+"""Failures within ``LOOP`` that make a crash loop."""
+
+LAG_EVENTS = 5_000
+"""Events that a daemon has not read yet from which on it is reported; a daemon folds them in less than a second."""
+
+CATCH_UP_SECONDS = 300.0
+"""Time after which a daemon that is not ready yet is reported; a start from saved state takes seconds."""
+
+
+def broker_unreachable(facts: Facts) -> Iterator[Symptom]:
+    """Find a broker that should answer and does not."""
+    broker = facts.broker
+    if broker is None or broker.problem is None or broker.refused or broker.problem in facts.keys:
+        return
+    if broker.listens or broker.held or facts.growth is None:  # without a journal here, this is another machine
+        where = f"{BROKER} at {broker.endpoint}"
+        yield Symptom("critical", where, broker.problem.what, broker.problem.hint)
+
+
+def run_stopped(facts: Facts) -> Iterator[Symptom]:
+    """Find a run that is not running."""
+    if facts.status is None or facts.status.running:
+        return
+    gone = _names(one for one in facts.status.daemons if one.state == "gone")
+    what = f"The run is not running; ended without having stopped: {gone}." if gone else "The run is stopped."
+    yield Symptom("critical" if gone else "warning", "run", what, "Start it: flyball up, or its services")
+
+
+def daemon_silent(facts: Facts) -> Iterator[Symptom]:
+    """Find daemons without a sign of life. Others of the same name do their jobs, if there are any."""
+    for one in _daemons(facts):
+        if one.state != "silent":
+            continue
+        others = any(other.daemon == one.daemon and other.state == "ready" for other in _daemons(facts))
+        what = f"No sign of life for {show_age(one.heard_seconds_ago)}."
+        hint = f"Look at node {one.node}: is it on, does it reach the broker, what does logs/{one.daemon}.jsonl say?"
+        if others:
+            what += " Other nodes do its jobs."
+        yield Symptom("warning" if others else "critical", f"{one.daemon}@{one.node}", what, hint)
+
+
+def daemon_failed(facts: Facts) -> Iterator[Symptom]:
+    """Find daemons that ended by an error and have not started again."""
+    for one in _daemons(facts):
+        if one.state == "failed" and facts.status and facts.status.running:
+            hint = f"Its traceback is in logs/{one.daemon}.jsonl. Its supervisor starts it again."
+            yield Symptom(
+                "critical",
+                f"{one.daemon}@{one.node}",
+                f"It ended by an error: {on_one_line(one.error or 'unknown')}.",
+                hint,
+            )
+
+
+def crash_loop(facts: Facts) -> Iterator[Symptom]:
+    """Find daemons that start again and again."""
+    failures, reasons = defaultdict[str, int](int), dict[str, str]()
+    stopped = dict[str, bool]()
+    for event in facts.recent:
+        if not isinstance(event.data, DaemonFact):
+            continue
+        name = _name(event.data)
+        if isinstance(event.data, DaemonStarted) and facts.now - event.recordedtime < LOOP:
+            failures[name] += not stopped.get(name, True)
+        stopped[name] = isinstance(event.data, DaemonStopped)
+    here = defaultdict[str, int](int)
+    for end in facts.ends:
+        if facts.now - end.time < LOOP:
+            name = f"{end.daemon}@{facts.node}"
+            here[name] += 1
+            reasons[name] = f" Last: {on_one_line(end.reason)}."
+    for name in sorted(failures.keys() | here.keys()):
+        count = max(failures[name], here[name])
+        if count >= LOOP_FAILURES:
+            what = f"It failed {count} times within {show_age(LOOP.total_seconds())}.{reasons.get(name, '')}"
+            daemon = name.partition("@")[0]
+            yield Symptom("critical", name, what, f"Its error is at the end of logs/{daemon}.jsonl and .stderr.")
+
+
+def daemon_lagging(facts: Facts) -> Iterator[Symptom]:
+    """Find daemons that are far behind the journal, or do not become ready."""
+    started = {_name(event.data): event.recordedtime for event in facts.recent if isinstance(event.data, DaemonStarted)}
+    for one in _daemons(facts):
+        name, where = f"{one.daemon}@{one.node}", f"logs/{one.daemon}.jsonl"
+        seconds = (facts.now - started.get(name, facts.now)).total_seconds()
+        if one.state == "started" and seconds > CATCH_UP_SECONDS:
+            what = f"It has not become ready for {show_age(seconds)}."
+            yield Symptom("warning", name, what, f"Look whether {where} shows progress.")
+        elif one.state in ("started", "ready", "degraded") and (one.lag or 0) >= LAG_EVENTS:
+            hint = f"Is node {one.node} overloaded, or the daemon held up? See {where}, and top."
+            yield Symptom("warning", name, f"It is {one.lag:,} events behind the journal.", hint)
+
+
+def version_mix(facts: Facts) -> Iterator[Symptom]:
+    """Find living daemons of several versions, which may decide differently."""
+    versions = defaultdict[str, list[str]](list)
+    programs = defaultdict[str, dict[str, str]](dict)
+    for one in _daemons(facts):
+        if one.version and one.state in ("started", "ready", "degraded", "quarantined"):
+            versions[one.version.partition("+")[0]].append(f"{one.daemon}@{one.node}")
+            programs[one.daemon][one.node] = one.version
+    hint = "Install one version on all machines, and restart the daemons of the others."
+    if len(versions) > 1:
+        fewest = sorted(versions.items(), key=lambda item: len(item[1]))
+        what = "; ".join(f"{version}: {_few(names)}" for version, names in fewest)
+        yield Symptom("warning", "daemons", f"Several versions run together. {what}.", hint)
+        return
+    for daemon, nodes in programs.items():
+        if len(set(nodes.values())) > 1:
+            what = f"Its programs differ between the nodes {', '.join(sorted(nodes))}."
+            yield Symptom("warning", daemon, what, hint)
+
+
+def worker_paused(facts: Facts) -> Iterator[Symptom]:
+    """Find workers that get no requests, because theirs failed or their games are bad."""
+    for one in _daemons(facts):
+        if one.state in ("degraded", "quarantined"):
+            how = "is paused after failures" if one.state == "degraded" else "is in quarantine"
+            hint = f"Test the memory and the software of {one.node}. What happened: flyball tail -n 5 'NODE_*'"
+            yield Symptom(
+                "warning", f"{one.daemon}@{one.node}", f"It {how}: {on_one_line(one.error or 'unknown')}.", hint
+            )
+
+
+def _daemons(facts: Facts) -> tuple[DaemonStatus, ...]:
+    return facts.status.daemons if facts.status and facts.status.running else ()
+
+
+def _name(fact: DaemonFact) -> str:
+    return f"{fact.daemon}@{fact.node}"
+
+
+def _names(daemons: Iterator[DaemonStatus]) -> str:
+    return _few([f"{one.daemon}@{one.node}" for one in daemons])
+
+
+def _few(names: list[str]) -> str:
+    shown = names[:3]
+    return ", ".join(shown) + (f" and {len(names) - len(shown)} more" if len(names) > len(shown) else "")

@@ -1,0 +1,340 @@
+"""Gathering the facts of a run and of this machine: from its files, its journal, its broker."""
+
+import asyncio
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, get_args
+
+from app.api.runs import (
+    ASK_SECONDS,
+    Place,
+    board_on,
+    connected,
+    is_listening,
+    open_journal,
+    past_events,
+    read_board,
+    silent,
+)
+from app.bus import Bus
+from app.bus.access import KeyRefused
+from app.bus.keys import Key, KeyList, read_secret
+from app.config.devices import AUTO, JobKind
+from app.config.loading import Loaded
+from app.core import FlyballError
+from app.core.clock import SECOND_US
+from app.doctor.facts import BrokerAnswer, Disk, Facts, Growth, Problem, ProcessEnd
+from app.events import (
+    AccessRefused,
+    ClockTick,
+    DaemonFailed,
+    DaemonReady,
+    DaemonStarted,
+    DaemonStopped,
+    Event,
+    ModelRolledBack,
+    Payload,
+)
+from app.events.envelope import EPOCH
+from app.journal import NotAJournal, SqliteJournalReader, history
+from app.journal.history import open_dead_letters, voided_events
+from app.journal.outbox import MAX_BYTES as OUTBOX_BYTES
+from app.status.status import Board, Presence
+from app.store import BlobStore, DamagedBlob, MissingBlob, open_store
+from daemons.bootstrap import check_controllers
+from daemons.clock import SystemClock
+from daemons.run_folder import bus_endpoint, is_held
+from daemons.suitability import check_bots, check_devices, check_playable, check_trainers
+
+RECENT: frozenset[type[Payload]] = frozenset(
+    {AccessRefused, ClockTick, DaemonFailed, DaemonReady, DaemonStarted, DaemonStopped, ModelRolledBack}
+)
+"""Event types whose latest events the checks read."""
+
+RECENT_EVENTS = 50_000
+"""Latest events of all types among which recent ones are searched; a cluster of 36 nodes has as many in two days."""
+
+QUICK_EVENTS = 5_000
+"""Latest events whose records are checked without --deep."""
+
+SAMPLE_EVENTS = 10_000
+"""Latest events over which the journal's growth is measured."""
+
+BOARD_SECONDS = 10.0
+"""Longest wait for the board from the bus, which may have to fold years."""
+
+LOG_BYTES = 256 << 10
+GPUS = "nvidia[0-9]*"
+
+
+@dataclass(frozen=True, slots=True)
+class _Answers:
+    """What the broker answered, or why it did not."""
+
+    broker: BrokerAnswer
+    presence: Presence | None = None
+    board: Board | None = None
+    recent: tuple[Event[Any], ...] = ()
+
+
+def gather(place: Place, *, deep: bool) -> Facts:
+    """Gather the facts.
+
+    Args:
+        place: the run folder; on a worker's machine it has no journal.
+        deep: also read the whole journal and store, and check that all configurations can be played.
+
+    Raises ``NotAJournal`` if there is neither a run nor an address of a broker.
+    """
+    now = SystemClock().now()
+    try:
+        loaded = place.load()
+    except FlyballError as error:
+        facts = replace(Facts(now, os.uname().nodename), settings=(_problem(error),))
+        return _with_journal(place, None, facts, None, deep=deep)
+    here = place.folder.journal.exists()
+    answers = _ask(place, loaded, board=not here)
+    if not here and not answers.broker.listens and loaded.deployment.endpoint is None:
+        raise NotAJournal(
+            f"There is no run in {place.folder.path}.", hint="Name its folder by --run, or begin one: flyball up."
+        )
+    facts = _of_machine(place, loaded, Facts(now, loaded.deployment.node), answers.broker, deep=deep)
+    facts = replace(facts, recent=answers.recent, recorded=answers.recent[-1].recordedtime if answers.recent else None)
+    facts = _with_journal(place, loaded, facts, answers.presence, deep=deep)
+    if answers.board:
+        facts = _with_board(facts, answers.board, answers.presence, running=True)
+    return _with_store(place, loaded, facts, deep=deep)
+
+
+def _problem(error: FlyballError) -> Problem:
+    return Problem(error.message, error.hint)
+
+
+def _problems(*checks: Callable[[], object]) -> tuple[Problem, ...]:
+    """Return the errors that checks raise."""
+    found = list[Problem]()
+    for check in checks:
+        try:
+            check()
+        except FlyballError as error:
+            found.append(_problem(error))
+    return tuple(found)
+
+
+def _ask(place: Place, loaded: Loaded, *, board: bool) -> _Answers:
+    """Ask the broker who is alive and, where there is no journal, for its latest events and a board."""
+    endpoint, held = bus_endpoint(place.folder, loaded.deployment), is_held(place.folder)
+    if not is_listening(endpoint):
+        hint = "Look whether the head runs, and at logs/broker.jsonl there."
+        return _Answers(
+            BrokerAnswer(endpoint, listens=False, held=held, problem=Problem("Nothing listens there.", hint))
+        )
+    try:
+        presence, found, recent = asyncio.run(_answers(place, board=board))
+    except FlyballError as error:
+        refused = isinstance(error, KeyRefused)
+        return _Answers(BrokerAnswer(endpoint, listens=True, held=held, problem=_problem(error), refused=refused))
+    return _Answers(BrokerAnswer(endpoint, listens=True, held=held, problem=None), presence, found, recent)
+
+
+async def _answers(place: Place, *, board: bool) -> tuple[Presence, Board | None, tuple[Event[Any], ...]]:
+    async with connected(place, ASK_SECONDS, producer="doctor") as bus:
+        presence = {f"{one.daemon}@{one.node}": one for one in await bus.present()}
+        found: Board | None = None
+        if board:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(BOARD_SECONDS):
+                    found = await board_on(bus)
+        recent = await _recent_on(bus, found.position) if found else ()
+        return presence, found, recent
+
+
+async def _recent_on(bus: Bus, head: int) -> tuple[Event[Any], ...]:
+    return tuple([event async for event in past_events(bus, RECENT, after=max(0, head - RECENT_EVENTS))])
+
+
+def _of_machine(place: Place, loaded: Loaded, facts: Facts, broker: BrokerAnswer, *, deep: bool) -> Facts:
+    """Add the facts of this machine."""
+    deployment, run, folder = loaded.deployment, loaded.run, loaded.folder
+    devices = [deployment.compute(kind).device for kind in get_args(JobKind)]
+    checks = [
+        lambda: check_trainers(run, folder),
+        lambda: check_controllers(run),
+        *((lambda: check_playable(run), lambda: check_bots(run, folder)) if deep else ()),  # they load PyTorch
+    ]
+    keys, admitted = _keys(loaded)
+    outboxes = sorted(place.folder.outbox("daemon", "node").parent.glob("*.sqlite"))
+    return replace(
+        facts,
+        settings=_problems(*checks),
+        gpu=next(iter(_problems(lambda: check_devices(deployment))), None),
+        has_gpu=any(Path("/dev").glob(GPUS)),
+        uses_gpu=any(device == AUTO or device != "cpu" for device in devices),
+        keys=keys,
+        admitted=admitted,
+        disks=tuple(_disks(place, loaded)),
+        outbox_bytes={path.stem: path.stat().st_size for path in outboxes},
+        outbox_limit=OUTBOX_BYTES,
+        broker=broker,
+        ends=tuple(_ends(place.folder.log("supervisor"))),
+    )
+
+
+def _keys(loaded: Loaded) -> tuple[tuple[Problem, ...], tuple[Key, ...]]:
+    """Return the problems of the files of keys, and on the head the keys that the broker admits."""
+    keys, admitted = loaded.deployment.keys, KeyList()
+
+    def read_list() -> None:
+        nonlocal admitted
+        if keys.allowed:
+            admitted = KeyList.read(loaded.folder / keys.allowed)
+
+    secret = loaded.folder / keys.secret if keys.secret else None
+    problems = _problems(lambda: secret and read_secret(secret), read_list)
+    return problems, admitted.keys
+
+
+def _disks(place: Place, loaded: Loaded) -> Iterator[Disk]:
+    """Iterate over the file systems of the run folder and of the store, each once."""
+    seen = set[int]()
+    store = loaded.store(place.folder)
+    for path in (place.folder.path, *((Path(store),) if "://" not in store else ())):
+        with suppress(OSError):
+            found, device = os.statvfs(path), path.stat().st_dev
+            if device not in seen:
+                seen.add(device)
+                size, free = found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+                yield Disk(path, size, free, found.f_favail if found.f_files else None)
+
+
+def _ends(log: Path) -> Iterator[ProcessEnd]:
+    """Iterate over the failures in the last part of the supervisor's log."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_BYTES))
+            lines = file.read().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        with suppress(ValueError, KeyError, TypeError):  # the first line may be cut
+            record = json.loads(line)
+            told = record["attributes"]
+            if told["what"] in ("failed", "hopeless"):
+                yield ProcessEnd(told["child"], datetime.fromisoformat(record["timestamp"]), told["reason"])
+
+
+def _with_journal(place: Place, loaded: Loaded | None, facts: Facts, presence: Presence | None, *, deep: bool) -> Facts:
+    """Add what the journal tells, as far as it can be read."""
+    if not place.folder.journal.exists():
+        return facts
+    try:
+        with open_journal(place) as reader:
+            damage = tuple(
+                _problem(one) for one in (reader.live_damage() if deep else reader.latest_damage(QUICK_EVENTS))
+            )
+            facts = replace(facts, damage=damage, missing=tuple(map(_problem, reader.archive.missing())))
+            facts = _with_events(place, reader, loaded, facts)
+            if deep:
+                segments = (
+                    one for one in reader.archive.damage() if one.message not in {p.what for p in facts.missing}
+                )
+                facts = replace(facts, damage=(*damage, *map(_problem, segments)))
+            board = read_board(place.folder, reader, silent)
+    except FlyballError as error:
+        if type(error) is NotAJournal:  # an empty file: the run begins at this moment
+            return facts
+        problem = _problem(error)
+        return facts if problem in facts.damage else replace(facts, damage=(*facts.damage, problem))
+    running = facts.broker is not None and (facts.broker.listens or facts.broker.held)
+    return _with_board(facts, board, presence, running=running)
+
+
+def _with_events(place: Place, reader: SqliteJournalReader, loaded: Loaded | None, facts: Facts) -> Facts:
+    """Add the journal's size and growth, its latest events and its dead letters."""
+    head, limit = reader.head, loaded.deployment.journal.live_events if loaded else 0
+    recorded_us = _recorded_us(reader, head)
+    sampled = head - SAMPLE_EVENTS >= reader.first  # in a short journal, empty pages would count as growth
+    hours = (recorded_us - _recorded_us(reader, head - SAMPLE_EVENTS)) / SECOND_US / 3600 if sampled else 0.0
+    journal = place.folder.journal
+    live = sum(file.stat().st_size for file in journal.parent.glob(f"{journal.name}*"))
+    archive = sum(file.stat().st_size for file in reader.archive.folder.glob("*"))
+    dead = reader.dead_letters()
+    after = max(reader.first - 1, head - RECENT_EVENTS)
+    voided = voided_events(reader)
+    recent = history(reader, after=after, types=RECENT, on_dead=lambda _: None)
+    return replace(
+        facts,
+        growth=Growth(
+            bytes=live + archive,
+            archive_bytes=archive,
+            events=head,
+            live_events=head - reader.archive.end,
+            limit=limit or head,
+            events_per_hour=SAMPLE_EVENTS / hours if hours else None,
+        ),
+        recent=tuple(event for event in recent if event.sequence not in voided),
+        recorded=EPOCH + timedelta(microseconds=recorded_us) if head else None,
+        unfolded=len({one.position for one in open_dead_letters(reader)}),
+        refused=sum(not one.position for one in dead),
+    )
+
+
+def _recorded_us(reader: SqliteJournalReader, position: int) -> int:
+    """Return when the event at a position was recorded, in microseconds; 0 without one."""
+    record = next(reader.headers_back(position), None)
+    return record.recorded_us if record else 0
+
+
+def _with_board(facts: Facts, board: Board, presence: Presence | None, *, running: bool) -> Facts:
+    status = board.status(facts.now, presence, running=running)
+    played = {config.key for config in status.configs}
+    rows = {key: row for key, row in board.configs.items() if key in played}
+    return replace(facts, status=status, configs=rows, run=board.settings)
+
+
+def _with_store(place: Place, loaded: Loaded, facts: Facts, *, deep: bool) -> Facts:
+    """Add whether the store can be used, and whether current models are sound.
+
+    Without ``deep``, a store by URL is only opened, because reading models out of it may take long.
+    """
+    name = loaded.store(place.folder)
+    try:
+        blobs = open_store(name, cached=False)
+    except FlyballError as error:
+        return replace(facts, store=_problem(error))
+    models = {key: row.model for key, row in facts.configs.items() if row.model}
+    if "://" not in name:
+        if models and not os.access(name, os.R_OK | os.W_OK | os.X_OK):
+            hint = "Is it mounted, and does this user own it?"
+            return replace(facts, store=Problem(f"The folder {name} cannot be read and written.", hint))
+    elif not deep:
+        return facts
+    read = {key: _problems(partial(blobs.get, model)) for key, model in models.items()}
+    damaged = {key: _of_model(problem) for key, problems in read.items() for problem in problems}
+    if deep and (found := _damaged_blobs(blobs)):
+        what = f"{len(found)} blobs are damaged, first: {found[0].what}"
+        damaged["store"] = Problem(what, "All of them: flyball store verify")
+    return replace(facts, models=damaged)
+
+
+def _of_model(problem: Problem) -> Problem:
+    hint = "Restore it from a copy of the store, or return to an earlier model: flyball emit ROLLBACK_REQUESTED"
+    return Problem(f"Its current model cannot be read. {problem.what}", hint)
+
+
+def _damaged_blobs(blobs: BlobStore) -> list[Problem]:
+    """Read all blobs; return the problems of the damaged ones."""
+    found = list[Problem]()
+    for key in blobs.keys():  # noqa: SIM118 - a store is no mapping
+        try:
+            with suppress(MissingBlob):  # deleted meanwhile
+                blobs.get(key)
+        except DamagedBlob as error:
+            found.append(_problem(error))
+    return found

@@ -1,0 +1,60 @@
+"""Checks of the journal: damage, growth, events that nobody could take in."""
+
+from collections.abc import Iterator
+
+from app.doctor.diagnosis import Symptom
+from app.doctor.facts import Facts
+
+BEHIND_EVENTS = 100_000
+"""Events beyond the limit that may stay live: archiving begins after 25,000 new ones, and takes a while."""
+
+FORECAST_DAYS = 14.0
+HOURS = 24
+COMPRESSION = 6.0
+"""Size of live events / size of archived ones, where none are archived yet (tests/benchmarks/RESULTS.md)."""
+
+
+def journal_damaged(facts: Facts) -> Iterator[Symptom]:
+    """Find damage of the journal's file."""
+    for problem in facts.damage:
+        yield Symptom("critical", "journal.sqlite", problem.what, problem.hint or "All damage: flyball journal verify")
+
+
+def archive_missing(facts: Facts) -> Iterator[Symptom]:
+    """Find missing files of the archive."""
+    for problem in facts.missing:
+        hint = "Put the file back from a backup. Newer events can be read without it."
+        yield Symptom("warning", "archive", problem.what, hint)
+
+
+def archive_behind(facts: Facts) -> Iterator[Symptom]:
+    """Find old events that are not archived, which slow every start down."""
+    growth = facts.growth
+    if growth and growth.live_events > growth.limit + BEHIND_EVENTS:
+        what = f"{growth.live_events:,} events are live; all but {growth.limit:,} should be archived."
+        yield Symptom("warning", "journal.sqlite", what, "Why not: flyball journal archive, and logs/archive.stderr")
+
+
+def journal_growth(facts: Facts) -> Iterator[Symptom]:
+    """Find a journal that will fill its disk at its present growth."""
+    growth = facts.growth
+    if not growth or not growth.events_per_hour or not growth.events or not facts.disks:
+        return
+    archived = growth.events - growth.live_events
+    each = growth.archive_bytes / archived if archived else growth.bytes / growth.events / COMPRESSION
+    bytes_per_day = each * growth.events_per_hour * HOURS
+    days = facts.disks[0].free_bytes / bytes_per_day
+    if days < FORECAST_DAYS:
+        what = f"At {bytes_per_day / 1e6:,.0f} MB a day, the journal fills the disk in {days:.1f} days."
+        hint = "Free space, or delete archived events after a while: deployment.journal.delete_days"
+        yield Symptom("warning", str(facts.disks[0].path), what, hint)
+
+
+def dead_letters(facts: Facts) -> Iterator[Symptom]:
+    """Find events that were refused, or that a daemon could not take in."""
+    if facts.unfolded:
+        what = f"{facts.unfolded} events could not be read or folded by a daemon."
+        yield Symptom("warning", "journal.sqlite", what, "Which ones, and why: flyball journal repair")
+    if facts.refused:
+        what = f"The broker refused {facts.refused} events, which are kept as dead letters."
+        yield Symptom("warning", "journal.sqlite", what, "Which ones, and why: flyball journal dead-letters list")

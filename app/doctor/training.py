@@ -1,0 +1,138 @@
+"""Checks of configurations: whether each of them learns, and what it waits for if not."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from app.config import RunSettings
+from app.doctor.diagnosis import Symptom
+from app.doctor.facts import Facts
+from app.doctor.machine import LATELY
+from app.events import ModelRolledBack
+from app.status.configs import EVALUATION, TRAINING, ConfigRow
+from app.status.status import MANY_FAILURES, on_one_line
+from app.status.summary import short
+
+PAUSED_SHARDS = 8
+"""Shards during a pause of training: each could have ended it by its quality."""
+
+SPARE = 2.0
+"""Multiple of the most rows that a training can need, which allows for shards that come late."""
+
+ROLLBACKS = 3
+"""Rollbacks of a configuration within an hour that make a livelock."""
+
+
+def training_blocked(facts: Facts) -> Iterator[Symptom]:
+    """Find configurations whose training is blocked."""
+    for row in facts.configs.values():
+        if row.blocked is not None:
+            hint = (
+                "Find the cause first: flyball tail -n 5 'PARITY_*' --config-key "
+                f'{row.key}. Lift it: flyball emit TRAINING_UNBLOCKED \'{{"reason": "WHY"}}\' --config-key {row.key}'
+            )
+            yield Symptom("warning", row.key, f"Training is blocked: {row.blocked}.", hint)
+
+
+def livelock(facts: Facts) -> Iterator[Symptom]:
+    """Find configurations that work without getting anywhere."""
+    rolled_back = Counter(
+        event.subject
+        for event in facts.recent
+        if isinstance(event.data, ModelRolledBack) and facts.now - event.recordedtime < LATELY
+    )
+    for row in facts.configs.values():
+        if facts.run and row.blocked is None and (symptom := _without_training(row, facts.run)):
+            yield symptom
+        if rolled_back[row.key] >= ROLLBACKS:
+            what = f"{rolled_back[row.key]} models were promoted and rolled back within an hour."
+            hint = "Ask for more evidence: feedback.lifecycle.elo0, feedback.watchdog.threshold"
+            yield Symptom("warning", row.key, what, hint)
+
+
+def _without_training(row: ConfigRow, run: RunSettings) -> Symptom | None:
+    """Return a symptom if games are played and none of them can be trained on."""
+    untrained, feedback = row.untrained, run.feedback
+    if row.paused and untrained.shards >= PAUSED_SHARDS:
+        quality = "unknown" if row.quality is None else f"{row.quality:.2f}"
+        return Symptom(
+            "warning",
+            row.key,
+            f"{untrained.shards} shards were played while training is paused: the quality {quality} of the data is "
+            f"below feedback.intensity.reduced = {feedback.intensity.reduced:g}.",
+            "If the data is as good as it can be, lower that setting; otherwise look at what is wrong with the games: "
+            f"flyball tail -n 3 QUALITY_SCORE_UPDATED --json --config-key {row.key}",
+        )
+    most = max(getattr(feedback.trigger, name) for name in ("hot_path", "accelerated", "normal", "reduced"))
+    needed = run.config(row.key).rows_per_training * most * feedback.gauntlet.max_games_factor
+    if row.paused or row.lineage.busy or row.lineage.playing is None or untrained.rows <= SPARE * needed:
+        return None
+    return Symptom(
+        "warning",
+        row.key,
+        f"{untrained.rows:,} rows were played since training had its chance, and {needed:,.0f} always suffice: most "
+        "shards are unfit to train on.",
+        f"Compare their scores with min_quality = {run.min_quality:g}: "
+        f"flyball tail -n 5 'QUALITY_*' --config-key {row.key}",
+    )
+
+
+def training_failing(facts: Facts) -> Iterator[Symptom]:
+    """Find trainings that fail in a row."""
+    for row in facts.configs.values():
+        failing = row.failing.get(TRAINING)
+        if failing and failing.times >= MANY_FAILURES:
+            how = "diverged" if row.diverged >= MANY_FAILURES else "failed"
+            hint = f"Failures: flyball tail -n 3 TRAINING_FAILED --config-key {row.key}; traceback: logs/training.jsonl"
+            yield Symptom(
+                "critical",
+                row.key,
+                f"Training {how} {failing.times} times in a row: {on_one_line(failing.error)}.",
+                hint,
+            )
+
+
+def evaluation_overdue(facts: Facts) -> Iterator[Symptom]:
+    """Find configurations whose evaluations fail or do not come."""
+    for row in facts.configs.values():
+        failing = row.failing.get(EVALUATION)
+        hint = f"Failures: flyball tail -n 3 EVALUATION_FAILED --config-key {row.key}; logs/evaluation.jsonl"
+        if failing and failing.times >= MANY_FAILURES:
+            yield Symptom(
+                "critical",
+                row.key,
+                f"Evaluation failed {failing.times} times in a row: {on_one_line(failing.error)}.",
+                hint,
+            )
+        elif row.overdue is not None:
+            yield Symptom("warning", row.key, f"No evaluation came for {row.overdue.hours:.1f} h.", hint)
+
+
+def regression(facts: Facts) -> Iterator[Symptom]:
+    """Find current models that play worse than earlier ones."""
+    rollback_at = facts.run.feedback.lifecycle.rollback_at if facts.run else "severe"
+    for row in facts.configs.values():
+        if (found := row.regression) is None:
+            continue
+        good = f", {short(found.last_good)} was better" if found.last_good else ""
+        yield Symptom(
+            "critical" if found.severity in ("severe", "critical") else "warning",
+            row.key,
+            f"Its current model {short(found.model)} is {found.elo_drop:.0f} Elo weaker than before ({found.severity}, "
+            f"{found.games} games{good}).",
+            f"At {rollback_at} or worse it is rolled back by itself. What led to it: "
+            f"flyball tail -n 3 REGRESSION_DETECTED --config-key {row.key}",
+        )
+
+
+def distribution_failing(facts: Facts) -> Iterator[Symptom]:
+    """Find current models that do not reach the nodes that play them."""
+    for row in facts.configs.values():
+        if (failed := row.undistributed) is not None:
+            error = on_one_line(failed.error)
+            what = f"Model {short(failed.model)} cannot be distributed (attempt {failed.attempt}): {error}."
+            yield Symptom("critical", row.key, what, "It is tried again. Look at the store: flyball store verify")
+    for config in facts.status.configs if facts.status else ():
+        if config.late:
+            what = f"Model {short(config.model)} has not reached {', '.join(config.late)}."
+            hint = "Jobs there fetch it when they need it. Look at logs/distribution.jsonl on these nodes."
+            yield Symptom("warning", config.key, what, hint)

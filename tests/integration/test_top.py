@@ -1,0 +1,141 @@
+"""``flyball top`` on a recorded run, driven by keys."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from recorded_run import KEY, recording, write_journal
+from running_loop import FLYBALL
+from terminal import tmux_terminal
+from textual.widgets import DataTable, Input, Static, TabbedContent
+
+from app.api.runs import place_of
+from app.cli.top_feed import EventFeed, LogFeed
+from app.cli.top_screen import EVERYTHING, Details, Top
+from app.config import RunFolder
+
+EVENTS = recording().events
+LOG = {
+    "timestamp": "2026-01-31T12:00:01.000000Z",
+    "severity_text": "ERROR",
+    "body": "damaged file set aside",
+    "attributes": {"daemon": "training", "node": "laptop", "error": "wrong checksum"},
+}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Return a run folder with a recorded run and a daemon's log."""
+    folder = RunFolder(tmp_path / "run")
+    folder.path.mkdir()
+    write_journal(folder.journal, EVENTS)
+    folder.log("training").parent.mkdir()
+    folder.log("training").write_text(json.dumps(LOG) + "\n")
+    return folder.path
+
+
+def text_of(app: Top, table: str) -> str:
+    """Return a table's cells as text."""
+    found = app.query_one(f"#{table}", DataTable)
+    return "\n".join(" ".join(str(cell) for cell in found.get_row(key)) for key in found.rows)
+
+
+async def shown(app: Top, pilot: object, table: str, text: str) -> None:
+    """Wait until a table shows a text."""
+    for _ in range(200):
+        if text in text_of(app, table):
+            return
+        await pilot.pause(0.05)  # type: ignore[attr-defined]
+    pytest.fail(f"{table} never shows {text!r}: {text_of(app, table)}")
+
+
+@pytest.mark.parametrize("width", [80, 140])
+async def test_overview_fits_and_keys_lead_to_each_page(run: Path, width: int) -> None:
+    app = Top(place_of(run))
+    async with app.run_test(size=(width, 24)) as pilot:
+        await shown(app, pilot, "configs", KEY)
+        table = app.query_one("#configs", DataTable)
+        assert sum(column.get_render_width(table) for column in table.ordered_columns) <= width
+        assert "not running" in str(app.query_one("#line", Static).render())
+        await pilot.press("3")
+        await shown(app, pilot, "event_table", "PROMOTION_REJECTED")
+        await pilot.press("4")
+        await shown(app, pilot, "log_table", "damaged file set aside wrong checksum")
+        await pilot.press("1")
+        assert app.query_one(TabbedContent).active == "overview"
+
+
+async def test_enter_on_a_configuration_shows_its_state(run: Path) -> None:
+    app = Top(place_of(run))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await shown(app, pilot, "configs", KEY)
+        table = app.query_one("#configs", DataTable)
+        table.move_cursor(row=table.get_row_index(KEY))
+        await pilot.press("enter")
+        await shown(app, pilot, "state", "games_played 600 SELFPLAY_COMPLETE")
+        assert KEY in str(app.query_one("#config_name", Static).render())
+
+
+async def test_filter_shows_matching_events_and_enter_their_content(run: Path) -> None:
+    app = Top(place_of(run))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await shown(app, pilot, "event_table", "TRAINING_COMPLETED")
+        await pilot.press("slash", *"MODEL_*", "enter")
+        await shown(app, pilot, "event_table", "MODEL_PROMOTED")
+        assert "TRAINING_COMPLETED" not in text_of(app, "event_table")
+        await pilot.press("enter")
+        await pilot.pause()
+        assert isinstance(app.screen, Details)
+        await pilot.press("escape")
+        await pilot.press("slash")
+        app.query_one("#filter", Input).value = "NO_SUCH_TYPE"
+        await pilot.press("enter")
+        await pilot.pause()
+        assert "MODEL_PROMOTED" in text_of(app, "event_table"), "a wrong pattern changes nothing"
+
+
+def test_feed_of_events_returns_each_event_once(run: Path) -> None:
+    feed = EventFeed(place_of(run), EVERYTHING)
+    assert [event.id for event in feed.news()] == [event.id for event in EVENTS]
+    assert feed.news() == []
+
+
+def test_feed_of_logs_skips_broken_lines_and_follows(tmp_path: Path) -> None:
+    path = tmp_path / "training.jsonl"
+    feed = LogFeed(tmp_path)
+    path.write_text('{"cut\n[]\n' + json.dumps(LOG) + "\n" + json.dumps(LOG)[:20])
+    assert [line.level for line in feed.news()] == ["ERROR"]
+    with path.open("a") as file:
+        file.write(json.dumps(LOG)[20:] + "\n")
+    assert [line.daemon for line in feed.news()] == ["training"]
+    path.write_text(json.dumps(LOG) + "\n")  # rotated
+    assert len(feed.news()) == 1
+
+
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")
+def test_top_on_a_terminal_of_80_columns_leaves_by_q(run: Path, tmp_path: Path) -> None:
+    with tmux_terminal(tmp_path, ("env", "NO_COLOR=1", FLYBALL, "--run", str(run), "top"), 80, 24) as terminal:
+        lines = terminal.wait_for(lambda lines: any(KEY in line for line in lines) and "q Quit" in lines[-1])
+        assert max(map(len, lines)) <= 80
+        colours = re.findall(r"\x1b\[[\d;]*?38;2;(\d+);(\d+);(\d+)", terminal.run("capture-pane", "-p", "-e"))
+        assert all(red == green == blue for red, green, blue in colours), "NO_COLOR leaves shades of grey"
+        terminal.run("send-keys", "q")
+        terminal.wait_for(lambda _: terminal.run("display-message", "-p", "#{alternate_on}") == "0\n")
+
+
+def test_top_without_terminal_or_textual_says_what_to_do(run: Path) -> None:
+    done = subprocess.run([FLYBALL, "--run", run, "top"], capture_output=True, text=True, check=False, input="")
+    assert (done.returncode, "flyball status" in done.stderr) == (2, True)
+    code = (
+        "import sys; sys.modules['textual'] = None\n"
+        "from app.cli import top; top.sys = type('', (), {'stdin': None, 'stdout': None})\n"
+        "from types import SimpleNamespace as N; top.sys.stdin = top.sys.stdout = N(isatty=lambda: True)\n"
+        "from app.cli.group import main; main(['--run', sys.argv[1], 'top'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, run], capture_output=True, text=True, check=False)
+    assert "pip install 'flyball[top]'" in done.stderr
+    assert done.returncode == 2

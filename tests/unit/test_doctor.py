@@ -1,0 +1,309 @@
+"""Every check of ``flyball doctor`` finds its trouble, finds nothing else, and has its runbook."""
+
+import re
+import shlex
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import click
+import pytest
+from recorded_run import KEY, NEW, OLD, START, Recording, recording
+
+from app.api.publishing import payload_of
+from app.bus.keys import Key
+from app.bus.ports import Present, Sign
+from app.cli.doctor import nagios, runbook
+from app.cli.group import main
+from app.doctor.checks import CHECKS
+from app.doctor.diagnosis import RUNBOOKS, code_of, diagnose, worst
+from app.doctor.facts import BrokerAnswer, Disk, Facts, Growth, Problem, ProcessEnd
+from app.doctor.gathering import RECENT
+from app.events import (
+    AccessRefused,
+    ClockTick,
+    DaemonFailed,
+    DaemonReady,
+    DaemonStarted,
+    DistributionFailed,
+    EvaluationFailed,
+    ModelDistributed,
+    ModelRolledBack,
+    NodeQuarantined,
+    Payload,
+    RegressionCleared,
+    RegressionDetected,
+    SelfplayComplete,
+    TrainingBlockedByQuality,
+    TrainingFailed,
+    TrainingIntensityChanged,
+    resolve,
+)
+from app.status.status import Board
+
+ROOT = Path(__file__).parents[2]
+CODES = [code_of(check) for check in CHECKS]
+GIB = 1 << 30
+PROBLEM = Problem("It is broken.", "Mend it.")
+ANSWERS = BrokerAnswer("ipc:///run/bus.sock", listens=True, held=True, problem=None)
+HELD_UP = BrokerAnswer("tcp://10.0.0.1:7400", listens=True, held=False, problem=PROBLEM)
+REFUSED = replace(HELD_UP, refused=True)
+WHO = {"daemon": "training", "node": "laptop"}
+WORKER = {"daemon": "selfplay_worker", "node": "node1"}
+SHARD = next(event.data for event in recording().events if isinstance(event.data, SelfplayComplete))
+
+
+def healthy() -> Recording:
+    """Return a run with a living daemon, and a model that plays."""
+    run = recording()
+    run.add(ModelDistributed(model=OLD, step=0, nodes=("laptop",)), run.events[7])
+    run.add(DaemonStarted(**WHO, pid=8, version="0.1.0+rows.1"))
+    run.add(DaemonReady(**WHO, position=18, capacity=1))
+    run.add(ClockTick(period_seconds=10.0))
+    return run
+
+
+def present(lag: int = 0, *, lost: bool = False, who: dict[str, str] = WHO) -> Present:
+    sign = Sign(position=18, lag=lag, jobs=0, requests=0)
+    return Present(**who, heard_seconds_ago=20.0 if lost else 1.0, lost=lost, sign=sign)
+
+
+def facts_of(run: Recording, *table: Present, running: bool = True) -> Facts:
+    """Return what doctor would gather of a run whose broker has this table of daemons."""
+    board, now = Board(), run.events[-1].recordedtime + timedelta(seconds=1)
+    board.feed(run.events)
+    presence = {f"{one.daemon}@{one.node}": one for one in table or (present(),)}
+    return Facts(
+        now,
+        "laptop",
+        disks=(Disk(Path("/run"), 100 * GIB, 50 * GIB, 1_000_000),),
+        outbox_limit=GIB,
+        broker=ANSWERS,
+        status=board.status(now, presence if running else None, running=running),
+        configs={KEY: board.configs[KEY]},
+        run=board.settings,
+        recent=tuple(event for event in run.events if type(event.data) in RECENT),
+        recorded=run.events[-1].recordedtime,
+        growth=Growth(1_000_000, 0, 1000, 1000, 250_000, 100.0),
+    )
+
+
+def after(*payloads: Payload, table: tuple[Present, ...] = (), times: int = 1) -> Facts:
+    """Return the facts of a run with further events."""
+    run = healthy()
+    for payload in payloads * times:
+        run.add(payload, run.events[7] if payload.scope == SHARD.scope else None)
+    return facts_of(run, *table)
+
+
+def key(name: str, days: float | None) -> Key:
+    return Key(name, "worker", f"{len(name):064x}", None if days is None else START + timedelta(days=days))
+
+
+def jumped() -> Facts:
+    """Return a run whose recorded time jumps between two ticks."""
+    run = healthy()
+    run.add(ClockTick(period_seconds=10.0))
+    late = replace_time(run, 3600)
+    return replace(late, now=late.recent[-1].recordedtime, recorded=late.recent[-1].recordedtime)
+
+
+def stuck_at_its_start() -> Facts:
+    """Return a run with a living daemon that started ten minutes ago and is not ready."""
+    run = healthy()
+    run.add(DaemonStarted(**WORKER, pid=9, version="0.1.0+rows.2"))
+    facts = facts_of(run, present(), present(who=WORKER))
+    return replace(facts, now=facts.now + timedelta(minutes=10))
+
+
+def replace_time(run: Recording, seconds: int) -> Facts:
+    last = run.events[-1]
+    run.events[-1] = type(last)(last.envelope, last.sequence, last.recorded_us + seconds * 1_000_000, last.source)
+    return facts_of(run)
+
+
+def failed(kind: str) -> Payload:
+    if kind == "training":
+        return TrainingFailed(request_id="r", reason="diverged", error="KL 3")
+    return EvaluationFailed(request_id="r", purpose="rating", model=NEW, error="no game")
+
+
+def regressed(severity: str = "severe") -> RegressionDetected:
+    return RegressionDetected(model=OLD, last_good=NEW, elo_drop=60.0, severity=severity, games=80)
+
+
+def large(event: SelfplayComplete) -> SelfplayComplete:
+    return event.model_copy(update={"shard": event.shard.model_copy(update={"rows": 1_000_000})})
+
+
+BASE = facts_of(healthy())
+PLANTED: dict[str, Callable[[], Facts]] = {
+    "settings-unusable": lambda: replace(BASE, settings=(PROBLEM,)),
+    "key-unusable": lambda: replace(BASE, keys=(PROBLEM,)),
+    "key-expiring": lambda: replace(BASE, admitted=(key("node1", 2), key("node1", None), key("node22", 2))),
+    "key-refused": lambda: replace(BASE, broker=REFUSED),
+    "disk-full": lambda: replace(BASE, disks=(Disk(Path("/run"), 100 * GIB, GIB, 1_000_000),)),
+    "outbox-filling": lambda: replace(BASE, outbox_bytes={"training@laptop": 200 * GIB}),
+    "clock-skew": lambda: replace(BASE, recorded=BASE.now + timedelta(hours=2)),
+    "store-unusable": lambda: replace(BASE, store=PROBLEM),
+    "model-damaged": lambda: replace(BASE, models={KEY: PROBLEM}),
+    "gpu-missing": lambda: replace(BASE, gpu=PROBLEM),
+    "gpu-unused": lambda: replace(BASE, has_gpu=True),
+    "journal-damaged": lambda: replace(BASE, damage=(PROBLEM,)),
+    "archive-missing": lambda: replace(BASE, missing=(PROBLEM,)),
+    "archive-behind": lambda: replace(BASE, growth=Growth(10**6, 0, 400_000, 400_000, 250_000, 100.0)),
+    "journal-growth": lambda: replace(BASE, growth=Growth(10**9, 0, 10**5, 10**5, 250_000, 10**6)),
+    "dead-letters": lambda: replace(BASE, unfolded=1),
+    "broker-unreachable": lambda: replace(BASE, broker=HELD_UP),
+    "run-stopped": lambda: facts_of(recording(), running=False),
+    "daemon-silent": lambda: facts_of(healthy(), present(lost=True)),
+    "daemon-failed": lambda: after(DaemonFailed(**WHO, error="boom")),
+    "crash-loop": lambda: after(DaemonStarted(**WHO, pid=9, version="0.1.0+rows.1"), times=3),
+    "daemon-lagging": lambda: facts_of(healthy(), present(lag=6000)),
+    "version-mix": lambda: after(
+        DaemonStarted(**WORKER, pid=9, version="0.2.0+rows.1"), table=(present(), present(who=WORKER))
+    ),
+    "worker-paused": lambda: after(
+        DaemonStarted(**WORKER, pid=9, version="0.1.0+rows.2"),
+        DaemonReady(**WORKER, position=20, capacity=1),
+        NodeQuarantined(worker="selfplay_worker@node1", lasts_seconds=60, reason="bad games"),
+        table=(present(), present(who=WORKER)),
+    ),
+    "training-blocked": lambda: after(TrainingBlockedByQuality(reason="parity")),
+    "livelock": lambda: after(large(SHARD)),
+    "training-failing": lambda: after(failed("training"), times=3),
+    "evaluation-overdue": lambda: after(failed("evaluation"), times=3),
+    "regression": lambda: after(regressed()),
+    "distribution-failing": lambda: after(
+        DistributionFailed(model=NEW, step=1, node="laptop", attempt=2, retry_seconds=60, error="no room")
+    ),
+}
+
+
+def codes(facts: Facts) -> set[str]:
+    return {one.code for one in diagnose(facts, CHECKS)}
+
+
+def test_healthy_run_has_no_findings() -> None:
+    assert codes(BASE) == set()
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_check_finds_its_trouble_and_no_other(code: str) -> None:
+    found = diagnose(PLANTED[code](), CHECKS)
+    assert {one.code for one in found} == {code}
+    assert all(one.symptom.where and one.symptom.what.endswith((".", ":")) and one.symptom.hint for one in found)
+
+
+def test_facts_without_anything_known_have_no_findings() -> None:
+    assert codes(Facts(START, "laptop")) == set()
+
+
+@pytest.mark.parametrize(
+    ("facts", "code"),
+    [
+        (lambda: replace(BASE, ends=(ProcessEnd("broker", BASE.now, "exit code 1"),) * 3), "crash-loop"),
+        (jumped, "clock-skew"),
+        (lambda: replace(BASE, now=BASE.now + timedelta(minutes=2)), "clock-skew"),
+        (stuck_at_its_start, "daemon-lagging"),
+        (lambda: after(ModelRolledBack(from_model=OLD, to_model=NEW, step=0, reason="worse"), times=3), "livelock"),
+        (
+            lambda: after(
+                TrainingIntensityChanged(intensity="paused", previous="normal", quality_score=0.4), *[SHARD] * 8
+            ),
+            "livelock",
+        ),
+        (
+            lambda: after(
+                AccessRefused(
+                    key="node1", role="worker", reason="revoked", address="training@node1", detail="", count=3
+                )
+            ),
+            "key-refused",
+        ),
+        (lambda: replace(BASE, disks=(Disk(Path("/run"), 100 * GIB, 50 * GIB, 3),)), "disk-full"),
+    ],
+)
+def test_trouble_with_another_sign_is_found(facts: Callable[[], Facts], code: str) -> None:
+    assert code in codes(facts())
+
+
+def test_trouble_that_has_ended_is_not_found() -> None:
+    assert codes(after(regressed(), RegressionCleared(model=OLD))) == set()
+    assert codes(after(failed("training"), failed("training"))) == set(), "two failures are no series"
+
+
+def test_silent_daemon_with_a_substitute_is_a_warning() -> None:
+    other = {"daemon": "training", "node": "node2"}
+    starts = DaemonStarted(**other, pid=9, version="0.1.0+rows.1"), DaemonReady(**other, position=20, capacity=1)
+    (found,) = diagnose(after(*starts, table=(present(lost=True), present(who=other))), CHECKS)
+    assert (found.code, found.symptom.severity) == ("daemon-silent", "warning")
+
+
+def test_findings_are_listed_worst_first() -> None:
+    facts = replace(BASE, has_gpu=True, damage=(PROBLEM,), unfolded=1)
+    found = diagnose(facts, CHECKS)
+    assert [one.symptom.severity for one in found] == ["critical", "warning", "notice"]
+    assert worst(found) == "critical"
+
+
+@pytest.mark.parametrize(
+    ("facts", "code", "state"),
+    [
+        (BASE, 0, "OK - no trouble found | critical=0 "),
+        (replace(BASE, has_gpu=True), 0, "OK - notice gpu-unused "),
+        (replace(BASE, unfolded=1), 1, "WARNING - warning dead-letters "),
+        (
+            replace(BASE, damage=(Problem("a | b\nc", "Mend it."),), unfolded=1),
+            2,
+            "CRITICAL - critical journal-damaged",
+        ),
+    ],
+)
+def test_nagios_output_has_state_text_and_figures(facts: Facts, code: int, state: str) -> None:
+    found = diagnose(facts, CHECKS)
+    status, text = nagios(facts, found)
+    assert status == code
+    assert text.startswith(f"FLYBALL {state}")
+    assert len(text.splitlines()) == 1 + len(found)
+    summary, *lines = text.splitlines()
+    figures = summary.partition(" | ")[2]
+    assert re.fullmatch(r"(\w+=\d+[cB]? ?)+", figures)
+    assert "|" not in "".join(lines)
+
+
+PAGE = (ROOT / RUNBOOKS).read_text(encoding="utf-8")
+TITLE = re.compile(r"^## (.+)$", re.MULTILINE)
+
+
+def test_runbooks_have_a_section_for_each_code_and_no_other() -> None:
+    sections = TITLE.findall(PAGE)
+    assert sorted(sections) == sorted(CODES)
+
+
+COMMANDS = sorted({" ".join(one.split()) for one in re.findall(r"`(flyball [^`]+)`", PAGE)})
+PLACEHOLDERS = {"HASH": "a" * 64, "NEW": "0.001", "OLD": "0.002", "NODE": "node1"}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_command_of_the_runbooks_is_one(command: str) -> None:
+    """Its name and options exist; the data of an event fits its type."""
+    words = shlex.split(command)[1:]
+    found: click.Command = main
+    while words and isinstance(found, click.Group):
+        found = found.get_command(click.Context(found), words.pop(0)) or pytest.fail(command)
+    known = {name for param in found.params for name in param.opts}
+    assert {word for word in words if word.startswith("-")} <= known
+    if found.name == "emit" and len(words) > 1:
+        data = words[1]
+        for name, value in PLACEHOLDERS.items():
+            data = re.sub(rf"\b{name}\b", value, data)
+        payload_of(resolve(words[0]), data)
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_runbook_tells_symptom_diagnosis_action_and_undo(code: str) -> None:
+    text = runbook(code)
+    labels = re.findall(r"^\*\*(\w+)\.\*\*", text, re.MULTILINE)
+    assert labels == ["Symptom", "Doctor", "Diagnosis", "Action", "Undo"]
