@@ -45,8 +45,8 @@ COMMANDS = {
 
 ERRORS = {
     1: "DamagedDatabase",
-    2: "BadData BadEnvironment BadKey BadParameters BadPlant BadPolicy BadSettings BadUsage ForeignModel "
-    "ForeignSettings MissingDevice NoHeuristic NoModel NoRun NotRetriable OtherFormat Pointless RunExists "
+    2: "BadData BadEnvironment BadKey BadParameters BadPlant BadPolicy BadSettings BadTraceparent BadUsage "
+    "ForeignModel ForeignSettings MissingDevice NoHeuristic NoModel NoRun NotRetriable OtherFormat Pointless RunExists "
     "StoreRefused UnfitSettings UnknownDevice UnknownGame UnknownPlugin Unsearchable UnsuitedCodec UnusableFile "
     "UnusableFolder UnusableStore WrongModel",
     3: "NotAJournal NotRunning",
