@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from socket import create_server
 
 import pytest
 import yaml
@@ -19,13 +20,15 @@ from prometheus_client.openmetrics.exposition import generate_latest as openmetr
 from prometheus_client.parser import text_string_to_metric_families
 
 from app.bus.ports import Present, Sign
+from app.config import RunFolder
+from app.config.loading import load
 from app.controllers.fold import Fold
 from app.events import Event, ModelPromoted, ModelRolledBack, Payload, SelfplayComplete, TrainingCompleted
 from app.status.metrics import METRICS, Delivery, Exposition, Storage, View, reference
 from app.status.monitored import BOUNDS, CAUSES, RESULTS, ConfigFold, DaemonFold, Durations, EventCounts
 from app.status.status import Board
 from daemons.clock import SystemClock
-from daemons.exports import Exports
+from daemons.exports import Exports, PortTaken
 from daemons.jobs import WorkerPlace
 from daemons.registry import DAEMONS
 
@@ -98,6 +101,25 @@ def test_metrics_agree_with_status_and_state() -> None:
         assert found["flyball_training_blocked", key] == (state.training_block is not None)
     assert sum(row.promotions for row in board.configs.values()) > 0
     assert sum(row.rollbacks for row in board.configs.values()) > 0
+
+
+def test_feedback_state_beside_controllers_is_folded_once() -> None:
+    """A snapshot folds the reducers of all daemons, and the state among them twice if it were not recognised."""
+    factories = tuple(one for spec in DAEMONS.values() for one in spec.factories(PLACE))
+    fold = Fold(factories)
+    fold.feed(events()[:1000])
+    alone = Fold(DAEMONS["monitoring"].factories(PLACE))
+    alone.feed(events()[:1000])
+    assert fold.states == alone.states
+    assert [one.name for one in fold.reducers].count("FeedbackState") == 1
+
+
+def test_taken_port_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    with create_server(("127.0.0.1", 0)) as other:
+        settings = {"deployment": {"metrics": {"port": other.getsockname()[1]}}}
+        exports = Exports(load(tmp_path, settings), RunFolder(tmp_path))
+        with pytest.raises(PortTaken, match="Address already in use"), exports._answering():
+            pass
 
 
 def test_counters_count_every_event_and_job() -> None:
@@ -176,9 +198,6 @@ def test_duration_is_from_the_cause_to_the_result() -> None:
 
 
 def test_scrape_is_shown_rows_as_they_were(tmp_path: Path) -> None:
-    from app.config import RunFolder
-    from app.config.loading import load
-
     exports, fold = Exports(load(tmp_path), RunFolder(tmp_path)), Fold(DAEMONS["monitoring"].factories(PLACE))
     fold.feed(events()[:500])
     exports.show(fold, 500)
