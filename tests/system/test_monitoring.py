@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import os
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -196,6 +198,25 @@ def test_logs_name_the_traces_of_events(watched: Watched) -> None:
         for line in file.read_text().splitlines()
     ]
     assert traces & {line.get("trace_id") for line in lines}
+
+
+def test_killed_monitoring_loses_no_promotion_and_no_count(watched: Watched) -> None:
+    def count() -> float:
+        found = [line for line in watched.metrics().splitlines() if line.startswith("flyball_promotions_total")]
+        return float(found[0].split()[-1]) if found else 0.0
+
+    before, position = count(), watched.loop.head()
+    os.kill(watched.loop.pid_of("monitoring"), signal.SIGKILL)
+    watched.wait_for("monitoring ready again", lambda: watched.loop.ready("monitoring", after=position))
+    watched.loop.wait_for_loops(2, after=position)
+    first, *_, last = [e.sequence for e in watched.loop.events(ModelPromoted) if e.data.step > 0]
+
+    def told() -> set[str]:
+        return {one["id"] for request in [*watched.hook.requests] for one in request.json()}
+
+    recorded = {e.id for e in watched.loop.events(ModelPromoted) if first <= e.sequence <= last}
+    watched.wait_for("every promotion at the webhook", lambda: recorded <= told())
+    watched.wait_for("every promotion in the count", lambda: count() >= len(recorded) >= before)
 
 
 def queries() -> Iterator[str]:

@@ -1,14 +1,21 @@
 """POST requests to servers on loopback that work, fail, are slow, or speak something else."""
 
 import asyncio
+import ssl
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from ipaddress import IPv4Address
+from pathlib import Path
 from socket import create_server
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted_server import OK, scripted_server, status
+from scripted_server import OK, ScriptedServer, scripted_server, status
 
 from app.telemetry.webhook import LONGEST_RETRY_SECONDS, Undelivered, post, retry_after
 
@@ -73,6 +80,34 @@ async def test_tls_to_a_plain_server_is_undelivered() -> None:
     async with server:
         with pytest.raises(Undelivered, match="cannot be reached"):
             await post(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}", b"{}", {}, NOON)
+
+
+def certificate(folder: Path) -> Path:
+    """Write a key and a certificate for 127.0.0.1, which only those trust who are told to."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "hook")])
+    begin = datetime.now(UTC) - timedelta(days=1)  # noqa: TID251 - OpenSSL compares it with the machine's clock
+    address = x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))])
+    made = x509.CertificateBuilder(name, name, key.public_key(), 1, begin, begin + timedelta(days=9))
+    signed = made.add_extension(address, critical=False).sign(key, hashes.SHA256())
+    pem = serialization.Encoding.PEM
+    plain = serialization.NoEncryption()
+    text = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain) + signed.public_bytes(pem)
+    (folder / "hook.pem").write_bytes(text)
+    return folder / "hook.pem"
+
+
+async def test_tls_is_spoken_with_trusted_servers_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scripted, context = ScriptedServer([OK]), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(file := certificate(tmp_path))
+    async with await asyncio.start_server(scripted.handle, "127.0.0.1", 0, ssl=context) as server:
+        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook"
+        with pytest.raises(Undelivered, match="cannot be reached"):
+            await post(url, b"{}", {}, NOON)
+        assert not scripted.requests
+        monkeypatch.setenv("SSL_CERT_FILE", str(file))
+        await post(url, b"{}", {}, NOON)
+    assert len(scripted.requests) == 1
 
 
 async def test_slow_server_is_left_at_the_callers_deadline() -> None:
