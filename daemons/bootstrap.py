@@ -16,6 +16,8 @@ from app.controllers.fold import Hosted, own_name
 from app.controllers.ownership import SET_BY, knobs_set
 from app.core import BROKER, FlyballError, located
 from app.events import CATALOGUE, DaemonFact, Payload
+from app.telemetry.spans import check_otel
+from daemons.notifications import check_notifications
 from daemons.registry import DAEMONS, daemons_of
 from daemons.spec import DaemonSpec
 from daemons.suitability import check_bots, check_devices, check_playable, check_trainers
@@ -143,6 +145,9 @@ def check_settings(loaded: Loaded) -> None:
     check_bots(loaded.run, loaded.folder)
     check_controllers(loaded.run)
     check_devices(loaded.deployment)
+    check_notifications(loaded)
+    if loaded.deployment.traces.endpoint:
+        check_otel()
 
 
 def check_controllers(settings: RunSettings) -> None:

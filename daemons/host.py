@@ -34,6 +34,7 @@ from app.events import (
     encode,
     follow,
     originate,
+    traceparent_of,
 )
 from app.events.frames import DeadLetter
 from app.journal import StateStore
@@ -41,7 +42,7 @@ from app.telemetry import Curves
 from daemons.jobs import Job, JobRunner, Worker, WorkerPlace
 from daemons.leases import leased_to
 from daemons.saved_state import ACCOUNTS, READY_KEY, Accounts, SavedState, program_of
-from daemons.spec import DaemonSpec
+from daemons.spec import Companion, DaemonSpec
 from daemons.supervisor import Notifier
 
 FAREWELL_SECONDS = 2.0
@@ -76,10 +77,11 @@ class Ports:
     engine: Engine | None = None
     notifier: Notifier = field(default_factory=Notifier)
     sink: Curves | None = None
+    companion: Companion | None = None
 
 
 class Host:
-    """Runs the reducers of one daemon, and the jobs of its worker if it has one.
+    """Runs the reducers of one daemon, the jobs of its worker if it has one, and its companion.
 
     ``boot`` identifies this start of the process.
     """
@@ -89,7 +91,7 @@ class Host:
         self._ports, self._rhythm = ports, rhythm
         self._who = {"daemon": spec.name, "node": place.node}
         self._log = structlog.get_logger("host")
-        self._saved = SavedState(ports.states, spec.reducers)
+        self._saved = SavedState(ports.states, spec.hosted)
         self._cursor = self._saved.cursor
         self._fold = Fold(spec.factories(place), self._saved.rows)
         self._head, self._announced, self._ready = self._cursor, 0, False
@@ -100,7 +102,9 @@ class Host:
         """Run until ``stop`` is set, then drain. Raises errors in an ExceptionGroup."""
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = (self._live(group), self._beat(), self._watch(), self._measure())
+                tasks = [self._live(group), self._beat(), self._watch(), self._measure()]
+                if companion := self._ports.companion:
+                    tasks.append(companion.run(self._ports.bus))
                 living = [group.create_task(task) for task in tasks]
                 await stop.wait()
                 drain_usec = int((self._rhythm.drain_seconds + 2 * FAREWELL_SECONDS) * 1e6)
@@ -124,7 +128,7 @@ class Host:
                 await self._announce(fact)
 
     async def _live(self, group: asyncio.TaskGroup) -> None:
-        await self._announce(DaemonStarted(**self._who, pid=getpid(), version=program_of(self._spec.reducers)))
+        await self._announce(DaemonStarted(**self._who, pid=getpid(), version=program_of(self._spec.hosted)))
         self._warn_of_unhosted()  # saved settings may name others than flyball.toml does now
         if self._saved.rebuilding:
             if not self._cursor:
@@ -179,7 +183,7 @@ class Host:
 
     async def _start_over(self, voided: frozenset[int], before: int) -> None:
         """Restart the rebuild at the latest earlier snapshot or the first event."""
-        kinds = {HOST, READY_KEY[0], *(reducer.name for reducer in self._spec.reducers)}
+        kinds = {HOST, READY_KEY[0], *(reducer.name for reducer in self._spec.hosted)}
         self._saved.start_over(voided, await self._ports.bus.snapshot(before - 1, kinds))
         self._fold = Fold(self._spec.factories(self._place), self._saved.rows, voided)
         self._cursor = self._saved.cursor
@@ -254,6 +258,8 @@ class Host:
                 await self._size_up()
                 await self._announce_ready()
                 self._ports.notifier.tell("READY=1", f"STATUS=caught up at {self._cursor}")
+            if companion := self._ports.companion:
+                companion.show(self._fold, self._head)
 
     async def _size_up(self) -> bool:
         """Ask the engine how many jobs it can run; return whether that has changed."""
@@ -303,6 +309,7 @@ class Host:
             event_name=event.data.event_name,
             config_key=event.subject,
             error=failure.error,
+            traceparent=traceparent_of(event.envelope),
             remedy="see: flyball journal repair",
         )
         reporter = f"{self._place.name}/{failure.by}"
@@ -383,5 +390,6 @@ class Host:
                 causation_id=envelope.causationid,
                 config_key=envelope.subject,
                 sequence=position,
+                traceparent=traceparent_of(envelope),
                 data=data.model_dump(mode="json"),
             )

@@ -19,7 +19,7 @@ from app.config import CPU, Compute, JobKind, RunSettings
 from app.controllers import States
 from app.core import EventId, FlyballError
 from app.engine import Engine, JobFailed, scatter
-from app.events import Cause, HandlerReducer, Payload, Row
+from app.events import Cause, HandlerReducer, Payload, Row, traceparent_of
 
 Q = TypeVar("Q")
 Json = dict[str, Any]
@@ -201,6 +201,8 @@ class JobRunner:
             self._publishing.add(publishing)
             publishing.add_done_callback(self._publishing.discard)
 
+        # This task's logs get the ids, and engines pass them on to the processes that run the job.
+        structlog.contextvars.bind_contextvars(traceparent=traceparent_of(job.cause))
         await publish("started", worker.started(job))
         try:
             results = await scatter(

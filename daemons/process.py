@@ -134,7 +134,8 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
         endpoint = bus_endpoint(folder, deployment)
         keys = client_keys(loaded)
         bus = ZmqBus(endpoint, producer=place.name, outbox=outbox, deadline_s=PATIENCE_SECONDS, keys=keys, sole=True)
-        ports = Ports(bus, states, SystemClock(), engine, Notifier(), sink)
+        companion = spec.companion(loaded, folder) if spec.companion else None
+        ports = Ports(bus, states, SystemClock(), engine, Notifier(), sink, companion)
         rhythm = Rhythm(deployment.heartbeat_seconds, deployment.drain_seconds)
         try:
             await Host(spec, place, boot_id(), ports, rhythm).run(stop)

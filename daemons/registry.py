@@ -13,6 +13,7 @@ from daemons import (
     evaluation,
     feedback,
     model_lifecycle,
+    monitoring,
     quality_monitor,
     selfplay_scheduler,
     selfplay_worker,
@@ -45,6 +46,7 @@ DAEMONS: Mapping[str, DaemonSpec] = {
         feedback,
         model_lifecycle,
         curves,
+        monitoring,
         distribution,
     )
 }

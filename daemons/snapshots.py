@@ -88,8 +88,8 @@ class _Snapshots:
         settings = last_settings(reader)
         self._daemons = daemons_of(settings) if settings else DAEMONS
         place = WorkerPlace("archive", "archive", store="")
-        self._host_of = {one.name: name for name, spec in self._daemons.items() for one in spec.reducers}
-        self._reducers = tuple(dict.fromkeys(one for spec in self._daemons.values() for one in spec.reducers))
+        self._host_of = {one.name: name for name, spec in self._daemons.items() for one in spec.hosted}
+        self._reducers = tuple(dict.fromkeys(one for spec in self._daemons.values() for one in spec.hosted))
         factories = tuple(one for spec in self._daemons.values() for one in spec.factories(place))
         self._emits = frozenset(kind.event_type for one in self._reducers for kind in one.emits)
         read = frozenset[type[Payload]]({RunConfigured}).union(*(one.reads for one in self._reducers))

@@ -1,15 +1,34 @@
 """The description of a daemon: what it reads, emits and runs."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
+from app.bus import Bus
+from app.config import RunFolder
+from app.config.loading import Loaded
 from app.controllers import Controller, FeedbackFold
-from app.controllers.fold import Factory, Hosted
+from app.controllers.fold import Factory, Fold, Hosted
 from app.events import Payload
 from app.telemetry import RunCurves
 from daemons.jobs import Worker, WorkerPlace
 from daemons.leases import Leases
+
+
+class Companion(Protocol):
+    """Something that a daemon does beside folding events. It publishes nothing."""
+
+    def show(self, fold: Fold, head: int) -> None:
+        """Take in the reducers' rows, after each batch once the daemon is ready; they change after the call.
+
+        ``head`` is the position of the journal's last event.
+        """
+        ...
+
+    async def run(self, bus: Bus) -> None:
+        """Work until cancelled, from the daemon's start on. An error ends the daemon."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +39,8 @@ class DaemonSpec:
     Reducers that derive from ``Controller``, including workers, receive FeedbackState.
     A sink emits nothing. It receives each recorded event of the types that it reads at least once.
     One daemon ``hosts_own``: the controllers of the user's own that a run's settings name.
+    Observers are reducers that decide nothing, whose rows a ``companion`` is shown. They count as nobody's readers: an
+    event that only they read leads nowhere.
     """
 
     name: str
@@ -30,19 +51,26 @@ class DaemonSpec:
     capacity: int = 0
     sink: type[RunCurves] | None = None
     hosts_own: bool = False
+    observers: tuple[type[Hosted], ...] = ()
+    companion: Callable[[Loaded, RunFolder], Companion] | None = None
+
+    @property
+    def hosted(self) -> tuple[type[Hosted], ...]:
+        """All classes whose rows the daemon folds and saves: reducers and observers."""
+        return (*self.reducers, *self.observers)
 
     @property
     def reducers(self) -> tuple[type[Hosted], ...]:
-        """All reducer classes of the daemon. If one of them receives FeedbackState, its fold comes first."""
+        """All reducer classes except observers. If one of them receives FeedbackState, its fold comes first."""
         hosted = (*self.controllers, *(one for one in (self.worker, self.leases) if one))
         states = (FeedbackFold,) if any(issubclass(one, Controller) for one in hosted) else ()
         return cast("tuple[type[Hosted], ...]", (*states, *hosted))
 
     @property
     def reads(self) -> frozenset[type[Payload]]:
-        """All payload types that the daemon's reducers and its sink read."""
+        """All payload types that the daemon's reducers, its observers and its sink read."""
         shown = self.sink.reads if self.sink else frozenset()
-        return shown.union(*(reducer.reads for reducer in self.reducers))
+        return shown.union(*(reducer.reads for reducer in self.hosted))
 
     @property
     def emits(self) -> frozenset[type[Payload]]:
@@ -53,4 +81,4 @@ class DaemonSpec:
         """Return the functions that build the reducers from a run's settings."""
         workers = (partial(self.worker, place=place),) if self.worker else ()
         leases = (self.leases,) if self.leases else ()  # last, because leases follow the worker's rows
-        return cast("tuple[Factory, ...]", (*self.controllers, *workers, *leases))
+        return cast("tuple[Factory, ...]", (*self.controllers, *workers, *leases, *self.observers))

@@ -5,19 +5,17 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any
 
 from app.core import BadUsage
-from app.events import CATALOGUE, Event, Payload, resolve
+from app.events import Event, Payload, matching
 from app.events.envelope import EPOCH
 from app.events.frames import DeadLetter
 from app.journal import JournalReader, history
 from daemons.clock import SystemClock
 
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-MAGIC = re.compile(r"[*?\[]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +36,8 @@ class Selection:
 
 def select(patterns: Sequence[str], config_key: str | None) -> Selection:
     """Return the selection for glob patterns on event names or types. Raises ``UnknownEventType`` for no match."""
-    types = frozenset(payload for pattern in patterns for payload in _matching(pattern))
+    types = frozenset(payload for pattern in patterns for payload in matching(pattern))
     return Selection(types if patterns else None, config_key)
-
-
-def _matching(pattern: str) -> list[type[Payload]]:
-    if not MAGIC.search(pattern):
-        return [resolve(pattern)]
-    name, kind = pattern.upper(), pattern.lower()
-    kinds = (kind, f"flyball.{kind}")
-    found = [
-        p for p in CATALOGUE if fnmatchcase(p.event_name, name) or any(fnmatchcase(p.event_type, k) for k in kinds)
-    ]
-    return found or [resolve(pattern)]
 
 
 def before_last(reader: JournalReader, count: int, selection: Selection, end: int) -> int:

@@ -21,6 +21,7 @@ ROLES: tuple[Role, ...] = get_args(Role)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 HEX = re.compile("[0-9a-f]{64}")
 MAX_LIST_BYTES = 1 << 20
+MOST_SECRET_BYTES = 4096
 HEADER = "# Keys that the broker admits, one a line: name, role, public key, and until when, if it ends.\n"
 
 
@@ -108,6 +109,22 @@ def replace_secret(path: Path, pair: KeyPair) -> None:
     scratch.replace(path)
 
 
+def read_private(path: Path) -> str:
+    """Read a short text from a file that nobody else may read.
+
+    Raises:
+        BadKey: another user owns the file or may read it.
+        UnusableFile: the file cannot be read.
+    """
+    with reading(path), path.open("rb") as file:
+        found, text = os.fstat(file.fileno()), file.read(MOST_SECRET_BYTES)
+    if found.st_mode & 0o077:
+        raise BadKey(f"{path} can be read by others (mode {found.st_mode & 0o777:o}).", hint=f"Run: chmod 600 {path}")
+    if found.st_uid not in (os.getuid(), 0):
+        raise BadKey(f"{path} belongs to another user.", hint=f"Run: chown $USER {path}")
+    return text.decode("ascii", errors="replace").strip()
+
+
 def read_secret(path: Path) -> KeyPair:
     """Read a secret key's file.
 
@@ -115,13 +132,7 @@ def read_secret(path: Path) -> KeyPair:
         BadKey: another user owns the file or may read it, or it holds no key.
         UnusableFile: the file cannot be read.
     """
-    with reading(path), path.open("rb") as file:
-        found, text = os.fstat(file.fileno()), file.read(1024)
-    if found.st_mode & 0o077:
-        raise BadKey(f"{path} can be read by others (mode {found.st_mode & 0o777:o}).", hint=f"Run: chmod 600 {path}")
-    if found.st_uid not in (os.getuid(), 0):
-        raise BadKey(f"{path} belongs to another user.", hint=f"Run: chown $USER {path}")
-    secret = text.decode("ascii", errors="replace").strip()
+    secret = read_private(path)
     if not HEX.fullmatch(secret):
         raise BadKey(f"{path} holds no secret key.", hint="Make one: flyball keys new NAME")
     public = zmq.curve_public(z85.encode(bytes.fromhex(secret)))

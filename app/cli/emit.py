@@ -11,7 +11,7 @@ from app.api.runs import Place, connected
 from app.cli.options import complete_types, json_option, placed, timeout_option
 from app.cli.output import note, write_json, write_row
 from app.core import EventId, derive_id
-from app.events import Envelope, Payload, originate, resolve
+from app.events import Envelope, Payload, check_traceparent, originate, resolve
 from daemons.clock import SystemClock, boot_id
 
 
@@ -21,6 +21,11 @@ from daemons.clock import SystemClock, boot_id
 @click.option("--config-key", help="The configuration the event is about.")
 @click.option("--count", default=1, type=click.IntRange(1), help="How many, each with its own id.")
 @click.option("--id", "event_id", help="The event's id. An id that is recorded already is not recorded again.")
+@click.option(
+    "--traceparent",
+    envvar="TRACEPARENT",
+    help="W3C trace context of the program that asks for it; what follows belongs to its trace.  [env: TRACEPARENT]",
+)
 @click.option("--dry-run", is_flag=True, help="Validate and print, don't publish.")
 @timeout_option
 @json_option
@@ -33,6 +38,7 @@ def emit(
     config_key: str | None,
     count: int,
     event_id: str | None,
+    traceparent: str | None,
     dry_run: bool,
     timeout: float,
     as_json: bool,
@@ -48,7 +54,10 @@ def emit(
     check_scope(place, payload, config_key, event_id, note)
     boot, now = boot_id(), SystemClock().now()
     ids = [event_id or derive_id("cli", boot, number) for number in range(count)]
-    envelopes = [originate(payload, event_id=EventId(one), time=now, subject=config_key) for one in ids]
+    trace = check_traceparent(traceparent) if traceparent else None
+    envelopes = [
+        originate(payload, event_id=EventId(one), time=now, subject=config_key, traceparent=trace) for one in ids
+    ]
     if dry_run:
         for envelope in envelopes:
             write_json(envelope.attributes())

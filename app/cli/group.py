@@ -47,10 +47,10 @@ COMMANDS = {
 
 ERRORS = {
     1: "DamagedDatabase",
-    2: "BadData BadEnvironment BadKey BadParameters BadPlant BadPolicy BadSettings BadUsage ForeignModel "
-    "ForeignSettings MissingDevice NoHeuristic NoModel NoRun NoTerminal NoTextual NotRetriable OtherFormat Pointless "
-    "RunExists StoreRefused UnfitSettings UnknownDevice UnknownGame UnknownPlugin Unsearchable UnsuitedCodec "
-    "UnusableFile UnusableFolder UnusableStore WrongModel",
+    2: "BadData BadEnvironment BadKey BadParameters BadPlant BadPolicy BadSettings BadTraceparent BadUsage "
+    "ForeignModel ForeignSettings MissingDevice NoHeuristic NoModel NoRun NoTerminal NoTextual NotRetriable "
+    "OtherFormat Pointless RunExists StoreRefused UnfitSettings UnknownDevice UnknownGame UnknownPlugin "
+    "Unsearchable UnsuitedCodec UnusableFile UnusableFolder UnusableStore WrongModel",
     3: "NotAJournal NotRunning",
     4: "AmbiguousEvent NobodyToPlay NothingToVoid NoLeague TooFewMembers UnknownConfig UnknownDaemon UnknownDeadLetter "
     "UnknownField UnknownEnvironment UnknownModel UnknownPolicy UnknownEvent UnknownEventType UnknownKey",

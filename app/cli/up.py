@@ -35,6 +35,7 @@ from app.status.status import READS, Board, DaemonStatus, Presence, Status, load
 from app.status.summary import event_text
 from app.status.tables import STATE_STYLES, status_table
 from app.telemetry import check_wandb, configure
+from daemons import monitoring
 from daemons.bootstrap import check_settings
 from daemons.clock import SystemClock
 from daemons.ray_cluster import cluster_command, is_own_cluster, ray_environment
@@ -298,7 +299,8 @@ def child_specs(
 ) -> tuple[list[ChildSpec], list[ChildSpec]]:
     """Return a process for each daemon, in two lists: the second needs the first.
 
-    The broker and a Ray cluster of the run's own belong to the first.
+    The broker and a Ray cluster of the run's own belong to the first. The monitoring daemon is left out if the settings
+    ask it for nothing.
     """
     folder, environment = place.folder, child_environment(place, loaded)
     cluster = []
@@ -306,9 +308,8 @@ def child_specs(
         environment |= ray_environment(folder)
         cluster = [ChildSpec("ray", cluster_command(folder, loaded.deployment), folder.errors("ray"))]
     command = python_module("app.cli", "--run", str(folder.path.absolute()), "daemon", "run")
-    daemons = [
-        ChildSpec(name, (*command, name, "--supervised"), folder.errors(name), environment) for name in names_of(role)
-    ]
+    names = [name for name in names_of(role) if name != monitoring.DAEMON.name or loaded.deployment.is_monitored]
+    daemons = [ChildSpec(name, (*command, name, "--supervised"), folder.errors(name), environment) for name in names]
     broker = [spec for spec in daemons if spec.name == BROKER]
     return [*broker, *cluster], [spec for spec in daemons if spec not in broker]
 

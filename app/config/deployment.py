@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator, model_validator
 
 from app.config.devices import Compute, DeviceSettings, JobKind, PrecisionSettings, ProcessesPerTraining
+from app.config.monitoring import MetricsSettings, NotificationSettings, TraceSettings
 from app.config.ray import RaySettings
 from app.config.settings import Settings
 from app.config.store_address import CACHE, CACHE_GIB, StoreAddress
@@ -94,6 +95,9 @@ class Deployment(Settings):
     )
     drain_seconds: float = Field(10.0, ge=0, description="for running jobs when a daemon is asked to stop")
     log_level: LogLevel = "INFO"
+    metrics: MetricsSettings = MetricsSettings()
+    traces: TraceSettings = TraceSettings()
+    notifications: tuple[NotificationSettings, ...] = Field((), description="webhooks: [[deployment.notifications]]")
     wandb: WandbMode = Field("off", description="curves at Weights & Biases, too: pip install 'flyball[wandb]'")
     threads_per_job: int = Field(1, ge=1)
     processes_per_training: ProcessesPerTraining = 1
@@ -102,6 +106,11 @@ class Deployment(Settings):
     ray: RaySettings = RaySettings()
     device: DeviceSettings = DeviceSettings()
     precision: PrecisionSettings = PrecisionSettings()
+
+    @property
+    def is_monitored(self) -> bool:
+        """Whether the daemon ``monitoring`` has anything to do."""
+        return bool(self.metrics.port or self.traces.endpoint or self.notifications)
 
     def compute(self, kind: JobKind) -> Compute:
         """Return device, precision and processes of a kind of job."""
@@ -124,6 +133,14 @@ class Deployment(Settings):
         if store is not None:
             StoreAddress.parse(store)
         return store
+
+    @field_validator("notifications")
+    @classmethod
+    def _differ(cls, hooks: tuple[NotificationSettings, ...]) -> tuple[NotificationSettings, ...]:
+        names = [hook.name for hook in hooks]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"two webhooks are called {min(twice)}")
+        return hooks
 
     @field_validator("endpoint")
     @classmethod

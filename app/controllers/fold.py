@@ -353,8 +353,9 @@ class Fold:
                     hosted.append(factory(settings))
                 except Exception as error:  # noqa: BLE001 - constructors of the user's may raise anything
                     errors[name] = f"{type(error).__name__}: {error}"
-        shows_states = any(isinstance(reducer, Controller) for reducer in hosted)
-        self.reducers = (self._feedback, *hosted) if shows_states else tuple(hosted)
+        shows_states = any(isinstance(reducer, Controller | FeedbackFold) for reducer in hosted)
+        others = tuple(reducer for reducer in hosted if not isinstance(reducer, FeedbackFold))  # it must fold once only
+        self.reducers = (self._feedback, *others) if shows_states else others
         seats = [self._seat(reducer) for reducer in self.reducers]
         read = frozenset[type[Payload]]().union(*(seat.reads for seat in seats))
         self._readers = {kind: tuple(seat for seat in seats if kind in seat.reads) for kind in read}

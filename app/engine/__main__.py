@@ -12,7 +12,7 @@ import threading
 from queue import SimpleQueue
 from typing import BinaryIO
 
-from app.engine.port import JsonObject
+from app.engine.port import TRACEPARENT, JsonObject
 from app.engine.worker import LENGTH_BYTES, frame_bytes, perform
 
 
@@ -31,6 +31,7 @@ def main() -> None:
 
     while True:
         job = jobs.get()
+        os.environ[TRACEPARENT] = job["traceparent"]
         perform(job["function"], job["spec"], send)
 
 

@@ -8,7 +8,7 @@ from asyncio.subprocess import PIPE, Process
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
-from app.engine.port import EngineClosed, JobFailed, JsonObject, Report
+from app.engine.port import EngineClosed, JobFailed, JsonObject, Report, trace_context
 from app.engine.worker import LENGTH_BYTES, encode, follow, frame_bytes, perform_here
 
 _STOP_SECONDS = 5.0
@@ -82,7 +82,7 @@ class _Child:
     async def run(
         self, function: str, spec: JsonObject, on_progress: Report | None, deadline_seconds: float | None
     ) -> JsonObject:
-        request = frame_bytes({"function": function, "spec": spec})
+        request = frame_bytes({"function": function, "spec": spec, "traceparent": trace_context()})
         process = await self._alive(function)
         try:
             assert process.stdin is not None

@@ -43,6 +43,15 @@ class EngineClosed(FlyballError):
         return cls(f"{function} was given to a closed engine.", hint="Start jobs before the daemon stops.")
 
 
+TRACEPARENT = "TRACEPARENT"
+"""The variable by which a job's process, and commands that it starts, get the trace context (OpenTelemetry's name)."""
+
+
+def trace_context() -> str:
+    """Return the trace context of the job that this task runs, as bound for its logs; empty without one."""
+    return str(structlog.contextvars.get_contextvars().get("traceparent", ""))
+
+
 class Engine(Protocol):
     """Runs jobs off the event loop, as many at once as it has workers; the others wait."""
 

@@ -6,6 +6,7 @@ A job is a task of Ray's that yields its frames. Ray is asked to run it once; wh
 
 import asyncio
 import json
+import os
 import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from threading import Thread
 from typing import Any
 
 from app.core import FlyballError
-from app.engine.port import EngineClosed, JobFailed, JsonObject, Report
+from app.engine.port import TRACEPARENT, EngineClosed, JobFailed, JsonObject, Report, trace_context
 from app.engine.worker import encode, follow, perform_here
 
 NAMESPACE = "flyball"
@@ -77,7 +78,7 @@ class RayEngine:
         """See ``Engine.run``."""
         if self._closed:
             raise EngineClosed.at(function)
-        frames = self._task.remote(function, encode(spec), [path for path in sys.path if path])
+        frames = self._task.remote(function, encode(spec), [path for path in sys.path if path], trace_context())
         self._running.add(frames)
         try:
             if "started" in (first := await self._receive(frames)):
@@ -136,12 +137,13 @@ def _first_sentence(error: Exception) -> str:
     return line.split(". ")[0].rstrip(".")
 
 
-def _perform(function: str, spec: bytes, paths: Sequence[str]) -> Iterator[bytes]:
+def _perform(function: str, spec: bytes, paths: Sequence[str], traceparent: str) -> Iterator[bytes]:
     """Run a job in a Ray worker, and yield ``started`` and the job's frames.
 
     The worker finds modules where the caller does, as far as its machine has the same folders.
     """
     sys.path.extend(path for path in paths if path not in sys.path)
+    os.environ[TRACEPARENT] = traceparent
     frames: SimpleQueue[bytes | None] = SimpleQueue()
 
     def perform() -> None:

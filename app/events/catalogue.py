@@ -1,7 +1,9 @@
 """Catalogue of event types, and constructors of their envelopes: ``originate`` and ``follow``."""
 
+import re
 from datetime import datetime
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from inspect import isclass
 from typing import Any, Literal, cast
 
@@ -11,6 +13,8 @@ from app.core import FlyballError, derive_id
 from app.events import decisions, facts, requests
 from app.events.envelope import Cause, Envelope, EnvelopeModel
 from app.events.payload import TYPE_PREFIX, Payload, Scope
+
+_MAGIC = re.compile(r"[*?\[]")
 
 
 class UnknownEventType(FlyballError):
@@ -57,9 +61,31 @@ def resolve(name: str) -> type[Payload]:
     return found
 
 
-def originate(data: Payload, *, event_id: str, time: datetime, subject: str | None = None) -> Envelope[Payload]:
-    """Return the first event of a causal chain; its correlation id is its own id."""
-    return _validated(data, event_id=event_id, time=time, subject=subject, correlationid=event_id)
+def matching(pattern: str) -> list[type[Payload]]:
+    """Return the payload classes whose event name or type matches a glob pattern.
+
+    Raises ``UnknownEventType`` for no match.
+    """
+    if not _MAGIC.search(pattern):
+        return [resolve(pattern)]
+    name, kind = pattern.upper(), pattern.lower()
+    kinds = (kind, TYPE_PREFIX + kind)
+    found = [
+        p for p in CATALOGUE if fnmatchcase(p.event_name, name) or any(fnmatchcase(p.event_type, k) for k in kinds)
+    ]
+    return found or [resolve(pattern)]
+
+
+def originate(
+    data: Payload, *, event_id: str, time: datetime, subject: str | None = None, traceparent: str | None = None
+) -> Envelope[Payload]:
+    """Return the first event of a causal chain; its correlation id is its own id.
+
+    ``traceparent`` is the trace of the program that asked for the event, if there is one.
+    """
+    return _validated(
+        data, event_id=event_id, time=time, subject=subject, correlationid=event_id, traceparent=traceparent
+    )
 
 
 def follow(

@@ -104,3 +104,7 @@ def threads(spec, report):
     import torch
 
     return {"torch": torch.get_num_threads()}
+
+
+def trace(spec, report):
+    return {"traceparent": os.environ.get("TRACEPARENT")}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import structlog
 
 from app.engine import Engine, EngineClosed, InlineEngine, JobFailed, JobTimedOut, LocalEngine, WorkerLost, scatter
 from app.engine.ray_engine import RayEngine
@@ -278,3 +279,13 @@ def test_no_child_outlives_a_parent_that_was_killed(tmp_path):
         parent.kill()
     child.wait(timeout=30)
     assert not child.is_running()
+
+
+@pytest.mark.parametrize("engine", [LocalEngine, RayEngine], indirect=True)
+async def test_job_finds_its_trace_context_in_the_environment(engine):
+    async def run(traceparent: str) -> str:
+        with structlog.contextvars.bound_contextvars(traceparent=traceparent):
+            return (await engine.run(f"{JOBS}:trace", {}))["traceparent"]
+
+    assert await asyncio.gather(run("00-a"), run("00-b")) == ["00-a", "00-b"]
+    assert not (await engine.run(f"{JOBS}:trace", {}))["traceparent"], "a process keeps no context for the next job"

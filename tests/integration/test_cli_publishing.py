@@ -66,6 +66,18 @@ def test_an_event_with_an_id_of_its_own_is_recorded_once(broker: Path, flyball: 
     assert [event.id for event in recorded(broker, "cli@laptop")] == ["mine"]
 
 
+def test_emit_continues_the_trace_of_its_caller(
+    broker: Path, flyball: Flyball, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caller = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    flyball("emit", *TICK, "--traceparent", caller)
+    monkeypatch.setenv("TRACEPARENT", caller)
+    flyball("emit", *TICK)
+    assert [event.envelope.traceparent for event in recorded(broker, "cli@laptop")] == [caller] * 2
+    refused = flyball("emit", *TICK, "--traceparent", caller[:-1])
+    assert (refused.exit_code, "is no trace context" in refused.stderr) == (2, True)
+
+
 def test_emit_id_of_another_event_is_taken(broker: Path, flyball: Flyball) -> None:
     position, _ = flyball("emit", *TICK, "--id", "mine").stdout.split()
     stopped = ("DAEMON_STOPPED", '{"daemon": "a", "node": "a", "position": 9}')

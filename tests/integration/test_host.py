@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 
 from app.bus.memory import MemoryBus
 from app.controllers.fold import Fold
+from app.core import FlyballError
 from app.engine import JobFailed, WorkerLost
 from app.engine.port import DEATHS
 from app.events import (
@@ -91,6 +92,43 @@ async def test_a_sink_is_told_of_everything_once_and_goes_on_where_it_was(stage)
     await stage.publish(rated(), "rating")
     await stage.until(DaemonReady, stage.host("curves", states, sink=second), count=2)
     assert second.flushed == ["rating"]
+
+
+class Shadow:
+    """A companion that notes what it is shown."""
+
+    def __init__(self) -> None:
+        self.shown: list[tuple[int, int]] = []
+        self.ran = False
+
+    def show(self, fold: Any, head: int) -> None:
+        counts = fold.rows("EventCounts").values()
+        self.shown.append((head, sum(row.events.get("TRAINING_COMPLETED", 0) for row in counts)))
+
+    async def run(self, bus: Any) -> None:
+        self.ran = True
+        await asyncio.Event().wait()
+
+
+async def test_companion_is_shown_counts_that_outlive_the_daemon(stage):
+    states, first, second = MemoryStateStore(), Shadow(), Shadow()
+    await stage.publish(trained(), "training")
+    await stage.until(DaemonReady, stage.host("monitoring", states, companion=first))
+    assert first.ran
+    assert first.shown[-1][1] == 1
+    await stage.publish(trained(), "again")
+    await stage.until(DaemonReady, stage.host("monitoring", states, companion=second), count=2)
+    assert {count for _, count in second.shown} == {2}, "shown only once the daemon has caught up"
+
+
+async def test_companion_that_fails_ends_the_daemon(stage):
+    class Failing(Shadow):
+        async def run(self, bus: Any) -> None:
+            raise FlyballError("the port is taken")
+
+    with pytest.raises(ExceptionGroup):
+        await stage.host("monitoring", MemoryStateStore(), companion=Failing()).run(asyncio.Event())
+    assert [fact.error for fact in stage.of(DaemonFailed)] == ["the port is taken"]
 
 
 async def test_a_job_that_kills_its_process_every_time_is_given_up(stage):

@@ -15,7 +15,7 @@ from daemons.jobs import Worker, WorkerPlace
 from daemons.registry import DAEMONS
 
 PLACE = WorkerPlace(name=SETTINGS.selfplay_workers[0], node="laptop", store="store")
-SPECS = [spec for spec in DAEMONS.values() if spec.reducers]
+SPECS = [spec for spec in DAEMONS.values() if spec.hosted]
 
 
 def _saved(outcome: Outcome) -> dict[tuple[str, str], bytes]:

@@ -70,12 +70,13 @@ class Stage:
         engine: ScriptedEngine | None = None,
         notifier: Notifier | None = None,
         sink: Any = None,
+        companion: Any = None,
     ) -> Host:
         self.boots += 1
         self.bus.show_life = self.signs.append  # type: ignore[method-assign] # the stage's hosts share a connection
         spec = daemon if isinstance(daemon, DaemonSpec) else DAEMONS[daemon]
         place = WorkerPlace(name=WORKER if engine else f"{spec.name}@laptop", node="laptop", store="store")
-        ports = Ports(self.bus, states, self.clock, engine, notifier or Notifier(""), sink)
+        ports = Ports(self.bus, states, self.clock, engine, notifier or Notifier(""), sink, companion)
         return Host(spec, place, f"boot-{self.boots}", ports, Rhythm(0.05, 0.2))
 
     async def until(self, payload: type[Any], host: Host, count: int = 1) -> list[Any]:

@@ -129,8 +129,17 @@ def test_damage_is_told_with_its_position(tmp_path: Path) -> None:
         watch.news()
 
 
+WATCHED = "deployment.metrics.port = 9464\n"
+
+
+def test_monitoring_is_not_started_with_nothing_to_do(tmp_path: Path) -> None:
+    place = Place(RunFolder(tmp_path), None)
+    _, others = child_specs(place, place.load())
+    assert {*DAEMONS} - {spec.name for spec in others} == {"broker", "monitoring"}
+
+
 def test_children_get_the_settings_of_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "flyball.toml").write_text("configs = ['hearts_4p']\nmin_quality = 0.4\n")
+    (tmp_path / "flyball.toml").write_text(f"configs = ['hearts_4p']\nmin_quality = 0.4\n{WATCHED}")
     place = Place(RunFolder(tmp_path), None)
     given = place.load({"profile": "laptop", "seed": 9})
     for name, value in child_environment(place, given).items():
@@ -143,6 +152,7 @@ def test_children_get_the_settings_of_the_command_line(tmp_path: Path, monkeypat
 
 @pytest.mark.parametrize("role", MACHINE_ROLES)
 def test_a_machine_starts_the_daemons_of_its_role(tmp_path: Path, role: MachineRole) -> None:
+    (tmp_path / "flyball.toml").write_text(WATCHED)
     place = Place(RunFolder(tmp_path), None)
     needed, others = child_specs(place, place.load(), role)
     assert [spec.name for spec in (*needed, *others)] == list(names_of(role))

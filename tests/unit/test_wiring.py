@@ -180,9 +180,16 @@ def test_every_decision_sets_one_knob():
 
 
 def test_every_reducer_has_a_name_of_its_own_and_a_place():
-    names = [reducer.name for spec in DAEMONS.values() for reducer in spec.reducers if reducer is not FeedbackFold]
+    names = [reducer.name for spec in DAEMONS.values() for reducer in spec.hosted if reducer is not FeedbackFold]
     assert len(set(names)) == len(names)
-    assert all(spec.reducers or spec.sink for name, spec in DAEMONS.items() if name != "broker")
+    assert all(spec.hosted or spec.sink for name, spec in DAEMONS.items() if name != "broker")
+
+
+def test_observers_are_no_readers_in_the_wiring():
+    observers = {one.name for spec in DAEMONS.values() for one in spec.observers} - {FeedbackFold.name}
+    assert observers
+    assert not observers & frozenset().union(*consumers().values())
+    assert all(not one.emits for spec in DAEMONS.values() for one in spec.observers)
 
 
 def test_every_request_is_served_by_someone():

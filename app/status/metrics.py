@@ -1,0 +1,402 @@
+"""The metrics of a run for Prometheus, and their values (ADR-049).
+
+Names and units follow https://prometheus.io/docs/practices/naming/. No label has an id of an event, model or shard,
+because Prometheus keeps a series for every value. What is unknown has no sample, because 0 would be a claim.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from importlib.metadata import version
+from typing import Literal, get_args
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+
+from app.bus.ports import Present
+from app.config import RunSettings
+from app.controllers.state import FeedbackState
+from app.core import BROKER, ConfigKey
+from app.events.envelope import EPOCH
+from app.events.payload import Intensity
+from app.status.configs import MICROSECONDS, ConfigRow
+from app.status.monitored import BOUNDS, RESULTS, CountRow, Durations
+from app.status.status import DaemonRow, Presence, waiting_for
+
+Sample = tuple[tuple[str, ...], float | None]
+"""Values of the labels, and the value; ``None``: it is unknown."""
+
+Kind = Literal["gauge", "counter", "histogram"]
+Activity = Literal["selfplay", "training", "evaluation", "promotion"]
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Sizes of a run's files, in bytes, and its dead letters. ``free`` is what the run folder's disk has left."""
+
+    journal: int
+    archive: int
+    free: int
+    size: int
+    dead_letters: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What one webhook or collector has got, in messages by outcome, and how many events it has not got yet."""
+
+    outcomes: Mapping[str, int]
+    behind: int
+
+
+@dataclass(frozen=True)
+class View:
+    """What the metrics are made of.
+
+    Attributes:
+        now: the time of day.
+        head: position of the last event.
+        settings: the run's; configurations that it does not play have no metrics.
+        states: FeedbackState by configuration.
+        configs: rows by configuration.
+        daemons: rows by ``daemon@node``.
+        counts: counts by configuration.
+        presence: the broker's table of daemons; ``None`` if it did not answer.
+        storage: ``None`` on a machine without the journal.
+        deliveries: by the name of the webhook or collector.
+    """
+
+    now: datetime
+    head: int
+    settings: RunSettings
+    states: Mapping[str, FeedbackState] = field(default_factory=dict)
+    configs: Mapping[str, ConfigRow] = field(default_factory=dict)
+    daemons: Mapping[str, DaemonRow] = field(default_factory=dict)
+    counts: Mapping[str, CountRow] = field(default_factory=dict)
+    presence: Presence | None = None
+    storage: Storage | None = None
+    deliveries: Mapping[str, Delivery] = field(default_factory=dict)
+
+    @property
+    def now_us(self) -> int:
+        """The time of day, microseconds since 1970."""
+        return round((self.now - EPOCH).total_seconds() * MICROSECONDS)
+
+    def rows(self) -> Iterator["Config"]:
+        """Iterate over the configurations that the run plays."""
+        for config in self.settings.configs:
+            state = self.states.get(config.key) or FeedbackState(config_key=ConfigKey(config.key))
+            yield Config(self, config.key, state, self.configs.get(config.key) or ConfigRow(config.key, self.now_us))
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """One configuration in a view."""
+
+    view: View
+    key: str
+    state: FeedbackState
+    row: ConfigRow
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric: its name, kind, meaning, labels, and its samples in a view.
+
+    A histogram's samples are made by ``Exposition``.
+    """
+
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[str, ...]
+    samples: Callable[[View], Iterable[Sample]]
+
+
+def _of_config(name: str, text: str, value: Callable[[Config], float | None], kind: Kind = "gauge") -> Metric:
+    return Metric(name, kind, text, ("config",), lambda view: (((one.key,), value(one)) for one in view.rows()))
+
+
+def _of_daemon(name: str, text: str, value: Callable[[Present], float | None]) -> Metric:
+    return Metric(name, "gauge", text, ("daemon", "node"), lambda view: _daemons(view, value))
+
+
+def _daemons(view: View, value: Callable[[Present], float | None]) -> Iterator[Sample]:
+    for present in (view.presence or {}).values():
+        yield (present.daemon, present.node), value(present)
+
+
+def _up(view: View) -> Iterator[Sample]:
+    """Yield 1 for each daemon with signs of life, the broker included, which has just answered."""
+    for row in view.daemons.values():
+        if row.daemon == BROKER and row.state != "stopped":
+            yield (row.daemon, row.node), float(view.presence is not None)
+    yield from _daemons(view, lambda present: float(not present.lost))
+
+
+def _of_row(name: str, kind: Kind, text: str, value: Callable[[DaemonRow], float | None]) -> Metric:
+    return Metric(
+        name,
+        kind,
+        text,
+        ("daemon", "node"),
+        lambda view: (((row.daemon, row.node), value(row)) for row in view.daemons.values() if row.state != "stopped"),
+    )
+
+
+def _of_storage(name: str, text: str, value: Callable[[Storage], float]) -> Metric:
+    return Metric(name, "gauge", text, (), lambda view: [((), None if view.storage is None else value(view.storage))])
+
+
+def _seconds(time: datetime | None) -> float | None:
+    return None if time is None else time.timestamp()
+
+
+def _intensities(view: View) -> Iterator[Sample]:
+    for one in view.rows():
+        for intensity in get_args(Intensity):
+            yield (one.key, intensity), float(one.state.training_intensity == intensity)
+
+
+def _activities(view: View) -> Iterator[Sample]:
+    for one in view.rows():
+        for activity in get_args(Activity):
+            yield (one.key, activity), _seconds(getattr(one.state, f"last_{activity}_time"))
+
+
+def _jobs(view: View) -> Iterator[Sample]:
+    for key, row in _counted(view):
+        for kind, outcome in sorted(set(RESULTS.values())):  # from 0 on, so that a first failure is an increase
+            yield (key, kind, outcome), row.jobs.get(kind, {}).get(outcome, 0)
+
+
+def _events(view: View) -> Iterator[Sample]:
+    counts: dict[str, int] = {}
+    for row in view.counts.values():
+        for name, count in row.events.items():
+            counts[name] = counts.get(name, 0) + count
+    yield from (((name,), count) for name, count in sorted(counts.items()))
+
+
+def _counted(view: View) -> Iterator[tuple[str, CountRow]]:
+    for one in view.rows():
+        yield one.key, view.counts.get(one.key) or CountRow()
+
+
+def _waits(one: Config) -> float:
+    return float(waiting_for(one.row, one.view.settings) is not None)
+
+
+def _learning_rate(one: Config) -> float:
+    known = one.state.learning_rate
+    return one.view.settings.config(one.key).learning_rate if known is None else known
+
+
+METRICS: tuple[Metric, ...] = (
+    Metric(
+        "flyball_build_info",
+        "gauge",
+        "Always 1; the label names the version.",
+        ("version",),
+        lambda _: [((version("flyball"),), 1)],
+    ),
+    _of_config(
+        "flyball_rating_elo", "Elo of the latest rated model; the random bot is 0.", lambda c: c.state.elo_current
+    ),
+    _of_config("flyball_rating_stderr_elo", "Standard error of the rating, in Elo.", lambda c: c.state.elo_stderr),
+    _of_config(
+        "flyball_rating_velocity_elo_per_hour",
+        "Slope of the ratings of the stall window.",
+        lambda c: c.state.elo_velocity,
+    ),
+    _of_config(
+        "flyball_win_ratio", "Score of the latest rated model against the random bot.", lambda c: c.state.win_rate
+    ),
+    _of_config("flyball_training_step", "Trainings of the latest model since the initial one.", lambda c: c.row.step),
+    _of_config("flyball_data_quality_ratio", "Smoothed quality of the shards.", lambda c: c.state.quality_score),
+    _of_config(
+        "flyball_parity_failures_ratio",
+        "Share of replayed games that differ from the rules.",
+        lambda c: c.state.parity_failure_rate,
+    ),
+    Metric(
+        "flyball_training_intensity",
+        "gauge",
+        "1 for the intensity that is set, 0 for the others.",
+        ("config", "intensity"),
+        _intensities,
+    ),
+    _of_config(
+        "flyball_training_blocked",
+        "1 while training is blocked by data that breaks the rules or by an operator.",
+        lambda c: c.state.training_block is not None,
+    ),
+    _of_config(
+        "flyball_config_waiting", "1 while the configuration waits for what status names with a remedy.", _waits
+    ),
+    _of_config(
+        "flyball_exploration_boost_ratio",
+        "Factor on the sampling temperature; 1 without a boost.",
+        lambda c: c.row.boost(c.view.now_us) or 1.0,
+    ),
+    _of_config("flyball_selfplay_rate_ratio", "Factor on the rate of self-play.", lambda c: c.state.selfplay_rate),
+    _of_config(
+        "flyball_curriculum_weight", "Share of games, relative to the mean of 1.", lambda c: c.state.curriculum_weight
+    ),
+    _of_config("flyball_learning_rate", "Learning rate of the next training.", _learning_rate),
+    _of_config("flyball_urgency_ratio", "How much the configuration needs attention.", lambda c: c.state.urgency_score),
+    _of_config("flyball_trainings_diverged", "Latest trainings in a row that diverged.", lambda c: c.row.diverged),
+    _of_config("flyball_nodes_late", "Nodes that were reported to lack the current model.", lambda c: len(c.row.late)),
+    Metric(
+        "flyball_last_activity_timestamp_seconds",
+        "gauge",
+        "When the last activity of this kind was recorded.",
+        ("config", "activity"),
+        _activities,
+    ),
+    _of_config("flyball_selfplay_games_total", "Games of self-play.", lambda c: c.row.games, "counter"),
+    _of_config("flyball_selfplay_rows_total", "Rows of experience.", lambda c: c.row.rows, "counter"),
+    _of_config(
+        "flyball_promotions_total", "Promoted models, without the initial one.", lambda c: c.row.promotions, "counter"
+    ),
+    _of_config("flyball_promotions_rejected_total", "Rejected models.", lambda c: c.row.rejections, "counter"),
+    _of_config("flyball_rollbacks_total", "Rollbacks.", lambda c: c.row.rollbacks, "counter"),
+    Metric(
+        "flyball_jobs_total", "counter", "Jobs that ended, by kind and outcome.", ("config", "kind", "outcome"), _jobs
+    ),
+    Metric(
+        "flyball_job_duration_seconds",
+        "histogram",
+        "From the record of what a job is done for until the record of its result: waiting and work.",
+        ("config", "kind"),
+        lambda _: (),
+    ),
+    Metric("flyball_events_total", "counter", "Recorded events, by name.", ("event",), _events),
+    Metric("flyball_daemon_up", "gauge", "1 if the broker hears the daemon, 0 if it is lost.", ("daemon", "node"), _up),
+    _of_daemon(
+        "flyball_daemon_silence_seconds", "Time since the daemon's last sign of life.", lambda p: p.heard_seconds_ago
+    ),
+    _of_daemon(
+        "flyball_daemon_lag_events",
+        "Events that the daemon has not read yet.",
+        lambda p: p.sign.lag if p.sign else None,
+    ),
+    _of_daemon("flyball_daemon_jobs_running", "Jobs that run now.", lambda p: p.sign.jobs if p.sign else None),
+    _of_daemon(
+        "flyball_daemon_jobs_wanted", "Jobs that run or come next.", lambda p: p.sign.requests if p.sign else None
+    ),
+    _of_row(
+        "flyball_daemon_unclean_starts_total",
+        "counter",
+        "Starts without an orderly stop before them.",
+        lambda row: row.restarts,
+    ),
+    _of_row(
+        "flyball_worker_paused", "gauge", "1 while the scheduler asks the worker for nothing.", lambda r: r.degraded
+    ),
+    _of_row(
+        "flyball_worker_quarantined", "gauge", "1 while the worker's rows are not trained on.", lambda r: r.quarantined
+    ),
+    Metric(
+        "flyball_journal_events_total",
+        "counter",
+        "Events in the journal, archived ones included.",
+        (),
+        lambda view: [((), view.head)],
+    ),
+    Metric(
+        "flyball_last_event_timestamp_seconds",
+        "gauge",
+        "When the latest event was recorded, by the broker's clock; the broker ticks every tick_seconds.",
+        (),
+        lambda view: [((), max((row.last_us for row in view.counts.values()), default=0) / MICROSECONDS or None)],
+    ),
+    _of_storage("flyball_journal_bytes", "Size of journal.sqlite and its log.", lambda s: s.journal),
+    _of_storage("flyball_archive_bytes", "Size of the archived segments and snapshots.", lambda s: s.archive),
+    _of_storage("flyball_dead_letters", "Recorded events that could not be read or folded.", lambda s: s.dead_letters),
+    _of_storage("flyball_disk_free_bytes", "Free space on the run folder's disk.", lambda s: s.free),
+    _of_storage("flyball_disk_size_bytes", "Size of the run folder's disk.", lambda s: s.size),
+    Metric(
+        "flyball_deliveries_total",
+        "counter",
+        "Messages to webhooks and to the collector of traces: delivered, failed (tried again), dropped.",
+        ("receiver", "outcome"),
+        lambda view: (
+            ((name, outcome), count) for name, one in view.deliveries.items() for outcome, count in one.outcomes.items()
+        ),
+    ),
+    Metric(
+        "flyball_deliveries_lag_events",
+        "gauge",
+        "Events that the receiver has not been told of yet.",
+        ("receiver",),
+        lambda view: (((name,), one.behind) for name, one in view.deliveries.items()),
+    ),
+)
+"""All metrics, in the order of the reference."""
+
+
+class Exposition(Collector):
+    """Gives the metrics of the present view to ``prometheus_client``; without a view there are none."""
+
+    def __init__(self, view: Callable[[], View | None]) -> None:
+        self._view = view
+
+    def describe(self) -> Iterable[Family]:
+        """Return nothing: the names are known only together with the values."""
+        return ()
+
+    def collect(self) -> Iterator[Family]:
+        """Iterate over the metrics that have samples."""
+        if (view := self._view()) is None:
+            return
+        for metric in METRICS:
+            if metric.kind == "histogram":
+                yield _histogram(metric, view)
+                continue
+            kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+            family = kind(metric.name, metric.help, labels=metric.labels)
+            for labels, value in metric.samples(view):
+                if value is not None:
+                    family.add_metric(labels, float(value))
+            if family.samples:
+                yield family
+
+
+def _histogram(metric: Metric, view: View) -> Family:
+    family = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
+    for key, row in _counted(view):
+        for kind, durations in row.durations.items():
+            family.add_metric((key, kind), _buckets(durations), durations.sum_seconds)
+    return family
+
+
+def _buckets(durations: Durations) -> list[tuple[str, float]]:
+    """Return how many durations are at most as long as each bound."""
+    total, buckets = 0, list[tuple[str, float]]()
+    for bound, count in zip((*map(str, BOUNDS), "+Inf"), durations.counts, strict=True):
+        total += count
+        buckets.append((bound, total))
+    return buckets
+
+
+HEADING = """# Metrics
+
+What the daemon `monitoring` answers Prometheus; [monitoring.md](monitoring.md) says how to ask. Written by
+`python -m app.status.metrics`.
+"""
+
+
+def reference() -> str:
+    """Return the reference of all metrics, in Markdown."""
+    lines = [HEADING, "| metric | type | labels | meaning |", "|---|---|---|---|"]
+    for one in METRICS:
+        labels = ", ".join(f"`{label}`" for label in one.labels)
+        lines.append(f"| `{one.name}` | {one.kind} | {labels} | {one.help} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())

@@ -1,0 +1,148 @@
+"""What leaves a run for the operator's tools: metrics over HTTP, messages to webhooks, and spans."""
+
+import asyncio
+import shutil
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
+
+import structlog
+from prometheus_client import CollectorRegistry, start_http_server
+
+from app.bus import Bus
+from app.bus.ports import BrokerUnavailable
+from app.config import RunFolder
+from app.config.loading import Loaded
+from app.config.monitoring import MetricsSettings
+from app.controllers.fold import Fold
+from app.core import FlyballError
+from app.journal import SqliteJournalReader, SqliteStateStore
+from app.journal.database import StorageError
+from app.journal.history import open_dead_letters
+from app.status.metrics import Exposition, Storage, View
+from app.status.monitored import ConfigFold, DaemonFold, EventCounts
+from app.telemetry.spans import COLLECTOR, SpanReceiver, otlp_exporter
+from daemons.clock import SystemClock
+from daemons.notifications import Webhook, terms_of
+from daemons.receivers import Outlet, Terms
+
+ASK_SECONDS = 5.0
+"""Longest wait for the broker's table of daemons; and for a collector of traces to answer."""
+
+SPAN_PAUSE_SECONDS = 1.0
+SPANS_GIVE_UP_SECONDS = 24 * 3600.0
+
+
+class PortTaken(FlyballError):
+    """The port of the metrics cannot be opened."""
+
+
+class Exports:
+    """The companion of the monitoring daemon; see ``Companion``."""
+
+    def __init__(self, loaded: Loaded, folder: RunFolder) -> None:
+        self._loaded, self._deployment, self._folder = loaded, loaded.deployment, folder
+        self._clock = SystemClock()
+        self._view: View | None = None
+        self._outlets: dict[str, Outlet] = {}
+
+    def show(self, fold: Fold, head: int) -> None:
+        """See ``Companion.show``. The rows are copied, because Prometheus is answered by another thread."""
+        if fold.settings is None:
+            return
+        before = self._view
+        self._view = View(
+            now=self._clock.now(),
+            head=head,
+            settings=fold.settings,
+            states=dict(fold.states),
+            configs=dict(fold.rows(ConfigFold.name)),
+            daemons=dict(fold.rows(DaemonFold.name)),
+            counts=dict(fold.rows(EventCounts.name)),
+            presence=before.presence if before else None,
+        )
+
+    async def run(self, bus: Bus) -> None:
+        """See ``Companion.run``."""
+        file = self._folder.state("receivers", self._deployment.node)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with closing(SqliteStateStore(file)) as states, self._answering(), self._spans() as spans:
+            for hook in self._deployment.notifications:
+                title = f"Flyball, {self._folder.path.absolute().name} on {self._deployment.node}"
+                webhook = Webhook.of(hook, self._loaded.folder, title, self._clock)
+                self._outlets[hook.name] = Outlet(webhook, terms_of(hook), states, self._clock)
+            if spans:
+                terms = Terms(SPAN_PAUSE_SECONDS, 2 * ASK_SECONDS, SPANS_GIVE_UP_SECONDS)
+                self._outlets[COLLECTOR] = Outlet(spans, terms, states, self._clock)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._ask(bus))
+                for outlet in self._outlets.values():
+                    group.create_task(outlet.run(bus))
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        """Answer Prometheus, in a thread. Raises ``PortTaken``."""
+        where: MetricsSettings = self._deployment.metrics
+        if where.port is None:
+            yield
+            return
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(Exposition(self._present))
+        try:
+            server, thread = start_http_server(where.port, where.host, registry)
+        except OSError as error:
+            raise PortTaken(
+                f"No metrics at {where.host}:{where.port}: {error.strerror or error}.",
+                hint="Choose another deployment.metrics.port, or end what listens there.",
+            ) from error
+        structlog.get_logger("monitoring").info("metrics", url=f"http://{where.host}:{where.port}/metrics")
+        try:
+            yield
+        finally:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+    @contextmanager
+    def _spans(self) -> Iterator[SpanReceiver | None]:
+        endpoint = self._deployment.traces.endpoint
+        if endpoint is None:
+            yield None
+            return
+        receiver = SpanReceiver(otlp_exporter(endpoint, ASK_SECONDS))
+        try:
+            yield receiver
+        finally:
+            receiver.close()
+
+    async def _ask(self, bus: Bus) -> None:
+        """Keep the broker's table of daemons, as often as they show life."""
+        while True:
+            presence = None
+            with suppress(BrokerUnavailable, TimeoutError):
+                async with asyncio.timeout(ASK_SECONDS):
+                    presence = {f"{one.daemon}@{one.node}": one for one in await bus.present()}
+            if self._view:
+                self._view = replace(self._view, presence=presence)
+            await asyncio.sleep(self._deployment.heartbeat_seconds)
+
+    def _present(self) -> View | None:
+        """Return the view at this moment; called by the thread that answers Prometheus."""
+        if (view := self._view) is None:
+            return None
+        deliveries = {name: outlet.delivery(view.head) for name, outlet in self._outlets.items()}
+        return replace(view, now=self._clock.now(), storage=storage_of(self._folder), deliveries=deliveries)
+
+
+def storage_of(folder: RunFolder) -> Storage | None:
+    """Return the sizes of a run's files; None if the journal cannot be read."""
+    live = [folder.journal.with_name(folder.journal.name + rest) for rest in ("", "-wal")]
+    try:
+        with closing(SqliteJournalReader(folder.journal)) as reader:
+            dead_letters = len(open_dead_letters(reader))
+            archived = list(reader.archive.folder.glob("*"))
+        disk = shutil.disk_usage(folder.path)
+        journal, archive = (sum(file.stat().st_size for file in files if file.is_file()) for files in (live, archived))
+    except (StorageError, OSError):  # a file that was just replaced, or a damaged journal, which the broker reports
+        return None
+    return Storage(journal, archive, free=disk.free, size=disk.total, dead_letters=dead_letters)
