@@ -16,6 +16,7 @@ GONE = (errno.EPIPE, errno.EIO)
 
 COMMANDS = {
     "up": "Start all daemons of a run and watch them.",
+    "dashboard": "Show a run in the browser.",
     "status": "Show what is known of configurations and daemons.",
     "state": "Show a configuration's signals, knobs and lineage, each with the event that set it.",
     "tail": "Show events, and follow them.",

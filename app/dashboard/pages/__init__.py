@@ -1,0 +1,6 @@
+"""The pages, in the order of the navigation."""
+
+from app.dashboard.layout import Page
+from app.dashboard.pages import overview
+
+PAGES: tuple[Page, ...] = (overview.PAGE,)
