@@ -20,6 +20,7 @@ from app.config.dashboard import DashboardSettings
 from app.core import FlyballError
 from app.dashboard import session, stream
 from app.dashboard.feed import Feed
+from app.dashboard.jobs import PageJobs
 from app.dashboard.layout import HERE, render
 from app.dashboard.pages import PAGES
 from app.dashboard.security import Access, Guard
@@ -59,12 +60,15 @@ def url_of(server: socket.socket) -> str:
 
 def application(place: Place, access: Access) -> Starlette:
     """Return the dashboard of a run as an ASGI application."""
-    feed = Feed(place)
+    feed, jobs = Feed(place), PageJobs()
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        async with feed.following():
-            yield
+        try:
+            async with feed.following():
+                yield
+        finally:
+            await jobs.close()
 
     app = Starlette(
         routes=[
@@ -77,7 +81,7 @@ def application(place: Place, access: Access) -> Starlette:
         exception_handlers={404: _failed, FlyballError: _failed},
         lifespan=lifespan,
     )
-    app.state.feed, app.state.access, app.state.pages = feed, access, PAGES
+    app.state.feed, app.state.jobs, app.state.access, app.state.pages = feed, jobs, access, PAGES
     return app
 
 

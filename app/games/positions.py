@@ -266,7 +266,7 @@ class HeartsSpectator(Spectator):
 
     def plies(self, history: Sequence[int]) -> list[Ply]:
         """See ``Spectator.plies``; each deal is a ply."""
-        return [ply for _, ply in self._read(history)]
+        return [ply for _, ply in self._read(history)] or [Ply(0, NOBODY, "")]
 
     def position(self, history: Sequence[int]) -> Position:
         """See ``Spectator.position``."""

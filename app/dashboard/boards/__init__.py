@@ -2,14 +2,8 @@
 
 from collections.abc import Callable
 
-from app.dashboard.boards.grids import (
-    breakthrough,
-    clobber,
-    connect_four,
-    othello,
-    tic_tac_toe,
-    ultimate_tic_tac_toe,
-)
+from app.config import GameConfig
+from app.dashboard.boards.grids import breakthrough, clobber, connect_four, othello, tic_tac_toe, ultimate_tic_tac_toe
 from app.dashboard.boards.hearts import hearts
 from app.dashboard.boards.shogi import shogi
 from app.dashboard.boards.stones import go, hex_
@@ -26,6 +20,21 @@ BOARDS: dict[str, Callable[[BoardPosition], str]] = {
     "tic_tac_toe": tic_tac_toe,
 }
 
+_BLACK_FIRST, _CROSS_FIRST = ("Black", "White"), ("X", "O")
+SIDES = {
+    "breakthrough": _BLACK_FIRST,
+    "clobber": ("White", "Black"),
+    "connect_four": ("Yellow", "Red"),
+    "go": _BLACK_FIRST,
+    "hex": ("Red", "Blue"),
+    "minishogi": _BLACK_FIRST,
+    "othello": _BLACK_FIRST,
+    "shogi": _BLACK_FIRST,
+    "tic_tac_toe": _CROSS_FIRST,
+    "ultimate_tic_tac_toe": _CROSS_FIRST,
+}
+"""Names of the seats in drawings, by game."""
+
 
 def draw(position: Position) -> str:
     """Return a position as an SVG document, whose colours are in ``boards.css``."""
@@ -41,4 +50,18 @@ def draw(position: Position) -> str:
     return printed(position.text)
 
 
-__all__ = ["draw"]
+def side_names(config: GameConfig) -> tuple[str, ...]:
+    """Return the name of each seat."""
+    usual = tuple(f"Seat {seat}" for seat in range(config.players))
+    return SIDES.get(config.game.partition("(")[0], usual)
+
+
+def counts(position: Position) -> str:
+    """Return how many pieces each side has, in games where they tell something; otherwise an empty text."""
+    if not isinstance(position, BoardPosition) or position.game not in ("breakthrough", "clobber", "go", "othello"):
+        return ""
+    pieces = (f"{side} {(position.cells == seat).sum()}" for seat, side in enumerate(SIDES[position.game]))
+    return f"On the board: {', '.join(pieces)}"
+
+
+__all__ = ["counts", "draw", "side_names"]

@@ -1,6 +1,6 @@
 """The pages, in the order of the navigation."""
 
 from app.dashboard.layout import Page
-from app.dashboard.pages import overview
+from app.dashboard.pages import games, overview
 
-PAGES: tuple[Page, ...] = (overview.PAGE,)
+PAGES: tuple[Page, ...] = (overview.PAGE, games.PAGE)
