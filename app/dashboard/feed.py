@@ -64,7 +64,7 @@ class Feed:
             self.head, voided = reader.head, frozenset(voided_events(reader))
             if voided != self._voided or self.head < self.model.position:
                 with self._lock:
-                    self._voided, self.model = voided, RunModel()
+                    self._voided, self.model = voided, RunModel(voided)
             events = history(reader, after=self.model.position, on_dead=lambda _: None)
             for _ in range(20):
                 part = list(islice(events, AT_ONCE))

@@ -1,9 +1,17 @@
-"""The model of a run that all pages show, folded from its events."""
+"""The model of a run that all pages show, folded once from its events."""
 
+from collections import defaultdict, deque
 from typing import Any
 
-from app.events import Event
+from app.dashboard.curves import CURVES_READ, ConfigCurves
+from app.dashboard.index import EventIndex
+from app.events import Event, Kind
+from app.status.league import LEAGUES_READ, Leagues
+from app.status.state import STATE_READS, StateFields
 from app.status.status import READS, Board
+
+NOTABLE = 12
+"""Latest notable events that the overview shows."""
 
 
 class RunModel:
@@ -12,16 +20,39 @@ class RunModel:
     Attributes:
         position: of the last event that was read.
         board: configurations and daemons, as ``flyball status`` shows them.
+        states: the FeedbackState of each configuration, as ``flyball state`` shows it.
+        leagues: as ``flyball league`` shows them.
+        curves: of each configuration.
+        index: finds events.
         latest: position of the last event about each configuration; that of the system's under the empty string.
+        notable: the latest notable events.
+        decided: the last decision about each configuration.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, voided: frozenset[int] = frozenset()) -> None:
         self.position = 0
-        self.board = Board()
+        self.board, self.states, self.leagues = Board(), StateFields(voided), Leagues()
+        self.curves: defaultdict[str, ConfigCurves] = defaultdict(ConfigCurves)
+        self.index = EventIndex()
         self.latest: dict[str, int] = {}
+        self.notable: deque[Event[Any]] = deque(maxlen=NOTABLE)
+        self.decided: dict[str, Event[Any]] = {}
 
     def take(self, event: Event[Any]) -> None:
-        """Fold one event."""
+        """Fold the next event."""
+        kind = type(event.data)
+        self.position = event.sequence
         self.latest[event.subject] = event.sequence
-        if type(event.data) in READS:
+        self.index.add(event)
+        if kind in READS:
             self.board.feed((event,))
+        if kind in STATE_READS:
+            self.states.take(event)
+        if kind in LEAGUES_READ:
+            self.leagues.take(event)
+        if kind in CURVES_READ:
+            self.curves[event.subject].take(event)
+        if event.data.notable:
+            self.notable.appendleft(event)
+        if event.data.kind is Kind.DECISION:
+            self.decided[event.subject] = event
