@@ -3,7 +3,8 @@
 import asyncio
 import json
 from collections import OrderedDict
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from hashlib import sha256
 from time import monotonic
 
@@ -19,7 +20,7 @@ ABANDONED_SECONDS = 60.0
 IDLE_SECONDS = 120.0
 """Time after the last job until its process ends, which frees its memory; the next job takes seconds to start."""
 
-LOOK_SECONDS = 2.0
+TEND_SECONDS = 2.0
 MOST_WAITING = 3
 MOST_KEPT = 16
 NICE = 10
@@ -55,12 +56,26 @@ class PageJob:
 
 
 class PageJobs:
-    """The jobs of all pages. Its methods are called on the event loop; ``PageJob`` can be read in any thread."""
+    """The jobs of all pages. Its methods are called on the event loop; a ``PageJob`` may be read in any thread."""
 
     def __init__(self) -> None:
         self._jobs: OrderedDict[str, PageJob] = OrderedDict()
+        self._group: asyncio.TaskGroup | None = None
         self._engine: Engine | None = None
-        self._idle: asyncio.Task[None] | None = None
+        self._busy = monotonic()  # when a job was last unfinished
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Run jobs inside the context; at its end all are stopped."""
+        async with asyncio.TaskGroup() as self._group:
+            tending = self._group.create_task(self._tend())
+            try:
+                yield
+            finally:
+                tending.cancel()
+                for key in self._jobs:
+                    self.stop(key)
+        await self._close_engine()
 
     def begin(self, function: str, spec: JsonObject, deadline_seconds: float) -> PageJob:
         """Return the job of a function and its spec; it is started unless it runs or has succeeded already.
@@ -73,12 +88,13 @@ class PageJobs:
             return known
         if sum(not job.over for job in self._jobs.values()) > MOST_WAITING:
             raise TooManyJobs("Other pages wait for their games or answers.", hint="Try again once these are over.")
+        finished = [old for old, one in self._jobs.items() if one.over]
+        for old in finished[: max(0, len(self._jobs) + 1 - MOST_KEPT)]:
+            del self._jobs[old]
         job = self._jobs[key] = PageJob(key, function, spec)
         self._jobs.move_to_end(key)
-        finished = [key for key, one in self._jobs.items() if one.over]
-        for old in finished[: max(0, len(self._jobs) - MOST_KEPT)]:
-            del self._jobs[old]
-        job.task = asyncio.create_task(self._run(job, deadline_seconds))
+        assert self._group is not None
+        job.task = self._group.create_task(self._run(job, deadline_seconds))
         return job
 
     def find(self, key: str) -> PageJob | None:
@@ -94,27 +110,10 @@ class PageJobs:
         if job is not None and job.task is not None and not job.over:
             job.task.cancel()
 
-    async def close(self) -> None:
-        """Stop all jobs and their process."""
-        tasks = [job.task for job in self._jobs.values() if job.task is not None]
-        tasks += [self._idle] if self._idle is not None else []
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await self._close_engine()
-
     async def _run(self, job: PageJob, deadline_seconds: float) -> None:
-        if self._idle is not None:
-            self._idle.cancel()
         self._engine = self._engine or LocalEngine(nice=NICE)
-        run = self._engine.run(job.function, job.spec, job.reports.append, deadline_seconds)
-        work = asyncio.ensure_future(run)
         try:
-            while not work.done():
-                await asyncio.wait({work}, timeout=LOOK_SECONDS)
-                if monotonic() - job.looked > ABANDONED_SECONDS:
-                    work.cancel()
-            job.result = await work
+            job.result = await self._engine.run(job.function, job.spec, job.reports.append, deadline_seconds)
         except JobFailed as error:
             job.error = f"{error.summary} {error.hint}".rstrip()
             log = structlog.get_logger("dashboard")
@@ -123,16 +122,19 @@ class PageJobs:
             job.error = str(error)
         except asyncio.CancelledError:
             job.error = "It was stopped."
-            work.cancel()
-            with suppress(asyncio.CancelledError, FlyballError):
-                await work
-        self._idle = asyncio.create_task(self._close_idle())
 
-    async def _close_idle(self) -> None:
-        """End the process unless another job comes."""
-        await asyncio.sleep(IDLE_SECONDS)
-        if all(job.over for job in self._jobs.values()):
-            await self._close_engine()
+    async def _tend(self) -> None:
+        """Stop abandoned jobs, and end the process after the last job."""
+        while True:
+            await asyncio.sleep(TEND_SECONDS)
+            now, unfinished = monotonic(), [job for job in self._jobs.values() if not job.over]
+            for job in unfinished:
+                if now - job.looked > ABANDONED_SECONDS:
+                    self.stop(job.key)
+            if unfinished:
+                self._busy = now
+            elif now - self._busy > IDLE_SECONDS:
+                await self._close_engine()
 
     async def _close_engine(self) -> None:
         engine, self._engine = self._engine, None

@@ -64,11 +64,8 @@ def application(place: Place, access: Access) -> Starlette:
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        try:
-            async with feed.following():
-                yield
-        finally:
-            await jobs.close()
+        async with jobs.running(), feed.following():
+            yield
 
     app = Starlette(
         routes=[

@@ -14,7 +14,7 @@ from app.config import GameConfig
 from app.core import import_modules
 from app.games.board_table import EMPTY
 from app.games.catalogue import openspiel_rules, own_hearts, own_shogi
-from app.games.hearts.cards import CARDS, RANKS, SEATS, SUIT, TWO_OF_CLUBS
+from app.games.hearts.cards import CARDS, RANKS, SEATS, TWO_OF_CLUBS
 from app.games.hearts.play import GAME, HOLD, LEFT, PASSED, RIGHT, choose, is_passing, result
 from app.games.hearts.rules import HeartsRules
 from app.games.openspiel import CHANCE
@@ -206,6 +206,11 @@ class OpenSpielSpectator(Spectator):
             return text.partition(" ")[2].lower()
         if self._name == "connect_four":  # 'x3'
             return f"column {action + 1}"
+        if self._name == "tic_tac_toe":  # 'x(1,2)'
+            return "row {}, column {}".format(*(number + 1 for number in divmod(action, 3)))
+        if self._name == "ultimate_tic_tac_toe":  # 'Choose local board 4', 'Local board 4: x(1,2)'
+            before, _, mark = text.partition(":")
+            return f"board {int(before[-1]) + 1}, cell {action + 1}" if mark else f"chooses board {action + 1}"
         return text
 
     def _cells(self, state: Any) -> NDArray[np.int8]:
@@ -270,9 +275,7 @@ class HeartsSpectator(Spectator):
 
     def position(self, history: Sequence[int]) -> Position:
         """See ``Spectator.position``."""
-        position: Position = TextPosition("Nothing is dealt.")
-        for position, _ in self._read(history):
-            pass
+        *_, (position, _) = [(TextPosition("Nothing is dealt."), None), *self._read(history)]
         return position
 
     def names(self, history: Sequence[int], actions: Sequence[int]) -> list[str]:  # noqa: ARG002

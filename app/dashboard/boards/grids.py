@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from app.dashboard.boards.svg import STONES, box, disc, drawing, label, polygon, shift, stone, stroke, tag
 from app.games.board_table import EMPTY
 from app.games.positions import BoardPosition, NinePosition
@@ -20,8 +22,7 @@ def described(sides: Sequence[str], places: Sequence[Sequence[str]]) -> str:
 
 def occupied(position: BoardPosition, seat: int) -> list[tuple[int, int]]:
     """Return the rows and columns of a seat's pieces."""
-    found = enumerate(position.cells.tolist())
-    return [(row, column) for row, seats in found for column, one in enumerate(seats) if one == seat]
+    return [(int(row), int(column)) for row, column in np.argwhere(position.cells == seat)]
 
 
 def tic_tac_toe(position: BoardPosition) -> str:
@@ -73,13 +74,16 @@ def ultimate_tic_tac_toe(position: NinePosition) -> str:
             inside.append(shift(side / 2, side / 2, _mark(owner, side * 0.38, class_="large")))
         parts.append(shift(x, y, *inside))
     places = [
-        [f"board {b + 1} cell {c + 1}" for b, cells in enumerate(position.cells.tolist()) for c, s in enumerate(cells) if s == seat]
+        [
+            f"board {b + 1} cell {c + 1}"
+            for b, cells in enumerate(position.cells.tolist())
+            for c, s in enumerate(cells)
+            if s == seat
+        ]
         for seat in (0, 1)
     ]
     where = "any board" if position.board is None else f"board {position.board + 1}"
-    won = " ".join(
-        f"{'XO'[owner]} has won board {b + 1}." for b, owner in enumerate(position.owners) if owner != EMPTY
-    )
+    won = " ".join(f"{'XO'[owner]} has won board {b + 1}." for b, owner in enumerate(position.owners) if owner != EMPTY)
     text = f"{described(('X', 'O'), places)} {won} To play on {where}."
     return drawing(size, size, "Ultimate tic-tac-toe", text, *parts)
 
@@ -106,10 +110,9 @@ def othello(position: BoardPosition) -> str:
     """Draw black and white discs on green felt."""
     rows, columns = position.cells.shape
     parts = [STONES, *_edge(rows, columns, "wood-dark"), box(EDGE, EDGE, columns * CELL, rows * CELL, "felt")]
-    for k in range(rows + 1):
-        parts.append(stroke(EDGE, EDGE + k * CELL, EDGE + columns * CELL, EDGE + k * CELL, "felt-line"))
-    for k in range(columns + 1):
-        parts.append(stroke(EDGE + k * CELL, EDGE, EDGE + k * CELL, EDGE + rows * CELL, "felt-line"))
+    right, low = EDGE + columns * CELL, EDGE + rows * CELL
+    parts += [stroke(EDGE, EDGE + k * CELL, right, EDGE + k * CELL, "felt-line") for k in range(rows + 1)]
+    parts += [stroke(EDGE + k * CELL, EDGE, EDGE + k * CELL, low, "felt-line") for k in range(columns + 1)]
     for row in (2, rows - 2):
         parts += [disc(EDGE + column * CELL, EDGE + row * CELL, 4, "felt-dot") for column in (2, columns - 2)]
     for seat in (0, 1):

@@ -13,8 +13,20 @@ TRAY = 74.0
 
 RANKS = "一二三四五六七八九"
 CHARACTERS = {
-    **{PAWN: "歩", LANCE: "香", KNIGHT: "桂", SILVER: "銀", GOLD: "金", BISHOP: "角", ROOK: "飛", KING: "玉"},
-    **{9: "と", 10: "杏", 11: "圭", 12: "全", 13: "馬", 14: "龍"},
+    PAWN: "歩",
+    LANCE: "香",
+    KNIGHT: "桂",
+    SILVER: "銀",
+    GOLD: "金",
+    BISHOP: "角",
+    ROOK: "飛",
+    KING: "玉",
+    9: "と",
+    10: "杏",
+    11: "圭",
+    12: "全",
+    13: "馬",
+    14: "龍",
 }
 """One character for each code of ``app.games.shogi.variant``."""
 
@@ -27,23 +39,9 @@ SIZES = {PAWN: 0.84, LANCE: 0.88, KNIGHT: 0.9, SILVER: 0.94, GOLD: 0.94, BISHOP:
 def shogi(position: ShogiPosition) -> str:
     """Draw the board as Black sees it, White's hand at the left and Black's at the right."""
     side = position.variant.side
-    board = side * CELL
-    left, height = TRAY + EDGE, board + 2 * EDGE
-    width = board + 2 * (TRAY + EDGE)
-    parts = [box(TRAY, 0, board + 2 * EDGE, height, "wood", 6)]
-    for row, column in position.last:
-        parts.append(box(left + column * CELL, EDGE + row * CELL, CELL, CELL, "last-square"))
-    for k in range(side + 1):
-        at = k * CELL
-        parts.append(stroke(left + at, EDGE, left + at, EDGE + board, "line"))
-        parts.append(stroke(left, EDGE + at, left + board, EDGE + at, "line"))
-    if position.variant.zone > 1:
-        zones = (position.variant.zone, side - position.variant.zone)
-        parts += [disc(left + column * CELL, EDGE + row * CELL, 3.5, "dot") for row in zones for column in zones]
-    for k in range(side):
-        middle = (k + 0.5) * CELL
-        parts.append(label(str(side - k), left + middle, EDGE / 2, 14, "label on-wood"))
-        parts.append(label(RANKS[k], left + board + EDGE / 2, EDGE + middle, 14, "label on-wood"))
+    left, height = TRAY + EDGE, side * CELL + 2 * EDGE
+    width = side * CELL + 2 * (TRAY + EDGE)
+    parts = _board(position)
     places: tuple[list[str], list[str]] = [], []
     for row, codes in enumerate(position.pieces.tolist()):
         for column, code in enumerate(codes):
@@ -57,6 +55,25 @@ def shogi(position: ShogiPosition) -> str:
         where += [f"{count} {letters(code)} in hand" for code, count in hand.items()]
     title = {9: "Shogi", 5: "Minishogi"}[side]
     return drawing(width, height, title, described(("Black", "White"), places), *parts)
+
+
+def _board(position: ShogiPosition) -> list[str]:
+    """Return the empty board, with the squares of the last move."""
+    side, zone = position.variant.side, position.variant.zone
+    board, left = side * CELL, TRAY + EDGE
+    parts = [box(TRAY, 0, board + 2 * EDGE, board + 2 * EDGE, "wood", 6)]
+    parts += [box(left + column * CELL, EDGE + row * CELL, CELL, CELL, "last-square") for row, column in position.last]
+    for at in (k * CELL for k in range(side + 1)):
+        parts.append(stroke(left + at, EDGE, left + at, EDGE + board, "line"))
+        parts.append(stroke(left, EDGE + at, left + board, EDGE + at, "line"))
+    if zone > 1:  # minishogi has no dots
+        at_zones = (zone, side - zone)
+        parts += [disc(left + column * CELL, EDGE + row * CELL, 3.5, "dot") for row in at_zones for column in at_zones]
+    for k in range(side):
+        middle = (k + 0.5) * CELL
+        parts.append(label(str(side - k), left + middle, EDGE / 2, 14, "label on-wood"))
+        parts.append(label(RANKS[k], left + board + EDGE / 2, EDGE + middle, 14, "label on-wood"))
+    return parts
 
 
 def _piece(x: float, y: float, code: int, *, white: bool) -> str:

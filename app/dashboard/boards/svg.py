@@ -34,7 +34,7 @@ def disc(x: float, y: float, radius: float, class_: str) -> str:
     return tag("circle", cx=x, cy=y, r=radius, class_=class_)
 
 
-def box(x: float, y: float, width: float, height: float, class_: str, radius: float = 0) -> str:
+def box(x: float, y: float, width: float, height: float, class_: str, radius: float = 0) -> str:  # noqa: PLR0917
     """Return a rectangle, perhaps with round corners."""
     return tag("rect", x=x, y=y, width=width, height=height, rx=radius, class_=class_)
 

@@ -1,6 +1,8 @@
 """Games: watch one between two players of a configuration, move by move."""
 
 import asyncio
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -10,22 +12,23 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from app.api.leagues import leagues_in
-from app.api.runs import Place, open_run, silent
+from app.api.models import CURRENT, SHORTEST_HASH
+from app.api.runs import Place
 from app.api.watching import WatchSpec, check_watchable
 from app.config import GameConfig
-from app.core import RANDOM, BadUsage, FlyballError
+from app.core import HEURISTIC, RANDOM, BadUsage, ConfigKey, FlyballError, is_judge, split_search
+from app.dashboard.feed import Feed
 from app.dashboard.jobs import PageJob, jobs_of, may_begin
 from app.dashboard.layout import Page, feed_of, render
 from app.dashboard.watched import record_of, seat_names, view_of
 from app.games import bots_of, open_table
-from app.journal import NotAJournal
-from app.status.summary import show_elo, short
+from app.status.summary import short, show_elo
 
 JOB = "app.api.watching:watch"
 DEADLINE_SECONDS = 900.0
 """Longest time for a game; one of Shogi by a search of hundreds of positions takes minutes."""
 
+HASH = re.compile(rf"[0-9a-f]{{{SHORTEST_HASH},64}}")
 MOST_MEMBERS = 30
 """Most members of a league that are offered as players."""
 
@@ -53,8 +56,15 @@ class Asked:
         names = ("config", "player", "against", "seat", "seed")
         return urlencode({name: getattr(self, name) for name in names})
 
-    def spec(self, place: Place) -> WatchSpec:
-        """Return the job's arguments. Raises ``BadUsage``."""
+    def spec(self, place: Place, current: str | None) -> WatchSpec:
+        """Return the job's arguments, with ``current`` in the place of its name. Raises ``BadUsage``."""
+
+        def named(player: str) -> str:
+            model, simulations = split_search(player)
+            if current is None or model not in CURRENT:
+                return player
+            return current if simulations is None else f"{current}+{simulations}"
+
         file = None if place.config_file is None else str(place.config_file.absolute())
         try:
             return WatchSpec.model_validate(
@@ -62,8 +72,8 @@ class Asked:
                     "run": str(place.folder.path.absolute()),
                     "config_file": file,
                     "config": self.config,
-                    "player": self.player,
-                    "against": self.against,
+                    "player": named(self.player),
+                    "against": named(self.against),
                     "seat": self.seat,
                     "seed": self.seed,
                 }
@@ -84,7 +94,8 @@ async def games(request: Request) -> Response:
         try:
             config = await asyncio.to_thread(_config, feed.place, asked)
             if may_begin(request):
-                job = jobs_of(request).begin(JOB, asked.spec(feed.place).model_dump(), DEADLINE_SECONDS)
+                spec = asked.spec(feed.place, _current(feed, asked.config))
+                job = jobs_of(request).begin(JOB, spec.model_dump(), DEADLINE_SECONDS)
         except FlyballError as error:
             problem = str(error)
     return await asyncio.to_thread(
@@ -124,9 +135,12 @@ async def stop(request: Request) -> Response:
 
 def players(request: Request) -> Response:
     """List players of a configuration for the form."""
-    place, key = feed_of(request).place, request.query_params.get("config", "")
+    feed, key = feed_of(request), request.query_params.get("config", "")
+    with feed.reading() as model:
+        view = model.leagues.views.get(key)
+        rated = {} if view is None else dict(view.rated)
     try:
-        offered = _players(place, place.config(key))
+        offered = _players(feed.place.config(key), rated)
     except FlyballError:
         offered = []
     return render(request, "games_players.html", offered=offered)
@@ -140,25 +154,37 @@ def _configs(request: Request) -> list[str]:
     return found or [str(config.key) for config in feed.place.load().run.configs]
 
 
+def _current(feed: Feed, config: str) -> str | None:
+    """Return the current model of a configuration."""
+    with feed.reading() as model:
+        row = model.board.configs.get(ConfigKey(config))
+        return row.model if row else None
+
+
 def _config(place: Place, asked: Asked) -> GameConfig:
-    """Return the configuration, if its games can be watched."""
+    """Return the configuration, if its games can be watched and the players are no files.
+
+    Files could be named on a command line, but whoever sees the dashboard need not be allowed to read them.
+    """
     config = place.config(asked.config)
     check_watchable(config)
+    bots = bots_of(config)
+    for name in (asked.player, asked.against):
+        model, _ = split_search(name)
+        if not (name in (*bots, HEURISTIC) or is_judge(name) or model in CURRENT or HASH.fullmatch(model)):
+            raise BadUsage(
+                f"There is no player {name!r} of {config.key}.",
+                hint=f"There are current, members of the league by their hashes, {', '.join(bots)}, and judges.",
+            )
     return config
 
 
-def _players(place: Place, config: GameConfig) -> list[tuple[str, str]]:
-    """Return names of players, and what they are."""
+def _players(config: GameConfig, rated: Mapping[str, tuple[int, float, float]]) -> list[tuple[str, str]]:
+    """Return names of players, and what they are; ``rated`` are step, Elo and standard error of the models."""
     offered = [("current", "the current champion")]
     if open_table(config, 0).spec.searchable:
         offered.append(("current+64", "the champion, searching 64 positions a move"))
     offered += [(bot, "a bot") for bot in bots_of(config)]
-    try:
-        with open_run(place) as reader:
-            view = leagues_in(reader, silent).get(config.key)
-    except NotAJournal:
-        view = None
-    rated = {} if view is None else view.rated
     best = sorted(rated, key=lambda model: -rated[model][1])[:MOST_MEMBERS]
     return offered + [(short(model), f"Elo {show_elo(*rated[model][1:])}, step {rated[model][0]}") for model in best]
 
