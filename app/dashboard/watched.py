@@ -103,7 +103,7 @@ def view_of(config: GameConfig, record: Record, names: tuple[str, ...], ply: int
         counts=counts(position),
         seats=tuple(zip(sides, names, strict=True)),
         chooser="" if decision is None else sides[decision.seat],
-        value=None if decision is None else decision.value,
+        value=None if decision is None or decision.value is None else round(decision.value, 2) + 0.0,  # no -0.00
         choices=choices,
         moves=tuple(
             (number, _mover(one, sides), one.text or "beginning")

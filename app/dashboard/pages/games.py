@@ -28,6 +28,9 @@ JOB = "app.api.watching:watch"
 DEADLINE_SECONDS = 900.0
 """Longest time for a game; one of Shogi by a search of hundreds of positions takes minutes."""
 
+FAR_BEHIND = 1000
+"""Events that the feed has not read yet, among which there may be promotions."""
+
 HASH = re.compile(rf"[0-9a-f]{{{SHORTEST_HASH},64}}")
 MOST_MEMBERS = 30
 """Most members of a league that are offered as players."""
@@ -155,10 +158,10 @@ def _configs(request: Request) -> list[str]:
 
 
 def _current(feed: Feed, config: str) -> str | None:
-    """Return the current model of a configuration."""
+    """Return the current model of a configuration; None while the feed is too far behind to know it."""
     with feed.reading() as model:
         row = model.board.configs.get(ConfigKey(config))
-        return row.model if row else None
+        return row.model if row and model.position > feed.head - FAR_BEHIND else None
 
 
 def _config(place: Place, asked: Asked) -> GameConfig:
