@@ -40,7 +40,7 @@ class Difference(Settings):
         name: of the event.
         text: what it says, before and after.
         cause: position of the event that caused it.
-        time: the cause's, in ISO 8601.
+        time: the cause's, in UTC.
         by: the controller.
         id: of the recorded event; None if the conclusion is added.
     """
@@ -116,7 +116,7 @@ def what_if(spec: JsonObject, report: Report) -> JsonObject:
                     name=divergence_name(one),
                     text=divergence_text(one),
                     cause=one.position,
-                    time=one.time.isoformat(timespec="seconds"),
+                    time=one.time.isoformat(sep=" ", timespec="seconds").removesuffix("+00:00"),
                     by=one.by,
                     id=one.before.id if one.before else None,
                 )
