@@ -28,7 +28,7 @@ from app.cli.options import (
     placed,
     timeout_option,
 )
-from app.cli.output import complain, note, show, show_time, write_event, write_json, write_row
+from app.cli.output import complain, note, show, write_event, write_json, write_row
 from app.config.loading import parse
 from app.core import UnusableFile
 from app.events import CATALOGUE, Event, Kind, OpponentSampled, follow
@@ -37,7 +37,7 @@ from app.journal.history import voided_events
 from app.replay.explain import NonDeterministicReplay, Story, differing, verify
 from app.replay.replaying import EVERY, Report, all_settings, replay_journal
 from app.replay.what_if import Change, Divergence, WhatIf
-from app.status.summary import event_text, summarise
+from app.status.summary import event_text, show_time, summarise
 from daemons.clock import SystemClock
 
 MOST_UNFOLDED = 10
