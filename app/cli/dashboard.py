@@ -37,10 +37,9 @@ def dashboard(place: Place, *, port: int | None, fd: int | None, supervised: boo
             pass
     server = listen(settings) if fd is None else socket.socket(fileno=fd)
     note(f"Dashboard at {url_of(server)}" + ("" if access.token else ", read-only"))
-    name, folder = "dashboard", place.folder
-    with configure(name, loaded.deployment.node, folder.log(name), loaded.deployment.log_level, echo=False), server:
-        with suppress(KeyboardInterrupt):
-            serve(place, access, server)
+    log, level = place.folder.log("dashboard"), loaded.deployment.log_level
+    with configure("dashboard", loaded.deployment.node, log, level, echo=False), server, suppress(KeyboardInterrupt):
+        serve(place, access, server)
 
 
 def _load(place: Place, port: int | None) -> Loaded:

@@ -28,7 +28,7 @@ from app.cli.options import (
     placed,
     timeout_option,
 )
-from app.cli.output import complain, note, show, show_time, write_event, write_json, write_row
+from app.cli.output import complain, note, show, write_event, write_json, write_row
 from app.config.loading import parse
 from app.core import UnusableFile
 from app.events import Event, follow
@@ -37,7 +37,7 @@ from app.replay.divergences import WORK, divergence_name, divergence_text, read_
 from app.replay.explain import NonDeterministicReplay, Story, verify
 from app.replay.replaying import EVERY, Report, replay_journal
 from app.replay.what_if import Change, Divergence
-from app.status.summary import event_text
+from app.status.summary import event_text, show_time
 from daemons.clock import SystemClock
 
 MOST_UNFOLDED = 10

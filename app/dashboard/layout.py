@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from app.dashboard.feed import Feed
-from app.status.summary import UNKNOWN, short, show_age, show_elo
+from app.status.summary import UNKNOWN, short, show_age, summarise
 
 HERE = Path(__file__).parent
 
@@ -45,8 +45,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"short": short, "age": show_age, "figure": figure}
-    environment.globals |= {"show_elo": show_elo}
+    environment.filters |= {"short": short, "age": show_age, "figure": figure, "summarise": summarise}
     return environment
 
 

@@ -1,7 +1,8 @@
 """Who may reach the dashboard, read it, and act in it (ADR-047).
 
-A request is refused for a foreign Host, against DNS rebinding, and for a foreign Origin, against forged requests. Writing
-needs the token, in a header or as a session's cookie; so does reading, once other machines can reach the dashboard.
+A request is refused for a foreign Host, against DNS rebinding, and for a foreign Origin, against forged requests.
+Writing needs the token, in a header or as a session's cookie; so does reading, once other machines can reach the
+dashboard.
 """
 
 import hmac

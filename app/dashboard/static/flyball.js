@@ -3,7 +3,8 @@
 (() => {
   const PART_MS = 1500; // least time between two refreshes of a part
   const connection = document.getElementById("connection");
-  let position = Number(document.body.dataset.position);
+  const table = document.querySelector("[data-events]");
+  let position = Number(table?.dataset.after ?? document.body.dataset.position);
   let source = null;
   let waiting = 0;
 
@@ -54,7 +55,7 @@
 
   // The stream ----------------------------------------------------------------------------------------------------
   function open() {
-    const query = new URLSearchParams(document.body.dataset.stream ?? "");
+    const query = new URLSearchParams(table ? `${table.dataset.events}&rows=1` : "");
     query.set("after", position);
     source = new EventSource(`/live?${query}`);
     source.onopen = () => { waiting = 0; say("live", "live"); };
@@ -73,7 +74,7 @@
     });
     source.addEventListener("rows", (message) => {
       position = Number(message.lastEventId);
-      document.dispatchEvent(new CustomEvent("flyball:rows", { detail: message.data }));
+      addRows(message.data);
     });
     source.addEventListener("reset", () => location.reload());
   }
@@ -89,6 +90,40 @@
   });
   window.addEventListener("pagehide", close);
   window.addEventListener("pageshow", (event) => { if (event.persisted && !source) open(); });
+
+  // Rows of events ------------------------------------------------------------------------------------------------
+  const MOST_ROWS = 500;
+  function addRows(html) {
+    const body = table.tBodies[0];
+    const found = document.createElement("template");
+    found.innerHTML = html;
+    document.getElementById("empty")?.remove();
+    for (const row of [...found.content.querySelectorAll("tr")]) {
+      row.classList.add("new");
+      body.prepend(row);
+    }
+    while (body.rows.length > MOST_ROWS) body.lastElementChild.remove();
+  }
+
+  // Controls ------------------------------------------------------------------------------------------------------
+  document.addEventListener("change", (event) => {
+    if (event.target.matches("[data-submit]")) event.target.form.requestSubmit();
+  });
+  document.addEventListener("input", (event) => {
+    const selector = event.target.dataset?.filter;
+    if (!selector) return;
+    const text = event.target.value.trim().toLowerCase();
+    for (const one of document.querySelectorAll(selector)) one.hidden = !one.dataset.text.toLowerCase().includes(text);
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select, textarea")) return;
+    const field = document.querySelector("input[type=search]");
+    if (field) { event.preventDefault(); field.focus(); field.select(); }
+  });
+  document.body.addEventListener("htmx:afterRequest", (event) => {
+    const dialog = document.getElementById(event.detail.elt.dataset.dialog ?? "");
+    if (dialog && event.detail.successful && !dialog.open) dialog.showModal();
+  });
 
   // Theme ---------------------------------------------------------------------------------------------------------
   const root = document.documentElement;
