@@ -15,6 +15,7 @@ from app.core import BadUsage
 from app.engine import JsonObject, Report
 from app.replay.divergences import WORK, divergence_name, divergence_text, read_divergences
 from app.replay.what_if import Change
+from app.status.summary import show_time
 
 MOST_LISTED = 500
 """Most differences that the answer lists; it counts all."""
@@ -116,7 +117,7 @@ def what_if(spec: JsonObject, report: Report) -> JsonObject:
                     name=divergence_name(one),
                     text=divergence_text(one),
                     cause=one.position,
-                    time=one.time.isoformat(sep=" ", timespec="seconds").removesuffix("+00:00"),
+                    time=show_time(one.time),
                     by=one.by,
                     id=one.before.id if one.before else None,
                 )

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from hashlib import sha256
 from time import monotonic
@@ -58,7 +58,8 @@ class PageJob:
 class PageJobs:
     """The jobs of all pages. Its methods are called on the event loop; a ``PageJob`` may be read in any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, open_engine: Callable[[], Engine] = lambda: LocalEngine(nice=NICE)) -> None:
+        self._open_engine = open_engine
         self._jobs: OrderedDict[str, PageJob] = OrderedDict()
         self._group: asyncio.TaskGroup | None = None
         self._engine: Engine | None = None
@@ -111,7 +112,7 @@ class PageJobs:
             job.task.cancel()
 
     async def _run(self, job: PageJob, deadline_seconds: float) -> None:
-        self._engine = self._engine or LocalEngine(nice=NICE)
+        self._engine = self._engine or self._open_engine()
         try:
             job.result = await self._engine.run(job.function, job.spec, job.reports.append, deadline_seconds)
         except JobFailed as error:
