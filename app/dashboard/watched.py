@@ -117,11 +117,12 @@ def view_of(config: GameConfig, record: Record, names: tuple[str, ...], ply: int
 def seat_names(config: GameConfig, result: WatchedGame | None, player: str, against: str, seat: int) -> tuple[str, ...]:
     """Return who sits in each seat; once the game is over, with the hashes of the models."""
 
-    def name(asked: str, full: str | None) -> str:
-        found = short(full) if full else ""
+    def name(asked: str, known: str | None) -> str:
+        found = short(known) if known else ""
         return f"{asked} ({found})" if found and not found.startswith(asked[:6]) else asked
 
-    names = name(player, result and result.player), name(against, result and result.against)
+    full = (None, None) if result is None else (result.player, result.against)
+    names = name(player, full[0]), name(against, full[1])
     return tuple(names[other != seat] for other in range(config.players))
 
 

@@ -217,7 +217,8 @@ class OpenSpielSpectator(Spectator):
         """Return the pieces [rows, columns]; in ultimate tic-tac-toe [board, cell]."""
         if self._name == "hex":  # whose codec has no plane for the stone that wins
             planes = np.asarray(state.observation_tensor(0)).reshape(self._rules.game.observation_tensor_shape())
-            return _HEX[planes.argmax(axis=0)]
+            stones: NDArray[np.int8] = _HEX[planes.argmax(axis=0)]
+            return stones
         seen = self._rules.observe([state], np.zeros(1, dtype=np.int8))[0]
         nine = self._name == "ultimate_tic_tac_toe"
         _, rows, columns = (3, *_NINE) if nine else self._rules.spec.planes or (0, 0, 0)
