@@ -54,6 +54,7 @@ class GameView:
         choices: the chooser's most probable actions.
         moves: plies near the present one.
         curve: the values by ply; empty without any.
+        networks: names of the seats whose values are in it, by seat.
     """
 
     ply: int
@@ -68,6 +69,7 @@ class GameView:
     choices: tuple[Choice, ...]
     moves: tuple[tuple[int, str, str], ...]
     curve: Markup
+    networks: tuple[tuple[int, str], ...]
 
 
 def record_of(config: GameConfig, job: PageJob) -> Record:
@@ -111,6 +113,7 @@ def view_of(config: GameConfig, record: Record, names: tuple[str, ...], ply: int
             if abs(number - shown) <= NEAR
         ),
         curve=Markup(_curve(record, shown)),  # noqa: S704 - numbers only
+        networks=tuple((seat, sides[seat]) for seat in _valued(record)),
     )
 
 
@@ -153,10 +156,15 @@ def outcome(result: WatchedGame, sides: tuple[str, ...]) -> str:
     return f"{' and '.join(winners)} win{'s' * (len(winners) == 1)}{figures}"
 
 
+def _valued(record: Record) -> list[int]:
+    """Return the seats of networks."""
+    return sorted({one.seat for one in record.decisions.values() if one.value is not None})
+
+
 def _curve(record: Record, shown: int) -> str:
     """Return the values that the players' networks saw, by ply; the first seat's outcome is up, in games for two."""
     numbers = {ply.played: number for number, ply in enumerate(record.plies)}
-    seats = sorted({one.seat for one in record.decisions.values() if one.value is not None})
+    seats = _valued(record)
     if not seats or max(one.seat for one in record.decisions.values()) > 1:
         return ""
     step = CURVE_WIDTH / max(1, len(record.plies) - 1)
