@@ -127,6 +127,13 @@ class Feed:
             async with asyncio.timeout(seconds):
                 await self._news.wait()
 
+    async def reach(self, position: int, seconds: float) -> None:
+        """Wait until the model has read a position, so many seconds at most."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self.model.position < position:
+                    await self._news.wait()
+
     def close(self) -> None:
         """End all streams, so that the server can stop. May be called by a signal handler."""
         self.closing = True
