@@ -6,7 +6,7 @@ dashboard.
 """
 
 from dataclasses import dataclass, field
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
@@ -61,7 +61,7 @@ class Guard:
         host, origin = headers.get("host", ""), headers.get("origin")
         if not self.access.knows(host):
             return _refuse(421, f"This dashboard is not called {host!r}. Add the name to deployment.dashboard.names.")
-        if origin is not None and urlsplit(origin).netloc != host:
+        if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
             return _refuse(403, f"Requests from {origin!r} are refused.")
         if scope["method"] not in READING and origin is None and "authorization" not in headers:
             return _refuse(403, "A request that changes something needs an Origin header, or the token as a Bearer.")
