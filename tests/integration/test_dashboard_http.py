@@ -10,15 +10,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from dashboards import TOKEN, dashboard_of, served
+from dashboards import TOKEN, append, dashboard_of, served
 from recorded_run import KEY, recording, write_journal
 from starlette.testclient import TestClient
 
 from app.config.dashboard import DashboardSettings
 from app.core import FlyballError
 from app.dashboard.access import AddressTaken, BadToken, listen, read_token
-from app.events.frames import Frame, frame_of, seal
-from app.journal import SqliteJournal
 
 EVENTS = recording().events
 PROMOTED = next(event for event in EVENTS if event.data.event_name == "MODEL_PROMOTED")
@@ -265,15 +263,6 @@ def streamed(url: str, path: str, last: int | None = None, quiet_seconds: float 
     return [message for message in found if message.event]
 
 
-def append(folder: Path, after: int, upto: int) -> None:
-    """Record more events of the run, as its broker would."""
-    journal = SqliteJournal(folder / "journal.sqlite")
-    for event in EVENTS[after:upto]:
-        frame = Frame.parse(frame_of([event.envelope], producer="broker@laptop", epoch=1, base=event.sequence - 1))
-        journal.append([seal(frame, first=event.sequence, recorded_us=event.recorded_us, source="broker@laptop")])
-    journal.close()
-
-
 def test_reconnect_misses_nothing_and_repeats_nothing(tmp_path):
     write_journal(tmp_path / "journal.sqlite", EVENTS[:8])
     with served(tmp_path) as url:
@@ -281,10 +270,10 @@ def test_reconnect_misses_nothing_and_repeats_nothing(tmp_path):
         assert [row for message in first for row in message.rows] == [4, 5, 6, 7, 8]
         assert first[-1].event == "news"
         assert json.loads(first[-1].data)["configs"] == [KEY]
-        append(tmp_path, 8, 12)
+        append(tmp_path, EVENTS[8:12])
         again = streamed(url, "/live?after=3&rows=1", last=first[-1].id)
         assert [row for message in again for row in message.rows] == [9, 10, 11, 12]
-    append(tmp_path, 12, 16)
+    append(tmp_path, EVENTS[12:16])
     with served(tmp_path) as url:  # the server's restart keeps no state of clients
         last = streamed(url, "/live?after=3&rows=1", last=again[-1].id)
         assert [row for message in last for row in message.rows] == [13, 14, 15, 16]

@@ -3,17 +3,20 @@
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import uvicorn
+from recorded_run import write_journal
 from starlette.applications import Starlette
 
 from app.api.runs import place_of
 from app.config.dashboard import DashboardSettings
 from app.dashboard.access import Access, listen, url_of
 from app.dashboard.server import application
+from app.events import Event
 
 TOKEN = "a token of enough characters"
 LOCAL = frozenset({"localhost", "127.0.0.1", "testserver"})
@@ -22,6 +25,11 @@ LOCAL = frozenset({"localhost", "127.0.0.1", "testserver"})
 def dashboard_of(folder: Path, token: str | None = None, *, private: bool = False) -> Starlette:
     """Return the dashboard of a run."""
     return application(place_of(folder), Access(LOCAL, token, private))
+
+
+def append(folder: Path, events: Sequence[Event[Any]]) -> None:
+    """Record more events of a run, as its broker would."""
+    write_journal(folder / "journal.sqlite", events)
 
 
 @contextmanager
