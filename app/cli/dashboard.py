@@ -9,6 +9,7 @@ from app.api.runs import Place, open_journal
 from app.cli.options import placed
 from app.cli.output import note
 from app.config.loading import Loaded
+from app.dashboard.access import Access, listen, url_of
 from app.telemetry import configure
 from daemons.supervisor import end_with_stdin
 
@@ -24,8 +25,7 @@ def dashboard(place: Place, *, port: int | None, fd: int | None, supervised: boo
     `flyball up` starts it already. It is for a run's head, whose files it reads; the run need not be running. Actions
     need a token: see deployment.dashboard.token.
     """
-    from app.dashboard.security import Access  # Starlette is imported only here
-    from app.dashboard.server import listen, serve, url_of
+    from app.dashboard.server import serve  # Starlette takes long to import
 
     if supervised:
         end_with_stdin()

@@ -46,7 +46,7 @@ COMMANDS = {
 
 ERRORS = {
     1: "DamagedDatabase",
-    2: "BadData BadEnvironment BadKey BadParameters BadPlant BadPolicy BadSettings BadUsage ForeignModel "
+    2: "BadData BadEnvironment BadKey BadParameters BadPlant BadPolicy BadSettings BadToken BadUsage ForeignModel "
     "ForeignSettings MissingDevice NoHeuristic NoModel NoRun NotRetriable OtherFormat Pointless RunExists "
     "StoreRefused UnfitSettings UnknownDevice UnknownGame UnknownPlugin Unsearchable UnsuitedCodec UnusableFile "
     "UnusableFolder UnusableStore WrongModel",

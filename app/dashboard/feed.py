@@ -65,7 +65,8 @@ class Feed:
             if voided != self._voided or self.head < self.model.position:
                 with self._lock:
                     self._voided, self.model = voided, RunModel(voided)
-            events = history(reader, after=self.model.position, on_dead=lambda _: None)
+            after = max(self.model.position, reader.first - 1)  # older events may be deleted for good
+            events = history(reader, after=after, on_dead=lambda _: None)
             for _ in range(20):
                 part = list(islice(events, AT_ONCE))
                 with self._lock:
@@ -126,6 +127,13 @@ class Feed:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._news.wait()
+
+    async def reach(self, position: int, seconds: float) -> None:
+        """Wait until the model has read a position, so many seconds at most."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self.model.position < position:
+                    await self._news.wait()
 
     def close(self) -> None:
         """End all streams, so that the server can stop. May be called by a signal handler."""

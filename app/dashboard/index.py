@@ -60,7 +60,7 @@ class EventIndex:
     def find(self, event_id: str) -> int | None:
         """Return the position of the event with this id; ``None`` if no remembered event has it."""
         known = hash_id(event_id)
-        if (at := self._recent.get(known)) is not None:
+        if (at := self._recent.get(known, 0)) >= self._first:
             return at
         found = np.flatnonzero(_view(self._ids, np.uint64) == np.uint64(known))
         return int(found[0]) + self._first if len(found) else None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from heapq import nlargest
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from app.config import RunFolder
 
@@ -37,6 +38,11 @@ class LogLine:
     text: str
     event_id: str
     attributes: dict[str, Any]
+
+    @property
+    def key(self) -> str:
+        """Name of the line in a page, which keeps its details open while the page is refreshed."""
+        return f"line-{crc32(f'{self.time} {self.daemon} {self.text} {self.event_id}'.encode()):08x}"
 
 
 def log_names(folder: RunFolder) -> list[str]:

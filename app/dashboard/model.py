@@ -5,13 +5,17 @@ from typing import Any
 
 from app.dashboard.curves import CURVES_READ, ConfigCurves
 from app.dashboard.index import EventIndex
-from app.events import Event, Kind
+from app.events import Event, Kind, ModelPromoted, PromotionRejected
 from app.status.league import LEAGUES_READ, Leagues
 from app.status.state import STATE_READS, StateFields
 from app.status.status import READS, Board
 
 NOTABLE = 12
-"""Latest notable events that the overview shows."""
+"""Events that the overview shows."""
+
+
+JUDGED = frozenset({ModelPromoted, PromotionRejected})
+"""Types that the overview shows beside the notable ones."""
 
 
 class RunModel:
@@ -25,7 +29,7 @@ class RunModel:
         curves: of each configuration.
         index: finds events.
         latest: position of the last event about each configuration; that of the system's under the empty string.
-        notable: the latest notable events.
+        notable: the latest notable events, promotions and rejections.
         decided: the last decision about each configuration.
     """
 
@@ -52,7 +56,7 @@ class RunModel:
             self.leagues.take(event)
         if kind in CURVES_READ:
             self.curves[event.subject].take(event)
-        if event.data.notable:
+        if event.data.notable or kind in JUDGED:
             self.notable.appendleft(event)
         if event.data.kind is Kind.DECISION:
             self.decided[event.subject] = event

@@ -4,7 +4,6 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from ipaddress import ip_address
 from types import FrameType
 
 import uvicorn
@@ -16,46 +15,20 @@ from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
 from app.api.runs import Place
-from app.config.dashboard import DashboardSettings
+from app.config.loading import UnknownConfig
 from app.core import FlyballError
 from app.dashboard import session, stream
+from app.dashboard.access import Access
 from app.dashboard.feed import Feed
 from app.dashboard.jobs import PageJobs
 from app.dashboard.layout import HERE, render
-from app.dashboard.pages import PAGES
-from app.dashboard.security import Access, Guard
+from app.dashboard.pages import PAGES, actions
+from app.dashboard.pages.actions import Pending
+from app.dashboard.recorded import NoSuchEvent
+from app.dashboard.security import Guard
 
 DRAIN_SECONDS = 2
 """Longest wait for open requests at the end."""
-
-
-class AddressTaken(FlyballError):
-    """Another program listens at the dashboard's address."""
-
-
-def listen(settings: DashboardSettings) -> socket.socket:
-    """Return a socket that listens at the dashboard's address. Raises ``AddressTaken``."""
-    family = socket.AF_INET6 if ip_address(settings.address).version == 6 else socket.AF_INET
-    server = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        server.bind((settings.address, settings.port))
-        server.listen(128)
-    except OSError as error:
-        server.close()
-        raise AddressTaken(
-            f"The dashboard cannot listen at {settings.address} port {settings.port}: {error.strerror}.",
-            hint="Set deployment.dashboard.port, for instance to 0 for any free port.",
-        ) from error
-    return server
-
-
-def url_of(server: socket.socket) -> str:
-    """Return the address to open in a browser on this machine."""
-    host, port = server.getsockname()[:2]
-    address = ip_address(host)
-    name = "localhost" if address.is_unspecified else f"[{host}]" if address.version == 6 else host
-    return f"http://{name}:{port}/"
 
 
 def application(place: Place, access: Access) -> Starlette:
@@ -72,6 +45,7 @@ def application(place: Place, access: Access) -> Starlette:
             *(route for page in PAGES for route in page.routes),
             *stream.ROUTES,
             *session.ROUTES,
+            *actions.ROUTES,
             Mount("/static", StaticFiles(directory=HERE / "static")),
         ],
         middleware=[Middleware(Guard, access=access)],
@@ -79,11 +53,14 @@ def application(place: Place, access: Access) -> Starlette:
         lifespan=lifespan,
     )
     app.state.feed, app.state.jobs, app.state.access, app.state.pages = feed, jobs, access, PAGES
+    app.state.pending = dict[str, Pending]()
     return app
 
 
 def _failed(request: Request, error: Exception) -> Response:
     """Show an error as a page."""
+    if isinstance(error, NoSuchEvent | UnknownConfig):
+        return render(request, "error.html", status_code=404, title="Not found", message=error.message, hint=error.hint)
     if isinstance(error, FlyballError):
         return render(request, "error.html", status_code=400, title="Refused", message=error.message, hint=error.hint)
     return render(request, "error.html", status_code=404, title="Not found", message="There is no such page.", hint="")
@@ -101,6 +78,11 @@ def serve(place: Place, access: Access, server: socket.socket) -> None:
             super().handle_exit(sig, frame)
 
     config = uvicorn.Config(
-        app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=DRAIN_SECONDS
+        app,
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=DRAIN_SECONDS,
     )
     asyncio.run(Server(config).serve(sockets=[server]))

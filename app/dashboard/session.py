@@ -6,8 +6,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from app.dashboard.access import Access, cookie_name
 from app.dashboard.layout import render
-from app.dashboard.security import Access, cookie_name
 
 MOST_BYTES = 65_536
 """Largest form that is read."""
@@ -40,14 +40,14 @@ async def sign_in(request: Request) -> Response:
         return render(request, "sign_in.html", status_code=403, to=to, wrong=True)
     response = RedirectResponse(_local(fields.get("to", "/")), status_code=303)
     secure = request.headers.get("x-forwarded-proto") == "https"
-    response.set_cookie(cookie_name(request), access.session, httponly=True, samesite="strict", secure=secure)
+    response.set_cookie(cookie_name(request.headers), access.session, httponly=True, samesite="strict", secure=secure)
     return response
 
 
 async def sign_out(request: Request) -> Response:
     """End the session."""
     response = RedirectResponse("/", status_code=303)
-    response.delete_cookie(cookie_name(request), httponly=True, samesite="strict")
+    response.delete_cookie(cookie_name(request.headers), httponly=True, samesite="strict")
     return response
 
 

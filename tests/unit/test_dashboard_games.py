@@ -6,13 +6,10 @@ from collections.abc import Iterator
 from html import unescape
 
 import pytest
+from dashboards import dashboard_of
 from generated_run import write_generated
 from golden_runs import load
 from starlette.testclient import TestClient
-
-from app.api.runs import place_of
-from app.dashboard.security import Access
-from app.dashboard.server import application
 
 KEY = "tic_tac_toe_2p"
 DONE_SECONDS = 120.0
@@ -24,8 +21,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     """Return a client of the dashboard of a recorded run."""
     folder = tmp_path_factory.mktemp("run")
     write_generated(folder / "journal.sqlite", load("generated"))
-    access = Access(frozenset({"localhost"}), token=None, private=False)
-    with TestClient(application(place_of(folder), access), base_url="http://localhost") as client:
+    with TestClient(dashboard_of(folder)) as client:
         yield client
 
 

@@ -8,10 +8,11 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from app.config import KNOBS, PARAMETERS
+from app.config import KNOBS, PARAMETERS, Knob
 from app.config.loading import UnknownConfig
 from app.controllers import Lineage
 from app.controllers.ownership import knobs_set
+from app.dashboard.actions import ACTIONS, Target
 from app.dashboard.feed import Feed
 from app.dashboard.layout import Page, feed_of, render
 from app.dashboard.recorded import causes_of, event_of
@@ -29,9 +30,6 @@ UNITS: Mapping[str, str] = {
     "elo_peak": "Elo",
     "elo_trend": "Elo",
     "elo_velocity": "Elo/h",
-    "exploration_boost": "times the temperature",
-    "selfplay_rate": "times the games",
-    "curriculum_weight": "times an even share",
     "data_freshness_hours": "h",
     "boost_lasts_seconds": "s",
 }
@@ -65,7 +63,7 @@ def owners() -> dict[str, str]:
     found: dict[str, str] = {}
     for spec in DAEMONS.values():
         for controller in spec.controllers:
-            parameters = getattr(controller, "parameters", frozenset())
+            parameters: frozenset[Knob] = getattr(controller, "parameters", frozenset())
             for knob in parameters | {knob for payload in controller.emits for knob in knobs_set(payload)}:
                 if knob not in PARAMETERS or knob in parameters:
                     found[knob] = controller.name
@@ -113,7 +111,10 @@ def _until(name: str, fields: Mapping[str, Field]) -> str:
 
 def configuration(request: Request) -> Response:
     """Show the page."""
-    return render(request, "configuration.html", scenarios=SCENARIOS, **_values(request))
+    values = _values(request)
+    with feed_of(request).reading() as model:
+        target = Target.of(model, values["key"])
+    return render(request, "configuration.html", scenarios=SCENARIOS, actions=ACTIONS, target=target, **values)
 
 
 def state(request: Request) -> Response:
@@ -123,19 +124,16 @@ def state(request: Request) -> Response:
 
 def _values(request: Request) -> dict[str, Any]:
     feed, key = feed_of(request), request.path_params["key"]
-    with feed.reading() as model:
+    with feed.reading():
         status = feed.status()
         known = {config.key: config for config in status.configs}
         if key not in known:
             raise UnknownConfig(f"The run does not play {key!r}.", hint=f"It plays {', '.join(known)}.")
-        row = model.board.configs[key]
         return {
             "key": key,
             "keys": list(known),
             "config": known[key],
             "tables": fields_of(feed, key),
-            "champions": row.lineage.champions,
-            "candidate": row.lineage.candidate,
         }
 
 

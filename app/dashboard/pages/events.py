@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from starlette.requests import QueryParams, Request
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -105,7 +106,16 @@ def event(request: Request) -> Response:
     written = found.to_cloudevent()
     data = json.dumps(written.pop("data"), indent=2, ensure_ascii=False)
     trace = trace_of(feed, found)
-    return render(request, "event.html", event=found, attributes=written, data=data, trace=trace, tree=_tree(trace))
+    return render(
+        request,
+        "event.html",
+        event=found,
+        attributes=written,
+        data=data,
+        trace=trace,
+        tree=_tree(trace),
+        published="published" in request.query_params,
+    )
 
 
 def _tree(trace: Trace) -> list[tuple[TracedEvent, float]]:

@@ -14,6 +14,9 @@ from app.status.summary import chances
 WIDTH, HEIGHT, MARGIN = 720.0, 260.0, 34.0
 """Size of the lineage's drawing, in its own units."""
 
+ROOM_ELO = 10.0
+"""Elo above the highest and below the lowest checkpoint of the drawing."""
+
 SHADES = 10
 """Steps of colour from a lost pairing to a won one."""
 
@@ -59,19 +62,20 @@ def lineage_of(view: LeagueView) -> Lineage | None:
         return None
     most_step = max(1, *(one.step or 0 for one in agents.values()))
     elos = [float(one.elo or 0) for one in agents.values()]
-    low, high = min(elos), max(*elos, min(elos) + 1)
+    low, high = min(elos) - ROOM_ELO, max(elos) + ROOM_ELO
 
     def place(agent: Agent) -> tuple[float, float]:
         x = MARGIN * 1.6 + (WIDTH - 2.4 * MARGIN) * (agent.step or 0) / most_step
         y = HEIGHT - MARGIN - (HEIGHT - 1.7 * MARGIN) * (float(agent.elo or 0) - low) / (high - low)
         return round(x, 1), round(y, 1)
 
+    steps = {0, most_step // 2, most_step}
     at = {agent.id: place(agent) for agent in agents.values()}
     nodes = tuple(Node(one, *at[one.id], at.get(one.parent or "")) for one in agents.values())
     return Lineage(
         nodes,
         tuple((HEIGHT - MARGIN - (HEIGHT - 1.7 * MARGIN) * part, low + part * (high - low)) for part in (0, 0.5, 1)),
-        tuple((MARGIN * 1.6 + (WIDTH - 2.4 * MARGIN) * part, round(part * most_step)) for part in (0, 0.5, 1)),
+        tuple((MARGIN * 1.6 + (WIDTH - 2.4 * MARGIN) * step / most_step, step) for step in sorted(steps)),
     )
 
 

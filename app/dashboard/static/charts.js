@@ -37,6 +37,13 @@
     return found;
   }
 
+  // uPlot would give a single point years of room.
+  function span(plot, room) {
+    const x = plot.data[0];
+    const [low, high] = [x[0], x[x.length - 1]];
+    return low === high ? [low - room, high + room] : [low, high];
+  }
+
   function clock(seconds) {
     return new Date(seconds * 1000).toISOString().slice(5, 16).replace("T", " ");
   }
@@ -80,11 +87,11 @@
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
       cursor: { y: false, points: { size: 6 }, drag: { x: false, y: false } },
       legend: { show: false },
-      scales: { y: { range: (_, low, high) => (low === null ? [0, 1] : [low - 12 - (high - low) * 0.12, high + 12]) } },
+      scales: { x: { range: (plot) => span(plot, 60) }, y: { range: (_, low, high) => (low === null ? [0, 1] : [low - 12 - (high - low) * 0.12, high + 12]) } },
       series: [{}, { stroke: "transparent", points: { show: false } }, { stroke: "transparent", points: { show: false } },
         { stroke: accent, width: 1.6, points: { show: found.x.length < 3, size: 5, fill: accent } }],
       bands: [{ series: [2, 1], fill: band }],
-      axes: [axis({ space: 70, size: 26, values: [[86400, "{YYYY}-{MM}-{DD}", null, null, null, null, null, null, 1], [60, "{HH}:{mm}", "\n{MM}-{DD}", null, null, null, null, null, 1], [1, "{HH}:{mm}:{ss}", "\n{MM}-{DD}", null, null, null, null, null, 1]] }), axis({ size: 46, space: 28 })],
+      axes: [axis({ space: 70, size: 36, values: [[86400, "{YYYY}-{MM}-{DD}", null, null, null, null, null, null, 1], [60, "{HH}:{mm}", "\n{MM}-{DD}", null, null, null, null, null, 1], [1, "{HH}:{mm}:{ss}", "\n{MM}-{DD}", null, null, null, null, null, 1]] }), axis({ size: 46, space: 28 })],
       hooks: {
         draw: [marksOf(element)],
         setCursor: [(plot) => {
@@ -138,7 +145,7 @@
       padding: [6, 8, 0, 0],
       cursor: { y: false, points: { size: 5 }, drag: { x: false, y: false } },
       legend: { show: false },
-      scales: { x: { time: false } },
+      scales: { x: { time: false, range: (plot) => span(plot, 1) } },
       series: [{}, { stroke: faded("--accent", 0.3), width: 1, points: { show: false } },
         { stroke: accent, width: 1.5, points: { show: found.x.length < 3, size: 5, fill: accent } }],
       axes: [axis({ size: 24, space: 60 }), axis({ size: 50, space: 26, values: (_, ticks) => ticks.map((one) => Number(one.toPrecision(3)).toLocaleString("en", { notation: "compact", maximumSignificantDigits: 3 })) })],

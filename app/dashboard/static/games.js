@@ -16,7 +16,7 @@
     if (!button) return;
     button.setAttribute("aria-pressed", String(playing !== 0));
     button.setAttribute("aria-label", playing ? "Pause" : "Play");
-    button.textContent = playing ? "⏸ pause" : "▶ play";
+    button.textContent = playing ? "pause" : "▶ play";
   }
 
   function toggle() {
