@@ -4,11 +4,18 @@
   const PLAY_MS = 900;
   const KEYS = { ArrowLeft: "game-back", ArrowRight: "game-next", Home: "game-first", End: "game-last" };
   let playing = 0;
+  let asking = false;
 
+  // Asks for the part itself: just after a swap, htmx does not know the new links yet, and a click would load the page.
   function press(id) {
-    const button = document.getElementById(id);
-    if (button?.tagName === "A") button.click();
-    return button?.tagName === "A";
+    const link = document.getElementById(id);
+    if (link?.tagName !== "A") return false;
+    if (!asking) {
+      asking = true;
+      htmx.ajax("GET", link.getAttribute("hx-get"), { target: "#game", swap: "outerHTML" })
+        .catch(() => {}).finally(() => { asking = false; });
+    }
+    return true;
   }
 
   function show() {
