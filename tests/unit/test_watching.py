@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from selfplay_rig import CONFIG, put_model
 
-from app.api.watching import Progress, WatchedGame, watch
+from app.api.watch_job import watch
+from app.api.watching import Progress, WatchedGame
 from app.config import RunFolder
 from app.core import BadUsage
 from app.games import open_table

@@ -24,7 +24,7 @@ from app.dashboard.watched import record_of, seat_names, view_of
 from app.games import bots_of, open_table
 from app.status.summary import short, show_elo
 
-JOB = "app.api.watching:watch"
+JOB = "app.api.watch_job:watch"
 DEADLINE_SECONDS = 900.0
 """Longest time for a game; one of Shogi by a search of hundreds of positions takes minutes."""
 
