@@ -78,12 +78,16 @@ class ChildSpec:
         argv: the command.
         errors: file of bounded length that the process's stderr is appended to.
         env: variables added to the supervisor's own.
+        fds: open files that the process inherits.
+        vital: whether the others have to stop when it is hopeless, and how it ends matters.
     """
 
     name: str
     argv: tuple[str, ...]
     errors: Path
     env: Mapping[str, str] = field(default_factory=dict)
+    fds: tuple[int, ...] = ()
+    vital: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +128,7 @@ class Backoff:
 
 
 class Supervisor:
-    """Runs children until it is asked to stop, or one is hopeless.
+    """Runs children until it is asked to stop, or a vital one is hopeless.
 
     Args:
         specs: the children in order of starting.
@@ -158,11 +162,11 @@ class Supervisor:
             await self._end(self._children[self._needed :])
             await self._end(self._children[: self._needed])
             hurrier.cancel()
-        return all(child.fine for child in self._children)
+        return all(child.fine for child in self._children if child.vital)
 
     def cut_short(self) -> list[str]:
         """Return the names of children that were ended while starting. It is unknown whether they can run."""
-        return [child.name for child in self._children if child.cut_short]
+        return [child.name for child in self._children if child.vital and child.cut_short]
 
     async def _end(self, children: Sequence["_Child"]) -> None:
         for child in children:
@@ -188,7 +192,7 @@ class _Child:
         self._process: Process | None = None
         self._leaving = asyncio.Event()
         self._killed = False
-        self.name = spec.name
+        self.name, self.vital = spec.name, spec.vital
         self.gone = asyncio.Event()
         self.fine = False
         self.cut_short = False
@@ -209,7 +213,8 @@ class _Child:
                 self.cut_short = self.fine and code != 0  # the process did not handle SIGTERM yet
             elif code in HOPELESS:
                 self._report(ChildReport(self.name, "hopeless", process.pid, self._reason(code)))
-                stop.set()
+                if self.vital:
+                    stop.set()
                 break
             else:
                 delay = self._backoff.delay(failures)
@@ -226,6 +231,7 @@ class _Child:
                 stdout=DEVNULL,
                 stderr=stderr,
                 env={**os.environ, **self._spec.env},
+                pass_fds=self._spec.fds,
                 start_new_session=True,
             )
         self._report(ChildReport(self.name, "started", process.pid))

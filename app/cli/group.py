@@ -16,6 +16,7 @@ GONE = (errno.EPIPE, errno.EIO)
 
 COMMANDS = {
     "up": "Start all daemons of a run and watch them.",
+    "dashboard": "Show a run in the browser.",
     "status": "Show what is known of configurations and daemons.",
     "top": "Watch a run at a terminal: configurations, daemons, events, logs.",
     "doctor": "Look for troubles of a run and this machine, and say what to do about each.",
@@ -47,7 +48,7 @@ COMMANDS = {
 
 ERRORS = {
     1: "DamagedDatabase",
-    2: "BadData BadEnvironment BadKey BadParameters BadPlant BadPolicy BadSettings BadTraceparent BadUsage "
+    2: "BadData BadEnvironment BadKey BadParameters BadPlant BadPolicy BadSettings BadToken BadTraceparent BadUsage "
     "ForeignModel ForeignSettings MissingDevice NoHeuristic NoModel NoRun NoTerminal NoTextual NotRetriable "
     "OtherFormat Pointless RunExists StoreRefused UnfitSettings UnknownDevice UnknownGame UnknownPlugin "
     "Unsearchable UnsuitedCodec UnusableFile UnusableFolder UnusableStore WrongModel",

@@ -5,7 +5,6 @@ import os
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,7 +14,7 @@ from rich.table import Table
 from app.api.runs import complaint
 from app.events import Event
 from app.events.frames import DeadLetter
-from app.status.summary import UNKNOWN, event_text
+from app.status.summary import UNKNOWN, event_text, show_time
 
 if TYPE_CHECKING:  # the simulation is costly to import, and most commands do not need it
     from app.simulation import Interval
@@ -106,11 +105,6 @@ def note(text: str) -> None:
 def complain(dead: DeadLetter) -> None:
     """Warn on stderr that an event can't be read."""
     complaint(note)(dead)
-
-
-def show_time(moment: datetime, precision: str = "seconds") -> str:
-    """Return a UTC date and time as text, without the offset."""
-    return moment.isoformat(sep=" ", timespec=precision).removesuffix("+00:00")
 
 
 def write_event(event: Event[Any], *, as_json: bool) -> None:

@@ -28,16 +28,16 @@ from app.cli.options import (
     placed,
     timeout_option,
 )
-from app.cli.output import complain, note, show, show_time, write_event, write_json, write_row
+from app.cli.output import complain, note, show, write_event, write_json, write_row
 from app.config.loading import parse
 from app.core import UnusableFile
-from app.events import CATALOGUE, Event, Kind, OpponentSampled, follow
+from app.events import Event, follow
 from app.journal import DamagedDatabase, JournalReader, SqliteStateStore, StateStore, history
-from app.journal.history import voided_events
-from app.replay.explain import NonDeterministicReplay, Story, differing, verify
-from app.replay.replaying import EVERY, Report, all_settings, replay_journal
-from app.replay.what_if import Change, Divergence, WhatIf
-from app.status.summary import event_text, summarise
+from app.replay.divergences import WORK, divergence_name, divergence_text, read_divergences
+from app.replay.explain import NonDeterministicReplay, Story, verify
+from app.replay.replaying import EVERY, Report, replay_journal
+from app.replay.what_if import Change, Divergence
+from app.status.summary import event_text, show_time
 from daemons.clock import SystemClock
 
 MOST_UNFOLDED = 10
@@ -58,9 +58,6 @@ CHOOSING = frozenset({"patterns", "config_key", "first", "last"})
 EVERY_CONFIG = "all configurations"
 SIGNS: dict[Change, str] = {"missing": "-", "added": "+", "replaced": ">", "changed": "~"}
 """A sign for each kind of change, in the order of the summary."""
-
-WORK = frozenset(payload for payload in CATALOGUE if payload.kind is Kind.REQUEST) | {OpponentSampled}
-"""Types that are only counted by default, because nearly all differ after the first different decision."""
 
 Counts = Counter[tuple[str, Change, str]]
 """The number of differences by configuration, kind of change and event name."""
@@ -292,11 +289,11 @@ def show_what_if(
         raise click.UsageError("Say what would be different: --set KEY=VALUE.")
     counts: Counts = Counter()
     shown, firsts = list[Divergence](), dict[str, Divergence]()
-    for one in _divergences(reader, assignments, first, end):
+    for one in read_divergences(reader, parse(assignments), first=first, last=end, on_dead=complain):
         about = one.envelope.subject or ""
         if selection.config_key not in (None, about):
             continue
-        counts[about, one.kind, _name(one)] += 1
+        counts[about, one.kind, divergence_name(one)] += 1
         firsts.setdefault(about, one)
         payloads = {type(envelope.data) for envelope in one.envelopes}
         if payloads - WORK if selection.types is None else payloads & selection.types:
@@ -307,18 +304,6 @@ def show_what_if(
     else:
         _sum_up(firsts, counts)
         _print_divergences(shown)
-
-
-def _name(one: Divergence) -> str:
-    return " → ".join(dict.fromkeys(envelope.data.event_name for envelope in one.envelopes))
-
-
-def _divergences(reader: JournalReader, assignments: Sequence[str], first: int, end: int) -> Iterator[Divergence]:
-    what_if = WhatIf(parse(assignments), past=all_settings(reader), voided=voided_events(reader).keys())
-    for event in takewhile(lambda event: event.sequence <= end, history(reader, types=what_if.reads, on_dead=complain)):
-        found = what_if.feed(event)
-        if event.sequence >= first:
-            yield from found
 
 
 def _sum_up(firsts: Mapping[str, Divergence], counts: Counts) -> None:
@@ -354,16 +339,8 @@ def _print_divergences(shown: Sequence[Divergence]) -> None:
     for about, found in groupby(shown, key=lambda one: one.envelope.subject):
         click.echo(about or EVERY_CONFIG)
         for one in found:
-            click.echo(f"  {SIGNS[one.kind]} {one.position:>8}  {show_time(one.time)}  {_name(one)}  {_content(one)}")
-
-
-def _content(one: Divergence) -> str:
-    """Return both events' summaries in a line; if these are equal, the first field that differs."""
-    lines = [summarise(envelope.data) for envelope in one.envelopes]
-    if len(set(lines)) == len(lines):
-        return " → ".join(lines)
-    field = differing(one.before, one.after)[0]
-    return f"{lines[0]}: {field.path} {field.recorded} → {field.recomputed}"
+            where = f"{SIGNS[one.kind]} {one.position:>8}  {show_time(one.time)}"
+            click.echo(f"  {where}  {divergence_name(one)}  {divergence_text(one)}")
 
 
 def _divergences_json(shown: Sequence[Divergence], counts: Counts) -> dict[str, Any]:
@@ -377,7 +354,7 @@ def _divergences_json(shown: Sequence[Divergence], counts: Counts) -> dict[str, 
             {
                 "kind": one.kind,
                 "config_key": one.envelope.subject,
-                "name": _name(one),
+                "name": divergence_name(one),
                 "position": one.position,
                 "time": one.time.isoformat(),
                 "by": one.by,

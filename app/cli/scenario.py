@@ -9,19 +9,16 @@ from typing import Any
 import click
 from rich.text import Text
 
-from app.api.runs import Place, check_config, connected, open_journal
+from app.api.runs import Place, connected
+from app.api.scenarios import plan_scenario
 from app.bus import Bus, Subscription
 from app.cli.options import json_option, placed
 from app.cli.output import note, show, write_json
 from app.config import RunFolder
-from app.config.loading import UnknownConfig
 from app.core import FlyballError, derive_id
 from app.events import Event, Payload, Scope, follow, originate
-from app.journal import history
-from app.journal.history import last_settings
-from app.scenarios import READS, SCENARIOS, Expected, Plan, Pointless, Seen, Watch, choose, known_of
+from app.scenarios import SCENARIOS, Expected, Plan, Pointless, Seen, Watch
 from app.status.summary import event_text, show_age, summarise
-from app.store import open_store
 from daemons.clock import SystemClock, boot_id
 
 STYLES = {"injected": "bold red", "struck": "red", "detected": "yellow", "decided": "magenta", "recovered": "green"}
@@ -70,14 +67,7 @@ def _plan(place: Place, name: str, config_key: str | None, seconds: float) -> Pl
     chosen = SCENARIOS[name]
     if config_key is not None and not chosen.takes_config:
         raise click.UsageError(f"{name} strikes whichever configuration comes next: leave CONFIG out.")
-    with open_journal(place) as reader:
-        check_config(reader, config_key)
-        settings = last_settings(reader)
-        known = known_of(settings, history(reader, types=READS, on_dead=lambda _: None)) if settings else {}
-    if config_key is not None and config_key not in known:
-        raise UnknownConfig(f"This run does not play {config_key}.", hint=f"It plays {', '.join(known)}.")
-    store = open_store(place.store)
-    plan = chosen.plan(choose(chosen, known, config_key, store), store)
+    plan = plan_scenario(place, name, config_key)
     if 0 < seconds < plan.least_seconds:
         raise Pointless(
             f"{name} cannot be over within {seconds:g} s: with the settings of this run it takes at least "

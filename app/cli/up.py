@@ -3,10 +3,11 @@
 import asyncio
 import json
 import signal
+import socket
 import sys
 from collections import deque
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -24,8 +25,10 @@ from app.cli.group import tolerate_closed_output
 from app.cli.options import json_option, placed
 from app.cli.output import note, stdout_console, write_event, write_json
 from app.config import PROFILES, RunFolder, RunSettings
+from app.config.dashboard import DashboardSettings
 from app.config.loading import COMMAND_LINE, Loaded, variable
 from app.core import BROKER, FlyballError
+from app.dashboard.access import Access, AddressTaken, listen, url_of
 from app.engine import python_module
 from app.engine.ray_engine import check_ray
 from app.events import CATALOGUE, Event, ModelPromoted, Payload, PromotionRejected
@@ -90,17 +93,39 @@ def up(
     if loaded.deployment.engine == "ray":
         check_ray()
     folder, deployment = place.folder, loaded.deployment
+    Access.of(deployment.dashboard, loaded.folder)  # refuses an unsafe token now, before anything runs
     prepare(folder)
-    with held(folder):
+    with held(folder), ExitStack() as stack:
         if role != "worker" and is_listening(endpoint := bus_endpoint(folder, deployment)):
             raise AlreadyRunning(f"A broker listens at {endpoint} already.", hint="Stop it, or choose another --run.")
         _check_journal(folder.journal, loaded.run)
         title = f"Run folder {folder.path.absolute()}; daemons log to {folder.log('*')}. Ctrl-C stops."
+        specs = child_specs(place, loaded, role)
+        shown, server = _open_dashboard(deployment.dashboard, role)
+        if server is not None:
+            specs[1].append(dashboard_spec(place, loaded, stack.enter_context(server).fileno()))
         note(title)
+        if shown:
+            note(shown)
+            title = f"{shown}\n{title}"
         with configure("supervisor", deployment.node, folder.log("supervisor"), deployment.log_level, echo=False):
             screen = LiveScreen(title) if sys.stdout.isatty() and not as_json else Screen(as_json=as_json)
-            if not asyncio.run(_up(place, loaded, role, seconds, screen)):
+            if not asyncio.run(_up(place, loaded, specs, seconds, screen)):
                 sys.exit(1)
+
+
+def _open_dashboard(settings: DashboardSettings, role: MachineRole | None) -> tuple[str, socket.socket | None]:
+    """Open the dashboard's socket, which outlives restarts of its process; return a line about it, too.
+
+    A run goes on without a dashboard, for instance if another run's has the port.
+    """
+    if role == "worker" or not settings.start:
+        return "", None
+    try:
+        server = listen(settings)
+    except AddressTaken as error:
+        return f"No dashboard: {error.message} {error.hint}", None
+    return f"Dashboard: {url_of(server)}", server
 
 
 def _check_journal(file: Path, settings: RunSettings) -> None:
@@ -159,7 +184,7 @@ class LiveScreen(Screen):
 
     def __init__(self, title: str) -> None:
         super().__init__()
-        self._title = _line(title, "dim")
+        self._title = Group(*(_line(line, "dim") for line in title.splitlines()))
         self._pinned: dict[tuple[str, str], Text] = {}
         self._stream: deque[Text] = deque(maxlen=STREAM_LINES)
         self._status: Status | None = None
@@ -258,7 +283,11 @@ def _line(text: str, style: str) -> Text:
     return Text(text, style, no_wrap=True, overflow="ellipsis")
 
 
-async def _up(place: Place, loaded: Loaded, role: MachineRole | None, seconds: float | None, chosen: Screen) -> bool:
+Specs = tuple[list[ChildSpec], list[ChildSpec]]
+"""Processes in two lists; the second needs the first."""
+
+
+async def _up(place: Place, loaded: Loaded, specs: Specs, seconds: float | None, chosen: Screen) -> bool:
     stop, hurry, loop = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop()
     watch = JournalWatch(place.folder)
     with chosen as screen:
@@ -272,7 +301,7 @@ async def _up(place: Place, loaded: Loaded, role: MachineRole | None, seconds: f
                 screen.say("Stopping: running jobs get their time. Ctrl-C again does not wait.")
 
         drain_seconds = loaded.deployment.drain_seconds + AFTER_DRAIN_SECONDS
-        (needed, others), report = child_specs(place, loaded, role), _reporter(screen, stop)
+        (needed, others), report = specs, _reporter(screen, stop)
         supervisor = Supervisor(
             [*needed, *others], SystemClock(), report, needed=len(needed), drain_seconds=drain_seconds
         )
@@ -294,13 +323,11 @@ async def _up(place: Place, loaded: Loaded, role: MachineRole | None, seconds: f
     return fine and not unknown
 
 
-def child_specs(
-    place: Place, loaded: Loaded, role: MachineRole | None = None
-) -> tuple[list[ChildSpec], list[ChildSpec]]:
-    """Return a process for each daemon, in two lists: the second needs the first.
+def child_specs(place: Place, loaded: Loaded, role: MachineRole | None = None) -> Specs:
+    """Return a process for each daemon.
 
-    The broker and a Ray cluster of the run's own belong to the first. The monitoring daemon is left out if the settings
-    ask it for nothing.
+    The broker and a Ray cluster of the run's own belong to the first list. The monitoring daemon is left out if the
+    settings ask it for nothing.
     """
     folder, environment = place.folder, child_environment(place, loaded)
     cluster = []
@@ -312,6 +339,16 @@ def child_specs(
     daemons = [ChildSpec(name, (*command, name, "--supervised"), folder.errors(name), environment) for name in names]
     broker = [spec for spec in daemons if spec.name == BROKER]
     return [*broker, *cluster], [spec for spec in daemons if spec not in broker]
+
+
+def dashboard_spec(place: Place, loaded: Loaded, fd: int) -> ChildSpec:
+    """Return the dashboard's process, which serves at an open socket. The run goes on if it cannot start."""
+    folder = place.folder
+    command = python_module(
+        "app.cli", "--run", str(folder.path.absolute()), "dashboard", "--supervised", "--fd", str(fd)
+    )
+    errors, environment = folder.errors("dashboard"), child_environment(place, loaded)
+    return ChildSpec("dashboard", command, errors, environment, fds=(fd,), vital=False)
 
 
 def child_environment(place: Place, loaded: Loaded) -> dict[str, str]:

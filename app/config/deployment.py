@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
+from app.config.dashboard import DashboardSettings
 from app.config.devices import Compute, DeviceSettings, JobKind, PrecisionSettings, ProcessesPerTraining
 from app.config.monitoring import MetricsSettings, NotificationSettings, TraceSettings
 from app.config.ray import RaySettings
@@ -83,6 +84,7 @@ class Deployment(Settings):
     )
     endpoint: str | None = Field(None, description="of the broker; unset: a socket of the run folder")
     journal: JournalSettings = JournalSettings()
+    dashboard: DashboardSettings = DashboardSettings()
     store: str | None = Field(
         None,
         description="of models and experience: a folder, or a URL such as s3://BUCKET/PREFIX?endpoint_url=URL; unset: "

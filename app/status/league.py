@@ -153,16 +153,28 @@ class LeagueView:
         }
 
 
-def read_leagues(events: Iterable[Event[Any]]) -> dict[str, LeagueView]:
-    """Fold a journal's events of ``LEAGUES_READ`` into the leagues of all configurations."""
-    settings, views = RunSettings(), dict[str, LeagueView]()
-    for event in events:
+class Leagues:
+    """The leagues of all configurations, folded from events of ``LEAGUES_READ`` one by one."""
+
+    def __init__(self) -> None:
+        self.views: dict[str, LeagueView] = {}
+        self._settings = RunSettings()
+
+    def take(self, event: Event[Any]) -> None:
+        """Fold the next event."""
         if isinstance(event.data, RunConfigured):
             with suppress(ForeignSettings):
-                settings = RunSettings.recorded(event.data.settings, event.source)
-        elif event.subject in settings:
-            views.setdefault(event.subject, LeagueView()).take(event, settings)
-    return views
+                self._settings = RunSettings.recorded(event.data.settings, event.source)
+        elif event.subject in self._settings:
+            self.views.setdefault(event.subject, LeagueView()).take(event, self._settings)
+
+
+def read_leagues(events: Iterable[Event[Any]]) -> dict[str, LeagueView]:
+    """Fold a journal's events of ``LEAGUES_READ`` into the leagues of all configurations."""
+    leagues = Leagues()
+    for event in events:
+        leagues.take(event)
+    return leagues.views
 
 
 def draw_league(view: LeagueView, title: str, path: Path) -> None:

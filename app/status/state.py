@@ -42,28 +42,55 @@ class Field(NamedTuple):
     owner: str | None = None
 
 
+class StateFields:
+    """The fields of FeedbackState of every configuration, folded from events of ``STATE_READS`` one by one."""
+
+    def __init__(self, voided: frozenset[int]) -> None:
+        self._fold = Fold((FeedbackFold,), voided=voided)
+        self._seen: dict[str, FeedbackState] = {}
+        self._fields: dict[str, dict[str, Field]] = {}
+
+    def take(self, event: Event[Any]) -> None:
+        """Fold the next event."""
+        self._fold.feed((event,))
+        states = self._fold.states
+        for key in (event.subject,) if event.subject else tuple(states):
+            before, after = self._seen.get(key), states.get(key)
+            if after is None or after is before:
+                continue
+            self._seen[key] = after
+            fields = self._fields.get(key) or self._fields.setdefault(key, _initial(key))
+            for name, field in fields.items():
+                if (value := _value(after, name)) is not field.value and value != field.value:
+                    as_configured = _is_as_configured(name, field, value, self._fold, ConfigKey(key))
+                    fields[name] = Field(value, None if as_configured else event)
+
+    def of(self, config_key: str) -> dict[str, Field]:
+        """Return the fields of one configuration, by name."""
+        fields = dict(self._fields.get(config_key) or _initial(config_key))
+        settings = self._fold.settings
+        if settings and config_key in settings:
+            config = settings.config(config_key)
+            fields |= {name: fields[name]._replace(fixed=reason_fixed(name, config)) for name in PARAMETERS}
+            taken = settings.taken_over
+            for name, knobs in SHOWN_KNOBS.items():
+                names = dict.fromkeys(taken[knob] for knob in knobs if knob in taken)
+                fields[name] = fields[name]._replace(owner=" and ".join(names) or None)
+        return fields
+
+
+def _initial(config_key: str) -> dict[str, Field]:
+    state = FeedbackState(config_key=ConfigKey(config_key))
+    return {name: Field(_value(state, name), None) for name in FIELDS}
+
+
 def state_fields(events: Iterable[Event[Any]], config_key: ConfigKey, voided: frozenset[int]) -> dict[str, Field]:
     """Return the fields of a configuration's FeedbackState by name, folded from all events of ``STATE_READS``."""
-    fold = Fold((FeedbackFold,), voided=voided)
-    state = FeedbackState(config_key=config_key)
-    fields = {name: Field(_value(state, name), None) for name in FIELDS}
+    fields = StateFields(voided)
     for event in events:
-        if event.envelope.subject not in (None, config_key):
-            continue
-        fold.feed((event,))
-        after = fold.states.get(config_key, state)
-        for name, field in fields.items() if after is not state else ():
-            if (value := _value(after, name)) != field.value:
-                fields[name] = Field(value, None if _is_as_configured(name, field, value, fold, config_key) else event)
-        state = after
-    if fold.settings and config_key in fold.settings:
-        config = fold.settings.config(config_key)
-        fields |= {name: fields[name]._replace(fixed=reason_fixed(name, config)) for name in PARAMETERS}
-        taken = fold.settings.taken_over
-        for name, knobs in SHOWN_KNOBS.items():
-            names = dict.fromkeys(taken[knob] for knob in knobs if knob in taken)
-            fields[name] = fields[name]._replace(owner=" and ".join(names) or None)
-    return fields
+        if event.envelope.subject in (None, config_key):
+            fields.take(event)
+    return fields.of(config_key)
 
 
 def _is_as_configured(name: str, before: Field, value: Any, fold: Fold, key: ConfigKey) -> bool:

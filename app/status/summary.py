@@ -1,6 +1,7 @@
 """One-line summaries of events and values, for people."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from rich.text import Text
@@ -65,6 +66,11 @@ def show_age(seconds: float) -> str:
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"
     return f"{seconds:.0f} s"
+
+
+def show_time(moment: datetime, precision: str = "seconds") -> str:
+    """Return a UTC date and time as text, without the offset."""
+    return moment.isoformat(sep=" ", timespec=precision).removesuffix("+00:00")
 
 
 def chances(picks: Iterable[OpponentPick]) -> dict[str, float]:

@@ -1,0 +1,134 @@
+"""What other settings would have changed in a run, as a job that a page can wait for.
+
+The comparison is ``flyball replay --what-if``.
+"""
+
+from collections import Counter
+from time import monotonic
+
+from pydantic import Field
+
+from app.api.runs import open_run, place_of
+from app.config import Settings
+from app.config.loading import parse
+from app.core import BadUsage
+from app.engine import JsonObject, Report
+from app.replay.divergences import WORK, divergence_name, divergence_text, read_divergences
+from app.replay.what_if import Change
+from app.status.summary import show_time
+
+MOST_LISTED = 500
+"""Most differences that the answer lists; it counts all."""
+
+REPORT_SECONDS = 0.5
+
+
+class WhatIfSpec(Settings):
+    """Arguments of the job: other settings as ``KEY=VALUE``, and the last position that is folded."""
+
+    run: str
+    config_file: str | None = None
+    assignments: tuple[str, ...]
+    last: int = Field(ge=0)
+
+
+class Difference(Settings):
+    """A conclusion that the settings change.
+
+    Attributes:
+        kind: missing, added, replaced or changed.
+        config: whom it is about; empty for all configurations.
+        name: of the event.
+        text: what it says, before and after.
+        cause: position of the event that caused it.
+        time: the cause's, in UTC.
+        by: the controller.
+        id: of the recorded event; None if the conclusion is added.
+    """
+
+    kind: Change
+    config: str
+    name: str
+    text: str
+    cause: int
+    time: str
+    by: str
+    id: str | None
+
+
+class Count(Settings):
+    """Number of differences of a kind."""
+
+    config: str
+    kind: Change
+    name: str
+    count: int
+
+
+class WhatIfAnswer(Settings):
+    """Result of the job.
+
+    Attributes:
+        last: position of the last event that was folded.
+        counts: all differences by configuration, kind and name.
+        differences: the first of them, in the journal's order, without requests for work and choices of opponents.
+        unlisted: number of further ones.
+    """
+
+    last: int
+    counts: tuple[Count, ...]
+    differences: tuple[Difference, ...]
+    unlisted: int
+
+
+def what_if(spec: JsonObject, report: Report) -> JsonObject:
+    """Run the job of a ``WhatIfSpec``: report the ``position``, return a ``WhatIfAnswer``.
+
+    Raises ``BadUsage``, ``BadSettings`` or ``NotAJournal``.
+    """
+    asked = WhatIfSpec.model_validate(spec)
+    if not asked.assignments:
+        raise BadUsage("Say what would be different: KEY=VALUE.")
+    values, reported = parse(asked.assignments), monotonic()
+
+    def on_event(position: int) -> None:
+        nonlocal reported
+        if monotonic() - reported > REPORT_SECONDS:
+            report({"position": position})
+            reported = monotonic()
+
+    counts: Counter[tuple[str, Change, str]] = Counter()
+    listed, unlisted = list[Difference](), 0
+    with open_run(place_of(asked.run, asked.config_file)) as reader:
+        last = min(asked.last, reader.head)
+        found = read_divergences(reader, values, first=1, last=last, on_dead=lambda _: None, on_event=on_event)
+        for one in found:
+            about = one.envelope.subject or ""
+            counts[about, one.kind, divergence_name(one)] += 1
+            if not {type(envelope.data) for envelope in one.envelopes} - WORK:
+                continue
+            if len(listed) == MOST_LISTED:
+                unlisted += 1
+                continue
+            listed.append(
+                Difference(
+                    kind=one.kind,
+                    config=about,
+                    name=divergence_name(one),
+                    text=divergence_text(one),
+                    cause=one.position,
+                    time=show_time(one.time),
+                    by=one.by,
+                    id=one.before.id if one.before else None,
+                )
+            )
+    answer = WhatIfAnswer(
+        last=last,
+        counts=tuple(
+            Count(config=about, kind=kind, name=name, count=count)
+            for (about, kind, name), count in sorted(counts.items())
+        ),
+        differences=tuple(listed),
+        unlisted=unlisted,
+    )
+    return answer.model_dump(mode="json")

@@ -1,0 +1,93 @@
+"""The job that plays a watched game. It reports each decision as it is taken, so that others can look on."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.api.models import AGAINST, fetch_player
+from app.api.runs import place_of, silent
+from app.api.watching import Decision, Progress, WatchedGame, WatchSpec, check_watchable
+from app.config import Compute
+from app.core import BadUsage
+from app.engine import JsonObject, Report
+from app.games import open_table
+from app.play.judges import load_player_or_judge
+from app.play.matches import MatchPlan, play_rotations
+from app.play.own_players import DecidingPlayer, Points, Turn
+from app.play.players import BUILT_IN, Player
+from app.play.rollout import ask_any
+from app.play.search import SearchPlayer
+from app.store import MemoryStore
+
+TOP = 5
+"""Most actions of a decision that are reported with their probabilities."""
+
+
+class Watched(DecidingPlayer):
+    """A player whose decisions are reported. It plays as it would unwatched."""
+
+    def __init__(self, player: Player, temperature: float, report: Report, seen: list[int]) -> None:
+        self._player, self._temperature, self._report = player, temperature, report
+        self._seen = seen  # entries of the history that were reported; all players of a game share it
+
+    def decide(self, turn: Turn, points: Points) -> NDArray[np.int32]:
+        """See ``DecidingPlayer.decide``; the turn is of one game."""
+        chosen = ask_any(self._player, turn, self._temperature, points)
+        value, probabilities = self._thought(turn, chosen.value, chosen.policy)
+        history = turn.table.history(int(turn.slots[0]))
+        best = np.argsort(-probabilities, kind="stable")[:TOP].tolist()
+        decision = Decision(
+            played=len(history),
+            seat=int(turn.table.seats()[turn.slots[0]]),
+            action=int(chosen.action[0]),
+            value=value,
+            top=tuple((action, float(probabilities[action])) for action in best if probabilities[action] > 0),
+        )
+        news = Progress(history=tuple(history[len(self._seen) :]), decision=decision)
+        self._seen[:] = history
+        self._report(news.model_dump(mode="json"))
+        return chosen.action
+
+    def _thought(self, turn: Turn, value: Any, policy: Any) -> tuple[float | None, NDArray[np.float32]]:
+        """Return the value of the position and the probability of each action [A]."""
+        if isinstance(self._player, SearchPlayer):
+            return float(value[0]), policy[0]
+        if isinstance(self._player, DecidingPlayer):
+            return None, np.zeros(turn.mask.shape[1], dtype=np.float32)
+        log_probs, values = self._player.forward(turn.obs, turn.mask)
+        known = None if isinstance(self._player, BUILT_IN) else float(np.clip(values[0], -1, 1))
+        return known, np.where(turn.mask[0], np.exp(log_probs[0]), 0).astype(np.float32)
+
+
+def watch(spec: JsonObject, report: Report) -> JsonObject:
+    """Run the job of a ``WatchSpec``: report ``Progress``, return a ``WatchedGame``. Deterministic on a CPU.
+
+    It is the game that a match of this seed begins with, from this seat. Raises ``Unwatchable``, ``BadUsage``, and the
+    errors of ``fetch_player`` and ``load_player_or_judge``.
+    """
+    asked = WatchSpec.model_validate(spec)
+    place = place_of(asked.run, asked.config_file)
+    config = place.config(asked.config)
+    check_watchable(config)
+    if asked.seat >= config.players:
+        raise BadUsage(f"{config.key} has no seat {asked.seat}: its seats are 0 to {config.players - 1}.")
+    store, game = MemoryStore(), open_table(config, 0).spec
+    named = {"player": asked.player, AGAINST: asked.against}
+    names = [fetch_player(name, who, place, config, store, say=silent) for who, name in named.items()]
+    compute = Compute(device=asked.device, precision=asked.precision, settings_folder=place.settings_folder)
+    settings, seen = config.evaluation, list[int]()
+    players = [
+        Watched(load_player_or_judge(store, name, game, compute, config), settings.temperature, report, seen)
+        for name in names
+    ]
+    plan = MatchPlan(1, asked.seed, settings.temperature, settings.opening_plies, first=asked.seat)
+    outcomes, _ = play_rotations(config, players[0], players[1], plan)
+    result = WatchedGame(
+        player=names[0],
+        against=names[1],
+        history=tuple(outcomes.histories[0]),
+        returns=tuple(outcomes.returns[0].tolist()),
+        truncated=bool(outcomes.truncated[0]),
+    )
+    return result.model_dump(mode="json")

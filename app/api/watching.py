@@ -1,0 +1,82 @@
+"""One game between two players of a configuration, watched move by move: what is asked, and what is told.
+
+The job that plays it is in ``app.api.watch_job``, because it loads torch.
+"""
+
+from pydantic import Field
+
+from app.api.arguments import Seed
+from app.backends import OURS
+from app.config import Compute, GameConfig, Settings
+from app.core import ConfigKey, FlyballError
+
+
+class Unwatchable(FlyballError):
+    """A configuration whose games this program cannot play move by move."""
+
+
+class WatchSpec(Compute):
+    """Arguments of the job: who plays whom, and where.
+
+    ``player`` and ``against`` are named as for ``flyball eval``. The player takes ``seat``, its opponent all others.
+    """
+
+    run: str
+    config_file: str | None = None
+    config: ConfigKey
+    player: str
+    against: str
+    seat: int = Field(0, ge=0)
+    seed: Seed = 0
+
+
+class Decision(Settings):
+    """A decision of one of the players.
+
+    Attributes:
+        played: entries of the history before it.
+        seat: to move.
+        action: chosen, in the numbers of the seat.
+        value: expected outcome of the seat, in [-1, 1]; None from players that estimate none.
+        top: the most probable actions and their probabilities, the best first; none from players without any.
+    """
+
+    played: int
+    seat: int
+    action: int
+    value: float | None
+    top: tuple[tuple[int, float], ...]
+
+
+class Progress(Settings):
+    """A report of the job: the history since the last one, and the decision that is about to be played."""
+
+    history: tuple[int, ...]
+    decision: Decision
+
+
+class WatchedGame(Settings):
+    """Result of the job.
+
+    Attributes:
+        player: the player's full name: a bot, or the hash of a model, perhaps with its search.
+        against: its opponent's.
+        history: the whole game's, as ``Table.history`` returns it.
+        returns: each seat's outcome.
+        truncated: whether the game was cut off at the move limit.
+    """
+
+    player: str
+    against: str
+    history: tuple[int, ...]
+    returns: tuple[float, ...]
+    truncated: bool
+
+
+def check_watchable(config: GameConfig) -> None:
+    """Raise ``Unwatchable`` for a configuration with a backend of its own, which alone knows how to play."""
+    if config.backend not in OURS:
+        raise Unwatchable(
+            f"Games of {config.key} cannot be watched: they are played by the backend {config.backend}.",
+            hint=f"Games of the backends {' and '.join(OURS)} can.",
+        )

@@ -1,0 +1,46 @@
+"""``flyball dashboard``: a run in the browser."""
+
+import socket
+from contextlib import suppress
+
+import click
+
+from app.api.runs import Place, open_journal
+from app.cli.options import placed
+from app.cli.output import note
+from app.config.loading import Loaded
+from app.dashboard.access import Access, listen, url_of
+from app.telemetry import configure
+from daemons.supervisor import end_with_stdin
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(0, 65535), help="Instead of deployment.dashboard.port; 0: any free one.")
+@click.option("--fd", type=click.IntRange(0), hidden=True, help="A listening socket that `flyball up` opened.")
+@click.option("--supervised", is_flag=True, hidden=True, help="End when stdin closes.")
+@placed
+def dashboard(place: Place, *, port: int | None, fd: int | None, supervised: bool) -> None:
+    """Show a run in the browser: configurations, events, leagues, curves, logs. Ctrl-C stops it.
+
+    `flyball up` starts it already. It is for a run's head, whose files it reads; the run need not be running. Actions
+    need a token: see deployment.dashboard.token.
+    """
+    from app.dashboard.server import serve  # Starlette takes long to import
+
+    if supervised:
+        end_with_stdin()
+    loaded = _load(place, port)
+    settings = loaded.deployment.dashboard
+    access = Access.of(settings, loaded.folder)
+    if not supervised:
+        with open_journal(place):  # refuses a folder without a run
+            pass
+    server = listen(settings) if fd is None else socket.socket(fileno=fd)
+    note(f"Dashboard at {url_of(server)}" + ("" if access.token else ", read-only"))
+    log, level = place.folder.log("dashboard"), loaded.deployment.log_level
+    with configure("dashboard", loaded.deployment.node, log, level, echo=False), server, suppress(KeyboardInterrupt):
+        serve(place, access, server)
+
+
+def _load(place: Place, port: int | None) -> Loaded:
+    return place.load({} if port is None else {"deployment": {"dashboard": {"port": port}}})

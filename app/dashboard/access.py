@@ -1,0 +1,133 @@
+"""The dashboard's address and token, without the server, which takes long to import."""
+
+import hmac
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from http.cookies import CookieError, SimpleCookie
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from app.config.dashboard import DashboardSettings
+from app.core import FlyballError, reading
+
+LEAST_TOKEN = 16
+"""Fewest characters of a token."""
+
+
+class BadToken(FlyballError):
+    """A token's file is unsafe or holds no token."""
+
+
+class AddressTaken(FlyballError):
+    """The dashboard's address cannot be used, most often because another program listens there."""
+
+
+def read_token(path: Path) -> str:
+    """Read a token's file.
+
+    Raises:
+        BadToken: others may read the file, or it holds no token.
+        UnusableFile: the file cannot be read.
+    """
+    with reading(path), path.open("rb") as file:
+        mode, text = os.fstat(file.fileno()).st_mode, file.read(4096)
+    if mode & 0o077:
+        raise BadToken(f"{path} can be read by others (mode {mode & 0o777:o}).", hint=f"Run: chmod 600 {path}")
+    token = text.decode("ascii", errors="replace").strip()
+    if len(token) < LEAST_TOKEN or not token.isprintable() or not token.isascii():
+        raise BadToken(
+            f"{path} holds no token of at least {LEAST_TOKEN} printable ASCII characters.",
+            hint=f"Make one: (umask 077; openssl rand -hex 32 > {path})",
+        )
+    return token
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Names that the dashboard answers to, and its token.
+
+    Attributes:
+        names: admitted host names, in lower case.
+        token: the token; ``None``: nobody may act.
+        private: whether reading needs the token.
+    """
+
+    names: frozenset[str]
+    token: str | None
+    private: bool
+
+    @classmethod
+    def of(cls, settings: DashboardSettings, folder: Path) -> "Access":
+        """Return the access that the settings give; paths are relative to ``folder``. See ``read_token``."""
+        token = None if settings.token is None else read_token(folder / settings.token)
+        own = () if ip_address(settings.address).is_unspecified else (settings.address,)
+        names = {name.lower() for name in ("localhost", "127.0.0.1", "::1", *own, *settings.names)}
+        return cls(frozenset(names), token, settings.is_public)
+
+    @property
+    def session(self) -> str | None:
+        """The cookie of a session. It ends when the token changes; nobody can compute it without the token."""
+        return self.token and hmac.new(self.token.encode(), b"flyball dashboard", sha256).hexdigest()
+
+    def knows(self, host: str) -> bool:
+        """Return whether a Host header names this dashboard; its port does not matter, because ssh may map it."""
+        try:
+            name = urlsplit(f"//{host}").hostname
+        except ValueError:
+            return False
+        return name is not None and name in self.names
+
+    def is_token(self, text: str) -> bool:
+        """Return whether a text is the token."""
+        return self.token is not None and hmac.compare_digest(text.encode(), self.token.encode())
+
+    def admits(self, headers: Mapping[str, str]) -> bool:
+        """Return whether a request carries the token, or the cookie of a session."""
+        if self.session is None:
+            return False
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            return self.is_token(given.strip())
+        return hmac.compare_digest(_cookie(headers).encode(), self.session.encode())
+
+
+def cookie_name(headers: Mapping[str, str]) -> str:
+    """Return the name of the session's cookie. It has the port, because cookies do not tell ports apart."""
+    return f"flyball_{headers.get('host', '').rpartition(':')[2]}".replace("]", "")
+
+
+def _cookie(headers: Mapping[str, str]) -> str:
+    try:
+        found = SimpleCookie(headers.get("cookie", "")).get(cookie_name(headers))
+    except CookieError:
+        return ""
+    return found.value if found else ""
+
+
+def listen(settings: DashboardSettings) -> socket.socket:
+    """Return a socket that listens at the dashboard's address. Raises ``AddressTaken``."""
+    family = socket.AF_INET6 if ip_address(settings.address).version == 6 else socket.AF_INET
+    server = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind((settings.address, settings.port))
+        server.listen(128)
+    except OSError as error:
+        server.close()
+        raise AddressTaken(
+            f"The dashboard cannot listen at {settings.address} port {settings.port}: {error.strerror}.",
+            hint="Set deployment.dashboard.port, for instance to 0 for any free port.",
+        ) from error
+    return server
+
+
+def url_of(server: socket.socket) -> str:
+    """Return the address to open in a browser on this machine."""
+    host, port = server.getsockname()[:2]
+    address = ip_address(host)
+    name = "localhost" if address.is_unspecified else f"[{host}]" if address.version == 6 else host
+    return f"http://{name}:{port}/"

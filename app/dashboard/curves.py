@@ -1,0 +1,144 @@
+"""Curves of a configuration: ratings with their marks, games, and training metrics, thinned for drawing."""
+
+from array import array
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.events import (
+    EvaluationCompleted,
+    Event,
+    ExplorationBoost,
+    ModelPromoted,
+    ModelRolledBack,
+    Payload,
+    SelfplayComplete,
+    TrainingBlockedByQuality,
+    TrainingUnblocked,
+)
+from app.telemetry.curves import Curves, points
+
+MICROSECONDS = 1_000_000
+Z95 = 1.96
+"""Standard errors on each side of a 95% interval."""
+
+MOST_MARKS = 400
+"""Latest marks of a configuration that are kept."""
+
+RATE_SECONDS = 10
+"""Width of a bucket of games."""
+
+MARKS: dict[type[Payload], str] = {
+    ModelPromoted: "promotion",
+    ModelRolledBack: "rollback",
+    ExplorationBoost: "boost",
+    TrainingBlockedByQuality: "block",
+    TrainingUnblocked: "unblock",
+}
+CURVES_READ: frozenset[type[Payload]] = frozenset({*MARKS, *Curves.reads, SelfplayComplete})
+"""Payload types that curves are made of."""
+
+
+def thin(x: Sequence[float], y: Sequence[float], most: int) -> NDArray[np.int64]:
+    """Return the indices of at most ``most`` points that keep a curve's shape, first and last among them.
+
+    Of each bucket it keeps the point that makes the largest triangle with the point before and the next bucket's mean.
+    Source: largest triangle three buckets, S. Steinarsson, "Downsampling Time Series for Visual Representation" (2013).
+    """
+    count = len(x)
+    if count <= most or most < 3:
+        return np.arange(count)[: max(0, most)] if count > most else np.arange(count)
+    px, py = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    edges = np.linspace(1, count - 1, most - 1).astype(np.int64)
+    kept = np.empty(most, dtype=np.int64)
+    kept[0], kept[-1], last = 0, count - 1, 0
+    for number in range(most - 2):
+        begin, end = edges[number], max(edges[number] + 1, edges[number + 1])
+        after = slice(end, edges[number + 2]) if number < most - 3 else slice(count - 1, count)
+        mean_x, mean_y = px[after].mean(), py[after].mean()
+        area = (px[last] - mean_x) * (py[begin:end] - py[last]) - (px[last] - px[begin:end]) * (mean_y - py[last])
+        last = begin + int(np.argmax(np.abs(area)))
+        kept[number + 1] = last
+    return kept
+
+
+class Mark(NamedTuple):
+    """A decision shown beside a curve: seconds since 1970, what it was, and the event's id."""
+
+    time: float
+    what: str
+    id: str
+
+
+class Series:
+    """Points of a curve in order of recording."""
+
+    __slots__ = ("steps", "times", "values")
+
+    def __init__(self) -> None:
+        self.times, self.steps, self.values = array("d"), array("d"), array("d")
+
+    def add(self, time: float, step: float, value: float) -> None:
+        """Add a point: seconds since 1970, training step, value."""
+        self.times.append(time)
+        self.steps.append(step)
+        self.values.append(value)
+
+
+class ConfigCurves:
+    """All curves of one configuration."""
+
+    def __init__(self) -> None:
+        self.elo, self.errors = Series(), array("d")
+        self.marks: list[Mark] = []
+        self.metrics: dict[str, Series] = {}
+        self.games: dict[int, int] = {}
+
+    def take(self, event: Event[Any]) -> None:
+        """Fold an event of a type in ``CURVES_READ``."""
+        data, time = event.data, event.recorded_us / MICROSECONDS
+        if (what := MARKS.get(type(data))) is not None:
+            if what == "boost" and data.multiplier == 1:
+                what = "boost ended"
+            self.marks.append(Mark(time, what, event.id))
+            del self.marks[:-MOST_MARKS]
+        elif isinstance(data, SelfplayComplete):
+            bucket = int(time) // RATE_SECONDS
+            self.games[bucket] = self.games.get(bucket, 0) + data.shard.games
+        elif isinstance(data, EvaluationCompleted) and data.purpose == "rating":
+            self.elo.add(time, data.step, data.elo)
+            self.errors.append(data.elo_stderr)
+        for tag, value, step in points(data):
+            self.metrics.setdefault(tag, Series()).add(time, step, value)
+
+    def ratings(self, most: int) -> dict[str, Any]:
+        """Return the rating curve as JSON: seconds, Elo, and its 95% interval; and the marks since its first point."""
+        kept = thin(self.elo.times, self.elo.values, most)
+        times, elo = (np.asarray(one)[kept] for one in (self.elo.times, self.elo.values))
+        error = Z95 * np.asarray(self.errors)[kept]
+        return {
+            "x": [round(float(one), 1) for one in times],
+            "step": [int(self.elo.steps[one]) for one in kept],
+            "elo": _rounded(elo, 1),
+            "low": _rounded(elo - error, 1),
+            "high": _rounded(elo + error, 1),
+            "marks": [mark._asdict() for mark in self.marks],
+        }
+
+    def metric_curves(self, most: int) -> dict[str, dict[str, list[float]]]:
+        """Return the curves of training and evaluation over the training step as JSON, by tag."""
+        curves = {}
+        for tag, series in sorted(self.metrics.items()):
+            kept = thin(series.steps, series.values, most)
+            curves[tag] = {
+                "x": [series.steps[one] for one in kept],
+                "y": [float(f"{series.values[one]:.6g}") for one in kept],
+                "points": [len(series.values)],
+            }
+        return curves
+
+
+def _rounded(values: NDArray[Any], digits: int) -> list[float]:
+    return [round(float(one), digits) for one in values]

@@ -1,0 +1,141 @@
+"""The feed: reads the journal part by part into one model, which serves all pages and all clients."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from itertools import islice
+
+import structlog
+
+from app.api.runs import Place, is_listening, open_bus, presence_on
+from app.core import FlyballError
+from app.dashboard.model import RunModel
+from app.journal import NotAJournal, SqliteJournalReader, history
+from app.journal.history import voided_events
+from app.status.status import Presence, Status
+from daemons.clock import SystemClock
+from daemons.run_folder import bus_endpoint, is_held
+
+LOOK_SECONDS = 0.5
+AT_ONCE = 500
+"""Most events folded under one lock, so that a page waits for tens of milliseconds at most."""
+
+PRESENCE_SECONDS = 2.0
+
+
+class Feed:
+    """The model of a run, and its news.
+
+    Attributes:
+        place: the run.
+        model: what the journal says; read it under ``reading``.
+        head: position of the journal's last event, which the model is approaching while it catches up.
+        trouble: why the journal cannot be read now; an empty string if it can.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.model, self.head, self.trouble = RunModel(), 0, ""
+        self._lock = threading.RLock()
+        self._voided = frozenset[int]()
+        self._presence: Presence | None = None
+        self._running = False
+        self._news = asyncio.Event()
+        self.closing = False
+
+    @contextmanager
+    def reading(self) -> Iterator[RunModel]:
+        """Hold the model still, for as short as possible."""
+        with self._lock:
+            yield self.model
+
+    def status(self) -> Status:
+        """Return the status of the run. The caller is ``reading``."""
+        return self.model.board.status(SystemClock().now(), self._presence, running=self._running)
+
+    def read_part(self) -> bool:
+        """Fold the next part of the journal; return whether there is more to read at once."""
+        try:
+            reader = SqliteJournalReader(self.place.folder.journal)
+        except NotAJournal:
+            return False
+        with closing(reader):
+            self.head, voided = reader.head, frozenset(voided_events(reader))
+            if voided != self._voided or self.head < self.model.position:
+                with self._lock:
+                    self._voided, self.model = voided, RunModel(voided)
+            after = max(self.model.position, reader.first - 1)  # older events may be deleted for good
+            events = history(reader, after=after, on_dead=lambda _: None)
+            for _ in range(20):
+                part = list(islice(events, AT_ONCE))
+                with self._lock:
+                    for event in part:
+                        if event.sequence not in voided:
+                            self.model.take(event)
+                        self.model.position = event.sequence
+                if len(part) < AT_ONCE:
+                    return False
+        return True
+
+    @asynccontextmanager
+    async def following(self) -> AsyncIterator[None]:
+        """Follow the journal and the broker's table of daemons inside the context."""
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._follow()), group.create_task(self._follow_presence())]
+            try:
+                yield
+            finally:
+                for task in tasks:
+                    task.cancel()
+
+    async def _follow(self) -> None:
+        log = structlog.get_logger("feed")
+        while True:
+            before, more = self.model.position, False
+            try:
+                more = await asyncio.to_thread(self.read_part)
+                self.trouble = ""
+            except FlyballError as error:
+                if self.trouble != error.message:
+                    log.error("the journal cannot be read", error=str(error))  # noqa: TRY400 - the message says it all
+                self.trouble = error.message
+            if self.model.position != before:
+                self._announce()
+            if not more:
+                await asyncio.sleep(LOOK_SECONDS)
+
+    async def _follow_presence(self) -> None:
+        loaded = self.place.load()
+        endpoint = bus_endpoint(self.place.folder, loaded.deployment)
+        bus = open_bus(self.place, loaded, PRESENCE_SECONDS, "dashboard")
+        try:
+            while True:
+                listening = await asyncio.to_thread(is_listening, endpoint)
+                self._presence = await presence_on(bus) if listening else None
+                self._running = listening or is_held(self.place.folder)
+                await asyncio.sleep(PRESENCE_SECONDS)
+        finally:
+            await bus.close()
+
+    def _announce(self) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+    async def wait(self, seconds: float) -> None:
+        """Wait for news, so many seconds at most."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+
+    async def reach(self, position: int, seconds: float) -> None:
+        """Wait until the model has read a position, so many seconds at most."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self.model.position < position:
+                    await self._news.wait()
+
+    def close(self) -> None:
+        """End all streams, so that the server can stop. May be called by a signal handler."""
+        self.closing = True
+        self._announce()

@@ -1,0 +1,78 @@
+"""The frame around every page, and the templates that pages are rendered from."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from app.dashboard.feed import Feed
+from app.status.summary import UNKNOWN, short, show_age, summarise
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of the dashboard.
+
+    Attributes:
+        path: of its URL; it is in the navigation.
+        title: in the navigation.
+        routes: what serves the page, and its parts.
+    """
+
+    path: str
+    title: str
+    routes: Sequence[Route]
+
+
+def figure(value: float | None, form: str = ",.0f") -> str:
+    """Return a number in a format of ``format``; a dash when unknown."""
+    return UNKNOWN if value is None else format(value, form)
+
+
+def _environment() -> Environment:
+    """Return the templates. Whatever they insert is escaped, and an unknown name is an error."""
+    environment = Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"short": short, "age": show_age, "figure": figure, "summarise": summarise}
+    return environment
+
+
+templates = _environment()
+View = Callable[[Request], Response]
+
+
+def feed_of(request: Request) -> Feed:
+    """Return the feed that the server shows."""
+    feed: Feed = request.app.state.feed
+    return feed
+
+
+def render(request: Request, template: str, *, status_code: int = 200, **values: Any) -> Response:
+    """Render a template: a whole page extends ``base.html``, a part that a page refreshes does not."""
+    feed, access = feed_of(request), request.app.state.access
+    text = templates.get_template(template).render(
+        values
+        | {
+            "pages": request.app.state.pages,
+            "path": request.url.path,
+            "run": feed.place.folder.path.absolute().name,
+            "position": feed.model.position,
+            "head": feed.head,
+            "trouble": feed.trouble,
+            "may_act": request.state.may_act,
+            "has_token": access.token is not None,
+        }
+    )
+    return HTMLResponse(text, status_code=status_code)

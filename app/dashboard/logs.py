@@ -1,0 +1,114 @@
+"""The latest lines of the structured logs of all daemons on this machine."""
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from heapq import nlargest
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from app.config import RunFolder
+
+READ_BYTES = 256 << 10
+"""Bytes read from the end of each file."""
+
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """A line of a log.
+
+    Attributes:
+        time: as written, ISO 8601 in UTC.
+        level: one of ``LEVELS``.
+        daemon: the daemon that wrote it.
+        node: its node.
+        text: what happened.
+        event_id: the event that it is about; an empty string without one.
+        attributes: the rest, as written.
+    """
+
+    time: str
+    level: str
+    daemon: str
+    node: str
+    text: str
+    event_id: str
+    attributes: dict[str, Any]
+
+    @property
+    def key(self) -> str:
+        """Name of the line in a page, which keeps its details open while the page is refreshed."""
+        return f"line-{crc32(f'{self.time} {self.daemon} {self.text} {self.event_id}'.encode()):08x}"
+
+
+def log_names(folder: RunFolder) -> list[str]:
+    """Return the names of the daemons that have logs, in order."""
+    return sorted(path.stem for path in folder.log("x").parent.glob("*.jsonl"))
+
+
+def latest_lines(
+    folder: RunFolder, most: int, *, daemon: str = "", level: str = "", event_id: str = ""
+) -> list[LogLine]:
+    """Return the latest lines, latest first.
+
+    Args:
+        folder: the run's folder.
+        most: most lines.
+        daemon: only of this daemon; an empty string: of all.
+        level: only of this level or above; an empty string: of all.
+        event_id: only lines that name an event id beginning so; an empty string: all lines.
+    """
+    least = LEVELS.index(level) if level in LEVELS else 0
+    names = [name for name in log_names(folder) if daemon in ("", name)]
+    lines = (line for name in names for line in _lines(folder.log(name), name))
+    wanted = (
+        line
+        for line in lines
+        if (line.level not in LEVELS or LEVELS.index(line.level) >= least)
+        and (not event_id or line.event_id.startswith(event_id) or _names(line, event_id))
+    )
+    return nlargest(most, wanted, key=lambda line: line.time)
+
+
+def _names(line: LogLine, event_id: str) -> bool:
+    return any(isinstance(value, str) and event_id in value for value in line.attributes.values())
+
+
+def _lines(path: Path, name: str) -> Iterator[LogLine]:
+    """Iterate over the last lines of a file; what is not a log record is shown as text."""
+    for text in _end(path).splitlines():
+        try:
+            record = json.loads(text)
+        except ValueError:
+            continue  # the first line may be cut, and the last one may be half written
+        if isinstance(record, dict):
+            yield _line(record, name)
+
+
+def _line(record: dict[str, Any], name: str) -> LogLine:
+    found = record.get("attributes")
+    attributes = dict(found) if isinstance(found, dict) else {}
+    return LogLine(
+        time=str(record.get("timestamp") or ""),
+        level=str(record.get("severity_text") or ""),
+        daemon=str(attributes.pop("daemon", None) or name),
+        node=str(attributes.pop("node", None) or ""),
+        text=str(record.get("body") or ""),
+        event_id=str(attributes.pop("event_id", None) or ""),
+        attributes=attributes,
+    )
+
+
+def _end(path: Path) -> str:
+    """Return the end of a file; an empty string if it cannot be read, for instance while it is rotated."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - READ_BYTES))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,62 @@
+"""The model of a run that all pages show, folded once from its events."""
+
+from collections import defaultdict, deque
+from typing import Any
+
+from app.dashboard.curves import CURVES_READ, ConfigCurves
+from app.dashboard.index import EventIndex
+from app.events import Event, Kind, ModelPromoted, PromotionRejected
+from app.status.league import LEAGUES_READ, Leagues
+from app.status.state import STATE_READS, StateFields
+from app.status.status import READS, Board
+
+NOTABLE = 12
+"""Events that the overview shows."""
+
+
+JUDGED = frozenset({ModelPromoted, PromotionRejected})
+"""Types that the overview shows beside the notable ones."""
+
+
+class RunModel:
+    """What is known of a run.
+
+    Attributes:
+        position: of the last event that was read.
+        board: configurations and daemons, as ``flyball status`` shows them.
+        states: the FeedbackState of each configuration, as ``flyball state`` shows it.
+        leagues: as ``flyball league`` shows them.
+        curves: of each configuration.
+        index: finds events.
+        latest: position of the last event about each configuration; that of the system's under the empty string.
+        notable: the latest notable events, promotions and rejections.
+        decided: the last decision about each configuration.
+    """
+
+    def __init__(self, voided: frozenset[int] = frozenset()) -> None:
+        self.position = 0
+        self.board, self.states, self.leagues = Board(), StateFields(voided), Leagues()
+        self.curves: defaultdict[str, ConfigCurves] = defaultdict(ConfigCurves)
+        self.index = EventIndex()
+        self.latest: dict[str, int] = {}
+        self.notable: deque[Event[Any]] = deque(maxlen=NOTABLE)
+        self.decided: dict[str, Event[Any]] = {}
+
+    def take(self, event: Event[Any]) -> None:
+        """Fold the next event."""
+        kind = type(event.data)
+        self.position = event.sequence
+        self.latest[event.subject] = event.sequence
+        self.index.add(event)
+        if kind in READS:
+            self.board.feed((event,))
+        if kind in STATE_READS:
+            self.states.take(event)
+        if kind in LEAGUES_READ:
+            self.leagues.take(event)
+        if kind in CURVES_READ:
+            self.curves[event.subject].take(event)
+        if event.data.notable or kind in JUDGED:
+            self.notable.appendleft(event)
+        if event.data.kind is Kind.DECISION:
+            self.decided[event.subject] = event

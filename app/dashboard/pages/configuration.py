@@ -1,0 +1,166 @@
+"""Configuration: signals, knobs and lineage of one configuration, each value with the event that set it."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from app.config import KNOBS, PARAMETERS, Knob
+from app.config.loading import UnknownConfig
+from app.controllers import Lineage
+from app.controllers.ownership import knobs_set
+from app.dashboard.actions import ACTIONS, Target
+from app.dashboard.feed import Feed
+from app.dashboard.layout import Page, feed_of, render
+from app.dashboard.recorded import causes_of, event_of
+from app.events import Event
+from app.scenarios import SCENARIOS
+from app.status.state import FIELDS, SHOWN_KNOBS, Field
+from app.status.summary import show_time
+from app.status.values import brief, shown
+from daemons.clock import SystemClock
+from daemons.registry import DAEMONS
+
+UNITS: Mapping[str, str] = {
+    "elo_current": "Elo",
+    "elo_stderr": "Elo",
+    "elo_peak": "Elo",
+    "elo_trend": "Elo",
+    "elo_velocity": "Elo/h",
+    "data_freshness_hours": "h",
+    "boost_lasts_seconds": "s",
+}
+KNOB_FIELDS = frozenset({name for name in SHOWN_KNOBS if name in KNOBS} | {"boost_lasts_seconds", "boost_set_by"})
+
+
+class ShownField(NamedTuple):
+    """A field as a row of a table.
+
+    Attributes:
+        name: the field.
+        value: as text.
+        unit: of the value; an empty string without one.
+        owner: the controller that sets it; an empty string for signals.
+        until: when the value ends by itself, as text; an empty string if it does not.
+        event: the event that set it; ``None``: the value is the initial one.
+        parts: the value's parts as texts, if it has several.
+    """
+
+    name: str
+    value: str
+    unit: str
+    owner: str
+    until: str
+    event: Event[Any] | None
+    parts: tuple[str, ...]
+
+
+def owners() -> dict[str, str]:
+    """Return the built-in controller of each knob."""
+    found: dict[str, str] = {}
+    for spec in DAEMONS.values():
+        for controller in spec.controllers:
+            parameters: frozenset[Knob] = getattr(controller, "parameters", frozenset())
+            for knob in parameters | {knob for payload in controller.emits for knob in knobs_set(payload)}:
+                if knob not in PARAMETERS or knob in parameters:
+                    found[knob] = controller.name
+    return found
+
+
+OWNERS = owners()
+
+
+def fields_of(feed: Feed, key: str) -> dict[str, list[ShownField]]:
+    """Return the rows of a configuration, by the heading of their table. The caller is ``feed.reading()``."""
+    tables: dict[str, list[ShownField]] = {"Signals": [], "Knobs": [], "Lineage": []}
+    fields = feed.model.states.of(key)
+    for name in FIELDS:
+        if name != "config_key":
+            heading = "Lineage" if name in Lineage.__struct_fields__ or name == "current_model" else "Signals"
+            heading = "Knobs" if name in KNOB_FIELDS else heading
+            tables[heading].append(_shown(name, fields[name], fields))
+    return tables
+
+
+def _shown(name: str, field: Field, fields: Mapping[str, Field]) -> ShownField:
+    value, plain = field.value, field._replace(owner=None)
+    several = value if isinstance(value, tuple) else ()
+    owner = field.owner or OWNERS.get(name, "") if name in KNOB_FIELDS else ""
+    return ShownField(
+        name,
+        shown(name, brief(value), plain),
+        "" if value is None else UNITS.get(name, ""),
+        owner,
+        _until(name, fields),
+        field.event,
+        tuple(shown(name, one, plain) for one in reversed(several)),
+    )
+
+
+def _until(name: str, fields: Mapping[str, Field]) -> str:
+    """Return the time at which a boost ends by itself."""
+    field = fields[name]
+    if name != "exploration_boost" or field.event is None or field.value == 1:
+        return ""
+    end = field.event.recordedtime + timedelta(seconds=fields["boost_lasts_seconds"].value)
+    return f"{show_time(end)}, if not lifted before" if end > SystemClock().now() else "over"
+
+
+def configuration(request: Request) -> Response:
+    """Show the page."""
+    values = _values(request)
+    with feed_of(request).reading() as model:
+        target = Target.of(model, values["key"])
+    return render(request, "configuration.html", scenarios=SCENARIOS, actions=ACTIONS, target=target, **values)
+
+
+def state(request: Request) -> Response:
+    """Show the tables, which the page refreshes."""
+    return render(request, "configuration_state.html", **_values(request))
+
+
+def _values(request: Request) -> dict[str, Any]:
+    feed, key = feed_of(request), request.path_params["key"]
+    with feed.reading():
+        status = feed.status()
+        known = {config.key: config for config in status.configs}
+        if key not in known:
+            raise UnknownConfig(f"The run does not play {key!r}.", hint=f"It plays {', '.join(known)}.")
+        return {
+            "key": key,
+            "keys": list(known),
+            "config": known[key],
+            "tables": fields_of(feed, key),
+        }
+
+
+def first(request: Request) -> Response:
+    """Go to the first configuration."""
+    with feed_of(request).reading():
+        configs = feed_of(request).status().configs
+    if not configs:
+        return render(request, "configuration_none.html")
+    return RedirectResponse(f"/configuration/{request.query_params.get('key') or configs[0].key}", status_code=303)
+
+
+def why(request: Request) -> Response:
+    """Show an event and what led to it, nearest first."""
+    feed = feed_of(request)
+    event = event_of(feed, request.query_params.get("id", ""))
+    chain = causes_of(feed, event)
+    return render(request, "why.html", chain=chain, more=chain[-1].envelope.causationid is not None)
+
+
+PAGE = Page(
+    "/configuration",
+    "Configuration",
+    (
+        Route("/configuration", first),
+        Route("/configuration/{key}", configuration),
+        Route("/configuration/{key}/state", state),
+        Route("/why", why),
+    ),
+)

@@ -1,0 +1,127 @@
+"""Events: the latest, new ones as they come, and one of them with its causes and effects."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from app.api.selection import select
+from app.core import FlyballError
+from app.dashboard.feed import Feed
+from app.dashboard.layout import Page, feed_of, render, templates
+from app.dashboard.recorded import event_of, events_at, trace_of
+from app.events import CATALOGUE, Event
+from app.status.trace import Trace, TracedEvent
+
+SHOWN = 100
+"""Events on a page."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventFilter:
+    """A choice of events.
+
+    Attributes:
+        pattern: a glob on event names or types; an empty string: all.
+        kind: ``fact``, ``request``, ``decision``, or ``notable``; an empty string: all.
+        config_key: the configuration; an empty string: any.
+    """
+
+    pattern: str
+    kind: str
+    config_key: str
+
+    @classmethod
+    def of(cls, query: QueryParams) -> "EventFilter":
+        """Return the filter in a URL's query."""
+        return cls(query.get("pattern", "").strip(), query.get("kind", ""), query.get("config", ""))
+
+    @property
+    def types(self) -> frozenset[str] | None:
+        """Return the event types; ``None``: all. Raises ``UnknownEventType``."""
+        if not self.pattern and not self.kind:
+            return None
+        chosen = select([self.pattern], None).types if self.pattern else frozenset(CATALOGUE)
+        assert chosen is not None
+        return frozenset(
+            one.event_type for one in chosen if self.kind in ("", one.kind) or (self.kind == "notable" and one.notable)
+        )
+
+    @property
+    def query(self) -> str:
+        """The filter as a URL's query."""
+        fields = {"pattern": self.pattern, "kind": self.kind, "config": self.config_key}
+        return urlencode({name: value for name, value in fields.items() if value})
+
+
+def chosen_events(feed: Feed, chosen: EventFilter, *, before: int | None, after: int = 0) -> list[Event[Any]]:
+    """Return the latest events that a filter chooses, latest first."""
+    types = chosen.types
+    with feed.reading() as model:
+        found = model.index.select(types, chosen.config_key or None, before=before, after=after, last=SHOWN)
+    return events_at(feed, reversed(found))
+
+
+def rows_html(events: Sequence[Event[Any]]) -> str:
+    """Return table rows of events, as the stream sends them."""
+    return templates.get_template("events_rows.html").render(events=events)
+
+
+def events(request: Request) -> Response:
+    """Show the page."""
+    feed, query = feed_of(request), request.query_params
+    chosen, wrong = EventFilter.of(query), None
+    text = query.get("before", "")
+    before = int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else None
+    with feed.reading() as model:
+        keys, position = list(model.board.configs), model.position
+    try:
+        shown = chosen_events(feed, chosen, before=before if before is not None else position + 1)
+    except FlyballError as error:
+        shown, wrong = [], error
+    return render(
+        request,
+        "events.html",
+        chosen=chosen,
+        shown=shown,
+        keys=keys,
+        names=sorted(payload.event_name for payload in CATALOGUE),
+        before=before,
+        older=shown[-1].sequence if len(shown) == SHOWN else None,
+        page_position=position,
+        wrong=wrong,
+    )
+
+
+def event(request: Request) -> Response:
+    """Show one event with its causes and effects."""
+    feed = feed_of(request)
+    found = event_of(feed, request.query_params.get("id", ""))
+    written = found.to_cloudevent()
+    data = json.dumps(written.pop("data"), indent=2, ensure_ascii=False)
+    trace = trace_of(feed, found)
+    return render(
+        request,
+        "event.html",
+        event=found,
+        attributes=written,
+        data=data,
+        trace=trace,
+        tree=_tree(trace),
+        published="published" in request.query_params,
+    )
+
+
+def _tree(trace: Trace) -> list[tuple[TracedEvent, float]]:
+    """Return the traced events, each with the milliseconds from the shown event to it."""
+    start = next(node.event.recorded_us for node in trace.nodes if node.event.id == trace.id)
+    return [(node, (node.event.recorded_us - start) / 1000) for node in trace.nodes]
+
+
+PAGE = Page("/events", "Events", (Route("/events", events), Route("/event", event)))

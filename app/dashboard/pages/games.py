@@ -1,0 +1,221 @@
+"""Games: watch one between two players of a configuration, move by move."""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from app.api.models import CURRENT, SHORTEST_HASH
+from app.api.runs import Place
+from app.api.watching import WatchSpec, check_watchable
+from app.config import GameConfig
+from app.core import HEURISTIC, RANDOM, BadUsage, ConfigKey, FlyballError, is_judge, split_search
+from app.dashboard.feed import Feed
+from app.dashboard.jobs import PageJob, jobs_of, may_begin
+from app.dashboard.layout import Page, feed_of, render
+from app.dashboard.watched import record_of, seat_names, view_of
+from app.games import bots_of, open_table
+from app.status.summary import short, show_elo
+
+JOB = "app.api.watch_job:watch"
+DEADLINE_SECONDS = 900.0
+"""Longest time for a game; one of Shogi by a search of hundreds of positions takes minutes."""
+
+FAR_BEHIND = 1000
+"""Events that the feed has not read yet, among which there may be promotions."""
+
+HASH = re.compile(rf"[0-9a-f]{{{SHORTEST_HASH},64}}")
+MOST_MEMBERS = 30
+"""Most members of a league that are offered as players."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A game that a page asks for."""
+
+    config: str
+    player: str
+    against: str
+    seat: str
+    seed: str
+
+    @classmethod
+    def of(cls, request: Request, configs: list[str]) -> "Asked":
+        """Read the query; what it lacks gets a default."""
+        usual = {"config": configs[0] if configs else "", "player": "current", "against": RANDOM}
+        usual |= {"seat": "0", "seed": "0"}
+        return cls(**{name: request.query_params.get(name, "").strip() or value for name, value in usual.items()})
+
+    @property
+    def query(self) -> str:
+        """The query again."""
+        names = ("config", "player", "against", "seat", "seed")
+        return urlencode({name: getattr(self, name) for name in names})
+
+    def spec(self, place: Place, current: str | None) -> WatchSpec:
+        """Return the job's arguments, with ``current`` in the place of its name. Raises ``BadUsage``."""
+
+        def named(player: str) -> str:
+            model, simulations = split_search(player)
+            if current is None or model not in CURRENT:
+                return player
+            return current if simulations is None else f"{current}+{simulations}"
+
+        file = None if place.config_file is None else str(place.config_file.absolute())
+        try:
+            return WatchSpec.model_validate(
+                {
+                    "run": str(place.folder.path.absolute()),
+                    "config_file": file,
+                    "config": self.config,
+                    "player": named(self.player),
+                    "against": named(self.against),
+                    "seat": self.seat,
+                    "seed": self.seed,
+                }
+            )
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            raise BadUsage(f"{first['loc'][-1]}: {first['msg']}.") from error
+
+
+async def games(request: Request) -> Response:
+    """Show the form; with a query, begin the game and show it too."""
+    feed, wanted = feed_of(request), "config" in request.query_params
+    configs = await asyncio.to_thread(_configs, request)
+    asked = Asked.of(request, configs)
+    job: PageJob | None = None
+    problem, config = "", None
+    if wanted:
+        try:
+            config = await asyncio.to_thread(_config, feed.place, asked)
+            if may_begin(request):
+                spec = asked.spec(feed.place, _current(feed, asked.config))
+                job = jobs_of(request).begin(JOB, spec.model_dump(), DEADLINE_SECONDS)
+        except FlyballError as error:
+            problem = str(error)
+    return await asyncio.to_thread(
+        lambda: render(
+            request,
+            "games.html",
+            configs=sorted({*configs, asked.config}),
+            asked=asked,
+            problem=problem,
+            **_shown(request, config, job, asked),
+        )
+    )
+
+
+async def part(request: Request) -> Response:
+    """Show a ply of a game that was begun; a page refreshes it while the game is being played."""
+    asked = Asked.of(request, [])
+    job = jobs_of(request).find(request.query_params.get("job", ""))
+    place = feed_of(request).place
+
+    def shown() -> Response:
+        config = None if job is None else _config(place, asked)
+        return render(request, "games_part.html", asked=asked, **_shown(request, config, job, asked))
+
+    return await asyncio.to_thread(shown)
+
+
+async def stop(request: Request) -> Response:
+    """Stop a game, and show it as far as it was played."""
+    key = request.query_params.get("job", "")
+    jobs_of(request).stop(key)
+    job = jobs_of(request).find(key)
+    if job is not None and job.task is not None:
+        await asyncio.wait({job.task}, timeout=1)
+    return await part(request)
+
+
+def players(request: Request) -> Response:
+    """List players of a configuration for the form."""
+    feed, key = feed_of(request), request.query_params.get("config", "")
+    with feed.reading() as model:
+        view = model.leagues.views.get(key)
+        rated = {} if view is None else dict(view.rated)
+    try:
+        offered = _players(feed.place.config(key), rated)
+    except FlyballError:
+        offered = []
+    return render(request, "games_players.html", offered=offered)
+
+
+def _configs(request: Request) -> list[str]:
+    """Return the keys of the run's configurations."""
+    feed = feed_of(request)
+    with feed.reading() as model:
+        found = [str(key) for key in model.board.configs]
+    return found or [str(config.key) for config in feed.place.load().run.configs]
+
+
+def _current(feed: Feed, config: str) -> str | None:
+    """Return the current model of a configuration; None while the feed is too far behind to know it."""
+    with feed.reading() as model:
+        row = model.board.configs.get(ConfigKey(config))
+        return row.model if row and model.position > feed.head - FAR_BEHIND else None
+
+
+def _config(place: Place, asked: Asked) -> GameConfig:
+    """Return the configuration, if its games can be watched and the players are no files.
+
+    Files could be named on a command line, but whoever sees the dashboard need not be allowed to read them.
+    """
+    config = place.config(asked.config)
+    check_watchable(config)
+    bots = bots_of(config)
+    for name in (asked.player, asked.against):
+        model, _ = split_search(name)
+        if not (name in (*bots, HEURISTIC) or is_judge(name) or model in CURRENT or HASH.fullmatch(model)):
+            raise BadUsage(
+                f"There is no player {name!r} of {config.key}.",
+                hint=f"There are current, members of the league by their hashes, {', '.join(bots)}, and judges.",
+            )
+    return config
+
+
+def _players(config: GameConfig, rated: Mapping[str, tuple[int, float, float]]) -> list[tuple[str, str]]:
+    """Return names of players, and what they are; ``rated`` are step, Elo and standard error of the models."""
+    offered = [("current", "the current champion")]
+    if open_table(config, 0).spec.searchable:
+        offered.append(("current+64", "the champion, searching 64 positions a move"))
+    offered += [(bot, "a bot") for bot in bots_of(config)]
+    best = sorted(rated, key=lambda model: -rated[model][1])[:MOST_MEMBERS]
+    return offered + [(short(model), f"Elo {show_elo(*rated[model][1:])}, step {rated[model][0]}") for model in best]
+
+
+def _shown(request: Request, config: GameConfig | None, job: PageJob | None, asked: Asked) -> dict[str, Any]:
+    """Return the values of the part that shows a game."""
+    if config is None or job is None:
+        return {"job": None, "view": None, "follow": True}
+    ply = request.query_params.get("ply", "")
+    number = int(ply) if ply.isdecimal() and len(ply) < 9 else None
+    over = job.over  # before the reports, which may grow meanwhile
+    record = record_of(config, job)
+    names = seat_names(config, record.result, asked.player, asked.against, int(asked.seat))
+    return {
+        "job": job,
+        "over": over,
+        "follow": number is None,
+        "view": view_of(config, record, names, number),
+    }
+
+
+PAGE = Page(
+    "/games",
+    "Games",
+    (
+        Route("/games", games),
+        Route("/games/part", part),
+        Route("/games/stop", stop),
+        Route("/games/players", players),
+    ),
+)

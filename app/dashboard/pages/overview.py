@@ -1,0 +1,92 @@
+"""Overview: all configurations, daemons, and what needs attention."""
+
+from collections import Counter
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from app.dashboard.feed import Feed
+from app.dashboard.layout import Page, feed_of, render
+from app.status.status import ConfigStatus
+
+RATING_POINTS = 240
+"""Most points of a rating curve; a chart is a few hundred pixels wide."""
+
+
+def card_of(feed: Feed, config: ConfigStatus) -> dict[str, Any]:
+    """Return what a card shows of a configuration: its status, and values of its FeedbackState."""
+    fields = feed.model.states.of(config.key)
+    return {
+        "config": config,
+        "quality": fields["quality_score"].value,
+        "intensity": fields["training_intensity"].value,
+        "weight": fields["curriculum_weight"].value,
+        "decided": feed.model.decided.get(config.key),
+    }
+
+
+def summary_of(feed: Feed) -> dict[str, Any]:
+    """Return the figures of the whole run."""
+    status = feed.status()
+    states = Counter(daemon.state for daemon in status.daemons)
+    return {
+        "status": status,
+        "states": states,
+        "games_per_second": sum(config.games_per_second or 0 for config in status.configs),
+        "jobs": sum(daemon.jobs or 0 for daemon in status.daemons),
+        "capacity": sum(daemon.capacity for daemon in status.daemons),
+        "waiting": [config for config in status.configs if config.waiting_for],
+        "notable": list(feed.model.notable),
+    }
+
+
+def overview(request: Request) -> Response:
+    """Show the page."""
+    feed = feed_of(request)
+    with feed.reading():
+        summary = summary_of(feed)
+        cards = [card_of(feed, config) for config in summary["status"].configs]
+    return render(request, "overview.html", cards=cards, **summary)
+
+
+def card(request: Request) -> Response:
+    """Show the figures of one configuration, which the page refreshes."""
+    feed = feed_of(request)
+    with feed.reading():
+        config = next((one for one in feed.status().configs if one.key == request.path_params["key"]), None)
+        values = config and card_of(feed, config)
+    return render(request, "overview_card.html", card=values) if values else Response(status_code=404)
+
+
+def part(request: Request) -> Response:
+    """Show a part that concerns the whole run, which the page refreshes."""
+    feed = feed_of(request)
+    with feed.reading():
+        summary = summary_of(feed)
+    return render(request, f"overview_{request.url.path.rsplit('/', 1)[-1]}.html", **summary)
+
+
+def ratings(request: Request) -> Response:
+    """Return a configuration's rating curve; nothing if the client ``have`` it already."""
+    with feed_of(request).reading() as model:
+        if (curves := model.curves.get(request.path_params["key"])) is None:
+            return JSONResponse({"x": [], "step": [], "elo": [], "low": [], "high": [], "marks": [], "tag": ""})
+        last = curves.marks[-1].id if curves.marks else ""
+        tag = f"{len(curves.elo.times)} {last}"
+        if request.query_params.get("have") == tag:
+            return Response(status_code=204)
+        return JSONResponse(curves.ratings(RATING_POINTS) | {"tag": tag})
+
+
+PAGE = Page(
+    "/",
+    "Overview",
+    (
+        Route("/", overview),
+        Route("/overview/card/{key}", card),
+        *(Route(f"/overview/{name}", part, name=name) for name in ("summary", "daemons", "notable")),
+        Route("/curves/ratings/{key}", ratings),
+    ),
+)

@@ -1,0 +1,45 @@
+"""Training: curves of trainings, evaluations and the league over the training step."""
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from app.dashboard.layout import Page, feed_of, render
+
+POINTS = 250
+"""Most points of a curve."""
+
+
+def training(request: Request) -> Response:
+    """Show the page of one configuration."""
+    key = request.path_params["key"]
+    with feed_of(request).reading() as model:
+        keys = [config.key for config in feed_of(request).status().configs]
+        tags = sorted(model.curves[key].metrics) if key in model.curves else []
+    groups: dict[str, list[str]] = {}
+    for tag in tags:
+        groups.setdefault(tag.partition("/")[0], []).append(tag)
+    return render(request, "training.html", key=key, keys=keys, groups=groups)
+
+
+def curves(request: Request) -> Response:
+    """Return the curves of one configuration."""
+    with feed_of(request).reading() as model:
+        found = model.curves.get(request.path_params["key"])
+        return JSONResponse({} if found is None else found.metric_curves(POINTS))
+
+
+def first(request: Request) -> Response:
+    """Go to the first configuration."""
+    with feed_of(request).reading():
+        configs = feed_of(request).status().configs
+    if not configs:
+        return render(request, "configuration_none.html")
+    return RedirectResponse(f"/training/{request.query_params.get('key') or configs[0].key}", status_code=303)
+
+
+PAGE = Page(
+    "/training",
+    "Training",
+    (Route("/training", first), Route("/training/{key}", training), Route("/curves/metrics/{key}", curves)),
+)

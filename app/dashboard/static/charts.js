@@ -1,0 +1,225 @@
+// Draws curves with uPlot: ratings with their band and marks, and the metrics of training.
+"use strict";
+(() => {
+  const MARKS = { promotion: ["--good", "up"], rollback: ["--bad", "down"], boost: ["--warn", "up"], block: ["--bad", "square"] };
+  const charts = new Map(); // element -> { plot, data, tag, draw }
+
+  function colour(name) {
+    const probe = document.createElement("i");
+    probe.hidden = true;
+    document.body.append(probe);
+    probe.style.color = `var(${name})`;
+    const found = getComputedStyle(probe).color;
+    probe.remove();
+    return found;
+  }
+
+  function faded(name, alpha) {
+    const [, inside] = colour(name).match(/rgba?\(([^)]*)\)/) ?? [null, "128, 128, 128"];
+    return `rgba(${inside.split(",").slice(0, 3).join(",")}, ${alpha})`;
+  }
+
+  function axis(extra) {
+    return { stroke: colour("--dim"), font: "11px system-ui, sans-serif", grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, ...extra };
+  }
+
+  function size(element) {
+    return { width: Math.max(120, element.clientWidth), height: Math.max(90, element.clientHeight) };
+  }
+
+  function readout(element) {
+    let found = element.querySelector(".readout");
+    if (!found) {
+      found = document.createElement("div");
+      found.className = "readout";
+      element.append(found);
+    }
+    return found;
+  }
+
+  // uPlot would give a single point years of room.
+  function span(plot, room) {
+    const x = plot.data[0];
+    const [low, high] = [x[0], x[x.length - 1]];
+    return low === high ? [low - room, high + room] : [low, high];
+  }
+
+  function clock(seconds) {
+    return new Date(seconds * 1000).toISOString().slice(5, 16).replace("T", " ");
+  }
+
+  // Ratings -------------------------------------------------------------------------------------------------------
+  function marksOf(element) {
+    return (plot) => {
+      const { ctx, bbox } = plot;
+      const found = charts.get(element)?.data;
+      if (!found) return;
+      const s = devicePixelRatio;
+      ctx.save();
+      for (const mark of found.marks) {
+        const style = MARKS[mark.what];
+        const x = plot.valToPos(mark.time, "x", true);
+        if (!style || x < bbox.left || x > bbox.left + bbox.width) continue;
+        const y = bbox.top + bbox.height - 4 * s;
+        ctx.fillStyle = ctx.strokeStyle = colour(style[0]);
+        if (mark.what !== "promotion") {
+          ctx.globalAlpha = 0.35;
+          ctx.fillRect(x - s / 2, bbox.top, s, bbox.height);
+          ctx.globalAlpha = 1;
+        }
+        ctx.beginPath();
+        const r = 3.5 * s;
+        if (style[1] === "up") { ctx.moveTo(x, y - r); ctx.lineTo(x + r, y + r); ctx.lineTo(x - r, y + r); }
+        else if (style[1] === "down") { ctx.moveTo(x, y + r); ctx.lineTo(x + r, y - r); ctx.lineTo(x - r, y - r); }
+        else { ctx.rect(x - r, y - r, 2 * r, 2 * r); }
+        ctx.fill();
+      }
+      ctx.restore();
+    };
+  }
+
+  function ratingPlot(element, found) {
+    const accent = colour("--accent");
+    const band = faded("--accent", 0.18);
+    const options = {
+      ...size(element),
+      padding: [8, 8, 0, 0],
+      tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
+      cursor: { y: false, points: { size: 6 }, drag: { x: false, y: false } },
+      legend: { show: false },
+      scales: { x: { range: (plot) => span(plot, 60) }, y: { range: (_, low, high) => (low === null ? [0, 1] : [low - 12 - (high - low) * 0.12, high + 12]) } },
+      series: [{}, { stroke: "transparent", points: { show: false } }, { stroke: "transparent", points: { show: false } },
+        { stroke: accent, width: 1.6, points: { show: found.x.length < 3, size: 5, fill: accent } }],
+      bands: [{ series: [2, 1], fill: band }],
+      axes: [axis({ space: 70, size: 36, values: [[86400, "{YYYY}-{MM}-{DD}", null, null, null, null, null, null, 1], [60, "{HH}:{mm}", "\n{MM}-{DD}", null, null, null, null, null, 1], [1, "{HH}:{mm}:{ss}", "\n{MM}-{DD}", null, null, null, null, null, 1]] }), axis({ size: 46, space: 28 })],
+      hooks: {
+        draw: [marksOf(element)],
+        setCursor: [(plot) => {
+          const at = plot.cursor.idx;
+          const now = charts.get(element)?.data;
+          readout(element).textContent = at == null || !now?.x.length ? "" :
+            `${clock(now.x[at])}  ${Math.round(now.elo[at])} ± ${Math.round((now.high[at] - now.elo[at]) / 1.96)} Elo, step ${now.step[at]}`;
+        }],
+      },
+    };
+    return new uPlot(options, [found.x, found.low, found.high, found.elo], element);
+  }
+
+  async function ratings(element) {
+    const known = charts.get(element);
+    const have = known ? `?have=${encodeURIComponent(known.data.tag)}` : "";
+    const answer = await fetch(`/curves/ratings/${encodeURIComponent(element.dataset.ratings)}${have}`).catch(() => null);
+    if (!answer || answer.status !== 200) return;
+    const found = await answer.json();
+    element.classList.toggle("blank", !found.x.length);
+    if (!found.x.length) { charts.set(element, { data: found, tag: found.tag }); known?.plot?.destroy(); return; }
+    if (known?.plot && known.data.x.length >= 3) {
+      known.data = found;
+      known.plot.setData([found.x, found.low, found.high, found.elo]);
+    } else {
+      known?.plot?.destroy();
+      charts.set(element, { data: found });
+      charts.get(element).plot = ratingPlot(element, found);
+    }
+    charts.get(element).draw = ratingPlot;
+  }
+
+  // Metrics of training -------------------------------------------------------------------------------------------
+  let metrics = null;
+
+  function smoothed(values, weight) {
+    if (!weight) return values;
+    let sum = 0, norm = 0;
+    return values.map((value) => { sum = sum * weight + value; norm = norm * weight + 1; return sum / norm; });
+  }
+
+  function metricData(found) {
+    const weight = Number(document.getElementById("smoothing")?.value ?? 0);
+    return weight ? [found.x, found.y, smoothed(found.y, weight)] : [found.x, found.y, found.y];
+  }
+
+  function metricPlot(element, found) {
+    const accent = colour("--accent");
+    return new uPlot({
+      ...size(element),
+      padding: [6, 8, 0, 0],
+      cursor: { y: false, points: { size: 5 }, drag: { x: false, y: false } },
+      legend: { show: false },
+      scales: { x: { time: false, range: (plot) => span(plot, 1) } },
+      series: [{}, { stroke: faded("--accent", 0.3), width: 1, points: { show: false } },
+        { stroke: accent, width: 1.5, points: { show: found.x.length < 3, size: 5, fill: accent } }],
+      axes: [axis({ size: 24, space: 60 }), axis({ size: 50, space: 26, values: (_, ticks) => ticks.map((one) => Number(one.toPrecision(3)).toLocaleString("en", { notation: "compact", maximumSignificantDigits: 3 })) })],
+      hooks: {
+        setCursor: [(plot) => {
+          const at = plot.cursor.idx;
+          const now = charts.get(element)?.data;
+          const output = element.closest("figure").querySelector("output");
+          const index = at ?? (now ? now.x.length - 1 : null);
+          output.textContent = now && index !== null && now.x.length ? `${Number(now.y[index].toPrecision(4))} at ${now.x[index]}` : "";
+        }],
+      },
+    }, metricData(found), element);
+  }
+
+  function metric(element) {
+    const found = metrics?.[element.dataset.tag];
+    if (!found?.x.length || !element.clientWidth) return;
+    const known = charts.get(element);
+    if (known?.plot && known.data.x.length >= 3) {
+      known.data = found;
+      known.plot.setData(metricData(found));
+    } else {
+      known?.plot?.destroy();
+      charts.set(element, { data: found, draw: metricPlot });
+      charts.get(element).plot = metricPlot(element, found);
+    }
+  }
+
+  const visible = new Set();
+  const observer = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      const element = entry.target;
+      if (!entry.isIntersecting) { visible.delete(element); continue; }
+      visible.add(element);
+      if (element.dataset.tag) metric(element);
+      else if (!charts.has(element)) ratings(element);
+    }
+  }, { rootMargin: "200px" });
+
+  async function loadMetrics(root) {
+    const answer = await fetch(`/curves/metrics/${encodeURIComponent(root.dataset.metrics)}`).catch(() => null);
+    if (answer?.status !== 200) return;
+    metrics = await answer.json();
+    for (const element of visible) if (element.dataset.tag) metric(element);
+  }
+
+  function redraw() {
+    for (const [element, known] of charts) {
+      if (!element.isConnected) { charts.delete(element); continue; }
+      if (!known.plot) continue;
+      known.plot.destroy();
+      known.plot = known.draw(element, known.data);
+    }
+  }
+
+  const resized = new ResizeObserver((entries) => {
+    for (const { target } of entries) {
+      const plot = charts.get(target)?.plot;
+      if (plot && Math.abs(plot.width - target.clientWidth) > 1) plot.setSize(size(target));
+    }
+  });
+
+  for (const element of document.querySelectorAll("[data-ratings], [data-tag]")) {
+    observer.observe(element);
+    resized.observe(element);
+    if (element.dataset.ratings) element.addEventListener("live", () => ratings(element));
+  }
+  const root = document.querySelector("[data-metrics]");
+  if (root) {
+    loadMetrics(root);
+    root.addEventListener("live", () => loadMetrics(root));
+  }
+  document.getElementById("smoothing")?.addEventListener("input", () => { for (const element of visible) if (element.dataset.tag) metric(element); });
+  document.addEventListener("flyball:theme", redraw);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+})();

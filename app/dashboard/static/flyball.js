@@ -1,0 +1,145 @@
+// Keeps a page fresh: a stream of news triggers "live" on the parts that show what changed, and htmx fetches them.
+"use strict";
+(() => {
+  const PART_MS = 1500; // least time between two refreshes of a part
+  const connection = document.getElementById("connection");
+  const table = document.querySelector("[data-events]");
+  let position = Number(table?.dataset.after ?? document.body.dataset.position);
+  let source = null;
+  let waiting = 0;
+
+  function say(state, text) {
+    if (connection.dataset.state === state) return;
+    connection.dataset.state = state;
+    connection.querySelector(".text").textContent = text;
+  }
+
+  // Parts ---------------------------------------------------------------------------------------------------------
+  const seen = new Set(); // parts in view; the others are refreshed once they come into view
+  const stale = new Set();
+  const last = new WeakMap();
+  const observer = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      if (entry.isIntersecting) seen.add(entry.target); else seen.delete(entry.target);
+    }
+    refresh();
+  }, { rootMargin: "200px" });
+
+  function watch(root) {
+    for (const part of root.querySelectorAll("[data-live]")) observer.observe(part);
+  }
+
+  function concerns(part, configs) {
+    const wanted = part.dataset.live;
+    return wanted === "*" || configs.includes(wanted);
+  }
+
+  function refresh() {
+    const now = performance.now();
+    for (const part of stale) {
+      if (!part.isConnected) { stale.delete(part); continue; }
+      if (!seen.has(part) || now - (last.get(part) ?? -PART_MS) < PART_MS) continue;
+      stale.delete(part);
+      last.set(part, now);
+      part.dispatchEvent(new CustomEvent("live"));
+    }
+  }
+  setInterval(refresh, 250);
+
+  function news(configs) {
+    for (const part of document.querySelectorAll("[data-live]")) if (concerns(part, configs)) stale.add(part);
+    refresh();
+  }
+  // Signs of life and ages change without any event.
+  setInterval(() => { if (!document.hidden) for (const part of document.querySelectorAll("[data-live='*']")) stale.add(part); }, 5000);
+
+  // The stream ----------------------------------------------------------------------------------------------------
+  function open() {
+    const query = new URLSearchParams(table ? `${table.dataset.events}&rows=1` : "");
+    query.set("after", position);
+    source = new EventSource(`/live?${query}`);
+    source.onopen = () => { waiting = 0; say("live", "live"); };
+    source.onerror = () => {
+      say("lost", "reconnecting");
+      if (source.readyState === EventSource.CLOSED) { // the server answered with an error: the browser gives up, we do not
+        close();
+        setTimeout(() => { if (!document.hidden && !source) open(); }, Math.min(10000, 1000 * 2 ** waiting++));
+      }
+    };
+    source.addEventListener("news", (message) => {
+      position = Number(message.lastEventId);
+      const found = JSON.parse(message.data);
+      document.dispatchEvent(new CustomEvent("flyball:news", { detail: found }));
+      news(found.configs);
+    });
+    source.addEventListener("rows", (message) => {
+      position = Number(message.lastEventId);
+      addRows(message.data);
+    });
+    source.addEventListener("reset", () => location.reload());
+  }
+
+  function close() {
+    source?.close();
+    source = null;
+  }
+
+  // A hidden page holds no connection: browsers allow only six to a server.
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) { close(); say("paused", "paused"); } else if (!source) open();
+  });
+  window.addEventListener("pagehide", close);
+  window.addEventListener("pageshow", (event) => { if (event.persisted && !source) open(); });
+
+  // Rows of events ------------------------------------------------------------------------------------------------
+  const MOST_ROWS = 500;
+  function addRows(html) {
+    const body = table.tBodies[0];
+    const found = document.createElement("template");
+    found.innerHTML = html;
+    document.getElementById("empty")?.remove();
+    for (const row of [...found.content.querySelectorAll("tr")]) {
+      row.classList.add("new");
+      body.prepend(row);
+    }
+    while (body.rows.length > MOST_ROWS) body.lastElementChild.remove();
+  }
+
+  // Controls ------------------------------------------------------------------------------------------------------
+  document.addEventListener("change", (event) => {
+    if (event.target.matches("[data-submit]")) event.target.form.requestSubmit();
+  });
+  document.addEventListener("input", (event) => {
+    const selector = event.target.dataset?.filter;
+    if (!selector) return;
+    const text = event.target.value.trim().toLowerCase();
+    for (const one of document.querySelectorAll(selector)) one.hidden = !one.dataset.text.toLowerCase().includes(text);
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select, textarea")) return;
+    const field = document.querySelector("input[type=search]");
+    if (field) { event.preventDefault(); field.focus(); field.select(); }
+  });
+  document.body.addEventListener("htmx:afterRequest", (event) => {
+    const dialog = document.getElementById(event.detail.elt.dataset.dialog ?? "");
+    if (dialog && event.detail.successful && !dialog.open) dialog.showModal();
+  });
+
+  // Theme ---------------------------------------------------------------------------------------------------------
+  const root = document.documentElement;
+  const themes = ["", "dark", "light"];
+  const button = document.getElementById("theme");
+  function label() { button.textContent = { dark: "Dark", light: "Light" }[root.dataset.theme] ?? "Auto"; }
+  button.addEventListener("click", () => {
+    const next = themes[(themes.indexOf(root.dataset.theme ?? "") + 1) % themes.length];
+    if (next) root.dataset.theme = next; else delete root.dataset.theme;
+    try { localStorage.setItem("flyball-theme", next); } catch { /* not kept */ }
+    label();
+    document.dispatchEvent(new CustomEvent("flyball:theme"));
+  });
+  label();
+
+  document.body.addEventListener("htmx:afterSwap", (event) => watch(event.detail.elt));
+  watch(document);
+  if (!document.hidden) open();
+})();

@@ -1,0 +1,87 @@
+"""The stream of news: server-sent events whose ids are positions in the journal.
+
+A browser that reconnects sends the last id that it received, and gets everything after it, once.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from app.dashboard.feed import Feed
+from app.dashboard.layout import feed_of
+from app.dashboard.pages.events import EventFilter, rows_html
+from app.dashboard.recorded import events_at
+from app.events import Event
+
+PING_SECONDS = 15.0
+"""Time without news after which a comment keeps proxies from closing the connection."""
+
+LEAST_SECONDS = 0.5
+"""Time between two messages to a client."""
+
+RETRY_MS = 1000
+ROWS = 100
+"""Most rows of events in one message."""
+
+
+def message(name: str, data: str, position: int | None = None) -> str:
+    """Return one server-sent event. Its data may have several lines."""
+    lines = [] if position is None else [f"id: {position}"]
+    lines += [f"event: {name}", *(f"data: {line}" for line in data.split("\n"))]
+    return "\n".join(lines) + "\n\n"
+
+
+def start_of(request: Request) -> int | None:
+    """Return the position after which a client wants news: its last id, or the page's; ``None`` for neither."""
+    text = request.headers.get("last-event-id") or request.query_params.get("after") or ""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else None
+
+
+async def live(request: Request) -> Response:
+    """Serve the stream: which configurations have news."""
+    feed, after = feed_of(request), start_of(request)
+    if after is None:
+        return PlainTextResponse("Name the position to begin after: ?after=0\n", status_code=400)
+    chosen = EventFilter.of(request.query_params) if "rows" in request.query_params else None
+    if chosen is not None:
+        _ = chosen.types  # refuses an unknown type now, because a stream has no other answer once it has begun
+    headers = {"x-accel-buffering": "no"}  # nginx would hold messages back
+    return StreamingResponse(_news(feed, after, chosen), media_type="text/event-stream", headers=headers)
+
+
+async def _news(feed: Feed, after: int, chosen: EventFilter | None) -> AsyncIterator[str]:
+    yield f"retry: {RETRY_MS}\n\n"
+    if after > feed.head > 0:  # another run has taken the place of the one that the page shows
+        yield message("reset", "")
+        return
+    while not feed.closing:
+        with feed.reading() as model:
+            position = model.position
+            changed = sorted(key for key, at in model.latest.items() if at > after)
+        if position > after:
+            while chosen is not None and (found := await asyncio.to_thread(_rows, feed, chosen, after, position)):
+                after = found[-1].sequence
+                yield message("rows", rows_html(found), after)
+            news = {"position": position, "head": feed.head, "configs": changed}
+            yield message("news", json.dumps(news), position)
+            after = position
+            await asyncio.sleep(LEAST_SECONDS)
+        else:
+            await feed.wait(PING_SECONDS)
+            if feed.model.position == after:
+                yield ": nothing new\n\n"
+
+
+def _rows(feed: Feed, chosen: EventFilter, after: int, upto: int) -> list[Event[Any]]:
+    """Return the next chosen events up to a position, in order."""
+    with feed.reading() as model:
+        found = model.index.select(chosen.types, chosen.config_key or None, after=after, before=upto + 1)
+    return events_at(feed, found[:ROWS])
+
+
+ROUTES = (Route("/live", live),)

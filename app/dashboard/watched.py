@@ -1,0 +1,190 @@
+"""A watched game as a page shows it: one position, the decision in it, and what led to it."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from app.api.watching import Decision, Progress, WatchedGame
+from app.config import GameConfig
+from app.dashboard.boards import counts, draw, side_names
+from app.dashboard.boards.svg import stroke, tag
+from app.dashboard.jobs import PageJob
+from app.games.positions import NOBODY, Ply, spectator_of
+from app.status.summary import short
+
+NEAR = 6
+"""Plies before and after the present one that are listed."""
+
+CURVE_WIDTH, CURVE_HEIGHT = 320.0, 90.0
+
+
+class Choice(NamedTuple):
+    """An action of a decision."""
+
+    text: str
+    probability: float
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A game as far as it was reported."""
+
+    plies: tuple[Ply, ...]
+    history: tuple[int, ...]
+    decisions: dict[int, Decision]  # by the length of the history before them
+    result: WatchedGame | None
+
+
+@dataclass(frozen=True, slots=True)
+class GameView:
+    """One ply of a game.
+
+    Attributes:
+        ply: number of the position; the first is 0.
+        last: number of the latest position.
+        board: the drawing.
+        move: what was played last; empty at the beginning.
+        turn: who is to move, or how the game ended.
+        counts: figures of the position, for instance discs of each side.
+        seats: of each seat its name, and who sits there.
+        chooser: whose decision is shown; empty if nobody's.
+        value: the expected outcome that the chooser's network sees.
+        choices: the chooser's most probable actions.
+        moves: plies near the present one.
+        curve: the values by ply; empty without any.
+        networks: names of the seats whose values are in it, by seat.
+    """
+
+    ply: int
+    last: int
+    board: Markup
+    move: str
+    turn: str
+    counts: str
+    seats: tuple[tuple[str, str], ...]
+    chooser: str
+    value: float | None
+    choices: tuple[Choice, ...]
+    moves: tuple[tuple[int, str, str], ...]
+    curve: Markup
+    networks: tuple[tuple[int, str], ...]
+
+
+def record_of(config: GameConfig, job: PageJob) -> Record:
+    """Return what a job has reported of its game."""
+    news = [Progress.model_validate(report) for report in list(job.reports)]
+    result = None if job.result is None else WatchedGame.model_validate(job.result)
+    history = tuple(action for one in news for action in one.history) if result is None else result.history
+    plies = spectator_of(config).plies(history)
+    return Record(tuple(plies), history, {one.decision.played: one.decision for one in news}, result)
+
+
+def view_of(config: GameConfig, record: Record, names: tuple[str, ...], ply: int | None) -> GameView:
+    """Return a ply of a game, the latest by default; ``names`` are those of the players in the seats."""
+    last = len(record.plies) - 1
+    shown = last if ply is None else min(max(ply, 0), last)
+    here, spectator, sides = record.plies[shown], spectator_of(config), side_names(config)
+    history = record.history[: here.played]
+    position = spectator.position(history)
+    decision = record.decisions.get(here.played)
+    choices: tuple[Choice, ...] = ()
+    if decision is not None and decision.top:
+        texts = spectator.names(history, [action for action, _ in decision.top])
+        choices = tuple(
+            Choice(text, probability, action == decision.action)
+            for text, (action, probability) in zip(texts, decision.top, strict=True)
+        )
+    return GameView(
+        ply=shown,
+        last=last,
+        board=Markup(draw(position)),  # noqa: S704 - the drawings escape what they insert
+        move=_told(here, sides),
+        turn=_turn(record, decision, sides, shown == last),
+        counts=counts(position),
+        seats=tuple(zip(sides, names, strict=True)),
+        chooser="" if decision is None else sides[decision.seat],
+        value=None if decision is None or decision.value is None else round(decision.value, 2) + 0.0,  # no -0.00
+        choices=choices,
+        moves=tuple(
+            (number, _mover(one, sides), one.text or "beginning")
+            for number, one in enumerate(record.plies)
+            if abs(number - shown) <= NEAR
+        ),
+        curve=Markup(_curve(record, shown)),  # noqa: S704 - numbers only
+        networks=tuple((seat, sides[seat]) for seat in _valued(record)),
+    )
+
+
+def seat_names(config: GameConfig, result: WatchedGame | None, player: str, against: str, seat: int) -> tuple[str, ...]:
+    """Return who sits in each seat; once the game is over, with the hashes of the models."""
+
+    def name(asked: str, known: str | None) -> str:
+        found = short(known) if known else ""
+        return f"{asked} ({found})" if found and not found.startswith(asked[:6]) else asked
+
+    full = (None, None) if result is None else (result.player, result.against)
+    names = name(player, full[0]), name(against, full[1])
+    return tuple(names[other != seat] for other in range(config.players))
+
+
+def _mover(ply: Ply, sides: tuple[str, ...]) -> str:
+    return "" if ply.mover == NOBODY else sides[ply.mover]
+
+
+def _told(ply: Ply, sides: tuple[str, ...]) -> str:
+    return f"{_mover(ply, sides)} {ply.text}".strip()
+
+
+def _turn(record: Record, decision: Decision | None, sides: tuple[str, ...], at_end: bool) -> str:  # noqa: FBT001
+    """Return who is to move, or the result."""
+    if at_end and record.result is not None:
+        return outcome(record.result, sides)
+    return f"{sides[decision.seat]} to move" if decision is not None else ""
+
+
+def outcome(result: WatchedGame, sides: tuple[str, ...]) -> str:
+    """Return how a game ended."""
+    if result.truncated:
+        return "Cut off at the move limit, undecided"
+    best = max(result.returns)
+    winners = [side for side, outcome in zip(sides, result.returns, strict=True) if outcome == best]
+    if len(winners) == len(sides):
+        return "Drawn"
+    figures = "" if len(sides) == 2 else f" ({', '.join(f'{one:+.2f}' for one in result.returns)})"
+    return f"{' and '.join(winners)} win{'s' * (len(winners) == 1)}{figures}"
+
+
+def _valued(record: Record) -> list[int]:
+    """Return the seats of networks."""
+    return sorted({one.seat for one in record.decisions.values() if one.value is not None})
+
+
+def _curve(record: Record, shown: int) -> str:
+    """Return the values that the players' networks saw, by ply; the first seat's outcome is up, in games for two."""
+    numbers = {ply.played: number for number, ply in enumerate(record.plies)}
+    seats = _valued(record)
+    if not seats or max(one.seat for one in record.decisions.values()) > 1:
+        return ""
+    step = CURVE_WIDTH / max(1, len(record.plies) - 1)
+    lines = [
+        stroke(0, CURVE_HEIGHT / 2, CURVE_WIDTH, CURVE_HEIGHT / 2, "axis"),
+        stroke(shown * step, 0, shown * step, CURVE_HEIGHT, "present"),
+    ]
+    for seat in seats:
+        points = [
+            (numbers[one.played] * step, CURVE_HEIGHT / 2 * (1 - (1 - 2 * seat) * one.value))
+            for one in record.decisions.values()
+            if one.seat == seat and one.value is not None and one.played in numbers
+        ]
+        lines.append(tag("polyline", points=" ".join(f"{x:.1f},{y:.1f}" for x, y in points), class_=f"value-{seat}"))
+    return tag(
+        "svg",
+        tag("title", "Values by move"),
+        *lines,
+        viewBox=f"0 0 {CURVE_WIDTH:g} {CURVE_HEIGHT:g}",
+        class_="value-curve",
+        role="img",
+        preserveAspectRatio="none",
+    )

@@ -1,0 +1,249 @@
+"""The dashboard in a real browser: Debian's chromium, driven by Playwright."""
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dashboards import TOKEN, append, served
+from recorded_run import KEY, recording, write_journal
+
+from app.api.runs import is_listening, place_of
+from app.events import Event, TrainingBlockedByQuality
+from app.journal import SqliteJournalReader, history
+from daemons.run_folder import bus_endpoint
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="needs Playwright for Python")
+CHROMIUM = shutil.which("chromium")
+if CHROMIUM is None:
+    pytest.skip("needs chromium", allow_module_level=True)
+
+EVENTS = recording().events
+AXE = (Path(__file__).parents[1] / "support" / "axe" / "axe.min.js").read_text(encoding="utf-8")
+PATHS = (
+    "/",
+    f"/configuration/{KEY}",
+    "/events",
+    f"/event?id={EVENTS[7].id}",
+    f"/league/{KEY}",
+    f"/training/{KEY}",
+    f"/games?config={KEY}&player=random&against=random&seed=1",
+    "/what-if?set=feedback.stall.velocity=3",
+    "/logs",
+    "/sign-in",
+)
+WIDE, PHONE = (1440, 900), (390, 844)
+PATIENCE_MS = 30_000
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Serve a recorded run; return the dashboard's URL."""
+    folder = tmp_path_factory.mktemp("run")
+    write_journal(folder / "journal.sqlite", EVENTS)
+    with served(folder, TOKEN) as url:
+        yield url
+
+
+@contextmanager
+def page_of(browser: Any, url: str, size: tuple[int, int] = WIDE, scheme: str = "light") -> Iterator[Any]:
+    """Open a page that must write no error to its console, and ask no other host for anything."""
+    context = browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    wrong: list[str] = []
+    page.on("console", lambda one: wrong.append(one.text) if one.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("request", lambda one: None if one.url.startswith(url) else wrong.append(one.url))
+    yield page
+    page.evaluate("window.stop()")
+    context.close()
+    assert wrong == []
+
+
+def is_live(page: Any) -> None:
+    """Wait until the page's stream is open."""
+    page.wait_for_selector("#connection[data-state=live]")
+
+
+@pytest.mark.parametrize(("size", "scheme"), [(WIDE, "light"), (PHONE, "dark")], ids=["wide", "phone"])
+def test_every_page_is_sound_and_accessible(browser, recorded, size, scheme):
+    with page_of(browser, recorded, size, scheme) as page:
+        for path in PATHS:
+            page.goto(recorded + path)
+            is_live(page)
+            assert page.evaluate("document.documentElement.scrollWidth") <= size[0], path
+            page.evaluate(AXE)
+            found = page.evaluate("axe.run().then((found) => found.violations)")
+            serious = [
+                (path, one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")
+            ]
+            assert serious == []
+
+
+def test_curve_is_drawn_and_follows_the_theme(browser, recorded):
+    with page_of(browser, recorded) as page:
+        page.goto(f"{recorded}/")
+        page.wait_for_selector(f"[data-ratings={KEY}] canvas")
+        light = page.evaluate("getComputedStyle(document.body).color")
+        page.click("#theme")
+        assert page.inner_text("#theme") == "Dark"
+        assert page.evaluate("getComputedStyle(document.body).color") != light
+        page.reload()
+        assert page.inner_text("#theme") == "Dark"
+
+
+def positions(page: Any) -> list[int]:
+    return [
+        int(one) for one in page.eval_on_selector_all("#events tbody tr", "rows => rows.map(r => r.dataset.position)")
+    ]
+
+
+def test_events_arrive_live_and_after_a_restart_once(browser, tmp_path):
+    write_journal(tmp_path / "journal.sqlite", EVENTS[:8])
+    context = browser.new_context()
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    with served(tmp_path) as url:
+        port = int(url.rpartition(":")[2])
+        page.goto(f"{url}/events?config={KEY}")
+        is_live(page)
+        assert positions(page) == [8, 7, 6, 5, 4]
+        append(tmp_path, EVENTS[8:10])
+        page.wait_for_selector("#events tr[data-position='10']")
+    page.wait_for_selector("#connection[data-state=lost]")
+    append(tmp_path, EVENTS[10:14])
+    with served(tmp_path, port=port):
+        page.wait_for_selector("#events tr[data-position='14']")
+        is_live(page)
+        assert positions(page) == [14, 12, 11, 10, 9, 8, 7, 6, 5, 4]  # the 13th is about no configuration
+        page.goto(f"{url}/")
+        append(tmp_path, EVENTS[14:])
+        page.wait_for_selector(".card >> text=PROMOTION_REJECTED")
+    context.close()
+
+
+def test_events_are_filtered_by_keyboard(browser, recorded):
+    with page_of(browser, recorded) as page:
+        page.goto(f"{recorded}/events")
+        page.keyboard.press("/")
+        page.keyboard.type("MODEL_*")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/events?pattern=MODEL_*")
+        assert positions(page) == [8]
+        page.select_option("#kind", "request")
+        page.wait_for_url("**kind=request*")
+        assert positions(page) == []
+
+
+def test_why_is_answered_by_keyboard(browser, recorded):
+    with page_of(browser, recorded) as page:
+        page.goto(f"{recorded}/configuration/{KEY}")
+        page.focus("#why-current_model")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("dialog[open] .chain")
+        assert "MODEL_PROMOTED" in page.inner_text("dialog .chain li:first-child")
+        assert "RUN_CONFIGURED" in page.inner_text("dialog .chain li:last-child")
+        page.keyboard.press("Escape")
+        page.wait_for_selector("dialog:not([open])", state="hidden")
+
+
+def test_everything_is_reached_by_keyboard(browser, recorded):
+    with page_of(browser, recorded) as page:
+        page.goto(f"{recorded}/")
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.className") == "skip"
+        reached = set()
+        for _ in range(40):
+            page.keyboard.press("Tab")
+            reached.add(page.evaluate("document.activeElement.getAttribute('href') ?? document.activeElement.id"))
+        pages = set(page.eval_on_selector_all("nav a", "links => links.map(a => a.getAttribute('href'))"))
+        assert pages | {f"/configuration/{KEY}", "theme"} <= reached
+
+
+def test_game_is_watched_by_keyboard(browser, recorded):
+    with page_of(browser, recorded) as page:
+        page.goto(f"{recorded}/games")
+        page.fill("[name=player]", "random")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#game-stop", state="detached", timeout=4 * PATIENCE_MS)
+        page.evaluate("document.activeElement.blur()")
+        assert page.query_selector("#game-next[aria-disabled]")
+        page.keyboard.press("Home")
+        page.wait_for_selector("text=/Move 0 of/")
+        assert page.query_selector_all(".board .cross, .board .nought") == []
+        page.keyboard.press("ArrowRight")
+        page.wait_for_selector("text=/Move 1 of/")
+        page.keyboard.press("ArrowRight")
+        page.wait_for_selector("text=/Move 2 of/")
+        assert len(page.query_selector_all(".board .nought")) == 1
+        page.keyboard.press("ArrowLeft")
+        page.wait_for_selector("text=/Move 1 of/")
+        page.keyboard.press("Space")  # plays
+        page.wait_for_selector("#game-play[aria-pressed=true]")
+        page.wait_for_selector("text=/Move 3 of/")
+        page.keyboard.press("Space")
+        page.wait_for_selector("#game-play[aria-pressed=false]")
+
+
+def recorded_blocks(folder: Path) -> list[Event[Any]]:
+    reader = SqliteJournalReader(folder / "journal.sqlite")
+    try:
+        return list(history(reader, types=[TrainingBlockedByQuality], on_dead=lambda _: None))
+    finally:
+        reader.close()
+
+
+@contextmanager
+def broker_of(folder: Path) -> Iterator[None]:
+    """Run the broker of a run alone."""
+    place = place_of(folder)
+    command = [sys.executable, "-m", "app.cli", "--run", str(folder), "daemon", "run", "broker"]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 120
+        while not is_listening(bus_endpoint(place.folder, place.load().deployment)):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        yield
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def test_action_is_refused_without_the_token_and_done_with_it(browser, tmp_path):
+    write_journal(tmp_path / "journal.sqlite", EVENTS)
+    with broker_of(tmp_path), served(tmp_path, TOKEN) as url, page_of(browser, url) as page:
+        page.goto(f"{url}/configuration/{KEY}")
+        assert page.query_selector(".action") is None
+        refused = page.context.request.post(f"{url}/actions/{KEY}/block", form={"reason": "x"}, headers={"origin": url})
+        assert refused.status == 403
+        page.click("#content >> text=sign in")
+        page.fill("#token", TOKEN)
+        page.keyboard.press("Enter")
+        page.wait_for_selector(f".action[action='/actions/{KEY}/block']")
+        page.fill(f".action[action='/actions/{KEY}/block'] [name=reason]", "odd games")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("text=TRAINING_BLOCKED_BY_QUALITY")
+        assert recorded_blocks(tmp_path) == []
+        page.click("button.primary")
+        page.wait_for_selector("text=Recorded at position")
+        (block,) = recorded_blocks(tmp_path)
+        assert (block.subject, block.data.reason) == (KEY, "odd games")
+        assert block.source.startswith("dashboard@")
+        page.goto(f"{url}/")
+        page.wait_for_selector("text=blocked because odd games")

@@ -1,0 +1,298 @@
+"""The dashboard over HTTP: pages, the stream of news, and what is refused."""
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from dashboards import TOKEN, append, dashboard_of, served
+from recorded_run import KEY, recording, write_journal
+from starlette.testclient import TestClient
+
+from app.config.dashboard import DashboardSettings
+from app.core import FlyballError
+from app.dashboard.access import AddressTaken, BadToken, listen, read_token
+
+EVENTS = recording().events
+PROMOTED = next(event for event in EVENTS if event.data.event_name == "MODEL_PROMOTED")
+PAGES = ("/", f"/configuration/{KEY}", "/events", f"/league/{KEY}", f"/training/{KEY}", "/logs", "/sign-in")
+PARTS = (
+    "/overview/summary",
+    "/overview/daemons",
+    "/overview/notable",
+    f"/overview/card/{KEY}",
+    f"/curves/ratings/{KEY}",
+    f"/configuration/{KEY}/state",
+    f"/why?id={PROMOTED.id}",
+    f"/event?id={PROMOTED.id}",
+    f"/league/{KEY}/tables",
+    f"/curves/metrics/{KEY}",
+    "/logs/lines",
+)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    write_journal(folder / "journal.sqlite", EVENTS)
+    return folder
+
+
+def caught_up(client: TestClient) -> TestClient:
+    feed, deadline = client.app.state.feed, time.monotonic() + 60
+    while feed.model.position < len(EVENTS):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return client
+
+
+@pytest.fixture(scope="module")
+def reader(run: Path) -> Iterator[TestClient]:
+    """Return a client of a read-only dashboard."""
+    with TestClient(dashboard_of(run), follow_redirects=False) as client:
+        yield caught_up(client)
+
+
+@pytest.fixture(scope="module")
+def actor(run: Path) -> Iterator[TestClient]:
+    """Return a client, without the token, of a dashboard that has one."""
+    with TestClient(dashboard_of(run, TOKEN), follow_redirects=False) as client:
+        yield caught_up(client)
+
+
+@pytest.mark.parametrize("path", PAGES + PARTS)
+def test_page_comes_with_a_strict_policy(reader, path):
+    answer = reader.get(path)
+    assert answer.status_code == 200
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert not re.search(r"<script(?! src=)|<style| style=| on\w+=", answer.text)
+    assert not re.search(r"(src|href|action)=\"(?!/|#|\")", answer.text)
+
+
+def test_overview_shows_the_configuration_as_recorded(reader):
+    text = reader.get(f"/overview/card/{KEY}").text
+    assert "-12</strong>" in text  # the latest rating, -12.5 Elo
+    assert "PROMOTION_REJECTED" in text
+
+
+def test_every_value_names_the_event_that_set_it(reader):
+    text = reader.get(f"/configuration/{KEY}").text
+    row = re.search(r"<th scope=\"row\">current_model.*?</tr>", text, re.DOTALL)
+    assert row
+    assert PROMOTED.id in row[0]
+    why = reader.get(f"/why?id={PROMOTED.id}").text
+    names = [event.data.event_name for event in EVENTS]
+    chain = re.findall(r">([A-Z_]{6,})</a>", why)
+    assert chain == [names[7], names[6], names[5], names[4], names[3], names[0]]
+
+
+def test_event_page_shows_causes_and_effects(reader):
+    text = reader.get(f"/event?id={PROMOTED.id}").text
+    assert "SELFPLAY_REQUESTED" in text
+    assert "EVALUATION_COMPLETED" in text
+    assert "/logs?event_id=" in text
+
+
+def test_events_are_filtered_by_type_kind_and_configuration(reader):
+    def shown(query: str) -> list[int]:
+        return [int(one) for one in re.findall(r'<tr data-position="(\d+)"', reader.get(f"/events?{query}").text)]
+
+    assert shown("") == list(range(16, 0, -1))
+    assert shown("pattern=MODEL_*") == [8]
+    assert shown("kind=decision") == [15, 8]
+    assert shown(f"config={KEY}&kind=request") == [11, 9, 6, 4]
+    assert shown("before=4") == [3, 2, 1]
+
+
+def test_unknown_type_is_explained(reader):
+    answer = reader.get("/events?pattern=NOTHING_SUCH")
+    assert answer.status_code == 200
+    assert "NOTHING_SUCH" in answer.text
+    assert 'role="alert"' in answer.text
+    assert reader.get("/live?after=0&rows=1&pattern=NOTHING_SUCH").status_code == 400
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/event?id=nothing", "/configuration/chess_2p", "/actions/x/promote"])
+def test_unknown_page_is_an_error_page(reader, path):
+    assert reader.get(path).status_code in {404, 405}
+
+
+def test_logs_are_filtered_and_lead_to_their_events(reader, run):
+    lines = [
+        {"timestamp": "2026-01-31T12:00:01Z", "severity_text": "INFO", "body": "MODEL_PROMOTED",
+         "attributes": {"daemon": "model_lifecycle", "node": "laptop", "event_id": PROMOTED.id}},
+        {"timestamp": "2026-01-31T12:00:02Z", "severity_text": "ERROR", "body": "<b>job failed</b>", "attributes": {}},
+    ]  # fmt: skip
+    (run / "logs").mkdir(exist_ok=True)
+    text = "\n".join(["cut off {", *map(json.dumps, lines), "[]", '{"half'])
+    (run / "logs" / "model_lifecycle.jsonl").write_text(text)
+    everything = reader.get("/logs").text
+    assert f"/event?id={PROMOTED.id}" in everything
+    assert "&lt;b&gt;job failed" in everything
+    assert "MODEL_PROMOTED" not in reader.get("/logs/lines?level=ERROR").text
+    assert "job failed" not in reader.get(f"/logs/lines?event_id={PROMOTED.id[:10]}").text
+    assert "No line fits" in reader.get("/logs/lines?daemon=broker").text
+
+
+@pytest.mark.parametrize("path", ["/", "/live?after=0", "/static/flyball.js", "/sign-in"])
+@pytest.mark.parametrize("host", ["flyball.example", "127.0.0.1.flyball.example", "", "[::1", "localhost@evil.example"])
+def test_foreign_host_is_refused(reader, path, host):
+    assert reader.get(path, headers={"host": host}).status_code == 421
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://testserver.evil.example", "http://[::1"])
+def test_foreign_origin_is_refused(actor, origin):
+    token = {"authorization": f"Bearer {TOKEN}"}
+    for method, path in (("GET", "/"), ("POST", f"/actions/{KEY}/block"), ("POST", "/sign-in")):
+        answer = actor.request(method, path, headers=token | {"origin": origin}, data={"reason": "why"})
+        assert answer.status_code == 403, (method, path)
+
+
+def test_nothing_is_written_without_the_token(actor, reader):
+    own = {"origin": "http://testserver"}
+    for client in (actor, reader):
+        for path in (f"/actions/{KEY}/block", "/actions/confirm", "/sign-out"):
+            assert client.post(path, headers=own, data={"reason": "why"}).status_code == 403
+    wrong = own | {"authorization": "Bearer another token than ours"}
+    assert actor.post(f"/actions/{KEY}/block", headers=wrong, data={"reason": "why"}).status_code == 403
+    assert not actor.app.state.pending
+
+
+def test_cookie_alone_is_not_enough_without_an_origin(actor):
+    actor.cookies.set("flyball_testserver", actor.app.state.access.session)
+    try:
+        assert actor.post(f"/actions/{KEY}/block", data={"reason": "why"}).status_code == 403
+    finally:
+        actor.cookies.clear()
+
+
+def test_signing_in_needs_the_token_and_stays_on_this_site(actor):
+    own = {"origin": "http://testserver"}
+    assert actor.post("/sign-in", headers=own, data={"token": "wrong"}).status_code == 403
+    answer = actor.post("/sign-in", headers=own, data={"token": TOKEN, "to": "//evil.example/"})
+    assert answer.status_code == 303
+    assert answer.headers["location"] == "/"
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert TOKEN not in cookie
+    assert "Sign out" in actor.get("/").text
+    actor.cookies.clear()
+
+
+def test_action_shows_its_event_and_needs_a_reason(actor):
+    token = {"authorization": f"Bearer {TOKEN}"}
+    page = actor.post(f"/actions/{KEY}/block", headers=token, data={"reason": "odd <games>"})
+    assert page.status_code == 200
+    assert "TRAINING_BLOCKED_BY_QUALITY" in page.text
+    assert "odd &lt;games&gt;" in page.text
+    assert actor.post(f"/actions/{KEY}/block", headers=token, data={"reason": " "}).status_code == 400
+    assert (
+        actor.post(f"/actions/{KEY}/boost", headers=token, data={"reason": "x", "multiplier": "nan"}).status_code == 400
+    )
+    assert actor.post(f"/actions/{KEY}/unblock", headers=token, data={"reason": "x"}).status_code == 400
+    assert actor.post("/actions/confirm", headers=token, data={"event_id": "unknown"}).status_code == 400
+
+
+def test_private_dashboard_shows_nothing_without_the_token(run):
+    with TestClient(dashboard_of(run, TOKEN, private=True), follow_redirects=False) as client:
+        assert client.get("/", headers={"accept": "text/html"}).headers["location"].startswith("/sign-in")
+        for path in ("/live?after=0", "/logs/lines", f"/curves/ratings/{KEY}", "/event?id=x"):
+            assert client.get(path).status_code == 403
+        assert client.get("/", headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
+
+
+def test_taken_port_is_a_clear_error():
+    with listen(DashboardSettings(port=0)) as first, pytest.raises(AddressTaken, match="cannot listen"):
+        listen(DashboardSettings(port=first.getsockname()[1]))
+
+
+def test_public_address_needs_a_token():
+    with pytest.raises(ValueError, match=r"set dashboard\.token"):
+        DashboardSettings(address="0.0.0.0")
+    with pytest.raises(ValueError, match=r"set dashboard\.token"):
+        DashboardSettings(names=("flyball.example",))
+    with pytest.raises(ValueError, match="no IP address"):
+        DashboardSettings(address="localhost")
+
+
+@pytest.mark.parametrize(("mode", "text"), [(0o644, TOKEN), (0o600, "short"), (0o600, ""), (0o600, "x" * 20 + "é")])
+def test_unsafe_token_is_refused(tmp_path, mode, text):
+    file = tmp_path / "token"
+    file.write_text(text)
+    file.chmod(mode)
+    with pytest.raises(BadToken):
+        read_token(file)
+    with pytest.raises(FlyballError):
+        read_token(tmp_path / "missing")
+
+
+class Message(NamedTuple):
+    id: int
+    event: str
+    data: str
+
+    @property
+    def rows(self) -> list[int]:
+        return [int(one) for one in re.findall(r'<tr data-position="(\d+)"', self.data)]
+
+
+def streamed(url: str, path: str, last: int | None = None, quiet_seconds: float = 2.0) -> list[Message]:
+    """Read a stream until it is quiet; return its messages."""
+    connection = HTTPConnection(url.removeprefix("http://"), timeout=quiet_seconds)
+    connection.request("GET", path, headers={} if last is None else {"Last-Event-ID": str(last)})
+    found, fields = [], dict[str, str]()
+    with suppress(TimeoutError), closing(connection), connection.getresponse() as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        while line := answer.readline().decode():
+            name, _, value = line.rstrip("\n").partition(": ")
+            if name == "data":
+                fields["data"] = fields.get("data", "") + value + "\n"
+            elif name:
+                fields[name] = value
+            elif fields:
+                found.append(Message(int(fields.get("id", 0)), fields.get("event", ""), fields.get("data", "")))
+                fields = {}
+    return [message for message in found if message.event]
+
+
+def test_reconnect_misses_nothing_and_repeats_nothing(tmp_path):
+    write_journal(tmp_path / "journal.sqlite", EVENTS[:8])
+    with served(tmp_path) as url:
+        first = streamed(url, "/live?after=3&rows=1")
+        assert [row for message in first for row in message.rows] == [4, 5, 6, 7, 8]
+        assert first[-1].event == "news"
+        assert json.loads(first[-1].data)["configs"] == [KEY]
+        append(tmp_path, EVENTS[8:12])
+        again = streamed(url, "/live?after=3&rows=1", last=first[-1].id)
+        assert [row for message in again for row in message.rows] == [9, 10, 11, 12]
+    append(tmp_path, EVENTS[12:16])
+    with served(tmp_path) as url:  # the server's restart keeps no state of clients
+        last = streamed(url, "/live?after=3&rows=1", last=again[-1].id)
+        assert [row for message in last for row in message.rows] == [13, 14, 15, 16]
+        assert {message.id for message in last} == {16}
+        assert streamed(url, "/live?after=0&rows=1", last=last[-1].id) == []
+
+
+def test_stream_sends_only_rows_that_the_filter_chooses(run):
+    with served(run) as url:
+        found = streamed(url, f"/live?after=0&rows=1&kind=decision&config={KEY}", quiet_seconds=1.5)
+    assert [row for message in found for row in message.rows] == [8, 15]
+    assert found[-1].id == 16
+
+
+def test_stream_of_another_run_is_reset(run):
+    with served(run) as url:
+        assert [one.event for one in streamed(url, "/live?after=0", last=1000)] == ["reset"]
+
+
+def test_stream_needs_a_position(reader):
+    for query in ("", "?after=-1", "?after=x", f"?after={'9' * 30}"):
+        assert reader.get(f"/live{query}").status_code == 400

@@ -1,0 +1,60 @@
+"""A dashboard of a run's folder, served to a browser or to a test client."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from recorded_run import write_journal
+from starlette.applications import Starlette
+
+from app.api.runs import place_of
+from app.config.dashboard import DashboardSettings
+from app.dashboard.access import Access, listen, url_of
+from app.dashboard.server import application
+from app.events import Event
+
+TOKEN = "a token of enough characters"
+LOCAL = frozenset({"localhost", "127.0.0.1", "testserver"})
+
+
+def dashboard_of(folder: Path, token: str | None = None, *, private: bool = False) -> Starlette:
+    """Return the dashboard of a run."""
+    return application(place_of(folder), Access(LOCAL, token, private))
+
+
+def append(folder: Path, events: Sequence[Event[Any]]) -> None:
+    """Record more events of a run, as its broker would."""
+    write_journal(folder / "journal.sqlite", events)
+
+
+@contextmanager
+def served(folder: Path, token: str | None = None, port: int = 0) -> Iterator[str]:
+    """Serve the dashboard of a run in a thread; return its URL without the last slash."""
+    app = dashboard_of(folder, token)
+    loops: list[asyncio.AbstractEventLoop] = []
+    with listen(DashboardSettings(port=port)) as socket:
+        server = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1))
+
+        async def serve() -> None:
+            loops.append(asyncio.get_running_loop())
+            await server.serve(sockets=[socket])
+
+        thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
+        thread.start()
+        try:
+            deadline = time.monotonic() + 60
+            while not (server.started and app.state.feed.head == app.state.feed.model.position > 0):
+                assert thread.is_alive()
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            yield url_of(socket).rstrip("/")
+        finally:
+            server.should_exit = True
+            loops[0].call_soon_threadsafe(app.state.feed.close)
+            thread.join(30)
+            assert not thread.is_alive()

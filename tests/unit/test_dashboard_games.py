@@ -1,0 +1,194 @@
+"""The pages Games and What-if, asked as a browser asks."""
+
+import re
+import time
+from collections.abc import Iterator
+from html import unescape
+
+import pytest
+from dashboards import dashboard_of
+from generated_run import write_generated
+from golden_runs import load
+from starlette.testclient import TestClient
+
+KEY = "tic_tac_toe_2p"
+DONE_SECONDS = 120.0
+GAME = f"/games?config={KEY}&player=random&against=random&seat=0&seed=3"
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """Return a client of the dashboard of a recorded run."""
+    folder = tmp_path_factory.mktemp("run")
+    write_generated(folder / "journal.sqlite", load("generated"))
+    with TestClient(dashboard_of(folder)) as client:
+        yield client
+
+
+def job_of(text: str) -> str:
+    found = re.search(r"job=([0-9a-f]{16})", text)
+    assert found is not None, text
+    return found[1]
+
+
+def finished(client: TestClient, part: str) -> str:
+    """Return the part of a page once it is not refreshed any more."""
+    end = time.monotonic() + DONE_SECONDS
+    while "delay:1s" in (text := client.get(part).text):
+        assert time.monotonic() < end
+        time.sleep(0.2)
+    return unescape(text)
+
+
+@pytest.fixture(scope="module")
+def game(client: TestClient) -> str:
+    """Return the address of the part that shows a game that is over."""
+    part = f"{GAME.replace('/games', '/games/part')}&job={job_of(client.get(GAME).text)}"
+    finished(client, part)
+    return part
+
+
+def test_games_page_offers_configurations_and_plays_nothing(client):
+    page = client.get("/games").text
+    assert f"<option selected>{KEY}" in page or f"<option>{KEY}" in page
+    assert "<svg" not in page
+    assert "job=" not in page
+
+
+def test_players_are_offered(client):
+    offered = client.get(f"/games/players?config={KEY}").text
+    assert '<option value="current">' in offered
+    assert '<option value="random">a bot' in offered
+    assert client.get("/games/players?config=nonsense").text.strip() == ""
+
+
+def test_game_is_shown_at_its_end_and_at_each_ply(client, game):
+    text = unescape(client.get(game).text)
+    last = int(re.search(r"Move (\d+) of \1\.", text)[1])
+    assert re.search(r"(X wins|O wins|Drawn)", text)
+    marks = []
+    for ply in range(last + 1):
+        text = client.get(f"{game}&ply={ply}").text
+        assert f"Move {ply} of {last}." in text
+        marks.append(text.count("nought") + text.count('class="cross"') // 2)
+    assert marks == list(range(last + 1))
+
+
+def test_decisions_have_probabilities(client, game):
+    text = unescape(client.get(f"{game}&ply=3").text)
+    assert re.search(r"[XO] decides", text)
+    assert text.count("<meter") == 5
+    assert "played" in text
+
+
+def test_plies_beyond_the_game_show_its_ends(client, game):
+    assert "Move 0 of" in client.get(f"{game}&ply=0").text
+    assert re.search(r"Move (\d+) of \1\.", client.get(f"{game}&ply=99999").text)
+    assert re.search(r"Move (\d+) of \1\.", client.get(f"{game}&ply=-3").text)
+
+
+def test_page_works_without_scripts(client, game):
+    page = unescape(client.get(f"{GAME}&ply=2").text)
+    assert "Move 2 of" in page
+    link = re.search(r'id="game-next"[^>]* href="([^"]+)"', page)[1]
+    assert "Move 3 of" in client.get(link).text
+
+
+def test_forgotten_game_can_be_played_again(client):
+    text = unescape(client.get(f"{GAME.replace('/games', '/games/part')}&job=0000").text)
+    assert "no longer kept" in text
+    assert f'href="{GAME}"' in text
+
+
+@pytest.mark.parametrize("player", ["/etc/passwd", "../run", "flyball.toml", "normal", "abc", "random+64"])
+def test_players_are_no_files(client, player):
+    text = unescape(client.get("/games", params={"config": KEY, "player": player, "against": "random"}).text)
+    assert f"There is no player '{player}' of {KEY}." in text
+    assert "job=" not in text
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ({"config": "nonsense"}, "nonsense"),
+        ({"config": KEY, "player": "random", "seed": "-1"}, "seed"),
+        ({"config": KEY, "player": "random", "seat": "x"}, "seat"),
+    ],
+)
+def test_bad_queries_are_refused_on_the_page(client, query, expected):
+    response = client.get("/games", params=query)
+    assert response.status_code == 200
+    alert = re.search(r'role="alert">([^<]+)', unescape(response.text))[1]
+    assert expected in alert
+
+
+def test_other_sites_begin_no_game(client):
+    address = GAME.replace("seed=3", "seed=77")
+    assert "job=" not in client.get(address, headers={"sec-fetch-site": "cross-site"}).text
+    assert "job=" not in client.get("/what-if?set=seed=1", headers={"sec-fetch-site": "cross-site"}).text
+
+
+def test_what_if_lists_the_decisions_that_differ(client):
+    page = client.get("/what-if?set=feedback.stall.boost=2.0")
+    assert "to=" in str(page.url)  # the position up to which the journal is compared
+    text = finished(client, f"/what-if/part?job={job_of(page.text)}")
+    assert "conclusions differ" in text
+    assert re.search(r"changed</span>: \d+ EXPLORATION_BOOST", text)
+    assert "multiplier 1.5" in text
+    ids = re.findall(r'href="/event\?id=([^"]+)"', text)
+    assert ids
+    event = client.get(f"/event?id={ids[0]}")
+    assert event.status_code == 200
+
+
+def test_what_if_links_added_decisions_to_their_cause(client):
+    page = client.get("/what-if?set=feedback.stall.velocity=1e6")
+    text = finished(client, f"/what-if/part?job={job_of(page.text)}")
+    rows = re.findall(
+        r'<td class="change added">added</td><td>([A-Z_]+)</td>.*?before=(\d+)">([\d,]+)</a>', text, re.DOTALL
+    )
+    assert rows
+    assert all(int(before) == int(cause.replace(",", "")) + 1 for _, before, cause in rows)
+
+
+def test_what_if_says_when_nothing_differs(client):
+    page = client.get("/what-if?set=seed=0")
+    assert "Nothing differs" in finished(client, f"/what-if/part?job={job_of(page.text)}")
+
+
+def test_what_if_offers_the_settings_of_the_controllers(client):
+    page = unescape(client.get("/what-if").text)
+    assert '<option value="feedback.stall.velocity=' in page
+    assert '<option value="min_quality=' in page
+    assert "job=" not in page
+
+
+@pytest.mark.parametrize("wrong", ["feedback.stall.velocty=3", "feedback.stall.velocity", "deployment.node=x"])
+def test_what_if_refuses_unknown_settings(client, wrong):
+    page = unescape(client.get("/what-if", params={"set": wrong}).text)
+    assert 'role="alert"' in page
+    assert "job=" not in page
+
+
+def test_what_if_refuses_values_that_settings_cannot_have(client):
+    page = client.get("/what-if?set=feedback.stall.boost=0.5")
+    assert "boost" in finished(client, f"/what-if/part?job={job_of(page.text)}")
+
+
+def test_a_comparison_can_be_stopped(client):
+    page = client.get("/what-if?set=feedback.stall.velocity=2.5")
+    text = client.get(f"/what-if/stop?job={job_of(page.text)}").text
+    assert "It was stopped." in text
+
+
+def test_stylesheets_and_scripts_are_served(client: TestClient):
+    for path in ("boards.css", "games.css", "games.js"):
+        assert client.get(f"/static/{path}").status_code == 200
+
+
+def test_no_page_has_inline_styles_or_scripts(client: TestClient, game: str):
+    for address in ("/games", GAME, game, "/what-if", "/what-if?set=seed=0"):
+        text = client.get(address).text
+        assert " style=" not in text
+        assert "<style" not in text
+        assert not re.search(r"<script(?![^>]*src=)", text)
