@@ -75,15 +75,10 @@ def grpo_loss(
         return (values * mask).sum(1).div(count).sum()
 
     policy_loss, far = summed(-gain), summed(divergence)
+    loss = policy_loss + settings.kl_coef * far
     with torch.no_grad():
-        figures = [
-            policy_loss,
-            far,
-            summed(ratio - 1 - log_ratio),
-            summed((ratio != clipped).to(new.dtype)),
-            summed(-new),
-        ]
-        return policy_loss + settings.kl_coef * far, torch.stack(figures)
+        moved, cut = summed(ratio - 1 - log_ratio), summed((ratio != clipped).to(new.dtype))
+        return loss, torch.stack([policy_loss, far, moved, cut, summed(-new)])
 
 
 def improve(
