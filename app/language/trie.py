@@ -1,20 +1,27 @@
 """Tries of token ids: decoding and training along legal answers only."""
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 from app.language.text_game import Answers
+
+Node: TypeAlias = dict[int, "Node"]
+"""The next tokens, each with the node that it leads to; empty at an option's end."""
+
+MOST_TRIES = 10_000
+"""Tries that are kept: a game may have ever new options."""
 
 
 class Trie:
     """The options of a part of an answer, by their tokens."""
 
     def __init__(self, options: tuple[str, ...], encode: Callable[[str], list[int]]) -> None:
-        self.root: dict[int, dict[int, object]] = {}
+        self.root: Node = {}
         self.texts: dict[tuple[int, ...], str] = {}
         for option in options:
             ids, node = tuple(encode(option)), self.root
             for token in ids:
-                node = node.setdefault(token, {})  # type: ignore[assignment]
+                node = node.setdefault(token, {})
             self.texts[ids] = option
 
 
@@ -28,7 +35,7 @@ class Tries:
     def of(self, options: tuple[str, ...]) -> Trie:
         """Return the trie of some options."""
         if options not in self._made:
-            if len(self._made) >= 10_000:  # a game may have ever new options
+            if len(self._made) >= MOST_TRIES:
                 self._made.clear()
             self._made[options] = Trie(options, self._encode)
         return self._made[options]
@@ -40,12 +47,9 @@ class Cursor:
     def __init__(self, answers: Answers, tries: Tries) -> None:
         self._answers, self._tries = answers, tries
         self._parts: tuple[str, ...] = ()
-        self._begin()
-
-    def _begin(self) -> None:
-        options = self._answers.options(self._parts)
-        self._trie = self._tries.of(options)
-        self._node, self._ids = self._trie.root, ()
+        self._ids: tuple[int, ...] = ()
+        self._trie = self._next(())
+        self._node = self._trie.root
 
     @property
     def allowed(self) -> tuple[int, ...]:
@@ -60,10 +64,11 @@ class Cursor:
     def take(self, token: int) -> None:
         """Go on by a token, which has to be allowed."""
         self._ids = (*self._ids, token)
-        self._node = self._node[token]  # type: ignore[assignment]
+        self._node = self._node[token]
         if not self._node:
             self._parts = (*self._parts, self._trie.texts[self._ids])
-            self._begin()
+            self._trie, self._ids = self._next(self._parts), ()
+            self._node = self._trie.root
 
     def forced(self) -> list[int] | None:
         """Return the tokens that are left of an answer without any further choice; None if there is a choice."""
@@ -72,9 +77,13 @@ class Cursor:
         while len(node) == 1:
             (token,) = node
             tokens.append(token)
-            ids, node = (*ids, token), node[token]  # type: ignore[assignment]
+            ids, node = (*ids, token), node[token]
             if not node:
                 parts = (*parts, trie.texts[ids])
-                trie = self._tries.of(self._answers.options(parts))
-                node, ids = trie.root, ()
+                trie, ids = self._next(parts), ()
+                node = trie.root
         return None if node else tokens
+
+    def _next(self, parts: tuple[str, ...]) -> Trie:
+        """Return the options after some parts."""
+        return self._tries.of(self._answers.options(parts))

@@ -41,7 +41,7 @@ def test_thousand_swaps_raise_no_false_alarm() -> None:
             names = [*generator.loaded, None]
             asked = [Request(t.prompt, names[k % len(names)], t.answers, k) for k, t in enumerate(turns(24))]
             generator.generate(asked, Sampling(1.0, "\n", 8))
-    print(
+    print(  # noqa: T201
         f"\nfalse alarms {alarms} of {SWAPS}; largest difference {max(differences):.1e} nats (limit {TOLERANCE:g}); "
         f"a swap takes {np.median(seconds) * 1e3:.0f} ms (median)"
     )

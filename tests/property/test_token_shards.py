@@ -1,5 +1,6 @@
 """Shards of answers: what is stored comes back, and what is damaged is refused. Tries allow legal answers alone."""
 
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -92,12 +93,13 @@ def test_any_other_blob_is_refused(data: bytes) -> None:
         get_token_shard(store, ShardKey(store.put(data)))
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(
     st.lists(st.text("ab ", min_size=1, max_size=5), min_size=1, max_size=8, unique=True),
-    st.randoms(use_true_random=False),
+    st.integers(0, 2**32),
 )
-def test_tries_lead_to_every_legal_answer_and_no_other(words: list[str], rng: Any) -> None:
+def test_tries_lead_to_every_legal_answer_and_no_other(words: list[str], seed: int) -> None:
+    rng = Random(seed)
     answers = OneOf(tuple(f"{word}\n" for word in words))
     tries = Tries(lambda text: [ord(letter) for letter in text])
     reached = set()
