@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rich.text import Text
 
 from app.cli.output import data_only_on_stdout, note, show_table, write_json
 from app.config import GameConfig, flatten
@@ -30,7 +31,8 @@ def train_text_game(
         if as_json:
             write_json(shown)
         else:
-            show_table(("setting", "value"), [(key, json.dumps(value)) for key, value in shown.items()])
+            columns = ("setting", "value")
+            show_table(columns, [(key, Text(json.dumps(value))) for key, value in shown.items()], left=columns)
         return
     folder = output or Path("training") / config.key
     with data_only_on_stdout():

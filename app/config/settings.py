@@ -230,7 +230,7 @@ class LanguageSettings(Settings):
     lessons: int = Field(50_000, ge=0, description="moves of the teacher that the small base model learns from")
     lesson_rate: float = Field(3e-3, gt=0, le=1, description="highest learning rate of the small base model")
     rank: int = Field(8, ge=1, le=256, description="of an adapter's matrices")
-    alpha: float = Field(16.0, gt=0, description="an adapter's product is scaled by alpha / rank")
+    alpha: int = Field(16, ge=1, description="an adapter's product is scaled by alpha / rank")
     targets: tuple[str, ...] = Field(
         ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
         min_length=1,

@@ -18,7 +18,7 @@ WEIGHTS, CONFIG, MANIFEST = "adapter_model.safetensors", "adapter_config.json", 
 
 
 def draw_adapter(
-    generator: PeftGenerator, name: str, *, rank: int, alpha: float, targets: Sequence[str], seed: int
+    generator: PeftGenerator, name: str, *, rank: int, alpha: int, targets: Sequence[str], seed: int
 ) -> None:
     """Add a new adapter under a name: A random, B zero, so that it answers as the base model does."""
     from peft import LoraConfig

@@ -97,8 +97,8 @@ def draw_base(tokenizer: Any, seed: int, *, layers: int = 4, width: int = 128, h
     )
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        model = LlamaForCausalLM(config).eval()
-    return BaseModel("", model, tokenizer)
+        model: Any = LlamaForCausalLM(config)
+    return BaseModel("", model.eval(), tokenizer)
 
 
 def put_base(store: BlobStore, base: BaseModel) -> str:
@@ -129,14 +129,14 @@ def get_base(store: BlobStore, fingerprint: str) -> BaseModel:
             f"Blob {fingerprint} is intact but is no base model.", hint="Is it an adapter, or a model of a network?"
         ) from error
     with torch.random.fork_rng(devices=[]):
-        model = LlamaForCausalLM(config).eval()
+        model: Any = LlamaForCausalLM(config)
     missing, unknown = model.load_state_dict(load(data), strict=False)
     if unknown or set(missing) - {"lm_head.weight"}:
         raise NoBaseModel(
             f"Base model {fingerprint} lacks {missing or 'nothing'} and has unknown {unknown or 'nothing'}.",
             hint="It was stored by another version of this program: begin a new run.",
         )
-    return BaseModel(fingerprint, model, tokenizer)
+    return BaseModel(fingerprint, model.eval(), tokenizer)
 
 
 def load_base(name: str) -> BaseModel:
@@ -168,14 +168,14 @@ def load_base(name: str) -> BaseModel:
                 hint="It needs config.json, tokenizer.json and *.safetensors, as save_pretrained writes them.",
             )
     try:
-        model = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True).eval()
+        model: Any = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True)
         tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     except Exception as error:  # files of the user's may break anything
         raise NoBaseModel(
             f"The base model {name!r} cannot be loaded: {type(error).__name__}: {error}.",
             hint="Does transformers.AutoModelForCausalLM.from_pretrained load it?",
         ) from error
-    return BaseModel(fingerprint_of(folder), model, tokenizer)
+    return BaseModel(fingerprint_of(folder), model.eval(), tokenizer)
 
 
 def encoder_of(store: BlobStore, name: str | None, fingerprint: str) -> Encoder:

@@ -118,7 +118,7 @@ class BoardText(TextTable):
 
     def running(self) -> NDArray[np.bool_]:
         """See ``TextTable.running``."""
-        return self._table.seats() != FINISHED
+        return np.asarray(self._table.seats() != FINISHED)
 
     def scores(self) -> NDArray[np.float32]:
         """See ``TextTable.scores``; 1 for a win, 0 for a draw, -1 for a loss."""

@@ -15,9 +15,9 @@ Ids = Sequence[int]
 
 def common_prefix(prompts: Sequence[Ids]) -> int:
     """Return how many tokens all prompts share at their beginning; each keeps at least one of its own."""
-    shortest, longest = min(prompts), max(prompts)  # in the order of lists, the two that differ first
-    length = next((i for i, (a, b) in enumerate(zip(shortest, longest, strict=False)) if a != b), len(shortest))
-    return min(length, *(len(prompt) - 1 for prompt in prompts), 10**9)
+    low, high = min(map(list, prompts)), max(map(list, prompts))  # in the order of lists, the two that differ first
+    length = next((place for place, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))
+    return min(length, min(map(len, prompts)) - 1)
 
 
 def padded(prompts: Sequence[Ids], prefix: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:

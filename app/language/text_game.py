@@ -127,7 +127,7 @@ class TextTable(Protocol):
 def ranks(scores: NDArray[np.float32]) -> NDArray[np.int64]:
     """Return the final rank of each seat [..., P], the best 1; equal scores share the better rank."""
     better = scores[..., None, :] > scores[..., :, None]
-    return 1 + better.sum(axis=-1)
+    return np.asarray(1 + better.sum(axis=-1), dtype=np.int64)
 
 
 def parts_of(answers: Answers, text: str) -> tuple[str, ...] | None:

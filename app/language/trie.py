@@ -67,20 +67,21 @@ class Cursor:
         self._node = self._node[token]
         if not self._node:
             self._parts = (*self._parts, self._trie.texts[self._ids])
-            self._trie, self._ids = self._next(self._parts), ()
-            self._node = self._trie.root
+            self._trie = self._next(self._parts)
+            self._node, self._ids = self._trie.root, ()
 
     def forced(self) -> list[int] | None:
         """Return the tokens that are left of an answer without any further choice; None if there is a choice."""
         tokens: list[int] = []
-        parts, trie, node, ids = self._parts, self._trie, self._node, self._ids
+        parts, trie, node, ids = self._parts, self._trie, self._node, list(self._ids)
         while len(node) == 1:
             (token,) = node
             tokens.append(token)
-            ids, node = (*ids, token), node[token]
+            ids.append(token)
+            node = node[token]
             if not node:
-                parts = (*parts, trie.texts[ids])
-                trie, ids = self._next(parts), ()
+                parts = (*parts, trie.texts[tuple(ids)])
+                trie, ids = self._next(parts), []
                 node = trie.root
         return None if node else tokens
 

@@ -66,7 +66,7 @@ class LoraManifest(Settings):
     """What a low-rank adapter is, and how it answers."""
 
     rank: int = Field(ge=1)
-    alpha: float = Field(gt=0, description="the adapter's product is scaled by alpha / rank")
+    alpha: int = Field(ge=1, description="the adapter's product is scaled by alpha / rank")
     targets: tuple[str, ...] = Field(min_length=1, description="names of the adapted modules")
     canary: Canary
 

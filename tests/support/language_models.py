@@ -45,7 +45,7 @@ def random_adapter(
     store: BlobStore, generator: PeftGenerator, seed: int, *, rank: int = 4, size: float = 0.3
 ) -> Adapter:
     """Store an adapter with random numbers in A and B, and return it as a process loads it."""
-    draw_adapter(generator, "drawn", rank=rank, alpha=2.0 * rank, targets=TARGETS, seed=seed)
+    draw_adapter(generator, "drawn", rank=rank, alpha=2 * rank, targets=TARGETS, seed=seed)
     rng = torch.Generator().manual_seed(seed)
     for name, parameter in generator.peft.named_parameters():
         if "lora_B.drawn" in name:
