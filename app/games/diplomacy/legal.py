@@ -1,0 +1,144 @@
+"""Legal orders: lists by unit, options order by order, and tries over their characters."""
+
+from collections.abc import Iterable
+from functools import cache
+
+from app.games.diplomacy.maps import Map, bits
+from app.games.diplomacy.movement import connected_fleets, fleets_at_sea
+from app.games.diplomacy.orders import (
+    BUILD,
+    CONVOY,
+    DISBAND,
+    HOLD,
+    MOVE,
+    NOWHERE,
+    RETREAT,
+    SUPPORT,
+    Order,
+)
+from app.games.diplomacy.position import ADJUSTMENTS, MOVEMENT, Position
+
+
+def legal_orders(position: Position, power: int) -> dict[int, list[Order]]:
+    """Return the legal orders of a power in the phase that comes next, by the province of the unit or build site.
+
+    In an adjustment phase, the power gives as many of them as ``Position.builds`` says, no two in one province.
+    """
+    if position.phase.kind == MOVEMENT:
+        return Moves(position).of(power)
+    if position.phase.kind == ADJUSTMENTS:
+        return _adjustments(position, power)
+    return {
+        province: [
+            *(Order(RETREAT, lost.unit.fleet, lost.unit.at, to) for to in lost.retreats),
+            Order(DISBAND, lost.unit.fleet, lost.unit.at),
+        ]
+        for province, lost in sorted(position.dislodged.items())
+        if lost.unit.power == power
+    }
+
+
+def _adjustments(position: Position, power: int) -> dict[int, list[Order]]:
+    board, builds = position.board, position.builds(power)
+    if builds < 0:
+        units = position.units_of(power)
+        return {board.province_of[unit.at]: [Order(DISBAND, unit.fleet, unit.at)] for unit in units}
+    sites = position.build_sites(power) if builds else []
+    return {site: [Order(BUILD, fleet, at) for fleet, at in _buildable(board, site)] for site in sites}
+
+
+def _buildable(board: Map, site: int) -> Iterable[tuple[bool, int]]:
+    yield False, site
+    if not board.inland >> site & 1:
+        yield from ((True, at) for at in board.coasts[site] or (site,))
+
+
+class Moves:
+    """The legal orders of a movement phase.
+
+    A unit may support any other unit, whoever has it, in what that one might do; an army moves by sea, and a fleet
+    convoys it, wherever a chain of fleets could carry it.
+    """
+
+    def __init__(self, position: Position) -> None:
+        board = self._board = position.board
+        self._units = position.units
+        self._fleets = fleets_at_sea(board, self._units)
+        self._by_sea: dict[int, int] = {}  # the set of provinces that an army reaches by convoy, by its province
+        self._visitors: list[list[int]] = [[] for _ in range(board.provinces)]  # provinces of the units that may come
+        for province, unit in self._units.items():
+            reach = board.reach[unit.fleet][unit.at]
+            if not unit.fleet and board.borders[province] & self._fleets:
+                self._by_sea[province] = board.convoy_reach(province, self._fleets)
+                reach |= self._by_sea[province]
+            for target in bits(reach):
+                self._visitors[target].append(province)
+
+    def of(self, power: int) -> dict[int, list[Order]]:
+        """Return the legal orders of a power's units, by province."""
+        return {province: self.of_unit(province) for province, unit in self._units.items() if unit.power == power}
+
+    def of_unit(self, province: int) -> list[Order]:
+        """Return the legal orders of the unit in a province."""
+        unit = self._units[province]
+        orders = list(_alone(self._board, unit.fleet, unit.at))
+        if province in self._by_sea:
+            orders += [_by_sea(self._board, unit.at, target) for target in bits(self._by_sea[province])]
+        at_sea = self._fleets >> province & 1
+        for target in bits(self._board.reach[unit.fleet][unit.at]):
+            other = self._units.get(target)
+            if other is not None:
+                orders += _supports(self._board, unit.fleet, unit.at, other.fleet, other.at, NOWHERE)
+            for source in self._visitors[target]:
+                if source != province and not (at_sea and self._needs(province, source, target)):
+                    other = self._units[source]
+                    orders += _supports(self._board, unit.fleet, unit.at, other.fleet, other.at, target)
+        if at_sea:
+            orders += self._convoys(province, unit.at)
+        return orders
+
+    def _needs(self, helper: int, source: int, target: int) -> bool:
+        """Return whether a unit reaches a province only by the convoy of the fleet that would support it."""
+        if source not in self._by_sea or self._board.reach[0][source] >> target & 1:
+            return False
+        return not self._board.convoy_reach(source, self._fleets & ~(1 << helper)) >> target & 1
+
+    def _convoys(self, province: int, at: int) -> list[Order]:
+        board = self._board
+        shores = board.shores(connected_fleets(board, province, self._fleets))
+        starts = [start for start in self._by_sea if shores >> start & 1]
+        return [_convoy(board, at, start, target) for start in starts for target in bits(shores & ~(1 << start))]
+
+
+@cache
+def _alone(board: Map, fleet: bool, at: int) -> tuple[Order, ...]:
+    """Return the orders to hold and to move a step."""
+    return (Order(HOLD, fleet, at), *(Order(MOVE, fleet, at, to) for to in board.steps[fleet][at]))
+
+
+@cache
+def _by_sea(board: Map, at: int, target: int) -> Order:  # noqa: ARG001 - each map has orders of its own
+    return Order(MOVE, at=at, to=target, via=True)
+
+
+@cache
+def _convoy(board: Map, at: int, start: int, target: int) -> Order:  # noqa: ARG001
+    return Order(CONVOY, fleet=True, at=at, to=target, other=start)
+
+
+@cache
+def _supports(board: Map, fleet: bool, at: int, other_fleet: bool, other: int, target: int) -> tuple[Order, ...]:
+    """Return the orders that support a unit in a target; several if the target has coasts that the unit could name."""
+    coasts = board.coasts[target] if other_fleet and target != NOWHERE else ()
+    named = [coast for coast in coasts if coast in board.steps[1][other]]
+    return tuple(Order(SUPPORT, fleet, at, to, other, other_fleet) for to in (target, *named))
+
+
+def trie(texts: Iterable[str]) -> dict[str, dict]:  # type: ignore[type-arg]
+    """Return texts as a trie: nested dictionaries by character, an empty one at the end of a text."""
+    root: dict[str, dict] = {}  # type: ignore[type-arg]
+    for text in texts:
+        node = root
+        for character in text:
+            node = node.setdefault(character, {})
+    return root
