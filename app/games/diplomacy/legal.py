@@ -1,7 +1,7 @@
 """Legal orders: lists by unit, options order by order, and tries over their characters."""
 
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, lru_cache
 
 from app.games.diplomacy.maps import Map, bits
 from app.games.diplomacy.movement import connected_fleets, fleets_at_sea
@@ -25,7 +25,7 @@ def legal_orders(position: Position, power: int) -> dict[int, list[Order]]:
     In an adjustment phase, the power gives as many of them as ``Position.builds`` says, no two in one province.
     """
     if position.phase.kind == MOVEMENT:
-        return Moves(position).of(power)
+        return _moves(position).of(power)
     if position.phase.kind == ADJUSTMENTS:
         return _adjustments(position, power)
     return {
@@ -36,6 +36,12 @@ def legal_orders(position: Position, power: int) -> dict[int, list[Order]]:
         for province, lost in sorted(position.dislodged.items())
         if lost.unit.power == power
     }
+
+
+@lru_cache(maxsize=256)
+def _moves(position: Position) -> "Moves":
+    """Return the legal moves of a position, computed once for all powers."""
+    return Moves(position)
 
 
 def _adjustments(position: Position, power: int) -> dict[int, list[Order]]:
@@ -67,11 +73,11 @@ class Moves:
         self._by_sea: dict[int, int] = {}  # the set of provinces that an army reaches by convoy, by its province
         self._visitors: list[list[int]] = [[] for _ in range(board.provinces)]  # provinces of the units that may come
         for province, unit in self._units.items():
-            reach = board.reach[unit.fleet][unit.at]
+            targets: Iterable[int] = board.targets[unit.fleet][unit.at]
             if not unit.fleet and board.borders[province] & self._fleets:
                 self._by_sea[province] = board.convoy_reach(province, self._fleets)
-                reach |= self._by_sea[province]
-            for target in bits(reach):
+                targets = bits(board.reach[0][unit.at] | self._by_sea[province])
+            for target in targets:
                 self._visitors[target].append(province)
 
     def of(self, power: int) -> dict[int, list[Order]]:
@@ -80,26 +86,28 @@ class Moves:
 
     def of_unit(self, province: int) -> list[Order]:
         """Return the legal orders of the unit in a province."""
-        unit = self._units[province]
-        orders = list(_alone(self._board, unit.fleet, unit.at))
+        board, units = self._board, self._units
+        _, fleet, at = units[province]
+        orders = list(_alone(board, fleet, at))
         if province in self._by_sea:
-            orders += [_by_sea(self._board, unit.at, target) for target in bits(self._by_sea[province])]
+            orders += [_by_sea(board, at, target) for target in bits(self._by_sea[province])]
         at_sea = self._fleets >> province & 1
-        for target in bits(self._board.reach[unit.fleet][unit.at]):
-            other = self._units.get(target)
-            if other is not None:
-                orders += _supports(self._board, unit.fleet, unit.at, other.fleet, other.at, NOWHERE)
+        for target in board.targets[fleet][at]:
+            if target in units:
+                _, other_fleet, other = units[target]
+                orders += _supports(board, fleet, at, other_fleet, other, NOWHERE)
             for source in self._visitors[target]:
-                if source != province and not (at_sea and self._needs(province, source, target)):
-                    other = self._units[source]
-                    orders += _supports(self._board, unit.fleet, unit.at, other.fleet, other.at, target)
+                if source == province or (at_sea and source in self._by_sea and self._needs(province, source, target)):
+                    continue
+                _, other_fleet, other = units[source]
+                orders += _supports(board, fleet, at, other_fleet, other, target)
         if at_sea:
-            orders += self._convoys(province, unit.at)
+            orders += self._convoys(province, at)
         return orders
 
     def _needs(self, helper: int, source: int, target: int) -> bool:
-        """Return whether a unit reaches a province only by the convoy of the fleet that would support it."""
-        if source not in self._by_sea or self._board.reach[0][source] >> target & 1:
+        """Return whether an army reaches a province only by the convoy of the fleet that would support it."""
+        if self._board.reach[0][source] >> target & 1:
             return False
         return not self._board.convoy_reach(source, self._fleets & ~(1 << helper)) >> target & 1
 

@@ -55,6 +55,7 @@ class Map:
         homes: by power, its home centres, ascending.
         start: the units at the beginning.
         steps: by kind (0 army, 1 fleet) and location, the locations that are a step away, ascending.
+        targets: the same as provinces.
         reach: the same as sets of provinces.
         borders: by province, the set of provinces that a unit of any kind may enter from there.
         distances: by kind, power and location, the steps to the nearest home centre. Armies count steps over land and
@@ -98,7 +99,8 @@ class Map:
                     if here not in steps[fleet][there]:
                         pair = f"{self.locations[here]} and {self.locations[there]}"
                         raise BadMap(f"{self.name}: only one of {pair} names the border.", hint="Name it in both.")
-        self.reach = [[_bits(self.province_of[to] for to in there) for there in steps[fleet]] for fleet in range(2)]
+        self.targets = [[tuple(sorted({self.province_of[to] for to in there})) for there in kind] for kind in steps]
+        self.reach = [[sum(1 << target for target in there) for there in kind] for kind in self.targets]
         self.borders = [0] * self.provinces
         for here in places:
             self.borders[self.province_of[here]] |= self.reach[0][here] | self.reach[1][here]
@@ -154,13 +156,6 @@ def bits(members: int) -> Iterator[int]:
         lowest = members & -members
         yield lowest.bit_length() - 1
         members ^= lowest
-
-
-def _bits(members: Iterator[int]) -> int:
-    found = 0
-    for member in members:
-        found |= 1 << member
-    return found
 
 
 _LINE = re.compile(r"([A-Z]{3}) ([^,:]+)(?:, (?:home of ([A-Z]+)|(centre)))?: (.+)")

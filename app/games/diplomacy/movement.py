@@ -187,8 +187,8 @@ class _Resolver:
             going = self.board.province_of[ends]
             self.kind[province], self.going[province], self.ends[province] = MOVE, going, ends
             on_foot = self.board.reach[order.fleet][self.units[province].at] >> going & 1
-            if not on_foot or order.via:
-                fleets = convoys.get((province, going), 0)
+            fleets = convoys.get((province, going), 0)
+            if not on_foot or order.via or self._own(fleets, self.units[province].power):
                 if self._path(province, going, fleets):
                     self.carriers[province] = fleets
                     used |= fleets
@@ -200,6 +200,10 @@ class _Resolver:
         for fleets in convoys.values():
             for province in bits(fleets & ~used):
                 self.results[province] = (VOID,)
+
+    def _own(self, fleets: int, power: int) -> bool:
+        """Return whether a power has one of some fleets: its own convoy says that an army is to go by sea."""
+        return any(self.power[fleet] == power for fleet in bits(fleets))
 
     def _path(self, start: int, target: int, fleets: int) -> bool:
         return bool(fleets) and bool(self.board.convoy_reach(start, fleets) >> target & 1)

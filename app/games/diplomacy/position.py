@@ -30,9 +30,9 @@ class Dislodged(NamedTuple):
     retreats: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Position:
-    """A position. Nobody changes its dictionaries.
+    """A position. Nobody changes its dictionaries; two positions are equal only if they are the same object.
 
     Attributes:
         board: the map.
@@ -60,10 +60,14 @@ class Position:
 
     def counts(self) -> list[tuple[int, int]]:
         """Return the numbers of centres and units of each power, dislodged units included."""
-        powers = range(len(self.board.powers))
-        owners, units = list(self.owners.values()), [unit.power for unit in self.units.values()]
-        units += [lost.unit.power for lost in self.dislodged.values()]
-        return [(owners.count(power), units.count(power)) for power in powers]
+        centers, units = [0] * len(self.board.powers), [0] * len(self.board.powers)
+        for owner in self.owners.values():
+            centers[owner] += 1
+        for unit in self.units.values():
+            units[unit.power] += 1
+        for lost in self.dislodged.values():
+            units[lost.unit.power] += 1
+        return list(zip(centers, units, strict=True))
 
     def build_sites(self, power: int) -> list[int]:
         """Return the home centres where a power may build: its own, and vacant."""
