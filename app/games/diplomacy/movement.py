@@ -1,12 +1,13 @@
-"""Adjudication of movement: Kruijswijk's algorithm, with Szykman's rule for convoy paradoxes.
+"""Adjudication of movement: deduction, and Szykman's rule for convoy paradoxes.
 
-Each order of a unit succeeds or fails, and whether it does may depend on others. ``_Resolver.resolve`` asks for those
-recursively. Where it comes back to an order that it is just resolving, it guesses that the order fails, and then that it
-succeeds. If both guesses lead to the same result, that is it. Otherwise the orders hang together in a circle, which has
-two causes only: units that move in a circle, all of which succeed, or a convoy paradox, in which the convoys fail.
+Each order of a unit succeeds or fails, and whether it does may depend on others. What is known decides some orders, those
+decide more, and so on. Orders that are left then hang together in circles. A circle is tried out: all ways in which
+its orders can succeed or fail without contradiction are its solutions. If there is one, that is it. Otherwise it is a
+convoy paradox, in which the convoys that the solutions disagree on fail, or units that move in a circle, and succeed.
 
-Source: Lucas B. Kruijswijk, "The Math of Adjudication" (The Diplomatic Pouch, 2009); terms and choices after his
-"Diplomacy Adjudicator Test Cases" (DATC). ADR/050-adjudication.md says which of its alternatives are ours.
+Terms and choices are those of Lucas B. Kruijswijk's "Diplomacy Adjudicator Test Cases" (DATC) and "The Math of
+Adjudication" (The Diplomatic Pouch, 2009). ADR/050-adjudication.md compares the ways, and says which of DATC's
+alternatives are ours.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,8 +18,6 @@ from app.games.diplomacy.orders import CONVOY, HOLD, MOVE, NOWHERE, SUPPORT, Ord
 
 VOID, BOUNCE, CUT, NO_CONVOY, DISRUPTED, DISLODGED = "void", "bounce", "cut", "no convoy", "disrupted", "dislodged"
 """Results of orders, in the words of saved games. An order that succeeds has none."""
-
-_UNRESOLVED, _GUESSED, _RESOLVED = range(3)
 
 
 @dataclass(slots=True)
@@ -133,7 +132,7 @@ def adjudicate(board: Map, units: Mapping[int, Unit], orders: Mapping[int, Order
         units: all units, by province.
         orders: by province of the unit. A unit without an order, or with an illegal one, holds.
     """
-    return _Resolver(board, units, orders).outcome(sorted(units))
+    return _Resolver(board, units, orders).outcome()
 
 
 class _Resolver:
@@ -158,9 +157,7 @@ class _Resolver:
         self.helpers: list[list[int]] = [[] for _ in range(count)]
         self.carriers: dict[int, int] = {}  # sets; only armies that move by sea have one
         self.results: dict[int, tuple[str, ...]] = {}
-        self.state = [_UNRESOLVED] * count
-        self.success = [False] * count
-        self.guessed: list[int] = []  # orders whose result depends on a guess, in the order of their discovery
+        self.success: list[bool | None] = [False] * count  # None: not decided yet
         legal = {}
         for province, order in orders.items():
             if order.kind == HOLD:
@@ -176,7 +173,7 @@ class _Resolver:
         convoys: dict[tuple[int, int], int] = {}  # sets of fleets, by start and target
         for province, order in legal.items():
             if order.kind == CONVOY:
-                self.kind[province] = CONVOY
+                self.kind[province], self.success[province] = CONVOY, None
                 start, target = self.board.province_of[order.other], self.board.province_of[order.to]
                 convoys[start, target] = convoys.get((start, target), 0) | 1 << province
         used = 0
@@ -194,12 +191,12 @@ class _Resolver:
                     used |= fleets
                 elif not on_foot:
                     self.results[province] = (NO_CONVOY,)
-                    self.state[province] = _RESOLVED
                     continue
+            self.success[province] = None
             self.attackers[going].append(province)
         for fleets in convoys.values():
             for province in bits(fleets & ~used):
-                self.results[province] = (VOID,)
+                self.results[province], self.success[province] = (VOID,), False
 
     def _own(self, fleets: int, power: int) -> bool:
         """Return whether a power has one of some fleets: its own convoy says that an army is to go by sea."""
@@ -222,15 +219,14 @@ class _Resolver:
                 ends = self.ends[other]
                 matches = self.going[other] == target and (order.to in (target, ends) or not order.other_fleet)
             if matches:
+                self.success[province] = None
                 self.helpers[other].append(province)
             else:
                 self.results[province] = (VOID,)
 
-    def outcome(self, provinces: Iterable[int]) -> Movement:
-        """Resolve all orders, in any order of provinces, and return what they lead to."""
-        for province in provinces:
-            if self.kind[province] != HOLD:
-                self.resolve(province)
+    def outcome(self) -> Movement:
+        """Resolve all orders, and return what they lead to."""
+        self._settle()
         found = Movement(results=self.results)
         for province in self.units:
             if self.kind[province] == MOVE and self.success[province]:
@@ -257,63 +253,72 @@ class _Resolver:
                     self.results[province] = (DISRUPTED,)
                 else:
                     self.results[province] = (BOUNCE,)
-                    if not self._beaten_by_opponent(province):
-                        found.contested |= 1 << self.going[province]
+                    going = self.going[province]
+                    if not (self._swaps(province, going) and self.success[going]):
+                        found.contested |= 1 << going
             elif kind == SUPPORT and province not in self.results and not self.success[province]:
                 self.results[province] = (CUT,)
             if province in found.dislodged:
                 self.results[province] = (*self.results.get(province, ()), DISLODGED)
         found.contested &= ~occupied
 
-    def resolve(self, province: int) -> bool:
-        """Return whether the order of a unit succeeds; while it is being resolved, the guess."""
-        state = self.state[province]
-        if state == _RESOLVED:
-            return self.success[province]
-        guessed = self.guessed
-        if state == _GUESSED:
-            if province not in guessed:
-                guessed.append(province)
-            return self.success[province]
-        before = len(guessed)
-        self.success[province], self.state[province] = False, _GUESSED
-        first = self._succeeds(province)
-        if len(guessed) == before:  # it depends on no guess
-            self.success[province], self.state[province] = first, _RESOLVED
-            return first
-        if guessed[before] != province:  # it depends on a guess about an order that is resolved further up
-            guessed.append(province)
-            self.success[province] = first
-            return first
-        self._forget(before)
-        self.success[province], self.state[province] = True, _GUESSED
-        second = self._succeeds(province)
-        if first == second:
-            self._forget(before)
-            self.success[province], self.state[province] = first, _RESOLVED
-            return first
-        self._break_circle(before)
-        return self.resolve(province)
+    def _settle(self) -> None:
+        """Decide all orders."""
+        left = self._deduce([province for province in sorted(self.units) if self.success[province] is None])
+        while left:
+            circle = _first_circle({province: self._depends_on(province) & set(left) for province in left})
+            solutions = self._solutions(circle)
+            settled = solutions[0] if len(solutions) == 1 else self._broken(circle, solutions)
+            for province, success in settled.items():
+                self.success[province] = success
+            left = self._deduce([province for province in left if province not in settled])
 
-    def _forget(self, before: int) -> None:
-        for province in self.guessed[before:]:
-            self.state[province] = _UNRESOLVED
-        del self.guessed[before:]
+    def _deduce(self, left: list[int]) -> list[int]:
+        """Decide orders as far as they follow from those that are decided; return those that do not."""
+        before = len(left) + 1
+        while len(left) < before:
+            before = len(left)
+            for province in left:
+                self.success[province] = self._succeeds(province)
+            left = [province for province in left if self.success[province] is None]
+        return left
 
-    def _break_circle(self, before: int) -> None:
-        """Settle orders that depend on each other: units in a circle move, otherwise the convoys fail."""
-        members = self.guessed[before:]
-        self._forget(before)
-        settled = [province for province in members if self.kind[province] == CONVOY]
-        success = not settled
-        if success:
-            settled = [province for province in members if self._in_circle(province, set(members))]
-        if not settled:
-            raise AssertionError("orders hang together neither by a circle of moves nor by a convoy")
-        for province in settled:
-            self.success[province], self.state[province] = success, _RESOLVED
+    def _solutions(self, circle: list[int]) -> list[dict[int, bool]]:
+        """Return all ways to decide a circle of orders without contradiction."""
+        found: list[dict[int, bool]] = []
+
+        def search(left: list[int], guessed: tuple[int, ...]) -> None:
+            left = self._deduce(left)
+            if any(self._succeeds(province) not in (None, self.success[province]) for province in guessed):
+                return
+            if not left:
+                found.append({province: bool(self.success[province]) for province in circle})
+            for guess in (False, True) if left else ():
+                self.success[left[0]] = guess
+                search(left[1:], (*guessed, left[0]))
+                for province in left:
+                    self.success[province] = None
+
+        search(circle, ())
+        for province in circle:
+            self.success[province] = None
+        return found
+
+    def _broken(self, circle: list[int], solutions: list[dict[int, bool]]) -> dict[int, bool]:
+        """Return what decides a circle with no solution, or several: Szykman's rule, or a circle of moving units."""
+        disputed = [
+            province
+            for province in circle
+            if not solutions or len({solution[province] for solution in solutions}) == 2
+        ]
+        convoys = {province: False for province in disputed if self.kind[province] == CONVOY}
+        moving = {province: True for province in disputed if self._in_circle(province, set(disputed))}
+        if not convoys and not moving:
+            raise AssertionError("orders hang together neither by a convoy nor by units that move in a circle")
+        return convoys or moving
 
     def _in_circle(self, province: int, members: set[int]) -> bool:
+        """Return whether units of ``members`` move in a circle with this one."""
         place = self.going[province]
         for _ in members:
             if place == province:
@@ -323,82 +328,123 @@ class _Resolver:
             place = self.going[place]
         return False
 
-    def _succeeds(self, province: int) -> bool:
+    def _depends_on(self, province: int) -> set[int]:
+        """Return the orders that may have to be known to decide an order."""
+        kind = self.kind[province]
+        if kind == CONVOY:
+            return set(self.attackers[province])
+        found: set[int] = set()
+        if kind == SUPPORT:
+            for attacker in self.attackers[province]:
+                by_sea = bits(self.carriers.get(attacker, 0))
+                found.update((attacker,) if attacker == self.target[province] else by_sea)
+            return found
+        going = self.going[province]
+        found.update(self.helpers[going], [going] if self.kind[going] == MOVE else [])
+        for mover in self.attackers[going]:
+            found.update(self.helpers[mover], bits(self.carriers.get(mover, 0)))
+        return found
+
+    def _succeeds(self, province: int) -> bool | None:
+        """Return whether an order succeeds; None if that does not follow from what is decided."""
         kind = self.kind[province]
         if kind == MOVE:
             return self._move_succeeds(province)
         if kind == SUPPORT:
-            return self._support_succeeds(province)
-        return not any(self.resolve(attacker) for attacker in self.attackers[province])  # a convoy
+            return _none_of(
+                self.success[attacker] if attacker == self.target[province] else self.arrives(attacker)
+                for attacker in self.attackers[province]
+                if self.power[attacker] != self.power[province]
+            )
+        return _none_of(self.success[attacker] for attacker in self.attackers[province])  # a convoy
 
-    def _move_succeeds(self, province: int) -> bool:
-        """Return whether a unit gets into the province where it goes."""
-        if not self.arrives(province):
+    def _move_succeeds(self, province: int) -> bool | None:
+        """Return whether a unit gets into the province where it goes; None if that is not decided."""
+        arrives = self.arrives(province)
+        if arrives is False:
             return False
+        least, most, hold_least, hold_most = self._attack(province)
+        for rival in self.attackers[self.going[province]]:
+            if rival != province:
+                rival_least, rival_most = self._hindrance(rival)
+                hold_least, hold_most = max(hold_least, rival_least), max(hold_most, rival_most)
+        if most <= hold_least:
+            return False
+        return True if arrives and least > hold_most else None
+
+    def _attack(self, province: int) -> tuple[int, int, int, int]:
+        """Return bounds of a unit's strength against the unit in its target, and bounds of that one's strength.
+
+        A unit's own power cannot help to dislodge it, and does not dislodge it.
+        """
         going, power = self.going[province], self.power
-        if self._swaps(province, going):
-            if power[going] == power[province]:
-                return False
-            strength = self._strength(province, power[going])
-            if strength <= self._strength(going):  # a head-to-head battle
-                return False
-        elif power[going] == NOWHERE or (self.kind[going] == MOVE and self.resolve(going)):
-            strength = self._strength(province)
-        else:
-            if power[going] == power[province]:
-                return False
-            strength = self._strength(province, power[going])
-            if strength <= (1 if self.kind[going] == MOVE else self._strength(going)):
-                return False
-        for rival in self.attackers[going]:
-            if rival != province and strength <= self._hindrance(rival):
-                return False
-        return True
+        strength = self._strength(province)
+        leaves = self.success[going] if self.kind[going] == MOVE else False
+        swaps = self._swaps(province, going)
+        if power[going] == NOWHERE or (leaves and not swaps):
+            return (*strength, 0, 0)
+        dislodging = (0, 0) if power[going] == power[province] else self._strength(province, power[going])
+        holding = self._strength(going) if swaps or self.kind[going] != MOVE else (1, 1)
+        if leaves is None and not swaps:
+            return dislodging[0], strength[1], 0, holding[1]
+        return (*dislodging, *holding)
 
     def _swaps(self, province: int, going: int) -> bool:
         """Return whether the unit in the target moves the opposite way, and none of the two by sea."""
         return self.going[going] == province and province not in self.carriers and going not in self.carriers
 
-    def _strength(self, province: int, without: int = NOWHERE) -> int:
-        """Return 1 and the number of supports of a unit, not counting those of the power ``without``."""
-        strength = 1
+    def _strength(self, province: int, without: int = NOWHERE) -> tuple[int, int]:
+        """Return bounds of 1 and the number of supports of a unit, not counting those of the power ``without``."""
+        least = most = 1
         for helper in self.helpers[province]:
-            if self.power[helper] != without and self.resolve(helper):
-                strength += 1
-        return strength
+            if self.power[helper] != without and self.success[helper] is not False:
+                most += 1
+                least += self.success[helper] is True
+        return least, most
 
-    def _hindrance(self, rival: int) -> int:
-        """Return the strength with which a unit keeps others out of the province where it goes."""
-        if not self.arrives(rival) or self._beaten_by_opponent(rival):
-            return 0
-        return self._strength(rival)
+    def _hindrance(self, rival: int) -> tuple[int, int]:
+        """Return bounds of the strength with which a unit keeps others out of the province where it goes."""
+        going = self.going[rival]
+        arrives, beaten = self.arrives(rival), self.success[going] if self._swaps(rival, going) else False
+        if arrives is False or beaten:
+            return 0, 0
+        least, most = self._strength(rival)
+        return (0 if arrives is None or beaten is None else least), most
 
-    def _beaten_by_opponent(self, province: int) -> bool:
-        """Return whether a unit is dislodged from the very province where it goes, head to head."""
-        going = self.going[province]
-        return self._swaps(province, going) and self.resolve(going)
-
-    def arrives(self, province: int) -> bool:
+    def arrives(self, province: int) -> bool | None:
         """Return whether a moving unit gets as far as the border: on foot always, by sea if its convoy holds."""
         fleets = self.carriers.get(province)
         if fleets is None:
             return True
-        holding = 0
+        holding = possible = 0
         for fleet in bits(fleets):
-            if self.resolve(fleet):
-                holding |= 1 << fleet
-        return self._path(province, self.going[province], holding)
+            if self.success[fleet] is not False:
+                possible |= 1 << fleet
+                holding |= self.success[fleet] is True and 1 << fleet
+        going = self.going[province]
+        if self._path(province, going, holding):
+            return True
+        return None if self._path(province, going, possible) else False
 
-    def _support_succeeds(self, province: int) -> bool:
-        """Return whether no attack cuts a support.
 
-        Any attack of another power cuts it, except one from the province that the support is directed at. That one has
-        to dislodge the unit.
-        """
-        target = self.target[province]
-        for attacker in self.attackers[province]:
-            if self.power[attacker] == self.power[province]:
-                continue
-            if self.resolve(attacker) if attacker == target else self.arrives(attacker):
-                return False
-        return True
+def _none_of(values: Iterable[bool | None]) -> bool | None:
+    """Return whether no value is true; None if that depends on values that are None."""
+    unknown = False
+    for value in values:
+        if value:
+            return False
+        unknown |= value is None
+    return None if unknown else True
+
+
+def _first_circle(depends_on: Mapping[int, set[int]]) -> list[int]:
+    """Return orders that depend on each other, and on no others that are undecided."""
+
+    def reached(start: int) -> set[int]:
+        found, edge = {start}, [start]
+        while edge:
+            edge = [other for order in edge for other in depends_on[order] if other not in found]
+            found.update(edge)
+        return found
+
+    return sorted(min((reached(order) for order in depends_on), key=lambda orders: (len(orders), min(orders))))
