@@ -35,7 +35,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 
-from app.config import DEFAULT_BACKEND, PARAMETERS, REPLAY_ROWS, GameConfig, Parameter, RunSettings
+from app.config import DEFAULT_BACKEND, LANGUAGE_BACKEND, PARAMETERS, REPLAY_ROWS, GameConfig, Parameter, RunSettings
 from app.core import HEURISTIC, FlyballError, load_plugin
 
 BACKENDS = "flyball.backends"
@@ -132,7 +132,29 @@ SEARCH = replace(
 )
 """A network that learns what its own tree searches find: Gumbel AlphaZero."""
 
-OURS = {backend.name: backend for backend in (POLICY_GRADIENT, SEARCH)}
+
+def _spoken(config: GameConfig) -> GameInfo:
+    from app.language.packages import require_packages
+    from app.language.text_games import open_text_table
+
+    require_packages()
+    game = open_text_table(config, slots=0).spec
+    return GameInfo(game.rules_version, game.players, game.bots, frozenset(PARAMETERS))
+
+
+LANGUAGE = Backend(
+    name=LANGUAGE_BACKEND,
+    describe=_spoken,
+    initialise="app.language.jobs:initialise",
+    play="app.language.selfplay:play",
+    inspect="app.language.inspection:inspect",
+    train="app.language.jobs:train",
+    match="app.language.selfplay:match",
+    distribute="app.store.checkpoints:distribute",
+)
+"""A low-rank adapter of a language model that plays text games and learns by GRPO."""
+
+OURS = {backend.name: backend for backend in (POLICY_GRADIENT, SEARCH, LANGUAGE)}
 
 
 def backend_of(config: GameConfig) -> Backend:

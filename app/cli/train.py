@@ -9,7 +9,7 @@ from rich.text import Text
 from app.api.runs import Place
 from app.cli.options import FILE, FOLDER, SEED, json_option, placed, set_option
 from app.cli.output import data_only_on_stdout, show_table, write_json
-from app.config import PipelineSettings
+from app.config import LANGUAGE_BACKEND, PipelineSettings
 from app.config.pipeline_loading import LEAVES, assigned, by_key, training_settings
 
 STARTS = {"bc": "behavioral_clone", "random": "random"}
@@ -47,6 +47,13 @@ def train(
     """
     config = place.config(config_key)
     values = assigned(assignments) | ({"collection.initial_policy": STARTS[start]} if start else {})
+    if config.backend == LANGUAGE_BACKEND:
+        from app.cli.language_training import train_text_game
+
+        train_text_game(
+            config, output, assigned(assignments), seed, resume=resume, only_settings=only_settings, as_json=as_json
+        )
+        return
     if only_settings:
         _show_settings(training_settings(config, file, values), as_json=as_json)
         return

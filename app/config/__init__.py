@@ -32,6 +32,7 @@ from app.config.run import (
 from app.config.settings import (
     DEFAULT_BACKEND,
     FEWEST_SIMULATIONS,
+    LANGUAGE_BACKEND,
     MLP,
     MOST_SIMULATIONS,
     NETWORK_FIELDS,
@@ -45,6 +46,7 @@ from app.config.settings import (
     EngineProtocol,
     EvaluationSettings,
     GameConfig,
+    LanguageSettings,
     ManifestPart,
     NetworkSettings,
     Parameter,

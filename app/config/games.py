@@ -7,17 +7,19 @@ enough that the model that plays them is still fresh.
 from typing import Any
 
 from app.config.settings import (
+    LANGUAGE_BACKEND,
     SEARCH_BACKEND,
     TOWER,
     WINDOWS,
     EvaluationSettings,
     GameConfig,
+    LanguageSettings,
     NetworkSettings,
     PpoCoefficients,
     SearchSettings,
     SelfplaySettings,
 )
-from app.core import HEURISTIC, RANDOM, ConfigKey
+from app.core import HEURISTIC, RANDOM, BotName, ConfigKey
 
 
 def _games(count: int, openings: int = 0) -> SelfplaySettings:
@@ -39,6 +41,22 @@ def _searched(key: str, game: str, games: int, openings: int, **settings: Any) -
         "rows_per_training": 16_384,
     }
     return GameConfig(key=ConfigKey(key), game=game, **(usual | settings))
+
+
+def _told(key: str, game: str, openings: int, builtins: tuple[BotName, ...] = (RANDOM,), **language: Any) -> GameConfig:
+    """Return a game that a language model plays as text (ADR-051), small enough for two cores."""
+    return GameConfig(
+        key=ConfigKey(key),
+        game=game,
+        players=2,
+        backend=LANGUAGE_BACKEND,
+        builtins=builtins,
+        language=LanguageSettings(base_width=64, **language),
+        selfplay=_games(128, openings),
+        evaluation=EvaluationSettings(opening_plies=2, random_games=100, model_games=100, anchor_games=50),
+        rows_per_training=2_048,
+        epochs=1,
+    )
 
 
 _WITH_HEURISTIC = (RANDOM, HEURISTIC)
@@ -134,5 +152,7 @@ GAMES: dict[ConfigKey, GameConfig] = {
             network=NetworkSettings(kind=TOWER, blocks=2, channels=32),
             selfplay=_games(128, openings=2),
         ),
+        _told("tic_tac_toe_text_2p", "tic_tac_toe", openings=2, teacher=RANDOM, lessons=8_192),
+        _told("connect_four_text_2p", "connect_four", openings=4, builtins=_WITH_HEURISTIC),
     )
 }

@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from app.config.controllers import ControllerName, ControllerSettings, Knob
 from app.config.feedback import MAX_SECONDS, FeedbackSettings, Seconds, Share
 from app.config.games import GAMES
-from app.config.settings import GameConfig, Settings
+from app.config.settings import LANGUAGE_BACKEND, GameConfig, Settings
 from app.core import ConfigKey, FlyballError, Name, is_broker
 
 LAPTOP: tuple[ConfigKey, ...] = tuple(
@@ -17,7 +17,14 @@ LAPTOP: tuple[ConfigKey, ...] = tuple(
 )
 """Configurations that suit two cores."""
 
-PROFILES: dict[str, tuple[ConfigKey, ...]] = {"laptop": LAPTOP, "full": tuple(GAMES)}
+LANGUAGE: tuple[ConfigKey, ...] = tuple(key for key, config in GAMES.items() if config.backend == LANGUAGE_BACKEND)
+"""Configurations that language models play."""
+
+PROFILES: dict[str, tuple[ConfigKey, ...]] = {
+    "laptop": LAPTOP,
+    "full": tuple(key for key in GAMES if key not in LANGUAGE),  # language models need packages of their own
+    "language": LANGUAGE,
+}
 
 
 class ForeignSettings(FlyballError):

@@ -17,7 +17,7 @@ Parameter = Literal["learning_rate", "epochs", "games_per_iteration", "quality_t
 PARAMETERS: tuple[Parameter, ...] = get_args(Parameter)
 """All parameters; each is also a field of FeedbackState."""
 
-DEFAULT_BACKEND, SEARCH_BACKEND = "policy_gradient", "search"
+DEFAULT_BACKEND, SEARCH_BACKEND, LANGUAGE_BACKEND = "policy_gradient", "search", "language"
 
 REPLAY_ROWS = 1_000_000
 """Rows of earlier trainings that backend ``search`` learns from, if nothing says how many."""
@@ -217,6 +217,51 @@ class SearchSettings(Settings):
     symmetries: bool = Field(True, description="also learn from symmetric images of the positions")
 
 
+class LanguageSettings(Settings):
+    """Backend ``language``: a base model, its adapters, and how they learn (GRPO, Shao et al. 2024)."""
+
+    base: str | None = Field(
+        None, min_length=1, description="your base model: a folder, or its name on the hub; unset: a small one is made"
+    )
+    base_layers: int = Field(4, ge=1, le=64, description="of the small base model")
+    base_width: int = Field(128, ge=16, le=4096, description="of the small base model: numbers that stand for a token")
+    base_heads: int = Field(4, ge=1, le=64, description="of the small base model: attention heads of a layer")
+    teacher: BotName = Field(HEURISTIC, description="bot whose moves the small base model learns before anything else")
+    lessons: int = Field(50_000, ge=0, description="moves of the teacher that the small base model learns from")
+    lesson_rate: float = Field(3e-3, gt=0, le=1, description="highest learning rate of the small base model")
+    rank: int = Field(8, ge=1, le=256, description="of an adapter's matrices")
+    alpha: float = Field(16.0, gt=0, description="an adapter's product is scaled by alpha / rank")
+    targets: tuple[str, ...] = Field(
+        ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
+        min_length=1,
+        description="names of the modules that are adapted",
+    )
+    constrained: bool = Field(True, description="answers are drawn among the legal ones; false: freely")
+    most_tokens: int = Field(64, ge=1, le=8192, description="of an answer; a longer one is cut off")
+    illegal_cost: float = Field(
+        1.0, ge=0, description="taken from a seat's reward, times the share of its answers that were not legal"
+    )
+    group_games: int = Field(8, ge=2, le=1024, description="games of a group, from the same start and in the same seat")
+    truncated: Literal["scored", "left_out"] = Field(
+        "scored", description="truncated games: rewarded by their scores, or not learned from"
+    )
+    advantage: Literal["standardised", "centred"] = Field(
+        "standardised", description="a group's rewards less their mean, and perhaps divided by their deviation"
+    )
+    ratio: Literal["token", "sequence"] = Field(
+        "token", description="probability ratios are clipped token by token, or those of whole answers (GSPO)"
+    )
+    clip_epsilon: float = Field(0.2, gt=0, lt=1, description="probability ratios are clipped to 1 ± this")
+    kl_coef: float = Field(0.02, ge=0, description="weight of the divergence from the base model")
+    max_kl: float = Field(1.0, gt=0, description="divergence from the policy that played, above which an update ends")
+    batch_rows: int = Field(512, ge=1, description="answers in a step of the optimiser")
+    batch_tokens: int = Field(
+        16_384, ge=64, description="tokens, prompts included, that pass through the model at once"
+    )
+    max_grad_norm: float = Field(1.0, gt=0, description="maximum norm of a gradient; longer ones are scaled down")
+    weight_decay: float = Field(0.0, ge=0, description="of AdamW")
+
+
 Rewards = Annotated[
     Literal["terminal", "per_trick", "shaped"],
     Field(description="distribution of rewards over a game; except in Hearts only terminal"),
@@ -364,6 +409,7 @@ class GameConfig(Settings):
     network: NetworkSettings = NetworkSettings()
     ppo: PpoCoefficients = PpoCoefficients()
     search: SearchSettings = SearchSettings()
+    language: LanguageSettings = LanguageSettings()
     selfplay: SelfplaySettings = SelfplaySettings()
     evaluation: EvaluationSettings = EvaluationSettings()
 

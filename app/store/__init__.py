@@ -3,7 +3,9 @@
 from app.store.blobs import BlobStore, DamagedBlob, FileStore, MemoryStore, MissingBlob, StoredBlob
 from app.store.checkpoints import (
     NETWORK,
+    Canary,
     Checkpoint,
+    LoraManifest,
     Manifest,
     export_checkpoint,
     get_checkpoint,
@@ -19,11 +21,13 @@ __all__ = [
     "NETWORK",
     "SHARDS",
     "BlobStore",
+    "Canary",
     "Checkpoint",
     "DamagedBlob",
     "FileStore",
     "ForeignLeague",
     "LeagueFile",
+    "LoraManifest",
     "Manifest",
     "MemoryStore",
     "MissingBlob",

@@ -49,10 +49,34 @@ class UnusablePolicy(UnusableFile):
     """A file that holds no model, or whose suffix names no format."""
 
 
+class Canary(Settings):
+    """Log-probabilities of fixed texts under a model of language, by which whoever loads it recognises it."""
+
+    ids: tuple[tuple[int, ...], ...] = Field(min_length=1, description="tokens of each text")
+    log_probs: tuple[tuple[float, ...], ...] = Field(description="of each token but a text's first, nats")
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if [len(text) - 1 for text in self.ids] != [*map(len, self.log_probs)]:
+            raise ValueError("a canary has a log-probability for each token but a text's first")
+        return self
+
+
+class LoraManifest(Settings):
+    """What a low-rank adapter is, and how it answers."""
+
+    rank: int = Field(ge=1)
+    alpha: float = Field(gt=0, description="the adapter's product is scaled by alpha / rank")
+    targets: tuple[str, ...] = Field(min_length=1, description="names of the adapted modules")
+    canary: Canary
+
+
 class Manifest(ManifestPart):
     """Metadata of a model: configuration, network, step, parent, and the backend that made it."""
 
-    later: ClassVar[frozenset[str]] = frozenset({"backend", "base", "content", "planes", "scale", "action_planes"})
+    later: ClassVar[frozenset[str]] = frozenset(
+        {"backend", "base", "content", "planes", "scale", "action_planes", "lora"}
+    )
 
     version: Literal[1] = 1
     config_key: ConfigKey
@@ -68,6 +92,7 @@ class Manifest(ManifestPart):
     planes: tuple[int, int, int] | None = Field(None, description="shape of the planes that the network sees, if any")
     scale: float = Field(1.0, gt=0, description="divisor of the features inside the network")
     action_planes: int = Field(0, ge=0, description="planes of actions that the network computes, if any")
+    lora: LoraManifest | None = Field(None, description="of an adapter of a language model")
 
     @model_validator(mode="after")
     def _has_a_parent_unless_first(self) -> Self:

@@ -8,7 +8,7 @@ from driving import KEY, OLD, OTHER_KEY, DrivenWorker, played, promoted
 from tabular_backend import NAME, TABULAR
 
 from app.backends import JOBS, POLICY_GRADIENT, SEARCH, UnusableBackend, backend_of, describe, understood
-from app.config import GAMES, PARAMETERS, RunSettings
+from app.config import GAMES, PARAMETERS, LanguageSettings, RunSettings
 from app.core import UnknownPlugin
 from app.events import EvaluationRequested, SelfplayRequested, TrainingRequested
 from daemons.contract import check_backend
@@ -25,6 +25,12 @@ SETTINGS = RunSettings(configs=(GAMES[KEY].replace(backend=NAME), GAMES[OTHER_KE
 @pytest.mark.parametrize("name", ["policy_gradient", "search", NAME])
 def test_check_of_a_sound_backend_finds_nothing(name: str) -> None:
     assert check_backend(name) == []
+
+
+def test_check_of_language_finds_nothing() -> None:
+    """Its models are adapters, its shards answers, and its game has the rules of the text."""
+    small = LanguageSettings(teacher="random", lessons=128, base_layers=1, base_width=16, base_heads=1, rank=2)
+    assert check_backend("language", GAMES["tic_tac_toe_text_2p"].replace(language=small)) == []
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.config import GAMES, LAPTOP, MATCHMAKING, Deployment, NetworkSettings, RunFolder, flatten, nest
+from app.config import GAMES, LAPTOP, MATCHMAKING, PROFILES, Deployment, NetworkSettings, RunFolder, flatten, nest
 from app.config.loading import BadSettings, UnknownConfig, load
 from daemons.run_folder import MAX_SOCKET_PATH, UnsafeFolder, bus_endpoint
 
@@ -131,7 +131,7 @@ def test_a_new_game_is_a_full_table(tmp_path: Path) -> None:
 def test_a_profile_above_covers_configs_below(tmp_path: Path) -> None:
     write(tmp_path, "configs = ['hearts_4p']\n")
     loaded = load(tmp_path, {"profile": "full"})
-    assert len(loaded.run.configs) == len(GAMES)
+    assert len(loaded.run.configs) == len(PROFILES["full"])
     assert loaded.origins["configs"] == "command line"
 
 

@@ -1,0 +1,41 @@
+"""``flyball train`` of a text game."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from app.cli.output import data_only_on_stdout, note, show_table, write_json
+from app.config import GameConfig, flatten
+
+
+def train_text_game(
+    config: GameConfig,
+    output: Path | None,
+    values: Mapping[str, Any],
+    seed: int | None,
+    *,
+    resume: bool,
+    only_settings: bool,
+    as_json: bool,
+) -> None:
+    """Train an adapter and show the progress, or show the settings."""
+    from app.language.run import text_settings, train_text  # loads torch
+
+    if only_settings:
+        changed, loop = text_settings(config, values)
+        shown = loop.model_dump(mode="json") | flatten({"language": changed.language.model_dump(mode="json")})
+        if as_json:
+            write_json(shown)
+        else:
+            show_table(("setting", "value"), [(key, json.dumps(value)) for key, value in shown.items()])
+        return
+    folder = output or Path("training") / config.key
+    with data_only_on_stdout():
+        report = train_text(config, folder, values, seed, resume=resume, say=note)
+    if as_json:
+        write_json(report)
+    else:
+        click.echo(f"Adapter {report['model']} after {report['iterations']} iterations; its report is in {folder}.")

@@ -1,0 +1,1 @@
+"""Language models that play: text games, generators of text, adapters, and GRPO."""

@@ -1,0 +1,101 @@
+"""Adapters: made, stored with their canary, and exported as folders of PEFT."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+
+from app.core import ModelHash, UnusableFile, writing
+from app.language.generator import Adapter, Ids, adapter_name
+from app.language.peft_generator import PeftGenerator
+from app.store import BlobStore, Canary, LoraManifest, Manifest, put_checkpoint
+
+WEIGHTS, CONFIG, MANIFEST = "adapter_model.safetensors", "adapter_config.json", "flyball.json"
+
+
+def draw_adapter(
+    generator: PeftGenerator, name: str, *, rank: int, alpha: float, targets: Sequence[str], seed: int
+) -> None:
+    """Add a new adapter under a name: A random, B zero, so that it answers as the base model does."""
+    from peft import LoraConfig
+
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        config = LoraConfig(r=rank, lora_alpha=alpha, target_modules=list(targets))
+        generator.peft.add_adapter(name, config)
+    generator.peft.requires_grad_(requires_grad=False)
+    generator.peft.eval()
+
+
+def put_adapter(
+    store: BlobStore,
+    generator: PeftGenerator,
+    name: str,
+    manifest: Manifest,
+    *,
+    canary: Sequence[Ids],
+    optimizer: bytes | None = None,
+) -> ModelHash:
+    """Store the adapter that is called ``name`` in a generator, with its log-probabilities of the texts in ``canary``.
+
+    Returns its hash.
+    """
+    from peft import get_peft_model_state_dict
+
+    tensors = get_peft_model_state_dict(generator.peft, adapter_name=name)
+    config: Any = generator.peft.peft_config[name]
+    written = Canary(
+        ids=tuple(tuple(text) for text in canary),
+        log_probs=tuple(tuple(scores) for scores in generator.score(canary, name)),
+    )
+    lora = LoraManifest(
+        rank=config.r, alpha=config.lora_alpha, targets=tuple(sorted(config.target_modules)), canary=written
+    )
+    data = save_tensors({key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()})
+    return put_checkpoint(store, manifest.replace(base=generator.fingerprint, lora=lora), data, optimizer)
+
+
+def export_adapter(adapter: Adapter, folder: Path, base: str) -> Path:
+    """Write an adapter into ``folder`` as PEFT and vLLM read it, and return its folder, CONFIGURATION@SHA-256.
+
+    A folder is never overwritten. ``base`` is what the base model is called where the adapter is loaded. Raises
+    ``UnusableFile``.
+    """
+    manifest = adapter.checkpoint.manifest
+    lora = manifest.lora
+    assert lora is not None
+    path = folder / adapter_name(manifest.config_key, adapter.checkpoint.model)
+    config = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": base,
+        "r": lora.rank,
+        "lora_alpha": lora.alpha,
+        "lora_dropout": 0.0,
+        "bias": "none",
+        "target_modules": list(lora.targets),
+        "inference_mode": True,
+    }
+    files = {
+        WEIGHTS: save_tensors(load_tensors(adapter.checkpoint.parameters), {"format": "pt"}),
+        CONFIG: json.dumps(config, indent=2).encode(),
+        MANIFEST: manifest.note.encode(),
+    }
+    with writing(path):
+        if path.exists():
+            if any((path / name).read_bytes() != data for name, data in files.items()):
+                raise UnusableFile(
+                    f"{path} holds another adapter than its name says.",
+                    hint="Delete the folder once nothing has loaded it, and export again.",
+                )
+            return path
+        unfinished = path.with_name(f"{path.name}.part")
+        unfinished.mkdir(parents=True)
+        for name, data in files.items():
+            (unfinished / name).write_bytes(data)
+        unfinished.rename(path)
+    return path

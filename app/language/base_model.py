@@ -1,0 +1,203 @@
+"""Base models: a tokenizer and a causal language model, drawn on the spot, out of the store, or the user's own.
+
+Nothing is downloaded unless ``HF_HUB_OFFLINE=0`` is set.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from app.core import FlyballError
+from app.language.packages import require_packages
+from app.store import BlobStore
+from app.store.shard import note_of, with_note
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+PAD = "<pad>"
+_HASHED = ("config.json", "tokenizer.json", "tokenizer_config.json", "*.safetensors")
+_CHUNK = 1 << 24
+
+
+Encoder = Callable[[str], list[int]]
+"""Turns a text into token ids."""
+
+_ENCODERS: dict[tuple[BlobStore, str | None, str], Encoder] = {}
+
+
+class NoBaseModel(FlyballError):
+    """A base model that is missing, cannot be read, or is another than the one asked for."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BaseModel:
+    """A causal language model with its tokenizer.
+
+    Attributes:
+        fingerprint: SHA-256 of the weights, configuration and tokenizer.
+        model: a ``transformers`` model, in evaluation mode.
+        tokenizer: a ``tokenizers.Tokenizer``; it adds no special tokens.
+    """
+
+    fingerprint: str
+    model: Any
+    tokenizer: Any
+
+    def encode(self, text: str) -> list[int]:
+        """Return the token ids of a text, without special tokens."""
+        return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Return the text of token ids."""
+        return str(self.tokenizer.decode(list(ids), skip_special_tokens=False))
+
+
+def train_tokenizer(texts: Iterable[str], size: int) -> Any:
+    """Return a byte-level BPE tokenizer of at most ``size`` tokens; every text can be encoded."""
+    require_packages()
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size, special_tokens=[PAD], initial_alphabet=sorted(alphabet), show_progress=False
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def draw_base(tokenizer: Any, seed: int, *, layers: int = 4, width: int = 128, heads: int = 4) -> BaseModel:
+    """Return a Llama with random weights for a tokenizer; by default about 0.7 million parameters."""
+    require_packages()
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=tokenizer.get_vocab_size(),
+        hidden_size=width,
+        intermediate_size=2 * width,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        max_position_embeddings=2048,
+        tie_word_embeddings=True,
+        pad_token_id=0,
+        bos_token_id=None,
+        eos_token_id=None,
+        initializer_range=0.05,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        model = LlamaForCausalLM(config).eval()
+    return BaseModel("", model, tokenizer)
+
+
+def put_base(store: BlobStore, base: BaseModel) -> str:
+    """Store a base model, weights, configuration and tokenizer in one blob; return its fingerprint, the blob's key."""
+    from safetensors.torch import save
+
+    tensors: dict[str, Tensor] = {name: tensor.contiguous() for name, tensor in base.model.state_dict().items()}
+    if base.model.config.tie_word_embeddings:
+        tensors.pop("lm_head.weight")
+    config = {name: value for name, value in base.model.config.to_dict().items() if name != "transformers_version"}
+    note = {"content": "base_model", "config": config, "tokenizer": json.loads(base.tokenizer.to_str())}
+    return str(store.put(with_note(save(tensors), json.dumps(note, sort_keys=True))))
+
+
+def get_base(store: BlobStore, fingerprint: str) -> BaseModel:
+    """Return a stored base model. Raises ``MissingBlob``, ``DamagedBlob`` or ``NoBaseModel``."""
+    require_packages()
+    from safetensors.torch import load
+    from tokenizers import Tokenizer
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    data = store.get(fingerprint)
+    try:
+        note = json.loads(note_of(data))
+        config, tokenizer = LlamaConfig(**note["config"]), Tokenizer.from_str(json.dumps(note["tokenizer"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise NoBaseModel(
+            f"Blob {fingerprint} is intact but is no base model.", hint="Is it an adapter, or a model of a network?"
+        ) from error
+    with torch.random.fork_rng(devices=[]):
+        model = LlamaForCausalLM(config).eval()
+    missing, unknown = model.load_state_dict(load(data), strict=False)
+    if unknown or set(missing) - {"lm_head.weight"}:
+        raise NoBaseModel(
+            f"Base model {fingerprint} lacks {missing or 'nothing'} and has unknown {unknown or 'nothing'}.",
+            hint="It was stored by another version of this program: begin a new run.",
+        )
+    return BaseModel(fingerprint, model, tokenizer)
+
+
+def load_base(name: str) -> BaseModel:
+    """Return the user's base model, by a folder or its name on the hub. Raises ``NoBaseModel``.
+
+    A model of the hub has to be in the local cache, unless ``HF_HUB_OFFLINE=0`` is set.
+    """
+    require_packages()
+    from huggingface_hub import snapshot_download
+    from tokenizers import Tokenizer
+    from transformers import AutoModelForCausalLM
+
+    offline = os.environ["HF_HUB_OFFLINE"] != "0"
+    folder = Path(name)
+    if not folder.is_dir():
+        try:
+            folder = Path(snapshot_download(name, local_files_only=offline))
+        except Exception as error:  # the hub's client raises many kinds
+            where = "in the local cache of the hub" if offline else "on the hub"
+            raise NoBaseModel(
+                f"There is no base model {name!r}: it is no folder, and not {where} ({type(error).__name__}).",
+                hint="Name a folder with config.json, tokenizer.json and *.safetensors, or download the model first: "
+                f"hf download {name}. HF_HUB_OFFLINE=0 lets Flyball download it.",
+            ) from error
+    for wanted in ("config.json", "tokenizer.json", "*.safetensors"):
+        if not list(folder.glob(wanted)):
+            raise NoBaseModel(
+                f"The base model {name!r} has no {wanted}.",
+                hint="It needs config.json, tokenizer.json and *.safetensors, as save_pretrained writes them.",
+            )
+    try:
+        model = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True).eval()
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    except Exception as error:  # files of the user's may break anything
+        raise NoBaseModel(
+            f"The base model {name!r} cannot be loaded: {type(error).__name__}: {error}.",
+            hint="Does transformers.AutoModelForCausalLM.from_pretrained load it?",
+        ) from error
+    return BaseModel(fingerprint_of(folder), model, tokenizer)
+
+
+def encoder_of(store: BlobStore, name: str | None, fingerprint: str) -> Encoder:
+    """Return what turns text into token ids for a base model: the user's, called ``name``, or a stored one.
+
+    Only the tokenizer is kept. Raises ``NoBaseModel``, ``MissingBlob`` or ``DamagedBlob``.
+    """
+    key = store, name, fingerprint
+    if key not in _ENCODERS:
+        base = get_base(store, fingerprint) if name is None else load_base(name)
+        tokenizer = base.tokenizer
+        _ENCODERS[key] = lambda text: list(tokenizer.encode(text, add_special_tokens=False).ids)
+    return _ENCODERS[key]
+
+
+def fingerprint_of(folder: Path) -> str:
+    """Return the SHA-256 over the files of a folder that make a base model."""
+    whole = sha256()
+    for path in sorted({path for pattern in _HASHED for path in folder.glob(pattern)}):
+        part = sha256()
+        with path.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                part.update(chunk)
+        whole.update(f"{path.name} {part.hexdigest()}\n".encode())
+    return whole.hexdigest()

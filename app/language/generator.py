@@ -1,0 +1,144 @@
+"""The interface of generators: prompts become answers, each by the base model or by an adapter of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isnan
+from typing import Literal, Protocol
+
+from app.core import ConfigKey, FlyballError, ModelHash
+from app.language.text_game import Answers
+from app.store import BlobStore, Checkpoint, get_checkpoint
+
+LORA = "lora"
+"""Content of a model that is a low-rank adapter of a base model."""
+
+TOLERANCE = 1e-3
+"""Largest difference in nats between a canary's log-probabilities and those of a sound adapter, in float32.
+
+Batches, threads and kernels make differences of 1e-5; an adapter that differs from another by less in every token of
+the canary plays the same.
+"""
+
+Ids = Sequence[int]
+
+
+class ModelMismatch(FlyballError):
+    """A loaded model that is not the one that was asked for: no game may be played by it."""
+
+
+class UnknownAdapter(FlyballError):
+    """An adapter that is not loaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """An adapter out of the store. Its name holds the hash of its content, so it is never another one."""
+
+    name: str  # CONFIGURATION@SHA-256
+    checkpoint: Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A prompt to answer."""
+
+    prompt: str
+    adapter: str | None  # name of a loaded adapter; None: the base model
+    answers: Answers | None  # the answer is decoded along these; None: freely
+    seed: int  # of the draws; the answer does not depend on the other requests
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How answers are drawn."""
+
+    temperature: float  # divides the logits; 0: the most probable token, with log-probabilities at 1
+    stop: str  # ends a free answer, and belongs to it
+    most_tokens: int  # of an answer
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """An answer."""
+
+    text: str
+    prompt: tuple[int, ...]  # token ids
+    ids: tuple[int, ...]  # of the answer's T tokens
+    log_probs: tuple[float, ...]  # [T] of the tokens, at the temperature and among the allowed ones
+    allowed: tuple[tuple[int, ...], ...]  # [T] tokens that were allowed at each place; none: any
+    finish: Literal["stop", "length"]  # "length": the answer is not complete
+
+
+class Generator(Protocol):
+    """A base model with adapters that are loaded and unloaded while it runs."""
+
+    @property
+    def fingerprint(self) -> str:
+        """The base model's; see ``BaseModel``."""
+        ...
+
+    @property
+    def loaded(self) -> tuple[str, ...]:
+        """Names of the loaded adapters."""
+        ...
+
+    def load(self, adapter: Adapter) -> None:
+        """Load an adapter and check that it is the one that the trainer made; nothing if it is loaded already.
+
+        Raises ``ModelMismatch``; then the adapter is not loaded.
+        """
+
+    def unload(self, name: str) -> None:
+        """Unload an adapter. Raises ``UnknownAdapter``."""
+
+    def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
+        """Return an answer to each request. Raises ``UnknownAdapter``."""
+        ...
+
+    def score(self, texts: Sequence[Ids], adapter: str | None) -> list[list[float]]:
+        """Return log-probabilities, in nats, of each token of ``texts`` but the first. Raises ``UnknownAdapter``."""
+        ...
+
+
+def adapter_name(key: ConfigKey, model: ModelHash) -> str:
+    """Return the name of an adapter, in a generator and as a folder."""
+    return f"{key}@{model}"
+
+
+def get_adapter(store: BlobStore, model: ModelHash, *, optimizer: bool = False) -> Adapter:
+    """Return a verified adapter; with ``optimizer``, also the state that further training needs.
+
+    Raises ``MissingBlob``, ``DamagedBlob``, ``NoModel`` or ``ModelMismatch``.
+    """
+    checkpoint = get_checkpoint(store, model, optimizer=optimizer)
+    manifest = checkpoint.manifest
+    if manifest.content != LORA or manifest.lora is None or manifest.base is None:
+        raise ModelMismatch(
+            f"Model {model} of backend {manifest.backend} is a {manifest.content}, not an adapter.",
+            hint=f"Play it under a configuration with backend = {manifest.backend!r}.",
+        )
+    return Adapter(adapter_name(manifest.config_key, model), checkpoint)
+
+
+def check_canary(generator: Generator, adapter: Adapter, tolerance: float = TOLERANCE) -> float:
+    """Return the largest difference in nats from the log-probabilities that the trainer wrote.
+
+    Raises ``ModelMismatch`` if it is above ``tolerance``, or not a number.
+    """
+    lora = adapter.checkpoint.manifest.lora
+    assert lora is not None
+    found = generator.score(lora.canary.ids, adapter.name)
+    differences = [
+        abs(here - there)
+        for mine, written in zip(found, lora.canary.log_probs, strict=True)
+        for here, there in zip(mine, written, strict=True)
+    ]
+    largest = max(differences, key=lambda difference: (isnan(difference), difference))
+    if not largest <= tolerance:
+        raise ModelMismatch(
+            f"MODEL_MISMATCH: {adapter.name} answers unlike the adapter that was trained: log-probabilities of fixed "
+            f"texts differ by {largest:.2g} nats, more than {tolerance:g}.",
+            hint="Other weights are loaded than its name says. Nothing is played by it. Restart the process that "
+            "generates; if that does not help, train the adapter again.",
+        )
+    return largest

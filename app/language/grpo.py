@@ -1,0 +1,162 @@
+"""Group-relative policy optimisation (Shao et al. 2024, "DeepSeekMath") of an adapter."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from app.config import LanguageSettings
+from app.language.generator import Ids
+from app.language.peft_generator import batches
+from app.language.scoring import answer_logits, log_probs
+from app.learning.training import DiscardedUpdate
+
+METRICS = ("policy_loss", "divergence", "approx_kl", "clip_fraction", "surprise")
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An answer to learn from, of T tokens."""
+
+    prompt: Ids
+    ids: Ids
+    allowed: Sequence[Ids]  # [T] tokens that were allowed at each place; none: any
+    log_probs: Sequence[float]  # [T] under the policy that played
+    learned: Sequence[bool]  # [T] the loss mask: tokens that the model had a choice about
+    temperature: float
+    advantage: float
+
+
+def advantages(reward: NDArray[np.float32], group: NDArray[np.int32], *, standardised: bool) -> NDArray[np.float32]:
+    """Return each episode's reward [E] less its group's mean; ``standardised``: over its group's deviation, too.
+
+    Groups whose rewards are equal have advantages of 0.
+    """
+    result = np.zeros(len(reward), dtype=np.float32)
+    for number in np.unique(group):
+        members = group == number
+        centred = reward[members] - reward[members].mean()
+        deviation = reward[members].std(ddof=1) if members.sum() > 1 else 0.0
+        result[members] = centred / (deviation + 1e-4) if standardised else centred
+    return result
+
+
+def grpo_loss(
+    new: Tensor, old: Tensor, base: Tensor, *, advantage: Tensor, learned: Tensor, settings: LanguageSettings
+) -> tuple[Tensor, Tensor]:
+    """Return the sum of the losses of B answers, and the sums of ``METRICS`` as one tensor without gradient.
+
+    An answer's loss is the mean over its learned tokens of the clipped surrogate and of the divergence from the base
+    model, by Schulman's third estimator.
+
+    Args:
+        new: [B, T] log-probabilities under the policy that learns, with gradient.
+        old: [B, T] under the policy that played.
+        base: [B, T] under the base model.
+        advantage: [B] of the answers.
+        learned: [B, T] the loss mask.
+        settings: clip, weight of the divergence, and whether ratios are those of tokens or of whole answers.
+    """
+    mask = learned.to(new.dtype)
+    count = mask.sum(1).clamp(min=1)
+    log_ratio = (new - old) * mask
+    if settings.ratio == "sequence":  # the geometric mean of the tokens' ratios (Zheng et al. 2025, GSPO)
+        log_ratio = (log_ratio.sum(1) / count)[:, None].expand_as(new)
+    ratio = log_ratio.exp()
+    clipped = ratio.clamp(1 - settings.clip_epsilon, 1 + settings.clip_epsilon)
+    gain = torch.minimum(ratio * advantage[:, None], clipped * advantage[:, None])
+    divergence = (base - new).exp() - (base - new) - 1
+
+    def summed(values: Tensor) -> Tensor:
+        return (values * mask).sum(1).div(count).sum()
+
+    policy_loss, far = summed(-gain), summed(divergence)
+    loss = policy_loss + settings.kl_coef * far
+    with torch.no_grad():
+        moved, cut = summed(ratio - 1 - log_ratio), summed((ratio != clipped).to(new.dtype))
+        return loss, torch.stack([policy_loss, far, moved, cut, summed(-new)])
+
+
+def improve(
+    model: Any,
+    *,
+    base_log_probs: Callable[[Sequence[Answered]], Tensor],
+    parameters: Sequence[Tensor],
+    optimizer: torch.optim.Optimizer,
+    answers: Sequence[Answered],
+    settings: LanguageSettings,
+    epochs: int,
+    generator: torch.Generator,
+    report: Callable[[int, dict[str, float]], None],
+) -> dict[str, float]:
+    """Improve an adapter in place; return the metrics of the last epoch.
+
+    Args:
+        model: answers by the adapter.
+        base_log_probs: returns log-probabilities [B, T] of answers under the base model, with the adapter disabled.
+        parameters: the adapter's.
+        optimizer: over ``parameters``.
+        answers: to learn from.
+        settings: of the loss and the batches.
+        epochs: passes over the answers.
+        generator: shuffles the answers.
+        report: receives each epoch's number, from 1, and its metrics.
+
+    Raises ``DiscardedUpdate``.
+    """
+    found: dict[str, float] = {}
+    for epoch in range(1, epochs + 1):
+        total, norms = torch.zeros(len(METRICS)), []
+        order = torch.randperm(len(answers), generator=generator).tolist()
+        for first in range(0, len(order), settings.batch_rows):
+            rows = [answers[place] for place in order[first : first + settings.batch_rows]]
+            optimizer.zero_grad()
+            for batch in _by_tokens(rows, settings.batch_tokens):
+                base = base_log_probs(batch)  # first, because it switches the adapter off and on
+                new, old, mask = answered_log_probs(model, batch), *_recorded(batch, model.device)
+                weight = torch.tensor([row.advantage for row in batch], device=model.device)
+                loss, figures = grpo_loss(new, old, base, advantage=weight, learned=mask, settings=settings)
+                torch.autograd.backward(loss / len(rows))
+                total += figures.cpu()
+            norms.append(float(torch.nn.utils.clip_grad_norm_(parameters, settings.max_grad_norm)))
+            optimizer.step()
+        found = dict(zip(METRICS, (total / len(order)).tolist(), strict=True)) | {
+            "gradient_norm": float(np.mean(norms))
+        }
+        if not all(np.isfinite(list(found.values()))) or not all(bool(p.isfinite().all()) for p in parameters):
+            raise DiscardedUpdate(f"Epoch {epoch} made a NaN or an infinity.", hint="Train more gently.")
+        report(epoch, found)
+        if found["approx_kl"] > settings.max_kl:
+            raise DiscardedUpdate(
+                f"The policy moved by {found['approx_kl']:.2g} nats, more than {settings.max_kl:g}.",
+                hint="Lower the learning rate or the epochs.",
+            )
+    return found
+
+
+def answered_log_probs(model: Any, batch: Sequence[Answered]) -> Tensor:
+    """Return log-probabilities [B, T] of recorded answers under ``model``, with the masks of their decoding."""
+    ids = [row.ids for row in batch]
+    logits = answer_logits(model, [row.prompt for row in batch], ids)
+    return log_probs(logits, ids, [row.allowed for row in batch], [row.temperature for row in batch])
+
+
+def _recorded(batch: Sequence[Answered], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return recorded log-probabilities [B, T] and the loss mask [B, T]."""
+    longest = max(len(row.ids) for row in batch)
+    old = torch.zeros(len(batch), longest)
+    mask = torch.zeros(len(batch), longest, dtype=torch.bool)
+    for place, row in enumerate(batch):
+        old[place, : len(row.ids)] = torch.tensor(row.log_probs)
+        mask[place, : len(row.ids)] = torch.tensor(row.learned)
+    return old.to(device), mask.to(device)
+
+
+def _by_tokens(rows: Sequence[Answered], most: int) -> list[list[Answered]]:
+    ordered = sorted(rows, key=lambda row: len(row.prompt) + len(row.ids))
+    lengths = [len(row.prompt) + len(row.ids) for row in ordered]
+    return [[ordered[place] for place in batch] for batch in batches(range(len(ordered)), lengths, most)]

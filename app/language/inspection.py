@@ -1,0 +1,150 @@
+"""The quality job of answers: check that a shard is what it claims to be, and score it for training.
+
+**Quality** is the geometric mean of components in [0, 1]:
+
+- ``legality``: share of legal answers.
+- ``parsing``: share of answers that ended as answers do.
+- ``diversity``: share of distinct prompts among the rows; a share of 1/3 or more scores 1.
+- ``originality``: share of distinct games; a share of 1/2 or more scores 1.
+- ``completion``: share of games that were not truncated, at least 1/10.
+
+``answer_tokens``, the mean length of an answer, and ``repetition``, the share of tokens of free answers that repeat the
+token before, are reported beside them and do not count.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from math import prod
+
+import numpy as np
+
+from app.core import ShardKey
+from app.engine import JsonObject, Report
+from app.language.base_model import Encoder, encoder_of
+from app.language.text_game import IllegalAnswer
+from app.language.text_games import open_text_table
+from app.language.token_shard import TokenShard, get_token_shard
+from app.play.inspection import (
+    CERTAIN,
+    COMPARED,
+    ENOUGH_DIVERSITY,
+    ENOUGH_ORIGINALITY,
+    FLOOR,
+    ForeignShard,
+    InspectionSpec,
+    RepeatedShard,
+    repetition_evidence,
+)
+from app.store import BlobStore, DamagedBlob, MissingBlob, game_seed, open_store
+
+SCORED = ("legality", "parsing", "diversity", "originality", "completion")
+
+
+def inspect(spec: JsonObject, report: Report) -> JsonObject:
+    """Run the job of an ``InspectionSpec`` on a shard of answers: delete spent shards, inspect one.
+
+    Raises ``MissingBlob``, ``DamagedBlob`` for a changed bit, ``ForeignShard`` or ``RepeatedShard``.
+    """
+    wanted = InspectionSpec.model_validate(spec)
+    store = open_store(wanted.store)
+    for spent in wanted.discard:
+        store.delete(spent)
+    if wanted.shard in wanted.earlier:
+        raise RepeatedShard(
+            f"Shard {wanted.shard} was delivered before, for another request.",
+            hint="Find out why a worker answered two requests with one shard, or who published it again.",
+        )
+    shard = get_token_shard(store, wanted.shard)
+    rules = open_text_table(wanted.config, 0).spec.rules_version
+    found = shard.meta.config_key, shard.meta.rules_version, shard.meta.model
+    if found != (wanted.config.key, rules, wanted.model):
+        raise ForeignShard(
+            f"Shard {wanted.shard} is of {found}, not of {(wanted.config.key, rules, wanted.model)}.",
+            hint="Leave it out, and play fresh games under the rules installed here.",
+        )
+    _check_repetition(store, shard, wanted.earlier[-COMPARED:])
+    report({"rows": shard.rows, "games": shard.games})
+    components = components_of(shard)
+    score = prod(components[name] for name in SCORED) ** (1 / len(SCORED))
+    sample = np.random.default_rng(wanted.seed).permutation(shard.games)[: wanted.sample_games]
+    encode = encoder_of(store, wanted.config.language.base, shard.meta.base)
+    failures = [text for game in np.sort(sample).tolist() for text in _differences(wanted, shard, game, encode)]
+    return {
+        "score": score,
+        "components": components,
+        "checked": len(sample),
+        "against": "its own rules",
+        "failures": failures,
+    }
+
+
+def components_of(shard: TokenShard) -> dict[str, float]:
+    """Return a shard's figures by name; see the module's docstring."""
+    prompts, answers = [], []
+    for row in range(shard.rows):
+        begin, end = int(shard.offsets[row]), int(shard.offsets[row + 1])
+        middle = begin + int(shard.prompt_length[row])
+        prompts.append(shard.ids[begin:middle].tobytes())
+        answers.append(shard.ids[middle:end].tolist())
+    pairs = [a == b for answer in answers for a, b in pairwise(answer)]
+    games = [_history(shard, game) for game in range(shard.games)]
+    return {
+        "legality": float(shard.legal.mean()),
+        "parsing": float(shard.parsed.mean()),
+        "diversity": min(1.0, len(set(prompts)) / shard.rows / ENOUGH_DIVERSITY),
+        "originality": min(1.0, len(set(games)) / shard.games / ENOUGH_ORIGINALITY),
+        "completion": max(FLOOR, 1 - float(shard.truncated.mean())),
+        "answer_tokens": float(np.mean([*map(len, answers)])),
+        "repetition": float(np.mean(pairs)) if pairs else 0.0,
+    }
+
+
+def _check_repetition(store: BlobStore, shard: TokenShard, earlier: tuple[ShardKey, ...]) -> None:
+    """Raise ``RepeatedShard`` for a copy of earlier shards; missing and damaged ones are skipped."""
+    before = []
+    for key in earlier:
+        try:
+            other = get_token_shard(store, key)
+        except (MissingBlob, DamagedBlob):
+            continue
+        before.append([_history(other, game) for game in range(other.games)])
+    games = [_history(shard, game) for game in range(shard.games)]
+    tokens = np.add.reduceat(shard.log_prob, shard.offsets[:-1])
+    log_probs = np.bincount(shard.game, weights=tokens, minlength=shard.games).astype(np.float64)
+    evidence = repetition_evidence(games, log_probs, before)
+    if evidence >= CERTAIN:
+        raise RepeatedShard(
+            "The games are those of earlier shards, too many to be chance "
+            f"(evidence {evidence:.0f} nats, {CERTAIN:.0f} is certain).",
+            hint="Find out why a worker plays the same games again: do its requests have the same seed?",
+        )
+
+
+def _history(shard: TokenShard, game: int) -> bytes:
+    """Return what was played in a game, as bytes."""
+    return "\0".join(f"{seat}{text}" for seat, text in shard.answers_said(game)).encode()
+
+
+def _differences(wanted: InspectionSpec, shard: TokenShard, game: int, encode: Encoder) -> Iterator[str]:
+    """Yield what differs when a game is played again from its seed and its answers."""
+    table = open_text_table(wanted.config, 1)
+    table.reset([0], [game_seed(shard.meta.seed, int(shard.start[game]))], [0])
+    prompts = {
+        (
+            int(shard.seat[row]),
+            shard.ids[(at := int(shard.offsets[row])) : at + int(shard.prompt_length[row])].tobytes(),
+        )
+        for row in np.flatnonzero(shard.game == game).tolist()
+    }
+    for seat, text in shard.answers_said(game):
+        prompts -= {(turn.seat, np.array(encode(turn.prompt), dtype=np.int32).tobytes()) for turn in table.pending()}
+        try:
+            table.submit(0, seat, text)
+        except IllegalAnswer as error:
+            yield f"game {game}: {error.message}"
+            return
+        table.advance()
+    if prompts:
+        yield f"game {game}: {len(prompts)} prompts are not those of its positions"
+    if table.running()[0] or not np.allclose(table.returns()[0], shard.returns[game], atol=1e-6):
+        yield f"game {game}: its outcome is {table.returns()[0].tolist()}, not {shard.returns[game].tolist()}"

@@ -1,0 +1,244 @@
+"""Engine jobs: make a base model and a first adapter, or train an adapter by GRPO. Results depend on the spec alone."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice, pairwise
+from time import perf_counter
+
+import numpy as np
+import torch
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from torch import Tensor
+
+from app.config import GameConfig
+from app.core import derive_seed
+from app.engine import JsonObject, Report
+from app.language.adapters import draw_adapter, put_adapter
+from app.language.base_model import BaseModel, get_base, load_base, put_base
+from app.language.generator import LORA, Adapter, get_adapter
+from app.language.grpo import Answered, advantages, answered_log_probs, improve
+from app.language.lessons import bot_answers, small_base
+from app.language.models import GENERATORS
+from app.language.peft_generator import PeftGenerator
+from app.language.text_games import open_text_table
+from app.language.token_shard import TokenShard, get_token_shard
+from app.learning.devices import decided
+from app.learning.jobs import InitialiseSpec
+from app.learning.training import TrainSpec, UnfitData
+from app.store import BlobStore, Manifest, open_store
+
+CANARIES = 4
+"""Texts of a canary: prompts of the game with an answer."""
+
+_TRAINED = "trained"
+"""Name of an adapter in the generator while it is trained."""
+
+
+def initialise(spec: JsonObject, report: Report) -> JsonObject:
+    """Store a configuration's first adapter, which answers as its base model does; return it, at step 0.
+
+    Without a base model of the user's, a small one is drawn, taught the teacher's moves, and stored, too. Reports
+    ``epoch``, ``epochs`` and ``metrics`` of the lessons. Raises ``NoBaseModel``, ``NoLanguagePackages`` or
+    ``UnknownGame``.
+    """
+    wanted = InitialiseSpec.model_validate(spec)
+    store, config = open_store(wanted.store), wanted.config
+    settings, seed = config.language, derive_seed(wanted.seed, config.key, "language")
+
+    def taught(part: int, parts: int, loss: float) -> None:
+        report({"epoch": part, "epochs": parts, "metrics": {"lesson_loss": loss}})
+
+    if settings.base is None:
+        base = get_base(store, put_base(store, small_base(config, seed, taught)))
+    else:
+        base = load_base(settings.base)
+    generator = PeftGenerator(base, decided(wanted, config.backend))
+    draw_adapter(
+        generator,
+        _TRAINED,
+        rank=settings.rank,
+        alpha=settings.alpha,
+        targets=settings.targets,
+        seed=derive_seed(seed, "adapter") % 2**32,
+    )
+    manifest = Manifest(
+        config_key=config.key,
+        backend=config.backend,
+        network=config.network,
+        obs_size=1,
+        actions=1,
+        step=0,
+        parent=None,
+        optimizer=None,
+        content=LORA,
+    )
+    model = put_adapter(store, generator, _TRAINED, manifest, canary=canary_texts(config, base))
+    return {"model": model, "parent": None, "step": 0, "rows": 0, "metrics": None}
+
+
+def canary_texts(config: GameConfig, base: BaseModel) -> list[list[int]]:
+    """Return the tokens of prompts and answers of a configuration's game, always the same ones."""
+    games = bot_answers(open_text_table(config, 4 * CANARIES), "random", seed=0)
+    return [base.encode(prompt + answer) for prompt, answer in islice(games, CANARIES)]
+
+
+def train(spec: JsonObject, report: Report) -> JsonObject:
+    """Train an adapter by GRPO on shards of its answers; return the stored result (a job).
+
+    Reports ``epoch``, ``epochs`` and ``metrics``. The same spec gives the same model. The optimiser's state goes on
+    from the base's. Raises ``UnfitData``, ``DiscardedUpdate``, and what ``GENERATORS.get`` raises.
+    """
+    began, wanted = perf_counter(), TrainSpec.model_validate(spec)
+    store, config = open_store(wanted.store), wanted.config
+    shards = [get_token_shard(store, key) for key in wanted.shards]
+    with GENERATORS.lock:
+        generator = GENERATORS.get(store, config, [wanted.base_model], decided(wanted, config.backend))
+        base = _base(store, wanted)
+        _check_shards(shards, config, generator.fingerprint)
+        answers, figures = answers_of(shards, config)
+        with _training(generator, base, config, wanted.learning_rate) as (parameters, optimizer):
+
+            def base_log_probs(batch: Sequence[Answered]) -> Tensor:
+                with torch.no_grad(), generator.active(None) as model:
+                    found = answered_log_probs(model, batch)
+                generator.peft.base_model.set_adapter(_TRAINED)  # PEFT freezes an adapter that it disables
+                return found
+
+            def epoch_ended(epoch: int, metrics: dict[str, float]) -> None:
+                report({"epoch": epoch, "epochs": wanted.epochs, "metrics": metrics | figures})
+
+            metrics = improve(
+                generator.base.model,
+                base_log_probs=base_log_probs,
+                parameters=parameters,
+                optimizer=optimizer,
+                answers=answers,
+                settings=config.language,
+                epochs=wanted.epochs,
+                generator=torch.Generator().manual_seed(wanted.seed),
+                report=epoch_ended,
+            )
+            manifest = base.checkpoint.manifest
+            assert manifest.lora is not None
+            model = put_adapter(
+                store,
+                generator,
+                _TRAINED,
+                manifest.successor(wanted.base_model),
+                canary=manifest.lora.canary.ids,
+                optimizer=_state_of(optimizer),
+            )
+    return {
+        "model": model,
+        "parent": wanted.base_model,
+        "step": wanted.step + 1,
+        "rows": sum(shard.rows for shard in shards),
+        "metrics": metrics | figures | {"seconds": perf_counter() - began},
+    }
+
+
+def answers_of(shards: Sequence[TokenShard], config: GameConfig) -> tuple[list[Answered], dict[str, float]]:
+    """Return the answers to learn from, and figures of them. Raises ``UnfitData`` if none can teach anything."""
+    found: list[Answered] = []
+    rewards: list[float] = []
+    for shard in shards:
+        kept = ~shard.truncated[shard.game] if config.language.truncated == "left_out" else np.ones(shard.rows, bool)
+        episodes = shard.game * shard.returns.shape[1] + shard.seat
+        _, firsts, places = np.unique(episodes[kept], return_index=True, return_inverse=True)
+        reward, group = shard.reward[kept][firsts], shard.group[kept][firsts]
+        gains = advantages(reward, group, standardised=config.language.advantage == "standardised")[places]
+        rewards += reward.tolist()
+        found += [
+            answer
+            for row, gain in zip(np.flatnonzero(kept).tolist(), gains.tolist(), strict=True)
+            if any((answer := _answered(shard, row, gain)).learned)
+        ]
+    if not found:
+        raise UnfitData(
+            "The shards hold no answer that leaves a choice.", hint="Play longer games, or learn from truncated ones."
+        )
+    figures = {
+        "reward": float(np.mean(rewards)),
+        "legal": float(np.mean(np.concatenate([shard.legal for shard in shards]))),
+        "decided": float(np.mean([answer.advantage != 0 for answer in found])),
+    }
+    return found, figures
+
+
+def _answered(shard: TokenShard, row: int, advantage: float) -> Answered:
+    begin, end = int(shard.offsets[row]), int(shard.offsets[row + 1])
+    middle = begin + int(shard.prompt_length[row])
+    counts = shard.allowed_counts[middle:end]
+    first = int(shard.allowed_counts[:middle].sum())
+    bounds = first + np.cumsum([0, *counts])
+    return Answered(
+        prompt=shard.ids[begin:middle].tolist(),
+        ids=shard.ids[middle:end].tolist(),
+        allowed=[shard.allowed[a:b].tolist() for a, b in pairwise(bounds)],
+        log_probs=shard.log_prob[middle:end].tolist(),
+        learned=shard.loss_mask[middle:end].tolist(),
+        temperature=shard.meta.temperature,
+        advantage=advantage,
+    )
+
+
+def _base(store: BlobStore, wanted: TrainSpec) -> Adapter:
+    """Return the adapter to train from. Raises ``UnfitData`` for one of another configuration or step."""
+    base = get_adapter(store, wanted.base_model, optimizer=True)
+    found = base.checkpoint.manifest.config_key, base.checkpoint.manifest.step
+    if found != (wanted.config.key, wanted.step):
+        raise UnfitData(
+            f"Model {wanted.base_model} is {found}, not {(wanted.config.key, wanted.step)}.",
+            hint="Ask for the model's own configuration and step.",
+        )
+    return base
+
+
+def _check_shards(shards: Sequence[TokenShard], config: GameConfig, base: str) -> None:
+    played = config.key, open_text_table(config, 0).spec.rules_version, base
+    for shard in shards:
+        found = shard.meta.config_key, shard.meta.rules_version, shard.meta.base
+        if found != played:
+            raise UnfitData(
+                f"A shard of {shard.meta.worker} is of {found}, not of {played}.",
+                hint="Leave it out; it was played by other rules, or with another base model.",
+            )
+
+
+@contextmanager
+def _training(
+    generator: PeftGenerator, base: Adapter, config: GameConfig, learning_rate: float
+) -> Iterator[tuple[list[Tensor], torch.optim.AdamW]]:
+    """Yield the parameters of a copy of an adapter, active and with gradients, and their optimiser as it was left."""
+    generator.add(_TRAINED, base)
+    try:
+        generator.peft.base_model.set_adapter(_TRAINED)
+        parameters = [one for one in generator.peft.parameters() if one.requires_grad]
+        optimizer = torch.optim.AdamW(parameters, lr=learning_rate, weight_decay=config.language.weight_decay)
+        if base.checkpoint.optimizer is not None:
+            _restore(optimizer, base.checkpoint.optimizer)
+        yield parameters, optimizer
+    finally:
+        generator.drop(_TRAINED)
+
+
+def _state_of(optimizer: torch.optim.AdamW) -> bytes:
+    """Return an optimiser's state as a safetensors file."""
+    state = optimizer.state_dict()["state"]
+    return save_tensors(
+        {
+            f"{place}.{name}": value.cpu().contiguous()
+            for place, values in state.items()
+            for name, value in values.items()
+        }
+    )
+
+
+def _restore(optimizer: torch.optim.AdamW, data: bytes) -> None:
+    """Put a state back into an optimiser of the same parameters."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, value in load_tensors(data).items():
+        place, _, name = key.partition(".")
+        state.setdefault(int(place), {})[name] = value
+    optimizer.load_state_dict(optimizer.state_dict() | {"state": state})

@@ -1,0 +1,20 @@
+"""The packages that language models need."""
+
+from importlib.util import find_spec
+
+from app.core import FlyballError
+
+PACKAGES = ("transformers", "tokenizers", "peft")
+
+
+class NoLanguagePackages(FlyballError):
+    """Packages of backend ``language`` that are not installed."""
+
+
+def require_packages() -> None:
+    """Raise ``NoLanguagePackages`` unless what language models need is installed. They are not imported."""
+    for name in PACKAGES:
+        if find_spec(name) is None:
+            raise NoLanguagePackages(
+                f"Backend language needs {name}, which is not installed.", hint="pip install 'flyball[language]'"
+            )

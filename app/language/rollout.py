@@ -1,0 +1,133 @@
+"""Rollouts of text games: the turns of all games and seats are answered together, phase after phase."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.core import derive_seed
+from app.language.generator import Completion, Generator, Request, Sampling
+from app.language.text_game import TextTable, Turn, draw_answer, parts_of
+
+HERO = 0
+"""The agent whose answers are recorded: the first of the list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """A player of text games: an adapter of the generator's base model, the base itself, or a bot."""
+
+    adapter: str | None = None  # name of a loaded adapter; None: the base model
+    bot: str | None = None  # name of a built-in player, if it is one
+    temperature: float = 1.0
+    constrained: bool = True  # answers are drawn among the legal ones
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TextSchedule:
+    """The games of a rollout."""
+
+    starts: Sequence[int]  # number of the start of each of G games; games of one start begin alike
+    seeds: Sequence[int]  # of each start
+    openings: Sequence[int]  # of each start: random phases
+    seating: NDArray[np.int8]  # [G, P] which agent sits where
+    seed: int  # of the agents' choices, together with a game's number
+    first: int = 0  # number of the first game; a schedule played in parts has the same games
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A hero's answer."""
+
+    game: int
+    seat: int
+    step: int
+    completion: Completion
+    legal: bool  # it was played; otherwise a random answer was played instead
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TextOutcomes:
+    """Results of G games of P seats."""
+
+    returns: NDArray[np.float32]  # [G, P]
+    scores: NDArray[np.float32]  # [G, P]
+    truncated: NDArray[np.bool_]  # [G]
+    lengths: NDArray[np.int64]  # [G] answers, of all seats
+    histories: list[list[tuple[int, str]]]  # what was played
+
+
+def play_texts(
+    table: TextTable, agents: Sequence[Agent], schedule: TextSchedule, generator: Generator | None, *, most_tokens: int
+) -> tuple[TextOutcomes, list[Said]]:
+    """Play a schedule, as many games at once as ``table`` has slots; return outcomes and the hero's answers."""
+    games, seats = schedule.seating.shape
+    outcomes = TextOutcomes(
+        returns=np.zeros((games, seats), np.float32),
+        scores=np.zeros((games, seats), np.float32),
+        truncated=np.zeros(games, np.bool_),
+        lengths=np.zeros(games, np.int64),
+        histories=[[] for _ in range(games)],
+    )
+    said: list[Said] = []
+    slots = len(table.running())
+    for first in range(0, games, slots):
+        numbers = range(first, min(first + slots, games))
+        begun = list(range(len(numbers)))
+        starts = [schedule.starts[game] for game in numbers]
+        table.reset(begun, [schedule.seeds[start] for start in starts], [schedule.openings[start] for start in starts])
+        said += _phases(table, agents, schedule, generator, most_tokens=most_tokens, first=first, count=len(numbers))
+        outcomes.returns[numbers], outcomes.scores[numbers] = table.returns()[begun], table.scores()[begun]
+        outcomes.truncated[numbers] = table.truncated()[begun]
+        for slot, game in zip(begun, numbers, strict=True):
+            outcomes.histories[game] = table.history(slot)
+            outcomes.lengths[game] = len(outcomes.histories[game])
+    return outcomes, said
+
+
+def _phases(
+    table: TextTable,
+    agents: Sequence[Agent],
+    schedule: TextSchedule,
+    generator: Generator | None,
+    *,
+    most_tokens: int,
+    first: int,
+    count: int,
+) -> list[Said]:
+    said: list[Said] = []
+    step = 0
+    while turns := [turn for turn in table.pending() if turn.slot < count]:
+        for number, agent in enumerate(agents):
+            mine = [turn for turn in turns if schedule.seating[first + turn.slot, turn.seat] == number]
+            if not mine:
+                continue
+            seeds = [derive_seed(schedule.seed, schedule.first + first + turn.slot, turn.seat, step) for turn in mine]
+            if agent.bot is not None:
+                for turn, seed in zip(mine, seeds, strict=True):
+                    table.submit(turn.slot, turn.seat, table.bot(agent.bot, turn, Random(seed)))
+                continue
+            assert generator is not None  # because an agent is a model
+            found = generator.generate(
+                [
+                    Request(turn.prompt, agent.adapter, turn.answers if agent.constrained else None, seed)
+                    for turn, seed in zip(mine, seeds, strict=True)
+                ],
+                Sampling(agent.temperature, table.spec.stop, most_tokens),
+            )
+            for turn, completion, seed in zip(mine, found, seeds, strict=True):
+                legal = _submit(table, turn, completion.text, seed)
+                if number == HERO:
+                    said.append(Said(first + turn.slot, turn.seat, step, completion, legal))
+        table.advance()
+        step += 1
+    return said
+
+
+def _submit(table: TextTable, turn: Turn, text: str, seed: int) -> bool:
+    """Play an answer, or a random one if it is not legal; return whether it was."""
+    legal = parts_of(turn.answers, text) is not None
+    table.submit(turn.slot, turn.seat, text if legal else draw_answer(turn.answers, Random(seed)))
+    return legal

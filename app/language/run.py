@@ -1,0 +1,194 @@
+"""``flyball train`` of a text game: the backend's jobs in one process, again and again."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from app.config import CPU, GameConfig, Settings, nest
+from app.core import RANDOM, FlyballError, ModelHash, derive_seed, reading, writing
+from app.engine import JsonObject
+from app.language import jobs, selfplay
+from app.language.models import GENERATORS
+from app.language.rollout import Agent
+from app.language.selfplay import agent_of, generator_for, play_match
+from app.play.match_statistics import match_statistics
+from app.store import FileStore
+
+STATE, REPORT = "state.json", "report.json"
+Say = Callable[[str], None]
+
+
+class UnusableTraining(FlyballError):
+    """A folder or settings with which no training of a text game can run."""
+
+
+class LoopSettings(Settings):
+    """What ``flyball train`` sets beside the configuration, for text games."""
+
+    iterations: int = Field(30, ge=1, description="iterations of playing and learning")
+    evaluate_every: int = Field(5, ge=1, description="iterations between evaluations")
+    evaluation_games: int = Field(100, ge=2, description="games of an evaluation against each bot")
+    final_games: int = Field(400, ge=2, description="games of the last evaluation against each bot")
+    self_play: float = Field(0.5, ge=0, le=1, description="share of the games against itself; bots play the others")
+
+
+class TextRun(Settings):
+    """State of a run after an iteration."""
+
+    config: GameConfig
+    loop: LoopSettings
+    seed: int
+    iteration: int
+    first: ModelHash
+    model: ModelHash
+    evaluations: tuple[dict[str, Any], ...] = ()
+
+
+def text_settings(config: GameConfig, values: Mapping[str, Any]) -> tuple[GameConfig, LoopSettings]:
+    """Return settings changed by ``values``, by dotted key: of ``LoopSettings``, or of the configuration.
+
+    Raises ``UnusableTraining``.
+    """
+    loop = {key: value for key, value in values.items() if key in LoopSettings.model_fields}
+    rest = nest({key: value for key, value in values.items() if key not in loop})
+    changes = {
+        key: getattr(config, key).model_dump() | value
+        if isinstance(value, Mapping) and isinstance(getattr(config, key, None), Settings)
+        else value
+        for key, value in rest.items()
+    }
+    try:
+        return GameConfig.model_validate(config.model_dump() | changes), LoopSettings.model_validate(loop)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise UnusableTraining(
+            f"{'.'.join(map(str, first['loc']))}: {first['msg']}.",
+            hint=f"Settings of text games: {', '.join(LoopSettings.model_fields)}; the configuration's, such as "
+            "learning_rate, epochs, selfplay.games_per_request; and language.*.",
+        ) from error
+
+
+def train_text(
+    config: GameConfig, folder: Path, values: Mapping[str, Any], seed: int | None, *, resume: bool, say: Say
+) -> JsonObject:
+    """Train an adapter in ``folder``, or go on with it; return the report, which is written there, too.
+
+    Raises ``UnusableTraining``, ``UnusableFile``, and what the backend's jobs raise.
+    """
+    run = _resumed(folder, values) if resume else _begun(config, folder, values, seed or 0, say)
+    store = str((folder / "models").absolute())
+    while run.iteration < run.loop.iterations:
+        run = _iterate(run, store, say)
+        last = run.iteration == run.loop.iterations
+        if last or run.iteration % run.loop.evaluate_every == 0:
+            games = run.loop.final_games if last else run.loop.evaluation_games
+            run = run.replace(evaluations=(*run.evaluations, _evaluated(run, run.model, store, games, say)))
+        _write(folder / STATE, run.model_dump_json())
+    report = {
+        "config": run.config.key,
+        "seed": run.seed,
+        "model": run.model,
+        "iterations": run.iteration,
+        "evaluations": run.evaluations,
+    }
+    _write(folder / REPORT, json.dumps(report, indent=2))
+    return report
+
+
+def _begun(config: GameConfig, folder: Path, values: Mapping[str, Any], seed: int, say: Say) -> TextRun:
+    if (folder / STATE).exists():
+        raise UnusableTraining(f"{folder} holds a run.", hint="Go on with it by --resume, or choose another --output.")
+    changed, loop = text_settings(config, values)
+    folder.mkdir(parents=True, exist_ok=True)
+    store = str((folder / "models").absolute())
+    say(f"Making the base model and the first adapter of {config.key}.")
+
+    def taught(progress: JsonObject) -> None:
+        say(f"lessons {progress['epoch']}/{progress['epochs']}: loss {progress['metrics']['lesson_loss']:.3f}")
+
+    made = jobs.initialise({"store": store, "config": changed.model_dump(mode="json"), "seed": seed}, taught)
+    run = TextRun(config=changed, loop=loop, seed=seed, iteration=0, first=made["model"], model=made["model"])
+    run = run.replace(evaluations=(_evaluated(run, run.model, store, loop.evaluation_games, say),))
+    _write(folder / STATE, run.model_dump_json())
+    return run
+
+
+def _resumed(folder: Path, values: Mapping[str, Any]) -> TextRun:
+    path = folder / STATE
+    with reading(path):
+        run = TextRun.model_validate_json(path.read_text())
+    changed, loop = text_settings(run.config, run.loop.model_dump() | dict(values))
+    if changed.language.base != run.config.language.base:
+        raise UnusableTraining("language.base cannot change: adapters fit no other.", hint="Begin another run.")
+    return run.replace(config=changed, loop=loop)
+
+
+def _iterate(run: TextRun, store: str, say: Say) -> TextRun:
+    config, number = run.config, run.iteration + 1
+    games, others = config.selfplay.games_per_request, config.players - 1
+    bots = config.builtins
+    each = int(games * (1 - run.loop.self_play)) // len(bots)
+    spec = {"store": store, "config": config.model_dump(mode="json"), "seed": derive_seed(run.seed, "train", number)}
+    played = selfplay.play(
+        spec
+        | {
+            "model": run.model,
+            "games": games,
+            "temperature": config.selfplay.temperature,
+            "worker": "train",
+            "lineups": [{"opponents": (bot,) * others, "games": each} for bot in bots if each],
+        },
+        _quiet,
+    )
+    result = jobs.train(
+        spec
+        | {
+            "base_model": run.model,
+            "shards": [played["shard"]],
+            "step": run.iteration,
+            "learning_rate": config.learning_rate,
+            "epochs": config.epochs,
+        },
+        _quiet,
+    )
+    FileStore(Path(store)).delete(played["shard"])
+    metrics = result["metrics"]
+    say(
+        f"iteration {number}/{run.loop.iterations}: {played['rows']} answers in {played['seconds']:.1f} s, reward "
+        f"{metrics['reward']:+.3f}, divergence {metrics['divergence']:.4f}, surprise {metrics['surprise']:.3f}, "
+        f"learned in {metrics['seconds']:.1f} s"
+    )
+    return run.replace(iteration=number, model=result["model"])
+
+
+def _evaluated(run: TextRun, model: ModelHash, store: str, games: int, say: Say) -> dict[str, Any]:
+    """Return scores against each bot, and the share of legal answers that are drawn freely."""
+    config = run.config
+    even = games // config.players * config.players
+    with GENERATORS.lock:
+        generator = generator_for(FileStore(Path(store)), config, [model], CPU)
+        hero = agent_of(config, model, config.evaluation.temperature)
+        scores, free = {}, Agent(hero.adapter, None, 1.0, constrained=False)
+        seed = derive_seed(run.seed, "evaluation", run.iteration)
+        for bot in dict.fromkeys((RANDOM, *config.builtins)):
+            found, _ = play_match(config, [hero, Agent(bot=bot)], generator, seed=seed, games=even)
+            scores[bot] = match_statistics(found, config.players).score.mean
+        _, said = play_match(config, [free, Agent(bot=RANDOM)], generator, seed=seed, games=even)
+    legal = sum(one.legal for one in said) / len(said)
+    against = ", ".join(f"{score:.1%} against {bot}" for bot, score in scores.items())
+    say(f"after iteration {run.iteration}: {against}, {legal:.1%} of free answers legal, {even} games each")
+    return {"iteration": run.iteration, "games": even, "scores": scores, "legal": legal}
+
+
+def _write(path: Path, text: str) -> None:
+    with writing(path):
+        part = path.with_suffix(".part")
+        part.write_text(text)
+        part.replace(path)
+
+
+def _quiet(_progress: JsonObject) -> None:
+    """Reports of jobs are not shown."""

@@ -1,0 +1,92 @@
+"""Log-probabilities of answers, computed alike when answers are drawn, scored and trained on.
+
+A batch is [shared preamble] [padding, prompt] [answer, padding]. The preamble's keys and values are computed once and
+repeated for all rows.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Ids = Sequence[int]
+
+
+def common_prefix(prompts: Sequence[Ids]) -> int:
+    """Return how many tokens all prompts share at their beginning; each keeps at least one of its own."""
+    shortest, longest = min(prompts), max(prompts)  # in the order of lists, the two that differ first
+    length = next((i for i, (a, b) in enumerate(zip(shortest, longest, strict=False)) if a != b), len(shortest))
+    return min(length, *(len(prompt) - 1 for prompt in prompts), 10**9)
+
+
+def padded(prompts: Sequence[Ids], prefix: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Return ids [B, W] of prompts without their first ``prefix`` tokens, padded on the left, mask and positions.
+
+    The mask is [B, prefix + W], positions are [B, W].
+    """
+    width = max(map(len, prompts)) - prefix
+    ids = torch.zeros(len(prompts), width, dtype=torch.long)
+    mask = torch.ones(len(prompts), prefix + width, dtype=torch.long)
+    for row, prompt in enumerate(prompts):
+        own = torch.tensor(prompt[prefix:], dtype=torch.long)
+        ids[row, width - len(own) :] = own
+        mask[row, prefix : prefix + width - len(own)] = 0
+    positions = (mask.cumsum(1) - 1).clamp(min=0)[:, prefix:]
+    return ids.to(device), mask.to(device), positions.to(device)
+
+
+def prefix_cache(model: Any, prefix: Ids, rows: int, device: torch.device) -> Any:
+    """Return the keys and values of a preamble, repeated for ``rows``; None for an empty one."""
+    if not prefix:
+        return None
+    ids = torch.tensor([list(prefix)], device=device)
+    cache = model(input_ids=ids, use_cache=True, logits_to_keep=1).cache
+    cache.batch_repeat_interleave(rows)
+    return cache
+
+
+def answer_logits(model: Any, prompts: Sequence[Ids], answers: Sequence[Ids]) -> Tensor:
+    """Return the logits [B, T, V] of the tokens of answers, the longest of which has T."""
+    device = next(model.parameters()).device
+    prefix = common_prefix(prompts)
+    ids, mask, positions = padded(prompts, prefix, device)
+    longest = max(map(len, answers))
+    tail = torch.zeros(len(answers), longest, dtype=torch.long)
+    for row, answer in enumerate(answers):
+        tail[row, : len(answer)] = torch.tensor(answer, dtype=torch.long)
+    tail = tail.to(device)
+    after = torch.arange(1, longest + 1, device=device)
+    logits = model(
+        input_ids=torch.cat([ids, tail], 1),
+        attention_mask=torch.cat([mask, torch.ones_like(tail)], 1),
+        position_ids=torch.cat([positions, positions[:, -1:] + after], 1),
+        cache=prefix_cache(model, prompts[0][:prefix], len(prompts), device),
+        use_cache=True,
+        logits_to_keep=longest + 1,
+    ).logits
+    return torch.as_tensor(logits[:, :-1].float())
+
+
+def log_probs(
+    logits: Tensor, answers: Sequence[Ids], allowed: Sequence[Sequence[Ids]], temperatures: Sequence[float]
+) -> Tensor:
+    """Return log-probabilities [B, T] of the tokens of answers under ``logits`` [B, T, V]; 0 behind an answer's end.
+
+    ``allowed`` has the legal tokens at each place, among which the probabilities sum to 1; none: any token is. The
+    logits of a row are divided by its temperature.
+    """
+    chosen = torch.zeros(logits.shape[:2], dtype=torch.long)
+    real = torch.zeros(logits.shape[:2], dtype=torch.bool)
+    barred = torch.zeros(logits.shape, dtype=torch.bool)
+    for row, (answer, legal) in enumerate(zip(answers, allowed, strict=True)):
+        chosen[row, : len(answer)] = torch.tensor(answer, dtype=torch.long)
+        real[row, : len(answer)] = True
+        for place, tokens in enumerate(legal):
+            if len(tokens):
+                barred[row, place] = True
+                barred[row, place, torch.tensor(tokens, dtype=torch.long)] = False
+    heat = torch.tensor(temperatures, device=logits.device)[:, None, None]
+    scaled = (logits / heat).masked_fill(barred.to(logits.device), float("-inf"))
+    found = scaled.log_softmax(-1).gather(-1, chosen.to(logits.device)[..., None])[..., 0]
+    return torch.where(real.to(found.device), found, torch.zeros_like(found))

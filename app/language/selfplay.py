@@ -1,0 +1,234 @@
+"""Self-play and matches of language models."""
+
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.config import Compute, GameConfig
+from app.core import ModelHash, derive_point, derive_seed, is_model
+from app.engine import JsonObject, Report
+from app.language.generator import Generator, adapter_name
+from app.language.models import GENERATORS
+from app.language.peft_generator import PeftGenerator
+from app.language.rollout import HERO, Agent, Said, TextOutcomes, TextSchedule, play_texts
+from app.language.text_games import open_text_table
+from app.language.token_shard import TokenShard, TokenShardMeta, put_token_shard
+from app.learning.devices import decided
+from app.play.gauntlet import BatchResult, BatchSpec
+from app.play.match_statistics import MatchGames, match_games, seat_wins
+from app.play.recording import NoExperience
+from app.play.selfplay import SelfplayResult, SelfplaySpec
+from app.store import BlobStore, game_seed, open_store
+
+IN_FLIGHT = 128
+"""Games at once."""
+
+
+def grouped_schedule(
+    games: int, players: int, lineups: Sequence[tuple[Sequence[int], int]], *, group: int, openings: int, seed: int
+) -> TextSchedule:
+    """Return games in groups of ``group``, from the same start and with the hero in the same seat.
+
+    A lineup is the agents in the seats after the hero's, and a number of games; the hero's seat rotates from group to
+    group. In the games left over, the hero takes every seat.
+    """
+    seating = np.full((games, players), HERO, dtype=np.int8)
+    blocks = [*lineups, ((), games - sum(count for _, count in lineups))]
+    starts: list[int] = []
+    for opponents, count in blocks:
+        first, start = len(starts), starts[-1] + 1 if starts else 0
+        groups = np.arange(count) // group
+        for place, opponent in enumerate(opponents, 1):
+            seating[first + np.arange(count), (groups + place) % players] = opponent
+        starts += (start + groups).tolist()
+    count = starts[-1] + 1
+    return TextSchedule(
+        starts=starts,
+        seeds=[game_seed(seed, start) for start in range(count)],
+        openings=[int(derive_point(seed, "opening", start) * (openings + 1)) for start in range(count)],
+        seating=seating,
+        seed=derive_seed(seed, "choices"),
+    )
+
+
+def play(spec: JsonObject, report: Report) -> JsonObject:
+    """Run the job of a ``SelfplaySpec``: store a shard of answers, return ``SelfplayResult``.
+
+    Deterministic on one kind of device, except ``seconds``. Raises ``ModelMismatch``, ``NoBaseModel``, ``MissingBlob``,
+    ``DamagedBlob``, ``UnknownGame``, ``NoExperience`` or ``MissingDevice``.
+    """
+    began, wanted = perf_counter(), SelfplaySpec.model_validate(spec)
+    store, config, settings = open_store(wanted.store), wanted.config, wanted.config.language
+    names = (wanted.model, *wanted.opponents)
+    with GENERATORS.lock:
+        generator = generator_for(store, config, names, wanted)
+        agents = [agent_of(config, name, config.selfplay.temperature) for name in names]
+        agents[HERO] = Agent(agents[HERO].adapter, None, wanted.temperature, settings.constrained)
+        schedule = grouped_schedule(
+            wanted.games,
+            config.players,
+            [([names.index(name) for name in lineup.opponents], lineup.games) for lineup in wanted.lineups],
+            group=settings.group_games,
+            openings=config.selfplay.opening_plies,
+            seed=wanted.seed,
+        )
+        table = open_text_table(config, min(wanted.games, IN_FLIGHT))
+        outcomes, said = play_texts(table, agents, schedule, generator, most_tokens=settings.most_tokens)
+        assert generator is not None  # because the hero is a model
+        base = generator.fingerprint
+    report({"games": wanted.games})
+    meta = TokenShardMeta(
+        config_key=config.key,
+        rules_version=table.spec.rules_version,
+        model=wanted.model,
+        opponents=wanted.opponents,
+        seed=wanted.seed,
+        worker=wanted.worker,
+        temperature=wanted.temperature,
+        base=base,
+        constrained=settings.constrained,
+    )
+    shard = token_shard(outcomes, said, schedule, meta, settings.illegal_cost)
+    wins, draws = seat_wins(outcomes.returns, outcomes.truncated)
+    result = SelfplayResult(
+        shard=put_token_shard(store, shard),
+        rows=shard.rows,
+        games=wanted.games,
+        mean_length=float(outcomes.lengths.mean()),
+        truncated=int(outcomes.truncated.sum()),
+        wins=wins,
+        draws=draws,
+        seconds=perf_counter() - began,
+    )
+    return result.model_dump(mode="json")
+
+
+def generator_for(
+    store: BlobStore, config: GameConfig, players: Sequence[str], compute: Compute
+) -> PeftGenerator | None:
+    """Return a generator with the adapters among ``players`` loaded, None if all are bots."""
+    models = [ModelHash(name) for name in players if is_model(name)]
+    if not models:
+        return None
+    return GENERATORS.get(store, config, models, decided(compute, config.backend))
+
+
+def agent_of(config: GameConfig, name: str, temperature: float) -> Agent:
+    """Return the agent of a model's hash or a bot's name."""
+    if is_model(name):
+        return Agent(adapter_name(config.key, ModelHash(name)), None, temperature)
+    return Agent(bot=name)
+
+
+def token_shard(
+    outcomes: TextOutcomes, said: Sequence[Said], schedule: TextSchedule, meta: TokenShardMeta, illegal_cost: float
+) -> TokenShard:
+    """Return the hero's answers as a shard, ordered by game, seat and step. Raises ``NoExperience``."""
+    if not said:
+        raise NoExperience(
+            "The hero had nothing to answer in any of these games.", hint="Play more games, or give it more seats."
+        )
+    rows = sorted(said, key=lambda one: (one.game, one.seat, one.step))
+    seats = outcomes.returns.shape[1]
+    starts = np.array(schedule.starts, dtype=np.int32)
+    game, seat = np.array([one.game for one in rows], np.int32), np.array([one.seat for one in rows], np.int8)
+    legal = np.array([one.legal for one in rows])
+    episode = game * seats + seat
+    illegal = np.bincount(episode, weights=~legal) / np.maximum(np.bincount(episode), 1)
+    reward = outcomes.returns[game, seat] - illegal_cost * illegal[episode]
+    texts = [(number, who, text.encode()) for number, told in enumerate(outcomes.histories) for who, text in told]
+    return TokenShard(
+        **_tokens(rows),
+        group=starts[game] * seats + seat,
+        reward=reward.astype(np.float32),
+        seat=seat,
+        game=game,
+        step=np.array([one.step for one in rows], np.int32),
+        legal=legal,
+        parsed=np.array([one.completion.finish == "stop" for one in rows]),
+        truncated=outcomes.truncated,
+        returns=outcomes.returns,
+        scores=outcomes.scores,
+        start=starts,
+        said=np.frombuffer(b"".join(text for _, _, text in texts), dtype=np.uint8),
+        said_offsets=np.cumsum([0, *(len(text) for _, _, text in texts)], dtype=np.int64),
+        said_seat=np.array([who for _, who, _ in texts], dtype=np.int8),
+        said_game=np.array([number for number, _, _ in texts], dtype=np.int32),
+        meta=meta,
+    )
+
+
+def _tokens(rows: Sequence[Said]) -> dict[str, NDArray[Any]]:
+    """Return the columns of a shard that have a value per token."""
+    ids: list[int] = []
+    mask: list[bool] = []
+    scores: list[float] = []
+    allowed: list[int] = []
+    counts: list[int] = []
+    ends = [0]
+    for row in rows:
+        made = row.completion
+        before = [0] * len(made.prompt)
+        ids += [*made.prompt, *made.ids]
+        mask += [*map(bool, before), *(len(legal) != 1 for legal in made.allowed)]
+        scores += [*before, *made.log_probs]
+        counts += [*before, *map(len, made.allowed)]
+        for legal in made.allowed:
+            allowed += legal
+        ends.append(len(ids))
+    return {
+        "ids": np.array(ids, np.int32),
+        "offsets": np.array(ends, np.int64),
+        "loss_mask": np.array(mask, np.bool_),
+        "log_prob": np.array(scores, np.float32),
+        "allowed": np.array(allowed, np.int32),
+        "allowed_counts": np.array(counts, np.int32),
+        "prompt_length": np.array([len(row.completion.prompt) for row in rows], np.int32),
+    }
+
+
+def match(spec: JsonObject, report: Report) -> JsonObject:
+    """Run the job of a ``BatchSpec``; return ``BatchResult``. Deterministic on a CPU, except ``seconds``.
+
+    Answers are legal ones, whatever the configuration says. Raises ``ModelMismatch``, ``NoBaseModel``, ``MissingBlob``,
+    ``DamagedBlob``, ``UnknownGame`` or ``MissingDevice``.
+    """
+    began, asked = perf_counter(), BatchSpec.model_validate(spec)
+    config, part, name = asked.config, asked.batch, asked.batch.opponent.player
+    with GENERATORS.lock:
+        generator = generator_for(open_store(asked.store), config, (asked.model, name), asked)
+        agents = [agent_of(config, player, config.evaluation.temperature) for player in (asked.model, name)]
+        games, _ = play_match(
+            config, agents, generator, seed=derive_seed(asked.seed, "match", name), games=part.games, first=part.first
+        )
+    report({"opponent": part.opponent.name, "games": part.games})
+    return BatchResult(games=games, seconds=perf_counter() - began).model_dump(mode="json")
+
+
+def play_match(
+    config: GameConfig, agents: Sequence[Agent], generator: Generator | None, *, seed: int, games: int, first: int = 0
+) -> tuple[MatchGames, list[Said]]:
+    """Play a match, or a part of it that begins with game ``first``; return the games and the hero's answers.
+
+    In a rotation of as many games as there are seats, the start is the same, and the hero takes each seat.
+    """
+    numbers = np.arange(first, first + games)
+    rotations, heroes = np.divmod(numbers, config.players)
+    seating = np.ones((games, config.players), dtype=np.int8)
+    seating[np.arange(games), heroes] = HERO
+    before = int(rotations[0])
+    schedule = TextSchedule(
+        starts=(rotations - before).tolist(),
+        seeds=[derive_seed(seed, "deal", rotation) for rotation in range(before, int(rotations[-1]) + 1)],
+        openings=[config.evaluation.opening_plies] * (int(rotations[-1]) + 1 - before),
+        seating=seating,
+        seed=derive_seed(seed, "choices"),
+        first=first,
+    )
+    table = open_text_table(config, min(games, IN_FLIGHT))
+    outcomes, said = play_texts(table, agents, schedule, generator, most_tokens=config.language.most_tokens)
+    histories = [list("\0".join(f"{seat}{text}" for seat, text in told).encode()) for told in outcomes.histories]
+    return match_games(outcomes.returns, heroes, outcomes.truncated, outcomes.lengths, histories), said

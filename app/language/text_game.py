@@ -1,0 +1,166 @@
+"""The interface of text games: many games at once, in which seats are asked by prompts and answer with text.
+
+An answer is a sequence of parts, each one of the options that the parts before it leave. Connect four has answers of
+one part; in a game with a unit to order after the other, each order is a part. So legal answers need no list of all
+combinations, and a rule such as "no unit twice" is a matter of the options.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.core import FlyballError
+
+MOST_LISTED = 100_000
+"""Most answers that ``every_answer`` lists."""
+
+
+class IllegalAnswer(FlyballError):
+    """An answer that the rules do not allow."""
+
+    def __init__(self, answer: str, slot: int, seat: int) -> None:
+        super().__init__(
+            f"Seat {seat} of the game in slot {slot} may not answer {answer!r:.100}.",
+            hint="Answer with the parts that the turn's options allow, only for pending seats, and once.",
+        )
+
+
+class TooManyAnswers(FlyballError):
+    """More legal answers than anybody can list."""
+
+
+class Answers(Protocol):
+    """The legal answers of a turn."""
+
+    def options(self, parts: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the legal next parts after ``parts``; none if they are a complete answer.
+
+        No option is a prefix of another one after the same parts. The last part, and no other, ends with the game's
+        ``stop``.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf(Answers):
+    """Answers of one part."""
+
+    texts: tuple[str, ...]
+
+    def options(self, parts: tuple[str, ...]) -> tuple[str, ...]:
+        """See ``Answers.options``."""
+        return () if parts else self.texts
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A seat that has to answer."""
+
+    slot: int
+    seat: int
+    prompt: str  # begins with the game's preamble; what the seat may know
+    answers: Answers
+
+
+@dataclass(frozen=True, slots=True)
+class TextSpec:
+    """Description of a text game."""
+
+    players: int  # P
+    rules_version: str  # names the rules, their text and their implementation
+    preamble: str  # beginning of every prompt, whose keys and values a generator computes once
+    stop: str  # end of every answer
+    bots: tuple[str, ...]  # names of the built-in players, 'random' first
+
+
+class TextTable(Protocol):
+    """N games at once, in slots 0 … N - 1. Every slot is empty until it is reset.
+
+    The table itself plays chance, from the slot's seed, and answers for seats that have one legal answer only. The same
+    seeds and answers give the same games and prompts.
+    """
+
+    spec: TextSpec
+
+    def reset(self, slots: Sequence[int], seeds: Sequence[int], openings: Sequence[int]) -> None:
+        """Begin a game in each of ``slots``, with ``openings`` random phases, drawn from its own seed."""
+
+    def pending(self) -> list[Turn]:
+        """Return a turn for each seat that has to answer, in all slots; none for slots without a running game."""
+        ...
+
+    def submit(self, slot: int, seat: int, answer: str) -> None:
+        """Take a pending seat's answer. Raises ``IllegalAnswer``."""
+
+    def advance(self) -> None:
+        """Play on in each slot whose pending seats have all submitted; the others wait."""
+
+    def bot(self, name: str, turn: Turn, rng: Random) -> str:
+        """Return the answer of a built-in player, which sees the slot's game."""
+        ...
+
+    def running(self) -> NDArray[np.bool_]:
+        """Return which slots [N] have a game that is not over."""
+        ...
+
+    def scores(self) -> NDArray[np.float32]:
+        """Return scores [N, P] in the game's own points, also of games that are truncated or not over."""
+        ...
+
+    def returns(self) -> NDArray[np.float32]:
+        """Return outcomes [N, P] in [-1, 1], summing to 0; in a truncated game, from its scores. 0 while it runs."""
+        ...
+
+    def truncated(self) -> NDArray[np.bool_]:
+        """Return which games [N] were cut off at a limit."""
+        ...
+
+    def history(self, slot: int) -> list[tuple[int, str]]:
+        """Return a game's seats and answers so far, phase after phase, without those that the table gave itself."""
+        ...
+
+
+def ranks(scores: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Return the final rank of each seat [..., P], the best 1; equal scores share the better rank."""
+    better = scores[..., None, :] > scores[..., :, None]
+    return 1 + better.sum(axis=-1)
+
+
+def parts_of(answers: Answers, text: str) -> tuple[str, ...] | None:
+    """Return the parts of an answer, ``None`` if it is not legal."""
+    parts: tuple[str, ...] = ()
+    while options := answers.options(parts):
+        found = next((option for option in options if text.startswith(option)), None)
+        if found is None:
+            return None
+        parts, text = (*parts, found), text[len(found) :]
+    return None if text else parts
+
+
+def draw_answer(answers: Answers, rng: Random) -> str:
+    """Return an answer each of whose parts is drawn uniformly among its options."""
+    parts: tuple[str, ...] = ()
+    while options := answers.options(parts):
+        parts = (*parts, rng.choice(options))
+    return "".join(parts)
+
+
+def every_answer(answers: Answers, most: int = MOST_LISTED) -> list[str]:
+    """Return all legal answers. Raises ``TooManyAnswers``."""
+    complete: list[str] = []
+    open_: list[tuple[str, ...]] = [()]
+    while open_:
+        parts = open_.pop()
+        options = answers.options(parts)
+        if not options:
+            complete.append("".join(parts))
+        open_.extend((*parts, option) for option in reversed(options))
+        if len(complete) + len(open_) > most:
+            raise TooManyAnswers(
+                f"A turn has more than {most} legal answers.", hint="Decode along their options instead of a list."
+            )
+    return complete

@@ -1,0 +1,125 @@
+"""The contract of generators."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+from language_models import random_adapter, small_base, turns
+
+from app.language.generator import Adapter, Generator, Request, Sampling, UnknownAdapter, check_canary
+from app.language.peft_generator import PeftGenerator
+from app.language.text_game import OneOf, every_answer, parts_of
+from app.store import MemoryStore
+
+FREE = Sampling(temperature=1.0, stop="\n", most_tokens=6)
+
+
+def in_process(store: MemoryStore) -> Generator:
+    return PeftGenerator(small_base(store))
+
+
+STORE = MemoryStore()
+GENERATORS: dict[str, Callable[[MemoryStore], Generator]] = {"peft": in_process}
+
+
+@pytest.fixture(scope="module")
+def adapters() -> list[Adapter]:
+    maker = PeftGenerator(small_base(STORE))
+    return [random_adapter(STORE, maker, seed) for seed in range(8)]
+
+
+@pytest.fixture(scope="module", params=sorted(GENERATORS))
+def generator(request: pytest.FixtureRequest, adapters: list[Adapter]) -> Iterator[Generator]:
+    made = GENERATORS[request.param](STORE)
+    for adapter in adapters:
+        made.load(adapter)
+    yield made
+    assert set(made.loaded) == {adapter.name for adapter in adapters}
+
+
+def requests(names: list[str | None], *, bound: bool = True, seed: int = 0) -> list[Request]:
+    return [
+        Request(turn.prompt, name, turn.answers if bound else None, seed + number)
+        for number, (turn, name) in enumerate(zip(turns(len(names)), names, strict=True))
+    ]
+
+
+def test_eight_adapters_in_a_batch_equal_each_alone(generator: Generator, adapters: list[Adapter]) -> None:
+    names = [adapters[number % 8].name for number in range(64)] + [None] * 8
+    together = generator.generate(requests(names), FREE)
+    for name in dict.fromkeys(names):
+        alone = generator.generate([one for one in requests(names) if one.adapter == name], FREE)
+        batched = [made for made, asked in zip(together, names, strict=True) if asked == name]
+        assert [made.ids for made in batched] == [made.ids for made in alone]
+        assert np.allclose([made.log_probs for made in batched], [made.log_probs for made in alone], atol=1e-4)
+    texts = [made.prompt + made.ids for made in together[:8]]
+    scores = [generator.score([texts[0]], name)[0] for name in dict.fromkeys(names)]
+    apart = [np.abs(np.subtract(one, other)).max() for k, one in enumerate(scores) for other in scores[:k]]
+    assert min(apart) > 1e-2  # no two adapters, nor one and the base, answer alike
+
+
+def test_answers_along_options_are_legal_and_renormalised(generator: Generator, adapters: list[Adapter]) -> None:
+    asked = requests([adapters[0].name] * 40)
+    for one, made in zip(asked, generator.generate(asked, FREE), strict=True):
+        assert one.answers is not None
+        assert parts_of(one.answers, made.text) is not None
+        assert made.finish == "stop"
+        assert len(made.ids) == len(made.log_probs) == len(made.allowed)
+        assert all(token in legal for token, legal in zip(made.ids, made.allowed, strict=True))
+    (turn,) = turns(1)
+    assert isinstance(turn.answers, OneOf)
+    chances = {}
+    for seed in range(200):
+        (made,) = generator.generate([Request(turn.prompt, None, turn.answers, seed)], FREE)
+        chances[made.text] = np.exp(sum(made.log_probs))
+    assert chances.keys() == set(every_answer(turn.answers))
+    assert sum(chances.values()) == pytest.approx(1, abs=1e-4)
+
+
+def test_log_probs_of_free_answers_are_those_of_score(generator: Generator, adapters: list[Adapter]) -> None:
+    for name in (None, adapters[3].name):
+        for made in generator.generate(requests([name] * 5, bound=False), FREE):
+            (scored,) = generator.score([made.prompt + made.ids], name)
+            assert np.allclose(scored[len(made.prompt) - 1 :], made.log_probs, atol=1e-4)
+            assert made.allowed == ((),) * len(made.ids)
+
+
+def test_free_answers_end_at_stop_or_at_the_limit(generator: Generator) -> None:
+    found = generator.generate(requests([None] * 60, bound=False), FREE)
+    assert {made.finish for made in found} == {"stop", "length"} or all(made.finish == "length" for made in found)
+    for made in found:
+        assert (made.finish == "stop") == made.text.endswith("\n")
+        assert len(made.ids) <= FREE.most_tokens
+
+
+def test_answers_depend_on_their_seed_alone(generator: Generator, adapters: list[Adapter]) -> None:
+    asked = requests([adapters[1].name, None] * 10)
+    forward = [made.ids for made in generator.generate(asked, FREE)]
+    backward = [made.ids for made in generator.generate(asked[::-1], FREE)]
+    assert forward == backward[::-1]
+    assert forward != [made.ids for made in generator.generate(requests([None] * 20, seed=99), FREE)]
+
+
+def test_greedy_answers_are_the_most_probable(generator: Generator) -> None:
+    greedy = Sampling(temperature=0.0, stop="\n", most_tokens=6)
+    (turn,) = turns(1)
+    (best,) = generator.generate([Request(turn.prompt, None, turn.answers, 0)], greedy)
+    drawn = [generator.generate([Request(turn.prompt, None, turn.answers, seed)], FREE)[0] for seed in range(30)]
+    assert sum(best.log_probs) >= max(sum(made.log_probs) for made in drawn) - 1e-4
+
+
+def test_unloaded_and_unknown_adapters_are_refused(generator: Generator, adapters: list[Adapter]) -> None:
+    last = adapters[-1]
+    generator.unload(last.name)
+    for name in (last.name, "connect_four_text_2p@" + "0" * 64, "none"):
+        with pytest.raises(UnknownAdapter, match="loaded"):
+            generator.generate(requests([name]), FREE)
+    with pytest.raises(UnknownAdapter):
+        generator.unload(last.name)
+    generator.load(last)
+    generator.load(last)  # loaded already
+    assert check_canary(generator, last) < 1e-4
+
+
+def test_no_request_gives_no_answer(generator: Generator) -> None:
+    assert generator.generate([], FREE) == []

@@ -1,0 +1,67 @@
+"""A small base model of text connect four, and random adapters of it."""
+
+from functools import cache
+from random import Random
+
+import torch
+
+from app.config import NetworkSettings
+from app.core import ConfigKey
+from app.language.adapters import draw_adapter, put_adapter
+from app.language.base_model import BaseModel, draw_base, get_base, put_base, train_tokenizer
+from app.language.generator import Adapter, get_adapter
+from app.language.peft_generator import PeftGenerator
+from app.language.text_game import Turn
+from app.language.text_games import TEXT_GAMES
+from app.store import BlobStore, Manifest
+
+KEY = ConfigKey("connect_four_text_2p")
+TARGETS = ("q_proj", "v_proj", "down_proj")
+
+
+@cache
+def turns(count: int, seed: int = 0) -> list[Turn]:
+    """Return turns of random games."""
+    table, rng, found = TEXT_GAMES["connect_four"](count, None), Random(seed), []
+    table.reset(range(count), range(count), [0] * count)
+    while len(found) < count:
+        asked = table.pending()
+        found += asked
+        for turn in asked:
+            table.submit(turn.slot, turn.seat, table.bot("random", turn, rng))
+        table.advance()
+    rng.shuffle(found)
+    return found[:count]
+
+
+def small_base(store: BlobStore, seed: int = 0) -> BaseModel:
+    """Store a base model of 40,000 parameters, and return it as a process loads it."""
+    tokenizer = train_tokenizer([turn.prompt + text for turn in turns(20) for text in turn.answers.texts], 512)
+    drawn = draw_base(tokenizer, seed, layers=2, width=32, heads=2)
+    return get_base(store, put_base(store, drawn))
+
+
+def random_adapter(
+    store: BlobStore, generator: PeftGenerator, seed: int, *, rank: int = 4, size: float = 0.3
+) -> Adapter:
+    """Store an adapter with random numbers in A and B, and return it as a process loads it."""
+    draw_adapter(generator, "drawn", rank=rank, alpha=2.0 * rank, targets=TARGETS, seed=seed)
+    rng = torch.Generator().manual_seed(seed)
+    for name, parameter in generator.peft.named_parameters():
+        if "lora_B.drawn" in name:
+            parameter.data = torch.randn(parameter.shape, generator=rng) * size
+    manifest = first_manifest()
+    model = put_adapter(store, generator, "drawn", manifest, canary=canary_texts(generator.base))
+    generator.drop("drawn")
+    return get_adapter(store, model)
+
+
+def first_manifest() -> Manifest:
+    """Return the manifest of a first model."""
+    sizes = {"network": NetworkSettings(), "obs_size": 1, "actions": 1}
+    return Manifest(config_key=KEY, backend="language", content="lora", step=0, parent=None, optimizer=None, **sizes)
+
+
+def canary_texts(base: BaseModel) -> list[list[int]]:
+    """Return the token ids of fixed texts."""
+    return [base.encode(turn.prompt + turn.answers.texts[0]) for turn in turns(3, seed=1)]

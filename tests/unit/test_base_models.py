@@ -1,0 +1,112 @@
+"""Base models: the small one, its tokenizer, and the user's own."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from language_models import small_base, turns
+
+from app.config import GAMES, LanguageSettings
+from app.language.base_model import NoBaseModel, draw_base, encoder_of, get_base, load_base, put_base, train_tokenizer
+from app.language.lessons import small_base as taught_base
+from app.language.models import base_of
+from app.language.packages import NoLanguagePackages, require_packages
+from app.language.scoring import answer_logits, common_prefix
+from app.store import DamagedBlob, MemoryStore
+
+KEY = "tic_tac_toe_text_2p"
+TOKENIZER = train_tokenizer([turn.prompt for turn in turns(10)], 400)
+
+
+@settings(max_examples=50)
+@given(st.text(max_size=60))
+def test_tokenizer_loses_no_text(text: str) -> None:
+    ids = TOKENIZER.encode(text, add_special_tokens=False).ids
+    assert TOKENIZER.decode(ids, skip_special_tokens=False) == text
+
+
+def test_tokenizer_and_weights_depend_on_texts_and_seed_alone() -> None:
+    texts = [turn.prompt for turn in turns(10)]
+    assert train_tokenizer(texts, 400).to_str() == TOKENIZER.to_str()
+    store = MemoryStore()
+    keys = [put_base(store, draw_base(TOKENIZER, seed, layers=1, width=16, heads=2)) for seed in (0, 0, 1)]
+    assert keys[0] == keys[1] != keys[2]
+
+
+def test_small_base_has_the_size_that_the_settings_say() -> None:
+    model = draw_base(TOKENIZER, 0).model
+    assert 0.5e6 < sum(parameter.numel() for parameter in model.parameters()) < 1e6
+
+
+def test_stored_base_answers_as_before() -> None:
+    drawn = draw_base(TOKENIZER, 0, layers=2, width=32, heads=2)
+    store = MemoryStore()
+    loaded = get_base(store, put_base(store, drawn))
+    prompt = drawn.encode(turns(1)[0].prompt)
+    assert loaded.encode(turns(1)[0].prompt) == prompt
+    assert loaded.decode(prompt) == turns(1)[0].prompt
+    with torch.no_grad():
+        assert torch.equal(
+            answer_logits(drawn.model, [prompt], [[1, 2]]), answer_logits(loaded.model, [prompt], [[1, 2]])
+        )
+
+
+def test_lessons_bring_the_loss_down() -> None:
+    config = GAMES[KEY].replace(language=LanguageSettings(lessons=2_560, base_layers=1, base_width=32, base_heads=2))
+    losses: list[float] = []
+    taught_base(
+        config.replace(language=config.language.replace(teacher="random")), 0, lambda *told: losses.append(told[2])
+    )
+    assert len(losses) == 10
+    assert losses[-1] < losses[0] - 1
+
+
+def test_blob_that_is_no_base_model_is_refused() -> None:
+    store = MemoryStore()
+    with pytest.raises((NoBaseModel, DamagedBlob)):
+        get_base(store, store.put(b"\x02\0\0\0\0\0\0\0{}"))
+
+
+def test_missing_base_model_says_where_it_was_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(NoBaseModel, match="no folder, and not in the local cache") as refusal:
+        load_base("nobody/such-a-model")
+    assert "hf download nobody/such-a-model" in refusal.value.hint
+    with pytest.raises(NoBaseModel, match=r"has no config\.json"):
+        load_base(str(tmp_path))
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "tokenizer.json").write_text("{}")
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(NoBaseModel, match="cannot be loaded"):
+        load_base(str(tmp_path))
+
+
+def test_base_model_of_a_folder_is_known_by_its_content(tmp_path: Path) -> None:
+    made = small_base(store := MemoryStore())
+    made.model.save_pretrained(tmp_path)
+    made.tokenizer.save(str(tmp_path / "tokenizer.json"))
+    loaded = load_base(str(tmp_path))
+    prompt = made.encode(turns(1)[0].prompt)
+    assert loaded.encode(turns(1)[0].prompt) == prompt == encoder_of(store, None, made.fingerprint)(turns(1)[0].prompt)
+    with torch.no_grad():
+        assert torch.allclose(answer_logits(made.model, [prompt], [[1]]), answer_logits(loaded.model, [prompt], [[1]]))
+    config = GAMES[KEY].replace(language=LanguageSettings(base=str(tmp_path)))
+    assert base_of(store, config, loaded.fingerprint).fingerprint == loaded.fingerprint
+    small_base(store, seed=9).model.save_pretrained(tmp_path)
+    with pytest.raises(NoBaseModel, match="MODEL_MISMATCH"):
+        base_of(store, config, loaded.fingerprint)
+
+
+def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.language.packages.PACKAGES", ("no_such_package",))
+    with pytest.raises(NoLanguagePackages, match="no_such_package") as refusal:
+        require_packages()
+    assert "flyball[language]" in refusal.value.hint
+
+
+@given(st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=6), min_size=1, max_size=5))
+def test_common_prefix_leaves_each_prompt_a_token(prompts: list[list[int]]) -> None:
+    length = common_prefix(prompts)
+    assert all(prompt[:length] == prompts[0][:length] and len(prompt) > length for prompt in prompts)
+    assert length == min(map(len, prompts)) - 1 or len({prompt[length] for prompt in prompts}) > 1

@@ -1,0 +1,169 @@
+"""The canary: whoever loads an adapter recognises it, whatever went wrong before."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from language_models import KEY, random_adapter, small_base
+from safetensors.torch import load, save
+
+from app.core import ModelHash
+from app.language.generator import TOLERANCE, Adapter, Ids, ModelMismatch, adapter_name, check_canary, get_adapter
+from app.language.peft_generator import PeftGenerator
+from app.store import Manifest, MemoryStore, put_checkpoint, with_note
+from app.store.blobs import key_of
+
+STORE = MemoryStore()
+
+
+@pytest.fixture(scope="module")
+def generator() -> PeftGenerator:
+    return PeftGenerator(small_base(STORE))
+
+
+@pytest.fixture(scope="module")
+def adapter(generator: PeftGenerator) -> Adapter:
+    return random_adapter(STORE, generator, 1)
+
+
+def remade(adapter: Adapter, changes: dict[str, torch.Tensor], **manifest: object) -> Adapter:
+    """Return an adapter with other tensors under the old canary, stored and named as a sound one would be."""
+    old = adapter.checkpoint
+    data = save(load(old.parameters) | changes)
+    written = Manifest.model_validate(old.manifest.model_dump() | manifest)
+    return get_adapter(STORE, put_checkpoint(STORE, written, data, None))
+
+
+def refused(generator: PeftGenerator, adapter: Adapter, what: str) -> None:
+    before = generator.loaded
+    with pytest.raises(ModelMismatch, match=what) as refusal:
+        generator.load(adapter)
+    assert "MODEL_MISMATCH" in refusal.value.message
+    assert generator.loaded == before
+    assert adapter.name not in generator.peft.peft_config
+
+
+def test_sound_adapter_passes_and_stays(generator: PeftGenerator, adapter: Adapter) -> None:
+    generator.load(adapter)
+    assert check_canary(generator, adapter) < 1e-5
+    generator.unload(adapter.name)
+
+
+def test_file_of_another_adapter_is_refused(generator: PeftGenerator, adapter: Adapter) -> None:
+    other = random_adapter(STORE, generator, 2)
+    wrong = replace(adapter, checkpoint=replace(adapter.checkpoint, parameters=other.checkpoint.parameters))
+    refused(generator, wrong, "has the hash")
+    refused(generator, replace(adapter, name=other.name), "has the hash")
+
+
+def test_other_weights_under_the_canary_are_refused(generator: PeftGenerator, adapter: Adapter) -> None:
+    other = random_adapter(STORE, generator, 3)
+    refused(generator, remade(adapter, load(other.checkpoint.parameters)), "answers unlike")
+
+
+def test_swapped_tensor_of_one_layer_is_refused(generator: PeftGenerator, adapter: Adapter) -> None:
+    tensors = load(adapter.checkpoint.parameters)
+    (first, second) = (f"base_model.model.model.layers.{layer}.self_attn.v_proj.lora_B.weight" for layer in (0, 1))
+    refused(generator, remade(adapter, {first: tensors[second]}), "answers unlike")
+
+
+def test_numbers_that_are_none_are_refused(generator: PeftGenerator, adapter: Adapter) -> None:
+    name, tensor = next(iter(load(adapter.checkpoint.parameters).items()))
+    tensor = tensor.clone()
+    tensor[0, 0] = float("nan")
+    refused(generator, remade(adapter, {name: tensor}), "NaN")
+
+
+def test_adapter_of_another_base_model_is_refused(generator: PeftGenerator, adapter: Adapter) -> None:
+    other = PeftGenerator(small_base(STORE, seed=5))
+    refused(other, adapter, "adapts base model")
+    pretending = remade(adapter, {}, base=other.fingerprint)
+    refused(other, pretending, "answers unlike")
+
+
+def test_adapter_of_other_shapes_is_refused(generator: PeftGenerator, adapter: Adapter) -> None:
+    name, tensor = next(iter(load(adapter.checkpoint.parameters).items()))
+    refused(generator, remade(adapter, {name: torch.cat([tensor, tensor])}), "not those of its rank")
+
+
+class Stale(PeftGenerator):
+    """Answers by what it loaded first, as a cache by a reused name does."""
+
+    def score(self, texts: Sequence[Ids], adapter: str | None) -> list[list[float]]:
+        return super().score(texts, self.loaded[0])
+
+
+class Deaf(PeftGenerator):
+    """Answers by the base model, whatever the adapter."""
+
+    def score(self, texts: Sequence[Ids], adapter: str | None) -> list[list[float]]:
+        return super().score(texts, None)
+
+
+class Broken(PeftGenerator):
+    """Answers with NaN."""
+
+    def score(self, texts: Sequence[Ids], adapter: str | None) -> list[list[float]]:
+        return [
+            [float("nan") if k == 3 else score for k, score in enumerate(one)] for one in super().score(texts, adapter)
+        ]
+
+
+@pytest.mark.parametrize("kind", [Deaf, Broken])
+def test_generator_that_answers_by_something_else_is_noticed(kind: type[PeftGenerator], adapter: Adapter) -> None:
+    refused(kind(small_base(STORE)), adapter, "answers unlike")
+
+
+def test_stale_cache_is_noticed(generator: PeftGenerator, adapter: Adapter) -> None:
+    stale = Stale(small_base(STORE))
+    stale.load(adapter)
+    refused(stale, random_adapter(STORE, generator, 4), "answers unlike")
+
+
+def test_adapter_that_was_changed_in_memory_is_noticed(generator: PeftGenerator, adapter: Adapter) -> None:
+    generator.load(adapter)
+    changed = next(p for name, p in generator.peft.named_parameters() if f"lora_B.{adapter.name}" in name)
+    changed.data += 0.05
+    with pytest.raises(ModelMismatch, match="answers unlike"):
+        check_canary(generator, adapter)
+    generator.unload(adapter.name)
+    generator.load(adapter)
+    generator.unload(adapter.name)
+
+
+def test_swaps_beside_other_adapters_raise_no_false_alarm(generator: PeftGenerator) -> None:
+    """30 of the 1,000 swaps of RESULTS.md."""
+    adapters = [random_adapter(STORE, generator, 10 + seed) for seed in range(6)]
+    largest = 0.0
+    for swap in range(30):
+        adapter = adapters[swap % 6]
+        generator.load(adapter)
+        largest = max(largest, check_canary(generator, adapter))
+        if swap >= 3:
+            generator.unload(adapters[(swap - 3) % 6].name)
+    assert largest < TOLERANCE / 10
+    for name in generator.loaded:
+        generator.unload(name)
+
+
+def test_name_holds_the_hash_of_the_content(adapter: Adapter) -> None:
+    assert adapter.name == adapter_name(KEY, ModelHash(key_of(adapter.checkpoint.parameters)))
+
+
+def test_network_is_no_adapter() -> None:
+    manifest = Manifest.model_validate(
+        {"config_key": KEY, "network": {}, "obs_size": 1, "actions": 1, "step": 0, "parent": None, "optimizer": None}
+    )
+    data = with_note(save({"weight": torch.zeros(1)}), manifest.note)
+    with pytest.raises(ModelMismatch, match="is a network, not an adapter"):
+        get_adapter(STORE, ModelHash(STORE.put(data)))
+
+
+def test_canary_of_another_length_is_refused(adapter: Adapter) -> None:
+    lora = adapter.checkpoint.manifest.lora
+    assert lora is not None
+    assert np.isfinite(np.concatenate(lora.canary.log_probs)).all()
+    with pytest.raises(ValueError, match="a canary has"):
+        lora.canary.replace(log_probs=lora.canary.log_probs[:1])

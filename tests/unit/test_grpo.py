@@ -1,0 +1,221 @@
+"""GRPO: its loss against one written by hand, advantages, updates, and what is exported."""
+
+import json
+from math import exp
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from language_models import KEY, canary_texts, random_adapter, small_base
+from transformers import AutoModelForCausalLM
+
+from app.config import GAMES, LanguageSettings
+from app.core import UnusableFile
+from app.language.adapters import WEIGHTS, export_adapter
+from app.language.generator import get_adapter
+from app.language.grpo import Answered, advantages, answered_log_probs, grpo_loss, improve
+from app.language.jobs import answers_of, initialise, train
+from app.language.peft_generator import PeftGenerator
+from app.language.selfplay import play
+from app.language.token_shard import get_token_shard
+from app.learning.training import DiscardedUpdate, UnfitData
+from app.store import FileStore, MemoryStore, get_checkpoint
+
+SMALL = GAMES[KEY].replace(
+    language=LanguageSettings(lessons=256, teacher="random", base_layers=2, base_width=32, base_heads=2, group_games=4)
+)
+
+
+def by_hand(new, old, base, advantage, learned, settings) -> float:
+    """Return the sum of the answers' losses, token by token."""
+    total = 0.0
+    for b in range(len(new)):
+        places = [t for t in range(len(new[b])) if learned[b][t]]
+        mean_ratio = exp(sum(new[b][t] - old[b][t] for t in places) / len(places))
+        loss = 0.0
+        for t in places:
+            ratio = exp(new[b][t] - old[b][t]) if settings.ratio == "token" else mean_ratio
+            clipped = min(max(ratio, 1 - settings.clip_epsilon), 1 + settings.clip_epsilon)
+            surrogate = min(ratio * advantage[b], clipped * advantage[b])
+            divergence = exp(base[b][t] - new[b][t]) - (base[b][t] - new[b][t]) - 1
+            loss += -surrogate + settings.kl_coef * divergence
+        total += loss / len(places)
+    return total
+
+
+@pytest.mark.parametrize("ratio", ["token", "sequence"])
+@pytest.mark.parametrize("kl_coef", [0.0, 0.3])
+def test_loss_equals_the_one_by_hand(ratio: str, kl_coef: float) -> None:
+    rng = np.random.default_rng(0)
+    settings = LanguageSettings(ratio=ratio, kl_coef=kl_coef)
+    new, old, base = (-rng.random((5, 7)) * 2 for _ in range(3))
+    advantage, learned = rng.normal(size=5), rng.random((5, 7)) < 0.7
+    learned[:, 0] = True
+    arguments = [torch.tensor(array) for array in (new, old, base)]
+    arguments[0].requires_grad_()
+    loss, figures = grpo_loss(
+        *arguments, advantage=torch.tensor(advantage), learned=torch.tensor(learned), settings=settings
+    )
+    assert loss.item() == pytest.approx(by_hand(new, old, base, advantage, learned, settings), rel=1e-9)
+    loss.backward()
+    gradient = arguments[0].grad
+    assert gradient is not None
+    assert (gradient[~torch.tensor(learned)] == 0).all()
+    assert (gradient != 0).any()
+    assert figures.isfinite().all()
+
+
+def test_gradient_of_clipped_answers_is_that_of_the_divergence_alone() -> None:
+    settings = LanguageSettings(kl_coef=0.0)
+    new = torch.tensor([[0.0]], requires_grad=True)
+    loss, _ = grpo_loss(
+        new,
+        torch.tensor([[-1.0]]),
+        torch.tensor([[0.0]]),
+        advantage=torch.tensor([1.0]),
+        learned=torch.tensor([[True]]),
+        settings=settings,
+    )
+    loss.backward()
+    assert new.grad is not None
+    assert new.grad.item() == 0
+
+
+def test_advantages_are_those_of_the_group() -> None:
+    reward = np.array([1, 0, 0, -1, 5, 5, 7], dtype=np.float32)
+    group = np.array([0, 0, 0, 0, 1, 1, 2], dtype=np.int32)
+    centred = advantages(reward, group, standardised=False)
+    assert centred.tolist() == [1, 0, 0, -1, 0, 0, 0]
+    standardised = advantages(reward, group, standardised=True)
+    assert np.allclose(standardised, [1 / 0.8166, 0, 0, -1 / 0.8166, 0, 0, 0], atol=1e-3)
+
+
+def answered(generator: PeftGenerator, advantage: float) -> Answered:
+    text = canary_texts(generator.base)[0]
+    prompt, ids = text[:-2], text[-2:]
+    (scores,) = generator.score([text], None)
+    return Answered(prompt, ids, [(), ()], scores[-2:], [True, True], 1.0, advantage)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_update_makes_good_answers_likelier_and_bad_ones_less(sign: float) -> None:
+    generator = PeftGenerator(small_base(store := MemoryStore()))
+    generator.add("trained", random_adapter(store, generator, 0, size=0.0))
+    generator.peft.base_model.set_adapter("trained")
+    parameters = [one for one in generator.peft.parameters() if one.requires_grad]
+    optimizer = torch.optim.AdamW(parameters, lr=1e-2, weight_decay=0.0)
+    row = answered(generator, sign)
+    before = sum(row.log_probs)
+    generator.peft.base_model.set_adapter("trained")
+    improve(
+        generator.base.model,
+        base_log_probs=lambda batch: torch.tensor([list(one.log_probs) for one in batch]),
+        parameters=parameters,
+        optimizer=optimizer,
+        answers=[row],
+        settings=LanguageSettings(kl_coef=0.0),
+        epochs=3,
+        generator=torch.Generator().manual_seed(0),
+        report=lambda *_: None,
+    )
+    after = answered_log_probs(generator.base.model, [row]).sum().item()
+    assert sign * (after - before) > 0.01
+
+
+def test_update_that_moves_too_far_is_discarded() -> None:
+    generator = PeftGenerator(small_base(store := MemoryStore()))
+    generator.add("trained", random_adapter(store, generator, 0))
+    generator.peft.base_model.set_adapter("trained")
+    parameters = [one for one in generator.peft.parameters() if one.requires_grad]
+    optimizer = torch.optim.AdamW(parameters, lr=1e-4)
+    row = answered(generator, 1.0)
+    generator.peft.base_model.set_adapter("trained")
+    with pytest.raises(DiscardedUpdate, match="moved by"):
+        improve(
+            generator.base.model,
+            base_log_probs=lambda batch: torch.zeros(len(batch), 2),
+            parameters=parameters,
+            optimizer=optimizer,
+            answers=[row],
+            settings=LanguageSettings(max_kl=1e-9),
+            epochs=1,
+            generator=torch.Generator().manual_seed(0),
+            report=lambda *_: None,
+        )
+
+
+def specs(folder: Path, **changes: object) -> dict[str, object]:
+    config = SMALL.replace(**changes)
+    return {"store": str(folder), "config": config.model_dump(mode="json"), "seed": 1}
+
+
+def silent(_report: object) -> None:
+    return None
+
+
+def test_played_log_probs_are_those_of_the_trainer(tmp_path: Path) -> None:
+    """The masks of decoding are those of training, so the first ratios are 1."""
+    spec = specs(tmp_path)
+    model = initialise(spec, silent)["model"]
+    about = {"model": model, "games": 8, "temperature": 0.7, "worker": "test"}
+    lineups = [{"opponents": ["random"], "games": 4}]
+    played = play(spec | about | {"lineups": lineups}, silent)
+    shard = get_token_shard(FileStore(tmp_path), played["shard"])
+    assert set(np.unique(shard.group[shard.game < 4] % 2)) == {0}  # one group against the bot, in one seat
+    assert len(np.unique(shard.start)) == 2
+    reports: list[dict[str, object]] = []
+    training = {"base_model": model, "shards": [played["shard"]], "step": 0, "learning_rate": 1e-3, "epochs": 2}
+    result = train(spec | training, reports.append)
+    assert [report["epoch"] for report in reports] == [1, 2]
+    assert abs(reports[0]["metrics"]["approx_kl"]) < 1e-6
+    assert abs(reports[0]["metrics"]["divergence"]) < 1e-6
+    assert reports[1]["metrics"]["divergence"] > 0
+    child = get_checkpoint(FileStore(tmp_path), result["model"], optimizer=True)
+    assert (child.manifest.parent, child.manifest.step, child.manifest.content) == (model, 1, "lora")
+    assert child.optimizer is not None
+    again = train(spec | training | {"base_model": result["model"], "step": 1}, silent)  # goes on with Adam's state
+    assert again["step"] == 2
+    fresh = FileStore(tmp_path).get(again["model"])
+    assert train(spec | training | {"base_model": result["model"], "step": 1}, silent)["model"] == again["model"]
+    assert len(fresh) > 0
+    with pytest.raises(UnfitData, match="not"):
+        train(spec | training | {"step": 5}, silent)
+
+
+def test_truncated_games_are_learned_from_or_left_out(tmp_path: Path) -> None:
+    spec = specs(tmp_path, max_moves=4)
+    model = initialise(spec, silent)["model"]
+    played = play(spec | {"model": model, "games": 8, "temperature": 1.0, "worker": "test"}, silent)
+    assert played["truncated"] == 8
+    shard = get_token_shard(FileStore(tmp_path), played["shard"])
+    answers, figures = answers_of([shard], SMALL)
+    assert len(answers) == shard.rows
+    assert figures["decided"] == 0
+    left = SMALL.replace(language=SMALL.language.replace(truncated="left_out"))
+    with pytest.raises(UnfitData, match="no answer"):
+        answers_of([shard], left)
+
+
+def test_exported_adapter_is_loaded_by_peft(tmp_path: Path) -> None:
+    from peft import PeftModel
+
+    generator = PeftGenerator(small_base(store := MemoryStore()))
+    adapter = random_adapter(store, generator, 0)
+    small_base(store).model.save_pretrained(tmp_path / "base")
+    folder = export_adapter(adapter, tmp_path, str(tmp_path / "base"))
+    assert folder.name == adapter.name
+    assert json.loads((folder / "flyball.json").read_text())["lora"]["rank"] == 4
+    assert export_adapter(adapter, tmp_path, str(tmp_path / "base")) == folder
+    loaded = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(tmp_path / "base"), folder).eval()
+    lora = adapter.checkpoint.manifest.lora
+    assert lora is not None
+    for text, written in zip(lora.canary.ids, lora.canary.log_probs, strict=True):
+        with torch.no_grad():
+            scores = loaded(input_ids=torch.tensor([text])).logits[0, :-1].log_softmax(-1)
+        found = scores.gather(1, torch.tensor(text[1:])[:, None])[:, 0]
+        assert np.allclose(found, written, atol=1e-4)
+    (folder / WEIGHTS).write_bytes(b"another")
+    with pytest.raises(UnusableFile, match="another adapter than its name"):
+        export_adapter(adapter, tmp_path, "base")
+    assert get_adapter(store, adapter.checkpoint.model).name == adapter.name
