@@ -1,6 +1,6 @@
 """Legal orders: lists by unit, options order by order, and tries over their characters."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 
 from app.games.diplomacy.maps import Map, bits
@@ -14,11 +14,13 @@ from app.games.diplomacy.orders import (
     NOWHERE,
     RETREAT,
     SUPPORT,
+    WAIVE,
     Order,
 )
 from app.games.diplomacy.position import ADJUSTMENTS, MOVEMENT, Position
 
 
+@lru_cache(maxsize=512)
 def legal_orders(position: Position, power: int) -> dict[int, list[Order]]:
     """Return the legal orders of a power in the phase that comes next, by the province of the unit or build site.
 
@@ -36,6 +38,39 @@ def legal_orders(position: Position, power: int) -> dict[int, list[Order]]:
         for province, lost in sorted(position.dislodged.items())
         if lost.unit.power == power
     }
+
+
+def next_orders(position: Position, power: int, given: Sequence[Order]) -> list[Order]:
+    """Return the legal orders that may follow those already given; none if the power has given all.
+
+    Units are ordered by the alphabet of their provinces, so are builds and disbands, and waived builds come last. So
+    each set of orders can be given in one way only.
+    """
+    legal = legal_orders(position, power)
+    places = sorted(legal)
+    if position.phase.kind != ADJUSTMENTS:
+        return legal[places[len(given)]] if len(given) < len(places) else []
+    builds = position.builds(power)
+    missing = abs(builds) - len(given)
+    if not missing:
+        return []
+    if given and given[-1].kind == WAIVE:
+        return [Order(WAIVE)]
+    last = position.board.province_of[given[-1].at] if given else -1
+    left = [place for place in places if place > last]
+    if builds < 0:
+        left = left[: len(left) - missing + 1]  # later ones would leave too few
+    orders = [order for place in left for order in legal[place]]
+    return orders if builds < 0 else [*orders, Order(WAIVE)]
+
+
+def in_order(position: Position, power: int, orders: Sequence[Order]) -> list[Order]:
+    """Return legal orders of all units, or builds or disbands, as ``next_orders`` asks for them."""
+    board = position.board
+    given = sorted((order for order in orders if order.kind != WAIVE), key=lambda order: board.province_of[order.at])
+    if position.phase.kind == ADJUSTMENTS:
+        given += [Order(WAIVE)] * (position.builds(power) - len(given))
+    return given
 
 
 @lru_cache(maxsize=256)
