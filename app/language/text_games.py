@@ -6,10 +6,12 @@ from functools import partial
 from app.config import GameConfig
 from app.games.table import UnknownGame
 from app.language.board_text import BOARDS, BoardText
+from app.language.diplomacy_text import VARIANTS, DiplomacyText
 from app.language.text_game import TextTable
 
 TEXT_GAMES: dict[str, Callable[[int, int | None], TextTable]] = {
-    name: partial(BoardText, words) for name, words in BOARDS.items()
+    **{name: partial(BoardText, words) for name, words in BOARDS.items()},
+    **{name: partial(DiplomacyText, variant) for name, variant in VARIANTS.items()},
 }
 """Makers of tables, from a number of slots and a move limit, by the name in a configuration's ``game``."""
 

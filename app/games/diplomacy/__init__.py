@@ -1,0 +1,1 @@
+"""Diplomacy by our own rules."""

@@ -1,0 +1,187 @@
+"""Legal orders: lists by unit, options order by order, and tries over their characters."""
+
+from collections.abc import Iterable, Sequence
+from functools import cache, lru_cache
+
+from app.games.diplomacy.maps import Map, bits
+from app.games.diplomacy.movement import connected_fleets, fleets_at_sea
+from app.games.diplomacy.orders import (
+    BUILD,
+    CONVOY,
+    DISBAND,
+    HOLD,
+    MOVE,
+    NOWHERE,
+    RETREAT,
+    SUPPORT,
+    WAIVE,
+    Order,
+)
+from app.games.diplomacy.position import ADJUSTMENTS, MOVEMENT, Position
+
+
+@lru_cache(maxsize=512)
+def legal_orders(position: Position, power: int) -> dict[int, list[Order]]:
+    """Return the legal orders of a power in the phase that comes next, by the province of the unit or build site.
+
+    In an adjustment phase, the power gives as many of them as ``Position.builds`` says, no two in one province.
+    """
+    if position.phase.kind == MOVEMENT:
+        return _moves(position).of(power)
+    if position.phase.kind == ADJUSTMENTS:
+        return _adjustments(position, power)
+    return {
+        province: [
+            *(Order(RETREAT, lost.unit.fleet, lost.unit.at, to) for to in lost.retreats),
+            Order(DISBAND, lost.unit.fleet, lost.unit.at),
+        ]
+        for province, lost in sorted(position.dislodged.items())
+        if lost.unit.power == power
+    }
+
+
+def next_orders(position: Position, power: int, given: Sequence[Order]) -> list[Order]:
+    """Return the legal orders that may follow those already given; none if the power has given all.
+
+    Units are ordered by the alphabet of their provinces, so are builds and disbands, and waived builds come last. So
+    each set of orders can be given in one way only.
+    """
+    legal = legal_orders(position, power)
+    places = sorted(legal)
+    if position.phase.kind != ADJUSTMENTS:
+        return legal[places[len(given)]] if len(given) < len(places) else []
+    builds = position.builds(power)
+    missing = abs(builds) - len(given)
+    if not missing:
+        return []
+    if given and given[-1].kind == WAIVE:
+        return [Order(WAIVE)]
+    last = position.board.province_of[given[-1].at] if given else -1
+    left = [place for place in places if place > last]
+    if builds < 0:
+        left = left[: len(left) - missing + 1]  # later ones would leave too few
+    orders = [order for place in left for order in legal[place]]
+    return orders if builds < 0 else [*orders, Order(WAIVE)]
+
+
+def in_order(position: Position, power: int, orders: Sequence[Order]) -> list[Order]:
+    """Return legal orders of all units, or builds or disbands, as ``next_orders`` asks for them."""
+    board = position.board
+    given = sorted((order for order in orders if order.kind != WAIVE), key=lambda order: board.province_of[order.at])
+    if position.phase.kind == ADJUSTMENTS:
+        given += [Order(WAIVE)] * (position.builds(power) - len(given))
+    return given
+
+
+@lru_cache(maxsize=256)
+def _moves(position: Position) -> "Moves":
+    """Return the legal moves of a position, computed once for all powers."""
+    return Moves(position)
+
+
+def _adjustments(position: Position, power: int) -> dict[int, list[Order]]:
+    board, builds = position.board, position.builds(power)
+    if builds < 0:
+        units = position.units_of(power)
+        return {board.province_of[unit.at]: [Order(DISBAND, unit.fleet, unit.at)] for unit in units}
+    sites = position.build_sites(power) if builds else []
+    return {site: [Order(BUILD, fleet, at) for fleet, at in _buildable(board, site)] for site in sites}
+
+
+def _buildable(board: Map, site: int) -> Iterable[tuple[bool, int]]:
+    yield False, site
+    if not board.inland >> site & 1:
+        yield from ((True, at) for at in board.coasts[site] or (site,))
+
+
+class Moves:
+    """The legal orders of a movement phase.
+
+    A unit may support any other unit, whoever has it, in what that one might do; an army moves by sea, and a fleet
+    convoys it, wherever a chain of fleets could carry it.
+    """
+
+    def __init__(self, position: Position) -> None:
+        board = self._board = position.board
+        self._units = position.units
+        self._fleets = fleets_at_sea(board, self._units)
+        self._by_sea: dict[int, int] = {}  # the set of provinces that an army reaches by convoy, by its province
+        self._visitors: list[list[int]] = [[] for _ in range(board.provinces)]  # provinces of the units that may come
+        for province, unit in self._units.items():
+            targets: Iterable[int] = board.targets[unit.fleet][unit.at]
+            if not unit.fleet and board.borders[province] & self._fleets:
+                self._by_sea[province] = board.convoy_reach(province, self._fleets)
+                targets = bits(board.reach[0][unit.at] | self._by_sea[province])
+            for target in targets:
+                self._visitors[target].append(province)
+
+    def of(self, power: int) -> dict[int, list[Order]]:
+        """Return the legal orders of a power's units, by province."""
+        return {province: self.of_unit(province) for province, unit in self._units.items() if unit.power == power}
+
+    def of_unit(self, province: int) -> list[Order]:
+        """Return the legal orders of the unit in a province."""
+        board, units = self._board, self._units
+        _, fleet, at = units[province]
+        orders = list(_alone(board, fleet, at))
+        if province in self._by_sea:
+            orders += [_by_sea(board, at, target) for target in bits(self._by_sea[province])]
+        at_sea = self._fleets >> province & 1
+        for target in board.targets[fleet][at]:
+            if target in units:
+                _, other_fleet, other = units[target]
+                orders += _supports(board, fleet, at, other_fleet, other, NOWHERE)
+            for source in self._visitors[target]:
+                if source == province or (at_sea and source in self._by_sea and self._needs(province, source, target)):
+                    continue
+                _, other_fleet, other = units[source]
+                orders += _supports(board, fleet, at, other_fleet, other, target)
+        if at_sea:
+            orders += self._convoys(province, at)
+        return orders
+
+    def _needs(self, helper: int, source: int, target: int) -> bool:
+        """Return whether an army reaches a province only by the convoy of the fleet that would support it."""
+        if self._board.reach[0][source] >> target & 1:
+            return False
+        return not self._board.convoy_reach(source, self._fleets & ~(1 << helper)) >> target & 1
+
+    def _convoys(self, province: int, at: int) -> list[Order]:
+        board = self._board
+        shores = board.shores(connected_fleets(board, province, self._fleets))
+        starts = [start for start in self._by_sea if shores >> start & 1]
+        return [_convoy(board, at, start, target) for start in starts for target in bits(shores & ~(1 << start))]
+
+
+@cache
+def _alone(board: Map, fleet: bool, at: int) -> tuple[Order, ...]:
+    """Return the orders to hold and to move a step."""
+    return (Order(HOLD, fleet, at), *(Order(MOVE, fleet, at, to) for to in board.steps[fleet][at]))
+
+
+@cache
+def _by_sea(board: Map, at: int, target: int) -> Order:  # noqa: ARG001 - each map has orders of its own
+    return Order(MOVE, at=at, to=target, via=True)
+
+
+@cache
+def _convoy(board: Map, at: int, start: int, target: int) -> Order:  # noqa: ARG001
+    return Order(CONVOY, fleet=True, at=at, to=target, other=start)
+
+
+@cache
+def _supports(board: Map, fleet: bool, at: int, other_fleet: bool, other: int, target: int) -> tuple[Order, ...]:
+    """Return the orders that support a unit in a target; several if the target has coasts that the unit could name."""
+    coasts = board.coasts[target] if other_fleet and target != NOWHERE else ()
+    named = [coast for coast in coasts if coast in board.steps[1][other]]
+    return tuple(Order(SUPPORT, fleet, at, to, other, other_fleet) for to in (target, *named))
+
+
+def trie(texts: Iterable[str]) -> dict[str, dict]:  # type: ignore[type-arg]
+    """Return texts as a trie: nested dictionaries by character, an empty one at the end of a text."""
+    root: dict[str, dict] = {}  # type: ignore[type-arg]
+    for text in texts:
+        node = root
+        for character in text:
+            node = node.setdefault(character, {})
+    return root

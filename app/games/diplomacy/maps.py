@@ -1,0 +1,185 @@
+"""Maps of Diplomacy: provinces, coasts and borders as small integers and bit sets.
+
+A *province* is a number below ``Map.provinces``, in the order of the codes. A *location* is where a unit stands or
+goes: a province, or one of the coasts of a province that has two, numbered after the provinces. Armies and fleets in a
+province with one coast stand at the province's own number. A set of provinces is an integer with a bit for each.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from app.core import FlyballError
+
+UNREACHABLE = 1_000
+"""The distance to a home from which there is no way."""
+
+
+class BadMap(FlyballError):
+    """A table of provinces that contradicts itself."""
+
+
+class Unit(NamedTuple):
+    """An army or fleet: the number of its power, its kind, and its location."""
+
+    power: int
+    fleet: bool
+    at: int
+
+
+class Province(NamedTuple):
+    """A line of a map's table; ``fleets`` has a list of borders for each coast, '' for an only one."""
+
+    code: str
+    name: str
+    owner: str
+    armies: tuple[str, ...] | None
+    fleets: dict[str, tuple[str, ...]]
+
+
+class Map:
+    """A map with all that the rules look up, computed once.
+
+    Attributes:
+        name: the name in saved games.
+        powers: names, in alphabetical order; a power is its index.
+        to_win: the number of centres that wins alone.
+        provinces: the number of provinces.
+        locations: codes of all locations, such as ``PAR`` and ``SPA/NC``.
+        number: location by code.
+        names: full names of the provinces.
+        province_of: province by location.
+        coasts: by province, the locations of its coasts; empty unless it has two.
+        seas, inland: sets of provinces.
+        centers: all provinces with a supply centre, ascending.
+        homes: by power, its home centres, ascending.
+        start: the units at the beginning.
+        steps: by kind (0 army, 1 fleet) and location, the locations that are a step away, ascending.
+        targets: the same as provinces.
+        reach: the same as sets of provinces.
+        borders: by province, the set of provinces that a unit of any kind may enter from there.
+        distances: by kind, power and location, the steps to the nearest home centre. Armies count steps over land and
+            sea alike, as if they could always be convoyed.
+    """
+
+    def __init__(self, name: str, table: list[Province], powers: Mapping[str, str], to_win: int) -> None:
+        table = sorted(table)
+        self.name, self.powers, self.to_win = name, tuple(sorted(powers)), to_win
+        self.provinces = len(table)
+        self.names = [row.name for row in table]
+        self.locations = [row.code for row in table]
+        self.province_of = list(range(self.provinces))
+        self.coasts: list[tuple[int, ...]] = []
+        for province, row in enumerate(table):
+            own = [f"{row.code}/{coast}" for coast in row.fleets if coast]
+            self.coasts.append(tuple(range(len(self.locations), len(self.locations) + len(own))))
+            self.locations += own
+            self.province_of += [province] * len(own)
+        self.number = {code: number for number, code in enumerate(self.locations)}
+        self.seas = sum(1 << k for k, row in enumerate(table) if row.armies is None)
+        self.inland = sum(1 << k for k, row in enumerate(table) if not row.fleets)
+        self.centers = tuple(k for k, row in enumerate(table) if row.owner)
+        self.homes = [tuple(k for k, row in enumerate(table) if row.owner == power) for power in self.powers]
+        self._set_borders(table)
+        self.start = [self._unit(power, text.strip()) for power in self.powers for text in powers[power].split(",")]
+        self._set_distances()
+
+    def _set_borders(self, table: list[Province]) -> None:
+        places = range(len(self.locations))
+        steps: list[list[tuple[int, ...]]] = [[() for _ in places] for _ in range(2)]
+        for row in table:
+            steps[0][self.number[row.code]] = tuple(sorted(self._located(row, row.armies or ())))
+            for coast, borders in row.fleets.items():
+                here = f"{row.code}/{coast}" if coast else row.code
+                steps[1][self.number[here]] = tuple(sorted(self._located(row, borders)))
+        self.steps = steps
+        for here in places:
+            for fleet in range(2):
+                for there in steps[fleet][here]:
+                    if here not in steps[fleet][there]:
+                        pair = f"{self.locations[here]} and {self.locations[there]}"
+                        raise BadMap(f"{self.name}: only one of {pair} names the border.", hint="Name it in both.")
+        self.targets = [[tuple(sorted({self.province_of[to] for to in there})) for there in kind] for kind in steps]
+        self.reach = [[sum(1 << target for target in there) for there in kind] for kind in self.targets]
+        self.borders = [0] * self.provinces
+        for here in places:
+            self.borders[self.province_of[here]] |= self.reach[0][here] | self.reach[1][here]
+
+    def _located(self, row: Province, codes: tuple[str, ...]) -> Iterator[int]:
+        for code in codes:
+            if code not in self.number:
+                raise BadMap(f"{self.name}: {row.code} borders on {code}, which is no place.", hint="Correct its code.")
+            yield self.number[code]
+
+    def _unit(self, power: str, text: str) -> Unit:
+        kind, _, code = text.partition(" ")
+        return Unit(self.powers.index(power), kind == "F", self.number[code])
+
+    def _set_distances(self) -> None:
+        everywhere = [tuple(bits(self.borders[self.province_of[place]])) for place in range(len(self.locations))]
+        self.distances = [
+            [self._distances_from(homes, steps) for homes in self.homes] for steps in (everywhere, self.steps[1])
+        ]
+
+    def _distances_from(self, homes: tuple[int, ...], steps: list[tuple[int, ...]]) -> list[int]:
+        found = [UNREACHABLE] * len(self.locations)
+        edge = [place for home in homes for place in (home, *self.coasts[home])]
+        steps_so_far = 0
+        while edge:
+            for place in edge:
+                found[place] = steps_so_far
+            edge = sorted({to for place in edge for to in steps[place] if found[to] == UNREACHABLE})
+            steps_so_far += 1
+        return found
+
+    def shores(self, seas: int) -> int:
+        """Return the coastal provinces around a set of seas."""
+        found = 0
+        for sea in bits(seas):
+            found |= self.borders[sea]
+        return found & ~self.seas
+
+    def convoy_reach(self, start: int, fleets: int) -> int:
+        """Return the set of provinces to which ``fleets``, a set of seas, can together convoy an army from ``start``."""
+        found, around, edge = 0, 0, self.borders[start] & fleets
+        while edge:
+            found |= edge
+            for sea in bits(edge):
+                around |= self.borders[sea]
+            edge = around & fleets & ~found
+        return around & ~self.seas & ~(1 << start)
+
+
+def bits(members: int) -> Iterator[int]:
+    """Yield the members of a set, ascending."""
+    while members:
+        lowest = members & -members
+        yield lowest.bit_length() - 1
+        members ^= lowest
+
+
+_LINE = re.compile(r"([A-Z]{3}) ([^,:]+)(?:, (?:home of ([A-Z]+)|(centre)))?: (.+)")
+
+
+def parse_map(name: str, provinces: str, powers: Mapping[str, str], to_win: int) -> Map:
+    """Return a map from a table of provinces, a line for each, and the units of its powers at the start.
+
+    Raises:
+        BadMap: a line is unreadable, a border has one side only, or a place does not exist.
+    """
+    table = []
+    for line in provinces.strip().splitlines():
+        found = _LINE.fullmatch(line)
+        if not found:
+            raise BadMap(f"{name}: the line {line!r} is unreadable.", hint="See app/games/diplomacy/standard.py.")
+        code, full, home, neutral, borders = found.groups()
+        armies: tuple[str, ...] | None = None
+        fleets = {}
+        for part in borders.split("; "):
+            kind, *codes = part.split()
+            if kind == "armies":
+                armies = tuple(codes)
+            else:
+                fleets[kind.partition("/")[2]] = tuple(codes)
+        table.append(Province(code, full, home or neutral or "", armies, fleets))
+    return Map(name, table, powers, to_win)

@@ -1,0 +1,59 @@
+"""Scores of a game from its final position: pure functions of centres and units."""
+
+from collections.abc import Sequence
+
+RANK_BONUS = (50.0, 25.0, 15.0, 10.0, 5.0, 2.0, 0.0)
+"""Points for the first, second, … place in ``placed_scores``."""
+
+
+def material_scores(
+    counts: Sequence[tuple[int, int]], win_bonus: float = 5.0, bonus_from: int = 10
+) -> list[float]:
+    """Return each power's score: a point for a centre, half a point for a unit, and a bonus for a clear leader.
+
+    Args:
+        counts: centres and units of each power.
+        win_bonus: points for the sole leader in centres.
+        bonus_from: the centres that a leader needs to get them.
+    """
+    scores = [centers + 0.5 * units for centers, units in counts]
+    most = max(centers for centers, _ in counts)
+    leaders = [power for power, (centers, _) in enumerate(counts) if centers == most]
+    if most >= bonus_from and len(leaders) == 1:
+        scores[leaders[0]] += win_bonus
+    return scores
+
+
+def placed_scores(counts: Sequence[tuple[int, int]], to_win: int = 18) -> list[float]:
+    """Return each power's score by its place: 2 a centre, 0.2 a unit, a bonus by rank, 50 for a solo, -30 if eliminated.
+
+    Powers of one rank share the bonuses of the places that they take together. Places follow from centres, then units.
+    """
+    places = ranks([centers + units / 100 for centers, units in counts])
+    scores = []
+    for place, (centers, units) in zip(places, counts, strict=True):
+        shared = range(place - 1, place - 1 + places.count(place))
+        bonus = sum(RANK_BONUS[k] for k in shared if k < len(RANK_BONUS)) / len(shared)
+        score = 2 * centers + 0.2 * units + bonus
+        if centers >= to_win:
+            score += 50
+        if not centers and not units:
+            score -= 30
+        scores.append(score)
+    return scores
+
+
+def ranks(scores: Sequence[float]) -> list[int]:
+    """Return the rank of each score, the best 1; equal scores share the better rank."""
+    return [1 + sum(other > score for other in scores) for score in scores]
+
+
+def shares(scores: Sequence[float]) -> list[float]:
+    """Return each score's part of their sum; equal parts if the sum is 0. No score is negative."""
+    total = sum(scores)
+    return [score / total if total else 1 / len(scores) for score in scores]
+
+
+def zero_sum(parts: Sequence[float]) -> list[float]:
+    """Return parts of a whole as outcomes from -1/(P - 1) to 1 that sum to 0."""
+    return [(part * len(parts) - 1) / (len(parts) - 1) for part in parts]

@@ -1,0 +1,195 @@
+"""Diplomacy as a text game: all powers order at once, a unit after the other."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.games.diplomacy.bots import BOTS
+from app.games.diplomacy.game import Ending, Game
+from app.games.diplomacy.legal import in_order, next_orders
+from app.games.diplomacy.maps import Map
+from app.games.diplomacy.orders import Order, parse_order, write_order
+from app.games.diplomacy.position import Position
+from app.games.diplomacy.scoring import material_scores, shares, zero_sum
+from app.games.diplomacy.small import SMALL
+from app.games.diplomacy.standard import STANDARD
+from app.games.diplomacy.text import CLOSE, preamble, prompt
+from app.games.table import UnknownGame
+from app.language.text_game import Answers, IllegalAnswer, TextSpec, TextTable, Turn, draw_answer, parts_of
+
+VERSION = 1
+"""Version of rules and text; raised when the same answers could give other prompts or results."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A map with what ends and scores a game on it."""
+
+    board: Map
+    last_year: int
+    bonus_from: int  # the centres from which a sole leader gets the win bonus
+    shown: int  # the number of past phases in a prompt
+
+
+VARIANTS = {
+    "diplomacy": Variant(STANDARD, last_year=1910, bonus_from=10, shown=3),
+    "diplomacy_small": Variant(SMALL, last_year=1906, bonus_from=5, shown=1),
+}
+"""The variants by the name of their game."""
+
+
+@dataclass(frozen=True, slots=True)
+class PowerOrders(Answers):
+    """The legal orders of a power, each a line, and the closing tag."""
+
+    position: Position
+    power: int
+
+    def options(self, parts: tuple[str, ...]) -> tuple[str, ...]:
+        """See ``Answers.options``."""
+        if parts and parts[-1] == CLOSE:
+            return ()
+        board = self.position.board
+        given = [parse_order(board, part[:-1]) for part in parts]
+        found = next_orders(self.position, self.power, given)
+        return tuple(f"{write_order(board, order)}\n" for order in found) or (CLOSE,)
+
+    def only(self) -> str | None:
+        """Return the answer if there is one only."""
+        parts: tuple[str, ...] = ()
+        while options := self.options(parts):
+            if len(options) > 1:
+                return None
+            parts += options
+        return "".join(parts)
+
+
+class DiplomacyText(TextTable):
+    """N games of Diplomacy at once as text."""
+
+    def __init__(self, variant: Variant, slots: int, max_moves: int | None = None) -> None:
+        self._variant, self._max_moves = variant, max_moves
+        board = self._board = variant.board
+        version = f"diplomacy-{VERSION}:{board.name}:{variant.last_year}"
+        self.spec = TextSpec(len(board.powers), version, preamble(board), stop=CLOSE, bots=tuple(BOTS))
+        self._games: list[Game | None] = [None] * slots
+        self._waits: list[dict[int, PowerOrders]] = [{} for _ in range(slots)]  # seats that have to answer
+        self._orders: list[dict[str, list[Order]]] = [{} for _ in range(slots)]  # of this phase, by power
+        self._histories: list[list[tuple[int, str]]] = [[] for _ in range(slots)]
+
+    def reset(self, slots: Sequence[int], seeds: Sequence[int], openings: Sequence[int]) -> None:
+        """See ``TextTable.reset``."""
+        for slot, seed, opening in zip(slots, seeds, openings, strict=True):
+            self._games[slot] = Game(self._board, Ending(last_year=self._variant.last_year))
+            self._histories[slot] = []
+            self._ask(slot)
+            rng = Random(seed)
+            for _ in range(opening):
+                for seat, answers in list(self._waits[slot].items()):
+                    self.submit(slot, seat, draw_answer(answers, rng))
+                self._play(slot)
+
+    def pending(self) -> list[Turn]:
+        """See ``TextTable.pending``."""
+        turns = []
+        for slot, waits in enumerate(self._waits):
+            game = self._games[slot]
+            if game is not None:
+                shown = game.turns[-self._variant.shown :]
+                turns += [Turn(slot, seat, prompt(game.position, seat, shown), waits[seat]) for seat in sorted(waits)]
+        return turns
+
+    def submit(self, slot: int, seat: int, answer: str) -> None:
+        """See ``TextTable.submit``."""
+        answers = self._waits[slot].get(seat)
+        parts = parts_of(answers, answer) if answers is not None else None
+        if parts is None:
+            raise IllegalAnswer(answer, slot, seat)
+        self._take(slot, seat, parts)
+        self._histories[slot].append((seat, answer))
+        del self._waits[slot][seat]
+
+    def _take(self, slot: int, seat: int, parts: tuple[str, ...]) -> None:
+        orders = [parse_order(self._board, part[:-1]) for part in parts[:-1]]
+        self._orders[slot][self._board.powers[seat]] = orders
+
+    def advance(self) -> None:
+        """See ``TextTable.advance``."""
+        for slot, game in enumerate(self._games):
+            if game is not None and not self._over(game) and not self._waits[slot]:
+                self._play(slot)
+
+    def _play(self, slot: int) -> None:
+        """Judge the orders of a phase, and of those that follow without a choice."""
+        game = self._games[slot]
+        assert game is not None
+        while not self._over(game) and not self._waits[slot]:
+            game.play(self._orders[slot])
+            self._ask(slot)
+
+    def _ask(self, slot: int) -> None:
+        """Find the seats that have to answer, and answer for the others."""
+        game = self._games[slot]
+        assert game is not None
+        self._orders[slot], self._waits[slot] = {}, {}
+        if self._over(game):
+            return
+        for seat in range(self.spec.players):
+            answers = PowerOrders(game.position, seat)
+            only = answers.only()
+            if only is None:
+                self._waits[slot][seat] = answers
+            elif only != CLOSE:
+                self._take(slot, seat, parts_of(answers, only) or ())
+
+    def _over(self, game: Game) -> bool:
+        return game.outcome is not None or self._cut_off(game)
+
+    def _cut_off(self, game: Game) -> bool:
+        return game.outcome is None and self._max_moves is not None and len(game.turns) >= self._max_moves
+
+    def bot(self, name: str, turn: Turn, rng: Random) -> str:
+        """See ``TextTable.bot``."""
+        game = self._games[turn.slot]
+        if name not in BOTS or game is None:
+            raise UnknownGame(
+                f"{self.spec.rules_version} has no bot {name!r}.", hint=f"Its bots: {', '.join(self.spec.bots)}."
+            )
+        orders = in_order(game.position, turn.seat, BOTS[name](game.position, turn.seat, rng))
+        return "".join(f"{write_order(self._board, order)}\n" for order in orders) + CLOSE
+
+    def running(self) -> NDArray[np.bool_]:
+        """See ``TextTable.running``."""
+        return np.array([game is not None and not self._over(game) for game in self._games])
+
+    def scores(self) -> NDArray[np.float32]:
+        """See ``TextTable.scores``: a centre 1, a unit 0.5, and 5 for a sole leader with many centres."""
+        return np.array([self._scores(game) for game in self._games], dtype=np.float32)
+
+    def _scores(self, game: Game | None) -> list[float]:
+        if game is None:
+            return [0.0] * self.spec.players
+        return material_scores(game.position.counts(), bonus_from=self._variant.bonus_from)
+
+    def returns(self) -> NDArray[np.float32]:
+        """See ``TextTable.returns``: all for a solo, equal parts for a draw, otherwise parts by score."""
+        return np.array([self._returns(game) for game in self._games], dtype=np.float32)
+
+    def _returns(self, game: Game | None) -> list[float]:
+        if game is None or not self._over(game):
+            return [0.0] * self.spec.players
+        if game.outcome is not None and game.outcome.kind != "limit":
+            winners = game.outcome.powers
+            return zero_sum(shares([float(power in winners) for power in range(self.spec.players)]))
+        return zero_sum(shares(self._scores(game)))
+
+    def truncated(self) -> NDArray[np.bool_]:
+        """See ``TextTable.truncated``."""
+        return np.array([game is not None and self._cut_off(game) for game in self._games])
+
+    def history(self, slot: int) -> list[tuple[int, str]]:
+        """See ``TextTable.history``."""
+        return list(self._histories[slot])
