@@ -25,7 +25,6 @@ from app.journal import Snapshot, SqliteJournal, SqliteJournalReader, history
 from app.journal.queries import has_landmark, save_row, split
 from app.journal.segments import write_segment
 from app.journal.snapshots import write_snapshot
-from app.replay.replaying import controllers
 from daemons.registry import DAEMONS
 from daemons.saved_state import READY_KEY, SCHEMAS_KEY, schemas_of
 from daemons.snapshots import take_snapshots
@@ -58,9 +57,8 @@ def write_year(path: Path, days: int) -> RepeatedDay:
 
 def begin_snapshot(path: Path, position: int) -> None:
     """Take an empty snapshot, from which the next one is folded; each day begins with RUN_CONFIGURED."""
-    workers = [spec.worker for spec in DAEMONS.values() if spec.worker]
-    states = next(spec.reducers[0] for spec in DAEMONS.values() if spec.controllers)
-    rows = {SCHEMAS_KEY: schemas_of((states, *controllers(), *workers)), READY_KEY: b"[]"}
+    reducers = dict.fromkeys(one for spec in DAEMONS.values() for one in spec.hosted)
+    rows = {SCHEMAS_KEY: schemas_of(tuple(reducers)), READY_KEY: b"[]"}
     with closing(SqliteJournalReader(path)) as reader:
         head = reader.head_at(position)
         assert head is not None
