@@ -1,4 +1,4 @@
-"""Curves of a configuration: ratings with their marks, games, and training metrics, thinned for drawing."""
+"""Curves of a configuration: ratings with their marks, and training metrics, thinned for drawing."""
 
 from array import array
 from collections.abc import Sequence
@@ -14,7 +14,6 @@ from app.events import (
     ModelPromoted,
     ModelRolledBack,
     Payload,
-    SelfplayComplete,
     TrainingBlockedByQuality,
     TrainingUnblocked,
 )
@@ -27,9 +26,6 @@ Z95 = 1.96
 MOST_MARKS = 400
 """Latest marks of a configuration that are kept."""
 
-RATE_SECONDS = 10
-"""Width of a bucket of games."""
-
 MARKS: dict[type[Payload], str] = {
     ModelPromoted: "promotion",
     ModelRolledBack: "rollback",
@@ -37,7 +33,7 @@ MARKS: dict[type[Payload], str] = {
     TrainingBlockedByQuality: "block",
     TrainingUnblocked: "unblock",
 }
-CURVES_READ: frozenset[type[Payload]] = frozenset({*MARKS, *Curves.reads, SelfplayComplete})
+CURVES_READ: frozenset[type[Payload]] = frozenset({*MARKS, *Curves.reads})
 """Payload types that curves are made of."""
 
 
@@ -94,7 +90,6 @@ class ConfigCurves:
         self.elo, self.errors = Series(), array("d")
         self.marks: list[Mark] = []
         self.metrics: dict[str, Series] = {}
-        self.games: dict[int, int] = {}
 
     def take(self, event: Event[Any]) -> None:
         """Fold an event of a type in ``CURVES_READ``."""
@@ -104,9 +99,6 @@ class ConfigCurves:
                 what = "boost ended"
             self.marks.append(Mark(time, what, event.id))
             del self.marks[:-MOST_MARKS]
-        elif isinstance(data, SelfplayComplete):
-            bucket = int(time) // RATE_SECONDS
-            self.games[bucket] = self.games.get(bucket, 0) + data.shard.games
         elif isinstance(data, EvaluationCompleted) and data.purpose == "rating":
             self.elo.add(time, data.step, data.elo)
             self.errors.append(data.elo_stderr)
@@ -135,7 +127,6 @@ class ConfigCurves:
             curves[tag] = {
                 "x": [series.steps[one] for one in kept],
                 "y": [float(f"{series.values[one]:.6g}") for one in kept],
-                "points": [len(series.values)],
             }
         return curves
 

@@ -1,13 +1,14 @@
 """The frame around every page, and the templates that pages are rendered from."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from app.dashboard.feed import Feed
@@ -50,7 +51,6 @@ def _environment() -> Environment:
 
 
 templates = _environment()
-View = Callable[[Request], Response]
 
 
 def feed_of(request: Request) -> Feed:
@@ -76,3 +76,12 @@ def render(request: Request, template: str, *, status_code: int = 200, **values:
         }
     )
     return HTMLResponse(text, status_code=status_code)
+
+
+def to_config(request: Request, base: str) -> Response:
+    """Go to the page under ``base`` of the configuration in the query, or of the first one."""
+    with feed_of(request).reading():
+        configs = feed_of(request).status().configs
+    if not configs:
+        return render(request, "configuration_none.html")
+    return RedirectResponse(f"{base}/{quote(request.query_params.get('key') or configs[0].key)}", status_code=303)

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from app.config import KNOBS, PARAMETERS, Knob
@@ -14,7 +14,7 @@ from app.controllers import Lineage
 from app.controllers.ownership import knobs_set
 from app.dashboard.actions import ACTIONS, Target
 from app.dashboard.feed import Feed
-from app.dashboard.layout import Page, feed_of, render
+from app.dashboard.layout import Page, feed_of, render, to_config
 from app.dashboard.recorded import causes_of, event_of
 from app.events import Event
 from app.scenarios import SCENARIOS
@@ -138,12 +138,8 @@ def _values(request: Request) -> dict[str, Any]:
 
 
 def first(request: Request) -> Response:
-    """Go to the first configuration."""
-    with feed_of(request).reading():
-        configs = feed_of(request).status().configs
-    if not configs:
-        return render(request, "configuration_none.html")
-    return RedirectResponse(f"/configuration/{request.query_params.get('key') or configs[0].key}", status_code=303)
+    """Go to the page of a configuration."""
+    return to_config(request, "/configuration")
 
 
 def why(request: Request) -> Response:

@@ -19,7 +19,7 @@ from app.dashboard.recorded import event_of, events_at, trace_of
 from app.events import CATALOGUE, Event
 from app.status.trace import Trace, TracedEvent
 
-SHOWN = 100
+SHOWN = 60
 """Events on a page."""
 
 

@@ -3,10 +3,10 @@
 from typing import Any, NamedTuple
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
-from app.dashboard.layout import Page, feed_of, render
+from app.dashboard.layout import Page, feed_of, render, to_config
 from app.league.league import Agent
 from app.status.league import LeagueView
 from app.status.summary import chances
@@ -114,12 +114,8 @@ def _values(request: Request) -> dict[str, Any]:
 
 
 def first(request: Request) -> Response:
-    """Go to the first configuration."""
-    with feed_of(request).reading():
-        configs = feed_of(request).status().configs
-    if not configs:
-        return render(request, "configuration_none.html")
-    return RedirectResponse(f"/league/{request.query_params.get('key') or configs[0].key}", status_code=303)
+    """Go to the page of a configuration."""
+    return to_config(request, "/league")
 
 
 PAGE = Page(

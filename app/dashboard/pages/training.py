@@ -1,10 +1,10 @@
 """Training: curves of trainings, evaluations and the league over the training step."""
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from app.dashboard.layout import Page, feed_of, render
+from app.dashboard.layout import Page, feed_of, render, to_config
 
 POINTS = 250
 """Most points of a curve."""
@@ -30,12 +30,8 @@ def curves(request: Request) -> Response:
 
 
 def first(request: Request) -> Response:
-    """Go to the first configuration."""
-    with feed_of(request).reading():
-        configs = feed_of(request).status().configs
-    if not configs:
-        return render(request, "configuration_none.html")
-    return RedirectResponse(f"/training/{request.query_params.get('key') or configs[0].key}", status_code=303)
+    """Go to the page of a configuration."""
+    return to_config(request, "/training")
 
 
 PAGE = Page(
