@@ -100,7 +100,7 @@ def up(
         _check_journal(folder.journal, loaded.run)
         title = f"Run folder {folder.path.absolute()}; daemons log to {folder.log('*')}. Ctrl-C stops."
         specs = child_specs(place, loaded, role)
-        shown, server = _open_dashboard(deployment.dashboard, role)
+        shown, server = open_dashboard(deployment.dashboard, role)
         if server is not None:
             specs[1].append(dashboard_spec(place, loaded, stack.enter_context(server).fileno()))
         note(title)
@@ -113,7 +113,7 @@ def up(
                 sys.exit(1)
 
 
-def _open_dashboard(settings: DashboardSettings, role: MachineRole | None) -> tuple[str, socket.socket | None]:
+def open_dashboard(settings: DashboardSettings, role: MachineRole | None) -> tuple[str, socket.socket | None]:
     """Open the dashboard's socket, which outlives restarts of its process; return a line about it, too.
 
     A run goes on without a dashboard, for instance if another run's has the port.

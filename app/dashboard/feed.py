@@ -71,9 +71,7 @@ class Feed:
                 part = list(islice(events, AT_ONCE))
                 with self._lock:
                     for event in part:
-                        if event.sequence not in voided:
-                            self.model.take(event)
-                        self.model.position = event.sequence
+                        self.model.take(event, voided=event.sequence in voided)
                 if len(part) < AT_ONCE:
                     return False
         return True

@@ -42,12 +42,14 @@ class RunModel:
         self.notable: deque[Event[Any]] = deque(maxlen=NOTABLE)
         self.decided: dict[str, Event[Any]] = {}
 
-    def take(self, event: Event[Any]) -> None:
-        """Fold the next event."""
+    def take(self, event: Event[Any], *, voided: bool = False) -> None:
+        """Fold the next event; of a voided one, only remember that it exists."""
         kind = type(event.data)
         self.position = event.sequence
         self.latest[event.subject] = event.sequence
         self.index.add(event)
+        if voided:
+            return
         if kind in READS:
             self.board.feed((event,))
         if kind in STATE_READS:

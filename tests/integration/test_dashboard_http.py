@@ -14,6 +14,7 @@ from dashboards import TOKEN, append, dashboard_of, served
 from recorded_run import KEY, recording, write_journal
 from starlette.testclient import TestClient
 
+from app.cli.up import open_dashboard
 from app.config.dashboard import DashboardSettings
 from app.core import FlyballError
 from app.dashboard.access import AddressTaken, BadToken, listen, read_token
@@ -296,3 +297,18 @@ def test_stream_of_another_run_is_reset(run):
 def test_stream_needs_a_position(reader):
     for query in ("", "?after=-1", "?after=x", f"?after={'9' * 30}"):
         assert reader.get(f"/live{query}").status_code == 400
+
+
+def test_up_goes_on_without_a_dashboard_if_its_port_is_taken():
+    with listen(DashboardSettings(port=0)) as first:
+        taken = DashboardSettings(port=first.getsockname()[1])
+        shown, server = open_dashboard(taken, None)
+    assert server is None
+    assert shown.startswith("No dashboard: ")
+    assert "deployment.dashboard.port" in shown
+    assert open_dashboard(DashboardSettings(port=0), "worker") == ("", None)
+    assert open_dashboard(DashboardSettings(port=0, start=False), None) == ("", None)
+    shown, server = open_dashboard(DashboardSettings(port=0), "head")
+    assert server is not None
+    server.close()
+    assert shown.startswith("Dashboard: http://127.0.0.1:")

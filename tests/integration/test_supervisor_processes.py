@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import psutil
@@ -25,7 +25,14 @@ STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); 
 class Watch:
     """Runs a supervisor, and lets a test wait for what it reports."""
 
-    def __init__(self, folder: Path, programs: dict[str, str], drain_seconds: float = 20.0, needed: int = 1) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        programs: dict[str, str],
+        drain_seconds: float = 20.0,
+        needed: int = 1,
+        extra: Sequence[ChildSpec] = (),
+    ) -> None:
         specs = [
             ChildSpec(name, (sys.executable, "-c", program), folder / f"{name}.stderr", {"CHILD": name})
             for name, program in programs.items()
@@ -33,7 +40,7 @@ class Watch:
         self.reports: list[ChildReport] = []
         self.stop, self.hurry, self._news = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._supervisor = Supervisor(
-            specs, SystemClock(), self._report, needed=needed, drain_seconds=drain_seconds, backoff=QUICK
+            [*specs, *extra], SystemClock(), self._report, needed=needed, drain_seconds=drain_seconds, backoff=QUICK
         )
 
     def _report(self, report: ChildReport) -> None:
@@ -88,6 +95,26 @@ async def test_a_hopeless_child_ends_all(tmp_path: Path) -> None:
     assert not await watch.run()
     assert ChildReport("training", "hopeless", watch.reports[-2].pid, "what? (exit code 2)") in watch.reports
     assert watch.reports[-1].name == "broker"
+
+
+async def test_hopeless_child_that_is_not_vital_ends_nothing(tmp_path: Path) -> None:
+    """It inherits its open file, too: a dashboard serves at the socket that ``up`` has opened."""
+    inherited, mark = os.pipe()
+    program = f"import os, sys; os.write({mark}, b'here'); sys.exit(2)"
+    optional = ChildSpec("extra", (sys.executable, "-c", program), tmp_path / "extra.stderr", fds=(mark,), vital=False)
+    ready = tmp_path / "ready"
+    watch = Watch(tmp_path, {"broker": SLEEPER + f"open({str(ready)!r}, 'w'); time.sleep(60)"}, extra=[optional])
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(watch.run())
+        await watch.until(told("hopeless"))
+        await exists(ready)
+        assert not watch.stop.is_set()
+        watch.stop.set()
+    assert running.result()
+    assert watch.cut_short() == []
+    assert os.read(inherited, 10) == b"here"
+    os.close(inherited)
+    os.close(mark)
 
 
 @pytest.mark.parametrize("needed", [["broker"], ["broker", "ray"]])

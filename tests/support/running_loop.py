@@ -131,7 +131,7 @@ def running_loop(folder: Path, settings: str = SETTINGS, cwd: Path | None = None
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "NO_COLOR": "1"},
+            env={**os.environ, "NO_COLOR": "1", "FLYBALL_DEPLOYMENT__DASHBOARD__START": "false"},
         )
         loop = RunningLoop(folder, process)
         try:

@@ -1,6 +1,7 @@
 """``flyball up`` as an operator has it: all daemons, Ctrl-C, and what ends it without."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import sleep
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 from click.testing import CliRunner
@@ -22,7 +24,10 @@ pytestmark = pytest.mark.timeout(500)
 @contextmanager
 def flyball_up(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
     command = (sys.executable, "-m", "app.cli", "--run", str(folder), "up", "--config", "tic_tac_toe_2p", "--json")
-    with subprocess.Popen((*command, *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    env = {**os.environ, "FLYBALL_DEPLOYMENT__DASHBOARD__PORT": "0"}
+    with subprocess.Popen(
+        (*command, *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
+    ) as process:
         try:
             yield process
         finally:
@@ -35,6 +40,15 @@ def told(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
         yield json.loads(line)
 
 
+STARTED = {*DAEMONS, "dashboard"}
+
+
+def dashboard_of(process: subprocess.Popen[str]) -> str:
+    assert process.stderr is not None
+    line = next(line for line in process.stderr if line.startswith("Dashboard: "))
+    return line.removeprefix("Dashboard: ").strip()
+
+
 def status(folder: Path) -> dict[str, Any]:
     parsed: dict[str, Any] = json.loads(CliRunner().invoke(main, ["--run", str(folder), "status", "--json"]).stdout)
     return parsed
@@ -42,14 +56,17 @@ def status(folder: Path) -> dict[str, Any]:
 
 def test_all_daemons_start_work_and_leave_in_order(tmp_path: Path) -> None:
     with flyball_up(tmp_path, "--seed", "7") as process:
+        url = dashboard_of(process)
         promoted = next(one for one in told(process) if one.get("type") == "flyball.model.promoted")
         assert promoted["subject"] == "tic_tac_toe_2p"
+        with urlopen(f"{url}overview/summary") as page:
+            assert "11 ready" in page.read().decode()
         process.send_signal(signal.SIGINT)
         left = [one for one in told(process) if one.get("what") == "stopped"]
         assert process.wait() == 0
-    assert {one["daemon"] for one in left} == set(DAEMONS)
+    assert {one["daemon"] for one in left} == STARTED
     assert left[-1]["daemon"] == "broker"
-    assert [one["reason"] for one in left] == [""] * len(DAEMONS)
+    assert [one["reason"] for one in left] == [""] * len(STARTED)
     now = status(tmp_path)
     assert {one["daemon"]: one["state"] for one in now["daemons"]} == dict.fromkeys(DAEMONS, "stopped")
     assert [one["key"] for one in now["configs"]] == ["tic_tac_toe_2p"]
@@ -80,7 +97,7 @@ def test_up_ends_by_itself_and_says_which_daemons_had_no_time_to_start(tmp_path:
         assert process.wait() == 1
         assert process.stderr is not None
         said = process.stderr.read()
-    assert sorted(left) == sorted(DAEMONS)
+    assert sorted(left) == sorted(STARTED)
     assert "The time was over before these had started: broker, " in said
 
 
@@ -95,7 +112,7 @@ def test_of_two_at_once_one_runs(tmp_path: Path) -> None:
         assert "Another `flyball up` runs in" in why
         lines = told(running)
         started = set[str]()
-        while started != set(DAEMONS):
+        while started != STARTED:
             started.add(next(lines)["daemon"])
         running.send_signal(signal.SIGTERM)
         running.communicate()
