@@ -9,6 +9,8 @@ import pytest
 from dashboards import dashboard_of
 from generated_run import write_generated
 from golden_runs import load
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 KEY = "tic_tac_toe_2p"
@@ -120,6 +122,25 @@ def test_bad_queries_are_refused_on_the_page(client, query, expected):
     assert response.status_code == 200
     alert = re.search(r'role="alert">([^<]+)', unescape(response.text))[1]
     assert expected in alert
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    query=st.dictionaries(
+        st.sampled_from(["config", "player", "against", "seat", "ply", "job", "set", "to"]), st.text()
+    )
+)
+def test_any_query_is_answered(client, query):
+    for path in (
+        "/games",
+        "/games/part",
+        "/games/stop",
+        "/games/players",
+        "/what-if",
+        "/what-if/part",
+        "/what-if/stop",
+    ):
+        assert client.get(path, params=query).status_code == 200
 
 
 def test_other_sites_begin_no_game(client):
