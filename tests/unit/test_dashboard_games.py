@@ -143,6 +143,18 @@ def test_any_query_is_answered(client, query):
         assert client.get(path, params=query).status_code == 200
 
 
+def test_game_is_shown_whatever_else_the_query_says(client, game):
+    text = client.get("/games/part", params={"job": job_of(game), "config": "hearts_4p", "seat": "x", "ply": "1"}).text
+    assert "Move 1 of" in text
+    assert "Tic-tac-toe" in text
+
+
+def test_parts_show_only_jobs_of_their_page(client, game):
+    assert "no longer kept" in client.get(f"/what-if/part?job={job_of(game)}").text
+    answer = job_of(client.get("/what-if?set=seed=9").text)
+    assert "no longer kept" in client.get(f"/games/part?job={answer}").text
+
+
 def test_other_sites_begin_no_game(client):
     address = GAME.replace("seed=3", "seed=77")
     assert "job=" not in client.get(address, headers={"sec-fetch-site": "cross-site"}).text
