@@ -119,7 +119,10 @@ def test_events_arrive_live_and_after_a_restart_once(browser, tmp_path):
     page.set_default_timeout(PATIENCE_MS)
     with served(tmp_path) as url:
         port = int(url.rpartition(":")[2])
-        page.goto(f"{url}/events?config={KEY}")
+        page.goto(f"{url}/events")
+        assert positions(page) == [8, 7, 6, 5, 4, 3, 2, 1]
+        page.select_option("#config", KEY)
+        page.wait_for_selector(f"#events[data-events='config={KEY}']")
         is_live(page)
         assert positions(page) == [8, 7, 6, 5, 4]
         append(tmp_path, EVENTS[8:10])

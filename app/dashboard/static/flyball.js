@@ -3,7 +3,7 @@
 (() => {
   const PART_MS = 1500; // least time between two refreshes of a part
   const connection = document.getElementById("connection");
-  const table = document.querySelector("[data-events]");
+  let table = document.querySelector("[data-events]"); // gets its rows from the stream
   let position = Number(table?.dataset.after ?? document.body.dataset.position);
   let source = null;
   let waiting = 0;
@@ -101,6 +101,7 @@
     for (const row of [...found.content.querySelectorAll("tr")]) {
       row.classList.add("new");
       body.prepend(row);
+      htmx.process(row);
     }
     while (body.rows.length > MOST_ROWS) body.lastElementChild.remove();
   }
@@ -140,6 +141,14 @@
   label();
 
   document.body.addEventListener("htmx:afterSwap", (event) => watch(event.detail.elt));
+  document.body.addEventListener("htmx:afterSettle", (event) => {
+    if (event.detail.elt.id !== "content") return; // only another filter, or another event, replaces the content
+    table = document.querySelector("[data-events]");
+    if (table) position = Number(table.dataset.after);
+    watch(event.detail.elt);
+    close();
+    open();
+  });
   watch(document);
   if (!document.hidden) open();
 })();
