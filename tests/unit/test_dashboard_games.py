@@ -9,6 +9,8 @@ import pytest
 from dashboards import dashboard_of
 from generated_run import write_generated
 from golden_runs import load
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 KEY = "tic_tac_toe_2p"
@@ -120,6 +122,37 @@ def test_bad_queries_are_refused_on_the_page(client, query, expected):
     assert response.status_code == 200
     alert = re.search(r'role="alert">([^<]+)', unescape(response.text))[1]
     assert expected in alert
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    query=st.dictionaries(
+        st.sampled_from(["config", "player", "against", "seat", "ply", "job", "set", "to"]), st.text()
+    )
+)
+def test_any_query_is_answered(client, query):
+    for path in (
+        "/games",
+        "/games/part",
+        "/games/stop",
+        "/games/players",
+        "/what-if",
+        "/what-if/part",
+        "/what-if/stop",
+    ):
+        assert client.get(path, params=query).status_code == 200
+
+
+def test_game_is_shown_whatever_else_the_query_says(client, game):
+    text = client.get("/games/part", params={"job": job_of(game), "config": "hearts_4p", "seat": "x", "ply": "1"}).text
+    assert "Move 1 of" in text
+    assert "Tic-tac-toe" in text
+
+
+def test_parts_show_only_jobs_of_their_page(client, game):
+    assert "no longer kept" in client.get(f"/what-if/part?job={job_of(game)}").text
+    answer = job_of(client.get("/what-if?set=seed=9").text)
+    assert "no longer kept" in client.get(f"/games/part?job={answer}").text
 
 
 def test_other_sites_begin_no_game(client):

@@ -92,10 +92,10 @@ async def games(request: Request) -> Response:
     configs = await asyncio.to_thread(_configs, request)
     asked = Asked.of(request, configs)
     job: PageJob | None = None
-    problem, config = "", None
+    problem = ""
     if wanted:
         try:
-            config = await asyncio.to_thread(_config, feed.place, asked)
+            await asyncio.to_thread(_check, feed.place, asked)
             if may_begin(request):
                 spec = asked.spec(feed.place, _current(feed, asked.config))
                 job = jobs_of(request).begin(JOB, spec.model_dump(), DEADLINE_SECONDS)
@@ -108,7 +108,7 @@ async def games(request: Request) -> Response:
             configs=sorted({*configs, asked.config}),
             asked=asked,
             problem=problem,
-            **_shown(request, config, job, asked),
+            **_shown(request, job, asked),
         )
     )
 
@@ -117,13 +117,9 @@ async def part(request: Request) -> Response:
     """Show a ply of a game that was begun; a page refreshes it while the game is being played."""
     asked = Asked.of(request, [])
     job = jobs_of(request).find(request.query_params.get("job", ""))
-    place = feed_of(request).place
-
-    def shown() -> Response:
-        config = None if job is None else _config(place, asked)
-        return render(request, "games_part.html", asked=asked, **_shown(request, config, job, asked))
-
-    return await asyncio.to_thread(shown)
+    return await asyncio.to_thread(
+        lambda: render(request, "games_part.html", asked=asked, **_shown(request, job, asked))
+    )
 
 
 async def stop(request: Request) -> Response:
@@ -164,8 +160,8 @@ def _current(feed: Feed, config: str) -> str | None:
         return row.model if row and model.position > feed.head - FAR_BEHIND else None
 
 
-def _config(place: Place, asked: Asked) -> GameConfig:
-    """Return the configuration, if its games can be watched and the players are no files.
+def _check(place: Place, asked: Asked) -> None:
+    """Refuse a configuration whose games cannot be watched, and players that are files.
 
     Files could be named on a command line, but whoever sees the dashboard need not be allowed to read them.
     """
@@ -179,7 +175,6 @@ def _config(place: Place, asked: Asked) -> GameConfig:
                 f"There is no player {name!r} of {config.key}.",
                 hint=f"There are current, members of the league by their hashes, {', '.join(bots)}, and judges.",
             )
-    return config
 
 
 def _players(config: GameConfig, rated: Mapping[str, tuple[int, float, float]]) -> list[tuple[str, str]]:
@@ -192,15 +187,16 @@ def _players(config: GameConfig, rated: Mapping[str, tuple[int, float, float]]) 
     return offered + [(short(model), f"Elo {show_elo(*rated[model][1:])}, step {rated[model][0]}") for model in best]
 
 
-def _shown(request: Request, config: GameConfig | None, job: PageJob | None, asked: Asked) -> dict[str, Any]:
-    """Return the values of the part that shows a game."""
-    if config is None or job is None:
+def _shown(request: Request, job: PageJob | None, asked: Asked) -> dict[str, Any]:
+    """Return the values of the part that shows a game; what is played stands in the job, not in the query."""
+    if job is None or job.function != JOB:
         return {"job": None, "view": None, "follow": True}
     ply = request.query_params.get("ply", "")
     number = int(ply) if ply.isdecimal() and len(ply) < 9 else None
+    config = feed_of(request).place.config(job.spec["config"])
     over = job.over  # before the reports, which may grow meanwhile
     record = record_of(config, job)
-    names = seat_names(config, record.result, asked.player, asked.against, int(asked.seat))
+    names = seat_names(config, record.result, asked.player, asked.against, job.spec["seat"])
     return {
         "job": job,
         "over": over,

@@ -116,7 +116,7 @@ def _leaves(prefix: str, settings: BaseModel) -> Iterator[tuple[str, str]]:
 
 def _shown(job: PageJob | None) -> dict[str, Any]:
     """Return the values of the part that shows a comparison."""
-    if job is None:
+    if job is None or job.function != JOB:
         return {"job": None, "answer": None, "by_config": [], "done": 0, "last": 0}
     result = job.result
     reports = job.reports
