@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from app.api.arguments import Count, Days, Seeds, check_arguments
 from app.api.runs import Say, place_of, silent
-from app.config import GAMES, Settings, flatten, nest
+from app.config import GAMES, PROFILES, Settings, flatten, nest
 from app.config.loading import Loaded
 from app.core import BadUsage, ConfigKey
 from app.simulation import (
@@ -80,7 +80,7 @@ def simulate(
     check_arguments(Count, nodes=nodes, jobs=jobs)
     check_arguments(Days, days=days)
     check_arguments(Seeds, seeds=numbers)
-    chosen = tuple(GAMES) if games is None else ordered([games] if isinstance(games, str) else games)
+    chosen = PROFILES["full"] if games is None else ordered([games] if isinstance(games, str) else games)
     place = place_of(run, config_file)
     loaded = place.load(nest(simulated(nodes, chosen) | flatten(settings or {})))
     modelled = load_plant(None if plant is None else Path(plant), loaded.games)

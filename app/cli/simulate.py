@@ -10,7 +10,7 @@ from app.api.runs import Place
 from app.api.simulation import ordered, plan_cluster, simulate_arms, with_processes
 from app.cli.options import FILE, figure_option, given_options, json_option, placed, set_option
 from app.cli.output import interval_text, note, show, show_table, write_json
-from app.config import GAMES, nest
+from app.config import PROFILES, nest
 from app.config.loading import parse
 from app.core import ConfigKey
 from app.simulation import ArmSummary, ClusterPlan, KindLoad, Sizing, load_plant, planned, plot, simulated
@@ -172,7 +172,7 @@ def simulate(
 
 def _keys(configs: str) -> tuple[ConfigKey, ...]:
     if configs == "all":
-        return tuple(GAMES)
+        return PROFILES["full"]
     return ordered([key.strip() for key in configs.split(",") if key.strip()])
 
 

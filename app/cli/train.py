@@ -11,6 +11,7 @@ from app.cli.options import FILE, FOLDER, SEED, json_option, placed, set_option
 from app.cli.output import data_only_on_stdout, show_table, write_json
 from app.config import LANGUAGE_BACKEND, PipelineSettings
 from app.config.pipeline_loading import LEAVES, assigned, by_key, training_settings
+from app.core import BadUsage
 
 STARTS = {"bc": "behavioral_clone", "random": "random"}
 
@@ -50,6 +51,10 @@ def train(
     if config.backend == LANGUAGE_BACKEND:
         from app.cli.language_training import train_text_game
 
+        if file or start:
+            raise BadUsage(
+                "--config and --start are for networks; a text game has --set, and its table in flyball.toml."
+            )
         train_text_game(
             config, output, assigned(assignments), seed, resume=resume, only_settings=only_settings, as_json=as_json
         )

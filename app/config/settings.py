@@ -227,8 +227,8 @@ class LanguageSettings(Settings):
     base_width: int = Field(128, ge=16, le=4096, description="of the small base model: numbers that stand for a token")
     base_heads: int = Field(4, ge=1, le=64, description="of the small base model: attention heads of a layer")
     teacher: BotName = Field(HEURISTIC, description="bot whose moves the small base model learns before anything else")
-    lessons: int = Field(50_000, ge=0, description="moves of the teacher that the small base model learns from")
-    lesson_rate: float = Field(3e-3, gt=0, le=1, description="highest learning rate of the small base model")
+    lessons: int = Field(80_000, ge=0, description="moves of the teacher that the small base model learns from")
+    lesson_rate: float = Field(2e-3, gt=0, le=1, description="highest learning rate of the small base model")
     rank: int = Field(8, ge=1, le=256, description="of an adapter's matrices")
     alpha: int = Field(16, ge=1, description="an adapter's product is scaled by alpha / rank")
     targets: tuple[str, ...] = Field(

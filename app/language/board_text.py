@@ -27,21 +27,20 @@ class BoardWords:
     rules: BoardRules
     preamble: str
     question: str
-    bottom_first: bool  # the rules' first row of cells is shown last
 
 
 BOARDS = {
     "connect_four": BoardWords(
         CONNECT_FOUR,
-        "Connect four: drop a stone into one of the columns 1 to 7, and get four in a row. x is yours, o theirs.\n",
+        # A model that reads from left to right sees what lies below a cell before the cell.
+        "Connect four: drop a stone into one of the columns 1 to 7, and get four in a row. x is yours, o theirs. "
+        "The lowest row is first.\n",
         "Your column:",
-        bottom_first=True,
     ),
     "tic_tac_toe": BoardWords(
         TIC_TAC_TOE,
         "Tic-tac-toe: mark one of the cells 1 to 9, and get three in a row. x is yours, o theirs.\n",
         "Your cell:",
-        bottom_first=False,
     ),
 }
 """Board games with a text, by name."""
@@ -150,5 +149,5 @@ class BoardText(TextTable):
         planes = self._table.spec.planes
         assert planes is not None
         rows = board.reshape(planes).argmax(axis=0)
-        lines = ["".join(_STONES[row]) for row in (rows[::-1] if self._words.bottom_first else rows)]
+        lines = ["".join(_STONES[row]) for row in rows]
         return "\n".join([self.spec.preamble + lines[0], *lines[1:], self._words.question])

@@ -17,7 +17,7 @@ from app.language.text_games import open_text_table
 TOKENS = 1024
 """Most tokens of a tokenizer trained on a game's text."""
 
-_TOKENIZER_GAMES, _GAMES, _BATCH = 64, 128, 128
+_TOKENIZER_GAMES, _GAMES, _BATCH = 64, 128, 64
 _WARM_UP = 0.05  # share of the lessons in which the learning rate rises
 _OPENING = 8  # most random moves before a lesson, because bots alone would soon repeat themselves
 _REPORTS = 10

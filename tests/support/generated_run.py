@@ -18,7 +18,7 @@ from typing import Any
 from driving import folded
 from rotations import rotations
 
-from app.config import GAMES, LAPTOP, RunSettings
+from app.config import GAMES, LAPTOP, PROFILES, RunSettings
 from app.controllers.fold import Fold
 from app.core import BROKER, RANDOM, Elo, Rate, expected_score
 from app.events import (
@@ -79,7 +79,7 @@ def laptop(**changes: Any) -> RunSettings:
 
 def cluster(nodes: int = 36) -> RunSettings:
     """Return the settings of a cluster: all configurations, a worker on each node, more rows for a training."""
-    configs = [game.replace(rows_per_training=40_960) for game in GAMES.values()]
+    configs = [game.replace(rows_per_training=40_960) for game in map(GAMES.__getitem__, PROFILES["full"])]
     return RunSettings(configs=tuple(configs), selfplay_workers=tuple(f"{WORKER}@node-{n:02}" for n in range(nodes)))
 
 

@@ -1,0 +1,144 @@
+"""Games of language models: recorded, inspected, learned from; and ``flyball train`` of a text game."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.config import GAMES, LanguageSettings
+from app.language import jobs, selfplay
+from app.language.inspection import inspect
+from app.language.run import UnusableTraining, text_settings, train_text
+from app.language.selfplay import grouped_schedule
+from app.language.token_shard import get_token_shard, put_token_shard
+from app.play.inspection import ForeignShard, RepeatedShard
+from app.store import FileStore, MissingBlob
+
+SMALL = GAMES["tic_tac_toe_text_2p"].replace(
+    language=LanguageSettings(
+        teacher="random", lessons=128, base_layers=1, base_width=16, base_heads=1, rank=2, group_games=4
+    )
+)
+
+
+def silent(_report: object) -> None:
+    return None
+
+
+class Played:
+    """A first adapter and a shard of its games."""
+
+    def __init__(self, folder: Path, **language: Any) -> None:
+        self.store = FileStore(folder)
+        config = SMALL.replace(language=SMALL.language.replace(**language))
+        self.spec = {"store": str(folder), "config": config.model_dump(mode="json"), "seed": 1}
+        self.model = jobs.initialise(self.spec, silent)["model"]
+        about = {"model": self.model, "games": 12, "temperature": 1.0, "worker": "test"}
+        self.result = selfplay.play(self.spec | about, silent)
+        self.key = self.result["shard"]
+
+    def inspected(self, **changes: Any) -> dict[str, Any]:
+        return inspect(self.spec | {"shard": self.key, "model": self.model} | changes, silent)
+
+
+@pytest.fixture(scope="module")
+def bound(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    return Played(tmp_path_factory.mktemp("bound"))
+
+
+def test_games_along_options_are_legal_and_pass_inspection(bound: Played) -> None:
+    verdict = bound.inspected()
+    assert verdict["failures"] == []
+    assert verdict["checked"] == 12
+    assert verdict["components"]["legality"] == verdict["components"]["parsing"] == 1.0
+    assert verdict["score"] > 0.9
+    shard = get_token_shard(bound.store, bound.key)
+    assert shard.legal.all()
+    assert (shard.reward == shard.returns[shard.game, shard.seat]).all()
+
+
+def test_free_answers_that_are_not_legal_cost_their_seat(tmp_path: Path) -> None:
+    free = Played(tmp_path, constrained=False, lessons=0, most_tokens=3)
+    verdict, shard = free.inspected(), get_token_shard(free.store, free.key)
+    assert verdict["failures"] == []  # what was played instead is legal
+    assert verdict["components"]["legality"] < 0.5
+    assert verdict["score"] < 0.7
+    assert not shard.legal.all()
+    worst = shard.reward - shard.returns[shard.game, shard.seat]
+    assert worst.min() == pytest.approx(-1)
+    assert (worst[shard.legal & (worst > -1e-6)] <= 1e-6).all()
+    assert (shard.allowed_counts == 0).all()
+    trained = jobs.train(
+        free.spec | {"base_model": free.model, "shards": [free.key], "step": 0, "learning_rate": 1e-3, "epochs": 1},
+        silent,
+    )
+    assert trained["metrics"]["legal"] == pytest.approx(float(shard.legal.mean()))
+
+
+@pytest.mark.parametrize("what", ["returns", "ids", "said"])
+def test_altered_games_are_noticed(bound: Played, what: str) -> None:
+    shard = get_token_shard(bound.store, bound.key)
+    array = getattr(shard, what).copy()
+    if what == "returns":
+        array = np.roll(array, 1, axis=1)
+    elif what == "ids":
+        array[5] += 1
+    else:
+        array[:] = np.roll(array, 3)
+    key = put_token_shard(bound.store, replace(shard, **{what: array}))
+    assert bound.inspected(shard=key)["failures"]
+
+
+def test_foreign_and_repeated_shards_are_refused(bound: Played) -> None:
+    with pytest.raises(ForeignShard):
+        bound.inspected(model="f" * 64)
+    with pytest.raises(RepeatedShard, match="delivered before"):
+        bound.inspected(earlier=[bound.key])
+    shard = get_token_shard(bound.store, bound.key)
+    copy = put_token_shard(bound.store, replace(shard, meta=shard.meta.replace(worker="another")))
+    with pytest.raises(RepeatedShard, match="too many to be chance"):
+        bound.inspected(shard=copy, earlier=[bound.key])
+    spent = put_token_shard(bound.store, replace(shard, meta=shard.meta.replace(worker="spent")))
+    bound.inspected(discard=[spent])
+    with pytest.raises(MissingBlob):
+        get_token_shard(bound.store, spent)
+
+
+def test_groups_share_start_and_seat() -> None:
+    schedule = grouped_schedule(22, 3, [((1, 2), 8), ((2, 2), 6)], group=4, openings=5, seed=7)
+    assert schedule.starts == [0] * 4 + [1] * 4 + [2] * 4 + [3] * 2 + [4] * 4 + [5] * 4
+    assert len(schedule.seeds) == len(set(schedule.seeds)) == len(schedule.openings) == 6
+    assert schedule.seating[0].tolist() == [0, 1, 2]
+    assert schedule.seating[4].tolist() == [2, 0, 1]
+    assert schedule.seating[12].tolist() == [2, 0, 2]
+    assert (schedule.seating[14:] == 0).all()
+    assert 0 <= min(schedule.openings) <= max(schedule.openings) <= 5
+
+
+def test_interrupted_training_becomes_what_it_would_have_become(tmp_path: Path) -> None:
+    loop = {"evaluate_every": 5, "evaluation_games": 4, "final_games": 4, "selfplay.games_per_request": 8}
+    lines: list[str] = []
+
+    def trained(name: str, iterations: int, *, resume: bool = False) -> dict[str, Any]:
+        values = {"iterations": iterations} if resume else loop | {"iterations": iterations}
+        return train_text(SMALL, tmp_path / name, values, 3, resume=resume, say=lines.append)
+
+    whole = trained("whole", 2)
+    trained("parts", 1)
+    parts = trained("parts", 2, resume=True)
+    assert parts["model"] == whole["model"]
+    assert json.loads((tmp_path / "parts" / "report.json").read_text())["iterations"] == 2
+    assert any("free answers legal" in line for line in lines)
+    with pytest.raises(UnusableTraining, match="holds a run"):
+        trained("whole", 3)
+
+
+def test_settings_of_a_training_are_checked() -> None:
+    config, loop = text_settings(SMALL, {"iterations": 3, "language.rank": 4, "learning_rate": 0.1})
+    assert (config.language.rank, config.language.lessons, config.learning_rate, loop.iterations) == (4, 128, 0.1, 3)
+    for values in ({"language.rnk": 4}, {"iterations": 0}, {"no_such": 1}):
+        with pytest.raises(UnusableTraining, match=r"rnk|iterations|no_such"):
+            text_settings(SMALL, values)
