@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: venv up test check bench live-view clean
+.PHONY: venv up test check bench clean
 .DEFAULT_GOAL := venv
 
 venv: $(STAMP)
@@ -40,11 +40,6 @@ check: venv
 
 bench: venv
 	@$(BIN)/python -m pytest -m benchmark -s tests/benchmarks $(ARGS)
-
-# The picture in the README, drawn from the journal of a finished run: make live-view RUN=FOLDER
-RUN ?= run
-live-view: venv
-	@$(BIN)/python tests/support/live_view.py $(RUN) ADR/live_view.svg
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks

@@ -10,7 +10,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from live_view import live_view
 from running_loop import FLYBALL, RunningLoop
 from terminal import CTRL_C, on_a_terminal, type_in
 
@@ -144,7 +143,3 @@ def test_the_example_in_python_works_beside_a_running_loop(place: Path) -> None:
         [sys.executable, "-c", example], cwd=place, stdout=subprocess.PIPE, text=True, check=True, timeout=120
     )
     assert " connect_four_2p " in done.stdout
-
-
-def test_the_picture_can_be_drawn_from_the_journal(place: Path) -> None:
-    assert "connect_four_2p" in live_view(place / "run")
