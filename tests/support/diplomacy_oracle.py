@@ -1,22 +1,18 @@
 """Games of Diplomacy played by our rules and by the package ``diplomacy`` at once, phase by phase.
 
-    python tests/support/diplomacy_oracle.py GAMES [SEED]
-
-plays random games and prints each difference. The package is AGPL: an oracle of tests only.
+The package is AGPL: an oracle of tests only.
 """
 
 import random
-import sys
-from collections import Counter
 
 from app.games.diplomacy.game import Ending, Game
 from app.games.diplomacy.legal import legal_orders
 from app.games.diplomacy.orders import CONVOY, HOLD, MOVE, NOWHERE, SUPPORT, WAIVE, Order, write_order
-from app.games.diplomacy.position import ADJUSTMENTS, MOVEMENT, RETREATS, Position
+from app.games.diplomacy.position import ADJUSTMENTS, MOVEMENT, Position
 from app.games.diplomacy.standard import STANDARD
 
 
-def lively_orders(position: Position, rng: random.Random) -> list[list[Order]]:
+def lively_orders(position: Position, rng: random.Random) -> list[list[Order]]:  # noqa: C901
     """Return random orders of all powers, many of which support or convoy what others do."""
     legal = [legal_orders(position, power) for power in range(len(position.board.powers))]
     if position.phase.kind == ADJUSTMENTS:
@@ -82,10 +78,15 @@ def ours(position: Position):
 
 
 def theirs(game):
+    """Return the package's position; without retreats to occupied provinces, which it offers after convoyed attacks."""
     state = game.get_state()
+    occupied = {unit[2:5] for units in state["units"].values() for unit in units if unit[0] != "*"}
     return {
         "units": {name: sorted(u for u in units if u[0] != "*") for name, units in state["units"].items()},
-        "retreats": {n: {u: sorted(to) for u, to in r.items()} for n, r in state["retreats"].items()},
+        "retreats": {
+            n: {u: sorted(to for to in options if to[:3] not in occupied) for u, options in r.items()}
+            for n, r in state["retreats"].items()
+        },
         "centers": {name: sorted(centers) for name, centers in state["centers"].items()},
         "builds": {name: builds["count"] for name, builds in state["builds"].items()},
     }
@@ -111,16 +112,11 @@ def compare(seed: int, last_year: int = 1907) -> list[str]:
             found.append(f"phase: ours {game.position.phase.name}, theirs {phase}")
         if found:
             texts = {n: [write_order(STANDARD, o) for o in own] for n, own in zip(STANDARD.powers, orders, strict=True)}
-            return [f"game {seed} {before.phase.name}", *found, str(texts), str(turn.results), str(oracle.result_history.last_value() if oracle.result_history else "")]
+            return [
+                f"game {seed} {before.phase.name}",
+                *found,
+                str(texts),
+                str(turn.results),
+                str(oracle.result_history.last_value() if oracle.result_history else ""),
+            ]
     return []
-
-
-if __name__ == "__main__":
-    first = int(sys.argv[2]) if len(sys.argv) > 2 else 0
-    count = Counter()
-    for seed in range(first, first + int(sys.argv[1])):
-        found = compare(seed)
-        count[bool(found)] += 1
-        if found:
-            print("\n".join(found), flush=True)
-    print(f"{count[False]} equal, {count[True]} different")

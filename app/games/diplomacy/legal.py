@@ -154,7 +154,7 @@ class Moves:
 
 
 @cache
-def _alone(board: Map, fleet: bool, at: int) -> tuple[Order, ...]:
+def _alone(board: Map, fleet: bool, at: int) -> tuple[Order, ...]:  # noqa: FBT001
     """Return the orders to hold and to move a step."""
     return (Order(HOLD, fleet, at), *(Order(MOVE, fleet, at, to) for to in board.steps[fleet][at]))
 
@@ -170,7 +170,14 @@ def _convoy(board: Map, at: int, start: int, target: int) -> Order:  # noqa: ARG
 
 
 @cache
-def _supports(board: Map, fleet: bool, at: int, other_fleet: bool, other: int, target: int) -> tuple[Order, ...]:
+def _supports(  # noqa: PLR0917 - the arguments are the key of the cache
+    board: Map,
+    fleet: bool,  # noqa: FBT001
+    at: int,
+    other_fleet: bool,  # noqa: FBT001
+    other: int,
+    target: int,
+) -> tuple[Order, ...]:
     """Return the orders that support a unit in a target; several if the target has coasts that the unit could name."""
     coasts = board.coasts[target] if other_fleet and target != NOWHERE else ()
     named = [coast for coast in coasts if coast in board.steps[1][other]]

@@ -140,7 +140,7 @@ class Map:
         return found & ~self.seas
 
     def convoy_reach(self, start: int, fleets: int) -> int:
-        """Return the set of provinces to which ``fleets``, a set of seas, can together convoy an army from ``start``."""
+        """Return the set of provinces to which ``fleets``, a set of seas, can convoy an army from ``start``."""
         found, around, edge = 0, 0, self.borders[start] & fleets
         while edge:
             found |= edge
