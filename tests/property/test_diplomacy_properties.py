@@ -41,15 +41,14 @@ def test_every_legal_order_is_accepted_and_keeps_its_text(board, seed):
                 assert parse_order(board, write_order(board, order)) == order
 
 
-@given(st.text("AFHSCRDBWIVE -/NPLONAYRTM", max_size=30) | st.text(max_size=60))
+@given(st.text("AFHSCRDBWIVE -/NPLOYTM", max_size=30) | st.text(max_size=40))
+@settings(deadline=None)
 def test_any_text_is_an_order_or_a_clear_error(text):
     try:
-        order = parse_order(STANDARD, text)
+        written = write_order(STANDARD, parse_order(STANDARD, text))
     except BadOrder as error:
-        assert error.message
-        assert error.hint
-    else:
-        assert write_order(STANDARD, order) == text
+        written = text if error.message and error.hint else ""
+    assert written == text
 
 
 PLACES = st.sampled_from(STANDARD.locations)

@@ -1,9 +1,9 @@
 """Adjudication of movement: deduction, and Szykman's rule for convoy paradoxes.
 
 Each order of a unit succeeds or fails, and whether it does may depend on others. What is known decides some orders,
-those decide more, and so on. Orders that are left hang together in circles. The solutions of a circle are all ways in
-which its orders can succeed or fail without contradiction. If there is one, that is it. Otherwise the circle is a convoy
-paradox, in which the convoys that the solutions disagree on fail, or units that move in a circle, and succeed.
+those decide more, and so on. Orders that are left hang together in circles. The solutions of a circle are all ways
+in which its orders can succeed or fail without contradiction. If there is one, that is it. Otherwise the circle is a
+convoy paradox, and the convoys that the solutions disagree on fail, or it is units that move in a circle, and succeed.
 
 Terms and choices are those of Lucas B. Kruijswijk's "Diplomacy Adjudicator Test Cases" (DATC) and "The Math of
 Adjudication" (The Diplomatic Pouch, 2009). ADR/050-adjudication.md compares the ways, and says which of DATC's
