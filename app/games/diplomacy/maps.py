@@ -91,8 +91,8 @@ class Map:
         for row in table:
             steps[0][self.number[row.code]] = tuple(sorted(self._located(row, row.armies or ())))
             for coast, borders in row.fleets.items():
-                here = f"{row.code}/{coast}" if coast else row.code
-                steps[1][self.number[here]] = tuple(sorted(self._located(row, borders)))
+                code = f"{row.code}/{coast}" if coast else row.code
+                steps[1][self.number[code]] = tuple(sorted(self._located(row, borders)))
         self.steps = steps
         for here in places:
             for fleet in range(2):
@@ -105,7 +105,6 @@ class Map:
         self.borders = [0] * self.provinces
         for here in places:
             self.borders[self.province_of[here]] |= self.reach[0][here] | self.reach[1][here]
-
         self.near = [[self._around(targets) for targets in kind] for kind in self.targets]
 
     def _around(self, provinces: tuple[int, ...]) -> int:

@@ -445,4 +445,5 @@ def _first_circle(depends_on: Mapping[int, set[int]]) -> list[int]:
             found.update(edge)
         return found
 
-    return sorted(min((reached(order) for order in depends_on), key=lambda orders: (len(orders), min(orders))))
+    circles = [sorted(reached(order)) for order in depends_on]
+    return min(circles, key=lambda circle: (len(circle), circle))
