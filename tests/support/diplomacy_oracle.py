@@ -77,10 +77,20 @@ def ours(position: Position):
     return {"units": units, "retreats": retreats, "centers": centers, "builds": builds}
 
 
+def occupied_by(game):
+    """Return the codes of the provinces with units that are not dislodged, in the package's position."""
+    return {unit[2:5] for units in game.get_state()["units"].values() for unit in units if unit[0] != "*"}
+
+
+def offers_occupied(game):
+    """Return whether the package offers a retreat to an occupied province."""
+    retreats = [to for power in game.get_state()["retreats"].values() for options in power.values() for to in options]
+    return any(to[:3] in occupied_by(game) for to in retreats)
+
+
 def theirs(game):
     """Return the package's position; without retreats to occupied provinces, which it offers after convoyed attacks."""
-    state = game.get_state()
-    occupied = {unit[2:5] for units in state["units"].values() for unit in units if unit[0] != "*"}
+    state, occupied = game.get_state(), occupied_by(game)
     return {
         "units": {name: sorted(u for u in units if u[0] != "*") for name, units in state["units"].items()},
         "retreats": {
@@ -108,6 +118,8 @@ def compare(seed: int, last_year: int = 1907) -> list[str]:
         phase = "COMPLETED" if oracle.is_game_done else oracle.get_current_phase()
         a, b = ours(game.position), theirs(oracle)
         found = [f"{key}: ours {a[key]}\n  theirs {b[key]}" for key in a if a[key] != b[key]]
+        if phase != game.position.phase.name and offers_occupied(oracle):
+            return found  # it begins a phase of retreats for them alone
         if game.outcome is None and phase != game.position.phase.name:
             found.append(f"phase: ours {game.position.phase.name}, theirs {phase}")
         if found:
