@@ -14,6 +14,7 @@ Games and settings:
     GameConfig: one configuration: game, players, network, learning, evaluation.
     RunSettings: all settings of a run.
     Table, TableSpec, open_table: a batch of games, and their description; open the table of a configuration.
+    diplomacy: the module of Diplomacy: maps, orders, games, saved games, bots.
     shogi: the module of Shogi's notations: SFEN, USI moves, KIF records, and games move by move.
     FINISHED, IllegalAction: the seat to move in a finished game; the error for an illegal action.
 
@@ -63,7 +64,18 @@ if TYPE_CHECKING:
     from app.controllers import Controller, FeedbackState, state_of
     from app.core import FlyballError, NetworkShape
     from app.events import Emission, Event, Payload, Row, Step, handles
-    from app.games import FINISHED, Game, IllegalAction, Symmetry, Table, TableSpec, open_table, shogi, symmetry
+    from app.games import (
+        FINISHED,
+        Game,
+        IllegalAction,
+        Symmetry,
+        Table,
+        TableSpec,
+        diplomacy,
+        open_table,
+        shogi,
+        symmetry,
+    )
     from app.journal import JournalReader, SqliteJournalReader, history
     from app.learning.training import Training
     from app.play.matches import MatchPlan, play_match
@@ -117,6 +129,7 @@ __all__ = [
     "check_player",
     "connect",
     "connect_async",
+    "diplomacy",
     "evaluate",
     "events",
     "handles",
@@ -154,6 +167,7 @@ _NAMES = {
         "Symmetry",
         "Table",
         "TableSpec",
+        "diplomacy",
         "open_table",
         "shogi",
         "symmetry",

@@ -1,6 +1,6 @@
 """Rules and encodings of games, in batches and from the mover's perspective. Seeds are arguments."""
 
-from app.games import shogi
+from app.games import diplomacy, shogi
 from app.games.catalogue import bots_of, checker_for, open_table, own_hearts
 from app.games.codec import symmetry
 from app.games.game import BrokenGame, Game
@@ -33,6 +33,7 @@ __all__ = [
     "UnknownGame",
     "bots_of",
     "checker_for",
+    "diplomacy",
     "open_table",
     "own_hearts",
     "shogi",

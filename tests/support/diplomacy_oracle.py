@@ -1,22 +1,18 @@
 """Games of Diplomacy played by our rules and by the package ``diplomacy`` at once, phase by phase.
 
-    python tests/support/diplomacy_oracle.py GAMES [SEED]
-
-plays random games and prints each difference. The package is AGPL: an oracle of tests only.
+The package is AGPL: an oracle of tests only.
 """
 
 import random
-import sys
-from collections import Counter
 
 from app.games.diplomacy.game import Ending, Game
 from app.games.diplomacy.legal import legal_orders
 from app.games.diplomacy.orders import CONVOY, HOLD, MOVE, NOWHERE, SUPPORT, WAIVE, Order, write_order
-from app.games.diplomacy.position import ADJUSTMENTS, MOVEMENT, RETREATS, Position
+from app.games.diplomacy.position import ADJUSTMENTS, MOVEMENT, Position
 from app.games.diplomacy.standard import STANDARD
 
 
-def lively_orders(position: Position, rng: random.Random) -> list[list[Order]]:
+def lively_orders(position: Position, rng: random.Random) -> list[list[Order]]:  # noqa: C901
     """Return random orders of all powers, many of which support or convoy what others do."""
     legal = [legal_orders(position, power) for power in range(len(position.board.powers))]
     if position.phase.kind == ADJUSTMENTS:
@@ -81,11 +77,26 @@ def ours(position: Position):
     return {"units": units, "retreats": retreats, "centers": centers, "builds": builds}
 
 
+def occupied_by(game):
+    """Return the codes of the provinces with units that are not dislodged, in the package's position."""
+    return {unit[2:5] for units in game.get_state()["units"].values() for unit in units if unit[0] != "*"}
+
+
+def offers_occupied(game):
+    """Return whether the package offers a retreat to an occupied province."""
+    retreats = [to for power in game.get_state()["retreats"].values() for options in power.values() for to in options]
+    return any(to[:3] in occupied_by(game) for to in retreats)
+
+
 def theirs(game):
-    state = game.get_state()
+    """Return the package's position; without retreats to occupied provinces, which it offers after convoyed attacks."""
+    state, occupied = game.get_state(), occupied_by(game)
     return {
         "units": {name: sorted(u for u in units if u[0] != "*") for name, units in state["units"].items()},
-        "retreats": {n: {u: sorted(to) for u, to in r.items()} for n, r in state["retreats"].items()},
+        "retreats": {
+            n: {u: sorted(to for to in options if to[:3] not in occupied) for u, options in r.items()}
+            for n, r in state["retreats"].items()
+        },
         "centers": {name: sorted(centers) for name, centers in state["centers"].items()},
         "builds": {name: builds["count"] for name, builds in state["builds"].items()},
     }
@@ -107,20 +118,17 @@ def compare(seed: int, last_year: int = 1907) -> list[str]:
         phase = "COMPLETED" if oracle.is_game_done else oracle.get_current_phase()
         a, b = ours(game.position), theirs(oracle)
         found = [f"{key}: ours {a[key]}\n  theirs {b[key]}" for key in a if a[key] != b[key]]
+        if phase != game.position.phase.name and offers_occupied(oracle):
+            return found  # it begins a phase of retreats for them alone
         if game.outcome is None and phase != game.position.phase.name:
             found.append(f"phase: ours {game.position.phase.name}, theirs {phase}")
         if found:
             texts = {n: [write_order(STANDARD, o) for o in own] for n, own in zip(STANDARD.powers, orders, strict=True)}
-            return [f"game {seed} {before.phase.name}", *found, str(texts), str(turn.results), str(oracle.result_history.last_value() if oracle.result_history else "")]
+            return [
+                f"game {seed} {before.phase.name}",
+                *found,
+                str(texts),
+                str(turn.results),
+                str(oracle.result_history.last_value() if oracle.result_history else ""),
+            ]
     return []
-
-
-if __name__ == "__main__":
-    first = int(sys.argv[2]) if len(sys.argv) > 2 else 0
-    count = Counter()
-    for seed in range(first, first + int(sys.argv[1])):
-        found = compare(seed)
-        count[bool(found)] += 1
-        if found:
-            print("\n".join(found), flush=True)
-    print(f"{count[False]} equal, {count[True]} different")

@@ -8,7 +8,8 @@ from datc_cases import BASIC, CONVOYS, RETREATS, SUPPORTS
 from app.games.diplomacy.game import play_phase
 from app.games.diplomacy.maps import Unit
 from app.games.diplomacy.orders import parse_order
-from app.games.diplomacy.position import ADJUSTMENTS, MOVEMENT, RETREATS as RETREATING, Phase, Position, opening
+from app.games.diplomacy.position import ADJUSTMENTS, MOVEMENT, Phase, Position, opening
+from app.games.diplomacy.position import RETREATS as RETREATING
 from app.games.diplomacy.standard import STANDARD
 
 CASES = [block.split("\n") for block in re.split(r"\n\n+", (BASIC + SUPPORTS + CONVOYS + RETREATS).strip())]

@@ -11,7 +11,6 @@ DISBANDED = "disband"
 """The result of a unit that is gone."""
 
 
-
 def retreats_of(board: Map, unit: Unit, attacked_from: int, forbidden: int) -> tuple[int, ...]:
     """Return where a dislodged unit may go.
 
@@ -140,5 +139,3 @@ def civil_disorder(position: Position, power: int, units: Mapping[int, Unit], co
         return -board.distances[unit.fleet][power][unit.at], not unit.fleet, board.locations[province]
 
     return sorted(own, key=order_of_loss)[:count]
-
-

@@ -87,7 +87,7 @@ def territorial_bot(position: Position, power: int, rng: Random) -> list[Order]:
     return list(orders.values())
 
 
-def coordinated_bot(position: Position, power: int, rng: Random) -> list[Order]:
+def coordinated_bot(position: Position, power: int, rng: Random) -> list[Order]:  # noqa: C901
     """Attack centres with as many supports as the defence seems to need; the other units help or approach."""
     if position.phase.kind != MOVEMENT:
         return _between_movements(position, power, rng)
@@ -126,9 +126,7 @@ BOTS: dict[str, Bot] = {
 def _enemies_near(position: Position, power: int, province: int) -> int:
     """Return how many units of other powers are a step away from a province."""
     reach = position.board.reach
-    return sum(
-        unit.power != power and reach[unit.fleet][unit.at] >> province & 1 for unit in position.units.values()
-    )
+    return sum(unit.power != power and reach[unit.fleet][unit.at] >> province & 1 for unit in position.units.values())
 
 
 def _resistance(position: Position, power: int, goal: int) -> int:
@@ -162,7 +160,7 @@ def _attack(position: Position, power: int, goal: int, orders: dict[int, Order])
 def _taken(position: Position, province: int, orders: dict[int, Order]) -> bool:
     """Return whether another unit of the power goes to a province, or stays there."""
     board = position.board
-    return province in orders and orders[province].kind != MOVE or any(
+    return (province in orders and orders[province].kind != MOVE) or any(
         order.kind == MOVE and board.province_of[order.to] == province for order in orders.values()
     )
 
@@ -239,5 +237,3 @@ def _between_movements(position: Position, power: int, rng: Random) -> list[Orde
 def _disbands(position: Position, power: int) -> list[Order]:
     lost = civil_disorder(position, power, position.units, max(-position.builds(power), 0))
     return [Order(DISBAND, position.units[province].fleet, position.units[province].at) for province in lost]
-
-

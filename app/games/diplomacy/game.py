@@ -82,9 +82,7 @@ class Game:
         for name in orders:
             if name not in self.board.powers:
                 raise BadUsage(f"{name!r} is no power.", hint=f"The powers: {', '.join(self.board.powers)}.")
-        given = tuple(
-            tuple(self._read(order) for order in orders.get(name, ())) for name in self.board.powers
-        )
+        given = tuple(tuple(self._read(order) for order in orders.get(name, ())) for name in self.board.powers)
         after, results = play_phase(self.position, given)
         turn = Turn(self.position, given, results)
         self.turns.append(turn)
@@ -206,5 +204,3 @@ def _influence(position: Position, units: Mapping[int, Unit]) -> dict[int, int]:
 def unit_text(board: Map, fleet: bool, at: int) -> str:  # noqa: FBT001
     """Return the text of a unit, such as ``F STP/SC``."""
     return f"{'F' if fleet else 'A'} {board.locations[at]}"
-
-

@@ -106,14 +106,9 @@ class Moves:
         self._units = position.units
         self._fleets = fleets_at_sea(board, self._units)
         self._by_sea: dict[int, int] = {}  # the set of provinces that an army reaches by convoy, by its province
-        self._visitors: list[list[int]] = [[] for _ in range(board.provinces)]  # provinces of the units that may come
         for province, unit in self._units.items():
-            targets: Iterable[int] = board.targets[unit.fleet][unit.at]
             if not unit.fleet and board.borders[province] & self._fleets:
                 self._by_sea[province] = board.convoy_reach(province, self._fleets)
-                targets = bits(board.reach[0][unit.at] | self._by_sea[province])
-            for target in targets:
-                self._visitors[target].append(province)
 
     def of(self, power: int) -> dict[int, list[Order]]:
         """Return the legal orders of a power's units, by province."""
@@ -126,24 +121,20 @@ class Moves:
         orders = list(_alone(board, fleet, at))
         if province in self._by_sea:
             orders += [_by_sea(board, at, target) for target in bits(self._by_sea[province])]
-        at_sea = self._fleets >> province & 1
-        for target in board.targets[fleet][at]:
-            if target in units:
-                _, other_fleet, other = units[target]
-                orders += _supports(board, fleet, at, other_fleet, other, NOWHERE)
-            for source in self._visitors[target]:
-                if source == province or (at_sea and source in self._by_sea and self._needs(province, source, target)):
-                    continue
-                _, other_fleet, other = units[source]
-                orders += _supports(board, fleet, at, other_fleet, other, target)
+        at_sea, near, reach = self._fleets >> province & 1, board.near[fleet][at], board.reach[fleet][at]
+        for source, (_, other_fleet, other) in units.items():
+            if near >> source & 1 and source != province:
+                orders += _supports(board, fleet, at, other_fleet, other)
+        for source, by_sea in self._by_sea.items():
+            for target in bits(by_sea & reach & ~board.reach[0][source]):
+                if source != province and not (at_sea and self._needs(province, source, target)):
+                    orders.append(_support(board, fleet, at, source, target))
         if at_sea:
             orders += self._convoys(province, at)
         return orders
 
     def _needs(self, helper: int, source: int, target: int) -> bool:
         """Return whether an army reaches a province only by the convoy of the fleet that would support it."""
-        if self._board.reach[0][source] >> target & 1:
-            return False
         return not self._board.convoy_reach(source, self._fleets & ~(1 << helper)) >> target & 1
 
     def _convoys(self, province: int, at: int) -> list[Order]:
@@ -154,7 +145,7 @@ class Moves:
 
 
 @cache
-def _alone(board: Map, fleet: bool, at: int) -> tuple[Order, ...]:
+def _alone(board: Map, fleet: bool, at: int) -> tuple[Order, ...]:  # noqa: FBT001
     """Return the orders to hold and to move a step."""
     return (Order(HOLD, fleet, at), *(Order(MOVE, fleet, at, to) for to in board.steps[fleet][at]))
 
@@ -170,11 +161,23 @@ def _convoy(board: Map, at: int, start: int, target: int) -> Order:  # noqa: ARG
 
 
 @cache
-def _supports(board: Map, fleet: bool, at: int, other_fleet: bool, other: int, target: int) -> tuple[Order, ...]:
-    """Return the orders that support a unit in a target; several if the target has coasts that the unit could name."""
-    coasts = board.coasts[target] if other_fleet and target != NOWHERE else ()
-    named = [coast for coast in coasts if coast in board.steps[1][other]]
-    return tuple(Order(SUPPORT, fleet, at, to, other, other_fleet) for to in (target, *named))
+def _support(board: Map, fleet: bool, at: int, source: int, target: int) -> Order:  # noqa: ARG001, FBT001
+    """Return the order that supports an army's move by sea."""
+    return Order(SUPPORT, fleet, at, target, source)
+
+
+@cache
+def _supports(board: Map, fleet: bool, at: int, other_fleet: bool, other: int) -> tuple[Order, ...]:  # noqa: FBT001
+    """Return the orders that support another unit in its province, and in its steps.
+
+    A fleet's move to a province with two coasts is supported with and without the coast.
+    """
+    province_of, reach = board.province_of, board.reach[fleet][at]
+    places = {NOWHERE} if reach >> province_of[other] & 1 else set()
+    for to in board.steps[other_fleet][other]:
+        if reach >> province_of[to] & 1:
+            places |= {province_of[to], to}
+    return tuple(Order(SUPPORT, fleet, at, to, other, other_fleet) for to in sorted(places))
 
 
 def trie(texts: Iterable[str]) -> dict[str, dict]:  # type: ignore[type-arg]

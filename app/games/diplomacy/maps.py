@@ -58,6 +58,7 @@ class Map:
         targets: the same as provinces.
         reach: the same as sets of provinces.
         borders: by province, the set of provinces that a unit of any kind may enter from there.
+        near: by kind and location, the set of provinces from which a unit might go where this one might.
         distances: by kind, power and location, the steps to the nearest home centre. Armies count steps over land and
             sea alike, as if they could always be convoyed.
     """
@@ -90,8 +91,8 @@ class Map:
         for row in table:
             steps[0][self.number[row.code]] = tuple(sorted(self._located(row, row.armies or ())))
             for coast, borders in row.fleets.items():
-                here = f"{row.code}/{coast}" if coast else row.code
-                steps[1][self.number[here]] = tuple(sorted(self._located(row, borders)))
+                code = f"{row.code}/{coast}" if coast else row.code
+                steps[1][self.number[code]] = tuple(sorted(self._located(row, borders)))
         self.steps = steps
         for here in places:
             for fleet in range(2):
@@ -104,6 +105,13 @@ class Map:
         self.borders = [0] * self.provinces
         for here in places:
             self.borders[self.province_of[here]] |= self.reach[0][here] | self.reach[1][here]
+        self.near = [[self._around(targets) for targets in kind] for kind in self.targets]
+
+    def _around(self, provinces: tuple[int, ...]) -> int:
+        found = 0
+        for province in provinces:
+            found |= self.borders[province] | 1 << province
+        return found
 
     def _located(self, row: Province, codes: tuple[str, ...]) -> Iterator[int]:
         for code in codes:
@@ -140,7 +148,7 @@ class Map:
         return found & ~self.seas
 
     def convoy_reach(self, start: int, fleets: int) -> int:
-        """Return the set of provinces to which ``fleets``, a set of seas, can together convoy an army from ``start``."""
+        """Return the set of provinces to which ``fleets``, a set of seas, can convoy an army from ``start``."""
         found, around, edge = 0, 0, self.borders[start] & fleets
         while edge:
             found |= edge

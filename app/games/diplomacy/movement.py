@@ -1,9 +1,9 @@
 """Adjudication of movement: deduction, and Szykman's rule for convoy paradoxes.
 
-Each order of a unit succeeds or fails, and whether it does may depend on others. What is known decides some orders, those
-decide more, and so on. Orders that are left then hang together in circles. A circle is tried out: all ways in which
-its orders can succeed or fail without contradiction are its solutions. If there is one, that is it. Otherwise it is a
-convoy paradox, in which the convoys that the solutions disagree on fail, or units that move in a circle, and succeed.
+Each order of a unit succeeds or fails, and whether it does may depend on others. What is known decides some orders,
+those decide more, and so on. Orders that are left hang together in circles. The solutions of a circle are all ways
+in which its orders can succeed or fail without contradiction. If there is one, that is it. Otherwise the circle is a
+convoy paradox, and the convoys that the solutions disagree on fail, or it is units that move in a circle, and succeed.
 
 Terms and choices are those of Lucas B. Kruijswijk's "Diplomacy Adjudicator Test Cases" (DATC) and "The Math of
 Adjudication" (The Diplomatic Pouch, 2009). ADR/050-adjudication.md compares the ways, and says which of DATC's
@@ -169,7 +169,7 @@ class _Resolver:
         self._read_moves(legal)
         self._read_supports(legal)
 
-    def _read_moves(self, legal: Mapping[int, Order]) -> None:
+    def _read_moves(self, legal: Mapping[int, Order]) -> None:  # noqa: C901 - a rule reads from top to bottom
         convoys: dict[tuple[int, int], int] = {}  # sets of fleets, by start and target
         for province, order in legal.items():
             if order.kind == CONVOY:
@@ -238,7 +238,7 @@ class _Resolver:
         self._describe(found)
         return found
 
-    def _describe(self, found: Movement) -> None:
+    def _describe(self, found: Movement) -> None:  # noqa: C901 - all kinds of results
         """Add the results of orders, and the provinces that standoffs have left vacant."""
         occupied = 0
         for province in self.units:
@@ -307,9 +307,7 @@ class _Resolver:
     def _broken(self, circle: list[int], solutions: list[dict[int, bool]]) -> dict[int, bool]:
         """Return what decides a circle with no solution, or several: Szykman's rule, or a circle of moving units."""
         disputed = [
-            province
-            for province in circle
-            if not solutions or len({solution[province] for solution in solutions}) == 2
+            province for province in circle if not solutions or len({solution[province] for solution in solutions}) == 2
         ]
         convoys = {province: False for province in disputed if self.kind[province] == CONVOY}
         moving = {province: True for province in disputed if self._in_circle(province, set(disputed))}
@@ -447,4 +445,5 @@ def _first_circle(depends_on: Mapping[int, set[int]]) -> list[int]:
             found.update(edge)
         return found
 
-    return sorted(min((reached(order) for order in depends_on), key=lambda orders: (len(orders), min(orders))))
+    circles = [sorted(reached(order)) for order in depends_on]
+    return min(circles, key=lambda circle: (len(circle), circle))

@@ -39,7 +39,9 @@ class Order(NamedTuple):
     kind: str  # HOLD, …, WAIVE
     fleet: bool = False  # the unit's kind
     at: int = NOWHERE  # its location
-    to: int = NOWHERE  # where a move, retreat, supported or convoyed move goes; NOWHERE in a support of a unit that stays
+    to: int = (
+        NOWHERE  # where a move, retreat, supported or convoyed move goes; NOWHERE in a support of a unit that stays
+    )
     other: int = NOWHERE  # the location of the unit that is supported or convoyed
     other_fleet: bool = False
     via: bool = False  # a move that asks for a convoy

@@ -71,9 +71,7 @@ class Position:
 
     def build_sites(self, power: int) -> list[int]:
         """Return the home centres where a power may build: its own, and vacant."""
-        return [
-            home for home in self.board.homes[power] if self.owners.get(home) == power and home not in self.units
-        ]
+        return [home for home in self.board.homes[power] if self.owners.get(home) == power and home not in self.units]
 
     def builds(self, power: int) -> int:
         """Return how many units a power may build; if negative, how many it has to disband."""
@@ -91,5 +89,3 @@ def opening(board: Map) -> Position:
     owners = {home: power for power, homes in enumerate(board.homes) for home in homes}
     influence = {**owners, **{province: unit.power for province, unit in units.items()}}
     return Position(board, Phase(FIRST_YEAR, "S", MOVEMENT), units, {}, owners, influence)
-
-

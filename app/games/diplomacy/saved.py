@@ -144,9 +144,7 @@ def _phase(name: str, game: Game) -> Phase:
 def _turn(board: Map, row: Mapping[str, Any]) -> Turn:
     season, year, kind = row["name"][0], row["name"][1:-1], row["name"][-1]
     position = _position(board, row["state"], Phase(int(year), season, kind))
-    orders = tuple(
-        tuple(parse_order(board, text) for text in row["orders"].get(power) or ()) for power in board.powers
-    )
+    orders = tuple(tuple(parse_order(board, text) for text in row["orders"].get(power) or ()) for power in board.powers)
     return Turn(position, orders, {unit: tuple(found) for unit, found in row["results"].items()})
 
 

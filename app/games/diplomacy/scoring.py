@@ -6,9 +6,7 @@ RANK_BONUS = (50.0, 25.0, 15.0, 10.0, 5.0, 2.0, 0.0)
 """Points for the first, second, … place in ``placed_scores``."""
 
 
-def material_scores(
-    counts: Sequence[tuple[int, int]], win_bonus: float = 5.0, bonus_from: int = 10
-) -> list[float]:
+def material_scores(counts: Sequence[tuple[int, int]], win_bonus: float = 5.0, bonus_from: int = 10) -> list[float]:
     """Return each power's score: a point for a centre, half a point for a unit, and a bonus for a clear leader.
 
     Args:
@@ -25,7 +23,7 @@ def material_scores(
 
 
 def placed_scores(counts: Sequence[tuple[int, int]], to_win: int = 18) -> list[float]:
-    """Return each power's score by its place: 2 a centre, 0.2 a unit, a bonus by rank, 50 for a solo, -30 if eliminated.
+    """Return each power's score by its place: 2 a centre, 0.2 a unit, a bonus by rank, 50 for a solo, -30 if out.
 
     Powers of one rank share the bonuses of the places that they take together. Places follow from centres, then units.
     """

@@ -17,9 +17,9 @@ OPEN, CLOSE = "<orders>\n", "</orders>"
 
 _RULES = """Diplomacy. Powers: {powers}. {to_win} of {centers} centres win.
 Orders: A PAR H holds. A PAR - BUR moves. A PAR S A MAR - BUR supports a move, A PAR S A MAR a unit that stays.
-F NTH C A LON - NWY convoys A LON - NWY VIA. A PAR R GAS retreats. A PAR D disbands. A PAR B builds. WAIVE builds nothing.
-All orders of a phase are judged at once; the stronger side of a conflict wins, equal sides bounce. An attack cuts a support.
-After fall, centres belong to who stands there; units are built at own home centres, or disbanded, to as many as centres.
+F NTH C A LON - NWY convoys A LON - NWY VIA. A PAR R GAS retreats. A PAR D disbands. A PAR B builds. WAIVE: no build.
+All orders of a phase are judged at once; the stronger side wins, equal sides bounce. An attack cuts a support.
+After fall, centres belong to who stands there; units are built at own home centres, or disbanded, up to the centres.
 Map, * centres:
 """
 
