@@ -170,8 +170,18 @@ def check_listening(place: Place) -> str:
     """Return the address of the run's broker. Raises ``NotRunning`` when none listens."""
     endpoint = bus_endpoint(place.folder, place.load().deployment)
     if not is_listening(endpoint):
+        if place.load().deployment.keys.broker is not None:
+            raise _no_answer(endpoint)
         raise NotRunning(f"No broker listens at {endpoint}.", hint=f"Start it: flyball --run {place.folder.path} up")
     return endpoint
+
+
+def _no_answer(endpoint: str) -> NotRunning:
+    """Return the error for a broker of another machine that does not answer."""
+    return NotRunning(
+        f"The broker at {endpoint} does not answer.",
+        hint="Is the head running (`systemctl status flyball@broker` there), and is deployment.keys.broker its key?",
+    )
 
 
 @asynccontextmanager
@@ -194,12 +204,16 @@ def open_bus(place: Place, loaded: Loaded, deadline_s: float, producer: str) -> 
 async def presence_on(bus: Bus, say: Say = silent) -> Presence | None:
     """Return the broker's table of daemons; None if the broker gives this key no answer in time."""
     try:
-        return {f"{one.daemon}@{one.node}": one for one in await bus.present()}
+        return await _present(bus)
     except BrokerUnavailable:
         return None
     except KeyRefused as error:
         say(str(error))
         return None
+
+
+async def _present(bus: Bus) -> Presence:
+    return {f"{one.daemon}@{one.node}": one for one in await bus.present()}
 
 
 async def board_on(bus: Bus) -> Board:
@@ -216,10 +230,14 @@ def read_status(place: Place, say: Say) -> Status:
     """Return the status of a run.
 
     On a machine without the journal, the broker's events give it. Raises ``NotAJournal`` if there is no journal here
-    and no broker answers, or ``ForeignSettings``.
+    and no broker answers, ``NotRunning`` if that is another machine's, ``KeyRefused``, or ``ForeignSettings``.
     """
-    listening = is_listening(bus_endpoint(place.folder, place.load().deployment))
+    deployment = place.load().deployment
+    endpoint = bus_endpoint(place.folder, deployment)
+    listening = is_listening(endpoint)
     presence, board = asyncio.run(_ask(place, say)) if listening else (None, None)
+    if board is None and deployment.keys.broker is not None and not place.folder.journal.exists():
+        raise _no_answer(endpoint)
     if board is None:
         with open_run(place) as reader:
             board = read_board(place.folder, reader, say)
@@ -229,8 +247,11 @@ def read_status(place: Place, say: Say) -> Status:
 async def _ask(place: Place, say: Say) -> tuple[Presence | None, Board | None]:
     """Return the broker's table of daemons, and a board if there is no journal."""
     async with connected(place, ASK_SECONDS, producer="status") as bus:
-        presence = await presence_on(bus, say)
-        return presence, None if presence is None or place.folder.journal.exists() else await board_on(bus)
+        if place.folder.journal.exists():
+            return await presence_on(bus, say), None
+        with suppress(BrokerUnavailable):
+            return await _present(bus), await board_on(bus)
+        return None, None
 
 
 async def past_events(bus: Bus, types: Collection[type[Payload]], after: int = 0) -> AsyncIterator[Event[Any]]:

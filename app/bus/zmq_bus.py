@@ -77,7 +77,7 @@ class ZmqBus:
         self._alarm: asyncio.TimerHandle | None = None
         self._unsent: deque[list[bytes]] = deque()
         self._context = zmq.Context()
-        self._socket = _dealer(self._context, keys)
+        self._socket, self._keys = _dealer(self._context, keys), keys
         self._monitor = self._socket.get_monitor_socket(WATCHED)
         self._descriptors = _option(self._socket, zmq.FD), _option(self._monitor, zmq.FD)
         for descriptor in self._descriptors:
@@ -229,10 +229,12 @@ class ZmqBus:
                 self._client.disconnected()
 
     def _refusal(self, event: int) -> KeyRefused:
-        if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
+        if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH and self._keys is not None:
+            name = self.producer.rpartition("@")[2]
             return KeyRefused(
                 f"The broker at {self.endpoint} does not admit the key of {self.producer}.",
-                hint="Authorize it on the head: flyball keys authorize NAME ROLE PUBLIC_KEY",
+                hint=f"Authorize it on the head, as worker, operator or reader: "
+                f"flyball keys authorize {name} worker {self._keys.own.public}",
             )
         return KeyRefused(
             f"One of the broker at {self.endpoint} and {self.producer} uses keys, and the other does not.",

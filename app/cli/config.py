@@ -36,16 +36,24 @@ def show(place: Place, *, as_json: bool) -> None:
 @json_option
 @placed
 def check(place: Place, *, as_json: bool) -> None:
-    """Check the settings: 0 when they can be used; otherwise says what is wrong, and exits with 2 or 4."""
+    """Check the settings: 0 when they can be used; otherwise says what is wrong, and exits with 2 or 4.
+
+    On a machine of a cluster, tries to write to a store that is a folder.
+    """
+    from app.store.opening import check_folder
     from daemons.bootstrap import check_settings  # loads OpenSpiel
     from daemons.suitability import check_imports_of_trainers
 
     loaded = place.load()
     check_settings(loaded)
+    if loaded.deployment.store is not None and loaded.deployment.keys.secret is not None:
+        check_folder(loaded.store(place.folder))  # one machine alone makes the folder when it needs it
     with data_only_on_stdout():  # a module may print
         check_imports_of_trainers(loaded.run)
     keys = [one.key for one in loaded.run.configs]
     if as_json:
         write_json({"ok": True, "configs": keys})
+    elif loaded.deployment.keys.broker is not None:
+        note(f"The settings of {loaded.deployment.node} are fine. What is played is in the head's.")
     else:
         note(f"The settings are fine: {', '.join(keys)} on {loaded.deployment.node}.")

@@ -16,7 +16,7 @@ import click
 from app.bus.keys import Key, KeyList, KeyPair, check_name, check_public, new_pair, write_secret
 from app.cli.keys import ALLOWED
 from app.cli.options import FOLDER, json_option
-from app.cli.output import write_json
+from app.cli.output import note, write_json
 from app.cli.shipped import shipped
 from app.config import RunFolder
 from app.core import BadUsage, writing
@@ -134,6 +134,8 @@ def init(
                 file.write(text)
     RunFolder(machine.folder).log("any").parent.mkdir(exist_ok=True)  # supervisord makes no folders
     following = _next(machine, services, pair.public)
+    if machine.store and machine.store.startswith("/"):
+        _warn_of_store(machine.store)
     if as_json:
         made = {"settings": str(settings), "secret": str(secret), "services": [str(path) for path in files]}
         write_json({"role": role, "node": machine.node, "public": pair.public, **made, "next": following})
@@ -141,6 +143,16 @@ def init(
     click.echo(f"{machine.node} is a {role} in {machine.folder}; its public key is {pair.public}")
     for where, commands in following.items():
         click.echo(f"\n{where}:\n" + "\n".join(f"  {command}" for command in commands))
+
+
+def _warn_of_store(store: str) -> None:
+    """Warn on stderr of a store that cannot be written yet; it may be mounted later."""
+    from app.store.opening import UnusableStore, check_folder  # loads fsspec
+
+    try:
+        check_folder(store)
+    except UnusableStore as error:
+        note(f"WARNING: {error} {error.hint} Then look again: flyball config check")
 
 
 def _plain(path: Path) -> Path:
@@ -194,6 +206,7 @@ def service_files(machine: Machine, services: Services) -> dict[Path, str]:
     shared = [str(_plain(Path(machine.store)))] if machine.store and machine.store.startswith("/") else []
     changes = {
         "systemd": {
+            "RequiresMountsFor=/var/lib/flyball": f"RequiresMountsFor={' '.join((folder, *shared))}",
             "ReadWritePaths=/var/lib/flyball": f"ReadWritePaths={' '.join((folder, *shared))}",
             "/opt/flyball/bin/flyball": str(program),
             "/var/lib/flyball": folder,

@@ -68,8 +68,9 @@ def new(place: Place, name: str, role: Role | None, *, as_json: bool) -> None:
 @click.argument("name")
 @click.argument("role", type=click.Choice(ROLES))
 @click.argument("public")
+@json_option
 @placed
-def authorize(place: Place, name: str, role: Role, public: str) -> None:
+def authorize(place: Place, name: str, role: Role, public: str, *, as_json: bool) -> None:
     """Admit the PUBLIC key of NAME, a node or a person, as head, worker, operator or reader.
 
     A head publishes everything, a worker the results of its jobs, an operator requests and decisions, and a reader
@@ -77,6 +78,8 @@ def authorize(place: Place, name: str, role: Role, public: str) -> None:
     """
     path = list_file(place)
     KeyList.read(path).authorize(Key(check_name(name), role, check_public(public))).write(path)
+    row = {"name": name, "role": role, "public": public}
+    write_row(row, f"{name} is admitted as {role} with the key {public}", as_json=as_json)
 
 
 @keys.command(name="list")
@@ -93,11 +96,16 @@ def list_keys(place: Place, *, as_json: bool) -> None:
 @keys.command()
 @click.argument("name")
 @click.argument("public", required=False)
+@json_option
 @placed
-def revoke(place: Place, name: str, public: str | None) -> None:
+def revoke(place: Place, name: str, public: str | None, *, as_json: bool) -> None:
     """Refuse all keys of NAME from now on, or only the PUBLIC one. Open connections end."""
     path = list_file(place)
-    KeyList.read(path).revoke(name, public).write(path)
+    known = KeyList.read(path)
+    left = known.revoke(name, public)
+    left.write(path)
+    revoked = [key.public for key in known.keys if key not in left.keys]
+    write_row({"name": name, "revoked": revoked}, f"{name} is refused with {', '.join(revoked)}", as_json=as_json)
 
 
 @keys.command()

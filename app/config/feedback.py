@@ -243,13 +243,20 @@ class TriggerSettings(OrderedSettings):
 
     cooldown_seconds: SecondsOrZero = Field(0.0, description="least time between two trainings")
     pause_seconds: Seconds = Field(
-        10.0, description="pause after a second failed training or rating in a row; it doubles with each further one"
+        10.0,
+        description="pause after a second failed training or evaluation in a row; it doubles with each further one",
     )
     longest_pause_seconds: Seconds = Field(300.0, description="longest pause after failures in a row")
     hot_path: Factor = Field(1.0, description="rows at this intensity / rows_per_training")
     accelerated: Factor = Field(1.0, description="rows at this intensity / rows_per_training")
     normal: Factor = Field(1.0, description="rows at this intensity / rows_per_training")
     reduced: Factor = Field(2.0, description="rows at this intensity / rows_per_training")
+
+    def pause_after(self, failures: int) -> float:
+        """Return the seconds to wait after the last of failures in a row."""
+        if failures < 2:
+            return 0.0
+        return min(self.longest_pause_seconds, self.pause_seconds * 2.0 ** min(failures - 2, 32))
 
 
 class FeedbackSettings(Settings):

@@ -263,6 +263,9 @@ def _check_key(key: str, where: str) -> None:
         return
     if moved := MOVED.get(prefix.partition(".")[0], {}).get(rest):
         raise BadSettings(f"{key!r} in {where} has another name now.", hint=f"Write {prefix}{moved} instead.")
+    if (name := rest.rpartition(".")[2]) != rest and name in TOP_KEYS:
+        hint = f"{name} belongs above all tables: move it there."
+        raise BadSettings(f"Unknown setting {key!r} in {where}.", hint=hint)
     last = {name.rpartition(".")[2]: name for name in known}
     near = get_close_matches(rest, known, n=1) or [last[n] for n in get_close_matches(rest.rpartition(".")[2], last, 1)]
     hint = f"Did you mean {prefix}{near[0]}?" if near else f"There are: {', '.join(sorted(known))}."

@@ -3,7 +3,9 @@
 A candidate first plays its gauntlet, which rates it. Then it plays gate games against the current model, kept apart
 from the rating games, until the sequential test decides. The test's observations are rotations: games of one opening or
 deal, the candidate in each seat (with two players, the pentanomial model). A candidate that was not trained from the
-current model is rejected, because its base has been replaced. A rollback is idempotent: it names the model that it
+current model is rejected, because its base has been replaced. A round in which no game could be played says nothing
+about the candidate, so it does not count: the candidate waits, with the pauses of ``TriggerSettings``, until games can
+be played or an operator rejects it. A rollback is idempotent: it names the model that it
 replaces, and has no effect if that model is not current.
 
 A model that an operator promoted is rated, because it may have no rating. A model restored by a rollback is rated
@@ -17,9 +19,11 @@ from typing import Any, ClassVar
 from app.controllers.controller import Controller
 from app.controllers.lineage import Champion, Lineage
 from app.controllers.state import States, state_of
+from app.controllers.trend import US
 from app.controllers.watchdog import SEVERITIES
 from app.core import Elo, EventId, ModelHash, derive_seed, gsprt_llr, rotation_outcomes, sprt_bounds, sprt_verdict
 from app.events import (
+    ClockTick,
     Emission,
     EvaluationCompleted,
     EvaluationFailed,
@@ -40,13 +44,18 @@ from app.events import (
 )
 
 MAX_ROUNDS = 40
-"""Gate rounds, failed ones included, after which an undecided candidate is rejected."""
+"""Gate rounds with games after which an undecided candidate is rejected."""
 
 
 class Candidate(Row, frozen=True):
     """The model that may be promoted, with its rating, if known, and its gate games.
 
-    ``rotations`` is the sum of ``MatchResult.rotations`` over all rounds.
+    Attributes:
+        rotations: sum of ``MatchResult.rotations`` over all rounds.
+        rounds: number of gate rounds that ended with games.
+        requests: number of gate evaluations requested, failed ones included; their seeds derive from it.
+        failures: number of failed gate evaluations in a row.
+        retry_us: when the gate is requested again, microseconds since 1970 UTC; ``None``: a request is under way.
     """
 
     model: ModelHash
@@ -58,6 +67,9 @@ class Candidate(Row, frozen=True):
     rotations: tuple[int, ...] = ()
     games: int = 0
     rounds: int = 0
+    requests: int = 0
+    failures: int = 0
+    retry_us: int | None = None
 
     def after(self, match: MatchResult, players: int) -> "Candidate":
         """Return the candidate after another round of gate games.
@@ -111,9 +123,10 @@ class ModelLifecycleCoordinator(Controller):
             match, players = data.results[0], self.settings.config(event.subject).players
             if not candidate.plays_gate(data.model) or len(match.rotations) != rotation_outcomes(players):
                 return Step()
+            played = candidate.replace(rounds=candidate.rounds + 1, failures=0)
             if current and match.opponent_model != current:
-                return self._another_round(event, current, candidate)  # the match says nothing about the champion
-            return self._judged(event, current, candidate.after(match, players))
+                return self._another_round(event, current, played)  # the match says nothing about the champion
+            return self._judged(event, current, played.after(match, players))
         rated = candidate.replace(rating_id=event.id, elo=data.elo, elo_stderr=data.elo_stderr)
         if current is None:
             return _promote(event, current, rated, _evidence(rated, "no model before it", 0, 0))
@@ -123,12 +136,26 @@ class ModelLifecycleCoordinator(Controller):
 
     @handles(EvaluationFailed)
     def evaluation_failed(self, rows: Rows, event: Event[EvaluationFailed], states: States) -> Step[GateRow]:
-        """Request another round after failed gate games."""
+        """Repeat a failed gate evaluation, at once or, from the second failure in a row on, after a pause."""
         candidate, data = rows.get(event.subject, GateRow()).candidate, event.data
-        if data.purpose == "gate" and candidate and candidate.plays_gate(data.model):
-            current = state_of(states, event.subject).lineage.current_model
-            return self._another_round(event, current, candidate)
-        return Step()
+        if data.purpose != "gate" or candidate is None or not candidate.plays_gate(data.model):
+            return Step()
+        failed = candidate.replace(failures=candidate.failures + 1)
+        if pause_seconds := self.settings.feedback.trigger.pause_after(failed.failures):
+            return _step(event, failed.replace(retry_us=event.recorded_us + round(pause_seconds * US)))
+        return Step(*self._requested(event.subject, failed))
+
+    @handles(ClockTick)
+    def ticked(self, rows: Rows, event: Event[ClockTick], states: States) -> Step[GateRow]:
+        """Repeat the gate evaluations whose pause has ended."""
+        changed, emissions = dict[str, GateRow | None](), list[Emission]()
+        for config in self.settings.configs:  # in settings order: rows change theirs at a restart, and ids depend on it
+            candidate = rows.get(config.key, GateRow()).candidate
+            if candidate and candidate.retry_us is not None and candidate.retry_us <= event.recorded_us:
+                row, requests = self._requested(config.key, candidate)
+                changed |= row
+                emissions += requests
+        return Step(changed, tuple(emissions))
 
     @handles(PromotionRejected)
     def rejected(self, rows: Rows, event: Event[PromotionRejected], states: States) -> Step[GateRow]:
@@ -195,13 +222,18 @@ class ModelLifecycleCoordinator(Controller):
         return _reject(event, current, candidate, _evidence(candidate, f"undecided: {better}", llr, accepted))
 
     def _another_round(self, event: Event[Any], current: ModelHash | None, candidate: Candidate) -> Step[GateRow]:
-        rounds = candidate.rounds + 1
-        if rounds > MAX_ROUNDS:
+        if candidate.rounds >= MAX_ROUNDS:
             undecided = _evidence(candidate, f"undecided after {MAX_ROUNDS} rounds", 0, 0)
             return _reject(event, current, candidate, undecided)
-        seed = derive_seed(self.settings.seed, event.subject, "gate", candidate.model, rounds)
+        return Step(*self._requested(event.subject, candidate))
+
+    def _requested(self, key: str, candidate: Candidate) -> tuple[dict[str, GateRow | None], tuple[Emission, ...]]:
+        """Return the row and the emission of a request for gate games."""
+        requests = candidate.requests + 1
+        seed = derive_seed(self.settings.seed, key, "gate", candidate.model, requests)
         request = EvaluationRequested(purpose="gate", model=candidate.model, step=candidate.step, seed=seed)
-        return _step(event, candidate.replace(rounds=rounds), Emission(request))
+        row = GateRow(candidate=candidate.replace(requests=requests, retry_us=None))
+        return {key: row}, (Emission(request, key),)
 
 
 def _step(event: Event[Any], candidate: Candidate | None, *emissions: Emission) -> Step[GateRow]:

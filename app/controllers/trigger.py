@@ -172,7 +172,9 @@ class TrainingTrigger(Controller):
 
     def _may_train(self, state: FeedbackState, row: TrainingRow, event: Event[Payload]) -> bool:
         """Return whether a training may begin now; asked at ticks too, because pauses end without an event."""
-        if state.lineage.busy or event.recorded_us - row.failed_us < self._pause_us(row):
+        if state.lineage.busy or event.recorded_us - row.failed_us < round(
+            self.settings.feedback.trigger.pause_after(row.failures) * US
+        ):
             return False
         idle_us = event.recorded_us - row.requested_us
         if state.lineage.distributed is None:  # no model yet: the initial training may have failed
@@ -181,13 +183,6 @@ class TrainingTrigger(Controller):
             return False
         needed = rows_needed(state, self.settings)
         return needed is not None and bool(row.shards) and sum([shard.rows for shard in row.shards]) >= needed
-
-    def _pause_us(self, row: TrainingRow) -> int:
-        """Return how long no training begins after the last of the failures in a row."""
-        if row.failures < 2:
-            return 0
-        limits = self.settings.feedback.trigger
-        return round(min(limits.longest_pause_seconds, limits.pause_seconds * 2.0 ** min(row.failures - 2, 32)) * US)
 
     def _requested(self, rows: Mapping[str, TrainingRow], event: Event[Payload], states: States) -> Step[TrainingRow]:
         """Request a training of each configuration, or its initial model where it has none."""

@@ -6,6 +6,7 @@ from contextlib import ExitStack, closing, suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from stat import S_IMODE
 from typing import Any
 
 from app.core import FlyballError
@@ -384,6 +385,8 @@ class SqliteJournalReader(_JournalTables):
         try:
             unfinished.unlink(missing_ok=True)
             with explained(unfinished), closing(sqlite3.connect(unfinished)) as copy:
+                unfinished.touch()
+                unfinished.chmod(S_IMODE(self._path.stat().st_mode))  # whoever may read the journal
                 self._connection.backup(copy)  # in one step, so it is one snapshot
                 copy.execute("PRAGMA journal_mode = DELETE")  # no file beside it
             with closing(SqliteJournalReader(unfinished)) as reader:

@@ -1,8 +1,10 @@
 """Opening a store by the name that jobs get: a folder, or a URL with this node's cache."""
 
+import os
 from collections.abc import Mapping
+from getpass import getuser
 from pathlib import Path
-from tempfile import gettempdir
+from tempfile import NamedTemporaryFile, gettempdir
 from typing import Any
 
 from app.config.store_address import CACHE, CACHE_GIB, StoreAddress
@@ -25,6 +27,29 @@ def open_store(name: str | Path, *, cached: bool = True) -> BlobStore:
     folder, gib = options.pop(CACHE, None), options.pop(CACHE_GIB, 0)
     store = ObjectStore(address.replace_options(options))
     return CachedStore(store, BlobCache(Path(folder), round(gib * GIB))) if folder and cached else store
+
+
+def check_folder(name: str | Path) -> None:
+    """Try to write to a store that is a folder; a URL is not tried, because only the daemons have its credentials.
+
+    Raises ``UnusableStore``.
+    """
+    address = _parsed(name)
+    if not address.is_folder:
+        return
+    try:
+        with NamedTemporaryFile(dir=address.root, prefix=".written-by-a-check-"):
+            pass
+    except FileNotFoundError as error:
+        raise UnusableStore(
+            f"The store's folder {address.root} does not exist.", hint="Mount it, or make it, before the daemons start."
+        ) from error
+    except OSError as error:
+        user, uid = getuser(), os.geteuid()
+        raise UnusableStore(
+            f"{user} (uid {uid}) cannot write to the store's folder {address.root}: {error.strerror}.",
+            hint=f"Let {user} own it (chown {user}: {address.root}), and have the same uid on all machines.",
+        ) from error
 
 
 def scratch_folder(name: str | Path) -> Path:

@@ -79,6 +79,13 @@ def test_backup_beside_the_writer_is_one_moments_journal(journal, tmp_path):
             assert copy.mark("p", 1) == (head + 1 if head else None)
 
 
+def test_backup_has_the_mode_of_the_journal(journal, tmp_path):
+    (tmp_path / "j.db").chmod(0o640)
+    with closing(SqliteJournalReader(tmp_path / "j.db")) as reader:
+        reader.backup(tmp_path / "copy.db")
+    assert (tmp_path / "copy.db").stat().st_mode & 0o777 == 0o640
+
+
 def test_backup_replaces_no_file(journal, tmp_path):
     (tmp_path / "copy.db").write_text("mine")
     with closing(SqliteJournalReader(tmp_path / "j.db")) as reader:

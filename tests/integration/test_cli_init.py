@@ -61,11 +61,33 @@ def test_units_name_folder_user_node_and_program(tmp_path: Path) -> None:
         unit = (run / "systemd" / name).read_text()
         lines = [line for line in unit.splitlines() if not line.startswith("#")]
         assert f"User={getuser()}" in lines
-        assert f"ReadWritePaths={run} /mnt/store" in lines
+        assert {f"ReadWritePaths={run} /mnt/store", f"RequiresMountsFor={run} /mnt/store"} <= set(lines)
         assert {f"Environment=FLYBALL_RUN={run}", "Environment=FLYBALL_DEPLOYMENT__NODE=alpha"} <= set(lines)
         (start,) = (line.removeprefix("ExecStart=") for line in lines if line.startswith("ExecStart="))
         assert Path(start.split()[0]).is_file()
         assert not {part for part in ("/opt/flyball", "/var/lib/flyball", "%l") if part in "".join(lines)}
+
+
+def test_store_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    """By init, which warns, because it may be mounted later, and by config check, which fails."""
+    store, run = tmp_path / "store", tmp_path / "run"
+    warned = init("--role", "worker", "--head", "h", "--head-key", KEY, "--store", store, run)
+    assert (warned.exit_code, f"WARNING: The store's folder {store} does not exist" in warned.stderr) == (0, True)
+
+    def check() -> Result:
+        return CliRunner().invoke(main, ["--run", str(run), "config", "check"])
+
+    refused = check()
+    assert (refused.exit_code, "Mount it" in refused.stderr) == (2, True)
+    store.write_text("no folder")
+    refused = check()
+    assert (refused.exit_code, f"cannot write to the store's folder {store}" in refused.stderr) == (2, True)
+    assert f"chown {getuser()}: {store}" in " ".join(refused.stderr.split())
+    store.unlink()
+    store.mkdir()
+    fine = check()
+    assert (fine.exit_code, "What is played is in the head's" in fine.stderr) == (0, True)
+    assert not any(store.iterdir())
 
 
 def test_store_is_a_setting_and_handed_on_to_workers(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """``flyball keys``, from a new key to a broker with keys."""
 
+import json
 import os
 import subprocess
 
@@ -21,7 +22,8 @@ def test_keys_are_made_authorized_listed_rotated_and_revoked(tmp_path):
     head = flyball(tmp_path, "keys", "new", "head", "--authorize", "head")
     assert (tmp_path / "keys/head.secret").stat().st_mode & 0o777 == 0o600
     node = flyball(tmp_path / "node", "keys", "new", "node1")
-    flyball(tmp_path, "keys", "authorize", "node1", "worker", node)
+    said = flyball(tmp_path, "keys", "authorize", "node1", "worker", node)
+    assert said == f"node1 is admitted as worker with the key {node}"
     assert flyball(tmp_path, "keys", "list").splitlines() == [
         f"{'head':<20} head     {head}",
         f"{'node1':<20} worker   {node}",
@@ -33,8 +35,9 @@ def test_keys_are_made_authorized_listed_rotated_and_revoked(tmp_path):
     assert " until " in listed[0]
     assert listed[-1].endswith(successor)
     flyball(tmp_path, "keys", "rotate", "node1", "ab" * 32)
-    flyball(tmp_path, "keys", "revoke", "node1", node)
-    flyball(tmp_path, "keys", "revoke", "node1")
+    assert flyball(tmp_path, "keys", "revoke", "node1", node) == f"node1 is refused with {node}"
+    revoked = flyball(tmp_path, "keys", "revoke", "node1", "--json")
+    assert json.loads(revoked) == {"name": "node1", "revoked": ["ab" * 32]}
     assert "node1" not in flyball(tmp_path, "keys", "list")
     assert "No key of 'node1'" in flyball(tmp_path, "keys", "revoke", "node1", code=4)
 
@@ -51,19 +54,31 @@ def test_a_worker_publishes_to_a_head_with_keys(tmp_path):
         f'tick_seconds = 100000\n[deployment]\nnode = "head"\nendpoint = "{endpoint}"\n'
         '[deployment.keys]\nsecret = "keys/head.secret"\nallowed = "keys/allowed"\n'
     )
-    (other / "flyball.toml").write_text(
+    settings = (
         f'[deployment]\nnode = "ann"\nendpoint = "{endpoint}"\n'
         f'[deployment.keys]\nsecret = "keys/ann.secret"\nbroker = "{head}"\n'
     )
+    (other / "flyball.toml").write_text(settings)
     with subprocess.Popen([*FLYBALL, "--run", str(run), "daemon", "run", "broker"], stderr=subprocess.PIPE) as broker:
         while not is_listening(endpoint):
             assert broker.poll() is None
         tick = ("emit", "CLOCK_TICK", '{"period_seconds": 1.0}')
         assert flyball(run, *tick).split()[0].isdigit(), "the head's own key"
         assert "operator key of ann may not publish" in flyball(other, *tick, code=1)
+        (other / "flyball.toml").write_text(settings.replace(head, "ab" * 32))
+        assert f"The broker at {endpoint} does not answer" in flyball(other, "status", code=3)
+        (other / "flyball.toml").write_text(settings)
         flyball(run, "keys", "revoke", "ann")
+        refused = flyball(other, "status", code=1)
+        assert f"flyball keys authorize ann worker {ann}" in " ".join(refused.split())
+        assert "There is no run" not in refused
         assert "does not admit the key" in flyball(other, *tick, code=1)
         assert "ACCESS_REFUSED" in flyball(run, "tail", "ACCESS_REFUSED")
         (other / "keys/ann.secret").chmod(0o644)
         assert "can be read by others" in flyball(other, *tick, code=2)
         broker.terminate()
+    (other / "keys/ann.secret").chmod(0o600)
+    stopped = flyball(other, "status", code=3)
+    assert f"The broker at {endpoint} does not answer" in stopped
+    assert "systemctl status flyball@broker" in stopped
+    assert "flyball up" not in stopped

@@ -6,6 +6,7 @@ from driving import NEW, OLD, Driven, gated, match, promoted, rated, run_setting
 from app.config import RunSettings
 from app.controllers import ModelLifecycleCoordinator
 from app.events import (
+    ClockTick,
     EvaluationFailed,
     EvaluationRequested,
     Evidence,
@@ -19,6 +20,9 @@ from app.events import (
 
 NARROW = {"elo0": -40.0}
 """A gate that takes several rounds."""
+
+FAILED = EvaluationFailed(request_id="g", purpose="gate", model=NEW, error="no")
+TICK = ClockTick(period_seconds=1)
 
 
 @pytest.fixture
@@ -106,12 +110,42 @@ class TestGate:
         seeds = {candidate(lifecycle)[0].seed} | {lifecycle.feed(gated(47, 0, 53))[0].seed for _ in range(10)}
         assert len(seeds) == 11
 
-    def test_a_failed_round_is_repeated_but_not_for_ever(self, lifecycle):
+    def test_failed_rounds_never_reject_and_do_not_count(self, lifecycle):
+        """A store that cannot be written fails every evaluation; the candidate awaits its repair."""
         candidate(lifecycle)
-        failed = EvaluationFailed(request_id="g", purpose="gate", model=NEW, error="no")
-        said = lifecycle.feed(*[failed] * 60)
-        assert isinstance(said[-1], PromotionRejected)
-        assert len(said) <= 41
+        for at in range(0, 60 * 400, 400):
+            said = lifecycle.feed(FAILED, TICK, at=at)
+            assert all(isinstance(one, EvaluationRequested) for one in said)
+        assert (lifecycle.row().candidate.rounds, lifecycle.state().consecutive_failures) == (0, 0)
+        lifecycle.feed(TICK, at=60 * 400)
+        (promoted,) = lifecycle.feed(gated(70, 0, 30), at=60 * 400 + 1)
+        assert isinstance(promoted, ModelPromoted)
+
+    def test_failures_in_a_row_pause_longer_and_longer(self, lifecycle):
+        (first,) = candidate(lifecycle)
+        (again,) = lifecycle.feed(FAILED)
+        assert again.seed != first.seed
+        now = 0.0
+        for pause in (10, 20, 40, 80, 160, 300, 300):
+            assert lifecycle.feed(FAILED, at=now) == []
+            assert lifecycle.feed(TICK, at=now + pause - 1) == []
+            now += pause
+            (request,) = lifecycle.feed(TICK, at=now)
+            assert (request.purpose, request.model) == ("gate", NEW)
+            assert lifecycle.feed(TICK, at=now) == []
+
+    def test_played_round_ends_a_row_of_failures(self, lifecycle):
+        candidate(lifecycle)
+        lifecycle.feed(FAILED, FAILED, TICK, at=0)
+        lifecycle.feed(TICK, gated(50, 0, 50), at=10)
+        assert [type(one) for one in lifecycle.feed(FAILED, at=11)] == [EvaluationRequested]
+
+    def test_candidate_dropped_in_a_pause_is_not_requested(self, lifecycle):
+        candidate(lifecycle)
+        lifecycle.feed(FAILED, FAILED)
+        word = Evidence(evaluation_id="e", statistic="x", value=0, threshold=0, games=0, elo=0, elo_stderr=9)
+        lifecycle.feed(PromotionRejected(model=NEW, current=OLD, step=1, evidence=word))
+        assert lifecycle.feed(TICK, at=1000) == []
 
     def test_a_candidate_of_a_model_that_is_not_current_is_refused(self, lifecycle):
         (rejected,) = candidate(lifecycle, parent="d" * 64)

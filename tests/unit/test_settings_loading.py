@@ -140,6 +140,7 @@ def test_a_profile_above_covers_configs_below(tmp_path: Path) -> None:
     [
         ("sede = 1", ["'sede'", "flyball.toml", "Did you mean seed?"]),
         ("[deployment]\nnodes = 'x'", ["'deployment.nodes'", "Did you mean deployment.node?"]),
+        ("[deployment.keys]\nconfigs = ['hearts_4p']", ["'deployment.keys.configs'", "configs belongs above all"]),
         (  # its former place
             "[feedback.scheduler]\nnode_silent_seconds = 5",
             ["'feedback.scheduler.node_silent_seconds'", "Write deployment.node_silent_seconds instead"],
