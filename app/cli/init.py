@@ -147,7 +147,8 @@ def init(
 
 def _warn_of_store(store: str) -> None:
     """Warn on stderr of a store that cannot be written yet; it may be mounted later."""
-    from app.store.opening import UnusableStore, check_folder  # loads fsspec
+    from app.store.objects import UnusableStore
+    from app.store.opening import check_folder
 
     try:
         check_folder(store)

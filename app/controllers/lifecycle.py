@@ -23,6 +23,7 @@ from app.controllers.trend import US
 from app.controllers.watchdog import SEVERITIES
 from app.core import Elo, EventId, ModelHash, derive_seed, gsprt_llr, rotation_outcomes, sprt_bounds, sprt_verdict
 from app.events import (
+    Cause,
     ClockTick,
     Emission,
     EvaluationCompleted,
@@ -56,6 +57,7 @@ class Candidate(Row, frozen=True):
         requests: number of gate evaluations requested, failed ones included; their seeds derive from it.
         failures: number of failed gate evaluations in a row.
         retry_us: when the gate is requested again, microseconds since 1970 UTC; ``None``: a request is under way.
+        failed: the latest failure, the evidence of the request that repeats it.
     """
 
     model: ModelHash
@@ -70,6 +72,7 @@ class Candidate(Row, frozen=True):
     requests: int = 0
     failures: int = 0
     retry_us: int | None = None
+    failed: Cause | None = None
 
     def after(self, match: MatchResult, players: int) -> "Candidate":
         """Return the candidate after another round of gate games.
@@ -140,7 +143,7 @@ class ModelLifecycleCoordinator(Controller):
         candidate, data = rows.get(event.subject, GateRow()).candidate, event.data
         if data.purpose != "gate" or candidate is None or not candidate.plays_gate(data.model):
             return Step()
-        failed = candidate.replace(failures=candidate.failures + 1)
+        failed = candidate.replace(failures=candidate.failures + 1, failed=event.cause)
         if pause_seconds := self.settings.feedback.trigger.pause_after(failed.failures):
             return _step(event, failed.replace(retry_us=event.recorded_us + round(pause_seconds * US)))
         return Step(*self._requested(event.subject, failed))
@@ -152,7 +155,7 @@ class ModelLifecycleCoordinator(Controller):
         for config in self.settings.configs:  # in settings order: rows change theirs at a restart, and ids depend on it
             candidate = rows.get(config.key, GateRow()).candidate
             if candidate and candidate.retry_us is not None and candidate.retry_us <= event.recorded_us:
-                row, requests = self._requested(config.key, candidate)
+                row, requests = self._requested(config.key, candidate, evidence=candidate.failed)
                 changed |= row
                 emissions += requests
         return Step(changed, tuple(emissions))
@@ -227,13 +230,15 @@ class ModelLifecycleCoordinator(Controller):
             return _reject(event, current, candidate, undecided)
         return Step(*self._requested(event.subject, candidate))
 
-    def _requested(self, key: str, candidate: Candidate) -> tuple[dict[str, GateRow | None], tuple[Emission, ...]]:
+    def _requested(
+        self, key: str, candidate: Candidate, *, evidence: Cause | None = None
+    ) -> tuple[dict[str, GateRow | None], tuple[Emission, ...]]:
         """Return the row and the emission of a request for gate games."""
         requests = candidate.requests + 1
         seed = derive_seed(self.settings.seed, key, "gate", candidate.model, requests)
         request = EvaluationRequested(purpose="gate", model=candidate.model, step=candidate.step, seed=seed)
         row = GateRow(candidate=candidate.replace(requests=requests, retry_us=None))
-        return {key: row}, (Emission(request, key),)
+        return {key: row}, (Emission(request, key, evidence),)
 
 
 def _step(event: Event[Any], candidate: Candidate | None, *emissions: Emission) -> Step[GateRow]:

@@ -134,6 +134,14 @@ class TestGate:
             assert (request.purpose, request.model) == ("gate", NEW)
             assert lifecycle.feed(TICK, at=now) == []
 
+    def test_repeated_gate_has_its_failure_as_evidence(self, lifecycle):
+        """So that a trace goes on through the tick that ends the pause."""
+        candidate(lifecycle)
+        lifecycle.feed(FAILED, FAILED)
+        failure = lifecycle.events[-1]
+        (again,) = lifecycle.envelopes(TICK, at=10)
+        assert (again.causationid, again.subject) == (failure.id, failure.subject)
+
     def test_played_round_ends_a_row_of_failures(self, lifecycle):
         candidate(lifecycle)
         lifecycle.feed(FAILED, FAILED, TICK, at=0)
