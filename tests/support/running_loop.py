@@ -14,6 +14,8 @@ from typing import Any
 from app.events import DaemonReady, DaemonStarted, Event, ModelPromoted, Payload, PromotionRejected
 from app.journal import SqliteJournalReader, history
 from app.journal.database import StorageError
+from daemons import monitoring
+from daemons.registry import DAEMONS
 
 PATIENCE_SECONDS = 400.0
 """How long a busy machine is waited for; the tests' own limit ends what hangs."""
@@ -44,6 +46,9 @@ max_games = 100
 """
 )
 """Loops that close in a few seconds: gates let in what is not much worse, which takes tens of games, not hundreds."""
+
+STARTED = tuple(name for name in DAEMONS if name != monitoring.DAEMON.name)
+"""The daemons of ``flyball up``; the settings of these loops ask for no monitoring."""
 
 FLYBALL = str(Path(sys.executable).with_name("flyball"))
 EXAMPLES = Path(__file__).parents[1] / "examples"

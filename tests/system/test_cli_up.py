@@ -14,9 +14,9 @@ from urllib.request import urlopen
 
 import pytest
 from click.testing import CliRunner
+from running_loop import STARTED
 
 from app.cli.group import main
-from daemons.registry import DAEMONS
 
 pytestmark = pytest.mark.timeout(500)
 
@@ -40,7 +40,7 @@ def told(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
         yield json.loads(line)
 
 
-STARTED = {*DAEMONS, "dashboard"}
+CHILDREN = {*STARTED, "dashboard"}
 
 
 def dashboard_of(process: subprocess.Popen[str]) -> str:
@@ -64,11 +64,11 @@ def test_all_daemons_start_work_and_leave_in_order(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         left = [one for one in told(process) if one.get("what") == "stopped"]
         assert process.wait() == 0
-    assert {one["daemon"] for one in left} == STARTED
+    assert {one["daemon"] for one in left} == CHILDREN
     assert left[-1]["daemon"] == "broker"
-    assert [one["reason"] for one in left] == [""] * len(STARTED)
+    assert [one["reason"] for one in left] == [""] * len(CHILDREN)
     now = status(tmp_path)
-    assert {one["daemon"]: one["state"] for one in now["daemons"]} == dict.fromkeys(DAEMONS, "stopped")
+    assert {one["daemon"]: one["state"] for one in now["daemons"]} == dict.fromkeys(STARTED, "stopped")
     assert [one["key"] for one in now["configs"]] == ["tic_tac_toe_2p"]
     configured = CliRunner().invoke(main, ["--run", str(tmp_path), "tail", "RUN_CONFIGURED", "--json"]).stdout
     assert json.loads(configured)["data"]["settings"]["seed"] == 7
@@ -97,7 +97,7 @@ def test_up_ends_by_itself_and_says_which_daemons_had_no_time_to_start(tmp_path:
         assert process.wait() == 1
         assert process.stderr is not None
         said = process.stderr.read()
-    assert sorted(left) == sorted(STARTED)
+    assert sorted(left) == sorted(CHILDREN)
     assert "The time was over before these had started: broker, " in said
 
 
@@ -112,7 +112,7 @@ def test_of_two_at_once_one_runs(tmp_path: Path) -> None:
         assert "Another `flyball up` runs in" in why
         lines = told(running)
         started = set[str]()
-        while started != STARTED:
+        while started != CHILDREN:
             started.add(next(lines)["daemon"])
         running.send_signal(signal.SIGTERM)
         running.communicate()

@@ -5,13 +5,13 @@ import signal
 
 import pytest
 from history_checks import check_history
+from running_loop import STARTED
 
 from app.events import SelfplayFailed
-from daemons.registry import DAEMONS
 
 
 @pytest.mark.timeout(500)
-@pytest.mark.parametrize("daemon", DAEMONS)
+@pytest.mark.parametrize("daemon", STARTED)
 def test_the_loop_goes_on_by_itself(loop, daemon):
     before = loop.events()
     pid = loop.pid_of(daemon)

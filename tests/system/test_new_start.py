@@ -6,10 +6,9 @@ from typing import Any
 import psutil
 import pytest
 from history_checks import check_history
-from running_loop import RunningLoop, running_loop
+from running_loop import STARTED, RunningLoop, running_loop
 
 from app.events import Event, ModelPromoted, ModelRolledBack, PromotionRejected
-from daemons.registry import DAEMONS
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +18,7 @@ def again(loop: RunningLoop) -> Iterator[RunningLoop]:
     settings = (loop.folder / "flyball.toml").read_text()
     head = loop.head()
     with running_loop(loop.folder, settings) as started:
-        started.wait_for("all daemons", lambda: all(started.ready(daemon, after=head) for daemon in DAEMONS))
+        started.wait_for("all daemons", lambda: all(started.ready(daemon, after=head) for daemon in STARTED))
         yield started
 
 
@@ -44,7 +43,7 @@ def check_steps(verdicts: list[Event[Any]]) -> None:
 @pytest.mark.timeout(500)
 def test_nothing_outlives_a_killed_supervisor(again: RunningLoop) -> None:
     children = psutil.Process(again.process.pid).children(recursive=True)
-    assert len(children) >= len(DAEMONS)
+    assert len(children) >= len(STARTED)
     again.process.kill()
     _, alive = psutil.wait_procs(children, timeout=30)
     assert alive == []

@@ -105,12 +105,21 @@
     return new uPlot(options, [found.x, found.low, found.high, found.elo], element);
   }
 
+  /** Return the JSON at an address; null without news, and when the page is left or the server ends meanwhile. */
+  async function load(address) {
+    try {
+      const answer = await fetch(address);
+      return answer.status === 200 ? await answer.json() : null;
+    } catch {
+      return null;
+    }
+  }
+
   async function ratings(element) {
     const known = charts.get(element);
     const have = known ? `?have=${encodeURIComponent(known.data.tag)}` : "";
-    const answer = await fetch(`/curves/ratings/${encodeURIComponent(element.dataset.ratings)}${have}`).catch(() => null);
-    if (!answer || answer.status !== 200) return;
-    const found = await answer.json();
+    const found = await load(`/curves/ratings/${encodeURIComponent(element.dataset.ratings)}${have}`);
+    if (!found) return;
     element.classList.toggle("blank", !found.x.length);
     if (!found.x.length) { charts.set(element, { data: found, tag: found.tag }); known?.plot?.destroy(); return; }
     if (known?.plot && known.data.x.length >= 3) {
@@ -187,9 +196,9 @@
   }, { rootMargin: "200px" });
 
   async function loadMetrics(root) {
-    const answer = await fetch(`/curves/metrics/${encodeURIComponent(root.dataset.metrics)}`).catch(() => null);
-    if (answer?.status !== 200) return;
-    metrics = await answer.json();
+    const found = await load(`/curves/metrics/${encodeURIComponent(root.dataset.metrics)}`);
+    if (!found) return;
+    metrics = found;
     for (const element of visible) if (element.dataset.tag) metric(element);
   }
 
