@@ -94,7 +94,7 @@ def export_adapter(adapter: Adapter, folder: Path, base: str) -> Path:
                 )
             return path
         unfinished = path.with_name(f"{path.name}.part")
-        unfinished.mkdir(parents=True)
+        unfinished.mkdir(parents=True, exist_ok=True)  # one may be left of a killed export
         for name, data in files.items():
             (unfinished / name).write_bytes(data)
         unfinished.rename(path)

@@ -11,7 +11,7 @@ from app.games.diplomacy.game import Ending, Game
 from app.games.diplomacy.legal import legal_orders, trie
 from app.games.diplomacy.maps import BadMap, parse_map
 from app.games.diplomacy.orders import BadOrder, parse_order
-from app.games.diplomacy.position import opening
+from app.games.diplomacy.position import ADJUSTMENTS, opening
 from app.games.diplomacy.saved import BadSavedGame, load, save
 from app.games.diplomacy.scoring import material_scores, placed_scores, ranks, shares, zero_sum
 from app.games.diplomacy.small import SMALL
@@ -168,7 +168,9 @@ def test_ranks_and_outcomes_follow_scores():
 def test_saved_game_loads_and_saves_the_same(board):
     game = played(board, 3)
     document = json.loads(json.dumps(save(game, "x")))
-    assert save(load(document), "x") == document
+    loaded = load(document)
+    assert save(loaded, "x") == document
+    assert (loaded.position.phase, loaded.outcome) == (game.position.phase, game.outcome)
     assert set(document) == {"id", "map", "rules", "phases"}
     assert set(document["phases"][0]) == {"name", "state", "orders", "results", "messages"}
     for keep in range(1, len(game.turns), 5):  # a game that goes on from any phase
@@ -177,6 +179,18 @@ def test_saved_game_loads_and_saves_the_same(board):
         turn = game.turns[keep - 1]
         names = zip(board.powers, turn.orders, strict=True)
         assert again.play(dict(names)).results == turn.results
+
+
+def test_game_that_ends_before_its_builds_keeps_its_phase():
+    game = Game(SMALL, Ending(to_win=3))
+    rng = Random(0)
+    while game.outcome is None:
+        game.play({name: BOTS["random"](game.position, power, rng) for power, name in enumerate(SMALL.powers)})
+    document = json.loads(json.dumps(save(game, "x")))
+    loaded = load(document)
+    assert (loaded.position.phase, loaded.outcome) == (game.position.phase, game.outcome)
+    assert loaded.position.phase.kind == ADJUSTMENTS
+    assert save(loaded, "x") == document
 
 
 @pytest.mark.parametrize(

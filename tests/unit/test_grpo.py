@@ -203,6 +203,7 @@ def test_exported_adapter_is_loaded_by_peft(tmp_path: Path) -> None:
     generator = PeftGenerator(small_base(store := MemoryStore()))
     adapter = random_adapter(store, generator, 0)
     small_base(store).model.save_pretrained(tmp_path / "base")
+    (tmp_path / f"{adapter.name}.part").mkdir()  # of an export that was killed
     folder = export_adapter(adapter, tmp_path, str(tmp_path / "base"))
     assert folder.name == adapter.name
     assert json.loads((folder / "flyball.json").read_text())["lora"]["rank"] == 4

@@ -2,7 +2,8 @@
 
 A game is ``id``, ``map``, ``rules`` and ``phases``; a phase is ``name``, ``state``, ``orders``, ``results`` and
 ``messages``; the last phase is the present position. A dislodged unit's text begins with ``*`` among the units. Our
-settings are among the rules, ``END_`` and a name and a number; other rules are read over.
+settings are among the rules, ``END_`` and a name and a number; other rules are read over. Of a game that is over, the
+last phase has a ``note``: how it ended, in which phase, and who won.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,7 +13,7 @@ from app.core import FlyballError
 from app.games.diplomacy.game import Ending, Game, Outcome, Turn, unit_text
 from app.games.diplomacy.maps import Map, Unit
 from app.games.diplomacy.orders import BadOrder, parse_order, write_order
-from app.games.diplomacy.position import ADJUSTMENTS, MOVEMENT, Dislodged, Phase, Position
+from app.games.diplomacy.position import ADJUSTMENTS, Dislodged, Phase, Position
 from app.games.diplomacy.small import SMALL
 from app.games.diplomacy.standard import STANDARD
 
@@ -54,7 +55,8 @@ def save(game: Game, name: str = "") -> dict[str, Any]:
     last = COMPLETED if game.outcome else game.position.phase.name
     state = _state(game.position, last)
     if game.outcome:
-        state["note"] = " ".join((game.outcome.kind, *(board.powers[power] for power in game.outcome.powers)))
+        winners = (board.powers[power] for power in game.outcome.powers)
+        state["note"] = " ".join((game.outcome.kind, game.position.phase.name, *winners))
     phases.append({"name": last, "state": state, "orders": {}, "results": {}, "messages": []})
     return {"id": name, "map": board.name, "rules": rules, "phases": phases}
 
@@ -111,10 +113,11 @@ def load(document: Mapping[str, Any]) -> Game:
         game = Game(board, _ending(document["rules"]))
         for row in document["phases"][:-1]:
             game.turns.append(_turn(board, row))
-        last = document["phases"][-1]
-        game.position = _position(board, last["state"], _phase(last["name"], game))
-        if last["name"] == COMPLETED:
-            game.outcome = _outcome(game, last["state"].get("note", ""))
+        name, state = document["phases"][-1]["name"], document["phases"][-1]["state"]
+        if name == COMPLETED:
+            kind, name, *winners = state["note"].split()
+            game.outcome = Outcome(kind, tuple(board.powers.index(winner) for winner in winners))
+        game.position = _position(board, state, _phase(name))
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, BadOrder) as error:
         raise BadSavedGame(
             f"The document is no saved game: {type(error).__name__} {error!s:.100}.", hint="See ADR/diplomacy.md."
@@ -131,10 +134,7 @@ def _ending(rules: Iterable[str]) -> Ending:
     return Ending(**found)
 
 
-def _phase(name: str, game: Game) -> Phase:
-    if name == COMPLETED:
-        year = game.turns[-1].position.phase.year + 1 if game.turns else 1901
-        return Phase(year, "S", MOVEMENT)
+def _phase(name: str) -> Phase:
     season, year_text, kind = name[0], name[1:-1], name[-1]
     if season not in "SFW" or kind not in "MRA":
         raise ValueError(f"{name!r} is no phase")
@@ -142,8 +142,7 @@ def _phase(name: str, game: Game) -> Phase:
 
 
 def _turn(board: Map, row: Mapping[str, Any]) -> Turn:
-    season, year, kind = row["name"][0], row["name"][1:-1], row["name"][-1]
-    position = _position(board, row["state"], Phase(int(year), season, kind))
+    position = _position(board, row["state"], _phase(row["name"]))
     orders = tuple(tuple(parse_order(board, text) for text in row["orders"].get(power) or ()) for power in board.powers)
     return Turn(position, orders, {unit: tuple(found) for unit, found in row["results"].items()})
 
@@ -165,8 +164,3 @@ def _position(board: Map, state: Mapping[str, Any], phase: Phase) -> Position:
         owners.update({board.number[code]: power for code in state["centers"][name]})
         influence.update({board.number[code]: power for code in state["influence"][name]})
     return Position(board, phase, units, dislodged, owners, influence)
-
-
-def _outcome(game: Game, note: str) -> Outcome:
-    kind, *names = note.split()
-    return Outcome(kind, tuple(game.board.powers.index(name) for name in names))
