@@ -58,7 +58,10 @@ def test_a_yardstick_plays_the_same_at_any_temperature(key) -> None:
     assert (np.exp(hot[~mask]) == 0).all()
 
 
-@pytest.mark.parametrize("key", sorted(set(GAMES) - set(WITH_HEURISTIC)))
+BY_NETWORKS = {key for key, config in GAMES.items() if config.backend != "language"}
+
+
+@pytest.mark.parametrize("key", sorted(BY_NETWORKS - set(WITH_HEURISTIC)))
 def test_a_game_without_one_says_so(key) -> None:
     with pytest.raises(NoHeuristic, match=r"no heuristic player of (openspiel|flyball)-.*Leave 'heuristic' out"):
         heuristic(key)

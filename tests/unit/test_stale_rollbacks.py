@@ -28,7 +28,7 @@ def history(record):
 
 
 def test_readers_of_rollbacks_read_promotions_too():
-    assert len(SPECS) == 8
+    assert len(SPECS) == 9
     assert all(ModelPromoted in spec.reads for spec in SPECS)
 
 
