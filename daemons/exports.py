@@ -13,7 +13,7 @@ from app.bus import Bus
 from app.bus.ports import BrokerUnavailable
 from app.config import RunFolder
 from app.config.loading import Loaded
-from app.config.monitoring import MetricsSettings
+from app.config.monitoring import COLLECTOR, MetricsSettings
 from app.controllers.fold import Fold
 from app.core import FlyballError
 from app.journal import SqliteJournalReader, SqliteStateStore
@@ -21,7 +21,7 @@ from app.journal.database import StorageError
 from app.journal.history import open_dead_letters
 from app.status.metrics import Exposition, Storage, View
 from app.status.monitored import ConfigFold, DaemonFold, EventCounts
-from app.telemetry.spans import COLLECTOR, SpanReceiver, otlp_exporter
+from app.telemetry.spans import SpanReceiver, otlp_exporter
 from daemons.clock import SystemClock
 from daemons.notifications import Webhook, terms_of
 from daemons.receivers import Outlet, Terms

@@ -9,7 +9,7 @@ from typing import Any
 
 from app.bus.keys import read_private
 from app.config.loading import BadSettings, Loaded
-from app.config.monitoring import SCHEMES, NotificationSettings
+from app.config.monitoring import NotificationSettings, is_url
 from app.core import Clock, FlyballError, derive_id
 from app.events import CATALOGUE, Event, Payload, matching, traceparent_of
 from app.status.summary import event_text
@@ -76,8 +76,8 @@ class Webhook:
         except FlyballError as error:
             raise BadSettings(f"{where}: {error.message}", hint=error.hint) from error
         url = hook.url or _secret(hook.url_file, hook.url_env, folder, where)
-        if not str(url).startswith(tuple(f"{scheme}://" for scheme in SCHEMES)):
-            raise BadSettings(f"{where}: its address begins neither with http:// nor with https://.")
+        if not is_url(str(url)):  # the message does not show the address, which may have a secret in it
+            raise BadSettings(f"{where}: its address is not http://HOST:PORT/PATH or https://HOST/PATH.")
         token = _secret(hook.token_file, hook.token_env, folder, where)
         return cls(hook.name, types, frozenset(hook.configs), str(url), token, hook.format == "slack", title, clock)
 

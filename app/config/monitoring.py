@@ -10,16 +10,22 @@ from app.config.settings import Settings
 from app.core import ConfigKey
 
 SCHEMES = ("http", "https")
+COLLECTOR = "traces"
+"""Name of the collector of traces among the receivers of events."""
+
+
+def is_url(text: str) -> bool:
+    """Return whether a text is a URL of HTTP."""
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in SCHEMES and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _checked_url(url: str) -> str:
     """Return a URL of HTTP. Raises ``ValueError`` for any other."""
-    try:
-        parts = urlsplit(url)
-        known = parts.scheme in SCHEMES and parts.hostname and parts.port != 0
-    except ValueError:
-        known = False
-    if not known:
+    if not is_url(url):
         raise ValueError(f"{url!r} is no address: write http://HOST:PORT/PATH or https://HOST/PATH")
     return url
 
@@ -64,6 +70,13 @@ class NotificationSettings(Settings):
             if "@" in urlsplit(url).netloc:
                 raise ValueError("a URL with a password belongs into a file: set url_file or url_env")
         return url
+
+    @field_validator("name")
+    @classmethod
+    def _is_free(cls, name: str) -> str:
+        if name == COLLECTOR:  # both would share one position in the journal, and miss events
+            raise ValueError(f"{COLLECTOR!r} is the name of the collector of traces")
+        return name
 
     @model_validator(mode="after")
     def _named_once(self) -> Self:

@@ -12,6 +12,7 @@ from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from app.config.monitoring import COLLECTOR
 from app.core import FlyballError
 from app.events import CATALOGUE, ClockTick, Event, Payload, RollCall, parent_span_id, span_id, trace_id
 from app.events.envelope import EPOCH
@@ -27,8 +28,6 @@ REMEMBERED = 20_000
 """Latest events whose record times are remembered, because later events may follow from them."""
 
 NANOSECONDS = 1000  # of a microsecond
-COLLECTOR = "traces"
-"""Name of the collector among the receivers."""
 
 
 class NoOpenTelemetry(FlyballError):
@@ -83,19 +82,21 @@ class SpanReceiver:
         spans = self.spans(events)
         if spans and await asyncio.to_thread(self._exporter.export, spans) is not SpanExportResult.SUCCESS:
             raise Undelivered("The collector of traces did not take the spans.", hint="Look at its log and address.")
+        for event in events:
+            self._ticks.pop(event.envelope.causationid or "", None)  # only now, because a failed message is sent again
 
     def spans(self, events: Sequence[Event[Any]]) -> "list[ReadableSpan]":
         """Return the spans of events, each tick before the first event that follows from it."""
-        shown: list[Event[Any]] = []
+        shown: dict[str, Event[Any]] = {}
         for event in events:
             if isinstance(event.data, ClockTick):
                 self._ticks[event.id] = event
             else:
-                if (cause := event.envelope.causationid) and (tick := self._ticks.pop(cause, None)):
-                    shown.append(tick)
-                shown.append(event)
+                if (cause := event.envelope.causationid) and (tick := self._ticks.get(cause)):
+                    shown.setdefault(tick.id, tick)
+                shown[event.id] = event
             self._recorded_us[event.id] = event.recorded_us
-        spans = [self._span(event) for event in shown]
+        spans = [self._span(event) for event in shown.values()]
         for known in (self._ticks, self._recorded_us):
             while len(known) > REMEMBERED:
                 known.popitem(last=False)

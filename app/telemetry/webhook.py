@@ -80,7 +80,7 @@ async def post(url: str, body: bytes, headers: Mapping[str, str], now: datetime)
             writer.close()
             with suppress(OSError):
                 await writer.wait_closed()
-    except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+    except (OSError, UnicodeError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
         raise Undelivered(f"{host} cannot be reached: {str(error) or type(error).__name__}.") from error
     _check(host, status, answer, now)
 
@@ -123,7 +123,7 @@ def retry_after(head: bytes, now: datetime) -> float | None:
         return min(float(text[:12]), LONGEST_RETRY_SECONDS)
     try:
         until = parsedate_to_datetime(text)
-    except (TypeError, ValueError, IndexError):
+    except (TypeError, ValueError, IndexError, OverflowError):
         return None
     seconds = (until.replace(tzinfo=until.tzinfo or UTC) - now).total_seconds()
     return min(max(0.0, seconds), LONGEST_RETRY_SECONDS)

@@ -249,7 +249,9 @@ def problem(tmp_path: Path, text: str) -> str:
         ('name = "ops"\nurl_env = "FLYBALL_TEST_NONE"', "FLYBALL_TEST_NONE is empty or missing"),
         ('name = "ops"\nurl_file = "none"', "cannot be read"),
         ('name = "ops"\nurl = "http://a"\ntoken_file = "open"', "can be read by others"),
-        ('name = "ops"\nurl_file = "mine"', "begins neither with http://"),
+        ('name = "ops"\nurl_file = "mine"', "its address is not http://"),
+        ('name = "ops"\nurl_file = "far"', "its address is not http://"),
+        ('name = "traces"\nurl = "http://a"', "is the name of the collector of traces"),
         (TWICE, "two webhooks are called ops"),
     ],
 )  # fmt: skip
@@ -258,6 +260,9 @@ def test_unusable_webhook_is_refused(tmp_path: Path, text: str, message: str) ->
     (tmp_path / "open").chmod(0o644)
     (tmp_path / "mine").write_text("not an address")
     (tmp_path / "mine").chmod(0o600)
+    (tmp_path / "far").write_text("https://hook.example:99999/secret")
+    (tmp_path / "far").chmod(0o600)
+    assert "secret" not in problem(tmp_path, text)
     assert message in problem(tmp_path, text)
 
 

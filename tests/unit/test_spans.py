@@ -8,10 +8,11 @@ import pytest
 from generated_run import generated, hasty
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from scripted_server import OK, scripted_server, status
 
-from app.events import ClockTick, Event, Payload, span_id, trace_id
+from app.events import ClockTick, Event, Payload, TrainingUnblocked, follow, span_id, trace_id
 from app.telemetry.spans import SpanReceiver, otlp_exporter
 from app.telemetry.webhook import Undelivered
 
@@ -83,3 +84,24 @@ async def test_refusing_collector_leaves_events_undelivered() -> None:
             async with asyncio.timeout(20):
                 await receiver.send(events()[:5])
         receiver.close()
+
+
+async def test_tick_is_exported_again_after_a_failure() -> None:
+    class Flaky(InMemorySpanExporter):
+        results = iter((SpanExportResult.FAILURE, SpanExportResult.SUCCESS))
+
+        def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+            super().export(spans)
+            return next(self.results)
+
+    tick = next(one for one in events() if isinstance(one.data, ClockTick))
+    unblocked = TrainingUnblocked(reason="x")
+    envelope = follow(unblocked, tick.envelope, by="test", subject="hex7_2p", time=tick.recordedtime)
+    effect = Event(envelope, tick.sequence + 1, tick.recorded_us, "cli@laptop")
+    receiver = SpanReceiver(exporter := Flaky())
+    await receiver.send([tick])
+    with pytest.raises(Undelivered):
+        await receiver.send([effect])
+    exporter.clear()
+    await receiver.send([effect])
+    assert len(exporter.get_finished_spans()) == 2

@@ -129,3 +129,13 @@ async def test_line_break_in_a_token_sends_nothing() -> None:
 def test_any_retry_after_is_a_bounded_wait_or_none(value: str) -> None:
     found = retry_after(b"HTTP/1.1 429 x\r\nRetry-After: " + value.encode("latin-1") + b"\r\n\r\n", NOON)
     assert found is None or 0.0 <= found <= LONGEST_RETRY_SECONDS
+
+
+@pytest.mark.parametrize("date", ["Mon, 01 Jan 99999999999999999999 00:00:00 GMT",
+                                  "Mon, 01 Jan 2026 00:00:00 +99999999999999999999"])  # fmt: skip
+def test_retry_after_with_a_huge_date_is_ignored(date: str) -> None:
+    assert retry_after(f"HTTP/1.1 429 x\r\nRetry-After: {date}\r\n\r\n".encode(), NOON) is None
+
+
+async def test_impossible_host_name_is_undelivered() -> None:
+    assert "cannot be reached" in str(await refused(OK, url="http://hook..example/"))
