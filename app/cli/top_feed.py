@@ -16,6 +16,7 @@ from app.events import Event
 from app.journal import history
 from app.journal.history import voided_events
 from app.status.state import STATE_READS, Field, state_fields
+from app.status.summary import one_line
 
 FIRST_EVENTS, MOST_EVENTS = 200, 500
 """Events that are shown at first, and the most that are read at once."""
@@ -90,7 +91,7 @@ def _line(record: Any) -> LogLine:
     attributes = dict(record["attributes"])
     daemon = str(attributes.pop("daemon"))
     told = (str(attributes[name]) for name in SHOWN_ATTRIBUTES if attributes.get(name))
-    body = " ".join(" ".join((str(record["body"]), *told)).split())
+    body = one_line(" ".join((str(record["body"]), *told)))
     return LogLine(str(record["timestamp"]), str(record["severity_text"]), daemon, body)
 
 

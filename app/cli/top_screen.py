@@ -127,6 +127,7 @@ class Top(App[None]):
     async def _look(self) -> None:
         """Read what is new, and show it."""
         feed = self._feed
+        chosen = feed.events
         events, lines = await asyncio.to_thread(feed.look)
         presence, running = await self._presence()
         status = feed.watch.board.status(SystemClock().now(), presence, running=running)
@@ -135,7 +136,7 @@ class Top(App[None]):
             if self.query_one(TabbedContent).active == "config":
                 self.action_refresh_state()
         self._show_status(status)
-        if feed is self._feed:
+        if chosen is feed.events:  # otherwise another filter was chosen meanwhile
             self._add_events(events)
         self._add_lines(lines)
 
@@ -241,7 +242,7 @@ class Top(App[None]):
         try:
             selection = select((submitted.value,), None) if submitted.value else EVERYTHING
         except FlyballError as error:
-            self.notify(str(error), severity="error")
+            self.notify(str(error), severity="error", markup=False)
             return
         submitted.input.display = bool(submitted.value)
         self._feed.select(selection)

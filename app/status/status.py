@@ -42,7 +42,7 @@ from app.events.envelope import EPOCH
 from app.events.rows import Row
 from app.journal import JournalReader, history
 from app.status.configs import CHANGED_BY, ConfigRow, Progress, fold_config
-from app.status.summary import short
+from app.status.summary import one_line, short
 
 State = Literal["started", "ready", "degraded", "quarantined", "stopped", "failed", "silent", "gone"]
 Presence = Mapping[str, Present]
@@ -348,7 +348,7 @@ def _age(then_us: int, now_us: int) -> float:
 
 def on_one_line(error: str) -> str:
     """Return the beginning and the end of an error: what failed, and what a command wrote last."""
-    text = " ".join(error.split()).rstrip(".")
+    text = one_line(error).rstrip(".")
     return text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN // 2]} … {text[-MOST_SHOWN // 2 :]}"
 
 

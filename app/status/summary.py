@@ -81,6 +81,11 @@ def chances(picks: Iterable[OpponentPick]) -> dict[str, float]:
     return dict(sorted(met.items(), key=lambda one: one[1], reverse=True))
 
 
+def one_line(text: str) -> str:
+    """Return a text in one line, without what a terminal would obey, such as escape sequences."""
+    return " ".join("".join(one if one.isprintable() else " " for one in text).split())
+
+
 def event_text(event: Event[Any]) -> Text:
     """Return an event in one line: its name, configuration and content."""
     text = Text(event.data.event_name, STYLES[event.data.kind])
@@ -91,7 +96,7 @@ def event_text(event: Event[Any]) -> Text:
 
 def summarise(data: Payload) -> str:
     """Return a payload's content in one line, even if its texts contain line breaks."""
-    return " ".join(SUMMARIES.get(type(data), _fields)(data).split())
+    return one_line(SUMMARIES.get(type(data), _fields)(data))
 
 
 def _selfplay(data: SelfplayComplete) -> str:
@@ -184,7 +189,7 @@ def _value(value: Any) -> str:
             return _listed([*map(_value, value)], " ") or "none"
         case None:
             return "none"
-    text = " ".join(str(value).split())
+    text = one_line(str(value))
     if len(text) >= 32 and set(text) <= set("0123456789abcdef"):
         return short(text)
     return text if len(text) <= LONG_TEXT else text[: LONG_TEXT - 1] + "…"

@@ -139,3 +139,39 @@ def test_top_without_terminal_or_textual_says_what_to_do(run: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code, run], capture_output=True, text=True, check=False)
     assert "pip install 'flyball[top]'" in done.stderr
     assert done.returncode == 2
+
+
+async def test_pattern_with_brackets_is_shown_as_typed(run: Path) -> None:
+    app = Top(place_of(run))
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await pilot.press("slash")
+        app.query_one("#filter", Input).value = "[/x]"
+        await pilot.press("enter")
+        await pilot.pause(0.2)
+        assert "'[/x]'" in str(app.screen.query_one("Toast").render())
+
+
+async def test_events_of_the_last_filter_are_not_added(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = Top(place_of(run))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await shown(app, pilot, "event_table", "TRAINING_COMPLETED")
+        look = app._feed.look
+
+        def look_while_another_filter_is_chosen() -> object:
+            app._feed.events._position = None
+            found = look()
+            app.call_from_thread(app.on_input_submitted, Input.Submitted(app.query_one("#filter", Input), "MODEL_*"))
+            monkeypatch.undo()
+            return found
+
+        monkeypatch.setattr(app._feed, "look", look_while_another_filter_is_chosen)
+        await shown(app, pilot, "event_table", "MODEL_PROMOTED")
+        await pilot.pause(1.5)
+        assert "TRAINING_COMPLETED" not in text_of(app, "event_table")
+
+
+def test_log_lines_send_nothing_to_the_terminal(tmp_path: Path) -> None:
+    body = "bad \x1b]0;title\x07\x1b[2J \x9b2J \udcff file"
+    (tmp_path / "training.jsonl").write_text(json.dumps({**LOG, "body": body}) + "\n")
+    (line,) = LogFeed(tmp_path).news()
+    assert line.text == "bad ]0;title [2J 2J file wrong checksum"
