@@ -11,6 +11,7 @@ from app.cli.output import note
 from app.config.loading import Loaded
 from app.dashboard.access import Access, listen, url_of
 from app.telemetry import configure
+from daemons.rights import client_keys
 from daemons.supervisor import end_with_stdin
 
 
@@ -32,6 +33,7 @@ def dashboard(place: Place, *, port: int | None, fd: int | None, supervised: boo
     loaded = _load(place, port)
     settings = loaded.deployment.dashboard
     access = Access.of(settings, loaded.folder)
+    client_keys(loaded)  # refuses an unusable key now, because otherwise the pages would stand still
     if not supervised:
         with open_journal(place):  # refuses a folder without a run
             pass

@@ -1,18 +1,17 @@
 """The dashboard's address and token, without the server, which takes long to import."""
 
 import hmac
-import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from http.cookies import CookieError, SimpleCookie
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from app.bus.keys import BadKey, read_private
 from app.config.dashboard import DashboardSettings
-from app.core import FlyballError, reading
+from app.core import FlyballError
 
 LEAST_TOKEN = 16
 """Fewest characters of a token."""
@@ -30,14 +29,13 @@ def read_token(path: Path) -> str:
     """Read a token's file.
 
     Raises:
-        BadToken: others may read the file, or it holds no token.
+        BadToken: another user owns the file or may read it, or it holds no token.
         UnusableFile: the file cannot be read.
     """
-    with reading(path), path.open("rb") as file:
-        mode, text = os.fstat(file.fileno()).st_mode, file.read(4096)
-    if mode & 0o077:
-        raise BadToken(f"{path} can be read by others (mode {mode & 0o777:o}).", hint=f"Run: chmod 600 {path}")
-    token = text.decode("ascii", errors="replace").strip()
+    try:
+        token = read_private(path)
+    except BadKey as error:
+        raise BadToken(error.message, hint=error.hint) from error
     if len(token) < LEAST_TOKEN or not token.isprintable() or not token.isascii():
         raise BadToken(
             f"{path} holds no token of at least {LEAST_TOKEN} printable ASCII characters.",
@@ -101,11 +99,12 @@ def cookie_name(headers: Mapping[str, str]) -> str:
 
 
 def _cookie(headers: Mapping[str, str]) -> str:
-    try:
-        found = SimpleCookie(headers.get("cookie", "")).get(cookie_name(headers))
-    except CookieError:
-        return ""
-    return found.value if found else ""
+    """Return the session's cookie; empty without one.
+
+    ``SimpleCookie`` would drop all cookies for one that is not standard, and other servers on localhost may set such.
+    """
+    pairs = (pair.strip().partition("=") for pair in headers.get("cookie", "").split(";"))
+    return next((value for name, _, value in pairs if name == cookie_name(headers)), "")
 
 
 def listen(settings: DashboardSettings) -> socket.socket:

@@ -83,6 +83,7 @@ class EventIndex:
         *,
         after: int = 0,
         before: int | None = None,
+        first: int | None = None,
         last: int | None = None,
     ) -> list[int]:
         """Return the positions of events.
@@ -92,6 +93,7 @@ class EventIndex:
             subject: the configuration, or the empty string for the system's events; ``None``: any.
             after: only later positions.
             before: only earlier positions.
+            first: the earliest ones, so many at most; ``None``: all.
             last: the latest ones, so many at most; ``None``: all.
         """
         begin = max(0, after + 1 - self._first)
@@ -105,7 +107,7 @@ class EventIndex:
             if number is None:
                 return []
             wanted &= _view(self._subjects, np.uint16)[begin:end] == number
-        found = np.flatnonzero(wanted)
+        found = np.flatnonzero(wanted)[:first]
         if last is not None:
             found = found[-last:] if last else found[:0]
         return [int(one) + begin + self._first for one in found]

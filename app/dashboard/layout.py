@@ -62,20 +62,22 @@ def feed_of(request: Request) -> Feed:
 def render(request: Request, template: str, *, status_code: int = 200, **values: Any) -> Response:
     """Render a template: a whole page extends ``base.html``, a part that a page refreshes does not."""
     feed, access = feed_of(request), request.app.state.access
+    may_read = request.state.may_act or not access.private
     text = templates.get_template(template).render(
         values
         | {
             "pages": request.app.state.pages,
             "path": request.url.path,
-            "run": feed.place.folder.path.absolute().name,
-            "position": feed.model.position,
-            "head": feed.head,
-            "trouble": feed.trouble,
+            "run": feed.place.folder.path.absolute().name if may_read else "",
+            "position": feed.model.position if may_read else 0,
+            "head": feed.head if may_read else 0,
+            "trouble": feed.trouble if may_read else "",
             "may_act": request.state.may_act,
             "has_token": access.token is not None,
         }
     )
-    return HTMLResponse(text, status_code=status_code)
+    # Logs may have lone surrogates, from names of files, which cannot be encoded.
+    return HTMLResponse(text.encode(errors="replace"), status_code=status_code)
 
 
 def to_config(request: Request, base: str) -> Response:

@@ -42,7 +42,7 @@ class LogLine:
     @property
     def key(self) -> str:
         """Name of the line in a page, which keeps its details open while the page is refreshed."""
-        return f"line-{crc32(f'{self.time} {self.daemon} {self.text} {self.event_id}'.encode()):08x}"
+        return f"line-{crc32(f'{self.time} {self.daemon} {self.text} {self.event_id}'.encode(errors='replace')):08x}"
 
 
 def log_names(folder: RunFolder) -> list[str]:
@@ -79,8 +79,8 @@ def _names(line: LogLine, event_id: str) -> bool:
 
 
 def _lines(path: Path, name: str) -> Iterator[LogLine]:
-    """Iterate over the last lines of a file; what is not a log record is shown as text."""
-    for text in _end(path).splitlines():
+    """Iterate over the last lines of a file; what is not a log record is skipped."""
+    for text in _end(path).split("\n"):  # splitlines would cut a record at a U+2028 in its text
         try:
             record = json.loads(text)
         except ValueError:

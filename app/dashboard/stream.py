@@ -5,6 +5,7 @@ A browser that reconnects sends the last id that it received, and gets everythin
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -28,11 +29,14 @@ RETRY_MS = 1000
 ROWS = 100
 """Most rows of events in one message."""
 
+LINE_BREAK = re.compile(r"\r\n|\r|\n")
+"""What ends a line of a stream: https://html.spec.whatwg.org/multipage/server-sent-events.html."""
+
 
 def message(name: str, data: str, position: int | None = None) -> str:
     """Return one server-sent event. Its data may have several lines."""
     lines = [] if position is None else [f"id: {position}"]
-    lines += [f"event: {name}", *(f"data: {line}" for line in data.split("\n"))]
+    lines += [f"event: {name}", *(f"data: {line}" for line in LINE_BREAK.split(data))]
     return "\n".join(lines) + "\n\n"
 
 
@@ -56,10 +60,10 @@ async def live(request: Request) -> Response:
 
 async def _news(feed: Feed, after: int, chosen: EventFilter | None) -> AsyncIterator[str]:
     yield f"retry: {RETRY_MS}\n\n"
-    if after > feed.head > 0:  # another run has taken the place of the one that the page shows
-        yield message("reset", "")
-        return
     while not feed.closing:
+        if after > feed.head > 0:  # another run has taken the place of the one that the page shows
+            yield message("reset", "")
+            return
         with feed.reading() as model:
             position = model.position
             changed = sorted(key for key, at in model.latest.items() if at > after)
@@ -80,8 +84,8 @@ async def _news(feed: Feed, after: int, chosen: EventFilter | None) -> AsyncIter
 def _rows(feed: Feed, chosen: EventFilter, after: int, upto: int) -> list[Event[Any]]:
     """Return the next chosen events up to a position, in order."""
     with feed.reading() as model:
-        found = model.index.select(chosen.types, chosen.config_key or None, after=after, before=upto + 1)
-    return events_at(feed, found[:ROWS])
+        found = model.index.select(chosen.types, chosen.config_key or None, after=after, before=upto + 1, first=ROWS)
+    return events_at(feed, found)
 
 
 ROUTES = (Route("/live", live),)

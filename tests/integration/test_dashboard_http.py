@@ -2,22 +2,27 @@
 
 import json
 import re
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from http.client import HTTPConnection
 from pathlib import Path
+from threading import Timer
 from typing import NamedTuple
 
 import pytest
-from dashboards import TOKEN, append, dashboard_of, served
+from dashboards import LOCAL, TOKEN, append, dashboard_of, served
 from recorded_run import KEY, recording, write_journal
+from running_loop import FLYBALL
 from starlette.testclient import TestClient
 
 from app.cli.up import open_dashboard
 from app.config.dashboard import DashboardSettings
 from app.core import FlyballError
-from app.dashboard.access import AddressTaken, BadToken, listen, read_token
+from app.dashboard.access import Access, AddressTaken, BadToken, listen, read_token
+from app.dashboard.stream import message
+from app.telemetry.logs import render
 
 EVENTS = recording().events
 PROMOTED = next(event for event in EVENTS if event.data.event_name == "MODEL_PROMOTED")
@@ -312,3 +317,61 @@ def test_up_goes_on_without_a_dashboard_if_its_port_is_taken():
     assert server is not None
     server.close()
     assert shown.startswith("Dashboard: http://127.0.0.1:")
+
+
+def test_foreign_cookies_do_not_end_a_session():
+    access = Access(LOCAL, TOKEN, private=False)
+    cookies = f'prefs={{"a": [1]}}; flyball_8417={access.session}'
+    assert access.admits({"host": "localhost:8417", "cookie": cookies})
+    assert not access.admits({"host": "localhost:8418", "cookie": cookies})
+
+
+def test_sign_in_page_tells_strangers_nothing_of_the_run(run):
+    with TestClient(dashboard_of(run, TOKEN, private=True)) as client:
+        page = caught_up(client).get("/sign-in").text
+        assert f"· {run.name} ·" in client.get("/", headers={"authorization": f"Bearer {TOKEN}"}).text
+    assert run.name not in page
+    assert 'data-position="0"' in page
+
+
+def test_line_breaks_in_data_begin_no_field():
+    lines = message("rows", "a\rid: 9\r\nevent: reset\nb", 3).rstrip("\n").split("\n")
+    assert lines == ["id: 3", "event: rows", "data: a", "data: id: 9", "data: event: reset", "data: b"]
+
+
+def test_stream_is_reset_when_a_shorter_run_replaces_the_one(run, tmp_path):
+    write_journal(tmp_path / "journal.sqlite", EVENTS[:8])
+
+    def replace() -> None:
+        for file in tmp_path.glob("journal.sqlite*"):
+            file.unlink()
+        write_journal(tmp_path / "journal.sqlite", EVENTS[:3])
+
+    with served(tmp_path) as url:
+        timer = Timer(1.0, replace)
+        timer.start()
+        found = streamed(url, "/live?after=7", quiet_seconds=4.0)
+        timer.join()
+    assert [one.event for one in found] == ["news", "reset"]
+
+
+@pytest.mark.parametrize("body", ["two\u2028lines\x85", "file a\udcff"])
+def test_odd_characters_hide_no_log_line(reader, run, body):
+    record = {"timestamp": "2026-01-31T12:00:03Z", "severity_text": "ERROR", "body": f"odd {body}", "attributes": {}}
+    (run / "logs").mkdir(exist_ok=True)
+    with (run / "logs" / "odd.jsonl").open("wb") as file:
+        file.write(render(None, "", record).encode(errors="replace") + b"\n")
+    answer = reader.get("/logs/lines?daemon=odd")
+    assert (answer.status_code, "odd " in answer.text) == (200, True)
+
+
+def test_dashboard_with_an_unusable_key_does_not_start(run, tmp_path):
+    settings = tmp_path / "flyball.toml"
+    settings.write_text(
+        f'[deployment]\nendpoint = "tcp://127.0.0.1:1"\n[deployment.keys]\nsecret = "gone"\nbroker = "{"a" * 64}"\n'
+    )
+    done = subprocess.run(
+        [FLYBALL, "--run", run, "--config-file", settings, "dashboard", "--port", "0"],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, "gone cannot be read" in done.stderr) == (2, True)

@@ -58,3 +58,8 @@ def test_skipped_positions_match_nothing(kept):
     for event in events:
         index.add(event)
     assert index.select() == [event.sequence for event in events]
+
+
+def test_index_selects_the_first_or_last_events():
+    assert indexed().select(after=3, first=2) == [4, 5]
+    assert indexed().select(after=3, last=2) == [15, 16]
