@@ -60,6 +60,12 @@ class Place:
         """The folder of the settings file, where the user's commands run."""
         return str((self.config_file or self.folder.settings).parent.absolute())
 
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments ``run`` and ``config_file`` of ``place_of``, as JSON and for another folder to work in."""
+        file = None if self.config_file is None else str(self.config_file.absolute())
+        return {"run": str(self.folder.path.absolute()), "config_file": file}
+
     def config(self, key: str) -> GameConfig:
         """Load one configuration, whether or not the run plays it. Raises ``UnknownConfig``."""
         return self.load({"configs": [key]}).run.config(key)

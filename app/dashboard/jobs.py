@@ -21,6 +21,10 @@ IDLE_SECONDS = 120.0
 """Time after the last job until its process ends, which frees its memory; the next job takes seconds to start."""
 
 TEND_SECONDS = 2.0
+STOP_SECONDS = 1.0
+KEY = "job"
+"""Name of a job's key in a query."""
+
 MOST_WAITING = 3
 MOST_KEPT = 16
 NICE = 10
@@ -147,6 +151,19 @@ def jobs_of(request: Request) -> PageJobs:
     """Return the jobs of the server's pages."""
     jobs: PageJobs = request.app.state.jobs
     return jobs
+
+
+def job_of(request: Request) -> PageJob | None:
+    """Return the job that a request names, if it is kept."""
+    return jobs_of(request).find(request.query_params.get(KEY, ""))
+
+
+async def stop_job_of(request: Request) -> None:
+    """Stop the job that a request names; wait for its end, which takes a moment."""
+    job = job_of(request)
+    if job is not None and job.task is not None:
+        jobs_of(request).stop(job.key)
+        await asyncio.wait({job.task}, timeout=STOP_SECONDS)
 
 
 def may_begin(request: Request) -> bool:

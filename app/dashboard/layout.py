@@ -53,6 +53,11 @@ def _environment() -> Environment:
 templates = _environment()
 
 
+def whole_number(text: str) -> int | None:
+    """Return a number in a query or header, for instance a position; ``None`` for anything else."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else None  # it fits into 64 bits
+
+
 def feed_of(request: Request) -> Feed:
     """Return the feed that the server shows."""
     feed: Feed = request.app.state.feed

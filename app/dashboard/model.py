@@ -13,7 +13,6 @@ from app.status.status import READS, Board
 NOTABLE = 12
 """Events that the overview shows."""
 
-
 JUDGED = frozenset({ModelPromoted, PromotionRejected})
 """Types that the overview shows beside the notable ones."""
 

@@ -36,9 +36,13 @@ def application(place: Place, access: Access) -> Starlette:
     feed, jobs = Feed(place), PageJobs()
 
     @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        async with jobs.running(), feed.following():
-            yield
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        try:
+            async with jobs.running(), feed.following():
+                yield
+        except BaseException:  # of a task, not of a request
+            app.state.broken = True
+            raise
 
     app = Starlette(
         routes=[
@@ -53,25 +57,29 @@ def application(place: Place, access: Access) -> Starlette:
         lifespan=lifespan,
     )
     app.state.feed, app.state.jobs, app.state.access, app.state.pages = feed, jobs, access, PAGES
-    app.state.pending = dict[str, Pending]()
+    app.state.pending, app.state.broken = dict[str, Pending](), False
     return app
 
 
 def _failed(request: Request, error: Exception) -> Response:
     """Show an error as a page."""
-    if isinstance(error, NoSuchEvent | UnknownConfig):
-        return render(request, "error.html", status_code=404, title="Not found", message=error.message, hint=error.hint)
-    if isinstance(error, FlyballError):
-        return render(request, "error.html", status_code=400, title="Refused", message=error.message, hint=error.hint)
-    return render(request, "error.html", status_code=404, title="Not found", message="There is no such page.", hint="")
+    message, hint = (error.message, error.hint) if isinstance(error, FlyballError) else ("There is no such page.", "")
+    refused = isinstance(error, FlyballError) and not isinstance(error, NoSuchEvent | UnknownConfig)
+    code, title = (400, "Refused") if refused else (404, "Not found")
+    return render(request, "error.html", status_code=code, title=title, message=message, hint=hint)
 
 
 def serve(place: Place, access: Access, server: socket.socket) -> None:
-    """Serve the dashboard until SIGTERM or SIGINT."""
+    """Serve the dashboard until SIGTERM or SIGINT; exit with 1 if its feed breaks, because pages would stand still."""
     app = application(place, access)
 
     class Server(uvicorn.Server):
-        """A server that ends its streams when it is asked to stop, because otherwise it would wait for them."""
+        """A server that ends with its feed, and its streams with it: otherwise it would wait for them."""
+
+        async def on_tick(self, counter: int) -> bool:
+            if app.state.broken:
+                app.state.feed.close()
+            return await super().on_tick(counter) or app.state.broken
 
         def handle_exit(self, sig: int, frame: FrameType | None) -> None:
             app.state.feed.close()
@@ -86,3 +94,5 @@ def serve(place: Place, access: Access, server: socket.socket) -> None:
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
     asyncio.run(Server(config).serve(sockets=[server]))
+    if app.state.broken:
+        raise SystemExit(1)

@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from app.dashboard.feed import Feed
-from app.dashboard.layout import feed_of
+from app.dashboard.layout import feed_of, whole_number
 from app.dashboard.pages.events import EventFilter, rows_html
 from app.dashboard.recorded import events_at
 from app.events import Event
@@ -42,8 +42,7 @@ def message(name: str, data: str, position: int | None = None) -> str:
 
 def start_of(request: Request) -> int | None:
     """Return the position after which a client wants news: its last id, or the page's; ``None`` for neither."""
-    text = request.headers.get("last-event-id") or request.query_params.get("after") or ""
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else None
+    return whole_number(request.headers.get("last-event-id") or request.query_params.get("after") or "")
 
 
 async def live(request: Request) -> Response:

@@ -17,10 +17,13 @@ from recorded_run import KEY, recording, write_journal
 from running_loop import FLYBALL
 from starlette.testclient import TestClient
 
+from app.api.runs import place_of
 from app.cli.up import open_dashboard
 from app.config.dashboard import DashboardSettings
 from app.core import FlyballError
 from app.dashboard.access import Access, AddressTaken, BadToken, listen, read_token
+from app.dashboard.feed import Feed
+from app.dashboard.server import serve
 from app.dashboard.stream import message
 from app.telemetry.logs import render
 
@@ -375,3 +378,16 @@ def test_dashboard_with_an_unusable_key_does_not_start(run, tmp_path):
         capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
     assert (done.returncode, "gone cannot be read" in done.stderr) == (2, True)
+
+
+@pytest.mark.timeout(60)
+def test_server_ends_when_its_feed_breaks(run, monkeypatch):
+    """Otherwise it would go on with pages that stand still."""
+
+    class BrokenFeed(Feed):
+        def read_part(self) -> bool:
+            raise RuntimeError("planted")
+
+    monkeypatch.setattr("app.dashboard.server.Feed", BrokenFeed)
+    with listen(DashboardSettings(port=0)) as server, pytest.raises(SystemExit, match="1"):
+        serve(place_of(run), Access(LOCAL, None, private=False), server)

@@ -14,7 +14,7 @@ from starlette.routing import Route
 from app.api.selection import select
 from app.core import FlyballError
 from app.dashboard.feed import Feed
-from app.dashboard.layout import Page, feed_of, render, templates
+from app.dashboard.layout import Page, feed_of, render, templates, whole_number
 from app.dashboard.recorded import event_of, events_at, trace_of
 from app.events import CATALOGUE, Event
 from app.status.trace import Trace, TracedEvent
@@ -77,8 +77,7 @@ def events(request: Request) -> Response:
     """Show the page."""
     feed, query = feed_of(request), request.query_params
     chosen, wrong = EventFilter.of(query), None
-    text = query.get("before", "")
-    before = int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else None
+    before = whole_number(query.get("before", ""))
     with feed.reading() as model:
         keys, position = list(model.board.configs), model.position
     try:

@@ -18,8 +18,8 @@ from app.api.watching import WatchSpec, check_watchable
 from app.config import GameConfig
 from app.core import HEURISTIC, RANDOM, BadUsage, ConfigKey, FlyballError, is_judge, split_search
 from app.dashboard.feed import Feed
-from app.dashboard.jobs import PageJob, jobs_of, may_begin
-from app.dashboard.layout import Page, feed_of, render
+from app.dashboard.jobs import PageJob, job_of, jobs_of, may_begin, stop_job_of
+from app.dashboard.layout import Page, feed_of, render, whole_number
 from app.dashboard.watched import record_of, seat_names, view_of
 from app.games import bots_of, open_table
 from app.status.summary import short, show_elo
@@ -68,12 +68,10 @@ class Asked:
                 return player
             return current if simulations is None else f"{current}+{simulations}"
 
-        file = None if place.config_file is None else str(place.config_file.absolute())
         try:
             return WatchSpec.model_validate(
                 {
-                    "run": str(place.folder.path.absolute()),
-                    "config_file": file,
+                    **place.arguments,
                     "config": self.config,
                     "player": named(self.player),
                     "against": named(self.against),
@@ -116,7 +114,7 @@ async def games(request: Request) -> Response:
 async def part(request: Request) -> Response:
     """Show a ply of a game that was begun; a page refreshes it while the game is being played."""
     asked = Asked.of(request, [])
-    job = jobs_of(request).find(request.query_params.get("job", ""))
+    job = job_of(request)
     return await asyncio.to_thread(
         lambda: render(request, "games_part.html", asked=asked, **_shown(request, job, asked))
     )
@@ -124,11 +122,7 @@ async def part(request: Request) -> Response:
 
 async def stop(request: Request) -> Response:
     """Stop a game, and show it as far as it was played."""
-    key = request.query_params.get("job", "")
-    jobs_of(request).stop(key)
-    job = jobs_of(request).find(key)
-    if job is not None and job.task is not None:
-        await asyncio.wait({job.task}, timeout=1)
+    await stop_job_of(request)
     return await part(request)
 
 
@@ -191,8 +185,7 @@ def _shown(request: Request, job: PageJob | None, asked: Asked) -> dict[str, Any
     """Return the values of the part that shows a game; what is played stands in the job, not in the query."""
     if job is None or job.function != JOB:
         return {"job": None, "view": None, "follow": True}
-    ply = request.query_params.get("ply", "")
-    number = int(ply) if ply.isdecimal() and len(ply) < 9 else None
+    number = whole_number(request.query_params.get("ply", ""))
     config = feed_of(request).place.config(job.spec["config"])
     over = job.over  # before the reports, which may grow meanwhile
     record = record_of(config, job)

@@ -16,15 +16,15 @@ from app.api.supposing import WhatIfAnswer, WhatIfSpec
 from app.config import RunSettings
 from app.config.loading import parse
 from app.core import FlyballError
-from app.dashboard.jobs import PageJob, jobs_of, may_begin
-from app.dashboard.layout import Page, feed_of, render
+from app.dashboard.jobs import PageJob, job_of, jobs_of, may_begin, stop_job_of
+from app.dashboard.layout import Page, feed_of, render, whole_number
 from app.journal.history import last_settings
 
 JOB = "app.api.supposing:what_if"
 DEADLINE_SECONDS = 600.0
 MOST_SETTINGS = 8
-SET, LAST, KEY = "set", "to", "job"
-"""Names in the query: assignments, the last position, the job."""
+SET, LAST = "set", "to"
+"""Names in the query: assignments, the last position."""
 
 
 async def what_if(request: Request) -> Response:
@@ -38,7 +38,7 @@ async def what_if(request: Request) -> Response:
     if assignments and may_begin(request):
         try:
             parse(assignments)
-            last = _number(request.query_params.get(LAST, ""))
+            last = whole_number(request.query_params.get(LAST, ""))
             if last is None:
                 query = [*((SET, one) for one in assignments), (LAST, await asyncio.to_thread(_head, feed.place))]
                 return RedirectResponse(f"/what-if?{urlencode(query)}", status_code=303)
@@ -59,17 +59,13 @@ async def what_if(request: Request) -> Response:
 
 async def part(request: Request) -> Response:
     """Show a comparison's progress or answer."""
-    job = jobs_of(request).find(request.query_params.get(KEY, ""))
+    job = job_of(request)
     return await asyncio.to_thread(lambda: render(request, "what_if_part.html", **_shown(job)))
 
 
 async def stop(request: Request) -> Response:
     """Stop a comparison."""
-    key = request.query_params.get(KEY, "")
-    jobs_of(request).stop(key)
-    job = jobs_of(request).find(key)
-    if job is not None and job.task is not None:
-        await asyncio.wait({job.task}, timeout=1)
+    await stop_job_of(request)
     return await part(request)
 
 
@@ -79,19 +75,13 @@ def _assignments(request: Request) -> tuple[str, ...]:
     return tuple(one for one in given if one)[:MOST_SETTINGS]
 
 
-def _number(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else None
-
-
 def _head(place: Place) -> int:
     with open_run(place) as reader:
         return reader.head
 
 
 def _spec(place: Place, assignments: tuple[str, ...], last: int) -> dict[str, Any]:
-    file = None if place.config_file is None else str(place.config_file.absolute())
-    run = str(place.folder.path.absolute())
-    return WhatIfSpec(run=run, config_file=file, assignments=assignments, last=last).model_dump(mode="json")
+    return WhatIfSpec(**place.arguments, assignments=assignments, last=last).model_dump(mode="json")
 
 
 def _offered(place: Place) -> Iterator[tuple[str, str]]:
