@@ -15,7 +15,7 @@ from cleanrl_loop import cleanrl_epoch
 from selfplay_rig import CONFIG, ignore, put_model, selfplay_spec
 from torch import nn
 
-from app.config import CPU, MLP, Compute, GameConfig, NetworkSettings, PpoSettings
+from app.config import CPU, MLP, Compute, GameConfig, NetworkSettings, PpoSettings, SearchSettings
 from app.core import ModelHash
 from app.games import open_table
 from app.learning.devices import games_at_once, resolve
@@ -25,7 +25,7 @@ from app.learning.ppo import update
 from app.learning.samples import Samples, make_samples
 from app.play.matches import IN_FLIGHT, MatchPlan, play_match
 from app.play.players import PLAYERS, RandomPlayer
-from app.play.selfplay import play
+from app.play.selfplay import play, play_by_search
 from app.store import FileStore, get_shard
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.gpu, pytest.mark.timeout(1800)]
@@ -34,9 +34,11 @@ NETWORKS = {
     "tower 8 x 128": NetworkSettings(kind="tower", blocks=8, channels=128),
 }
 GPU, HALF = Compute(device="cuda"), Compute(device="cuda", precision="bfloat16")
-PLAYED = {"cpu": 256, "cuda": 8192}  # games: enough for both to be busy, few enough for a CPU
+PLAYED = {"cpu": 64, "cuda": 8192}  # games: enough for both to be busy, few enough for a CPU
 SETTINGS = PpoSettings(batch_size=1024, epochs=1, learning_rate=1e-4, target_kl=10, max_kl=10)
-ROUNDS = 4
+ROWS_ON_CPU = 2048  # of an update: two batches
+SEARCHING = {"cpu": 64, "cuda": 4096}  # games by search
+ROUNDS = 3
 Played = tuple[GameConfig, Path, ModelHash]
 
 
@@ -45,6 +47,11 @@ def played(request: pytest.FixtureRequest, tmp_path: Path) -> Played:
     torch.set_num_threads(1)
     config = CONFIG.replace(network=NETWORKS[request.param])
     return config, tmp_path, put_model(tmp_path, config)
+
+
+def name_of(network: NetworkSettings) -> str:
+    """Return a network's name among ``NETWORKS``."""
+    return next(name for name, one in NETWORKS.items() if one == network)
 
 
 def best(work: Callable[[], int]) -> float:
@@ -61,11 +68,11 @@ def best(work: Callable[[], int]) -> float:
 
 def compare(work: str, unit: str, network: NetworkSettings, rate: Callable[[Compute], float]) -> None:
     """Print a work's rates. A tower has to gain from the GPU; a perceptron's passes may be too small for it."""
+    name = name_of(network)
     here, there, half = (rate(compute) for compute in (CPU, GPU, HALF))
     times = max(there, half) / here
     print(  # noqa: T201
-        f"\n{work}, {network.described}: CPU {here:,.0f} {unit}/s, GPU {there:,.0f}, in bfloat16 {half:,.0f}, "
-        f"{times:.1f} times"
+        f"\n{work}, {name}: CPU {here:,.0f} {unit}/s, GPU {there:,.0f}, in bfloat16 {half:,.0f}, {times:.1f} times"
     )
     assert network.kind == MLP or times > 1
 
@@ -78,6 +85,18 @@ def test_self_play_on_a_gpu(played: Played) -> None:
         return best(lambda: play(spec, ignore)["rows"])
 
     compare("self-play", "rows", config.network, rate)
+
+
+def test_self_play_by_search_on_a_gpu(played: Played) -> None:
+    config, root, _ = played
+    config = config.replace(backend="search", search=SearchSettings(simulations=8))
+    model = put_model(root, config)
+
+    def rate(compute: Compute) -> float:
+        spec = selfplay_spec(root, model, config, games=SEARCHING[compute.device], **compute.model_dump())
+        return best(lambda: play_by_search(spec, ignore)["rows"])
+
+    compare("self-play by search of 8 simulations", "rows", config.network, rate)
 
 
 def test_evaluation_on_a_gpu(played: Played) -> None:
@@ -108,7 +127,7 @@ def test_an_update_on_a_gpu_keeps_up_with_cleanrl_s(played: Played) -> None:
     with pytorch_as_it_is():
         peer = best(theirs)
     print(  # noqa: T201
-        f"\nupdate on the GPU, {config.network.described}: {own:,.0f} rows/s, CleanRL style {peer:,.0f}, "
+        f"\nupdate on the GPU, {name_of(config.network)}: {own:,.0f} rows/s, CleanRL style {peer:,.0f}, "
         f"{own / peer:.2f} times"
     )
     assert own / peer >= 0.95  # both are bound by the same kernels where a network is large
@@ -126,8 +145,10 @@ def learner(config: GameConfig, device: str) -> nn.Module:
 
 
 def updating(config: GameConfig, samples: Samples, compute: Compute) -> float:
-    """Return the rows a second of an epoch, with the transfer of samples that are elsewhere."""
+    """Return the rows a second of an epoch, with the transfer of samples that are elsewhere. A CPU gets a part."""
     device = resolve(compute.device)
+    if device.type == "cpu":
+        samples = samples.part(slice(ROWS_ON_CPU))
 
     def epoch() -> int:
         network, here = learner(config, compute.device), samples.to(device)

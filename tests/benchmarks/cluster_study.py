@@ -3,7 +3,8 @@
 Each machine is a network namespace with processes of its own; a bridge joins them, keys protect the bus, and a folder
 is the store. The head runs all daemons, each other machine one self-play worker. The games are tic-tac-toe with small
 networks, in configurations of their own. Needs root, iproute2, and about 0.4 GB of memory a machine. With ``--ray``
-the machines are nodes of a Ray cluster, which the head's daemons send all jobs to; about 1 GB a machine.
+the machines are nodes of a Ray cluster, which the head's daemons send all jobs to; about 1 GB a machine. Each has a
+/tmp/ray of its own, because nodes that share one take each other's sockets, and they start one after another.
 
     python tests/benchmarks/cluster_study.py --folder /tmp/cluster --machines 36 --configs 12 --kill 5
     python tests/benchmarks/cluster_study.py --folder /tmp/cluster --machines 8 --configs 12 --kill 2 --ray
@@ -44,6 +45,8 @@ RAY_HEAD = (*RAY_START, "--head", "--port=6379", f"--node-ip-address={HEAD_ADDRE
 RAY_WORKER = (*RAY_START, f"--address={RAY_ADDRESS}")
 WINDOW_SECONDS = 10.0
 RECOVERED = 0.9
+RAY_FOLDER = Path("/tmp/ray")  # noqa: S108 - Ray's own
+WITH_OWN_RAY_FOLDER = ("sh", "-c", f'mount --bind "$0" {RAY_FOLDER} && exec "$@"')  # ip netns exec unshares mounts
 GAME = """
 [games.{key}]
 game = "tic_tac_toe"
@@ -128,11 +131,19 @@ class Cluster:
     def start_all(self) -> None:
         """Start the head's daemons, and what each other machine works with."""
         if self.ray:
-            self._start("head", *RAY_HEAD)
+            RAY_FOLDER.mkdir(exist_ok=True)
+            self._start_ray("head", *RAY_HEAD)
         self._start("head", *self._flyball("head", "up"))
         for node in self.workers:
-            worker = self._flyball(node, "daemon", "run", "selfplay_worker")
-            self._start(node, *(RAY_WORKER if self.ray else worker))
+            if self.ray:
+                self._start_ray(node, *RAY_WORKER)
+            else:
+                self._start(node, *self._flyball(node, "daemon", "run", "selfplay_worker"))
+
+    def _start_ray(self, node: str, *command: str) -> None:
+        self._start(node, *command)
+        output = self.folder / f"{node}.out"
+        wait_for(f"Ray on {node}", lambda: "Ray runtime started" in output.read_text(), 120)
 
     def _flyball(self, node: str, *words: str) -> tuple[str, ...]:
         return FLYBALL, "--run", str(self.folder / node), *words
@@ -143,6 +154,9 @@ class Cluster:
             environment |= {"FLYBALL_DEPLOYMENT__ENGINE": "ray", "FLYBALL_DEPLOYMENT__RAY__ADDRESS": RAY_ADDRESS}
             token = ray_environment(RunFolder(self.folder / "head"))
             environment |= {name: token[name] for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH")}
+            ray_folder = self.folder / node / "ray"
+            ray_folder.mkdir(exist_ok=True)
+            command = (*WITH_OWN_RAY_FOLDER, str(ray_folder), *command)
         with (self.folder / f"{node}.out").open("ab") as output:
             process = subprocess.Popen(
                 ("ip", "netns", "exec", self.namespace(node), *command),
