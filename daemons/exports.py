@@ -1,4 +1,4 @@
-"""What leaves a run for the operator's tools: metrics over HTTP, messages to webhooks, and spans."""
+"""Exports to the operator's tools: metrics over HTTP, messages to webhooks, and spans."""
 
 import asyncio
 import shutil

@@ -1,4 +1,4 @@
-"""What other settings would have changed in a run, as a job that a page can wait for.
+"""Compare a run with what other settings would have decided, as a job that a page can wait for.
 
 The comparison is ``flyball replay --what-if``.
 """

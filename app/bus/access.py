@@ -1,4 +1,4 @@
-"""Who may connect to a broker, and what each key may do there; without sockets."""
+"""Access to a broker: accepted keys and their rights, without sockets."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress

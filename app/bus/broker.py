@@ -30,7 +30,7 @@ In a longer turn, as with a stalled disk, the broker hears nothing, and daemons 
 PROBE_S = 5.0
 HANDSHAKE_MS = 5000
 ZAP_ENDPOINT = "inproc://zeromq.zap.01"
-"""Where libzmq asks about a client's key (https://rfc.zeromq.org/spec/27)."""
+"""Endpoint at which libzmq asks about a client's key (https://rfc.zeromq.org/spec/27)."""
 
 
 class Broker:

@@ -15,7 +15,7 @@ from zmq.utils import z85
 from app.core import FlyballError, reading, writing
 
 Role = Literal["head", "worker", "operator", "reader"]
-"""What a key may publish; see ``daemons.rights``. Every role may subscribe."""
+"""Rights of a key to publish; see ``daemons.rights``. Every role may subscribe."""
 
 ROLES: tuple[Role, ...] = get_args(Role)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")

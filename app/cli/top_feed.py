@@ -1,4 +1,4 @@
-"""What ``flyball top`` shows, read from a run's files."""
+"""Read what ``flyball top`` shows from a run's files."""
 
 import json
 import os

@@ -10,7 +10,7 @@ from app.config.settings import Settings
 
 
 class DashboardSettings(Settings):
-    """Where the dashboard listens, and who may act in it (ADR-047). Paths are relative to the settings' folder."""
+    """Address and access of the dashboard (ADR-047). Paths are relative to the settings' folder."""
 
     start: bool = Field(True, description="whether `flyball up` starts it on the head")
     address: str = Field("127.0.0.1", description="an IP address of this machine")
@@ -20,7 +20,7 @@ class DashboardSettings(Settings):
 
     @property
     def is_public(self) -> bool:
-        """Whether others than this machine's users can reach the dashboard."""
+        """True if other machines can reach the dashboard."""
         return bool(self.names) or not ip_address(self.address).is_loopback
 
     @model_validator(mode="after")

@@ -111,7 +111,7 @@ class Deployment(Settings):
 
     @property
     def is_monitored(self) -> bool:
-        """Whether the daemon ``monitoring`` has anything to do."""
+        """True if the daemon ``monitoring`` has anything to do."""
         return bool(self.metrics.port or self.traces.endpoint or self.notifications)
 
     def compute(self, kind: JobKind) -> Compute:

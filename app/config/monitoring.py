@@ -31,7 +31,7 @@ def _checked_url(url: str) -> str:
 
 
 class MetricsSettings(Settings):
-    """Where the daemon ``monitoring`` answers Prometheus. There is no password: see who can reach the address."""
+    """Address of the daemon ``monitoring`` for Prometheus. There is no password: limit who can reach it."""
 
     port: int | None = Field(None, ge=1, le=65535, description="on the head; unset: no metrics")
     host: str = Field("127.0.0.1", min_length=1, description="address of the head that the port is opened at")

@@ -170,7 +170,7 @@ class PipelineSearchSettings(SearchSettings):
 
 
 class TrainingSettings(Settings):
-    """When to stop, evaluate and save, and on what to compute."""
+    """Length, evaluations, checkpoints and device of a training."""
 
     max_episodes: int | None = Field(None, ge=1, description="games after which no iteration starts")
     early_stopping: bool = Field(False, description="end the run once the outcome no longer rises: see patience")

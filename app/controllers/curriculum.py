@@ -27,7 +27,7 @@ ALL = ""
 
 
 class CurriculumRow(Row, frozen=True):
-    """When the weights were last set, or when the first rating came."""
+    """Time of the last change of the weights, or of the first rating."""
 
     set_us: int
 

@@ -28,7 +28,7 @@ SMALL_JUMP_US = 10 * SECOND_US
 """Longest jump forward that is followed at once, in microseconds."""
 
 HOLD_US = 60 * SECOND_US
-"""How long a larger jump must last before it is followed, in microseconds of the monotonic clock."""
+"""Time that a larger jump must last before it is followed, in microseconds of the monotonic clock."""
 
 SLOWED = 0.9
 """Seconds of recorded time in a second of the monotonic clock, while the time of day lies behind."""

@@ -18,7 +18,7 @@ JUDGED = frozenset({ModelPromoted, PromotionRejected})
 
 
 class RunModel:
-    """What is known of a run.
+    """State of a run, folded from its events.
 
     Attributes:
         position: of the last event that was read.

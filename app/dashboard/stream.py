@@ -30,7 +30,7 @@ ROWS = 100
 """Most rows of events in one message."""
 
 LINE_BREAK = re.compile(r"\r\n|\r|\n")
-"""What ends a line of a stream: https://html.spec.whatwg.org/multipage/server-sent-events.html."""
+"""Ends of lines in a stream: https://html.spec.whatwg.org/multipage/server-sent-events.html."""
 
 
 def message(name: str, data: str, position: int | None = None) -> str:

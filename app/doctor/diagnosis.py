@@ -20,7 +20,7 @@ RUNBOOKS = "deploy/runbooks.md"
 
 @dataclass(frozen=True, slots=True)
 class Symptom:
-    """What a check found: how bad it is, the part concerned, what is wrong, and what to do about it."""
+    """A check's finding: severity, the part concerned, what is wrong, and what to do about it."""
 
     severity: Level
     where: str

@@ -75,7 +75,7 @@ GPUS = "nvidia[0-9]*"
 
 @dataclass(frozen=True, slots=True)
 class _Answers:
-    """What the broker answered, or why it did not."""
+    """The broker's answers, or the reason why there are none."""
 
     broker: BrokerAnswer
     presence: Presence | None = None

@@ -94,7 +94,7 @@ class HyperparameterUpdated(Decision, type="training.hyperparameter_updated", na
 
 
 class TrainingIntensityChanged(Decision, type="training.intensity_changed", name="TRAINING_INTENSITY_CHANGED"):
-    """How eagerly a configuration trains."""
+    """Eagerness of a configuration to train."""
 
     intensity: Intensity
     previous: Intensity

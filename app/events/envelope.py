@@ -108,7 +108,7 @@ class Cause(Row, frozen=True):
 
     @property
     def recordedtime(self) -> datetime:
-        """When the broker recorded the cause."""
+        """Time at which the broker recorded the cause."""
         return EPOCH + timedelta(microseconds=self.recorded_us)
 
 
@@ -137,7 +137,7 @@ class Event(Struct, Generic[P_co], frozen=True):
 
     @property
     def recordedtime(self) -> datetime:
-        """When the broker recorded the event: the only time reducers know."""
+        """Time at which the broker recorded the event: the only time that reducers know."""
         return EPOCH + timedelta(microseconds=self.recorded_us)
 
     @property

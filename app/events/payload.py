@@ -239,7 +239,7 @@ class MatchResult(Value):
 
 
 class Evidence(Value):
-    """Why a decision was taken: the evaluation, and the figure that decided."""
+    """Grounds of a decision: the evaluation, and the figure that decided."""
 
     evaluation_id: EventId
     statistic: Text

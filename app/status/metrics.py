@@ -45,7 +45,7 @@ class Storage:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What one webhook or collector has got, in messages by outcome, and how many events it has not got yet."""
+    """Messages of a webhook or collector by outcome, and the number of events that wait for it."""
 
     outcomes: Mapping[str, int]
     behind: int
@@ -53,7 +53,7 @@ class Delivery:
 
 @dataclass(frozen=True)
 class View:
-    """What the metrics are made of.
+    """Facts from which the metrics are made.
 
     Attributes:
         now: the time of day.

@@ -63,7 +63,7 @@ class Canary(Settings):
 
 
 class LoraManifest(Settings):
-    """What a low-rank adapter is, and how it answers."""
+    """Shape of a low-rank adapter, and its answers to fixed texts."""
 
     rank: int = Field(ge=1)
     alpha: int = Field(ge=1, description="the adapter's product is scaled by alpha / rank")

@@ -45,7 +45,7 @@ RAY_HEAD = (*RAY_START, "--head", "--port=6379", f"--node-ip-address={HEAD_ADDRE
 RAY_WORKER = (*RAY_START, f"--address={RAY_ADDRESS}")
 WINDOW_SECONDS = 10.0
 RECOVERED = 0.9
-RAY_FOLDER = Path("/tmp/ray")  # noqa: S108 - Ray's own
+RAY_FOLDER = Path("/tmp/ray")
 WITH_OWN_RAY_FOLDER = ("sh", "-c", f'mount --bind "$0" {RAY_FOLDER} && exec "$@"')  # ip netns exec unshares mounts
 GAME = """
 [games.{key}]

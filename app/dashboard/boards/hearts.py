@@ -12,7 +12,7 @@ PITCH, PITCH_AT_SIDES = 34.0, 26.0
 PLACES = ((WIDTH / 2, HEIGHT - 54), (92.0, HEIGHT / 2), (WIDTH / 2, 54.0), (WIDTH - 92, HEIGHT / 2))
 """Middles of the hands: the first seat is at the bottom, the others follow clockwise."""
 TRICK = ((0, 58), (-54, 0), (0, -58), (54, 0))
-"""Where each seat's card of the trick lies, from the middle."""
+"""Position of each seat's card of the trick, from the middle."""
 IN_A_ROW = 5
 """Cards in each row of a hand at the sides."""
 

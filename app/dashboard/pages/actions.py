@@ -25,7 +25,7 @@ SEEN_SECONDS = 5.0
 
 
 class Expired(FlyballError):
-    """What was to be confirmed is forgotten, for instance because the dashboard was restarted."""
+    """The action to confirm is unknown, for instance because the dashboard was restarted."""
 
 
 @dataclass(frozen=True, slots=True)

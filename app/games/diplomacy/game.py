@@ -11,12 +11,12 @@ from app.games.diplomacy.orders import WAIVE, Order, parse_order
 from app.games.diplomacy.position import ADJUSTMENTS, MOVEMENT, RETREATS, Phase, Position, opening
 
 Results = dict[str, tuple[str, ...]]
-"""How orders failed, by the unit's text, such as ``A PAR``; empty for orders that succeeded."""
+"""Failures of orders, by the unit's text, such as ``A PAR``; empty for orders that succeeded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """When a game ends.
+    """Rules for the end of a game.
 
     Attributes:
         to_win: the number of centres that wins alone; None: the map's own.
@@ -40,7 +40,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a game ended: ``solo``, ``draw`` (also the last year's) or ``limit``; and who won or shares the draw."""
+    """End of a game: ``solo``, ``draw`` (also the last year's) or ``limit``; and who won or shares the draw."""
 
     kind: str
     powers: tuple[int, ...]

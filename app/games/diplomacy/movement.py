@@ -22,7 +22,7 @@ VOID, BOUNCE, CUT, NO_CONVOY, DISRUPTED, DISLODGED = "void", "bounce", "cut", "n
 
 @dataclass(slots=True)
 class Movement:
-    """What the orders of a movement phase led to.
+    """Result of the orders of a movement phase.
 
     Attributes:
         moved: the new location by the province that the unit has left.

@@ -1,4 +1,4 @@
-"""What a player reads: rules and map, then the history, then the position.
+"""Texts that a player reads: rules and map, then the history, then the position.
 
 The parts are in the order in which they change, so that prompts of one game share a long beginning: ``preamble`` is the
 same for all games on a map, ``history`` only grows, and ``situation`` is the same for all powers in a phase.

@@ -26,7 +26,7 @@ from app.games.shogi.variant import BASE, BISHOP, KING, ROOK, SHOGI
 from app.games.table import Indices
 
 Ruling = Literal["same", "camp", "declaration", "perpetual", "unexplained"]
-"""How two engines end a game: alike, for one of the reasons above, or otherwise."""
+"""Ends of a game in two engines: alike, for one of the reasons above, or otherwise."""
 
 _CAMP = SHOGI.zone * SHOGI.side
 _POINTS, _CHECKS = 28, 6  # of OpenSpiel's rulings
