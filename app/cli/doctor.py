@@ -14,9 +14,9 @@ from rich.text import Text
 from app.api.runs import Place
 from app.cli.options import placed
 from app.cli.output import note, show, write_json
-from app.cli.shipped import shipped
 from app.core import FlyballError
 from app.core.clock import Clock
+from app.core.shipped import shipped
 from app.doctor.checks import CHECKS
 from app.doctor.diagnosis import LEVELS, RUNBOOKS, Diagnosis, Level, code_of, diagnose, worst
 from app.doctor.facts import Facts

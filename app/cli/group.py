@@ -17,6 +17,7 @@ GONE = (errno.EPIPE, errno.EIO)
 COMMANDS = {
     "up": "Start all daemons of a run and watch them.",
     "dashboard": "Show a run in the browser.",
+    "docs": "Show the documentation in the browser.",
     "status": "Show what is known of configurations and daemons.",
     "top": "Watch a run at a terminal: configurations, daemons, events, logs.",
     "doctor": "Look for troubles of a run and this machine, and say what to do about each.",
