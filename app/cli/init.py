@@ -34,6 +34,7 @@ FILES: Mapping[tuple[Services, MachineRole], tuple[str, ...]] = {
     ("systemd", "head"): (
         "flyball@.service",
         "flyball-head.target",
+        "flyball-dashboard.service",
         "flyball-worker@.service",
         "flyball-worker.target",
     ),

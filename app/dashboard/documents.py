@@ -10,11 +10,13 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from posixpath import dirname, join, normpath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
+from markdown_it.utils import EnvType, OptionsDict
 from markupsafe import Markup
 
 from app.core.shipped import shipped
@@ -197,20 +199,30 @@ def _served(href: str, path: str) -> str | None:
     return f"{ADDRESS}/{target}{hash_}{anchor}" if target in by_path() else None
 
 
-def _make() -> MarkdownIt:
-    """Return the renderer. HTML in a document is shown as text; wide tables and code scroll, also by keyboard."""
-    markdown = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
-    rules = markdown.renderer.rules  # type: ignore[attr-defined]  # of the only renderer that there is
-    plain = dict(rules)
-    rules["table_open"] = lambda *_: '<div class="scroll" tabindex="0" role="region" aria-label="Table"><table>\n'
-    rules["table_close"] = lambda *_: "</table></div>\n"
-    for kind in ("fence", "code_block"):
-        rules[kind] = lambda *args, kind=kind: plain[kind](*args).replace("<pre>", '<pre tabindex="0">', 1)
-    for kind in ("link_open", "link_close"):
-        rules[kind] = lambda tokens, at, options, env: (
-            "" if tokens[at].hidden else markdown.renderer.renderToken(tokens, at, options, env)
-        )
-    return markdown
+class _Renderer(RendererHTML):
+    """Writes wide tables and code so that they scroll, also by keyboard, and leaves out hidden links."""
+
+    def table_open(self, *_: Any) -> str:
+        return '<div class="scroll" tabindex="0" role="region" aria-label="Table"><table>\n'
+
+    def table_close(self, *_: Any) -> str:
+        return "</table></div>\n"
+
+    def fence(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        return _focusable(super().fence(tokens, idx, options, env))
+
+    def code_block(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        return _focusable(super().code_block(tokens, idx, options, env))
+
+    def link_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        return "" if tokens[idx].hidden else self.renderToken(tokens, idx, options, env)
+
+    link_close = link_open
 
 
-_markdown = _make()
+def _focusable(code: str) -> str:
+    return code.replace("<pre>", '<pre tabindex="0">', 1)
+
+
+# HTML in a document is shown as text.
+_markdown = MarkdownIt("commonmark", {"html": False}, renderer_cls=_Renderer).enable(["table", "strikethrough"])

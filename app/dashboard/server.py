@@ -18,6 +18,7 @@ from app.dashboard.layout import Page
 from app.dashboard.pages import actions, configuration, docs, events, games, league, logs, overview, training, what_if
 from app.dashboard.pages.actions import Pending
 from app.dashboard.web import server_config, web_application
+from daemons.supervisor import Notifier
 
 PAGES: tuple[Page, ...] = (
     overview.PAGE,
@@ -31,6 +32,9 @@ PAGES: tuple[Page, ...] = (
     docs.PAGE,
 )
 """In the order of the navigation."""
+
+TICKS_PER_SECOND = 10
+"""Rate of ``uvicorn.Server.on_tick``."""
 
 
 def application(place: Place, access: Access) -> Starlette:
@@ -54,19 +58,30 @@ def application(place: Place, access: Access) -> Starlette:
 
 def serve(place: Place, access: Access, server: socket.socket) -> None:
     """Serve the dashboard until SIGTERM or SIGINT; exit with 1 if its feed breaks, because pages would stand still."""
-    app = application(place, access)
+    app, notifier = application(place, access), Notifier()
 
     class Server(uvicorn.Server):
-        """A server that ends with its feed, and its streams with it: otherwise it would wait for them."""
+        """A server that ends with its feed, and its streams with it: otherwise it would wait for them.
+
+        It tells systemd that it listens, and that its event loop runs.
+        """
+
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            notifier.tell("READY=1")
 
         async def on_tick(self, counter: int) -> bool:
+            if counter % TICKS_PER_SECOND == 0:
+                notifier.tell("WATCHDOG=1")
             if app.state.broken:
                 app.state.feed.close()
             return await super().on_tick(counter) or app.state.broken
 
-        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - uvicorn's signature
+            """End in order; a second signal does not wait. By uvicorn's own the process would end as if killed."""
+            notifier.tell("STOPPING=1")
             app.state.feed.close()
-            super().handle_exit(sig, frame)
+            self.force_exit, self.should_exit = self.should_exit, True
 
     asyncio.run(Server(server_config(app)).serve(sockets=[server]))
     if app.state.broken:

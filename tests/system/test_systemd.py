@@ -19,7 +19,8 @@ pytestmark = [
 ]
 
 HEAD = names_of("head")
-UNITS = [f"flyball@{name}" if name in HEAD else f"flyball-worker@{name}" for name in names_of(None)]
+DAEMONS = [f"flyball@{name}" if name in HEAD else f"flyball-worker@{name}" for name in names_of(None)]
+UNITS = [*DAEMONS, "flyball-dashboard"]
 
 
 def events(machine: Machine, payload: type[Payload]) -> list[dict[str, Any]]:
