@@ -9,17 +9,19 @@ from pathlib import Path
 
 import click
 import pytest
-from recorded_run import KEY, NEW, OLD, START, Recording, recording
+from recorded_run import KEY, NEW, OLD, START, Recording, evaluated, evidence, recording, trained
 
 from app.api.publishing import payload_of
 from app.bus.keys import Key
 from app.bus.ports import Present, Sign
 from app.cli.doctor import nagios, runbook
 from app.cli.group import main
+from app.core import ModelHash
 from app.doctor.checks import CHECKS
 from app.doctor.diagnosis import RUNBOOKS, code_of, diagnose, worst
 from app.doctor.facts import BrokerAnswer, Disk, Facts, Growth, Problem, ProcessEnd
 from app.doctor.gathering import RECENT
+from app.doctor.training import GATE_HOURS
 from app.events import (
     AccessRefused,
     ClockTick,
@@ -28,16 +30,19 @@ from app.events import (
     DaemonStarted,
     DistributionFailed,
     EvaluationFailed,
+    EvaluationRequested,
     ModelDistributed,
     ModelRolledBack,
     NodeQuarantined,
     Payload,
+    PromotionRejected,
     RegressionCleared,
     RegressionDetected,
     SelfplayComplete,
     TrainingBlockedByQuality,
     TrainingFailed,
     TrainingIntensityChanged,
+    TrainingRequested,
     resolve,
 )
 from app.status.status import Board
@@ -51,6 +56,8 @@ HELD_UP = BrokerAnswer("tcp://10.0.0.1:7400", listens=True, held=False, problem=
 REFUSED = replace(HELD_UP, refused=True)
 WHO = {"daemon": "training", "node": "laptop"}
 WORKER = {"daemon": "selfplay_worker", "node": "node1"}
+THIRD = ModelHash("d" * 64)
+GATE_SECONDS = round(GATE_HOURS * 3600)
 SHARD = next(event.data for event in recording().events if isinstance(event.data, SelfplayComplete))
 
 
@@ -133,6 +140,17 @@ def regressed(severity: str = "severe") -> RegressionDetected:
     return RegressionDetected(model=OLD, last_good=NEW, elo_drop=60.0, severity=severity, games=80)
 
 
+def gate_left(seconds: int, *news: Payload) -> Facts:
+    """Return a run with a rated candidate, about which nothing was recorded since the news; then a late shard."""
+    run = healthy()
+    asked = run.add(
+        TrainingRequested(base_model=OLD, shards=(), step=0, seed=3, learning_rate=1e-3, epochs=3), run.events[7]
+    )
+    for payload in (trained(THIRD, 1, asked.id), evaluated(THIRD, 1, 9.0, 110), *news, SHARD):
+        run.add(payload, asked)
+    return replace_time(run, seconds - 1)
+
+
 def large(event: SelfplayComplete) -> SelfplayComplete:
     return event.model_copy(update={"shard": event.shard.model_copy(update={"rows": 1_000_000})})
 
@@ -173,6 +191,7 @@ PLANTED: dict[str, Callable[[], Facts]] = {
     "training-blocked": lambda: after(TrainingBlockedByQuality(reason="parity")),
     "livelock": lambda: after(large(SHARD)),
     "training-failing": lambda: after(failed("training"), times=3),
+    "gate-unplayed": lambda: gate_left(GATE_SECONDS),
     "evaluation-overdue": lambda: after(failed("evaluation"), times=3),
     "regression": lambda: after(regressed()),
     "distribution-failing": lambda: after(
@@ -232,6 +251,33 @@ def test_trouble_with_another_sign_is_found(facts: Callable[[], Facts], code: st
 def test_trouble_that_has_ended_is_not_found() -> None:
     assert codes(after(regressed(), RegressionCleared(model=OLD))) == set()
     assert codes(after(failed("training"), failed("training"))) == set(), "two failures are no series"
+
+
+def test_gate_that_is_asked_for_or_played_is_no_trouble() -> None:
+    request = EvaluationRequested(purpose="gate", model=THIRD, step=1, seed=1)
+    failed = EvaluationFailed(request_id="r", purpose="gate", model=THIRD, error="no game")
+    played = evaluated(THIRD, 1, 9.0, 110).model_copy(update={"purpose": "gate"})
+    rejected = PromotionRejected(model=THIRD, current=OLD, step=1, evidence=evidence(9.0))
+    late = [gate_left(GATE_SECONDS - 1), *(gate_left(GATE_SECONDS - 1, one) for one in (request, failed, played))]
+    assert [codes(facts) for facts in late] == [set()] * 4
+    assert codes(gate_left(GATE_SECONDS, rejected)) == set()
+    for news in ((), (request,), (failed,), (played,)):
+        (found,) = diagnose(gate_left(GATE_SECONDS, *news), CHECKS)
+        assert found.code == "gate-unplayed"
+        assert "for 2.0 h" in found.symptom.what
+        data = re.search(r"EVALUATION_REQUESTED '(.*)' --config-key", found.symptom.hint)
+        assert data
+        assert payload_of(EvaluationRequested, data[1]) == request
+
+
+def test_candidate_without_a_rating_has_no_gate() -> None:
+    run = healthy()
+    asked = run.add(
+        TrainingRequested(base_model=OLD, shards=(), step=0, seed=3, learning_rate=1e-3, epochs=3), run.events[7]
+    )
+    run.add(trained(THIRD, 1, asked.id), asked)
+    run.add(SHARD, asked)
+    assert codes(replace_time(run, 2 * GATE_SECONDS)) == set()
 
 
 def test_silent_daemon_with_a_substitute_is_a_warning() -> None:
