@@ -122,7 +122,11 @@ def listen(settings: DashboardSettings) -> socket.socket:
 
 def url_of(server: socket.socket) -> str:
     """Return the address to open in a browser on this machine."""
-    host, port = server.getsockname()[:2]
+    return url_at(*server.getsockname()[:2])
+
+
+def url_at(host: str, port: int) -> str:
+    """Return the address to open in a browser on this machine of a server that listens there."""
     address = ip_address(host)
     name = "localhost" if address.is_unspecified else f"[{host}]" if address.version == 6 else host
     return f"http://{name}:{port}/"

@@ -6,15 +6,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from socket import create_server
 
 import click
 import pytest
 from recorded_run import KEY, NEW, OLD, START, Recording, evaluated, evidence, recording, trained
 
 from app.api.publishing import payload_of
+from app.api.runs import place_of
 from app.bus.keys import Key
 from app.bus.ports import Present, Sign
-from app.cli.doctor import nagios, runbook
+from app.cli.doctor import nagios, page_of, runbook
 from app.cli.group import main
 from app.core import ModelHash
 from app.doctor.checks import CHECKS
@@ -321,6 +323,18 @@ def test_nagios_output_has_state_text_and_figures(facts: Facts, code: int, state
 
 PAGE = (ROOT / RUNBOOKS).read_text(encoding="utf-8")
 TITLE = re.compile(r"^## (.+)$", re.MULTILINE)
+
+
+def test_runbook_has_an_address_where_a_dashboard_listens(tmp_path: Path) -> None:
+    (one,) = diagnose(replace(BASE, has_gpu=True), CHECKS)
+    with create_server(("127.0.0.1", 0)) as dashboard:
+        port = dashboard.getsockname()[1]
+        (tmp_path / "flyball.toml").write_text(f"[deployment.dashboard]\nport = {port}\n")
+        address = page_of(one, place_of(tmp_path))
+        assert address == f"http://127.0.0.1:{port}/docs/deploy/runbooks.md#gpu-unused"
+    assert page_of(one, place_of(tmp_path)) is None, "nothing listens there any more"
+    (tmp_path / "flyball.toml").write_text("nonsense = 1\n")
+    assert page_of(one, place_of(tmp_path)) is None
 
 
 def test_runbooks_have_a_section_for_each_code_and_no_other() -> None:
