@@ -182,7 +182,7 @@ def _tested(
 
 
 def _evaluation(row: ConfigRow, event: Event[EvaluationCompleted]) -> Changes:
-    data, ended = event.data, {"failing": _without(row, EVALUATION)} | _tested(row, event)
+    data, ended = event.data, _tested(row, event) | {"failing": _without(row, EVALUATION)}
     if data.purpose != "rating":
         return ended
     against = {result.opponent: result.score for result in data.results}
