@@ -37,6 +37,7 @@ check: venv
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m app.events.schemas check
+	@$(BIN)/python -m app.cli.references check
 
 bench: venv
 	@$(BIN)/python -m pytest -m benchmark -s tests/benchmarks $(ARGS)

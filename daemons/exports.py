@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 
 import structlog
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry
 
 from app.bus import Bus
 from app.bus.ports import BrokerUnavailable
@@ -15,7 +15,6 @@ from app.config import RunFolder
 from app.config.loading import Loaded
 from app.config.monitoring import COLLECTOR, MetricsSettings
 from app.controllers.fold import Fold
-from app.core import FlyballError
 from app.journal import SqliteJournalReader, SqliteStateStore
 from app.journal.database import StorageError
 from app.journal.history import open_dead_letters
@@ -23,6 +22,7 @@ from app.status.metrics import Exposition, Storage, View
 from app.status.monitored import ConfigFold, DaemonFold, EventCounts
 from app.telemetry.spans import SpanReceiver, otlp_exporter
 from daemons.clock import SystemClock
+from daemons.metrics_server import answering
 from daemons.notifications import Webhook, terms_of
 from daemons.receivers import Outlet, Terms
 
@@ -31,10 +31,6 @@ ASK_SECONDS = 5.0
 
 SPAN_PAUSE_SECONDS = 1.0
 SPANS_GIVE_UP_SECONDS = 24 * 3600.0
-
-
-class PortTaken(FlyballError):
-    """The port of the metrics cannot be opened."""
 
 
 class Exports:
@@ -81,27 +77,16 @@ class Exports:
 
     @contextmanager
     def _answering(self) -> Iterator[None]:
-        """Answer Prometheus, in a thread. Raises ``PortTaken``."""
+        """Answer Prometheus, if a port is set. See ``answering``."""
         where: MetricsSettings = self._deployment.metrics
         if where.port is None:
             yield
             return
         registry = CollectorRegistry(auto_describe=False)
         registry.register(Exposition(self._present))
-        try:
-            server, thread = start_http_server(where.port, where.host, registry)
-        except OSError as error:
-            raise PortTaken(
-                f"No metrics at {where.host}:{where.port}: {error.strerror or error}.",
-                hint="Choose another deployment.metrics.port, or end what listens there.",
-            ) from error
-        structlog.get_logger("monitoring").info("metrics", url=f"http://{where.host}:{where.port}/metrics")
-        try:
+        with answering(where.host, where.port, registry):
+            structlog.get_logger("monitoring").info("metrics", url=f"http://{where.host}:{where.port}/metrics")
             yield
-        finally:
-            server.shutdown()
-            server.server_close()
-            thread.join()
 
     @contextmanager
     def _spans(self) -> Iterator[SpanReceiver | None]:

@@ -133,7 +133,15 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
     with closing(states), closing(outbox), closing(sink) if sink else nullcontext():
         endpoint = bus_endpoint(folder, deployment)
         keys = client_keys(loaded)
-        bus = ZmqBus(endpoint, producer=place.name, outbox=outbox, deadline_s=PATIENCE_SECONDS, keys=keys, sole=True)
+        bus = ZmqBus(
+            endpoint,
+            producer=place.name,
+            outbox=outbox,
+            deadline_s=PATIENCE_SECONDS,
+            keys=keys,
+            sole=True,
+            patient=True,
+        )
         companion = spec.companion(loaded, folder) if spec.companion else None
         ports = Ports(bus, states, SystemClock(), engine, Notifier(), sink, companion)
         rhythm = Rhythm(deployment.heartbeat_seconds, deployment.drain_seconds)

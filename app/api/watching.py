@@ -9,6 +9,7 @@ from app.api.arguments import Seed
 from app.backends import OURS
 from app.config import Compute, GameConfig, Settings
 from app.core import ConfigKey, FlyballError
+from app.language.diplomacy_text import VARIANTS
 
 
 class Unwatchable(FlyballError):
@@ -74,9 +75,14 @@ class WatchedGame(Settings):
 
 
 def check_watchable(config: GameConfig) -> None:
-    """Raise ``Unwatchable`` for a configuration with a backend of its own, which alone knows how to play."""
+    """Raise ``Unwatchable`` for a backend of the user's own, which alone knows how to play, and for Diplomacy."""
     if config.backend not in OURS:
         raise Unwatchable(
             f"Games of {config.key} cannot be watched: they are played by the backend {config.backend}.",
             hint=f"Games of the backends {' and '.join(OURS)} can.",
+        )
+    if config.game in VARIANTS:
+        raise Unwatchable(
+            f"Games of {config.key} cannot be watched move by move: in Diplomacy, all powers move at once.",
+            hint=f"How its models play: flyball league {config.key}",
         )

@@ -19,7 +19,7 @@ from app.events.frames import DeadLetter, Draft, Record, read_events
 
 CREDIT_BYTES = 4 << 20
 REFUSED_S = 2.0
-"""Seconds after which a refused client greets the broker again."""
+"""Seconds after which a refused client tries again."""
 
 
 class Finished(NamedTuple):
@@ -48,12 +48,16 @@ class Changed(NamedTuple):
 
 
 class Postponed(NamedTuple):
-    """A greeting that the broker refuses for now, with its reason; the client greets again."""
+    """A greeting, or the key of a patient client, that the broker refuses for now; the client tries again."""
 
     why: str
 
 
-Output = Finished | Overdue | Settled | Changed | Postponed
+class Reconnect(NamedTuple):
+    """A new connection is due, because ZeroMQ gives one up for good once its handshake was refused."""
+
+
+Output = Finished | Overdue | Settled | Changed | Postponed | Reconnect
 
 
 class Delivery(NamedTuple):
@@ -130,6 +134,7 @@ class Client:
         kept: frames from the outbox, oldest first.
         place: the process, for people.
         sole: no other living process may have this name.
+        patient: what waits goes on waiting while the broker does not admit this client's key.
     """
 
     def __init__(
@@ -141,9 +146,10 @@ class Client:
         kept: Iterable[bytes] = (),
         place: str = "a program",
         sole: bool = False,
+        patient: bool = False,
     ) -> None:
         self._producer, self._deadline_s = producer, deadline_s
-        self._life, self._place, self._sole = epoch, place, sole
+        self._life, self._place, self._sole, self._patient = epoch, place, sole, patient
         self._sign: list[bytes] = []  # the latest sign of life; empty before the first
         self._sign_due = False
         self._outgoing = Outgoing(producer, epoch, kept)
@@ -156,7 +162,7 @@ class Client:
         self.is_connected = False
         self.is_welcome = False
         self._greeting = 0
-        self._greet_at: float | None = None
+        self._again_at: float | None = None  # when to greet, or to connect, again
 
     @property
     def has_unacknowledged(self) -> bool:
@@ -186,19 +192,23 @@ class Client:
     def next_deadline(self) -> float | None:
         """Return the time at which ``tick`` is due; None if nothing is scheduled."""
         first = next(iter(self._deadlines.values()), None)
-        if first is None or self._greet_at is None:
-            return self._greet_at if first is None else first
-        return min(first, self._greet_at)
+        if first is None or self._again_at is None:
+            return self._again_at if first is None else first
+        return min(first, self._again_at)
 
     def tick(self, now: float) -> None:
-        """Report overdue publishes and requests, and send a postponed greeting that is due."""
+        """Report overdue publishes and requests; greet or connect again when that is due."""
         while (first := next(iter(self._deadlines.items()), None)) and first[1] <= now:
             del self._deadlines[first[0]]
             self._outputs.append(Overdue(first[0]))
             if first[0] in self._requests and self._requests[first[0]][1] == wire.PRESENT:
                 del self._requests[first[0]]  # because the table would be outdated when the answer came
-        if self._greet_at is not None and self._greet_at <= now:
-            self._greet()
+        if self._again_at is not None and self._again_at <= now:
+            if self.is_connected:
+                self._greet()
+            else:
+                self._again_at = None
+                self._outputs.append(Reconnect())
 
     def publish(self, drafts: Sequence[Draft], now: float) -> int:
         """Add events in order; return the token of their ``Finished`` output."""
@@ -268,8 +278,9 @@ class Client:
 
     def disconnected(self) -> None:
         """Drop unsent messages, because the next greeting repeats those still needed."""
+        if self.is_connected:  # otherwise the end of a refused handshake, after which only we connect again
+            self._again_at = None
         self.is_connected = self.is_welcome = False
-        self._greet_at = None
         self._messages.clear()
 
     def receive(self, parts: list[bytes], now: float) -> None:  # noqa: C901, PLR0912 - one case for each kind
@@ -291,7 +302,7 @@ class Client:
                 milliseconds = wire.GREET_FORM.unpack(head)[1]
                 if milliseconds:
                     self.is_welcome = False
-                    self._greet_at = now + milliseconds / 1000
+                    self._again_at = now + milliseconds / 1000
                     self._outputs.append(Postponed(text.decode()))
                 elif self.is_welcome:  # otherwise it answers frames sent before the latest greeting
                     self._greet()
@@ -324,12 +335,16 @@ class Client:
                 raise wire.ProtocolError(f"The broker sent a message of the unknown kind {kind!r}.")
 
     def refused(self, error: FlyballError, now: float) -> None:
-        """Fail all that waits, because the broker does not admit this client's key; greet again after a while.
+        """Note that the broker does not admit this client's key; greet or connect again after a while.
 
-        Unacknowledged frames remain: they are sent if the key is authorized later.
+        All that waits fails, unless this client is patient. Unacknowledged frames remain in any case: they are sent if
+        the key is authorized later.
         """
         self.is_welcome = False
-        self._greet_at = now + REFUSED_S if self.is_connected else None
+        self._again_at = now + REFUSED_S
+        if self._patient:
+            self._outputs.append(Postponed(str(error)))
+            return
         self._outputs += [Finished(token, error) for token in self._deadlines]
         self._deadlines.clear()
         for subscription in self._subscriptions.values():
@@ -338,7 +353,7 @@ class Client:
         self._subscriptions.clear()
 
     def _greet(self) -> None:
-        self.is_welcome, self._greet_at = False, None
+        self.is_welcome, self._again_at = False, None
         self._greeting += 1
         hello = wire.Hello(
             greeting=self._greeting,

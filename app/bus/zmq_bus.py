@@ -15,7 +15,7 @@ from zmq.utils.monitor import recv_monitor_message
 
 from app.bus import wire
 from app.bus.access import ClientKeys, KeyRefused, check_endpoint
-from app.bus.client import Changed, Client, ClientSubscription, Finished, Overdue, Postponed, Settled
+from app.bus.client import Changed, Client, ClientSubscription, Finished, Overdue, Postponed, Reconnect, Settled
 from app.bus.ports import Batch, BrokerUnavailable, BusClosed, EventTooLarge, Present, Sign, Subscription
 from app.core import FlyballError
 from app.events import Envelope, Payload
@@ -45,6 +45,7 @@ class ZmqBus:
         epoch: identifies this start of the producer; by default a random number, which affects no decision.
         keys: for a broker with keys; required for an address beyond this machine.
         sole: no other living process may have this name; this one waits while another has it.
+        patient: wait while the broker does not admit the key, instead of failing with ``KeyRefused``.
 
     Raises:
         InsecureEndpoint: the address is beyond this machine, and there are no keys.
@@ -60,6 +61,7 @@ class ZmqBus:
         epoch: int | None = None,
         keys: ClientKeys | None = None,
         sole: bool = False,
+        patient: bool = False,
     ) -> None:
         check_endpoint(endpoint, secured=keys is not None)
         self.endpoint, self.producer, self.deadline_s = endpoint, producer, deadline_s
@@ -67,7 +69,9 @@ class ZmqBus:
         self._loop = asyncio.get_running_loop()
         nonce = int.from_bytes(os.urandom(8), "little") if epoch is None else epoch
         place, kept = f"process {os.getpid()} on {gethostname()}", outbox.load() if outbox else ()
-        self._client = Client(producer, nonce, deadline_s=deadline_s, kept=kept, place=place, sole=sole)
+        self._client = Client(
+            producer, nonce, deadline_s=deadline_s, kept=kept, place=place, sole=sole, patient=patient
+        )
         self._postponed = ""  # why the broker refused the latest greeting; errors name it
         self._publishes: dict[int, asyncio.Future[tuple[int, ...]]] = {}
         self._requests: dict[int, asyncio.Future[bytes]] = {}
@@ -264,7 +268,12 @@ class ZmqBus:
             self._client.receive(parts, now)
         return MESSAGES_PER_TURN
 
-    def _act(self) -> None:
+    def _reconnect(self) -> None:
+        with suppress(zmq.ZMQError):  # ZeroMQ may not know the connection any more
+            self._socket.disconnect(self.endpoint)
+        self._socket.connect(self.endpoint)
+
+    def _act(self) -> None:  # noqa: C901 - one case for each kind
         for output in self._client.outputs():
             match output:
                 case Finished(token, result):
@@ -278,6 +287,8 @@ class ZmqBus:
                     subscription.notify()
                 case Settled(keys) if self._outbox is not None:
                     self._outbox.remove(keys)
+                case Reconnect():
+                    self._reconnect()
                 case Postponed(why) if why != self._postponed:
                     self._postponed = why
                     structlog.get_logger("bus").warning("the broker lets this program wait", reason=why)

@@ -17,10 +17,11 @@ from daemons.supervisor import end_with_stdin
 
 @click.command()
 @click.option("--port", type=click.IntRange(0, 65535), help="Instead of deployment.dashboard.port; 0: any free one.")
+@click.option("--wait", is_flag=True, help="Wait for a run instead of refusing a folder without one, as services do.")
 @click.option("--fd", type=click.IntRange(0), hidden=True, help="A listening socket that `flyball up` opened.")
 @click.option("--supervised", is_flag=True, hidden=True, help="End when stdin closes.")
 @placed
-def dashboard(place: Place, *, port: int | None, fd: int | None, supervised: bool) -> None:
+def dashboard(place: Place, *, port: int | None, wait: bool, fd: int | None, supervised: bool) -> None:
     """Show a run in the browser: configurations, events, leagues, curves, logs. Ctrl-C stops it.
 
     `flyball up` starts it already. It is for a run's head, whose files it reads; the run need not be running. Actions
@@ -34,7 +35,7 @@ def dashboard(place: Place, *, port: int | None, fd: int | None, supervised: boo
     settings = loaded.deployment.dashboard
     access = Access.of(settings, loaded.folder)
     client_keys(loaded)  # refuses an unusable key now, because otherwise the pages would stand still
-    if not supervised:
+    if not (wait or supervised):
         with open_journal(place):  # refuses a folder without a run
             pass
     server = listen(settings) if fd is None else socket.socket(fileno=fd)

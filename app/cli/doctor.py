@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -11,12 +12,14 @@ from rich.markdown import Markdown
 from rich.padding import Padding
 from rich.text import Text
 
-from app.api.runs import Place
+from app.api.runs import Place, is_listening
 from app.cli.options import placed
 from app.cli.output import note, show, write_json
-from app.cli.shipped import shipped
 from app.core import FlyballError
 from app.core.clock import Clock
+from app.core.shipped import shipped
+from app.dashboard.access import url_at
+from app.dashboard.documents import ADDRESS
 from app.doctor.checks import CHECKS
 from app.doctor.diagnosis import LEVELS, RUNBOOKS, Diagnosis, Level, code_of, diagnose, worst
 from app.doctor.facts import Facts
@@ -70,7 +73,7 @@ def doctor(place: Place, *, form: Format, deep: bool, explain: str | None) -> No
     if form == "json":
         write_json({"worst": worst(found), "seconds": seconds, "findings": [_values(one) for one in found]})
     else:
-        _show(found, seconds)
+        _show(found, seconds, place)
     if worst(found) == "critical":
         sys.exit(1)
 
@@ -83,7 +86,7 @@ def _values(one: Diagnosis) -> dict[str, Any]:
     return {"code": one.code, **asdict(one.symptom), "runbook": one.runbook}
 
 
-def _show(found: Sequence[Diagnosis], seconds: float) -> None:
+def _show(found: Sequence[Diagnosis], seconds: float, place: Place) -> None:
     """Write each finding: severity, code and place; what is wrong; what to do. Then a summary on stderr."""
     for one in found:
         symptom = one.symptom
@@ -94,7 +97,18 @@ def _show(found: Sequence[Diagnosis], seconds: float) -> None:
         click.echo(f"No trouble found: {checked}.")
         return
     counts = [f"{number} {severity}" for severity in LEVELS if (number := _count(found, severity))]
-    note(f"{', '.join(counts)}; {checked}. Runbook: flyball doctor --explain {found[0].code}")
+    page = f", or {address}" if (address := page_of(found[0], place)) else ""
+    note(f"{', '.join(counts)}; {checked}. Runbook: flyball doctor --explain {found[0].code}{page}")
+
+
+def page_of(one: Diagnosis, place: Place) -> str | None:
+    """Return the address of a finding's runbook in the dashboard; None if nothing listens there."""
+    with suppress(FlyballError):
+        settings = place.load().deployment.dashboard
+        host, port = settings.address, settings.port
+        if port and is_listening(f"tcp://{host}:{port}"):
+            return f"{url_at(host, port).rstrip('/')}{ADDRESS}/{one.runbook}"
+    return None
 
 
 def _indented(text: str, style: str = "default") -> Padding:

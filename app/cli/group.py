@@ -17,6 +17,7 @@ GONE = (errno.EPIPE, errno.EIO)
 COMMANDS = {
     "up": "Start all daemons of a run and watch them.",
     "dashboard": "Show a run in the browser.",
+    "docs": "Show the documentation in the browser.",
     "status": "Show what is known of configurations and daemons.",
     "top": "Watch a run at a terminal: configurations, daemons, events, logs.",
     "doctor": "Look for troubles of a run and this machine, and say what to do about each.",
@@ -165,10 +166,19 @@ def _refuse_repetitions(command: click.Command, ctx: click.Context, args: list[s
             _refuse_repetitions(found, click.Context(found, ctx, name, **found.context_settings), others, given)
 
 
+MEANINGS = {
+    0: "ok",
+    1: "failed, or damage, or another process is at it",
+    2: "usage, or settings or a file that cannot be used",
+    3: "no run, or none that is running",
+    4: "unknown or not there yet",
+    5: "timeout",
+}
+"""Meanings of the exit codes."""
+
 ENDS = (
-    "Exit codes: 0 ok, 1 failed, or damage, or another process is at it, 2 usage, or settings or a file that cannot be "
-    "used, 3 no run, or none that is running, 4 unknown or not there yet, 5 timeout. Data goes to stdout, the rest to "
-    "stderr."
+    f"Exit codes: {', '.join(f'{code} {meaning}' for code, meaning in MEANINGS.items())}. Data goes to stdout, the "
+    "rest to stderr."
 )
 
 

@@ -17,9 +17,9 @@ from app.bus.keys import Key, KeyList, KeyPair, check_name, check_public, new_pa
 from app.cli.keys import ALLOWED
 from app.cli.options import FOLDER, json_option
 from app.cli.output import note, write_json
-from app.cli.shipped import shipped
 from app.config import RunFolder
 from app.core import BadUsage, writing
+from app.core.shipped import shipped
 from daemons.registry import MACHINE_ROLES, MachineRole, names_of
 
 ADDRESS = re.compile(r"(?P<host>[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:(?P<port>\d{1,5}))?")
@@ -34,6 +34,7 @@ FILES: Mapping[tuple[Services, MachineRole], tuple[str, ...]] = {
     ("systemd", "head"): (
         "flyball@.service",
         "flyball-head.target",
+        "flyball-dashboard.service",
         "flyball-worker@.service",
         "flyball-worker.target",
     ),

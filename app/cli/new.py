@@ -13,9 +13,9 @@ import click
 
 from app.cli.options import FOLDER, json_option
 from app.cli.output import write_values
-from app.cli.shipped import shipped
 from app.config import GAMES
 from app.core import BadUsage, writing
+from app.core.shipped import shipped
 
 NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 LONGEST_NAME = 40

@@ -2,7 +2,6 @@
 
 import os
 import re
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Literal, Self
 from urllib.parse import urlsplit
@@ -15,6 +14,7 @@ from app.config.monitoring import MetricsSettings, NotificationSettings, TraceSe
 from app.config.ray import RaySettings
 from app.config.settings import Settings
 from app.config.store_address import CACHE, CACHE_GIB, StoreAddress
+from app.core.hosts import is_loopback
 
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 WandbMode = Literal["off", "offline", "online"]
@@ -49,10 +49,10 @@ class JobProcesses(Settings):
     All evaluation processes share one evaluation, because it has many parts.
     """
 
-    selfplay: int = Field(1, ge=1)
-    inspection: int = Field(1, ge=1)
-    training: int = Field(1, ge=1)
-    evaluation: int = Field(1, ge=1)
+    selfplay: int = Field(1, ge=1, description="requests of self-play at once")
+    inspection: int = Field(1, ge=1, description="inspections of shards at once")
+    training: int = Field(1, ge=1, description="trainings at once")
+    evaluation: int = Field(1, ge=1, description="processes that share an evaluation")
 
 
 class JournalSettings(Settings):
@@ -96,12 +96,12 @@ class Deployment(Settings):
         9.0, gt=0, description="on the head: a daemon without a sign of life for this time is lost"
     )
     drain_seconds: float = Field(10.0, ge=0, description="for running jobs when a daemon is asked to stop")
-    log_level: LogLevel = "INFO"
+    log_level: LogLevel = Field("INFO", description="least level of the lines in the logs")
     metrics: MetricsSettings = MetricsSettings()
     traces: TraceSettings = TraceSettings()
     notifications: tuple[NotificationSettings, ...] = Field((), description="webhooks: [[deployment.notifications]]")
     wandb: WandbMode = Field("off", description="curves at Weights & Biases, too: pip install 'flyball[wandb]'")
-    threads_per_job: int = Field(1, ge=1)
+    threads_per_job: int = Field(1, ge=1, description="threads of numerical libraries in each process of jobs")
     processes_per_training: ProcessesPerTraining = 1
     processes: JobProcesses = JobProcesses()
     engine: Literal["local", "ray"] = Field("local", description="where jobs run: this machine's processes, or Ray")
@@ -165,7 +165,7 @@ class Deployment(Settings):
     @model_validator(mode="after")
     def _protected(self) -> Self:
         unprotected = self.endpoint if self.keys.secret is None else None
-        if unprotected and unprotected.startswith("tcp://") and not _is_loopback(urlsplit(unprotected).hostname or ""):
+        if unprotected and unprotected.startswith("tcp://") and not is_loopback(urlsplit(unprotected).hostname or ""):
             raise ValueError(
                 f"{unprotected!r} can be reached from other machines, and nothing would protect it; "
                 "use tcp://127.0.0.1:PORT or leave the endpoint out, or make keys (flyball keys new NAME) and set "
@@ -179,13 +179,6 @@ def _port(endpoint: str) -> int | None:
         return urlsplit(endpoint).port
     except ValueError:
         return None
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 class RunFolder:

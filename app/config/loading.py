@@ -16,7 +16,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from pydantic import BaseModel, JsonValue, ValidationError, create_model
+from pydantic import BaseModel, Field, JsonValue, ValidationError, create_model
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError
@@ -207,9 +207,15 @@ def _layer(values: Mapping[str, Any], where: str, origin: str) -> Layer:
 def _document() -> type[BaseSettings]:
     run = RunSettings.model_fields.items()
     fields: dict[str, Any] = {name: (field.annotation, field) for name, field in run if name != "configs"} | {
-        "profile": (str | None, None),
-        "configs": (tuple[ConfigKey, ...] | None, None),
-        IMPORT: (Modules, ()),
+        "profile": (str | None, Field(None, description=f"set of configurations to run: {', '.join(PROFILES)}")),
+        "configs": (
+            tuple[ConfigKey, ...] | None,
+            Field(None, description="configurations to run, instead of a profile; both unset: those of laptop"),
+        ),
+        IMPORT: (
+            Modules,
+            Field((), description="modules imported before a game is loaded, beside flyball.toml or installed"),
+        ),
         "deployment": (Deployment, Deployment()),
         GAME_TABLES: (dict[str, GameConfig], {}),
     }
@@ -221,14 +227,14 @@ def _leaves(model: type[BaseModel]) -> Iterator[str]:
     for name, field in model.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             yield from (f"{name}.{leaf}" for leaf in _leaves(field.annotation))
-        elif name not in (GAME_TABLES, CONTROLLER_TABLES):
+        else:
             yield name
 
 
 DOCUMENT = _document()
 """The shape of ``flyball.toml``."""
 
-TOP_KEYS = frozenset(_leaves(DOCUMENT)) | {MATCHMAKING_TABLE, *BY_JOB}
+TOP_KEYS = (frozenset(_leaves(DOCUMENT)) - {GAME_TABLES, CONTROLLER_TABLES}) | {MATCHMAKING_TABLE, *BY_JOB}
 NAMED_KEYS = {
     GAME_TABLES: frozenset(_leaves(GameConfig)) - {"key", "imports"},
     CONTROLLER_TABLES: frozenset(_leaves(ControllerSettings)),

@@ -70,11 +70,11 @@ class MatchmakingSettings(Settings):
     ``prioritised`` is AlphaStar's: the whole league, weighted by ``curve`` (Vinyals et al. 2019).
     """
 
-    mirror: float = Field(0.9, ge=0)
-    peers: float = Field(0.05, ge=0)
-    exploitable: float = Field(0.03, ge=0)
-    baselines: float = Field(0.02, ge=0)
-    prioritised: float = Field(0.0, ge=0)
+    mirror: float = Field(0.9, ge=0, description="share of games against itself")
+    peers: float = Field(0.05, ge=0, description="share of opponents of about its strength")
+    exploitable: float = Field(0.03, ge=0, description="share of opponents that used to win, and now should lose")
+    baselines: float = Field(0.02, ge=0, description="share of bots")
+    prioritised: float = Field(0.0, ge=0, description="share of opponents from the whole league, weighted by curve")
     curve: Curve = Field("even", description="weights within peers, exploitable and prioritised")
     peer_elo: float = Field(100.0, gt=0, description="largest Elo difference of peers")
     prior_games: float = Field(10.0, gt=0, description="weight of the ratings' prediction, in games")
@@ -121,9 +121,13 @@ class LeagueSettings(Settings):
 class RunSettings(Settings):
     """Settings of a run."""
 
-    seed: int = Field(0, ge=0, lt=1 << 63)
+    seed: int = Field(0, ge=0, lt=1 << 63, description="of all that is drawn in the run")
     tick_seconds: float = Field(10.0, ge=1e-3, le=MAX_SECONDS, description="period of CLOCK_TICK")
-    selfplay_workers: tuple[Name, ...] = Field(("selfplay_worker@laptop",), min_length=1)
+    selfplay_workers: tuple[Name, ...] = Field(
+        ("selfplay_worker@laptop",),
+        min_length=1,
+        description="workers of a simulation; a run asks those that have started; unset: this machine's",
+    )
     min_quality: Share = Field(
         0.3, description="quality score below which a shard is not trained on; at most feedback.intensity.reduced"
     )

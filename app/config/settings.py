@@ -273,7 +273,7 @@ MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-3, 10.0
 class SelfplaySettings(Settings):
     """Self-play of a configuration."""
 
-    games_per_request: int = Field(256, ge=1, le=1_000_000)
+    games_per_request: int = Field(256, ge=1, le=1_000_000, description="games that a worker is asked for at once")
     temperature: float = Field(
         1.0, ge=MIN_TEMPERATURE, le=MAX_TEMPERATURE, description="divides the logits before sampling"
     )
@@ -284,7 +284,7 @@ class SelfplaySettings(Settings):
 class EvaluationSettings(Settings):
     """The gauntlet played after each training."""
 
-    random_games: int = Field(200, ge=1)
+    random_games: int = Field(200, ge=1, description="games against the random bot")
     model_games: int = Field(100, ge=1, description="games against the champion and the newest lasting anchor each")
     anchors: int = Field(2, ge=0, description="newest lasting anchors to play")
     members: int = Field(3, ge=0, description="other league members to play, drawn among those near in strength")
@@ -374,7 +374,7 @@ class GameConfig(Settings):
         "point for a game of your own; or 'pettingzoo:connect_four_v3'",
     )
     imports: Modules = Field((), description="modules imported before its game is loaded: the run's setting `import`")
-    players: int = Field(ge=2, le=7)
+    players: int = Field(ge=2, le=7, description="number of seats; the key ends with it")
     engine: Literal["openspiel", "flyball"] = Field(
         "openspiel", description="implementation of the rules; flyball has those of Hearts and of most board games"
     )

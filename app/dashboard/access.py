@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from hashlib import sha256
 from ipaddress import ip_address
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from app.bus.keys import BadKey, read_private
 from app.config.dashboard import DashboardSettings
 from app.core import FlyballError
+from app.core.hosts import LOOPBACK_NAMES, name_in
 
 LEAST_TOKEN = 16
 """Fewest characters of a token."""
@@ -63,7 +63,7 @@ class Access:
         """Return the access that the settings give; paths are relative to ``folder``. See ``read_token``."""
         token = None if settings.token is None else read_token(folder / settings.token)
         own = () if ip_address(settings.address).is_unspecified else (settings.address,)
-        names = {name.lower() for name in ("localhost", "127.0.0.1", "::1", *own, *settings.names)}
+        names = {name.lower() for name in (*LOOPBACK_NAMES, *own, *settings.names)}
         return cls(frozenset(names), token, settings.is_public)
 
     @property
@@ -72,12 +72,8 @@ class Access:
         return self.token and hmac.new(self.token.encode(), b"flyball dashboard", sha256).hexdigest()
 
     def knows(self, host: str) -> bool:
-        """Return whether a Host header names this dashboard; its port does not matter, because ssh may map it."""
-        try:
-            name = urlsplit(f"//{host}").hostname
-        except ValueError:
-            return False
-        return name is not None and name in self.names
+        """Return whether a Host header names this dashboard."""
+        return name_in(host) in self.names
 
     def is_token(self, text: str) -> bool:
         """Return whether a text is the token."""
@@ -126,7 +122,11 @@ def listen(settings: DashboardSettings) -> socket.socket:
 
 def url_of(server: socket.socket) -> str:
     """Return the address to open in a browser on this machine."""
-    host, port = server.getsockname()[:2]
+    return url_at(*server.getsockname()[:2])
+
+
+def url_at(host: str, port: int) -> str:
+    """Return the address to open in a browser on this machine of a server that listens there."""
     address = ip_address(host)
     name = "localhost" if address.is_unspecified else f"[{host}]" if address.version == 6 else host
     return f"http://{name}:{port}/"

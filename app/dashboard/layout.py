@@ -59,24 +59,26 @@ def whole_number(text: str) -> int | None:
 
 
 def feed_of(request: Request) -> Feed:
-    """Return the feed that the server shows."""
+    """Return the feed that the dashboard shows."""
     feed: Feed = request.app.state.feed
     return feed
 
 
 def render(request: Request, template: str, *, status_code: int = 200, **values: Any) -> Response:
     """Render a template: a whole page extends ``base.html``, a part that a page refreshes does not."""
-    feed, access = feed_of(request), request.app.state.access
-    may_read = request.state.may_act or not access.private
+    feed: Feed | None = request.app.state.feed  # None: the server has documents only
+    access = request.app.state.access
+    shown = feed if request.state.may_act or not access.private else None
     text = templates.get_template(template).render(
         values
         | {
             "pages": request.app.state.pages,
             "path": request.url.path,
-            "run": feed.place.folder.path.absolute().name if may_read else "",
-            "position": feed.model.position if may_read else 0,
-            "head": feed.head if may_read else 0,
-            "trouble": feed.trouble if may_read else "",
+            "is_live": feed is not None,
+            "run": shown.place.folder.path.absolute().name if shown else "",
+            "position": shown.model.position if shown else 0,
+            "head": shown.head if shown else 0,
+            "trouble": shown.trouble if shown else "",
             "may_act": request.state.may_act,
             "has_token": access.token is not None,
         }

@@ -1,5 +1,6 @@
 """Checks of configurations: whether each of them learns, and what it waits for if not."""
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 
@@ -8,7 +9,8 @@ from app.doctor.diagnosis import Symptom
 from app.doctor.facts import Facts
 from app.doctor.machine import LATELY
 from app.events import ModelRolledBack
-from app.status.configs import EVALUATION, TRAINING, ConfigRow
+from app.events.envelope import EPOCH
+from app.status.configs import EVALUATION, MICROSECONDS, TRAINING, ConfigRow
 from app.status.status import MANY_FAILURES, on_one_line
 from app.status.summary import short
 
@@ -17,6 +19,9 @@ PAUSED_SHARDS = 8
 
 SPARE = 2.0
 """Multiple of the most rows that a training can need, which allows for shards that come late."""
+
+GATE_HOURS = 2.0
+"""Longest time between two events about a candidate's gate: a round takes minutes, a pause after failures five."""
 
 ROLLBACKS = 3
 """Rollbacks of a configuration within an hour that make a livelock."""
@@ -105,6 +110,26 @@ def evaluation_overdue(facts: Facts) -> Iterator[Symptom]:
             )
         elif row.overdue is not None:
             yield Symptom("warning", row.key, f"No evaluation came for {row.overdue.hours:.1f} h.", hint)
+
+
+def gate_unplayed(facts: Facts) -> Iterator[Symptom]:
+    """Find rated candidates for whose gate nobody asks, and nobody plays."""
+    for row in facts.configs.values():
+        candidate, since_us = row.lineage.candidate, row.tested_us
+        if candidate is None or row.evaluated != candidate or row.overdue or since_us is None or not facts.recorded:
+            continue
+        # In recorded time, which does not go on while the run is stopped.
+        hours = (facts.recorded - EPOCH).total_seconds() / 3600 - since_us / MICROSECONDS / 3600
+        if hours >= GATE_HOURS:
+            request = {"purpose": "gate", "model": candidate, "step": row.step, "seed": 1}
+            yield Symptom(
+                "warning",
+                row.key,
+                f"Candidate {short(candidate)} is rated, and for {hours:.1f} h no games for its promotion were asked "
+                "for or played.",
+                "Look at model_lifecycle and evaluation: flyball status. Ask by hand: "
+                f"flyball emit EVALUATION_REQUESTED '{json.dumps(request)}' --config-key {row.key}",
+            )
 
 
 def regression(facts: Facts) -> Iterator[Symptom]:

@@ -13,6 +13,7 @@ from app.events import (
     EvaluationCompleted,
     EvaluationFailed,
     EvaluationOverdue,
+    EvaluationRequested,
     Event,
     ExplorationBoost,
     Kind,
@@ -90,7 +91,8 @@ class ConfigRow(Row, frozen=True):
     """The state of one configuration.
 
     ``since_us`` is the time of the first event. ``played`` holds the games of each second within the window.
-    ``evaluated`` is the last evaluated model, until it is promoted or rejected. ``loops`` counts trainings that were
+    ``evaluated`` is the last evaluated model, until it is promoted or rejected. ``tested_us`` is when games of the
+    candidate were last requested, played or failed; at first, when it was trained. ``loops`` counts trainings that were
     evaluated and decided; ``promotions`` and ``rejections`` count decisions, including operators'. The initial model's
     promotion counts in none of them. ``champions`` ends with the current model. ``blocked`` is the reason of a training
     block. ``quality`` is the data quality behind the training intensity. ``overdue`` is the latest EVALUATION_OVERDUE
@@ -114,6 +116,7 @@ class ConfigRow(Row, frozen=True):
     rollbacks: int = 0
     loops: int = 0
     evaluated: ModelHash | None = None
+    tested_us: int | None = None
     lineage: Lineage = Lineage()
     champions: tuple[PastChampion, ...] = ()
     progress: Progress | None = None
@@ -172,13 +175,19 @@ def _selfplay(row: ConfigRow, event: Event[SelfplayComplete]) -> Changes:
     return totals | {"played": (*played, (second, games))}
 
 
+def _tested(
+    row: ConfigRow, event: Event[EvaluationRequested] | Event[EvaluationCompleted] | Event[EvaluationFailed]
+) -> Changes:
+    return {"tested_us": event.recorded_us} if event.data.model == row.lineage.candidate else {}
+
+
 def _evaluation(row: ConfigRow, event: Event[EvaluationCompleted]) -> Changes:
-    data, failing = event.data, _without(row, EVALUATION)
+    data, ended = event.data, _tested(row, event) | {"failing": _without(row, EVALUATION)}
     if data.purpose != "rating":
-        return {"failing": failing}
+        return ended
     against = {result.opponent: result.score for result in data.results}
     rated = {"elo": data.elo, "elo_stderr": data.elo_stderr, "evaluated": data.model}
-    rated |= {"overdue": None, "progress": _progress(row, data), "failing": failing}
+    rated |= {"overdue": None, "progress": _progress(row, data)} | ended
     return rated | ({"win_rate_random": against["random"]} if "random" in against else {})
 
 
@@ -238,7 +247,7 @@ def _without(row: ConfigRow, noun: str) -> dict[str, Failing]:
 
 def _trained(row: ConfigRow, event: Event[TrainingCompleted]) -> Changes:
     trained = {"step": event.data.step, "failing": _without(row, TRAINING), "diverged": 0}
-    return trained | {"untrained": Untrained()}
+    return trained | {"untrained": Untrained(), "tested_us": event.recorded_us}
 
 
 def _untrained(row: ConfigRow, event: Event[TrainingFailed]) -> Changes:
@@ -263,8 +272,9 @@ CHANGED_BY: Mapping[type[Payload], Callable[[ConfigRow, Event[Any]], Changes]] =
     TrainingUnblocked: lambda *_: {"blocked": None, "untrained": Untrained()},
     TrainingRequested: lambda *_: {"untrained": Untrained()},
     TrainingIntensityChanged: _intensity,
+    EvaluationRequested: _tested,
     EvaluationCompleted: _evaluation,
-    EvaluationFailed: lambda row, event: _failure(row, EVALUATION, event.data.error),
+    EvaluationFailed: lambda row, event: _failure(row, EVALUATION, event.data.error) | _tested(row, event),
     EvaluationOverdue: lambda _, event: {"overdue": event.data},
     DistributionFailed: _undistributed,
     DistributionLate: lambda row, event: {"late": tuple(dict.fromkeys((*row.late, *event.data.nodes)))},

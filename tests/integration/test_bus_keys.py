@@ -8,8 +8,9 @@ from datetime import timedelta
 
 import pytest
 import zmq
-from bus_rig import START, broker_thread, checked, gather, hello
+from bus_rig import START, broker_thread, checked, gather, hello, until
 from keyed_bus import KeyRing, client, keyed, keyed_broker
+from structlog.testing import capture_logs
 
 from app.bus import BrokerUnavailable, ZmqBus
 from app.bus.access import KeyRefused
@@ -171,6 +172,39 @@ async def test_a_key_authorized_later_needs_no_restart(broker, ring):
     keys = ring.admit("node9", "worker")
     async with connected(broker, ring, "selfplay_worker@node9", keys=keys) as bus:
         assert await bus.publish(checked(0)) >= 1
+
+
+async def test_a_refused_client_connects_once_its_key_is_authorized(broker, ring):
+    """ZeroMQ gives a refused connection up for good, so the client makes another one."""
+    stranger = ring.stranger()
+    async with connected(broker, ring, "selfplay_worker@node9", keys=stranger) as bus:
+        with pytest.raises(KeyRefused, match="does not admit the key"):
+            await bus.publish(checked(0))
+        ring.authorize("node9", "worker", stranger)
+        assert await bus.publish(checked(1)) >= 1
+
+
+async def test_a_patient_client_waits_for_its_key(broker, ring):
+    stranger = ring.stranger()
+    async with connected(broker, ring, "selfplay_worker@node9", keys=stranger, patient=True) as bus:
+        waiting = asyncio.gather(bus.publish(checked(0)), gather(bus.subscribe(after=0), 1))
+        with capture_logs() as logs:
+            await until(lambda: logs)
+        assert f"flyball keys authorize node9 worker {stranger.own.public}" in logs[0]["reason"]
+        assert not waiting.done()
+        ring.authorize("node9", "worker", stranger)
+        position, _ = await waiting
+    assert position >= 1
+
+
+async def test_a_patient_client_that_is_revoked_keeps_what_it_publishes(broker, ring, journal):
+    async with connected(broker, ring, "selfplay_worker@node1", patient=True) as bus:
+        await bus.publish(checked(0))
+        ring.revoke("node1")
+        await refused(broker, ring, "revoked")
+        waiting = asyncio.gather(bus.publish(checked(1)))
+        ring.authorize("node1", "worker", ring.keys("node1"))
+        assert await waiting > [1]
 
 
 async def test_a_worker_key_that_promotes_is_refused_and_audited(broker, ring, journal):

@@ -57,7 +57,7 @@ def test_units_name_folder_user_node_and_program(tmp_path: Path) -> None:
     run = tmp_path / "run"
     written = init("--role", "head", "--head", "h", "--node", "alpha", "--store", "/mnt/store", run)
     assert written.exit_code == 0
-    for name in ("flyball@.service", "flyball-worker@.service"):
+    for name in ("flyball@.service", "flyball-worker@.service", "flyball-dashboard.service"):
         unit = (run / "systemd" / name).read_text()
         lines = [line for line in unit.splitlines() if not line.startswith("#")]
         assert f"User={getuser()}" in lines
@@ -120,7 +120,7 @@ def test_head_that_runs_jobs_too_has_one_distributor(tmp_path: Path) -> None:
         parser.read(tmp_path / f"supervisor/{role}.conf")
         programs[role] = [name.removeprefix("program:") for name in parser.sections() if name.startswith("program:")]
         assert {*parser[f"group:{role}"]["programs"].split(",")} == {*programs[role]} - {"broker"}
-    assert sorted(programs["head"] + programs["worker"]) == sorted(names_of(None))
+    assert sorted(programs["head"] + programs["worker"]) == sorted([*names_of(None), "dashboard"])
 
 
 @pytest.mark.parametrize("there", ["flyball.toml", "keys/alpha.secret", "systemd/flyball-head.target"])

@@ -35,6 +35,9 @@ PATHS = (
     f"/games?config={KEY}&player=random&against=random&seed=1",
     "/what-if?set=feedback.stall.velocity=3",
     "/logs",
+    "/docs",
+    "/docs/README.md",
+    "/docs/ADR/metrics.md",
     "/sign-in",
 )
 WIDE, PHONE = (1440, 900), (390, 844)
@@ -104,6 +107,18 @@ def test_curve_is_drawn_and_follows_the_theme(browser, recorded):
         assert page.evaluate("getComputedStyle(document.body).color") != light
         page.reload()
         assert page.inner_text("#theme") == "Dark"
+
+
+def test_documents_lead_to_each_other(browser, recorded):
+    with page_of(browser, recorded) as page:
+        page.goto(f"{recorded}/docs")
+        page.click("text=Runbooks")
+        page.wait_for_url("**/docs/deploy/runbooks.md")
+        page.click("table >> text=key-refused")
+        page.wait_for_url("**#key-refused")
+        assert page.eval_on_selector("#key-refused", "one => one.getBoundingClientRect().top") < WIDE[1]
+        page.click("text=README.md >> nth=0")
+        page.wait_for_url("**/docs/deploy/README.md#operate")
 
 
 def positions(page: Any) -> list[int]:

@@ -29,7 +29,7 @@ from app.telemetry.logs import render
 
 EVENTS = recording().events
 PROMOTED = next(event for event in EVENTS if event.data.event_name == "MODEL_PROMOTED")
-PAGES = ("/", f"/configuration/{KEY}", "/events", f"/league/{KEY}", f"/training/{KEY}", "/logs", "/sign-in")
+PAGES = ("/", f"/configuration/{KEY}", "/events", f"/league/{KEY}", f"/training/{KEY}", "/logs", "/docs", "/sign-in")
 PARTS = (
     "/overview/summary",
     "/overview/daemons",

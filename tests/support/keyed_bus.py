@@ -27,8 +27,11 @@ class KeyRing:
 
     def admit(self, name, role):
         self.pairs[name] = new_pair()
-        KeyList.read(self.path).authorize(Key(name, role, self.pairs[name].public)).write(self.path)
+        self.authorize(name, role, self.keys(name))
         return self.keys(name)
+
+    def authorize(self, name, role, keys):
+        KeyList.read(self.path).authorize(Key(name, role, keys.own.public)).write(self.path)
 
     def revoke(self, name):
         KeyList.read(self.path).revoke(name).write(self.path)

@@ -19,7 +19,8 @@ pytestmark = [
 ]
 
 HEAD = names_of("head")
-UNITS = [f"flyball@{name}" if name in HEAD else f"flyball-worker@{name}" for name in names_of(None)]
+DAEMONS = [f"flyball@{name}" if name in HEAD else f"flyball-worker@{name}" for name in names_of(None)]
+UNITS = [*DAEMONS, "flyball-dashboard"]
 
 
 def events(machine: Machine, payload: type[Payload]) -> list[dict[str, Any]]:
@@ -47,7 +48,7 @@ def test_all_daemons_are_started_and_report_ready(head: Machine) -> None:
     assert head.property("flyball@broker", "StatusText") == "serving tcp://127.0.0.1:7400"
     targets = ("flyball-head.target", "flyball-worker.target")
     assert head.run("systemctl", "is-enabled", *targets).split() == ["enabled"] * 2
-    assert "11 ready" in head.run("flyball", "status", user=USER)
+    assert f"{len(DAEMONS)} ready" in head.run("flyball", "status", user=USER)
 
 
 def test_jobs_run_within_the_hardened_services(head: Machine) -> None:

@@ -4,7 +4,18 @@ import pytest
 from bus_rig import checked
 
 from app.bus import wire
-from app.bus.client import CREDIT_BYTES, Changed, Client, Finished, Overdue, Postponed, Settled
+from app.bus.access import KeyRefused
+from app.bus.client import (
+    CREDIT_BYTES,
+    REFUSED_S,
+    Changed,
+    Client,
+    Finished,
+    Overdue,
+    Postponed,
+    Reconnect,
+    Settled,
+)
 from app.bus.outgoing import FRAMES_IN_FLIGHT
 from app.bus.ports import Batch, BusError, PublishRefused, Sign
 from app.bus.sequencer import Run
@@ -237,3 +248,32 @@ def test_overdue_question_is_not_asked_again(client):
     client.disconnected()
     client.connected()
     assert kinds(client) == [wire.HELLO]
+
+
+@pytest.mark.parametrize("patient", [False, True])
+def test_refused_handshake_is_followed_by_a_new_connection(patient):
+    client, error = Client("p", 7, patient=patient), KeyRefused("unknown key")
+    token = publish(client, 0)
+    subscription = client.subscribe(None, 0)
+    client.refused(error, 5.0)
+    client.disconnected()  # ZeroMQ reports the end of the refused connection, too
+    failed = [Finished(token, error), Changed(subscription)]
+    assert client.outputs() == ([Postponed("unknown key")] if patient else failed)
+    assert client.next_deadline() == 5.0 + REFUSED_S
+    client.tick(5.0 + REFUSED_S)
+    assert client.outputs() == [Reconnect()]
+    client.connected()
+    welcome(client)
+    assert wire.FRAME in kinds(client), "the frame of the refused publish is sent in any case"
+
+
+def test_patient_client_keeps_its_subscriptions_when_its_key_is_revoked():
+    client = Client("p", 7, patient=True)
+    client.connected()
+    welcome(client)
+    subscription = opened(client, 3)
+    client.receive([wire.DENIED, b"revoked"], 1.0)
+    assert client.outputs() == [Postponed("revoked")]
+    assert subscription.error is None
+    client.tick(1.0 + REFUSED_S)
+    assert kinds(client) == [wire.HELLO, wire.SUBSCRIBE]

@@ -124,6 +124,18 @@ def test_bad_queries_are_refused_on_the_page(client, query, expected):
     assert expected in alert
 
 
+def test_diplomacy_is_refused_with_the_reason(tmp_path):
+    text = '[games.diplomacy_small_3p]\ngame = "diplomacy_small"\nplayers = 3\nbackend = "language"\n'
+    (tmp_path / "flyball.toml").write_text(f'configs = ["diplomacy_small_3p"]\n{text}')
+    with TestClient(dashboard_of(tmp_path)) as client:
+        assert "diplomacy_small_3p</option>" in client.get("/games").text
+        page = client.get("/games?config=diplomacy_small_3p&player=random")
+        assert client.get("/games/players?config=diplomacy_small_3p").status_code == 200
+    assert page.status_code == 200
+    assert "Games of diplomacy_small_3p cannot be watched move by move" in unescape(page.text)
+    assert "job=" not in page.text
+
+
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     query=st.dictionaries(

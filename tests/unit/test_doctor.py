@@ -6,20 +6,24 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from socket import create_server
 
 import click
 import pytest
-from recorded_run import KEY, NEW, OLD, START, Recording, recording
+from recorded_run import KEY, NEW, OLD, START, Recording, evaluated, evidence, recording, trained
 
 from app.api.publishing import payload_of
+from app.api.runs import place_of
 from app.bus.keys import Key
 from app.bus.ports import Present, Sign
-from app.cli.doctor import nagios, runbook
+from app.cli.doctor import nagios, page_of, runbook
 from app.cli.group import main
+from app.core import ModelHash
 from app.doctor.checks import CHECKS
 from app.doctor.diagnosis import RUNBOOKS, code_of, diagnose, worst
 from app.doctor.facts import BrokerAnswer, Disk, Facts, Growth, Problem, ProcessEnd
 from app.doctor.gathering import RECENT
+from app.doctor.training import GATE_HOURS
 from app.events import (
     AccessRefused,
     ClockTick,
@@ -28,16 +32,19 @@ from app.events import (
     DaemonStarted,
     DistributionFailed,
     EvaluationFailed,
+    EvaluationRequested,
     ModelDistributed,
     ModelRolledBack,
     NodeQuarantined,
     Payload,
+    PromotionRejected,
     RegressionCleared,
     RegressionDetected,
     SelfplayComplete,
     TrainingBlockedByQuality,
     TrainingFailed,
     TrainingIntensityChanged,
+    TrainingRequested,
     resolve,
 )
 from app.status.status import Board
@@ -51,6 +58,8 @@ HELD_UP = BrokerAnswer("tcp://10.0.0.1:7400", listens=True, held=False, problem=
 REFUSED = replace(HELD_UP, refused=True)
 WHO = {"daemon": "training", "node": "laptop"}
 WORKER = {"daemon": "selfplay_worker", "node": "node1"}
+THIRD = ModelHash("d" * 64)
+GATE_SECONDS = round(GATE_HOURS * 3600)
 SHARD = next(event.data for event in recording().events if isinstance(event.data, SelfplayComplete))
 
 
@@ -133,6 +142,17 @@ def regressed(severity: str = "severe") -> RegressionDetected:
     return RegressionDetected(model=OLD, last_good=NEW, elo_drop=60.0, severity=severity, games=80)
 
 
+def gate_left(seconds: int, *news: Payload) -> Facts:
+    """Return a run with a rated candidate, about which nothing was recorded since the news; then a late shard."""
+    run = healthy()
+    asked = run.add(
+        TrainingRequested(base_model=OLD, shards=(), step=0, seed=3, learning_rate=1e-3, epochs=3), run.events[7]
+    )
+    for payload in (trained(THIRD, 1, asked.id), evaluated(THIRD, 1, 9.0, 110), *news, SHARD):
+        run.add(payload, asked)
+    return replace_time(run, seconds - 1)
+
+
 def large(event: SelfplayComplete) -> SelfplayComplete:
     return event.model_copy(update={"shard": event.shard.model_copy(update={"rows": 1_000_000})})
 
@@ -173,6 +193,7 @@ PLANTED: dict[str, Callable[[], Facts]] = {
     "training-blocked": lambda: after(TrainingBlockedByQuality(reason="parity")),
     "livelock": lambda: after(large(SHARD)),
     "training-failing": lambda: after(failed("training"), times=3),
+    "gate-unplayed": lambda: gate_left(GATE_SECONDS),
     "evaluation-overdue": lambda: after(failed("evaluation"), times=3),
     "regression": lambda: after(regressed()),
     "distribution-failing": lambda: after(
@@ -234,6 +255,33 @@ def test_trouble_that_has_ended_is_not_found() -> None:
     assert codes(after(failed("training"), failed("training"))) == set(), "two failures are no series"
 
 
+def test_gate_that_is_asked_for_or_played_is_no_trouble() -> None:
+    request = EvaluationRequested(purpose="gate", model=THIRD, step=1, seed=1)
+    failed = EvaluationFailed(request_id="r", purpose="gate", model=THIRD, error="no game")
+    played = evaluated(THIRD, 1, 9.0, 110).model_copy(update={"purpose": "gate"})
+    rejected = PromotionRejected(model=THIRD, current=OLD, step=1, evidence=evidence(9.0))
+    late = [gate_left(GATE_SECONDS - 1), *(gate_left(GATE_SECONDS - 1, one) for one in (request, failed, played))]
+    assert [codes(facts) for facts in late] == [set()] * 4
+    assert codes(gate_left(GATE_SECONDS, rejected)) == set()
+    for news in ((), (request,), (failed,), (played,)):
+        (found,) = diagnose(gate_left(GATE_SECONDS, *news), CHECKS)
+        assert found.code == "gate-unplayed"
+        assert "for 2.0 h" in found.symptom.what
+        data = re.search(r"EVALUATION_REQUESTED '(.*)' --config-key", found.symptom.hint)
+        assert data
+        assert payload_of(EvaluationRequested, data[1]) == request
+
+
+def test_candidate_without_a_rating_has_no_gate() -> None:
+    run = healthy()
+    asked = run.add(
+        TrainingRequested(base_model=OLD, shards=(), step=0, seed=3, learning_rate=1e-3, epochs=3), run.events[7]
+    )
+    run.add(trained(THIRD, 1, asked.id), asked)
+    run.add(SHARD, asked)
+    assert codes(replace_time(run, 2 * GATE_SECONDS)) == set()
+
+
 def test_silent_daemon_with_a_substitute_is_a_warning() -> None:
     other = {"daemon": "training", "node": "node2"}
     starts = DaemonStarted(**other, pid=9, version="0.1.0+rows.1"), DaemonReady(**other, position=20, capacity=1)
@@ -275,6 +323,18 @@ def test_nagios_output_has_state_text_and_figures(facts: Facts, code: int, state
 
 PAGE = (ROOT / RUNBOOKS).read_text(encoding="utf-8")
 TITLE = re.compile(r"^## (.+)$", re.MULTILINE)
+
+
+def test_runbook_has_an_address_where_a_dashboard_listens(tmp_path: Path) -> None:
+    (one,) = diagnose(replace(BASE, has_gpu=True), CHECKS)
+    with create_server(("127.0.0.1", 0)) as dashboard:
+        port = dashboard.getsockname()[1]
+        (tmp_path / "flyball.toml").write_text(f"[deployment.dashboard]\nport = {port}\n")
+        address = page_of(one, place_of(tmp_path))
+        assert address == f"http://127.0.0.1:{port}/docs/deploy/runbooks.md#gpu-unused"
+    assert page_of(one, place_of(tmp_path)) is None, "nothing listens there any more"
+    (tmp_path / "flyball.toml").write_text("nonsense = 1\n")
+    assert page_of(one, place_of(tmp_path)) is None
 
 
 def test_runbooks_have_a_section_for_each_code_and_no_other() -> None:

@@ -7,8 +7,9 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
+from http.client import HTTPConnection
 from pathlib import Path
-from socket import create_server
+from socket import create_connection, create_server
 
 import pytest
 import yaml
@@ -28,8 +29,9 @@ from app.status.metrics import METRICS, Delivery, Exposition, Storage, View, ref
 from app.status.monitored import BOUNDS, CAUSES, RESULTS, ConfigFold, DaemonFold, Durations, EventCounts
 from app.status.status import Board
 from daemons.clock import SystemClock
-from daemons.exports import Exports, PortTaken
+from daemons.exports import Exports
 from daemons.jobs import WorkerPlace
+from daemons.metrics_server import PortTaken, answering
 from daemons.registry import DAEMONS
 
 ROOT = Path(__file__).parents[2]
@@ -120,6 +122,45 @@ def test_taken_port_is_refused_with_a_remedy(tmp_path: Path) -> None:
         exports = Exports(load(tmp_path, settings), RunFolder(tmp_path))
         with pytest.raises(PortTaken, match="Address already in use"), exports._answering():
             pass
+
+
+def scrape(port: int, host: str) -> tuple[int, str]:
+    connection = HTTPConnection("127.0.0.1", port, timeout=20)
+    connection.request("GET", "/metrics", headers={"Host": host})
+    answer = connection.getresponse()
+    found = answer.status, answer.read().decode()
+    connection.close()
+    return found
+
+
+def metrics() -> CollectorRegistry:
+    registry = CollectorRegistry()
+    registry.register(Exposition(view))
+    return registry
+
+
+def test_scrape_under_a_foreign_name_is_refused() -> None:
+    """A page whose name was rebound to this machine would otherwise read the metrics."""
+    with answering("127.0.0.1", 0, metrics()) as port:
+        for host in ("localhost", f"127.0.0.1:{port}", "LOCALHOST:9"):
+            status, text = scrape(port, host)
+            assert (status, "flyball_build_info" in text) == (200, True)
+        for host in ("flyball.example", "127.0.0.1.flyball.example", "", "[::1"):
+            status, text = scrape(port, host)
+            assert (status, "flyball_build_info" in text) == (421, False)
+
+
+def test_open_port_is_scraped_under_any_name() -> None:
+    with answering("0.0.0.0", 0, metrics()) as port:
+        assert scrape(port, "head.example")[0] == 200
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /metrics HTTP/1.1\r\nHost: local"])
+def test_silent_client_is_dropped(sent: bytes) -> None:
+    with answering("127.0.0.1", 0, metrics(), idle_seconds=0.05) as port, create_connection(("127.0.0.1", port)) as one:
+        one.settimeout(20)
+        one.sendall(sent)
+        assert one.recv(100) == b""
 
 
 def test_counters_count_every_event_and_job() -> None:

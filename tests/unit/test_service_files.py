@@ -39,7 +39,8 @@ def test_roles_share_all_daemons_and_the_broker_is_the_heads() -> None:
 def test_target_wants_every_daemon_of_its_role(role: MachineRole) -> None:
     wanted = unit(f"flyball-{role}.target")["Unit"]["Wants"]
     template = {name: "flyball@" if name in ON_ALL_MACHINES else TEMPLATES[role] for name in names_of(role)}
-    assert wanted == [f"{template[name]}{name}.service" for name in names_of(role)]
+    dashboard = ["flyball-dashboard.service"] if role == "head" else []
+    assert wanted == [f"{template[name]}{name}.service" for name in names_of(role)] + dashboard
 
 
 @pytest.mark.parametrize("role", MACHINE_ROLES)
@@ -70,6 +71,14 @@ def test_services_of_head_and_worker_differ_in_devices_only() -> None:
     assert head == worker | {"PrivateDevices": ["yes"], "ProtectClock": ["yes"]}
 
 
+def test_dashboard_runs_as_the_heads_daemons_do() -> None:
+    daemon, dashboard = unit("flyball@.service"), unit("flyball-dashboard.service")
+    start = {"ExecStart": ["/opt/flyball/bin/flyball dashboard --wait"]}
+    assert dashboard["Service"] == daemon["Service"] | start
+    assert dashboard["Unit"] == daemon["Unit"] | {"Description": ["Flyball dashboard"]}
+    assert dashboard["Install"] == daemon["Install"]
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd")
 def test_systemd_accepts_the_units(tmp_path: Path) -> None:
     for path in SYSTEMD.iterdir():
@@ -88,11 +97,13 @@ def test_supervisord_runs_every_daemon_of_a_role(role: MachineRole) -> None:
     parser.read(SUPERVISOR / f"{role}.conf")
     names = names_of(role)
     grouped = parser[f"group:{role}"]["programs"].split(",")
-    assert grouped == [name for name in names if name != "broker"]
+    others = ["dashboard"] if role == "head" else []
+    assert grouped == [name for name in names if name != "broker"] + others
     assert {"unix_http_server", "rpcinterface:supervisor", "supervisorctl"} <= set(parser.sections())
-    for name in names:
-        program = parser[f"program:{name}"]
-        assert program["command"] == f'/bin/sh -c "sleep 1; exec flyball daemon run {name}"'
+    for name in (*names, *others):
+        program, run = parser[f"program:{name}"], f"daemon run {name}" if name in names else "dashboard --wait"
+        assert program["command"] == f'/bin/sh -c "sleep 1; exec flyball {run}"'
+        assert program["stderr_logfile"].endswith(f"/logs/{name}.stderr")
         assert program["startsecs"] == "0", "otherwise exit codes do not count in the first seconds"
         assert (program["stopsignal"], program["autorestart"]) == ("TERM", "unexpected")
         assert set(program["exitcodes"].split(",")) == HOPELESS
@@ -101,8 +112,7 @@ def test_supervisord_runs_every_daemon_of_a_role(role: MachineRole) -> None:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd")
-@pytest.mark.parametrize("role", MACHINE_ROLES)
-def test_services_are_exposed_to_at_most_2_5_of_10(role: MachineRole) -> None:
-    file = f"./{TEMPLATES[role]}.service"
-    command = ["systemd-analyze", "security", "--offline=true", "--threshold=25", file]
+@pytest.mark.parametrize("name", ["flyball@", "flyball-worker@", "flyball-dashboard"])
+def test_services_are_exposed_to_at_most_2_5_of_10(name: str) -> None:
+    command = ["systemd-analyze", "security", "--offline=true", "--threshold=25", f"./{name}.service"]
     assert subprocess.run(command, cwd=SYSTEMD, capture_output=True, check=False).returncode == 0

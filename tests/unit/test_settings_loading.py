@@ -45,6 +45,10 @@ def test_workers_live_on_the_node_that_is_set(tmp_path: Path) -> None:
     assert loaded.origins["selfplay_workers"] == "flyball.toml"
 
 
+def test_setting_called_as_the_table_of_games_is_known(tmp_path: Path) -> None:
+    assert load(write(tmp_path, "[league.tournaments]\ngames = 60\n")).run.league.tournaments.games == 60
+
+
 def test_a_game_is_changed_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, "configs = ['hearts_4p']\n[games.hearts_4p]\nlearning_rate = 2e-4\nepochs = 4\n")
     monkeypatch.setenv("FLYBALL_GAMES__HEARTS_4P__EPOCHS", "5")

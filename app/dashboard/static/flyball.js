@@ -126,20 +126,6 @@
     if (dialog && event.detail.successful && !dialog.open) dialog.showModal();
   });
 
-  // Theme ---------------------------------------------------------------------------------------------------------
-  const root = document.documentElement;
-  const themes = ["", "dark", "light"];
-  const button = document.getElementById("theme");
-  function label() { button.textContent = { dark: "Dark", light: "Light" }[root.dataset.theme] ?? "Auto"; }
-  button.addEventListener("click", () => {
-    const next = themes[(themes.indexOf(root.dataset.theme ?? "") + 1) % themes.length];
-    if (next) root.dataset.theme = next; else delete root.dataset.theme;
-    try { localStorage.setItem("flyball-theme", next); } catch { /* not kept */ }
-    label();
-    document.dispatchEvent(new CustomEvent("flyball:theme"));
-  });
-  label();
-
   document.body.addEventListener("htmx:afterSwap", (event) => watch(event.detail.elt));
   document.body.addEventListener("htmx:afterSettle", (event) => {
     if (event.detail.elt.id !== "content") return; // only another filter, or another event, replaces the content

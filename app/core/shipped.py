@@ -1,4 +1,4 @@
-"""Files shipped with the package: examples and service files."""
+"""Files shipped with the package: examples, service files, documents."""
 
 from pathlib import Path
 

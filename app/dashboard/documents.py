@@ -1,0 +1,228 @@
+"""The documents of Flyball, and their Markdown as HTML.
+
+A document is named by its path in the repository, under which the wheel has it too, so that links between documents
+hold everywhere.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from posixpath import dirname, join, normpath
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.token import Token
+from markdown_it.utils import EnvType, OptionsDict
+from markupsafe import Markup
+
+from app.core.shipped import shipped
+
+ADDRESS = "/docs"
+"""Where documents are in a server: the document's path follows."""
+
+GUIDES: Mapping[str, Mapping[str, str]] = {
+    "First steps": {
+        "README.md": "What it is, how to start it and look around, what it guarantees and where it ends.",
+        "ADR/operating.md": "How commands play together: status, exit codes, settings, training, rehearsing failures.",
+        "ADR/dashboard.md": "The pages of the dashboard, and how to act in them.",
+    },
+    "Operating": {
+        "deploy/README.md": "A cluster in ten commands; services, settings, upgrades, backups.",
+        "deploy/runbooks.md": "What to do about each finding of flyball doctor, and about each alert.",
+        "ADR/planning.md": "How many processes a cluster needs, tried in a simulation.",
+        "ADR/security.md": "Keys of machines and people, and what each may do.",
+        "ADR/store.md": "Where models and shards are: a folder, or S3.",
+        "ADR/monitoring.md": "Prometheus, Grafana, webhooks, traces, logs.",
+        "ADR/repairing.md": "Backups, the journal of a long run, damage.",
+        "ADR/devices.md": "GPUs, precision, and trainings shared by processes.",
+        "ADR/ray.md": "Jobs on a Ray cluster.",
+    },
+    "Reference": {
+        "ADR/cli.md": "Every command and option.",
+        "ADR/settings.md": "Every setting: default, bounds, meaning, variable.",
+        "ADR/events.md": "Every event: who emits it, and who reads it.",
+        "ADR/metrics.md": "Every metric for Prometheus.",
+        "ADR/python_api.md": "Flyball from Python.",
+    },
+    "Games and learning": {
+        "ADR/search.md": "Learning from tree searches: Gumbel AlphaZero.",
+        "ADR/shogi.md": "Shogi and minishogi, and engines that speak USI.",
+        "ADR/diplomacy.md": "Diplomacy: rules, notation, bots.",
+        "ADR/language.md": "Language models that play games as text.",
+        "ADR/comparing.md": "What controllers are worth on real games.",
+        "tests/benchmarks/RESULTS.md": "All measured figures, each with its command.",
+    },
+    "Your own": {
+        "ADR/own_game.md": "A game: one Python class.",
+        "ADR/own_network.md": "A network: a PyTorch module.",
+        "ADR/own_player.md": "A player: a Python object, or an engine.",
+        "ADR/own_trainer.md": "A trainer: a function, or a command in any language.",
+        "ADR/own_controller.md": "A controller that takes knobs over from ours.",
+        "ADR/own_backend.md": "A backend: all jobs that make and play models.",
+    },
+    "How it is made": {
+        "ADR/README.md": "Daemons, bus, journal, controllers; where to find what; how to add and contribute.",
+    },
+}
+"""What each guide tells, in a line, by its path and the heading of its group."""
+
+DECISIONS = "Decisions"
+DECISION = re.compile(r"(\d{3})-[\w-]+\.md")
+
+
+class Document(NamedTuple):
+    """A document: its path in the repository, its title, and what it tells, in a line; empty for decisions."""
+
+    path: str
+    title: str
+    summary: str
+
+    @property
+    def address(self) -> str:
+        """Its path in a server."""
+        return f"{ADDRESS}/{self.path}"
+
+
+class Section(NamedTuple):
+    """A heading of a document, with the name of its anchor."""
+
+    anchor: str
+    title: str
+
+
+class Page(NamedTuple):
+    """A document as HTML, and its main sections."""
+
+    html: Markup
+    sections: tuple[Section, ...]
+
+
+def root() -> Path:
+    """Return the folder of the documents: the repository, or the installed package."""
+    return shipped("ADR", "ADR").parent
+
+
+@cache
+def documents() -> Mapping[str, Sequence[Document]]:
+    """Return all documents by the heading of their group, in order."""
+    groups = {
+        heading: [Document(path, _title(path), summary) for path, summary in guides.items()]
+        for heading, guides in GUIDES.items()
+    }
+    records = sorted(path.name for path in (root() / "ADR").iterdir() if DECISION.fullmatch(path.name))
+    return groups | {DECISIONS: [Document(f"ADR/{name}", _title(f"ADR/{name}"), "") for name in records]}
+
+
+@cache
+def by_path() -> Mapping[str, Document]:
+    """Return all documents by their paths."""
+    return {one.path: one for group in documents().values() for one in group}
+
+
+@cache
+def images() -> frozenset[str]:
+    """Return the paths of the documents' images."""
+    return frozenset(f"ADR/{path.name}" for path in (root() / "ADR").glob("*.png"))
+
+
+def _text(path: str) -> str:
+    return (root() / path).read_text(encoding="utf-8")
+
+
+def _title(path: str) -> str:
+    return _text(path).partition("\n")[0].removeprefix("# ")
+
+
+@cache
+def page_of(path: str) -> Page:
+    """Return a document's page; ``path`` is one of ``by_path``."""
+    tokens = _markdown.parse(_text(path))
+    _link(tokens, path)
+    sections = tuple(_name_headings(tokens))
+    for token in tokens:
+        if (align := token.attrs.pop("style", None)) == "text-align:right":  # the policy allows no styles in pages
+            token.attrs["class"] = "n"
+        elif align:
+            token.attrs["class"] = "centred"
+    html = _markdown.renderer.render(tokens, _markdown.options, {})
+    return Page(Markup(html), sections)  # noqa: S704 - the renderer escapes, and admits no HTML in the Markdown
+
+
+def _name_headings(tokens: Sequence[Token]) -> Iterator[Section]:
+    """Give headings the anchors that GitHub gives them; iterate over those of the second level."""
+    used = dict[str, int]()
+    for token, content in pairwise(tokens):
+        if token.type == "heading_open":
+            title = "".join(part.content for part in content.children or ())
+            anchor = re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+            used[anchor] = used.get(anchor, -1) + 1
+            anchor += f"-{used[anchor]}" if used[anchor] else ""
+            token.attrs["id"] = anchor
+            if token.tag == "h2":
+                yield Section(anchor, title)
+
+
+def _link(tokens: Sequence[Token], path: str) -> None:
+    """Direct links and images of a document to what the server has. Other files' links become their texts."""
+    for token in tokens:
+        ends = list[Token]()
+        for part in token.children or ():
+            if part.type == "image":
+                part.attrs["src"] = join(ADDRESS, _target(str(part.attrs["src"]), path))
+            elif part.type == "link_open":
+                href = str(part.attrs["href"])
+                served = _served(href, path)
+                part.attrs["href"] = served or ""
+                part.hidden = served is None
+                if urlsplit(href).scheme:
+                    part.attrs["rel"] = "noreferrer"
+                ends.append(part)
+            elif part.type == "link_close":
+                part.hidden = ends.pop().hidden
+
+
+def _target(href: str, path: str) -> str:
+    """Return the path in the repository that a link of a document names."""
+    return normpath(join(dirname(path), href))
+
+
+def _served(href: str, path: str) -> str | None:
+    """Return the address of what a link names; None if it is a file that no server has."""
+    file, hash_, anchor = href.partition("#")
+    if urlsplit(href).scheme or not file:
+        return href
+    target = _target(file, path)
+    return f"{ADDRESS}/{target}{hash_}{anchor}" if target in by_path() else None
+
+
+class _Renderer(RendererHTML):
+    """Writes wide tables and code so that they scroll, also by keyboard, and leaves out hidden links."""
+
+    def table_open(self, *_: Any) -> str:
+        return '<div class="scroll" tabindex="0" role="region" aria-label="Table"><table>\n'
+
+    def table_close(self, *_: Any) -> str:
+        return "</table></div>\n"
+
+    def fence(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        return _focusable(super().fence(tokens, idx, options, env))
+
+    def code_block(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        return _focusable(super().code_block(tokens, idx, options, env))
+
+    def link_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        return "" if tokens[idx].hidden else self.renderToken(tokens, idx, options, env)
+
+    link_close = link_open
+
+
+def _focusable(code: str) -> str:
+    return code.replace("<pre>", '<pre tabindex="0">', 1)
+
+
+# HTML in a document is shown as text.
+_markdown = MarkdownIt("commonmark", {"html": False}, renderer_cls=_Renderer).enable(["table", "strikethrough"])
