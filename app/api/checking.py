@@ -1,4 +1,7 @@
-"""Checks of the user's own objects, before a run uses them."""
+"""Checks of the user's own objects, before a run uses them.
+
+Modules that import PyTorch are imported by the checks that need them, because it takes seconds that games don't need.
+"""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,8 +13,6 @@ from app.api.runs import config_of, place_of
 from app.config import Compute, GameConfig
 from app.core import Finding
 from app.games import game_check, open_table
-from app.learning import network_check
-from app.play import check_player as player_check
 from daemons import contract
 
 
@@ -52,6 +53,8 @@ def check_network(
     >>> flyball.check_network("tic_tac_toe_2p")
     []
     """
+    from app.learning import network_check
+
     check_arguments(Seed, seed=seed)
     config = config_of(game, place_of(run, config_file))
     return network_check.check_network(config.network, open_table(config, 0).spec.shape, seed)
@@ -67,6 +70,8 @@ def check_player(
     >>> [fault.what for fault in flyball.check_player("mine", "connect_four_2p")]
     ["connect_four_2p has no bot 'mine' of its own."]
     """
+    from app.play import check_player as player_check
+
     place = place_of(run, config_file)
     compute = Compute(settings_folder=place.settings_folder)
     return player_check.check_player(name, config_of(game, place), compute)

@@ -37,7 +37,7 @@ def game(place: Place, name: str, *, players: int, games: int, seed: int, as_jso
 
     It is played at random. Masks, seeds, perspective, outcomes, truncation and symmetries are checked.
     """
-    from app.api.checking import check_game  # loads PyTorch
+    from app.api.checking import check_game  # loads games
 
     config = _config(place, name, players)
     with data_only_on_stdout():  # a game may print
@@ -57,7 +57,7 @@ def network(place: Place, name: str, *, config_key: str, seed: int, as_json: boo
     It is built from one seed twice, and run on random observations. Parameters, shapes, batches, gradients and bfloat16
     are checked. A kind is built with default options.
     """
-    from app.api.checking import check_network  # loads PyTorch
+    from app.api.checking import check_network  # loads games
 
     if CONFIG_KEY.fullmatch(name):
         config = place.config(name)
@@ -79,7 +79,7 @@ def backend(place: Place, name: str, *, config_key: str, as_json: bool) -> None:
     A few games pass through each of its jobs, twice, as in a run. A configuration is checked with its network and its
     trainer. It takes 5 to 30 seconds.
     """
-    from app.api.checking import check_backend  # loads PyTorch
+    from app.api.checking import check_backend  # loads games
 
     config = place.config(name) if CONFIG_KEY.fullmatch(name) else place.config(config_key).replace(backend=name)
     with data_only_on_stdout():
@@ -98,7 +98,7 @@ def player(place: Place, name: str, *, config_key: str, as_json: bool) -> None:
     It is asked about the same positions together, again, one by one, loaded twice and restarted; then it plays some
     games. Shapes, legality, repeatability and probabilities are checked.
     """
-    from app.api.checking import check_player  # loads PyTorch
+    from app.api.checking import check_player  # loads games
     from app.config import Compute
     from app.play.check_player import measure_player
 

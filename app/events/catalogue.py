@@ -4,6 +4,7 @@ import re
 from datetime import datetime
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from functools import cache
 from inspect import isclass
 from typing import Any, Literal, cast
 
@@ -34,7 +35,9 @@ BY_TYPE: dict[str, type[Payload]] = {payload.event_type: payload for payload in 
 BY_NAME: dict[str, type[Payload]] = {payload.event_name: payload for payload in CATALOGUE}
 
 
-def _concrete(payload: type[Payload]) -> type[EnvelopeModel[Any]]:
+@cache
+def envelope_model(payload: type[Payload]) -> type[EnvelopeModel[Any]]:
+    """Return the envelope's model for an event type; the JSON Schemas are made from them."""
     fields: dict[str, Any] = {
         "type": (Literal[payload.event_type], ...),
         "dataversion": (Literal[payload.dataversion], ...),
@@ -42,10 +45,6 @@ def _concrete(payload: type[Payload]) -> type[EnvelopeModel[Any]]:
     }
     model = create_model(f"{payload.__name__}Envelope", __base__=EnvelopeModel[payload], **fields)  # type: ignore[valid-type]
     return cast("type[EnvelopeModel[Any]]", model)
-
-
-ENVELOPES: dict[str, type[EnvelopeModel[Any]]] = {payload.event_type: _concrete(payload) for payload in CATALOGUE}
-"""The envelope's model for each event type; the JSON Schemas are made from them."""
 
 
 def resolve(name: str) -> type[Payload]:
@@ -139,5 +138,5 @@ def _assembled(data: Payload, *, event_id: str, **attributes: Any) -> Envelope[P
 
 
 def _validated(data: Payload, *, event_id: str, **attributes: Any) -> Envelope[Payload]:
-    model = ENVELOPES[data.event_type]
+    model = envelope_model(type(data))
     return model(id=event_id, type=data.event_type, dataversion=data.dataversion, data=data, **attributes).envelope()

@@ -6,7 +6,7 @@ Schemas decode the event again and explain errors.
 """
 
 from collections.abc import Callable
-from functools import reduce
+from functools import cache, reduce
 from operator import or_
 from typing import Annotated, Any, cast
 
@@ -17,7 +17,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
 
 from app.core import FlyballError
-from app.events.catalogue import BY_TYPE, CATALOGUE, ENVELOPES, UnknownEventType, resolve
+from app.events.catalogue import BY_TYPE, CATALOGUE, UnknownEventType, envelope_model, resolve
 from app.events.envelope import EPOCH, LATEST, Envelope, EnvelopeModel
 from app.events.payload import Payload, Scope
 
@@ -26,24 +26,26 @@ class MalformedEvent(FlyballError):
     """Bytes that are not one of our events; ``hint`` names the wrong field."""
 
 
-_reader: TypeAdapter[EnvelopeModel[Payload]] = TypeAdapter(
-    Annotated[reduce(or_, ENVELOPES.values()), Field(discriminator="type")]  # type: ignore[arg-type]
-)
+@cache
+def _reader() -> TypeAdapter[EnvelopeModel[Payload]]:
+    """Return the models of all event types as one; built when first used, because it takes as long as an import."""
+    models = (envelope_model(payload) for payload in CATALOGUE)
+    return TypeAdapter(Annotated[reduce(or_, models), Field(discriminator="type")])  # type: ignore[arg-type]
 
 
 class _Identified(Struct):
     id: str
 
 
-_KINDS = {
-    payload.event_type: (
-        payload.dataversion,
-        payload.scope is Scope.CONFIG,
-        payload.__pydantic_validator__.validate_json,
-    )
-    for payload in CATALOGUE
-}
-"""Looked up once, because class attributes cost a fifth of a small event's decoding."""
+@cache
+def _kind(event_type: str) -> tuple[int, bool, Callable[..., Payload]]:
+    """Return a type's version, whether it is about a configuration, and its validator.
+
+    They are looked up once, because class attributes cost a fifth of a small event's decoding. Raises ``KeyError``.
+    """
+    payload = BY_TYPE[event_type]
+    return payload.dataversion, payload.scope is Scope.CONFIG, payload.__pydantic_validator__.validate_json
+
 
 _open = Decoder(Envelope[Raw]).decode  # type: ignore[type-var]
 _identify = Decoder(_Identified).decode  # skips the other fields
@@ -71,7 +73,7 @@ def decode(body: bytes) -> Envelope[Payload]:
 def _decode_fast(body: bytes) -> Envelope[Payload]:
     """Decode a valid envelope of the current version. Raises ``ValueError``, ``KeyError`` or ``RecursionError``."""
     envelope = _open(body)
-    dataversion, about_config, validate = _KINDS[envelope.type]
+    dataversion, about_config, validate = _kind(envelope.type)
     if (
         envelope.dataversion != dataversion
         or (envelope.subject is None) is about_config
@@ -85,7 +87,7 @@ def _decode_fast(body: bytes) -> Envelope[Payload]:
 def _decode_slowly(body: bytes) -> Envelope[Payload]:
     """Decode any envelope. See ``decode``."""
     try:
-        model: EnvelopeModel[Payload] = _reader.validator.validate_json(_lifted(body), strict=True)
+        model: EnvelopeModel[Payload] = _reader().validator.validate_json(_lifted(body), strict=True)
     except ValidationError as error:
         raise _malformed(error) from error
     return model.envelope()

@@ -29,9 +29,12 @@ class Scope(StrEnum):
 
 
 class Value(BaseModel):
-    """Base of what payloads are made of: frozen, complete, strict, finite."""
+    """Base of what payloads are made of: frozen, complete, strict, finite.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    Validators are built when first used, because a process that starts uses few of them.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed, validated. Raises ``ValidationError``, also for an unknown field."""

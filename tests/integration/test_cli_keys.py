@@ -6,15 +6,15 @@ import subprocess
 
 import pytest
 from bus_rig import FLYBALL
+from click.testing import CliRunner
 
 from app.api.runs import is_listening
+from app.cli.group import main
 
 
 def flyball(folder, *words, code=0):
-    done = subprocess.run(
-        [*FLYBALL, "--run", str(folder), *words], check=False, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == code, done.stderr
+    done = CliRunner().invoke(main, ["--run", str(folder), *words])
+    assert done.exit_code == code, done.output
     return done.stdout.strip() if code == 0 else done.stderr
 
 

@@ -15,7 +15,6 @@ from app.core import HEURISTIC, PLAYERS_OF, RANDOM, Rate
 from app.core.ids import SHA256
 from app.events import (
     CATALOGUE,
-    ENVELOPES,
     CheckpointAdded,
     Envelope,
     Event,
@@ -24,6 +23,7 @@ from app.events import (
     ParityChecked,
     Payload,
     Scope,
+    envelope_model,
 )
 
 LARGEST = 2**63 - 1
@@ -190,7 +190,7 @@ def traceparents() -> SearchStrategy[str]:
 def envelopes(payload: type[Payload]) -> SearchStrategy[Envelope[Payload]]:
     """Return a strategy for envelopes of one event type."""
     models = st.builds(
-        ENVELOPES[payload.event_type],
+        envelope_model(payload),
         type=st.just(payload.event_type),
         dataversion=st.just(payload.dataversion),
         id=NAMES,

@@ -8,6 +8,9 @@ from running_loop import BRISK, RunningLoop, running_loop
 EVERY_MODEL = """
 [league.admission]
 recent_every = 1
+[league.matchmaking]          # by default members of the league are met in one game of twelve
+mirror = 0.5
+peers = 0.5
 """
 
 

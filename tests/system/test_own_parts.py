@@ -77,6 +77,10 @@ drain_seconds = 3.0
 elo0 = -200.0
 max_games = 100
 
+[league.matchmaking]          # by default the example's player is met in one game of a hundred
+mirror = 0.5
+baselines = 0.5
+
 {quick(part_of("greedy_player"), PLAYER)}
 {quick(part_of("trainer_numpy"), TRAINER, TIC_TAC_TOE)}
 {part_of("nim")}
@@ -157,6 +161,29 @@ def flyball(loop: RunningLoop, *words: str) -> str:
     return done.stdout
 
 
+def test_knobs_that_an_own_backend_does_not_understand_stay(loop: RunningLoop) -> None:
+    """The first test of the loop, so that the training that it waits for is the one that others wait for."""
+    loop.wait_for("a first model", lambda: of(loop, BACKEND, ModelPromoted))
+    (configured,) = loop.events(RunConfigured)
+    described = {one["key"]: one["knobs"] for one in configured.data.settings["configs"]}
+    assert described[BACKEND] == ["learning_rate"]
+    decision = {"parameter": "epochs", "value": 7, "previous": 2, "reason": "by hand"}
+    flyball(loop, "emit", "HYPERPARAMETER_UPDATED", json.dumps(decision), "--config-key", BACKEND)
+    end = loop.head()
+
+    def asked() -> list[Any]:
+        return [event for event in of(loop, BACKEND, TrainingRequested) if event.sequence > end]
+
+    loop.wait_for("a training", asked)
+    assert {one.data.epochs for one in of(loop, BACKEND, TrainingRequested)} == {2}
+    lines = flyball(loop, "state", BACKEND).splitlines()
+    (shown,) = [" ".join(line.split()) for line in lines if line.split()[:1] == ["epochs"]]
+    assert shown == f"epochs as configured; fixed: backend {tabular_backend.NAME} does not understand it"
+    fields = json.loads(flyball(loop, "state", BACKEND, "--json"))
+    assert "fixed" not in fields["learning_rate"]
+    assert "does not understand" in fields["base_temperature"]["fixed"]
+
+
 def test_model_of_an_own_backend_is_promoted(loop: RunningLoop) -> None:
     promoted = promotion(loop, BACKEND)
     manifest = manifest_of(loop, promoted)
@@ -171,28 +198,6 @@ def test_model_of_an_own_backend_is_promoted(loop: RunningLoop) -> None:
         return {event.data.model for event in of(loop, BACKEND, SelfplayRequested)} & {promoted.data.model}
 
     loop.wait_for("games of a trained model", played)
-
-
-def test_knobs_that_an_own_backend_does_not_understand_stay(loop: RunningLoop) -> None:
-    promotion(loop, BACKEND)
-    (configured,) = loop.events(RunConfigured)
-    described = {one["key"]: one["knobs"] for one in configured.data.settings["configs"]}
-    assert described[BACKEND] == ["learning_rate"]
-    decision = {"parameter": "epochs", "value": 7, "previous": 2, "reason": "by hand"}
-    flyball(loop, "emit", "HYPERPARAMETER_UPDATED", json.dumps(decision), "--config-key", BACKEND)
-    end = loop.head()
-
-    def asked() -> list[Any]:
-        return [event for event in of(loop, BACKEND, TrainingRequested) if event.sequence > end]
-
-    loop.wait_for("another training", asked)
-    assert {one.data.epochs for one in of(loop, BACKEND, TrainingRequested)} == {2}
-    lines = flyball(loop, "state", BACKEND).splitlines()
-    (shown,) = [" ".join(line.split()) for line in lines if line.split()[:1] == ["epochs"]]
-    assert shown == f"epochs as configured; fixed: backend {tabular_backend.NAME} does not understand it"
-    fields = json.loads(flyball(loop, "state", BACKEND, "--json"))
-    assert "fixed" not in fields["learning_rate"]
-    assert "does not understand" in fields["base_temperature"]["fixed"]
 
 
 def test_model_of_an_own_backend_is_evaluated_by_its_job(loop: RunningLoop) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from pydantic.json_schema import GenerateJsonSchema
 
-from app.events.catalogue import CATALOGUE, ENVELOPES
+from app.events.catalogue import CATALOGUE, envelope_model
 from app.events.codec import UPCASTS
 from app.events.payload import Payload, Scope
 
@@ -92,9 +92,7 @@ def file_name(event_type: str, version: int) -> str:
 
 def envelope_schema(payload: type[Payload]) -> dict[str, Any]:
     """Return the JSON Schema of a whole event, envelope and payload, of this type."""
-    schema = ENVELOPES[payload.event_type].model_json_schema(
-        ref_template="#/definitions/{model}", schema_generator=_Untitled
-    )
+    schema = envelope_model(payload).model_json_schema(ref_template="#/definitions/{model}", schema_generator=_Untitled)
     definitions = schema.pop("$defs")
     properties = schema["properties"]
     properties |= {name: {"type": "string", "readOnly": True} | stamp for name, stamp in STAMPS.items()}
