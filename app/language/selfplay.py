@@ -30,20 +30,23 @@ IN_FLIGHT = 128
 def grouped_schedule(
     games: int, players: int, lineups: Sequence[tuple[Sequence[int], int]], *, group: int, openings: int, seed: int
 ) -> TextSchedule:
-    """Return games in groups of ``group``, from the same start and with the hero in the same seat.
+    """Return games in groups of at most ``group``, from the same start and with the hero in the same seat.
 
-    A lineup is the agents in the seats after the hero's, and a number of games; the hero's seat rotates from group to
-    group. In the games left over, the hero takes every seat.
+    A lineup is the agents in the seats after the hero's, and a number of games, which are split evenly into groups. The
+    hero's seat rotates over the groups of all lineups, beginning with a seat drawn from ``seed``, because otherwise a
+    request with fewer groups than seats would always leave the same seats out. In the games left over, the hero takes
+    every seat.
     """
     seating = np.full((games, players), HERO, dtype=np.int8)
+    first_seat = derive_seed(seed, "seat") % players
     blocks = [*lineups, ((), games - sum(count for _, count in lineups))]
     starts: list[int] = []
     for opponents, count in blocks:
         first, start = len(starts), starts[-1] + 1 if starts else 0
-        groups = np.arange(count) // group
+        groups = start + np.arange(count) * -(-count // group) // max(1, count)
         for place, opponent in enumerate(opponents, 1):
-            seating[first + np.arange(count), (groups + place) % players] = opponent
-        starts += (start + groups).tolist()
+            seating[first + np.arange(count), (first_seat + groups + place) % players] = opponent
+        starts += groups.tolist()
     count = starts[-1] + 1
     return TextSchedule(
         starts=starts,
