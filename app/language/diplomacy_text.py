@@ -1,6 +1,7 @@
 """Diplomacy as a text game: all powers order at once, a unit after the other."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf
 from random import Random
@@ -63,17 +64,18 @@ OPTIONS = {
 
 def _read_option(name: str, text: str) -> Any:
     """Return an option's value. Raises ``UnknownGame``."""
-    try:
-        value: Any = text if name == "scoring" else float(text) if name == "win_bonus" else int(text)
-    except ValueError:
-        value = None
-    fits = {
-        "last_year": lambda: value >= FIRST_YEAR,
-        "scoring": lambda: value in (MATERIAL, PLACED),
-        "win_bonus": lambda: 0 <= value < inf,
-        "winner_threshold_sc": lambda: value >= 1,
-    }
-    if name not in OPTIONS or value is None or not fits[name]():
+    value: Any = None
+    with suppress(ValueError):
+        match name:
+            case "last_year" if int(text) >= FIRST_YEAR:
+                value = int(text)
+            case "scoring" if text in (MATERIAL, PLACED):
+                value = text
+            case "win_bonus" if 0 <= float(text) < inf:
+                value = float(text)
+            case "winner_threshold_sc" if int(text) >= 1:
+                value = int(text)
+    if value is None:
         known = "; ".join(f"{option}: {meaning}" for option, meaning in OPTIONS.items())
         raise UnknownGame(f"Diplomacy has no option {name}={text}.", hint=f"Its options are {known}.")
     return value

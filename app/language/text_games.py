@@ -10,6 +10,9 @@ from app.language.board_text import BOARDS, BoardText
 from app.language.diplomacy_text import OPTIONS, VARIANTS, DiplomacyText
 from app.language.text_game import TextTable
 
+BASE_MODEL = "base_model"
+"""The player that is the base model without an adapter; a league may have it as a bot."""
+
 TEXT_GAMES: dict[str, Callable[[int, int | None], TextTable]] = {
     **{name: partial(BoardText, words) for name, words in BOARDS.items()},
     **{name: partial(DiplomacyText, variant) for name, variant in VARIANTS.items()},
