@@ -26,7 +26,7 @@ def translated(document: Mapping[str, Any], hashes: Mapping[str, str]) -> dict[s
     Parents that are not in the file are left out. ``hashes`` are those of the agents with foreign paths. Raises
     ``UnusableFile`` for a result that says no score.
     """
-    names = BOTS | hashes
+    names = {**BOTS, **hashes}
     agents = document["agents"]
     zero = next((agents[name].get("elo") for name in ("random_bot", RANDOM) if name in agents), None) or 0.0
 
