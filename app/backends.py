@@ -135,11 +135,11 @@ SEARCH = replace(
 
 def _spoken(config: GameConfig) -> GameInfo:
     from app.language.packages import require_packages
-    from app.language.text_games import open_text_table
+    from app.language.text_games import BASE_MODEL, open_text_table
 
     require_packages()
     game = open_text_table(config, slots=0).spec
-    return GameInfo(game.rules_version, game.players, game.bots, frozenset(PARAMETERS))
+    return GameInfo(game.rules_version, game.players, (*game.bots, BASE_MODEL), frozenset(PARAMETERS))
 
 
 LANGUAGE = Backend(

@@ -9,12 +9,11 @@ from app.api.arguments import Count, Names, Seed, Temperature, check_arguments
 from app.api.models import fetch_player, game_of
 from app.api.opponents import EvaluationRequest, fetch_opponents
 from app.api.runs import Say, config_of, place_of, silent
-from app.backends import backend_of
+from app.backends import backend_of, describe
 from app.config import GameConfig, Precision, Settings
 from app.config.feedback import MAX_SECONDS
 from app.core import RANDOM, ConfigKey, FlyballError, ModelHash, is_model
 from app.engine import Engine, InlineEngine, JsonObject, LocalEngine, Report, run_coroutine
-from app.games import open_table
 from app.learning.devices import resolve
 from app.learning.network import threads
 from app.play.gauntlet import MODEL, GauntletResult, GauntletSpec, Opponent, OpponentResult
@@ -53,7 +52,7 @@ def evaluate_gauntlet(request: EvaluationRequest) -> EvaluationResult:
         results = _play(request, folder, hero, opponents)
     return EvaluationResult(
         config=config.key,
-        rules=open_table(config, 0).spec.rules_version,
+        rules=describe(config).rules_version,
         model=hero,
         seed=request.seed,
         device=request.device,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from app.api.runs import Place, Say, check_played, current_model, open_journal
 from app.backends import OURS
-from app.config import FEWEST_SIMULATIONS, MOST_SIMULATIONS, GameConfig, RunFolder
+from app.config import FEWEST_SIMULATIONS, LANGUAGE_BACKEND, MOST_SIMULATIONS, GameConfig, RunFolder
 from app.config.loading import UnknownConfig
 from app.core import HEURISTIC, RANDOM, BadUsage, FlyballError, ModelHash, UnusableFile, is_judge, split_search
 from app.games import bots_of, open_table, own_hearts
@@ -39,6 +39,10 @@ def fetch_player(name: str, argument: str, place: Place, config: GameConfig, sto
     messages. Raises the errors of ``fetch_model``, ``ForeignModel``, and for a model that cannot play ``WrongModel``,
     ``BadParameters`` or ``Unsearchable``.
     """
+    if config.backend == LANGUAGE_BACKEND:
+        from app.api.text_players import fetch_text_player  # loads torch
+
+        return fetch_text_player(name, argument, place, config, store, say=say)
     from app.play.judges import load_judge
     from app.play.players import load_player  # loads torch
 
@@ -59,7 +63,7 @@ def fetch_player(name: str, argument: str, place: Place, config: GameConfig, sto
         strategy = " A strategy is written top_k:3." if argument == AGAINST else ""
         known = f"Bots of {config.key} are {', '.join(bots)}."
         raise UnknownModel(error.message, hint=f"{error.hint} {known}{strategy}") from error
-    _check_game(f"{argument} {name}", get_checkpoint(store, model).manifest, config, place, say)
+    check_game(f"{argument} {name}", get_checkpoint(store, model).manifest, config, place, say)
     if config.backend in OURS:  # a backend of the user's own has a job that says what it cannot play
         load_player(store, model + search, spec, config=config)
     return model + search
@@ -159,7 +163,7 @@ def _current(argument: str, place: Place, config_key: str | None, say: Say) -> M
     return model
 
 
-def _check_game(what: str, manifest: Manifest, config: GameConfig, place: Place, say: Say) -> None:
+def check_game(what: str, manifest: Manifest, config: GameConfig, place: Place, say: Say) -> None:
     """Refuse a model of other rules or another number of players. Raises ``ForeignModel``."""
     theirs = manifest.config_key
     if theirs == config.key:

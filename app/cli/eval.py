@@ -1,5 +1,6 @@
 """``flyball eval``: the strength of a checkpoint, in one of our games or in a Gymnasium environment."""
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -11,7 +12,8 @@ from app.config import FEWEST_SIMULATIONS, MOST_SIMULATIONS
 
 SHARED = ("seed", "device", "precision")
 OF_MATCHES = ("against", "games", "workers", "reference", "paired")
-OF_GAMES = (*OF_MATCHES, "temperature", "search", "optimal")
+OF_HEROES = ("mixed", "power", "power_adapters", "league")
+OF_GAMES = (*OF_MATCHES, *OF_HEROES, "temperature", "search", "optimal")
 OF_ENVIRONMENTS = ("policy", "episodes", "num_envs", "action_codec", "max_steps", "success_key", "dump_trajectory")
 
 
@@ -52,6 +54,23 @@ OF_ENVIRONMENTS = ("policy", "episodes", "num_envs", "action_codec", "max_steps"
     type=click.IntRange(1),
     metavar="COUNT",
     help="Play nobody: give the share of optimal moves in so many positions, for instance 2000.",
+)
+@click.option(
+    "--mixed",
+    type=click.Choice(["league", "baselines", "self"]),
+    help="Language models: play among opponents drawn for each game from the league or the bots, or only itself.",
+)
+@click.option("--power", metavar="POWER", help="Of --mixed: the model's seat, such as FRANCE.  [default: all in turn]")
+@click.option(
+    "--power-adapters",
+    multiple=True,
+    metavar="POWER=PLAYER",
+    help="Repeatable, or by commas, with --power: who plays the other powers.  [default: base_model]",
+)
+@click.option(
+    "--league",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Of --mixed league: a league.json.  [default: the run's league]",
 )
 @click.option("--policy", default="mlp", help="What plays: mlp, random, or one that a package brings.")
 @click.option("--episodes", default=100, type=click.IntRange(1), help="Of all environments.")
@@ -98,6 +117,11 @@ def eval(place: Place, /, config_key: str | None, environment: str | None, **opt
     are the difference in points a hand, its 95% interval and p-value, win shares with ties split, moon rates. --games
     are the hands of each of the two; so 4,000 are 1,000 deals, each in four seats, and 8,000 hands to play.
 
+    --mixed and --power-adapters (language models) seat different opponents at one table: members of the league with
+    the shares of its matchmaking, the model itself left out; the configuration's bots; or copies of the model. Results
+    are the share of the others that it beat, its points and ranks by power, and ratings of all who played, by
+    Plackett-Luce over the final ranks; pairs of seats with the same player are skipped.
+
     --env plays a Gymnasium environment. A success, if no --success-key says otherwise, is an episode that ended of
     itself (terminated) and was not cut off (truncated): at a goal that is what it says, but where the end is a failure,
     as the fall of CartPole's pole, success_rate says how often it failed, and mean_return how good the policy is.
@@ -140,11 +164,26 @@ def _evaluate(place: Place, config_key: str | None, environment: str | None, opt
     if options["search"] is not None:
         model += f"+{options['search']}"
     against = [name.strip() for names in options["against"] for name in names.split(",")]
+    if options["mixed"] or options["power_adapters"]:
+        from app.api.hero_matches import HeroMatchRequest, evaluate_hero
+
+        adapters = _power_adapters(options["power_adapters"])
+        named = pick(options, *SHARED, "mixed", "power", "league", "games")
+        asked = HeroMatchRequest(place, config, model, power_adapters=adapters, **named, say=note)
+        return evaluate_hero(asked).model_dump(mode="json")
     others = pick(options, *SHARED, "games", "workers", "reference", "paired")
     request = EvaluationRequest(place, config, model, against, **others, say=note)
     if options["optimal"] is not None:
         return measure_optimal(request, options["optimal"]).model_dump(mode="json")
     return compare_hands(request) if request.paired else evaluate_gauntlet(request).model_dump(mode="json")
+
+
+def _power_adapters(assignments: tuple[str, ...]) -> dict[str, str]:
+    pairs = [assignment.strip().partition("=") for text in assignments for assignment in text.split(",")]
+    for power, _, player in pairs:
+        if not (power and player):
+            raise click.UsageError("--power-adapters takes POWER=PLAYER, for instance ENGLAND=current.")
+    return {power: player for power, _, player in pairs}
 
 
 def _check_combination(config_key: str | None, environment: str | None, options: dict[str, Any]) -> None:
@@ -161,3 +200,20 @@ def _check_combination(config_key: str | None, environment: str | None, options:
             raise click.UsageError(f"{flag} goes with {theirs}, not with {ours}.")
     if options["reference"] is not None and not options["paired"]:
         raise click.UsageError("--reference goes with --paired.")
+    _check_hero(given_options(click.get_current_context()), options["mixed"])
+
+
+def _check_hero(given: dict[str, str], mixed: str | None) -> None:
+    """Refuse options that do not fit a hero match."""
+    if "mixed" in given and "power_adapters" in given:
+        raise click.UsageError("--mixed draws the opponents that --power-adapters names: leave one of them out.")
+    if "power_adapters" in given and "power" not in given:
+        raise click.UsageError("--power-adapters goes with --power, which says where the model itself sits.")
+    if "power" in given and not {"mixed", "power_adapters"} & given.keys():
+        raise click.UsageError("--power goes with --mixed or --power-adapters.")
+    if "league" in given and mixed != "league":
+        raise click.UsageError("--league goes with --mixed league.")
+    if {"mixed", "power_adapters"} & given.keys():
+        for name in ("against", "workers", "reference", "paired", "search", "optimal"):
+            if name in given:
+                raise click.UsageError(f"{given[name]} does not go with --mixed or --power-adapters: leave it out.")

@@ -5,14 +5,15 @@ from typing import Any
 
 import click
 
+from app.api.league_import import read_league
 from app.api.leagues import leagues_in
 from app.api.runs import Place, check_config, check_played, open_run
-from app.cli.options import FILE, figure_option, json_option, placed
+from app.cli.options import FILE, FOLDER, figure_option, json_option, placed
 from app.cli.output import note, show, show_table, write_json
 from app.config import RunSettings
-from app.core import LEAST_P, FlyballError, reading, writing
+from app.core import LEAST_P, FlyballError, writing
 from app.journal.history import last_settings
-from app.league.document import dump_league, load_league
+from app.league.document import dump_league
 from app.league.league import League
 from app.status.league import LeagueView, draw_league
 from app.status.summary import UNKNOWN, short, show_progress
@@ -36,6 +37,9 @@ class NoLeague(FlyballError):
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Take CONFIG's league.json over into --registry; say all three.",
 )
+@click.option(
+    "--adapters", type=FOLDER, help="Of --import: where the paths of adapters in FILE begin.  [default: FILE's folder]"
+)
 @click.option("--registry", type=FILE, help="A league's file that processes share without a broker; made if need be.")
 @click.option(
     "--audit",
@@ -54,6 +58,7 @@ def league(
     figure: Path | None,
     document: Path | None,
     imported: Path | None,
+    adapters: Path | None,
     registry: Path | None,
     audited_games: int | None,
     workers: int,
@@ -75,12 +80,14 @@ def league(
 
     CONFIG --import FILE --registry FILE checks a league.json, exported or written by hand, and adds its agents and
     games to the file that --registry names, which belongs to CONFIG. Known agents and pairs stay as they are, so a
-    repetition changes nothing. The league of a run is in its journal, and is not changed.
+    repetition changes nothing. The league of a run is in its journal, and is not changed. Agents of language models may
+    be folders of PEFT, by paths such as run/adapter_v50: these go into the run's store, and are named by their hashes
+    from then on; random_bot and chaos_bot become random and chaos, and ratings count from the random bot at 0.
     """
-    if imported or registry:
+    if imported or registry or adapters:
         if figure or document or audited_games:
             raise click.UsageError("--import can't be combined with --plot, --export or --audit: use one of them.")
-        _import_league(imported, registry, config_key)
+        _import_league(place, imported, adapters, registry, config_key)
         return
     chosen = _leagues(place, config_key)
     if config_key is None:
@@ -134,12 +141,12 @@ def _audit(place: Place, key: str, view: LeagueView, games: int, workers: int, *
         show_audit(key, found, view)
 
 
-def _import_league(imported: Path | None, registry: Path | None, config_key: str | None) -> None:
+def _import_league(
+    place: Place, imported: Path | None, adapters: Path | None, registry: Path | None, config_key: str | None
+) -> None:
     if imported is None or registry is None or config_key is None:
         raise click.UsageError("Say all three: flyball league CONFIG --import FILE --registry FILE.")
-    with reading(imported):
-        data = imported.read_bytes()
-    found, about = load_league(data, str(imported))
+    found, about = read_league(imported, adapters, config_key, place)
     if about.config_key not in (None, config_key):
         raise ForeignLeague(
             f"{imported} is the league of {about.config_key}, not of {config_key}.",

@@ -59,6 +59,27 @@ def _told(key: str, game: str, openings: int, builtins: tuple[BotName, ...] = (R
     )
 
 
+def _diplomacy(
+    key: str, game: str, *, players: int, bots: tuple[BotName, ...], games: int, **language: Any
+) -> GameConfig:
+    """Return a variant of Diplomacy that a language model plays as text (ADR-051)."""
+    usual: dict[str, Any] = {"base_layers": 2, "base_width": 64, "teacher": "coordinated", "group_games": 4}
+    return GameConfig(
+        key=ConfigKey(key),
+        game=game,
+        players=players,
+        backend=LANGUAGE_BACKEND,
+        builtins=(RANDOM, *bots),
+        language=LanguageSettings(**(usual | language)),
+        selfplay=SelfplaySettings(games_per_request=games, opening_plies=1, most_opponents=7),
+        evaluation=EvaluationSettings(
+            opening_plies=1, random_games=5 * players, model_games=10 * players, anchor_games=5 * players, members=1
+        ),
+        rows_per_training=24 * games,
+        epochs=1,
+    )
+
+
 _WITH_HEURISTIC = (RANDOM, HEURISTIC)
 _DEALT = EvaluationSettings(opening_plies=0)  # chance makes the games differ
 
@@ -154,5 +175,17 @@ GAMES: dict[ConfigKey, GameConfig] = {
         ),
         _told("tic_tac_toe_text_2p", "tic_tac_toe", openings=2, teacher=RANDOM, lessons=8_192),
         _told("connect_four_text_2p", "connect_four", openings=4, builtins=_WITH_HEURISTIC),
+        _diplomacy(
+            "diplomacy_small_3p", "diplomacy_small", players=3, bots=("chaos", "coordinated"), games=24, lessons=8_192
+        ),
+        _diplomacy(
+            "diplomacy_7p",
+            "diplomacy",
+            players=7,
+            bots=("chaos", "defensive", "territorial", "coordinated"),
+            games=14,
+            lessons=8_192,
+            most_tokens=256,
+        ),
     )
 }

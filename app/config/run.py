@@ -23,7 +23,7 @@ LANGUAGE: tuple[ConfigKey, ...] = tuple(key for key, config in GAMES.items() if 
 PROFILES: dict[str, tuple[ConfigKey, ...]] = {
     "laptop": LAPTOP,
     "full": tuple(key for key in GAMES if key not in LANGUAGE),  # language models need packages of their own
-    "language": LANGUAGE,
+    "language": tuple(key for key in LANGUAGE if key != "diplomacy_7p"),  # whose prompts are too long for two cores
 }
 
 

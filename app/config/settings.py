@@ -279,6 +279,9 @@ class SelfplaySettings(Settings):
     )
     rewards: Rewards = "terminal"
     opening_plies: Openings = 0
+    most_opponents: int | None = Field(
+        None, ge=1, description="most different opponents of a request, where memory for models is short; unset: any"
+    )
 
 
 class EvaluationSettings(Settings):

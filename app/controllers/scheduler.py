@@ -94,7 +94,15 @@ class Meeting(NamedTuple):
     draws: tuple[SampledOpponent, ...] = ()
 
 
-def meeting(decided: MatchmakingUpdated | None, model: ModelHash, players: int, games: int, seed: int) -> Meeting:
+def meeting(
+    decided: MatchmakingUpdated | None,
+    model: ModelHash,
+    players: int,
+    games: int,
+    seed: int,
+    *,
+    most_opponents: int | None = None,
+) -> Meeting:
     """Draw lineups of whole rotations, so that all games of a rotation have the same opponents.
 
     Args:
@@ -103,6 +111,7 @@ def meeting(decided: MatchmakingUpdated | None, model: ModelHash, players: int, 
         players: number of players of a game.
         games: number of games of the request; the model plays those beyond whole rotations against itself.
         seed: of the request.
+        most_opponents: most different opponents of the request; None: any number.
     """
     if decided is None or decided.model != model or all(pick.category == ITSELF for pick in decided.picks):
         return Meeting()
@@ -112,7 +121,8 @@ def meeting(decided: MatchmakingUpdated | None, model: ModelHash, players: int, 
     firsts = [-(-draw * seats // distinct) for draw in range(distinct)]  # each draw's first seat
     met, draws = list[Lineup](), list[SampledOpponent]()
     count = min(DRAWS, rotations)
-    for number, places in enumerate(lineups(weights, count, seats=seats, distinct=distinct, seed=seed)):
+    drawn = lineups(weights, count, seats=seats, distinct=distinct, seed=seed, most=most_opponents)
+    for number, places in enumerate(drawn):
         share = players * ((number + 1) * rotations // count - number * rotations // count)
         seated = [decided.picks[place] for place in places]
         met.append(Lineup(opponents=tuple([pick.agent for pick in seated]), games=share))
@@ -175,7 +185,8 @@ class Allocation:
         assert model is not None  # a configuration without a model does not wait
         request_id = derive_id(NAME, self.event.id, len(self.emissions))
         seed = derive_seed(self.settings.seed, key, "selfplay", row.requests)
-        met = meeting(state.matchmaking, model, config.players, games, seed)
+        most = config.selfplay.most_opponents
+        met = meeting(state.matchmaking, model, config.players, games, seed, most_opponents=most)
         request = SelfplayRequested(
             worker=name,
             model=model,

@@ -53,7 +53,9 @@ class Wheel(Generic[T]):
         return [keys[min(bisect_right(ends, point * whole), last)] for point in points]  # rounding may reach the end
 
 
-def lineups(weights: Mapping[T, float], count: int, *, seats: int, distinct: int, seed: int) -> list[tuple[T, ...]]:
+def lineups(
+    weights: Mapping[T, float], count: int, *, seats: int, distinct: int, seed: int, most: int | None = None
+) -> list[tuple[T, ...]]:
     """Draw several lineups of players, [count][seats].
 
     Every seat has the distribution of the weights. At most ``distinct`` players are drawn for a lineup, and each takes
@@ -65,11 +67,14 @@ def lineups(weights: Mapping[T, float], count: int, *, seats: int, distinct: int
         seats: seats of each lineup.
         distinct: most players of one lineup.
         seed: seed of the draws.
+        most: most players of all lineups together; every seat keeps the distribution of the weights.
     """
     wheel, draws = Wheel(weights), min(seats, distinct)
-    drawn = wheel.draws(derive_points(seed, "lineups", count=count * draws))
-    places = [seat * draws // seats for seat in range(seats)]
-    return [tuple([drawn[first + place] for place in places]) for first in range(0, count * draws, draws)]
+    places = count * draws
+    drawn = wheel.draws(derive_points(seed, "lineups", count=min(places, most or places)))
+    drawn = [drawn[place % len(drawn)] for place in range(places)]
+    offsets = [seat * draws // seats for seat in range(seats)]
+    return [tuple([drawn[first + offset] for offset in offsets]) for first in range(0, places, draws)]
 
 
 def derive_seed(root: int, *purpose: str | int) -> int:

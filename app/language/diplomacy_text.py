@@ -1,8 +1,11 @@
 """Diplomacy as a text game: all powers order at once, a unit after the other."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from math import inf
 from random import Random
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +15,8 @@ from app.games.diplomacy.game import Ending, Game
 from app.games.diplomacy.legal import in_order, next_orders
 from app.games.diplomacy.maps import Map
 from app.games.diplomacy.orders import Order, parse_order, write_order
-from app.games.diplomacy.position import Position
-from app.games.diplomacy.scoring import material_scores, shares, zero_sum
+from app.games.diplomacy.position import FIRST_YEAR, Position
+from app.games.diplomacy.scoring import LEAST_PLACED, material_scores, placed_scores, shares, zero_sum
 from app.games.diplomacy.small import SMALL
 from app.games.diplomacy.standard import STANDARD
 from app.games.diplomacy.text import CLOSE, preamble, prompt
@@ -24,19 +27,63 @@ VERSION = 1
 """Version of rules and text; raised when the same answers could give other prompts or results."""
 
 
+MATERIAL, PLACED = "material", "placed"
+"""Scorings: ``material_scores`` and ``placed_scores``."""
+
+
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A map with what ends and scores a game on it."""
+    """A map with what ends and scores a game on it. ``OPTIONS`` can be set in a game string."""
 
     board: Map
-    last_year: int
-    bonus_from: int  # the centres from which a sole leader gets the win bonus
     shown: int  # the number of past phases in a prompt
+    last_year: int
+    scoring: str = MATERIAL
+    win_bonus: float = 5.0  # of material scores, for a sole leader in centres
+    winner_threshold_sc: int = 10  # the centres that a leader needs to get the bonus
+
+    def with_options(self, options: Mapping[str, str]) -> "Variant":
+        """Return the variant with the options of a game string. Raises ``UnknownGame``."""
+        return replace(self, **{name: _read_option(name, text) for name, text in options.items()})
+
+    @property
+    def rules_version(self) -> str:
+        """The name of the rules, their text, and the scoring."""
+        scored = f"{self.win_bonus:g}@{self.winner_threshold_sc}" if self.scoring == MATERIAL else self.scoring
+        return f"diplomacy-{VERSION}:{self.board.name}:{self.last_year}:{scored}"
+
+
+OPTIONS = {
+    "last_year": "a year from 1901, after which the game ends",
+    "scoring": f"{MATERIAL} or {PLACED}",
+    "win_bonus": "points for a sole leader, 0 or more",
+    "winner_threshold_sc": "the centres that a leader needs for them, 1 or more",
+}
+"""Options of a variant, with what they may be."""
+
+
+def _read_option(name: str, text: str) -> Any:
+    """Return an option's value. Raises ``UnknownGame``."""
+    value: Any = None
+    with suppress(ValueError):
+        match name:
+            case "last_year" if int(text) >= FIRST_YEAR:
+                value = int(text)
+            case "scoring" if text in (MATERIAL, PLACED):
+                value = text
+            case "win_bonus" if 0 <= float(text) < inf:
+                value = float(text)
+            case "winner_threshold_sc" if int(text) >= 1:
+                value = int(text)
+    if value is None:
+        known = "; ".join(f"{option}: {meaning}" for option, meaning in OPTIONS.items())
+        raise UnknownGame(f"Diplomacy has no option {name}={text}.", hint=f"Its options are {known}.")
+    return value
 
 
 VARIANTS = {
-    "diplomacy": Variant(STANDARD, last_year=1910, bonus_from=10, shown=3),
-    "diplomacy_small": Variant(SMALL, last_year=1906, bonus_from=5, shown=1),
+    "diplomacy": Variant(STANDARD, shown=1, last_year=1910),
+    "diplomacy_small": Variant(SMALL, shown=1, last_year=1906, winner_threshold_sc=5),
 }
 """The variants by the name of their game."""
 
@@ -73,8 +120,9 @@ class DiplomacyText(TextTable):
     def __init__(self, variant: Variant, slots: int, max_moves: int | None = None) -> None:
         self._variant, self._max_moves = variant, max_moves
         board = self._board = variant.board
-        version = f"diplomacy-{VERSION}:{board.name}:{variant.last_year}"
-        self.spec = TextSpec(len(board.powers), version, preamble(board), stop=CLOSE, bots=tuple(BOTS))
+        self.spec = TextSpec(
+            len(board.powers), variant.rules_version, preamble(board), stop=CLOSE, bots=tuple(BOTS), seats=board.powers
+        )
         self._games: list[Game | None] = [None] * slots
         self._waits: list[dict[int, PowerOrders]] = [{} for _ in range(slots)]  # seats that have to answer
         self._orders: list[dict[str, list[Order]]] = [{} for _ in range(slots)]  # of this phase, by power
@@ -166,25 +214,31 @@ class DiplomacyText(TextTable):
         return np.array([game is not None and not self._over(game) for game in self._games])
 
     def scores(self) -> NDArray[np.float32]:
-        """See ``TextTable.scores``: a centre 1, a unit 0.5, and 5 for a sole leader with many centres."""
+        """See ``TextTable.scores``; by the variant's scoring."""
         return np.array([self._scores(game) for game in self._games], dtype=np.float32)
 
     def _scores(self, game: Game | None) -> list[float]:
         if game is None:
             return [0.0] * self.spec.players
-        return material_scores(game.position.counts(), bonus_from=self._variant.bonus_from)
+        counts, variant = game.position.counts(), self._variant
+        if variant.scoring == PLACED:
+            return placed_scores(counts, self._board.to_win)
+        return material_scores(counts, variant.win_bonus, variant.winner_threshold_sc)
 
     def returns(self) -> NDArray[np.float32]:
-        """See ``TextTable.returns``: all for a solo, equal parts for a draw, otherwise parts by score."""
+        """See ``TextTable.returns``: parts by score; with material scores all for a solo, equal parts for a draw."""
         return np.array([self._returns(game) for game in self._games], dtype=np.float32)
 
     def _returns(self, game: Game | None) -> list[float]:
         if game is None or not self._over(game):
             return [0.0] * self.spec.players
+        scores = self._scores(game)
+        if self._variant.scoring == PLACED:  # which has points for a solo already
+            return zero_sum(shares([score - LEAST_PLACED for score in scores]))
         if game.outcome is not None and game.outcome.kind != "limit":
             winners = game.outcome.powers
             return zero_sum(shares([float(power in winners) for power in range(self.spec.players)]))
-        return zero_sum(shares(self._scores(game)))
+        return zero_sum(shares(scores))
 
     def truncated(self) -> NDArray[np.bool_]:
         """See ``TextTable.truncated``."""

@@ -174,7 +174,9 @@ def _evaluated(run: TextRun, model: ModelHash, store: str, games: int, say: Say)
         scores, free = {}, Agent(hero.adapter, None, 1.0, constrained=False)
         seed = derive_seed(run.seed, "evaluation", run.iteration)
         for bot in dict.fromkeys((RANDOM, *config.builtins)):
-            found, _ = play_match(config, [hero, Agent(bot=bot)], generator, seed=seed, games=even)
+            found, _ = play_match(
+                config, [hero, agent_of(config, bot, config.evaluation.temperature)], generator, seed=seed, games=even
+            )
             scores[bot] = match_statistics(found, config.players).score.mean
         _, said = play_match(config, [free, Agent(bot=RANDOM)], generator, seed=seed, games=even)
     legal = sum(one.legal for one in said) / len(said)

@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.config import Compute, GameConfig
-from app.core import ModelHash, derive_point, derive_seed, is_model
+from app.core import BadUsage, ModelHash, derive_point, derive_seed, is_model
 from app.engine import JsonObject, Report
 from app.language.generator import Generator, adapter_name
 from app.language.models import GENERATORS
 from app.language.peft_generator import PeftGenerator
 from app.language.rollout import HERO, Agent, Said, TextOutcomes, TextSchedule, play_texts
-from app.language.text_games import open_text_table
+from app.language.text_games import BASE_MODEL, open_text_table
 from app.language.token_shard import TokenShard, TokenShardMeta, put_token_shard
 from app.learning.devices import decided
 from app.play.gauntlet import BatchResult, BatchSpec
@@ -30,20 +30,23 @@ IN_FLIGHT = 128
 def grouped_schedule(
     games: int, players: int, lineups: Sequence[tuple[Sequence[int], int]], *, group: int, openings: int, seed: int
 ) -> TextSchedule:
-    """Return games in groups of ``group``, from the same start and with the hero in the same seat.
+    """Return games in groups of at most ``group``, from the same start and with the hero in the same seat.
 
-    A lineup is the agents in the seats after the hero's, and a number of games; the hero's seat rotates from group to
-    group. In the games left over, the hero takes every seat.
+    A lineup is the agents in the seats after the hero's, and a number of games, which are split evenly into groups. The
+    hero's seat rotates over the groups of all lineups, beginning with a seat drawn from ``seed``, because otherwise a
+    request with fewer groups than seats would always leave the same seats out. In the games left over, the hero takes
+    every seat.
     """
     seating = np.full((games, players), HERO, dtype=np.int8)
+    first_seat = derive_seed(seed, "seat") % players
     blocks = [*lineups, ((), games - sum(count for _, count in lineups))]
     starts: list[int] = []
     for opponents, count in blocks:
         first, start = len(starts), starts[-1] + 1 if starts else 0
-        groups = np.arange(count) // group
+        groups = start + np.arange(count) * -(-count // group) // max(1, count)
         for place, opponent in enumerate(opponents, 1):
-            seating[first + np.arange(count), (groups + place) % players] = opponent
-        starts += (start + groups).tolist()
+            seating[first + np.arange(count), (first_seat + groups + place) % players] = opponent
+        starts += groups.tolist()
     count = starts[-1] + 1
     return TextSchedule(
         starts=starts,
@@ -109,15 +112,25 @@ def play(spec: JsonObject, report: Report) -> JsonObject:
 def generator_for(
     store: BlobStore, config: GameConfig, players: Sequence[str], compute: Compute
 ) -> PeftGenerator | None:
-    """Return a generator with the adapters among ``players`` loaded, None if all are bots."""
+    """Return a generator with the adapters among ``players`` loaded, None if all are bots.
+
+    Raises ``BadUsage`` if the base model plays without an adapter, and what ``GENERATORS.get`` raises.
+    """
     models = [ModelHash(name) for name in players if is_model(name)]
     if not models:
+        if BASE_MODEL in players:
+            raise BadUsage(
+                f"{BASE_MODEL} plays only beside an adapter, which says which base model is meant.",
+                hint="Name an adapter as the model, for instance current; the first one plays as its base model does.",
+            )
         return None
     return GENERATORS.get(store, config, models, decided(compute, config.backend))
 
 
 def agent_of(config: GameConfig, name: str, temperature: float) -> Agent:
-    """Return the agent of a model's hash or a bot's name."""
+    """Return the agent of a model's hash, of ``BASE_MODEL``, or of a bot's name."""
+    if name == BASE_MODEL:
+        return Agent(temperature=temperature)
     if is_model(name):
         return Agent(adapter_name(config.key, ModelHash(name)), None, temperature)
     return Agent(bot=name)

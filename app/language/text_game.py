@@ -75,6 +75,7 @@ class TextSpec:
     preamble: str  # beginning of every prompt, whose keys and values a generator computes once
     stop: str  # end of every answer
     bots: tuple[str, ...]  # names of the built-in players, 'random' first
+    seats: tuple[str, ...] = ()  # names of the seats, for instance the powers of Diplomacy; empty: they have none
 
 
 class TextTable(Protocol):

@@ -69,7 +69,7 @@ def fit_bradley_terry(
     """
     merged = total(pairs)
     named = sorted({agent for pair in merged for agent in (pair.first, pair.second)} | {*anchors, *agents})
-    scale = _Scale(named, anchors, prior)
+    scale = Scale(named, anchors, prior)
     games, free = _Games.of(merged, scale.agents), scale.start[scale.free]
     for _ in range(ROUNDS):
         counted, before = games.counted(scale.strengths(free), misfit), free
@@ -114,7 +114,7 @@ def maximise(function: Callable[[Floats], Quadratic], start: Floats) -> tuple[Fl
     )
 
 
-class _Scale:
+class Scale:
     """The ratings to fit: all but those of the anchors."""
 
     def __init__(self, agents: Sequence[str], anchors: Mapping[str, Elo], prior: RatingPrior) -> None:

@@ -17,7 +17,7 @@ import pytest
 import torch
 from torch.distributions import Categorical
 
-from app.config import GAMES, GameConfig
+from app.config import GAMES, PROFILES, GameConfig
 from app.core import derive_seed
 from app.engine import LocalEngine
 from app.games.catalogue import openspiel_rules
@@ -171,7 +171,7 @@ SIZES = {"chinese_checkers_3p": (384, 3), "maedn_4p": (512, 8), "tic_tac_toe_2p"
 """Games in batches and one at a time, where they are long."""
 
 
-@pytest.mark.parametrize("key", [key for key in GAMES if "shogi" not in key])  # see bench_shogi.py
+@pytest.mark.parametrize("key", [key for key in PROFILES["full"] if "shogi" not in key])  # see bench_shogi.py
 def test_evaluation_in_batches_plays_the_same_games_many_times_as_fast(key: str, tmp_path: Path) -> None:
     dealt = {"engine": "openspiel"} if key == "hearts_4p" else {}  # our own rules draw other hands from a seed
     config = GAMES[key].replace(**dealt)

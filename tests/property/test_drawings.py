@@ -8,7 +8,7 @@ from board_games import SLOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.config import GAMES, GameConfig
+from app.config import GAMES, PROFILES, GameConfig
 from app.dashboard.boards import draw
 from app.games import FINISHED, open_table
 from app.games.board_table import EMPTY
@@ -21,7 +21,7 @@ LARGER = {
     "clobber_2p": "clobber(rows=10,columns=10)",
 }
 CONFIGS = {
-    **{str(key): config for key, config in GAMES.items()},
+    **{str(key): GAMES[key] for key in PROFILES["full"]},
     **{game: GAMES[key].replace(game=game, engine="openspiel") for key, game in LARGER.items()},
 }
 PIECES = ("black-rim", "white-rim", "pawn-black", "pawn-white", "hex-0", "hex-1", "inner", "nought", "cross")

@@ -7,7 +7,7 @@ from board_games import at_random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.config import GAMES, GameConfig
+from app.config import GAMES, PROFILES, GameConfig
 from app.games import open_table
 from app.games.game_check import check_game
 
@@ -16,8 +16,8 @@ SHORTER = {"shogi_2p": 120}
 
 CONFIGS = pytest.mark.parametrize(
     "config",
-    [config.replace(max_moves=SHORTER.get(key, config.max_moves)) for key, config in GAMES.items()],
-    ids=list(GAMES),
+    [GAMES[key].replace(max_moves=SHORTER.get(key, GAMES[key].max_moves)) for key in PROFILES["full"]],
+    ids=PROFILES["full"],
 )
 SEEDS = st.integers(0, 2**62)
 

@@ -1,6 +1,7 @@
 """Orders, phases, endings, scores, saved games and bots of Diplomacy."""
 
 import json
+from collections import Counter
 from random import Random
 
 import pytest
@@ -11,7 +12,7 @@ from app.games.diplomacy.game import Ending, Game
 from app.games.diplomacy.legal import legal_orders, trie
 from app.games.diplomacy.maps import BadMap, parse_map
 from app.games.diplomacy.orders import BadOrder, parse_order
-from app.games.diplomacy.position import ADJUSTMENTS, opening
+from app.games.diplomacy.position import ADJUSTMENTS, RETREATS, opening
 from app.games.diplomacy.saved import BadSavedGame, load, save
 from app.games.diplomacy.scoring import material_scores, placed_scores, ranks, shares, zero_sum
 from app.games.diplomacy.small import SMALL
@@ -136,6 +137,22 @@ def test_bots_give_legal_orders_only(bot, board):
 def test_chaos_bot_moves_by_the_type_of_an_order():
     for turn in played(STANDARD, bots=("chaos",)).turns[:2]:
         assert {order.kind for given in turn.orders for order in given} == {"-"}
+
+
+def test_chaos_bot_orders_dislodged_units_and_builds():
+    """Seed 001 asked for the units on the map only, and so gave no orders in these phases."""
+    ordered = Counter()
+    for turn in played(STANDARD, bots=("coordinated", "chaos")).turns:
+        kind = turn.position.phase.kind
+        for power, given in enumerate(turn.orders):
+            if kind == RETREATS:
+                lost = [at for at, one in turn.position.dislodged.items() if one.unit.power == power and one.retreats]
+                assert {*lost} <= {STANDARD.province_of[order.at] for order in given}
+            elif kind == ADJUSTMENTS and turn.position.builds(power) < 0:
+                assert len(given) == -turn.position.builds(power)
+            ordered[kind] += len(given)
+    assert ordered[RETREATS]
+    assert ordered[ADJUSTMENTS]
 
 
 @pytest.mark.parametrize("bot", ["territorial", "coordinated"])

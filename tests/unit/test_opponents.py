@@ -50,3 +50,18 @@ def test_the_same_seed_gives_the_same_opponents_and_another_gives_others():
 @pytest.mark.parametrize("known", [None, decided(model=NEW), decided({("mirror", OLD): 1.0})])
 def test_without_a_decision_about_it_a_model_meets_only_itself(known):
     assert meeting(known, OLD, 2, 256, 1) == ((), ())
+
+
+def test_request_has_at_most_so_many_different_opponents():
+    """Cluster sampling, where memory for adapters is short; each seat keeps the decided probabilities."""
+    first, last = Counter[str](), Counter[str]()
+    for seed in range(400):
+        met = meeting(decided(), OLD, 7, 56, seed, most_opponents=1).lineups
+        assert len({name for one in met for name in one.opponents}) == 1
+        met = meeting(decided(), OLD, 7, 56, seed, most_opponents=2).lineups
+        assert len({name for one in met for name in one.opponents}) <= 2
+        first.update(one.opponents[0] for one in met)
+        last.update(one.opponents[-1] for one in met)
+    for counts in (first, last):
+        assert abs(counts[NEW] / counts.total() - 0.5) < 0.1  # 4 standard deviations
+        assert abs(counts["random"] / counts.total() - 0.2) < 0.08

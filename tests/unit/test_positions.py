@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from board_games import SLOT, after
 
-from app.config import GAMES, GameConfig
+from app.config import GAMES, PROFILES, GameConfig
 from app.games import FINISHED, Table, open_table
 from app.games.board_table import EMPTY
 from app.games.positions import (
@@ -183,7 +183,7 @@ def test_own_games_show_the_numbers_of_actions():
     assert spectator.position([2, 1]) == TextPosition("Actions so far: 2 1")
 
 
-@pytest.mark.parametrize("key", [str(key) for key in GAMES])
+@pytest.mark.parametrize("key", PROFILES["full"])
 def test_names_of_actions_are_the_texts_of_plies(key: str):
     config = GAMES[key]
     spectator, table = spectator_of(config), open_table(config, 1)

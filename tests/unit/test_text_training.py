@@ -109,13 +109,28 @@ def test_foreign_and_repeated_shards_are_refused(bound: Played) -> None:
 
 def test_groups_share_start_and_seat() -> None:
     schedule = grouped_schedule(22, 3, [((1, 2), 8), ((2, 2), 6)], group=4, openings=5, seed=7)
-    assert schedule.starts == [0] * 4 + [1] * 4 + [2] * 4 + [3] * 2 + [4] * 4 + [5] * 4
+    assert schedule.starts == [0] * 4 + [1] * 4 + [2] * 3 + [3] * 3 + [4] * 4 + [5] * 4
     assert len(schedule.seeds) == len(set(schedule.seeds)) == len(schedule.openings) == 6
-    assert schedule.seating[0].tolist() == [0, 1, 2]
-    assert schedule.seating[4].tolist() == [2, 0, 1]
-    assert schedule.seating[12].tolist() == [2, 0, 2]
+    for first, end in ((0, 4), (4, 8), (8, 11), (11, 14)):
+        assert (schedule.seating[first:end] == schedule.seating[first]).all()
+        assert (schedule.seating[first] == 0).sum() == 1
+    assert {tuple(np.roll(row, -int(np.argmin(row)))) for row in schedule.seating[:8]} == {(0, 1, 2)}
     assert (schedule.seating[14:] == 0).all()
     assert 0 <= min(schedule.openings) <= max(schedule.openings) <= 5
+
+
+@pytest.mark.parametrize("players", [3, 7])
+def test_hero_of_one_group_a_lineup_takes_every_seat(players: int) -> None:
+    """A lineup of a request often has the games of one group only."""
+    lineups = [((1,) * (players - 1), 4)] * players
+    schedule = grouped_schedule(4 * players, players, lineups, group=4, openings=0, seed=1)
+    heroes = (schedule.seating == 0).argmax(axis=1)
+    assert sorted(heroes[::4].tolist()) == list(range(players))
+
+
+def test_hero_of_a_single_group_takes_every_seat_over_requests() -> None:
+    schedules = [grouped_schedule(4, 3, [((1, 2), 4)], group=4, openings=0, seed=seed) for seed in range(20)]
+    assert {int((schedule.seating[0] == 0).argmax()) for schedule in schedules} == {0, 1, 2}
 
 
 def test_interrupted_training_becomes_what_it_would_have_become(tmp_path: Path) -> None:

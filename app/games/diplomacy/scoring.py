@@ -5,6 +5,12 @@ from collections.abc import Sequence
 RANK_BONUS = (50.0, 25.0, 15.0, 10.0, 5.0, 2.0, 0.0)
 """Points for the first, second, … place in ``placed_scores``."""
 
+SOLO, ELIMINATED = 50.0, -30.0
+"""Further points in ``placed_scores``."""
+
+LEAST_PLACED = ELIMINATED
+"""No power scores less in ``placed_scores``."""
+
 
 def material_scores(counts: Sequence[tuple[int, int]], win_bonus: float = 5.0, bonus_from: int = 10) -> list[float]:
     """Return each power's score: a point for a centre, half a point for a unit, and a bonus for a clear leader.
@@ -34,9 +40,9 @@ def placed_scores(counts: Sequence[tuple[int, int]], to_win: int = 18) -> list[f
         bonus = sum(RANK_BONUS[k] for k in shared if k < len(RANK_BONUS)) / len(shared)
         score = 2 * centers + 0.2 * units + bonus
         if centers >= to_win:
-            score += 50
+            score += SOLO
         if not centers and not units:
-            score -= 30
+            score += ELIMINATED
         scores.append(score)
     return scores
 

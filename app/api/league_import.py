@@ -1,0 +1,52 @@
+"""Import of a ``league.json``, also of one whose agents are folders with adapters."""
+
+import json
+from pathlib import Path
+
+from app.api.runs import Place
+from app.config import LANGUAGE_BACKEND
+from app.core import BadUsage, ConfigKey, ModelHash, reading
+from app.league.document import LeagueMetadata, load_league
+from app.league.foreign_document import foreign_paths, translated
+from app.league.league import League
+from app.store import open_store
+
+
+def read_league(file: Path, adapters: Path | None, key: str, place: Place) -> tuple[League, LeagueMetadata]:
+    """Return the league in a file; adapters that it names by path are put into the run's store.
+
+    Args:
+        file: a league.json.
+        adapters: the folder in which the paths begin; None: the file's.
+        key: the configuration that the league is about.
+        place: the run.
+
+    Raises ``DamagedLeague``, ``UnusableFile`` for an adapter that is missing or cannot be used, ``BadUsage`` or
+    ``ModelMismatch``.
+    """
+    with reading(file):
+        data = file.read_bytes()
+    try:
+        document = json.loads(data)
+    except ValueError:
+        return load_league(data, str(file))  # which says what is wrong
+    paths = foreign_paths(document)
+    if paths:
+        root = adapters or file.parent
+        hashes = _stored({name: root / path for name, path in paths.items()}, key, place)
+        data = json.dumps(translated(document, hashes)).encode()
+    elif adapters is not None:
+        raise BadUsage(f"{file} names no adapter by a path: leave --adapters out.")
+    return load_league(data, str(file))
+
+
+def _stored(folders: dict[str, Path], key: str, place: Place) -> dict[str, ModelHash]:
+    from app.api.text_players import import_adapters  # loads torch
+
+    config = place.config(ConfigKey(key))
+    if config.backend != LANGUAGE_BACKEND:
+        raise BadUsage(
+            f"{next(iter(folders.values()))} is an adapter, and {key} is played by {config.backend}.",
+            hint="Name a configuration of language models, such as diplomacy_7p.",
+        )
+    return import_adapters(folders, config, open_store(place.store))

@@ -1,0 +1,83 @@
+"""Players of text games by the names that people give them: bots, the base model, adapters."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from app.api.models import check_game, checked_search, fetch_model
+from app.api.runs import Place, Say
+from app.backends import describe
+from app.config import CPU, GameConfig, RunFolder
+from app.core import BadUsage, FlyballError, ModelHash, reading
+from app.language.base_model import load_base
+from app.language.generator import get_adapter
+from app.language.jobs import canary_texts
+from app.language.peft_generator import PeftGenerator
+from app.language.peft_import import import_adapter, is_adapter
+from app.language.run import STATE, TextRun
+from app.store import BlobStore, DamagedBlob, FileStore, MissingBlob, open_store
+
+
+def fetch_text_player(name: str, argument: str, place: Place, config: GameConfig, store: BlobStore, *, say: Say) -> str:
+    """Return the bot ``name``, or copy an adapter and its base model into ``store`` and return its hash.
+
+    An adapter is named as in ``fetch_model``, or by a folder of ``flyball train`` or of PEFT. Raises the errors of
+    ``fetch_model``, ``ForeignModel``, ``ModelMismatch``, and those of ``import_adapters`` for a folder of PEFT.
+    """
+    if name in describe(config).bots:
+        return name
+    _, search = checked_search(name, argument)
+    if search:
+        raise BadUsage(f"{argument} {name}: language models do not search; leave {search} out.")
+    folder = Path(name)
+    if is_adapter(folder):
+        return import_adapters({name: folder}, config, store)[name]
+    if (folder / STATE).is_file() and not RunFolder(folder).journal.exists():
+        with reading(folder / STATE):
+            run = TextRun.model_validate_json((folder / STATE).read_text())
+        model = ModelHash(store.put(FileStore(folder / "models").get(run.model)))
+    else:
+        model = fetch_model(name, argument, place, config.key, store, say=say)
+    manifest = get_adapter(store, model).checkpoint.manifest
+    check_game(f"{argument} {name}", manifest, config, place, say)
+    assert manifest.base is not None  # an adapter has one
+    if config.language.base is None:
+        _copy_base(manifest.base, store, _stores(folder, place))
+    return model
+
+
+def import_adapters(folders: dict[str, Path], config: GameConfig, store: BlobStore) -> dict[str, ModelHash]:
+    """Store the adapters in folders of PEFT, and return their hashes by name.
+
+    Raises ``BadUsage`` if the configuration names no base model, ``NoBaseModel``, and what ``import_adapter`` raises.
+    """
+    if not folders:
+        return {}
+    if config.language.base is None:
+        raise BadUsage(
+            f"{next(iter(folders.values()))} is an adapter of PEFT, and {config.key} does not say of which base model.",
+            hint=f"Set games.{config.key}.language.base to the base model that it adapts.",
+        )
+    base = load_base(config.language.base)
+    generator = PeftGenerator(base, CPU)
+    canary = canary_texts(config, base)
+    return {name: import_adapter(store, generator, folder, config, canary=canary) for name, folder in folders.items()}
+
+
+def _stores(folder: Path, place: Place) -> Iterator[BlobStore]:
+    """Yield the stores where a model that was named by a folder, or otherwise, may have its base model."""
+    if folder.is_dir():
+        yield FileStore(folder / "models")
+        yield open_store(Place(RunFolder(folder), None).store)
+    yield open_store(place.store)
+
+
+def _copy_base(base: str, store: BlobStore, sources: Iterator[BlobStore]) -> None:
+    for source in sources:
+        with suppress(MissingBlob, DamagedBlob):
+            store.put(source.get(base))
+            return
+    raise FlyballError(
+        f"The base model {base} of the adapter is missing.",
+        hint="Name the run that the adapter is from by --run, or the folder of its training instead of a file.",
+    )

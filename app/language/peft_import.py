@@ -1,0 +1,89 @@
+"""Adapters of others: folders of PEFT become models of a store, named by their hash."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+
+from app.config import GameConfig
+from app.core import ModelHash, UnusableFile, reading
+from app.language.adapters import CONFIG, WEIGHTS, put_adapter
+from app.language.generator import LORA, Adapter, Ids, ModelMismatch
+from app.language.peft_generator import PeftGenerator
+from app.store import BlobStore, Canary, Checkpoint, LoraManifest, Manifest
+
+_IMPORTED = "imported"
+"""Name of an adapter in the generator while it is imported."""
+
+_UNSUPPORTED = ("use_dora", "use_rslora", "modules_to_save", "rank_pattern", "alpha_pattern", "layers_to_transform")
+"""Settings of PEFT that change what an adapter's tensors mean, and that our manifest does not have."""
+
+
+def is_adapter(folder: Path) -> bool:
+    """Return whether a folder holds an adapter as PEFT writes it."""
+    return (folder / CONFIG).is_file()
+
+
+def import_adapter(
+    store: BlobStore, generator: PeftGenerator, folder: Path, config: GameConfig, *, canary: Sequence[Ids]
+) -> ModelHash:
+    """Store the adapter in a folder of PEFT, with a canary of its own, and return its hash.
+
+    Raises ``UnusableFile`` if there is none, or one of a kind that cannot be played, and ``ModelMismatch`` if its
+    tensors do not fit the generator's base model.
+    """
+    if not is_adapter(folder):
+        raise UnusableFile(
+            f"There is no adapter in {folder}.",
+            hint=f"A folder of PEFT has {CONFIG} and {WEIGHTS}, as save_pretrained writes them. Is the path right?",
+        )
+    with reading(folder / CONFIG):
+        text = (folder / CONFIG).read_text()
+    with reading(folder / WEIGHTS):
+        data = (folder / WEIGHTS).read_bytes()
+    try:
+        lora = _lora(json.loads(text))
+        finite = all(tensor.isfinite().all() for tensor in load_tensors(data).values())
+    except (KeyError, TypeError, ValueError, ValidationError, SafetensorError) as error:
+        raise UnusableFile(
+            f"The adapter in {folder} cannot be used: {error}.",
+            hint="Save it once more by PEFT's save_pretrained, as a plain LoRA with a list of target_modules.",
+        ) from error
+    if not finite:
+        raise ModelMismatch(
+            f"MODEL_MISMATCH: the adapter in {folder} holds a NaN or an infinity.",
+            hint="Its training diverged: leave it out.",
+        )
+    manifest = Manifest(
+        config_key=config.key,
+        backend=config.backend,
+        network=config.network,
+        obs_size=1,
+        actions=1,
+        step=0,
+        parent=None,
+        optimizer=None,
+        content=LORA,
+        lora=lora,
+    )
+    generator.add(_IMPORTED, Adapter(str(folder), Checkpoint(ModelHash(""), manifest, data, None)))
+    try:
+        return put_adapter(store, generator, _IMPORTED, manifest, canary=canary)
+    finally:
+        generator.drop(_IMPORTED)
+
+
+def _lora(config: dict[str, Any]) -> LoraManifest:
+    """Return what PEFT's settings say. Raises ``ValueError`` or ``KeyError`` for another adapter than a plain LoRA."""
+    others = [name for name in _UNSUPPORTED if config.get(name)]
+    if config["peft_type"] != "LORA" or others or config.get("bias", "none") != "none":
+        raise ValueError(f"it is no plain LoRA ({config['peft_type']}, {', '.join(others) or 'bias'})")
+    targets = config["target_modules"]
+    if not isinstance(targets, list):
+        raise ValueError(f"target_modules is {targets!r}, not a list of names")  # noqa: TRY004 - a fault of the file
+    unknown = Canary(ids=((0,),), log_probs=((),))  # the real one is written once the adapter is loaded
+    return LoraManifest(rank=config["r"], alpha=config["lora_alpha"], targets=tuple(sorted(targets)), canary=unknown)

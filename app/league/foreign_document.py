@@ -1,0 +1,70 @@
+"""``league.json`` as other programs write it: names and paths of adapters instead of hashes, and their bots' names."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from app.core import RANDOM, UnusableFile, is_model
+
+BOTS = {"random_bot": RANDOM, "chaos_bot": "chaos"}
+"""Our names of the bots."""
+
+
+def foreign_paths(document: Any) -> dict[str, str]:
+    """Return the path of each checkpoint that is not named by its hash; none for a file of ours, or no league."""
+    agents = document.get("agents") if isinstance(document, dict) else None
+    entries = agents.items() if isinstance(agents, dict) else ()
+    return {
+        name: entry["path"]
+        for name, entry in entries
+        if isinstance(entry, dict) and isinstance(entry.get("path"), str) and not is_model(entry["path"])
+    }
+
+
+def translated(document: Mapping[str, Any], hashes: Mapping[str, str]) -> dict[str, Any]:
+    """Return a league's file with our names of bots, hashes of adapters, and ratings with the random bot at 0.
+
+    Parents that are not in the file are left out. ``hashes`` are those of the agents with foreign paths. Raises
+    ``UnusableFile`` for a result that says no score.
+    """
+    names = {**BOTS, **hashes}
+    agents = document["agents"]
+    zero = next((agents[name].get("elo") for name in ("random_bot", RANDOM) if name in agents), None) or 0.0
+
+    def entry(name: str, old: Mapping[str, Any]) -> dict[str, Any]:
+        elo, parent = old.get("elo"), old.get("parent")
+        new = dict(old) | {"elo": None if elo is None else elo - zero}
+        if parent is not None:
+            new["parent"] = names.get(parent, parent) if parent in agents else None
+        return new | ({"path": hashes[name]} if name in hashes else {})
+
+    about = document.get("metadata", {})
+    best = about.get("best_elo")
+    renamed = {
+        "best_elo": None if best is None else best - zero,
+        "best_agent": names.get(about.get("best_agent"), about.get("best_agent")),
+    }
+    return {
+        **document,
+        "agents": {names.get(name, name): entry(name, old) for name, old in agents.items()},
+        "history": [
+            {
+                **match,
+                "p1": names.get(match["p1"], match["p1"]),
+                "p2": names.get(match["p2"], match["p2"]),
+                "result": _result(match.get("result")),
+            }
+            for match in document.get("history", ())
+            if match["p1"] != match["p2"]  # clones say nothing of each other
+        ],
+        "metadata": {**about, **renamed},
+    }
+
+
+def _result(result: Any) -> Any:
+    """Return games and points of ``p1``: a number is the score of one game, in [0, 1]."""
+    if isinstance(result, bool) or not isinstance(result, int | float | dict):
+        raise UnusableFile(
+            f"{result!r} is no result of a league's history.",
+            hint='Write the score of p1 in [0, 1], or for several games {"games": 10, "points": 6.5}.',
+        )
+    return result if isinstance(result, dict) else {"games": 1, "points": result}

@@ -1,0 +1,98 @@
+"""Plackett-Luce: the ratings that explain the final ranks of games for more than two agents.
+
+Ranks come about as if the best seat were chosen first, then the next one of those that are left, and so on. An agent
+is chosen with a probability in proportion to 10 ** (Elo / 400). Sources: R. D. Luce, Individual Choice Behavior (1959);
+R. L. Plackett, Applied Statistics 24 (1975), 193-202.
+
+- A seat is rated, and agents may have several seats (clones). Clones are left out of the set that a seat is chosen
+  from, because otherwise an agent would gain and lose by games against itself.
+- Equal ranks count as the mean over all their orders; for two agents a draw is then half a win, as in Bradley-Terry's
+  model, which is the same for games of two.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import combinations
+from math import comb
+from typing import NamedTuple
+
+import numpy as np
+
+from app.core import Elo
+from app.league.bradley_terry import ANCHORS, Quadratic, Scale, maximise
+from app.league.ratings import UNKNOWN, Floats, RatingPrior, Ratings
+
+
+class RankedGame(NamedTuple):
+    """A game's seats: who had them, and their final ranks, the best 1; equal seats share the better rank."""
+
+    agents: tuple[str, ...]
+    ranks: tuple[int, ...]
+
+
+class _Choice(NamedTuple):
+    """A seat's agent, and the agents of the other seats that it was preferred to."""
+
+    chosen: str
+    others: tuple[str, ...]
+    weight: float  # share of the orders of equal ranks in which it was chosen from these
+
+
+def fit_plackett_luce(
+    games: Iterable[RankedGame], anchors: Mapping[str, Elo] = ANCHORS, prior: RatingPrior = UNKNOWN
+) -> Ratings:
+    """Return the ratings of all agents in the games, and of the anchors, with errors that count a game as one event.
+
+    Args:
+        games: games with at least two seats.
+        anchors: ratings that are given, by default that of the random bot.
+        prior: prior of all ratings that are not given.
+    """
+    choices = [(number, choice) for number, game in enumerate(games) for choice in _choices(game)]
+    agents = sorted({name for _, choice in choices for name in (choice.chosen, *choice.others)} | {*anchors})
+    index = {agent: place for place, agent in enumerate(agents)}
+    scale = Scale(agents, anchors, prior)
+    chosen = np.array([index[choice.chosen] for _, choice in choices], dtype=np.int64)
+    weights = np.array([choice.weight for _, choice in choices], dtype=np.float64)
+    seats = np.zeros((len(choices), len(agents)))  # seats of each agent in a choice
+    for row, (_, choice) in enumerate(choices):
+        for name in (choice.chosen, *choice.others):
+            seats[row, index[name]] += 1
+
+    def shares(strengths: Floats) -> tuple[Floats, Floats]:
+        """Return the probabilities [C, A] that an agent is chosen, and the logarithms of the sums [C]."""
+        top = strengths.max()
+        powers = seats * np.exp(strengths - top)
+        sums = powers.sum(axis=1)
+        return powers / sums[:, None], np.log(sums) + top
+
+    def posterior(free: Floats) -> Quadratic:
+        strengths = scale.strengths(free)
+        found, logarithms = shares(strengths)
+        value = float(weights @ (strengths[chosen] - logarithms))
+        gradient = np.bincount(chosen, weights, len(agents)) - weights @ found
+        curvature = np.diag(weights @ found) - (found * weights[:, None]).T @ found
+        return scale.with_prior(strengths, Quadratic(value, gradient, curvature))
+
+    free, there = maximise(posterior, scale.start[scale.free])
+    strengths = scale.strengths(free)
+    surplus = -weights[:, None] * shares(strengths)[0]
+    surplus[np.arange(len(chosen)), chosen] += weights
+    by_game = np.zeros((1 + max((number for number, _ in choices), default=0), len(agents)))
+    np.add.at(by_game, [number for number, _ in choices], surplus)
+    return scale.ratings(strengths, there.curvature, by_game.T @ by_game)
+
+
+def _choices(game: RankedGame) -> Iterator[_Choice]:
+    for seat, (agent, rank) in enumerate(zip(game.agents, game.ranks, strict=True)):
+        others = [
+            (other, theirs)
+            for place, (other, theirs) in enumerate(zip(game.agents, game.ranks, strict=True))
+            if place != seat and other != agent
+        ]
+        worse = [other for other, theirs in others if theirs > rank]
+        equal = [other for other, theirs in others if theirs == rank]
+        for size in range(len(equal) + 1):
+            weight = 1 / ((len(equal) + 1) * comb(len(equal), size))
+            for later in combinations(equal, size):
+                if worse or later:
+                    yield _Choice(agent, (*worse, *later), weight)

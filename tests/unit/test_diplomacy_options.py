@@ -1,0 +1,74 @@
+"""Options of Diplomacy in a configuration's game string: scoring, win bonus, last year."""
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from app.config import GAMES
+from app.games.table import UnknownGame
+from app.language.diplomacy_text import VARIANTS, Variant
+from app.language.text_games import open_text_table, text_table
+
+
+def finished(game: str, seed: int = 3) -> tuple[np.ndarray, np.ndarray]:
+    """Return scores and returns of four games of a coordinated bot against chaos."""
+    table, rng = text_table(game, 4), Random(seed)
+    table.reset(range(4), range(4), [0] * 4)
+    while turns := table.pending():
+        for turn in turns:
+            bot = "coordinated" if turn.seat == 0 else "chaos"
+            table.submit(turn.slot, turn.seat, table.bot(bot, turn, rng))
+        table.advance()
+    return table.scores(), table.returns()
+
+
+@pytest.mark.parametrize("key", ["diplomacy_small_3p", "diplomacy_7p"])
+def test_configuration_has_the_scoring_of_the_seed(key: str) -> None:
+    table = open_text_table(GAMES[key], 1)
+    assert table.spec.players == GAMES[key].players == len(table.spec.seats)
+    assert {*GAMES[key].builtins} <= {*table.spec.bots}
+    seed = Variant(VARIANTS["diplomacy"].board, shown=1, last_year=1910)
+    assert (seed.scoring, seed.win_bonus, seed.winner_threshold_sc) == ("material", 5.0, 10)
+
+
+def test_win_bonus_is_an_option() -> None:
+    plain, _ = finished("diplomacy_small(win_bonus=0)")
+    bonus, _ = finished("diplomacy_small(win_bonus=7,winner_threshold_sc=4)")
+    gained = bonus - plain
+    assert set(gained.ravel().tolist()) == {0.0, 7.0}
+    assert (gained.sum(axis=1) <= 7).all()
+
+
+def test_scores_of_the_field_are_an_option() -> None:
+    """Eliminated powers score below 0, and yet no return is out of bounds."""
+    scores, returns = finished("diplomacy_small(scoring=placed)")
+    assert scores.max() > 50
+    assert np.allclose(returns.sum(axis=1), 0, atol=1e-5)
+    assert (np.abs(returns) <= 1).all()
+    for row, gained in zip(scores, returns, strict=True):
+        assert (np.diff(gained[np.argsort(row)]) >= -1e-6).all()
+
+
+def test_options_are_part_of_the_rules_version() -> None:
+    games = ("diplomacy", "diplomacy(last_year=1903)", "diplomacy(scoring=placed)", "diplomacy(win_bonus=2)")
+    assert len({text_table(game, 0).spec.rules_version for game in games}) == len(games)
+
+
+@pytest.mark.parametrize(
+    "game",
+    [
+        *(
+            "diplomacy(scoring=best)",
+            "diplomacy(win_bonus=nan)",
+            "diplomacy(win_bonus=-1)",
+            "diplomacy(last_year=1900)",
+        ),
+        *("diplomacy(winner_threshold_sc=many)", "diplomacy(bonus=3)", "diplomacy()", "diplomacy(last_year)"),
+        *("connect_four(scoring=placed)", "diplomacies"),
+    ],
+)
+def test_unusable_option_is_refused_with_those_there_are(game: str) -> None:
+    with pytest.raises(UnknownGame) as refusal:
+        text_table(game, 1)
+    assert "scoring" in str(refusal.value.hint)

@@ -1,0 +1,54 @@
+"""Summaries of hero matches: seat by seat, without pairs of the same agent."""
+
+import numpy as np
+import pytest
+
+from app.core import UnusableFile
+from app.language.hero_match import seated, summary
+from app.language.rollout import TextOutcomes
+from app.league.foreign_document import foreign_paths, translated
+
+POWERS = ("A", "B", "C", "D")
+
+
+def summarised(tables: list[tuple[str, ...]], returns: list[list[float]], cut: bool = False):
+    scores = np.array(returns, dtype=np.float32)
+    games = len(tables)
+    outcomes = TextOutcomes(scores, 10 * scores, np.full(games, cut), np.ones(games, np.int64), [[]] * games)
+    return summary(tables, "hero", outcomes, POWERS)
+
+
+def test_opponents_sit_after_the_hero() -> None:
+    tables = seated([0, 2], [("x", "y", "z"), ("x", "y", "hero")], "hero", players=4)
+    assert tables == [("hero", "x", "y", "z"), ("y", "hero", "hero", "x")]
+
+
+def test_clones_are_compared_seat_by_seat_with_others_only() -> None:
+    """One seat of the hero beats both others, one loses to both: the mean rank of its seats says nothing of that."""
+    found = summarised([("hero", "x", "y", "hero")], [[1.0, 0.2, 0.2, -1.4]])
+    assert (found.score.mean, found.score.n, found.wins) == (0.5, 1, 1)
+    assert {one.agent: (one.seats, one.rank) for one in found.agents} == {"hero": (2, 2.5), "x": (1, 2), "y": (1, 2)}
+    rated = {one.agent: one.elo for one in found.agents}
+    assert (rated["hero"], rated["x"]) == (0, pytest.approx(rated["y"]))
+    assert {power: one.points for power, one in found.powers.items()} == pytest.approx({"A": 10, "D": -14})
+
+
+def test_stronger_hero_is_rated_over_the_random_bot() -> None:
+    tables = [("hero", "random", "chaos", "chaos")] * 6
+    found = summarised(tables, [[0.6, -0.6, 0.0, 0.0]] * 6)
+    rated = {one.agent: one.elo for one in found.agents}
+    assert rated["hero"] > rated["chaos"] > rated["random"] == 0
+    assert (found.wins, found.score.mean) == (6, 1.0)
+    assert summarised(tables, [[0.6, -0.6, 0.0, 0.0]] * 6, cut=True).wins == 0
+
+
+def test_document_of_ours_has_no_foreign_paths() -> None:
+    assert foreign_paths({"agents": {"a" * 64: {"path": "a" * 64}, "random": {"path": None}}}) == {}
+    assert foreign_paths([]) == foreign_paths({"agents": 3}) == {}
+
+
+@pytest.mark.parametrize("result", [None, "won", True])
+def test_result_without_a_score_is_refused(result: object) -> None:
+    document = {"agents": {}, "history": [{"step": 1, "p1": "a", "p2": "b", "result": result}], "metadata": {}}
+    with pytest.raises(UnusableFile, match="no result"):
+        translated(document, {})
