@@ -5,7 +5,7 @@ from threading import Lock
 
 from app.config import Compute, GameConfig
 from app.core import ModelHash
-from app.language.base_model import BaseModel, NoBaseModel, get_base, load_base
+from app.language.base_model import BaseModel, check_fingerprint, get_base, load_base
 from app.language.generator import Adapter, get_adapter
 from app.language.peft_generator import PeftGenerator
 from app.store import BlobStore
@@ -22,12 +22,7 @@ def base_of(store: BlobStore, config: GameConfig, fingerprint: str) -> BaseModel
     if config.language.base is None:
         return get_base(store, fingerprint)
     base = load_base(config.language.base)
-    if base.fingerprint != fingerprint:
-        raise NoBaseModel(
-            f"MODEL_MISMATCH: the base model {config.language.base!r} is {base.fingerprint}, and the run was begun "
-            f"with {fingerprint}.",
-            hint="Set language.base back to the model of the run's beginning: adapters fit no other.",
-        )
+    check_fingerprint(config.language.base, base.fingerprint, fingerprint)
     return base
 
 
