@@ -166,7 +166,11 @@ def export_base(base: BaseModel, folder: Path) -> None:
             written = Path(unfinished) / "base"
             base.model.save_pretrained(written)
             tokenizer.save_pretrained(written)
-            written.rename(folder)
+            try:
+                written.rename(folder)
+            except OSError:
+                if not folder.exists():  # otherwise another process was faster
+                    raise
 
 
 def load_base(name: str) -> BaseModel:

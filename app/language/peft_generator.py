@@ -91,10 +91,7 @@ class PeftGenerator(Generator):
         wanted = get_peft_model_state_dict(self.peft, adapter_name=name)
         if _shapes(tensors) != _shapes(wanted):
             self.drop(name)
-            raise ModelMismatch(
-                f"MODEL_MISMATCH: the tensors of {adapter.name} are not those of its rank and of this base model.",
-                hint="It was made for another base model, or by another version of peft.",
-            )
+            raise _unfit(adapter)
         set_peft_model_state_dict(self.peft, tensors, adapter_name=name)
         self.peft.requires_grad_(requires_grad=False)
         self.peft.eval()
@@ -102,7 +99,7 @@ class PeftGenerator(Generator):
     def unload(self, name: str) -> None:
         """See ``Generator.unload``."""
         if self._loaded.pop(name, None) is None:
-            raise _unknown(name, self.loaded)
+            raise UnknownAdapter(name, self.loaded)
         self.drop(name)
 
     def drop(self, name: str) -> None:
@@ -118,7 +115,7 @@ class PeftGenerator(Generator):
                 yield self.base.model
             return
         if name not in self.peft.peft_config or name == _NONE:
-            raise _unknown(name, self.loaded)
+            raise UnknownAdapter(name, self.loaded)
         self.peft.base_model.set_adapter(name, inference_mode=True)
         yield self.base.model
 
@@ -189,9 +186,10 @@ def batches(rows: Sequence[int], lengths: Sequence[int], most: int = BATCH_TOKEN
 
 
 def check_content(adapter: Adapter, fingerprint: str) -> None:
-    """Check an adapter before it is loaded: its hash, base model and numbers. Raises ``ModelMismatch``."""
+    """Check an adapter before it is loaded: its hash, base model, rank and numbers. Raises ``ModelMismatch``."""
     checkpoint = adapter.checkpoint
     manifest = checkpoint.manifest
+    assert manifest.lora is not None
     key = key_of(checkpoint.parameters)
     if adapter.name != adapter_name(manifest.config_key, checkpoint.model) or checkpoint.model != key:
         raise ModelMismatch(
@@ -204,6 +202,8 @@ def check_content(adapter: Adapter, fingerprint: str) -> None:
             hint="Set the base model with which the run was begun: an adapter fits no other.",
         )
     for name, tensor in load_tensors(checkpoint.parameters).items():
+        if tensor.shape[0 if ".lora_A." in name else 1] != manifest.lora.rank:
+            raise _unfit(adapter)
         if not tensor.isfinite().all():
             raise ModelMismatch(
                 f"MODEL_MISMATCH: {name} of {adapter.name} holds a NaN or an infinity.",
@@ -215,7 +215,8 @@ def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:
     return {name: tensor.shape for name, tensor in tensors.items()}
 
 
-def _unknown(name: str, loaded: Sequence[str]) -> UnknownAdapter:
-    return UnknownAdapter(
-        f"There is no adapter {name!r} loaded.", hint=f"Load it first; loaded are {', '.join(loaded) or 'none'}."
+def _unfit(adapter: Adapter) -> ModelMismatch:
+    return ModelMismatch(
+        f"MODEL_MISMATCH: the tensors of {adapter.name} are not those of its rank and of this base model.",
+        hint="It was made for another base model, or by another version of peft.",
     )
