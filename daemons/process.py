@@ -117,7 +117,10 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
         name=f"{spec.name}@{deployment.node}",
         node=deployment.node,
         store=loaded.store(folder),
-        compute=(deployment.compute(kind) if kind else CPU).replace(settings_folder=str(loaded.folder.absolute())),
+        compute=(deployment.compute(kind) if kind else CPU).replace(
+            settings_folder=str(loaded.folder.absolute()),
+            text_servers=None if kind == "training" else deployment.text_servers(folder.path, loaded.folder),
+        ),
     )
     if kind:
         structlog.get_logger("daemon").info("device of jobs", **place.compute.model_dump())

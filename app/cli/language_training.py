@@ -8,11 +8,13 @@ from typing import Any
 import click
 from rich.text import Text
 
+from app.api.runs import Place
 from app.cli.output import data_only_on_stdout, note, show_table, write_json
 from app.config import GameConfig, flatten
 
 
 def train_text_game(
+    place: Place,
     config: GameConfig,
     output: Path | None,
     values: Mapping[str, Any],
@@ -35,8 +37,10 @@ def train_text_game(
             show_table(columns, [(key, Text(json.dumps(value))) for key, value in shown.items()], left=columns)
         return
     folder = output or Path("training") / config.key
+    loaded = place.load()
+    servers = loaded.deployment.text_servers(folder, loaded.folder)
     with data_only_on_stdout():
-        report = train_text(config, folder, values, seed, resume=resume, say=note)
+        report = train_text(config, folder, values, seed, resume=resume, say=note, servers=servers)
     if as_json:
         write_json(report)
     else:

@@ -56,7 +56,14 @@ def train(
                 "--config and --start are for networks; a text game has --set, and its table in flyball.toml."
             )
         train_text_game(
-            config, output, assigned(assignments), seed, resume=resume, only_settings=only_settings, as_json=as_json
+            place,
+            config,
+            output,
+            assigned(assignments),
+            seed,
+            resume=resume,
+            only_settings=only_settings,
+            as_json=as_json,
         )
         return
     if only_settings:

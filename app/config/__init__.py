@@ -2,7 +2,7 @@
 
 from app.config.controllers import KNOBS, ControllerSettings, Knob
 from app.config.deployment import Deployment, RunFolder, WandbMode
-from app.config.devices import CPU, Compute, Device, JobKind, Precision
+from app.config.devices import CPU, Compute, Device, JobKind, Precision, TextServers
 from app.config.feedback import FeedbackSettings
 from app.config.games import GAMES
 from app.config.loading import flatten, nest

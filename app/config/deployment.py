@@ -9,7 +9,14 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator, model_validator
 
 from app.config.dashboard import DashboardSettings
-from app.config.devices import Compute, DeviceSettings, JobKind, PrecisionSettings, ProcessesPerTraining
+from app.config.devices import (
+    Compute,
+    DeviceSettings,
+    JobKind,
+    PrecisionSettings,
+    ProcessesPerTraining,
+    TextServers,
+)
 from app.config.monitoring import MetricsSettings, NotificationSettings, TraceSettings
 from app.config.ray import RaySettings
 from app.config.settings import Settings
@@ -20,6 +27,9 @@ LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 WandbMode = Literal["off", "offline", "online"]
 NODE_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 
+
+ADAPTERS = "adapters"
+"""Folder in a run folder out of which servers load adapters."""
 
 LEAST_BEATS = 2
 """Fewest signs of life due before a silent daemon counts as lost."""
@@ -68,6 +78,30 @@ class JournalSettings(Settings):
     )
 
 
+class TextSettings(Settings):
+    """Servers that generate the text of backend ``language`` (ADR-051)."""
+
+    servers: tuple[str, ...] = Field(
+        (), description="addresses of vLLM servers, such as http://127.0.0.1:8000; none: the jobs generate themselves"
+    )
+    adapters: Path | None = Field(
+        None,
+        description="folder out of which the servers load adapters, at the same path where they run; unset: the "
+        "folder adapters in the run folder",
+    )
+
+    @field_validator("servers")
+    @classmethod
+    def _are_addresses(cls, servers: tuple[str, ...]) -> tuple[str, ...]:
+        for address in servers:
+            parts = urlsplit(address)
+            if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/"):
+                raise ValueError(f"{address!r} is no address of a server: write http://HOST:PORT")
+        if len({*servers}) < len(servers):
+            raise ValueError("two servers have the same address")
+        return servers
+
+
 def _node_of(data: dict[str, Any]) -> str:
     """Return the default name of this machine: the host's where several machines take part, as keys show."""
     keys: KeySettings | None = data.get("keys")  # None: they are invalid, which is an error of its own
@@ -108,6 +142,7 @@ class Deployment(Settings):
     ray: RaySettings = RaySettings()
     device: DeviceSettings = DeviceSettings()
     precision: PrecisionSettings = PrecisionSettings()
+    text: TextSettings = TextSettings()
 
     @property
     def is_monitored(self) -> bool:
@@ -118,6 +153,13 @@ class Deployment(Settings):
         """Return device, precision and processes of a kind of job."""
         processes = self.processes_per_training if kind == "training" else 1
         return Compute(device=getattr(self.device, kind), precision=getattr(self.precision, kind), processes=processes)
+
+    def text_servers(self, run: Path, settings_folder: Path) -> TextServers | None:
+        """Return the servers as jobs get them, in a run's folder; None without any."""
+        if not self.text.servers:
+            return None
+        folder = run / ADAPTERS if self.text.adapters is None else settings_folder / self.text.adapters
+        return TextServers(addresses=self.text.servers, folder=str(folder.absolute()))
 
     def store_name(self, run: "RunFolder", settings_folder: Path) -> str:
         """Return the store as jobs get it: an absolute folder, or a URL with this machine's cache."""

@@ -43,13 +43,23 @@ ProcessesPerTraining = Annotated[
 ]
 
 
+class TextServers(Settings):
+    """OpenAI-compatible servers that generate text, and the folder out of which they load adapters."""
+
+    addresses: tuple[str, ...] = Field(min_length=1)
+    folder: str
+
+
 class Compute(Settings):
-    """Device and precision of a job's networks, and where it finds the user's files; a part of its spec."""
+    """Device and precision of a job's networks, and where it finds servers and the user's files; a part of its spec."""
 
     device: Device = "cpu"
     precision: Precision = "float32"
     processes: ProcessesPerTraining = 1
     settings_folder: str = Field(".", description="of flyball.toml; the user's commands run there")
+    text_servers: TextServers | None = Field(
+        None, description="generate the text of backend language; unset: the job itself does"
+    )
 
 
 CPU = Compute()

@@ -5,16 +5,18 @@ Nothing is downloaded unless ``HF_HUB_OFFLINE=0`` is set.
 
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from app.core import FlyballError
+from app.core import FlyballError, writing
 from app.language.packages import require_packages
 from app.store import BlobStore
 from app.store.shard import note_of, with_note
@@ -27,28 +29,20 @@ _HASHED = ("config.json", "tokenizer.json", "tokenizer_config.json", "*.safetens
 _CHUNK = 1 << 24
 
 
-Encoder = Callable[[str], list[int]]
-"""Turns a text into token ids."""
-
-_ENCODERS: dict[tuple[BlobStore, str | None, str], Encoder] = {}
-
-
 class NoBaseModel(FlyballError):
     """A base model that is missing, cannot be read, or is another than the one asked for."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class BaseModel:
-    """A causal language model with its tokenizer.
+class Vocabulary:
+    """The tokens of a base model.
 
     Attributes:
-        fingerprint: SHA-256 of the weights, configuration and tokenizer.
-        model: a ``transformers`` model, in evaluation mode.
+        fingerprint: SHA-256 of the base model's weights, configuration and tokenizer.
         tokenizer: a ``tokenizers.Tokenizer``; it adds no special tokens.
     """
 
     fingerprint: str
-    model: Any
     tokenizer: Any
 
     def encode(self, text: str) -> list[int]:
@@ -58,6 +52,16 @@ class BaseModel:
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text of token ids."""
         return str(self.tokenizer.decode(list(ids), skip_special_tokens=False))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BaseModel(Vocabulary):
+    """A causal language model with its tokenizer; ``model`` is one of ``transformers``, in evaluation mode."""
+
+    model: Any
+
+
+_VOCABULARIES: dict[tuple[BlobStore, str | None, str], Vocabulary] = {}
 
 
 def train_tokenizer(texts: Iterable[str], size: int) -> Any:
@@ -98,7 +102,7 @@ def draw_base(tokenizer: Any, seed: int, *, layers: int = 4, width: int = 128, h
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         model: Any = LlamaForCausalLM(config)
-    return BaseModel("", model.eval(), tokenizer)
+    return BaseModel("", tokenizer, model.eval())
 
 
 def put_base(store: BlobStore, base: BaseModel) -> str:
@@ -117,17 +121,10 @@ def get_base(store: BlobStore, fingerprint: str) -> BaseModel:
     """Return a stored base model. Raises ``MissingBlob``, ``DamagedBlob`` or ``NoBaseModel``."""
     require_packages()
     from safetensors.torch import load
-    from tokenizers import Tokenizer
-    from transformers import LlamaConfig, LlamaForCausalLM
+    from transformers import LlamaForCausalLM
 
     data = store.get(fingerprint)
-    try:
-        note = json.loads(note_of(data))
-        config, tokenizer = LlamaConfig(**note["config"]), Tokenizer.from_str(json.dumps(note["tokenizer"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise NoBaseModel(
-            f"Blob {fingerprint} is intact but is no base model.", hint="Is it an adapter, or a model of a network?"
-        ) from error
+    config, tokenizer = _description_of(data, fingerprint)
     with torch.random.fork_rng(devices=[]):
         model: Any = LlamaForCausalLM(config)
     missing, unknown = model.load_state_dict(load(data), strict=False)
@@ -136,7 +133,44 @@ def get_base(store: BlobStore, fingerprint: str) -> BaseModel:
             f"Base model {fingerprint} lacks {missing or 'nothing'} and has unknown {unknown or 'nothing'}.",
             hint="It was stored by another version of this program: begin a new run.",
         )
-    return BaseModel(fingerprint, model.eval(), tokenizer)
+    return BaseModel(fingerprint, tokenizer, model.eval())
+
+
+def _description_of(data: bytes, fingerprint: str) -> tuple[Any, Any]:
+    """Return configuration and tokenizer of a stored base model. Raises ``NoBaseModel``."""
+    from tokenizers import Tokenizer
+    from transformers import LlamaConfig
+
+    try:
+        note = json.loads(note_of(data))
+        return LlamaConfig(**note["config"]), Tokenizer.from_str(json.dumps(note["tokenizer"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise NoBaseModel(
+            f"Blob {fingerprint} is intact but is no base model.", hint="Is it an adapter, or a model of a network?"
+        ) from error
+
+
+def export_base(base: BaseModel, folder: Path) -> None:
+    """Write a base model as a folder that ``load_base`` and servers read; nothing if there is one.
+
+    Raises ``UnusableFile``.
+    """
+    from transformers import PreTrainedTokenizerFast
+
+    if folder.exists():
+        return
+    tokenizer: Any = PreTrainedTokenizerFast(tokenizer_object=base.tokenizer, pad_token=PAD)  # type: ignore[no-untyped-call]
+    with writing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=folder.parent, prefix=".base-") as unfinished:
+            written = Path(unfinished) / "base"
+            base.model.save_pretrained(written)
+            tokenizer.save_pretrained(written)
+            try:
+                written.rename(folder)
+            except OSError:
+                if not folder.exists():  # otherwise another process was faster
+                    raise
 
 
 def load_base(name: str) -> BaseModel:
@@ -145,9 +179,44 @@ def load_base(name: str) -> BaseModel:
     A model of the hub has to be in the local cache, unless ``HF_HUB_OFFLINE=0`` is set.
     """
     require_packages()
-    from huggingface_hub import snapshot_download
-    from tokenizers import Tokenizer
     from transformers import AutoModelForCausalLM
+
+    folder = _folder_of(name)
+    with _loading(folder):
+        model: Any = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True)
+    return BaseModel(fingerprint_of(folder), _tokenizer_in(folder), model.eval())
+
+
+def vocabulary_of(store: BlobStore, name: str | None, fingerprint: str) -> Vocabulary:
+    """Return the tokens of a base model: the user's, called ``name``, or a stored one. Its weights are not loaded.
+
+    Raises ``NoBaseModel``, ``MissingBlob`` or ``DamagedBlob``.
+    """
+    require_packages()
+    key = store, name, fingerprint
+    if key not in _VOCABULARIES:
+        if name is None:
+            _, tokenizer = _description_of(store.get(fingerprint), fingerprint)
+        else:
+            folder = _folder_of(name)
+            check_fingerprint(name, fingerprint_of(folder), fingerprint)
+            tokenizer = _tokenizer_in(folder)
+        _VOCABULARIES[key] = Vocabulary(fingerprint, tokenizer)
+    return _VOCABULARIES[key]
+
+
+def check_fingerprint(name: str, found: str, wanted: str) -> None:
+    """Check that the user's base model is the one of the run's beginning. Raises ``NoBaseModel``."""
+    if found != wanted:
+        raise NoBaseModel(
+            f"MODEL_MISMATCH: the base model {name!r} is {found}, and the run was begun with {wanted}.",
+            hint="Set language.base back to the model of the run's beginning: adapters fit no other.",
+        )
+
+
+def _folder_of(name: str) -> Path:
+    """Return the folder of the user's base model, by its path or its name on the hub. Raises ``NoBaseModel``."""
+    from huggingface_hub import snapshot_download
 
     offline = os.environ["HF_HUB_OFFLINE"] != "0"
     folder = Path(name)
@@ -167,28 +236,26 @@ def load_base(name: str) -> BaseModel:
                 f"The base model {name!r} has no {wanted}.",
                 hint="It needs config.json, tokenizer.json and *.safetensors, as save_pretrained writes them.",
             )
+    return folder
+
+
+def _tokenizer_in(folder: Path) -> Any:
+    from tokenizers import Tokenizer
+
+    with _loading(folder):
+        return Tokenizer.from_file(str(folder / "tokenizer.json"))
+
+
+@contextmanager
+def _loading(folder: Path) -> Iterator[None]:
+    """Turn what the user's files raise into ``NoBaseModel``."""
     try:
-        model: Any = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True)
-        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        yield
     except Exception as error:  # files of the user's may break anything
         raise NoBaseModel(
-            f"The base model {name!r} cannot be loaded: {type(error).__name__}: {error}.",
+            f"The base model '{folder}' cannot be loaded: {type(error).__name__}: {error}.",
             hint="Does transformers.AutoModelForCausalLM.from_pretrained load it?",
         ) from error
-    return BaseModel(fingerprint_of(folder), model.eval(), tokenizer)
-
-
-def encoder_of(store: BlobStore, name: str | None, fingerprint: str) -> Encoder:
-    """Return what turns text into token ids for a base model: the user's, called ``name``, or a stored one.
-
-    Only the tokenizer is kept. Raises ``NoBaseModel``, ``MissingBlob`` or ``DamagedBlob``.
-    """
-    key = store, name, fingerprint
-    if key not in _ENCODERS:
-        base = get_base(store, fingerprint) if name is None else load_base(name)
-        tokenizer = base.tokenizer
-        _ENCODERS[key] = lambda text: list(tokenizer.encode(text, add_special_tokens=False).ids)
-    return _ENCODERS[key]
 
 
 def fingerprint_of(folder: Path) -> str:

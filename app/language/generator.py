@@ -29,6 +29,11 @@ class ModelMismatch(FlyballError):
 class UnknownAdapter(FlyballError):
     """An adapter that is not loaded."""
 
+    def __init__(self, name: str, loaded: Sequence[str]) -> None:
+        super().__init__(
+            f"There is no adapter {name!r} loaded.", hint=f"Load it first; loaded are {', '.join(loaded) or 'none'}."
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
@@ -69,6 +74,14 @@ class Completion:
     finish: Literal["stop", "length"]  # "length": the answer is not complete
 
 
+class Scorer(Protocol):
+    """What gives log-probabilities of texts under an adapter."""
+
+    def score(self, texts: Sequence[Ids], adapter: str) -> list[list[float]]:
+        """Return log-probabilities, in nats, of each token of ``texts`` but the first. Raises ``UnknownAdapter``."""
+        ...
+
+
 class Generator(Protocol):
     """A base model with adapters that are loaded and unloaded while it runs."""
 
@@ -96,7 +109,7 @@ class Generator(Protocol):
         ...
 
     def score(self, texts: Sequence[Ids], adapter: str | None) -> list[list[float]]:
-        """Return log-probabilities, in nats, of each token of ``texts`` but the first. Raises ``UnknownAdapter``."""
+        """See ``Scorer.score``; None: under the base model."""
         ...
 
 
@@ -120,7 +133,7 @@ def get_adapter(store: BlobStore, model: ModelHash, *, optimizer: bool = False) 
     return Adapter(adapter_name(manifest.config_key, model), checkpoint)
 
 
-def check_canary(generator: Generator, adapter: Adapter, tolerance: float = TOLERANCE) -> float:
+def check_canary(generator: Scorer, adapter: Adapter, tolerance: float = TOLERANCE) -> float:
     """Return the largest difference in nats from the log-probabilities that the trainer wrote.
 
     Raises ``ModelMismatch`` if it is above ``tolerance``, or not a number.

@@ -20,7 +20,7 @@ import numpy as np
 
 from app.core import ShardKey
 from app.engine import JsonObject, Report
-from app.language.base_model import Encoder, encoder_of
+from app.language.base_model import Vocabulary, vocabulary_of
 from app.language.text_game import IllegalAnswer
 from app.language.text_games import open_text_table
 from app.language.token_shard import TokenShard, get_token_shard
@@ -67,8 +67,8 @@ def inspect(spec: JsonObject, report: Report) -> JsonObject:
     components = components_of(shard)
     score = prod(components[name] for name in SCORED) ** (1 / len(SCORED))
     sample = np.random.default_rng(wanted.seed).permutation(shard.games)[: wanted.sample_games]
-    encode = encoder_of(store, wanted.config.language.base, shard.meta.base)
-    failures = [text for game in np.sort(sample).tolist() for text in _differences(wanted, shard, game, encode)]
+    vocabulary = vocabulary_of(store, wanted.config.language.base, shard.meta.base)
+    failures = [text for game in np.sort(sample).tolist() for text in _differences(wanted, shard, game, vocabulary)]
     return {
         "score": score,
         "components": components,
@@ -125,7 +125,7 @@ def _history(shard: TokenShard, game: int) -> bytes:
     return "\0".join(f"{seat}{text}" for seat, text in shard.answers_said(game)).encode()
 
 
-def _differences(wanted: InspectionSpec, shard: TokenShard, game: int, encode: Encoder) -> Iterator[str]:
+def _differences(wanted: InspectionSpec, shard: TokenShard, game: int, vocabulary: Vocabulary) -> Iterator[str]:
     """Yield what differs when a game is played again from its seed and its answers."""
     table = open_text_table(wanted.config, 1)
     table.reset([0], [game_seed(shard.meta.seed, int(shard.start[game]))], [0])
@@ -137,7 +137,8 @@ def _differences(wanted: InspectionSpec, shard: TokenShard, game: int, encode: E
         for row in np.flatnonzero(shard.game == game).tolist()
     }
     for seat, text in shard.answers_said(game):
-        prompts -= {(turn.seat, np.array(encode(turn.prompt), dtype=np.int32).tobytes()) for turn in table.pending()}
+        for turn in table.pending():
+            prompts.discard((turn.seat, np.array(vocabulary.encode(turn.prompt), dtype=np.int32).tobytes()))
         try:
             table.submit(0, seat, text)
         except IllegalAnswer as error:

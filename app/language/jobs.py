@@ -87,13 +87,13 @@ def train(spec: JsonObject, report: Report) -> JsonObject:
     """Train an adapter by GRPO on shards of its answers; return the stored result (a job).
 
     Reports ``epoch``, ``epochs`` and ``metrics``. The same spec gives the same model. The optimiser's state goes on
-    from the base's. Raises ``UnfitData``, ``DiscardedUpdate``, and what ``GENERATORS.get`` raises.
+    from the base's. Raises ``UnfitData``, ``DiscardedUpdate``, and what ``GENERATORS.get_own`` raises.
     """
     began, wanted = perf_counter(), TrainSpec.model_validate(spec)
     store, config = open_store(wanted.store), wanted.config
     shards = [get_token_shard(store, key) for key in wanted.shards]
     with GENERATORS.lock:
-        generator = GENERATORS.get(store, config, [wanted.base_model], decided(wanted, config.backend))
+        generator = GENERATORS.get_own(store, config, [wanted.base_model], decided(wanted, config.backend))
         base = _base(store, wanted)
         _check_shards(shards, config, generator.fingerprint)
         answers, figures = answers_of(shards, config)

@@ -1,13 +1,23 @@
 """A configuration's base model and generator, loaded once in a process."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from threading import Lock
+from typing import Generic, TypeVar
 
 from app.config import Compute, GameConfig
 from app.core import ModelHash
-from app.language.base_model import BaseModel, NoBaseModel, get_base, load_base
-from app.language.generator import Adapter, get_adapter
+from app.language.base_model import (
+    BaseModel,
+    check_fingerprint,
+    export_base,
+    get_base,
+    load_base,
+    vocabulary_of,
+)
+from app.language.generator import Adapter, Generator, get_adapter
 from app.language.peft_generator import PeftGenerator
+from app.language.served_generator import ServedGenerator
 from app.store import BlobStore
 
 MOST_LOADED = 16
@@ -22,51 +32,95 @@ def base_of(store: BlobStore, config: GameConfig, fingerprint: str) -> BaseModel
     if config.language.base is None:
         return get_base(store, fingerprint)
     base = load_base(config.language.base)
-    if base.fingerprint != fingerprint:
-        raise NoBaseModel(
-            f"MODEL_MISMATCH: the base model {config.language.base!r} is {base.fingerprint}, and the run was begun "
-            f"with {fingerprint}.",
-            hint="Set language.base back to the model of the run's beginning: adapters fit no other.",
-        )
+    check_fingerprint(config.language.base, base.fingerprint, fingerprint)
     return base
 
 
-class GeneratorCache:
-    """The generator that a process used last. A base model is large, so there is only one.
+G = TypeVar("G", PeftGenerator, ServedGenerator)
 
-    Loaded adapters stay, because their names are hashes of their content; those used longest ago are unloaded.
-    """
+
+class _Cached(Generic[G]):
+    """A generator, and what it was made for."""
 
     def __init__(self) -> None:
         self._key: tuple[object, ...] | None = None
-        self._generator: PeftGenerator | None = None
-        self.lock = Lock()
-        """Held while the generator is used, because it is not thread-safe."""
+        self._generator: G | None = None
 
-    def get(self, store: BlobStore, config: GameConfig, models: Sequence[ModelHash], compute: Compute) -> PeftGenerator:
-        """Return a generator with the adapters ``models`` loaded, each of which passed its canary.
-
-        Raises ``ModelMismatch``, ``NoBaseModel``, ``MissingBlob``, ``DamagedBlob`` or ``MissingDevice``.
-        """
+    def get(
+        self,
+        store: BlobStore,
+        config: GameConfig,
+        models: Sequence[ModelHash],
+        place: object,
+        make: Callable[[str], G],
+    ) -> G:
+        """Return the generator of a base model at a place, made if it is another one, with adapters loaded."""
         adapters = [get_adapter(store, model) for model in dict.fromkeys(models)]
         fingerprint = adapters[0].checkpoint.manifest.base
         assert fingerprint is not None
-        key = (store, config.language.base, fingerprint, compute.device, compute.precision)
+        key = (store, config.language.base, fingerprint, place)
         if self._generator is None or key != self._key:
+            if isinstance(self._generator, ServedGenerator):
+                self._generator.close()
             self._key = self._generator = None  # the old one goes before the new one comes
-            self._generator = PeftGenerator(base_of(store, config, fingerprint), compute)
+            self._generator = make(fingerprint)
             self._key = key
-        self._make_room(self._generator, adapters)
+        _make_room(self._generator, adapters)
         for adapter in adapters:
             self._generator.load(adapter)
         return self._generator
 
-    def _make_room(self, generator: PeftGenerator, adapters: Sequence[Adapter]) -> None:
-        wanted = {adapter.name for adapter in adapters}
-        idle = [name for name in generator.loaded if name not in wanted]
-        surplus = len(generator.loaded) + len(wanted - {*generator.loaded}) - MOST_LOADED
-        for name in idle[: max(0, surplus)]:
-            generator.unload(name)
+
+def _make_room(generator: Generator, adapters: Sequence[Adapter]) -> None:
+    wanted = {adapter.name for adapter in adapters}
+    idle = [name for name in generator.loaded if name not in wanted]
+    surplus = len(generator.loaded) + len(wanted - {*generator.loaded}) - MOST_LOADED
+    for name in idle[: max(0, surplus)]:
+        generator.unload(name)
+
+
+class GeneratorCache:
+    """The generators that a process used last: its own, and the one that asks servers.
+
+    A base model is large, so there is one of each. Loaded adapters stay, because their names are hashes of their
+    content; those used longest ago are unloaded.
+    """
+
+    def __init__(self) -> None:
+        self._own = _Cached[PeftGenerator]()
+        self._served = _Cached[ServedGenerator]()
+        self.lock = Lock()
+        """Held while a generator is used, because none is thread-safe."""
+
+    def get(self, store: BlobStore, config: GameConfig, models: Sequence[ModelHash], compute: Compute) -> Generator:
+        """Return a generator with the adapters ``models`` loaded, each of which passed its canary.
+
+        Raises ``ModelMismatch``, ``NoBaseModel``, ``MissingBlob``, ``DamagedBlob`` or ``MissingDevice``; with servers,
+        ``NoServer``, ``ServerRefused`` or ``UnusableFile``, too.
+        """
+        servers = compute.text_servers
+        if servers is None:
+            return self.get_own(store, config, models, compute)
+
+        def make(fingerprint: str) -> ServedGenerator:
+            name = config.language.base
+            if name is None:
+                folder = Path(servers.folder) / fingerprint
+                export_base(get_base(store, fingerprint), folder)
+            vocabulary = vocabulary_of(store, name, fingerprint)
+            return ServedGenerator(vocabulary, servers, str(folder) if name is None else name)
+
+        return self._served.get(store, config, models, servers, make)
+
+    def get_own(
+        self, store: BlobStore, config: GameConfig, models: Sequence[ModelHash], compute: Compute
+    ) -> PeftGenerator:
+        """Return a generator that runs in this process, whether or not there are servers; see ``get``."""
+
+        def make(fingerprint: str) -> PeftGenerator:
+            return PeftGenerator(base_of(store, config, fingerprint), compute)
+
+        return self._own.get(store, config, models, (compute.device, compute.precision), make)
 
 
 GENERATORS = GeneratorCache()

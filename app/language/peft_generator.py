@@ -5,16 +5,15 @@ Groups are faster than one mixed batch, in which every layer computes each adapt
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors.torch import load as load_tensors
 from torch import Tensor
 
 from app.config import CPU, Compute
 from app.language.base_model import BaseModel
+from app.language.decoding import Row, draw, only_legal
 from app.language.generator import (
     Adapter,
     Completion,
@@ -28,9 +27,8 @@ from app.language.generator import (
     check_canary,
 )
 from app.language.scoring import answer_logits, common_prefix, log_probs, padded, prefix_cache
-from app.language.trie import Cursor, Tries
+from app.language.trie import Tries
 from app.learning.devices import resolve
-from app.play.rng import draw_points
 from app.store.blobs import key_of
 
 _NONE = "none"
@@ -93,10 +91,7 @@ class PeftGenerator(Generator):
         wanted = get_peft_model_state_dict(self.peft, adapter_name=name)
         if _shapes(tensors) != _shapes(wanted):
             self.drop(name)
-            raise ModelMismatch(
-                f"MODEL_MISMATCH: the tensors of {adapter.name} are not those of its rank and of this base model.",
-                hint="It was made for another base model, or by another version of peft.",
-            )
+            raise _unfit(adapter)
         set_peft_model_state_dict(self.peft, tensors, adapter_name=name)
         self.peft.requires_grad_(requires_grad=False)
         self.peft.eval()
@@ -104,7 +99,7 @@ class PeftGenerator(Generator):
     def unload(self, name: str) -> None:
         """See ``Generator.unload``."""
         if self._loaded.pop(name, None) is None:
-            raise _unknown(name, self.loaded)
+            raise UnknownAdapter(name, self.loaded)
         self.drop(name)
 
     def drop(self, name: str) -> None:
@@ -120,7 +115,7 @@ class PeftGenerator(Generator):
                 yield self.base.model
             return
         if name not in self.peft.peft_config or name == _NONE:
-            raise _unknown(name, self.loaded)
+            raise UnknownAdapter(name, self.loaded)
         self.peft.base_model.set_adapter(name, inference_mode=True)
         yield self.base.model
 
@@ -133,7 +128,7 @@ class PeftGenerator(Generator):
             rows.sort(key=lambda row: len(prompts[row]))
             with torch.inference_mode(), self.active(adapter) as model:
                 for batch in batches(rows, [len(prompts[row]) + sampling.most_tokens for row in rows]):
-                    batched = [_Row(prompts[row], requests[row], self._tries) for row in batch]
+                    batched = [Row(prompts[row], requests[row], self._tries) for row in batch]
                     self._decode(model, batched, sampling)
                     found |= {row: one.completion() for row, one in zip(batch, batched, strict=True)}
         return [found[row] for row in range(len(requests))]
@@ -147,7 +142,7 @@ class PeftGenerator(Generator):
                 scores.append(log_probs(logits, [text[1:]], [()], [1.0])[0].tolist())
         return scores
 
-    def _decode(self, model: Any, rows: list["_Row"], sampling: Sampling) -> None:
+    def _decode(self, model: Any, rows: list[Row], sampling: Sampling) -> None:
         """Decode the answers of rows together."""
         prefix = common_prefix([row.prompt for row in rows])
         cache = prefix_cache(model, rows[0].prompt[:prefix], len(rows), self.device)
@@ -163,9 +158,9 @@ class PeftGenerator(Generator):
                 logits_to_keep=keep,
             )
             cache = out.cache
-            drawn = _draw(out.logits[:, -1].float().cpu(), live, sampling)
+            drawn = draw(only_legal(out.logits[:, -1].float().cpu(), live), live, sampling)
             for row, (token, log_prob) in zip(live, drawn, strict=True):
-                row.take(token, log_prob, self.base, sampling)
+                row.take(token, log_prob, self.base.decode, sampling)
             going = [place for place, row in enumerate(live) if row.finish is None]
             if len(going) < len(live):
                 places = torch.tensor(going, dtype=torch.long, device=self.device)
@@ -176,86 +171,6 @@ class PeftGenerator(Generator):
                 ids = torch.tensor([[row.ids[-1]] for row in live], device=self.device)
                 mask = torch.cat([mask, torch.ones_like(ids)], 1)
                 positions = positions[:, -1:] + 1
-
-
-@dataclass(slots=True, eq=False)
-class _Row:
-    """An answer that is being decoded."""
-
-    prompt: list[int]
-    request: Request
-    tries: Tries
-    cursor: Cursor | None = field(init=False)
-    ids: list[int] = field(init=False, default_factory=list)
-    log_probs: list[float] = field(init=False, default_factory=list)
-    allowed: list[tuple[int, ...]] = field(init=False, default_factory=list)
-    finish: Any = field(init=False, default=None)
-    text: str = field(init=False, default="")
-
-    def __post_init__(self) -> None:
-        answers = self.request.answers
-        self.cursor = None if answers is None else Cursor(answers, self.tries)
-
-    @property
-    def legal(self) -> tuple[int, ...]:
-        """The allowed next tokens; none: any."""
-        return () if self.cursor is None else self.cursor.allowed
-
-    def take(self, token: int, log_prob: float, base: BaseModel, sampling: Sampling) -> None:
-        """Append a drawn token. What is left of an answer without a choice follows, with log-probabilities of 0."""
-        self._append(token, log_prob)
-        if self.cursor is None:
-            self.text = base.decode(self.ids)
-            if sampling.stop in self.text:
-                self.text = self.text[: self.text.index(sampling.stop) + len(sampling.stop)]
-                self.finish = "stop"
-        else:
-            self._end_without_choice()
-        if self.finish is None and len(self.ids) >= sampling.most_tokens:
-            self.finish = "length"
-
-    def _append(self, token: int, log_prob: float) -> None:
-        self.allowed.append(self.legal)
-        self.ids.append(token)
-        self.log_probs.append(log_prob)
-        if self.cursor is not None:
-            self.cursor.take(token)
-
-    def _end_without_choice(self) -> None:
-        assert self.cursor is not None
-        rest = self.cursor.forced()
-        if rest is not None:
-            for token in rest:
-                self._append(token, 0.0)
-            self.text, self.finish = self.cursor.text, "stop"
-
-    def completion(self) -> Completion:
-        """Return the answer."""
-        text = self.text if self.cursor is None else self.cursor.text
-        return Completion(
-            text, tuple(self.prompt), tuple(self.ids), tuple(self.log_probs), tuple(self.allowed), self.finish
-        )
-
-
-def _draw(logits: Tensor, rows: Sequence[_Row], sampling: Sampling) -> list[tuple[int, float]]:
-    """Return a token for each row of ``logits`` [B, V], and its log-probability."""
-    scaled = logits.double() / (sampling.temperature or 1.0)
-    for place, row in enumerate(rows):
-        if legal := row.legal:
-            barred = torch.ones(logits.shape[1], dtype=torch.bool)
-            barred[list(legal)] = False
-            scaled[place, barred] = float("-inf")
-    found = scaled.log_softmax(-1)
-    if sampling.temperature:
-        seeds = np.array([row.request.seed for row in rows], dtype=np.uint64)
-        points = draw_points(seeds, np.array([len(row.ids) for row in rows]))
-        sums = found.exp().cumsum(-1)
-        target = torch.from_numpy(points)[:, None] * sums[:, -1:]
-        tokens = torch.searchsorted(sums, target, right=True)[:, 0].clamp(max=logits.shape[1] - 1)
-    else:
-        tokens = found.argmax(-1)
-    chosen = found.gather(1, tokens[:, None])[:, 0]
-    return list(zip(tokens.tolist(), chosen.tolist(), strict=True))
 
 
 def batches(rows: Sequence[int], lengths: Sequence[int], most: int = BATCH_TOKENS) -> Iterator[list[int]]:
@@ -271,9 +186,10 @@ def batches(rows: Sequence[int], lengths: Sequence[int], most: int = BATCH_TOKEN
 
 
 def check_content(adapter: Adapter, fingerprint: str) -> None:
-    """Check an adapter before it is loaded: its hash, base model and numbers. Raises ``ModelMismatch``."""
+    """Check an adapter before it is loaded: its hash, base model, rank and numbers. Raises ``ModelMismatch``."""
     checkpoint = adapter.checkpoint
     manifest = checkpoint.manifest
+    assert manifest.lora is not None
     key = key_of(checkpoint.parameters)
     if adapter.name != adapter_name(manifest.config_key, checkpoint.model) or checkpoint.model != key:
         raise ModelMismatch(
@@ -286,6 +202,8 @@ def check_content(adapter: Adapter, fingerprint: str) -> None:
             hint="Set the base model with which the run was begun: an adapter fits no other.",
         )
     for name, tensor in load_tensors(checkpoint.parameters).items():
+        if tensor.shape[0 if ".lora_A." in name else 1] != manifest.lora.rank:
+            raise _unfit(adapter)
         if not tensor.isfinite().all():
             raise ModelMismatch(
                 f"MODEL_MISMATCH: {name} of {adapter.name} holds a NaN or an infinity.",
@@ -297,7 +215,8 @@ def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:
     return {name: tensor.shape for name, tensor in tensors.items()}
 
 
-def _unknown(name: str, loaded: Sequence[str]) -> UnknownAdapter:
-    return UnknownAdapter(
-        f"There is no adapter {name!r} loaded.", hint=f"Load it first; loaded are {', '.join(loaded) or 'none'}."
+def _unfit(adapter: Adapter) -> ModelMismatch:
+    return ModelMismatch(
+        f"MODEL_MISMATCH: the tensors of {adapter.name} are not those of its rank and of this base model.",
+        hint="It was made for another base model, or by another version of peft.",
     )

@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field, ValidationError
 
-from app.config import CPU, GameConfig, Settings, nest
+from app.config import Compute, GameConfig, Settings, TextServers, nest
 from app.core import RANDOM, FlyballError, ModelHash, derive_seed, reading, writing
 from app.engine import JsonObject
 from app.language import jobs, selfplay
@@ -72,20 +73,29 @@ def text_settings(config: GameConfig, values: Mapping[str, Any]) -> tuple[GameCo
 
 
 def train_text(
-    config: GameConfig, folder: Path, values: Mapping[str, Any], seed: int | None, *, resume: bool, say: Say
+    config: GameConfig,
+    folder: Path,
+    values: Mapping[str, Any],
+    seed: int | None,
+    *,
+    resume: bool,
+    say: Say,
+    servers: TextServers | None = None,
 ) -> JsonObject:
     """Train an adapter in ``folder``, or go on with it; return the report, which is written there, too.
 
+    ``servers`` generate the text, if there are any; learning is in this process.
+
     Raises ``UnusableTraining``, ``UnusableFile``, and what the backend's jobs raise.
     """
-    run = _resumed(folder, values) if resume else _begun(config, folder, values, seed or 0, say)
-    store = str((folder / "models").absolute())
+    place = _Place(str((folder / "models").absolute()), Compute(text_servers=servers))
+    run = _resumed(folder, values) if resume else _begun(config, folder, values, seed or 0, place=place, say=say)
     while run.iteration < run.loop.iterations:
-        run = _iterate(run, store, say)
+        run = _iterate(run, place, say)
         last = run.iteration == run.loop.iterations
         if last or run.iteration % run.loop.evaluate_every == 0:
             games = run.loop.final_games if last else run.loop.evaluation_games
-            run = run.replace(evaluations=(*run.evaluations, _evaluated(run, run.model, store, games, say)))
+            run = run.replace(evaluations=(*run.evaluations, _evaluated(run, place, games, say)))
         _write(folder / STATE, run.model_dump_json())
     report = {
         "config": run.config.key,
@@ -98,20 +108,29 @@ def train_text(
     return report
 
 
-def _begun(config: GameConfig, folder: Path, values: Mapping[str, Any], seed: int, say: Say) -> TextRun:
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a run's models are, and where its text is generated."""
+
+    store: str
+    compute: Compute
+
+
+def _begun(
+    config: GameConfig, folder: Path, values: Mapping[str, Any], seed: int, *, place: _Place, say: Say
+) -> TextRun:
     if (folder / STATE).exists():
         raise UnusableTraining(f"{folder} holds a run.", hint="Go on with it by --resume, or choose another --output.")
     changed, loop = text_settings(config, values)
     folder.mkdir(parents=True, exist_ok=True)
-    store = str((folder / "models").absolute())
     say(f"Making the base model and the first adapter of {config.key}.")
 
     def taught(progress: JsonObject) -> None:
         say(f"lessons {progress['epoch']}/{progress['epochs']}: loss {progress['metrics']['lesson_loss']:.3f}")
 
-    made = jobs.initialise({"store": store, "config": changed.model_dump(mode="json"), "seed": seed}, taught)
+    made = jobs.initialise({"store": place.store, "config": changed.model_dump(mode="json"), "seed": seed}, taught)
     run = TextRun(config=changed, loop=loop, seed=seed, iteration=0, first=made["model"], model=made["model"])
-    run = run.replace(evaluations=(_evaluated(run, run.model, store, loop.evaluation_games, say),))
+    run = run.replace(evaluations=(_evaluated(run, place, loop.evaluation_games, say),))
     _write(folder / STATE, run.model_dump_json())
     return run
 
@@ -126,12 +145,17 @@ def _resumed(folder: Path, values: Mapping[str, Any]) -> TextRun:
     return run.replace(config=changed, loop=loop)
 
 
-def _iterate(run: TextRun, store: str, say: Say) -> TextRun:
+def _iterate(run: TextRun, place: _Place, say: Say) -> TextRun:
     config, number = run.config, run.iteration + 1
     games, others = config.selfplay.games_per_request, config.players - 1
     bots = config.builtins
     each = int(games * (1 - run.loop.self_play)) // len(bots)
-    spec = {"store": store, "config": config.model_dump(mode="json"), "seed": derive_seed(run.seed, "train", number)}
+    spec = {
+        "store": place.store,
+        "config": config.model_dump(mode="json"),
+        "seed": derive_seed(run.seed, "train", number),
+        **place.compute.model_dump(mode="json"),
+    }
     played = selfplay.play(
         spec
         | {
@@ -154,7 +178,7 @@ def _iterate(run: TextRun, store: str, say: Say) -> TextRun:
         },
         _quiet,
     )
-    FileStore(Path(store)).delete(played["shard"])
+    FileStore(Path(place.store)).delete(played["shard"])
     metrics = result["metrics"]
     say(
         f"iteration {number}/{run.loop.iterations}: {played['rows']} answers in {played['seconds']:.1f} s, reward "
@@ -164,13 +188,13 @@ def _iterate(run: TextRun, store: str, say: Say) -> TextRun:
     return run.replace(iteration=number, model=result["model"])
 
 
-def _evaluated(run: TextRun, model: ModelHash, store: str, games: int, say: Say) -> dict[str, Any]:
+def _evaluated(run: TextRun, place: _Place, games: int, say: Say) -> dict[str, Any]:
     """Return scores against each bot, and the share of legal answers that are drawn freely."""
     config = run.config
     even = games // config.players * config.players
     with GENERATORS.lock:
-        generator = generator_for(FileStore(Path(store)), config, [model], CPU)
-        hero = agent_of(config, model, config.evaluation.temperature)
+        generator = generator_for(FileStore(Path(place.store)), config, [run.model], place.compute)
+        hero = agent_of(config, run.model, config.evaluation.temperature)
         scores, free = {}, Agent(hero.adapter, None, 1.0, constrained=False)
         seed = derive_seed(run.seed, "evaluation", run.iteration)
         for bot in dict.fromkeys((RANDOM, *config.builtins)):

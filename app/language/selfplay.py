@@ -12,7 +12,6 @@ from app.core import BadUsage, ModelHash, derive_point, derive_seed, is_model
 from app.engine import JsonObject, Report
 from app.language.generator import Generator, adapter_name
 from app.language.models import GENERATORS
-from app.language.peft_generator import PeftGenerator
 from app.language.rollout import HERO, Agent, Said, TextOutcomes, TextSchedule, play_texts
 from app.language.text_games import BASE_MODEL, open_text_table
 from app.language.token_shard import TokenShard, TokenShardMeta, put_token_shard
@@ -61,7 +60,8 @@ def play(spec: JsonObject, report: Report) -> JsonObject:
     """Run the job of a ``SelfplaySpec``: store a shard of answers, return ``SelfplayResult``.
 
     Deterministic on one kind of device, except ``seconds``. Raises ``ModelMismatch``, ``NoBaseModel``, ``MissingBlob``,
-    ``DamagedBlob``, ``UnknownGame``, ``NoExperience`` or ``MissingDevice``.
+    ``DamagedBlob``, ``UnknownGame``, ``NoExperience`` or ``MissingDevice``; with servers, what ``ServedGenerator``
+    raises, too.
     """
     began, wanted = perf_counter(), SelfplaySpec.model_validate(spec)
     store, config, settings = open_store(wanted.store), wanted.config, wanted.config.language
@@ -109,9 +109,7 @@ def play(spec: JsonObject, report: Report) -> JsonObject:
     return result.model_dump(mode="json")
 
 
-def generator_for(
-    store: BlobStore, config: GameConfig, players: Sequence[str], compute: Compute
-) -> PeftGenerator | None:
+def generator_for(store: BlobStore, config: GameConfig, players: Sequence[str], compute: Compute) -> Generator | None:
     """Return a generator with the adapters among ``players`` loaded, None if all are bots.
 
     Raises ``BadUsage`` if the base model plays without an adapter, and what ``GENERATORS.get`` raises.

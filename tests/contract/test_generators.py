@@ -1,25 +1,51 @@
 """The contract of generators."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
+from fake_text_server import FakeTextServer
 from language_models import random_adapter, small_base, turns
+from vllm_server import shared_vllm
 
+from app.config import TextServers
 from app.language.generator import Adapter, Generator, Request, Sampling, UnknownAdapter, check_canary
 from app.language.peft_generator import PeftGenerator
+from app.language.served_generator import ServedGenerator
 from app.language.text_game import OneOf, every_answer, parts_of
 from app.store import MemoryStore
 
 FREE = Sampling(temperature=1.0, stop="\n", most_tokens=6)
 
 
-def in_process(store: MemoryStore) -> Generator:
-    return PeftGenerator(small_base(store))
-
-
 STORE = MemoryStore()
-GENERATORS: dict[str, Callable[[MemoryStore], Generator]] = {"peft": in_process}
+
+
+@contextmanager
+def in_process(folder: Path) -> Iterator[Generator]:
+    yield PeftGenerator(small_base(STORE))
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[Generator]:
+    base = small_base(STORE)
+    with FakeTextServer(small_base(STORE)) as one, FakeTextServer(small_base(STORE)) as other:
+        servers = TextServers(addresses=(one.address, other.address), folder=str(folder))
+        with closing(ServedGenerator(base, servers, "base")) as generator:
+            yield generator
+
+
+@contextmanager
+def by_vllm(folder: Path) -> Iterator[Generator]:
+    server = shared_vllm()
+    servers = TextServers(addresses=(server.address,), folder=str(folder))
+    with closing(ServedGenerator(small_base(STORE), servers, "base")) as generator:
+        yield generator
+
+
+GENERATORS = [in_process, served, pytest.param(by_vllm, marks=pytest.mark.vllm)]
 
 
 @pytest.fixture(scope="module")
@@ -28,13 +54,15 @@ def adapters() -> list[Adapter]:
     return [random_adapter(STORE, maker, seed) for seed in range(8)]
 
 
-@pytest.fixture(scope="module", params=sorted(GENERATORS))
-def generator(request: pytest.FixtureRequest, adapters: list[Adapter]) -> Iterator[Generator]:
-    made = GENERATORS[request.param](STORE)
-    for adapter in adapters:
-        made.load(adapter)
-    yield made
-    assert set(made.loaded) == {adapter.name for adapter in adapters}
+@pytest.fixture(scope="module", params=GENERATORS)
+def generator(
+    request: pytest.FixtureRequest, adapters: list[Adapter], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Generator]:
+    with request.param(tmp_path_factory.mktemp("adapters")) as made:
+        for adapter in adapters:
+            made.load(adapter)
+        yield made
+        assert set(made.loaded) == {adapter.name for adapter in adapters}
 
 
 def requests(names: list[str | None], *, bound: bool = True, seed: int = 0) -> list[Request]:

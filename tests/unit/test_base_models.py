@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 from language_models import small_base, turns
 
 from app.config import GAMES, LanguageSettings
-from app.language.base_model import NoBaseModel, draw_base, encoder_of, get_base, load_base, put_base, train_tokenizer
+from app.language.base_model import (
+    NoBaseModel,
+    draw_base,
+    export_base,
+    get_base,
+    load_base,
+    put_base,
+    train_tokenizer,
+    vocabulary_of,
+)
 from app.language.lessons import small_base as taught_base
 from app.language.models import base_of
 from app.language.packages import NoLanguagePackages, require_packages
@@ -88,7 +97,12 @@ def test_base_model_of_a_folder_is_known_by_its_content(tmp_path: Path) -> None:
     made.tokenizer.save(str(tmp_path / "tokenizer.json"))
     loaded = load_base(str(tmp_path))
     prompt = made.encode(turns(1)[0].prompt)
-    assert loaded.encode(turns(1)[0].prompt) == prompt == encoder_of(store, None, made.fingerprint)(turns(1)[0].prompt)
+    for vocabulary in (
+        loaded,
+        vocabulary_of(store, None, made.fingerprint),
+        vocabulary_of(store, str(tmp_path), loaded.fingerprint),
+    ):
+        assert vocabulary.encode(turns(1)[0].prompt) == prompt
     with torch.no_grad():
         assert torch.allclose(answer_logits(made.model, [prompt], [[1]]), answer_logits(loaded.model, [prompt], [[1]]))
     config = GAMES[KEY].replace(language=LanguageSettings(base=str(tmp_path)))
@@ -96,6 +110,20 @@ def test_base_model_of_a_folder_is_known_by_its_content(tmp_path: Path) -> None:
     small_base(store, seed=9).model.save_pretrained(tmp_path)
     with pytest.raises(NoBaseModel, match="MODEL_MISMATCH"):
         base_of(store, config, loaded.fingerprint)
+    with pytest.raises(NoBaseModel, match="MODEL_MISMATCH"):
+        vocabulary_of(MemoryStore(), str(tmp_path), loaded.fingerprint)
+
+
+def test_exported_base_is_the_same_model(tmp_path: Path) -> None:
+    made, folder = small_base(MemoryStore()), tmp_path / "served" / "base"
+    export_base(made, folder)
+    export_base(made, folder)
+    loaded = load_base(str(folder))
+    prompt = made.encode(turns(1)[0].prompt)
+    assert loaded.encode(turns(1)[0].prompt) == prompt
+    with torch.no_grad():
+        assert torch.equal(answer_logits(made.model, [prompt], [[1]]), answer_logits(loaded.model, [prompt], [[1]]))
+    assert [path.name for path in folder.parent.iterdir()] == ["base"]
 
 
 def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,107 @@
+"""Decoding of answers token by token: which tokens are legal next, and which one a seed draws.
+
+Generators share it, so that all of them draw among the same tokens by the same seeds, and record the same masks.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from app.language.generator import Completion, Request, Sampling
+from app.language.trie import Cursor, Tries
+from app.play.rng import draw_points
+
+Decoder = Callable[[Iterable[int]], str]
+"""Turns token ids into a text."""
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """An answer that is being decoded."""
+
+    prompt: list[int]
+    request: Request
+    tries: Tries
+    cursor: Cursor | None = field(init=False)
+    ids: list[int] = field(init=False, default_factory=list)
+    log_probs: list[float] = field(init=False, default_factory=list)
+    allowed: list[tuple[int, ...]] = field(init=False, default_factory=list)
+    finish: Any = field(init=False, default=None)
+    text: str = field(init=False, default="")
+
+    def __post_init__(self) -> None:
+        answers = self.request.answers
+        self.cursor = None if answers is None else Cursor(answers, self.tries)
+
+    @property
+    def legal(self) -> tuple[int, ...]:
+        """The allowed next tokens; none: any."""
+        return () if self.cursor is None else self.cursor.allowed
+
+    def take(self, token: int, log_prob: float, decode: Decoder, sampling: Sampling) -> None:
+        """Append a drawn token. What is left of an answer without a choice follows, with log-probabilities of 0."""
+        self._append(token, log_prob)
+        if self.cursor is None:
+            self.text = decode(self.ids)
+            if sampling.stop in self.text:
+                self.text = self.text[: self.text.index(sampling.stop) + len(sampling.stop)]
+                self.finish = "stop"
+        else:
+            self._end_without_choice()
+        if self.finish is None and len(self.ids) >= sampling.most_tokens:
+            self.finish = "length"
+
+    def _append(self, token: int, log_prob: float) -> None:
+        self.allowed.append(self.legal)
+        self.ids.append(token)
+        self.log_probs.append(log_prob)
+        if self.cursor is not None:
+            self.cursor.take(token)
+
+    def _end_without_choice(self) -> None:
+        assert self.cursor is not None
+        rest = self.cursor.forced()
+        if rest is not None:
+            for token in rest:
+                self._append(token, 0.0)
+            self.text, self.finish = self.cursor.text, "stop"
+
+    def completion(self) -> Completion:
+        """Return the answer."""
+        text = self.text if self.cursor is None else self.cursor.text
+        return Completion(
+            text, tuple(self.prompt), tuple(self.ids), tuple(self.log_probs), tuple(self.allowed), self.finish
+        )
+
+
+def only_legal(logits: Tensor, rows: Sequence[Row]) -> Tensor:
+    """Return ``logits`` [B, V] with -inf for the tokens that are not legal in a row."""
+    barred = torch.zeros(logits.shape, dtype=torch.bool)
+    for place, row in enumerate(rows):
+        if legal := row.legal:
+            barred[place] = True
+            barred[place, list(legal)] = False
+    return logits.masked_fill(barred, float("-inf"))
+
+
+def draw(logits: Tensor, rows: Sequence[Row], sampling: Sampling) -> list[tuple[int, float]]:
+    """Return a column for each row of ``logits`` [B, V], and its log-probability.
+
+    Columns with -inf, and their number, make no difference: all tokens may be given, or the legal ones in ascending
+    order.
+    """
+    found = (logits.double() / (sampling.temperature or 1.0)).log_softmax(-1)
+    if sampling.temperature:
+        seeds = np.array([row.request.seed for row in rows], dtype=np.uint64)
+        points = draw_points(seeds, np.array([len(row.ids) for row in rows]))
+        sums = found.exp().cumsum(-1)
+        target = torch.from_numpy(points)[:, None] * sums[:, -1:]
+        tokens = torch.searchsorted(sums, target, right=True)[:, 0].clamp(max=logits.shape[1] - 1)
+    else:
+        tokens = found.argmax(-1)
+    chosen = found.gather(1, tokens[:, None])[:, 0]
+    return list(zip(tokens.tolist(), chosen.tolist(), strict=True))

@@ -1,0 +1,313 @@
+"""Generation by servers such as vLLM, which load adapters out of a folder that they share with us.
+
+Answers along options are decoded on this side: servers give the log-probabilities of the allowed tokens, one place
+after the other, and their cache of prefixes makes that cheap. So masks, draws and log-probabilities are those of
+``PeftGenerator``. A server's own structured outputs would be renormalised in a way that training cannot repeat.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from pathlib import Path
+from time import sleep
+from typing import TypeVar
+
+import torch
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+
+from app.config import TextServers
+from app.core import ModelHash
+from app.language.adapter_folder import AdapterFolder
+from app.language.base_model import Vocabulary
+from app.language.decoding import Row, draw
+from app.language.generator import (
+    Adapter,
+    Completion,
+    Generator,
+    Ids,
+    ModelMismatch,
+    Request,
+    Sampling,
+    Scorer,
+    UnknownAdapter,
+    adapter_name,
+    check_canary,
+)
+from app.language.peft_generator import check_content
+from app.language.text_server import OUTSTANDING, NoServer, NotLoaded, ServerRefused, TextServer
+from app.language.trie import Tries
+from app.store.blobs import key_of
+
+PATIENCE_SECONDS = 120.0
+"""Longest wait for a server that is away; a restart of vLLM takes half a minute, with a small model."""
+
+_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.1, 5.0
+
+_RANK = 1  # of the adapter that answers as the base model
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+class ServedGenerator(Generator):
+    """See ``Generator``. Not thread-safe.
+
+    Any server answers any request; one that is away is passed over, and waited for only if all are. Whatever a server
+    is asked for an adapter, it has passed the adapter's canary since it was last away.
+
+    Args:
+        vocabulary: of the base model, which servers announce as a model named by its fingerprint.
+        servers: addresses of servers, and the folder for adapters.
+        base: folder or name of the base model.
+        patience_seconds: longest wait for a server that is away.
+    """
+
+    def __init__(
+        self, vocabulary: Vocabulary, servers: TextServers, base: str, patience_seconds: float = PATIENCE_SECONDS
+    ) -> None:
+        self._vocabulary, self._base, self._patience = vocabulary, base, patience_seconds
+        self._folder = AdapterFolder(Path(servers.folder), base)
+        self._servers = [TextServer(address) for address in servers.addresses]
+        self._serving: list[TextServer] = []
+        self._loaded: dict[str, Adapter] = {}
+        self._zero: Adapter | None = None
+        self._tries = Tries(vocabulary.encode)
+        self._folder.remove_unused(self._unloaded)
+
+    @property
+    def fingerprint(self) -> str:
+        """See ``Generator.fingerprint``."""
+        return self._vocabulary.fingerprint
+
+    @property
+    def loaded(self) -> tuple[str, ...]:
+        """See ``Generator.loaded``."""
+        return tuple(self._loaded)
+
+    def close(self) -> None:
+        """End the connections. Adapters stay loaded until a generator finds that nobody uses them."""
+        self._folder.close()
+        for server in self._servers:
+            server.close()
+
+    def load(self, adapter: Adapter) -> None:
+        """See ``Generator.load``. The canary follows on each server that is there.
+
+        For an adapter that is loaded already, servers are asked whether they still have it.
+        Raises ``NoServer`` or ``ServerRefused``, too.
+        """
+        if adapter.name not in self._loaded:
+            check_content(adapter, self.fingerprint)
+            self._folder.take(adapter)
+            self._loaded[adapter.name] = adapter
+        try:
+            self._patiently(lambda _: self._load_on_all(adapter))
+        except BaseException:
+            self.unload(adapter.name)
+            raise
+
+    def unload(self, name: str) -> None:
+        """See ``Generator.unload``. Servers keep an adapter as long as another process uses it."""
+        if self._loaded.pop(name, None) is None:
+            raise UnknownAdapter(name, self.loaded)
+        self._folder.release(name)
+        self._folder.remove_unused(self._unloaded)
+
+    def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
+        """See ``Generator.generate``. Raises ``NoServer`` or ``ServerRefused``, too."""
+        adapters = {name: self._adapter(name) for name in dict.fromkeys(request.adapter for request in requests)}
+        rows = [Row(self._vocabulary.encode(request.prompt), request, self._tries) for request in requests]
+        self._each(lambda number, row: self._decode(number, row, adapters[row.request.adapter], sampling), rows)
+        return [row.completion() for row in rows]
+
+    def score(self, texts: Sequence[Ids], adapter: str | None) -> list[list[float]]:
+        """See ``Generator.score``. Raises ``NoServer`` or ``ServerRefused``, too."""
+        found = self._adapter(adapter)
+
+        def scored(number: int, text: Ids) -> list[float]:
+            return self._ask(number, found, lambda server: server.score([text], found.name)[0])
+
+        return self._each(scored, texts)
+
+    def _decode(self, number: int, row: Row, adapter: Adapter, sampling: Sampling) -> None:
+        """Decode an answer."""
+        while row.finish is None:
+            if row.request.answers is None:
+                self._go_on_freely(number, row, adapter, sampling)
+                continue
+            legal = sorted(row.legal)
+            if len(legal) == 1:
+                row.take(legal[0], 0.0, self._vocabulary.decode, sampling)
+                continue
+            asked = partial(TextServer.next_log_probs, model=adapter.name, ids=[*row.prompt, *row.ids], tokens=legal)
+            found = self._ask(number, adapter, asked)
+            ((column, log_prob),) = draw(torch.tensor([found]), [row], sampling)
+            row.take(legal[column], log_prob, self._vocabulary.decode, sampling)
+
+    def _go_on_freely(self, number: int, row: Row, adapter: Adapter, sampling: Sampling) -> None:
+        """Append what a server answers; it may end before the stop if it decodes the text otherwise than we do."""
+        ids, seed = [*row.prompt, *row.ids], row.request.seed + len(row.ids)
+        most = sampling.most_tokens - len(row.ids)
+        tokens = self._ask(number, adapter, lambda server: server.answer(adapter.name, ids, sampling, seed, most))
+        if not tokens:
+            raise ServerRefused("A server answered with no token.", hint="Is it a vLLM?")
+        for token, log_prob in tokens:
+            row.take(token, log_prob, self._vocabulary.decode, sampling)
+            if row.finish is not None:
+                break
+
+    def _adapter(self, name: str | None) -> Adapter:
+        """Return a loaded adapter; None: one that answers as the base model. Raises ``UnknownAdapter``.
+
+        The base model is never asked for by its own name: in a batch with as many adapters as a server has slots, vLLM
+        answers such requests by one of the adapters.
+        """
+        if name is not None:
+            if name not in self._loaded:
+                raise UnknownAdapter(name, self.loaded)
+            return self._loaded[name]
+        if self._zero is None:
+            if not self._loaded:
+                raise UnknownAdapter("that answers as the base model", self.loaded)
+            self._zero = _zero_adapter(next(iter(self._loaded.values())))
+            self._folder.take(self._zero)
+        return self._zero
+
+    def _ask(self, number: int, adapter: Adapter, question: Callable[[TextServer], T]) -> T:
+        """Return a server's answer about an adapter; it is loaded again where it is missing."""
+
+        def asked(attempt: int) -> T:
+            server = self._serving[(number + attempt) % len(self._serving)]
+            self._verify(server, adapter)
+            try:
+                return question(server)
+            except NotLoaded:
+                server.verified.discard(adapter.name)
+                self._verify(server, adapter)
+                return question(server)
+
+        return self._patiently(asked)
+
+    def _load_on_all(self, adapter: Adapter) -> None:
+        """Load an adapter on every server that is there. Raises ``NoServer`` if none is, or ``ModelMismatch``."""
+        serving, away = [], None
+        for server in self._servers:
+            try:
+                names = server.models()
+                if self.fingerprint in names:
+                    if adapter.name not in names:
+                        server.verified.discard(adapter.name)
+                    self._verify(server, adapter)
+                    serving.append(server)
+            except NoServer as error:
+                away = error
+        if serving:
+            self._serving = serving
+        elif away is not None:
+            raise NoServer(away.message, hint=self._start_hint)
+        else:
+            raise ModelMismatch(
+                f"MODEL_MISMATCH: no server of deployment.text.servers serves base model {self.fingerprint}.",
+                hint=self._start_hint,
+            )
+
+    @property
+    def _start_hint(self) -> str:
+        return (
+            "Start one with VLLM_ALLOW_RUNTIME_LORA_UPDATING=True in its environment: python -m "
+            f"vllm.entrypoints.openai.api_server --model {self._base} --served-model-name {self.fingerprint} "
+            "--enable-lora, and the options of the page language.md."
+        )
+
+    def _verify(self, server: TextServer, adapter: Adapter) -> None:
+        """Load an adapter unless the server has it, and check its canary, once for each start of the server.
+
+        Raises ``ModelMismatch``; then the server has the adapter no more.
+        """
+        with server.lock:
+            if adapter.name in server.verified:
+                return
+            names, path = server.models(), str(self._folder.path / adapter.name)
+            if self.fingerprint not in names:
+                raise ModelMismatch(
+                    f"MODEL_MISMATCH: {server.address} serves no base model {self.fingerprint}.", hint=self._start_hint
+                )
+            if adapter.name not in names:
+                server.load(adapter.name, path)
+            elif names[adapter.name] != path:
+                raise ModelMismatch(
+                    f"MODEL_MISMATCH: {server.address} loaded {adapter.name} out of {names[adapter.name]}, not {path}.",
+                    hint="Unload it there, or set one deployment.text.adapters for all runs that share the server.",
+                )
+            if adapter is not self._zero:
+                try:
+                    check_canary(_AsDecoded(server), adapter)
+                except ModelMismatch:
+                    server.unload(adapter.name)
+                    raise
+            server.verified.add(adapter.name)
+
+    def _unloaded(self, name: str) -> bool:
+        """Unload an adapter from all servers; return whether none has it any more."""
+        for server in self._servers:
+            try:
+                server.unload(name)
+            except NoServer:
+                return False
+        return True
+
+    def _patiently(self, action: Callable[[int], T]) -> T:
+        """Return what an action returns, which gets the number of the attempt. It is repeated while no server answers.
+
+        Raises ``NoServer`` once the patience is over.
+        """
+        waited = 0.0
+        for attempt in count():
+            try:
+                return action(attempt)
+            except NoServer:
+                wait = min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2 ** min(attempt, 16))
+                if waited + wait > self._patience:
+                    raise
+                sleep(wait)
+                waited += wait
+        raise AssertionError
+
+    @staticmethod
+    def _each(action: Callable[[int, T], U], items: Sequence[T]) -> list[U]:
+        """Return an action's results for items and their numbers, with a bounded number under way."""
+        if not items:
+            return []
+        with ThreadPoolExecutor(min(len(items), OUTSTANDING)) as pool:
+            return list(pool.map(action, range(len(items)), items))
+
+
+class _AsDecoded(Scorer):
+    """Scores by a server, the last token as answers are decoded, so that its cache of prefixes is checked, too."""
+
+    def __init__(self, server: TextServer) -> None:
+        self._server = server
+
+    def score(self, texts: Sequence[Ids], adapter: str) -> list[list[float]]:
+        """See ``Scorer.score``."""
+        before = self._server.score([text[:-1] for text in texts], adapter)
+        last = [self._server.next_log_probs(adapter, text[:-1], text[-1:]) for text in texts]
+        return [[*some, *one] for some, one in zip(before, last, strict=True)]
+
+
+def _zero_adapter(like: Adapter) -> Adapter:
+    """Return an adapter of the same modules with zeros alone, which answers as the base model."""
+    manifest = like.checkpoint.manifest
+    assert manifest.lora is not None
+    tensors = {
+        name: torch.zeros((_RANK, tensor.shape[1]) if ".lora_A." in name else (tensor.shape[0], _RANK))
+        for name, tensor in load_tensors(like.checkpoint.parameters).items()
+    }
+    data = save_tensors(tensors)
+    model = ModelHash(key_of(data))
+    lora = manifest.lora.replace(rank=_RANK, alpha=_RANK)
+    checkpoint = replace(like.checkpoint, model=model, manifest=manifest.replace(lora=lora), parameters=data)
+    return Adapter(adapter_name(manifest.config_key, model), checkpoint)

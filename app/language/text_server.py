@@ -1,0 +1,199 @@
+"""A server that generates text: vLLM's form of the OpenAI protocol.
+
+Prompts and answers are token ids, so a tokenizer of the server's is never asked.
+"""
+
+from collections.abc import Sequence
+from threading import Lock
+from typing import Any
+
+from app.core import FlyballError
+from app.language.generator import Ids, Sampling
+
+OUTSTANDING = 64
+"""Requests that a process has under way at most; the rest waits here, where it costs the server nothing."""
+
+_CONNECT_SECONDS, _READ_SECONDS = 5.0, 120.0
+_NEUTRAL = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
+"""Otherwise a server takes such values from the base model's generation_config.json."""
+
+_MOST_SEED = 1 << 63
+_SAME = 1e-5  # nats between log-probabilities of one prompt, at most
+_MOST_TOKENS = 128  # whose log-probabilities vLLM returns for one place
+
+
+class NoServer(FlyballError):
+    """A server that does not answer now: it is away, overloaded, or failed. The request may be repeated."""
+
+
+class ServerRefused(FlyballError):
+    """A request that a server refuses, however often it is repeated."""
+
+
+class NotLoaded(ServerRefused):
+    """A request for a model that a server does not have."""
+
+
+class TextServer:
+    """A server by its address. Thread-safe.
+
+    Attributes:
+        verified: adapters that passed their canary; none once the server was away, for it may have lost them.
+        lock: held while an adapter is loaded and verified.
+    """
+
+    verified: set[str]
+    _is_heated: bool  # it was seen that log-probabilities are those at the temperature
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.lock = Lock()
+        self._was_away()
+        from httpx2 import Client, Limits, Timeout
+
+        self._client = Client(
+            base_url=address,
+            timeout=Timeout(_READ_SECONDS, connect=_CONNECT_SECONDS),
+            limits=Limits(max_connections=OUTSTANDING, max_keepalive_connections=OUTSTANDING),
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def _was_away(self) -> None:
+        """Forget what was found out about the server: another one may answer next."""
+        self.verified, self._is_heated = set(), False
+
+    def models(self) -> dict[str, str | None]:
+        """Return the base model and the loaded adapters, by name, each with its folder.
+
+        Raises ``NoServer`` or ``ServerRefused``.
+        """
+        return {str(model["id"]): model.get("root") for model in self._asked("GET", "/v1/models").json()["data"]}
+
+    def load(self, name: str, path: str) -> None:
+        """Load an adapter. Raises ``NoServer`` or ``ServerRefused``."""
+        body = {"lora_name": name, "lora_path": path}
+        self._asked("POST", "/v1/load_lora_adapter", body, lasting=(404, 500), hint=_LOAD_HINT)
+
+    def unload(self, name: str) -> None:
+        """Unload an adapter; nothing if it is not loaded. Raises ``NoServer`` or ``ServerRefused``."""
+        self.verified.discard(name)
+        if name in self.models():
+            self._asked("POST", "/v1/unload_lora_adapter", {"lora_name": name}, hint=_LOAD_HINT)
+
+    def next_log_probs(self, model: str, ids: Ids, tokens: Ids) -> list[float]:
+        """Return log-probabilities of ``tokens`` as the next one after ``ids``, at temperature 1 and among all tokens.
+
+        Raises ``NoServer``, ``NotLoaded`` or ``ServerRefused``.
+        """
+        scores: list[float] = []
+        for first in range(0, len(tokens), _MOST_TOKENS):
+            some = list(tokens[first : first + _MOST_TOKENS])
+            asked = {"temperature": 1.0, "max_tokens": 1, "logprobs": 0, "logprob_token_ids": some}
+            (found,) = self._completed(model, ids, asked)["logprobs"]["top_logprobs"]
+            scores += [_number(found[_key(token)]) for token in some]
+        return scores
+
+    def answer(self, model: str, ids: Ids, sampling: Sampling, seed: int, most: int) -> list[tuple[int, float]]:
+        """Return the tokens of a free answer and their log-probabilities, at most ``most`` of them.
+
+        Raises ``NoServer``, ``NotLoaded`` or ``ServerRefused``.
+        """
+        if sampling.temperature not in (0.0, 1.0):
+            self._check_heat(model, ids)
+        asked: dict[str, Any] = {
+            "temperature": sampling.temperature,
+            "max_tokens": most,
+            "stop": [sampling.stop],
+            "include_stop_str_in_output": True,
+            "ignore_eos": True,
+            "logprobs": 0,
+        }
+        if sampling.temperature:
+            asked["seed"] = seed % _MOST_SEED
+        choice = self._completed(model, ids, asked)
+        return list(zip(choice["token_ids"], map(_number, choice["logprobs"]["token_logprobs"]), strict=True))
+
+    def _check_heat(self, model: str, ids: Ids) -> None:
+        """Check that log-probabilities change with the temperature; otherwise they are not those of the draws."""
+        if self._is_heated:
+            return
+        tokens = sorted({*ids})[:_MOST_TOKENS]
+        asked = {"max_tokens": 1, "logprobs": 0, "logprob_token_ids": tokens}
+        cold, hot = (
+            self._completed(model, ids, asked | {"temperature": heat})["logprobs"]["top_logprobs"][0]
+            for heat in (1.0, 10.0)
+        )
+        if all(abs(cold[key] - hot[key]) < _SAME for key in map(_key, tokens)):
+            raise ServerRefused(
+                f"The server {self.address} returns log-probabilities at temperature 1 for answers at another one.",
+                hint="Start it with --logprobs-mode processed_logprobs, or draw free answers at temperature 1.",
+            )
+        self._is_heated = True
+
+    def score(self, texts: Sequence[Ids], adapter: str) -> list[list[float]]:
+        """Return log-probabilities of each token of ``texts`` but the first.
+
+        Raises ``NoServer``, ``NotLoaded`` or ``ServerRefused``.
+        """
+        return [self._scored(adapter, text) for text in texts]
+
+    def _scored(self, model: str, ids: Ids) -> list[float]:
+        choice = self._completed(model, ids, {"temperature": 0.0, "max_tokens": 1, "prompt_logprobs": 0})
+        found = choice["prompt_logprobs"][1:]
+        return [_number(place[str(token)]["logprob"]) for place, token in zip(found, ids[1:], strict=True)]
+
+    def _completed(self, model: str, ids: Ids, asked: dict[str, Any]) -> dict[str, Any]:
+        """Return the choice of a completion of token ids."""
+        body = {"model": model, "prompt": list(ids), "return_token_ids": True, "return_tokens_as_token_ids": True}
+        choice: dict[str, Any] = self._asked("POST", "/v1/completions", body | _NEUTRAL | asked).json()["choices"][0]
+        return choice
+
+    def _asked(
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None = None,
+        *,
+        lasting: tuple[int, ...] = (),
+        hint: str = "Is it a vLLM of the version that the page language.md names?",
+    ) -> Any:
+        """Return a server's answer. ``lasting`` statuses are refusals; other 5xx and 429 may pass."""
+        from httpx2 import TransportError
+
+        try:
+            response = self._client.request(method, path, json=body)
+        except TransportError as error:
+            self._was_away()
+            raise NoServer(
+                f"The server {self.address} does not answer: {type(error).__name__}: {error}.",
+                hint="Start it again; its adapters are loaded and checked again by themselves.",
+            ) from error
+        status = response.status_code
+        if status == 200:
+            return response
+        told = f"The server {self.address} answered {path} with {status}: {response.text[:500]!r}."
+        if status in lasting:
+            raise ServerRefused(told, hint=hint)
+        if status == 429 or status >= 500:
+            self._was_away()
+            raise NoServer(told, hint="Read the server's log.")
+        raise (NotLoaded if status == 404 else ServerRefused)(told, hint=hint)
+
+
+_LOAD_HINT = (
+    "It has to be started with VLLM_ALLOW_RUNTIME_LORA_UPDATING=True, --enable-lora and a --max-lora-rank of at least "
+    "the adapter's rank, and to read the adapter's folder at the same path: see deployment.text.adapters."
+)
+
+
+def _key(token: int) -> str:
+    """Return what a token is called in a table of log-probabilities."""
+    return f"token_id:{token}"
+
+
+def _number(value: float | None) -> float:
+    """Return a log-probability; JSON may hold null for NaN."""
+    return float("nan") if value is None else float(value)

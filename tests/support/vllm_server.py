@@ -1,0 +1,114 @@
+"""A real vLLM in a process of its own, out of the virtual environment that ``make test-vllm`` makes."""
+
+import atexit
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+from language_models import small_base
+
+from app.language.base_model import export_base
+from app.store import MemoryStore
+
+START_SECONDS = 240
+OPTIONS = {
+    "--dtype": "float32",
+    "--max-model-len": "1024",
+    "--max-loras": "8",
+    "--max-lora-rank": "16",
+    "--max-cpu-loras": "16",
+    "--max-num-seqs": "64",
+    "--max-num-batched-tokens": "8192",
+}
+
+
+def vllm_python() -> str | None:
+    """Return the interpreter that has vLLM; None without one."""
+    return os.environ.get("FLYBALL_VLLM_PYTHON")
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+class VllmServer:
+    """Serves a base model out of a folder. ``options`` are added to those of the tests; None removes one."""
+
+    def __init__(self, base: Path, name: str, log: Path, *, port: int | None = None, **options: Any) -> None:
+        self.port = port or free_port()
+        self.address = f"http://127.0.0.1:{self.port}"
+        self._log = log
+        chosen = OPTIONS | {"--" + key.replace("_", "-"): value for key, value in options.items()}
+        flags = [word for key, value in chosen.items() if value is not None for word in (key, str(value))]
+        python = vllm_python()
+        assert python is not None
+        self._command = [
+            *(python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(base), "--served-model-name", name),
+            *("--host", "127.0.0.1", "--port", str(self.port), "--enforce-eager", "--enable-lora"),
+            *("--no-enable-chunked-prefill", *flags),
+        ]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> "VllmServer":
+        """Start it, and wait until it is healthy."""
+        environment = {
+            name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "OMP_NUM_THREADS")
+        }
+        environment |= {
+            "HF_HUB_OFFLINE": "1",
+            "VLLM_CPU_KVCACHE_SPACE": "1",
+            "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True",
+            "VLLM_SERVER_DEV_MODE": "1",
+            "VLLM_NO_USAGE_STATS": "1",
+        }
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command, env=environment, stdout=log, stderr=log, start_new_session=True
+            )
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            assert self._process.poll() is None, self.log()
+            try:
+                urllib.request.urlopen(f"{self.address}/health", timeout=5).close()
+            except (urllib.error.URLError, OSError):
+                time.sleep(0.5)
+            else:
+                return self
+        self.kill()
+        raise AssertionError(f"not healthy in time:\n{self.log()}")
+
+    def kill(self) -> None:
+        """End it and its engine at once, as kill -9 does."""
+        assert self._process is not None
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def is_running(self) -> bool:
+        assert self._process is not None
+        return self._process.poll() is None
+
+    def log(self) -> str:
+        return self._log.read_text(errors="replace")[-3000:]
+
+
+@cache
+def shared_vllm() -> VllmServer:
+    """Return a server of the tests' small base model, which runs until the tests end."""
+    folder = Path(mkdtemp(prefix="vllm-"))
+    base = small_base(MemoryStore())
+    export_base(base, folder / "base")
+    server = VllmServer(folder / "base", base.fingerprint, folder / "log")
+    atexit.register(server.kill)
+    return server.start()
