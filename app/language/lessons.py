@@ -79,7 +79,7 @@ def _teach(base: BaseModel, config: GameConfig, seed: int, report: Callable[[int
         batch = list(islice(lessons, _BATCH))
         answers = [answer for _, answer in batch]
         logits = answer_logits(model, [prompt for prompt, _ in batch], answers)
-        scores = log_probs(logits, answers, [()] * len(batch), [1.0] * len(batch))
+        scores, _ = log_probs(logits, answers, [()] * len(batch), [1.0] * len(batch))
         loss = -scores.sum(1).mean()
         optimizer.zero_grad()
         torch.autograd.backward(loss)

@@ -4,7 +4,7 @@ Groups are faster than one mixed batch, in which every layer computes each adapt
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,7 +29,7 @@ from app.language.generator import (
 )
 from app.language.scoring import answer_logits, common_prefix, log_probs, padded, prefix_cache
 from app.language.trie import Cursor, Tries
-from app.learning.devices import resolve
+from app.learning.devices import arithmetic, resolve
 from app.play.rng import draw_points
 from app.store.blobs import key_of
 
@@ -52,11 +52,12 @@ class PeftGenerator(Generator):
         from peft import LoraConfig, get_peft_model
 
         self.base, self.device = base, resolve(compute.device)
-        base.model.to(self.device, torch.bfloat16 if compute.precision == "bfloat16" else torch.float32)
+        self._precision = compute.precision
+        base.model.to(self.device, torch.float32)  # in any precision, so that canaries are exact
         self.peft: Any = get_peft_model(base.model, LoraConfig(r=1, target_modules="all-linear"), _NONE)
         self.peft.eval().requires_grad_(requires_grad=False)
         self._loaded: dict[str, Adapter] = {}
-        self._tries = Tries(base.encode)
+        self._tries = Tries(base)
 
     @property
     def fingerprint(self) -> str:
@@ -124,6 +125,10 @@ class PeftGenerator(Generator):
         self.peft.base_model.set_adapter(name, inference_mode=True)
         yield self.base.model
 
+    def arithmetic(self) -> AbstractContextManager[object]:
+        """Return the context in which answers are drawn and learned from; see ``app.learning.devices``."""
+        return arithmetic(self.device, self._precision)
+
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
         """See ``Generator.generate``."""
         found: dict[int, Completion] = {}
@@ -131,7 +136,7 @@ class PeftGenerator(Generator):
             rows = [row for row, request in enumerate(requests) if request.adapter == adapter]
             prompts = {row: self.base.encode(requests[row].prompt) for row in rows}
             rows.sort(key=lambda row: len(prompts[row]))
-            with torch.inference_mode(), self.active(adapter) as model:
+            with torch.inference_mode(), self.arithmetic(), self.active(adapter) as model:
                 for batch in batches(rows, [len(prompts[row]) + sampling.most_tokens for row in rows]):
                     batched = [_Row(prompts[row], requests[row], self._tries) for row in batch]
                     self._decode(model, batched, sampling)
@@ -139,20 +144,24 @@ class PeftGenerator(Generator):
         return [found[row] for row in range(len(requests))]
 
     def score(self, texts: Sequence[Ids], adapter: str | None) -> list[list[float]]:
-        """See ``Generator.score``."""
+        """See ``Generator.score``. The arithmetic is in float32 whatever the precision of answers."""
         scores: list[list[float]] = []
         with torch.inference_mode(), self.active(adapter) as model:
             for text in texts:  # one by one, so that no padding is between
                 logits = answer_logits(model, [text[:1]], [text[1:]])
-                scores.append(log_probs(logits, [text[1:]], [()], [1.0])[0].tolist())
+                found, _ = log_probs(logits, [text[1:]], [()], [1.0])
+                scores.append(found[0].tolist())
         return scores
 
     def _decode(self, model: Any, rows: list["_Row"], sampling: Sampling) -> None:
-        """Decode the answers of rows together."""
-        prefix = common_prefix([row.prompt for row in rows])
-        cache = prefix_cache(model, rows[0].prompt[:prefix], len(rows), self.device)
-        ids, mask, positions = padded([row.prompt for row in rows], prefix, self.device)
-        live, keep = list(rows), 1
+        """Decode the answers of rows together. Tokens without a choice are read with the one drawn before them."""
+        live = [row for row in rows if row.finish is None]
+        if not live:
+            return
+        texts = [row.prompt + row.unread() for row in live]
+        prefix = common_prefix(texts)
+        cache = prefix_cache(model, texts[0][:prefix], len(live), self.device)
+        ids, mask, positions = padded(texts, prefix, self.device)
         while live:
             out = model(
                 input_ids=ids,
@@ -160,7 +169,7 @@ class PeftGenerator(Generator):
                 position_ids=positions,
                 cache=cache,
                 use_cache=True,
-                logits_to_keep=keep,
+                logits_to_keep=1,
             )
             cache = out.cache
             drawn = _draw(out.logits[:, -1].float().cpu(), live, sampling)
@@ -173,9 +182,9 @@ class PeftGenerator(Generator):
                 mask, positions = mask[places], positions[places]
                 live = [live[place] for place in going]
             if live:
-                ids = torch.tensor([[row.ids[-1]] for row in live], device=self.device)
-                mask = torch.cat([mask, torch.ones_like(ids)], 1)
-                positions = positions[:, -1:] + 1
+                ids, seen, after = padded([row.unread() for row in live], 0, self.device)
+                mask = torch.cat([mask, seen], 1)
+                positions = positions[:, -1:] + 1 + after
 
 
 @dataclass(slots=True, eq=False)
@@ -185,16 +194,18 @@ class _Row:
     prompt: list[int]
     request: Request
     tries: Tries
-    cursor: Cursor | None = field(init=False)
+    cursor: Cursor | None = field(init=False, default=None)
     ids: list[int] = field(init=False, default_factory=list)
     log_probs: list[float] = field(init=False, default_factory=list)
     allowed: list[tuple[int, ...]] = field(init=False, default_factory=list)
     finish: Any = field(init=False, default=None)
     text: str = field(init=False, default="")
+    read: int = field(init=False, default=0)  # tokens of the answer that the model has read
 
     def __post_init__(self) -> None:
-        answers = self.request.answers
-        self.cursor = None if answers is None else Cursor(answers, self.tries)
+        if self.request.answers is not None:
+            self.cursor = Cursor(self.request.answers, self.tries)
+            self._take_without_choice(self.cursor)
 
     @property
     def legal(self) -> tuple[int, ...]:
@@ -202,16 +213,19 @@ class _Row:
         return () if self.cursor is None else self.cursor.allowed
 
     def take(self, token: int, log_prob: float, base: BaseModel, sampling: Sampling) -> None:
-        """Append a drawn token. What is left of an answer without a choice follows, with log-probabilities of 0."""
+        """Append a drawn token, and those after it that leave no choice.
+
+        A free answer ends at ``stop`` or is cut off; one along ``answers`` is never cut off, for then it is not legal.
+        """
         self._append(token, log_prob)
-        if self.cursor is None:
-            self.text = base.decode(self.ids)
-            if sampling.stop in self.text:
-                self.text = self.text[: self.text.index(sampling.stop) + len(sampling.stop)]
-                self.finish = "stop"
-        else:
-            self._end_without_choice()
-        if self.finish is None and len(self.ids) >= sampling.most_tokens:
+        if self.cursor is not None:
+            self._take_without_choice(self.cursor)
+            return
+        self.text = base.decode(self.ids)
+        if sampling.stop in self.text:
+            self.text = self.text[: self.text.index(sampling.stop) + len(sampling.stop)]
+            self.finish = "stop"
+        elif len(self.ids) >= sampling.most_tokens:
             self.finish = "length"
 
     def _append(self, token: int, log_prob: float) -> None:
@@ -221,19 +235,22 @@ class _Row:
         if self.cursor is not None:
             self.cursor.take(token)
 
-    def _end_without_choice(self) -> None:
-        assert self.cursor is not None
-        rest = self.cursor.forced()
-        if rest is not None:
-            for token in rest:
-                self._append(token, 0.0)
-            self.text, self.finish = self.cursor.text, "stop"
+    def _take_without_choice(self, cursor: Cursor) -> None:
+        """Append tokens as long as only one is allowed, with log-probabilities of 0."""
+        while len(cursor.allowed) == 1:
+            self._append(cursor.allowed[0], 0.0)
+        if not cursor.allowed:
+            self.text, self.finish = cursor.text, "stop"
+
+    def unread(self) -> list[int]:
+        """Return the answer's tokens that were not returned before."""
+        tokens, self.read = self.ids[self.read :], len(self.ids)
+        return tokens
 
     def completion(self) -> Completion:
         """Return the answer."""
-        text = self.text if self.cursor is None else self.cursor.text
         return Completion(
-            text, tuple(self.prompt), tuple(self.ids), tuple(self.log_probs), tuple(self.allowed), self.finish
+            self.text, tuple(self.prompt), tuple(self.ids), tuple(self.log_probs), tuple(self.allowed), self.finish
         )
 
 

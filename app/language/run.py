@@ -158,7 +158,8 @@ def _iterate(run: TextRun, store: str, say: Say) -> TextRun:
     metrics = result["metrics"]
     say(
         f"iteration {number}/{run.loop.iterations}: {played['rows']} answers in {played['seconds']:.1f} s, reward "
-        f"{metrics['reward']:+.3f}, divergence {metrics['divergence']:.4f}, surprise {metrics['surprise']:.3f}, "
+        f"{metrics['reward']:+.3f}, divergence {metrics['divergence']:.4f}, illegality {metrics['illegality']:.4f}, "
+        f"surprise {metrics['surprise']:.3f}, "
         f"learned in {metrics['seconds']:.1f} s"
     )
     return run.replace(iteration=number, model=result["model"])

@@ -14,7 +14,7 @@ from app.config import GAMES, LanguageSettings
 from app.core import UnusableFile
 from app.language.adapters import WEIGHTS, export_adapter
 from app.language.generator import get_adapter
-from app.language.grpo import Answered, advantages, answered_log_probs, grpo_loss, improve
+from app.language.grpo import METRICS, Answered, advantages, answered_log_probs, grpo_loss, improve
 from app.language.jobs import answers_of, initialise, train
 from app.language.peft_generator import PeftGenerator
 from app.language.selfplay import play
@@ -45,19 +45,26 @@ def by_hand(new, old, base, advantage, learned, settings) -> float:
 
 
 @pytest.mark.parametrize("ratio", ["token", "sequence"])
-@pytest.mark.parametrize("kl_coef", [0.0, 0.3])
-def test_loss_equals_the_one_by_hand(ratio: str, kl_coef: float) -> None:
+@pytest.mark.parametrize(("kl_coef", "legality_coef"), [(0.0, 0.0), (0.3, 0.5)])
+def test_loss_equals_the_one_by_hand(ratio: str, kl_coef: float, legality_coef: float) -> None:
     rng = np.random.default_rng(0)
-    settings = LanguageSettings(ratio=ratio, kl_coef=kl_coef)
-    new, old, base = (-rng.random((5, 7)) * 2 for _ in range(3))
+    settings = LanguageSettings(ratio=ratio, kl_coef=kl_coef, legality_coef=legality_coef)
+    new, old, base, legal = (-rng.random((5, 7)) * 2 for _ in range(4))
     advantage, learned = rng.normal(size=5), rng.random((5, 7)) < 0.7
     learned[:, 0] = True
-    arguments = [torch.tensor(array) for array in (new, old, base)]
+    arguments = [torch.tensor(array) for array in (new, old, base, legal)]
     arguments[0].requires_grad_()
     loss, figures = grpo_loss(
-        *arguments, advantage=torch.tensor(advantage), learned=torch.tensor(learned), settings=settings
+        *arguments,
+        advantage=torch.tensor(advantage),
+        learned=torch.tensor(learned),
+        lengths=torch.full((5,), 7),
+        settings=settings,
     )
-    assert loss.item() == pytest.approx(by_hand(new, old, base, advantage, learned, settings), rel=1e-9)
+    illegality = -legal.sum() / 7
+    expected = by_hand(new, old, base, advantage, learned, settings) + legality_coef * illegality
+    assert loss.item() == pytest.approx(expected, rel=1e-9)
+    assert figures[METRICS.index("illegality")].item() == pytest.approx(illegality)
     loss.backward()
     gradient = arguments[0].grad
     assert gradient is not None
@@ -73,8 +80,10 @@ def test_gradient_of_clipped_answers_is_that_of_the_divergence_alone() -> None:
         new,
         torch.tensor([[-1.0]]),
         torch.tensor([[0.0]]),
+        torch.tensor([[0.0]]),
         advantage=torch.tensor([1.0]),
         learned=torch.tensor([[True]]),
+        lengths=torch.tensor([1]),
         settings=settings,
     )
     loss.backward()
@@ -95,7 +104,7 @@ def answered(generator: PeftGenerator, advantage: float) -> Answered:
     text = canary_texts(generator.base)[0]
     prompt, ids = text[:-2], text[-2:]
     (scores,) = generator.score([text], None)
-    return Answered(prompt, ids, [(), ()], scores[-2:], [True, True], 1.0, advantage)
+    return Answered(prompt, ids, [(), ()], scores[-2:], [True, True], 1.0, advantage, base_log_probs=scores[-2:])
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
@@ -110,7 +119,6 @@ def test_update_makes_good_answers_likelier_and_bad_ones_less(sign: float) -> No
     generator.peft.base_model.set_adapter("trained")
     improve(
         generator.base.model,
-        base_log_probs=lambda batch: torch.tensor([list(one.log_probs) for one in batch]),
         parameters=parameters,
         optimizer=optimizer,
         answers=[row],
@@ -119,7 +127,7 @@ def test_update_makes_good_answers_likelier_and_bad_ones_less(sign: float) -> No
         generator=torch.Generator().manual_seed(0),
         report=lambda *_: None,
     )
-    after = answered_log_probs(generator.base.model, [row]).sum().item()
+    after = answered_log_probs(generator.base.model, [row])[0].sum().item()
     assert sign * (after - before) > 0.01
 
 
@@ -134,7 +142,6 @@ def test_update_that_moves_too_far_is_discarded() -> None:
     with pytest.raises(DiscardedUpdate, match="moved by"):
         improve(
             generator.base.model,
-            base_log_probs=lambda batch: torch.zeros(len(batch), 2),
             parameters=parameters,
             optimizer=optimizer,
             answers=[row],
