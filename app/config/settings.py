@@ -269,6 +269,14 @@ class LanguageSettings(Settings):
     max_grad_norm: float = Field(1.0, gt=0, description="maximum norm of a gradient; longer ones are scaled down")
     weight_decay: float = Field(0.0, ge=0, description="of AdamW")
 
+    @model_validator(mode="after")
+    def _even_heads(self) -> Self:
+        if self.base_width % (2 * self.base_heads):  # positions rotate pairs of a head's numbers
+            raise ValueError(
+                f"base_width {self.base_width} must be a multiple of 2 * base_heads, {2 * self.base_heads}"
+            )
+        return self
+
 
 Rewards = Annotated[
     Literal["terminal", "per_trick", "shaped"],

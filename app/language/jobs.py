@@ -18,7 +18,7 @@ from app.config import GameConfig
 from app.core import derive_seed
 from app.engine import JsonObject, Report
 from app.language.adapters import draw_adapter, put_adapter
-from app.language.base_model import BaseModel, get_base, load_base, put_base
+from app.language.base_model import BaseModel, check_texts, get_base, load_base, put_base
 from app.language.generator import LORA, Adapter, get_adapter
 from app.language.grpo import Answered, advantages, improve, with_base_log_probs
 from app.language.lessons import bot_answers, small_base
@@ -42,8 +42,8 @@ def initialise(spec: JsonObject, report: Report) -> JsonObject:
     """Store a configuration's first adapter, which answers as its base model does; return it, at step 0.
 
     Without a base model of the user's, a small one is drawn, taught the teacher's moves, and stored, too. Reports
-    ``epoch``, ``epochs`` and ``metrics`` of the lessons. Raises ``NoBaseModel``, ``NoLanguagePackages`` or
-    ``UnknownGame``.
+    ``epoch``, ``epochs`` and ``metrics`` of the lessons. Raises ``NoBaseModel``, ``NoLanguagePackages``,
+    ``UnfitLanguageSettings``, ``UnusableTokenizer`` or ``UnknownGame``.
     """
     wanted = InitialiseSpec.model_validate(spec)
     store, config = open_store(wanted.store), wanted.config
@@ -56,6 +56,7 @@ def initialise(spec: JsonObject, report: Report) -> JsonObject:
         base = get_base(store, put_base(store, small_base(config, seed, taught)))
     else:
         base = load_base(settings.base)
+        check_texts(base, config)
     generator = PeftGenerator(base, decided(wanted, config.backend))
     draw_adapter(
         generator,
@@ -221,14 +222,14 @@ def _training(
         optimizer = torch.optim.AdamW(parameters, lr=learning_rate, weight_decay=config.language.weight_decay)
         if base.checkpoint.optimizer is not None:
             _restore(optimizer, base.checkpoint.optimizer)
-        with _checkpointed_layers(generator.base.model) if config.language.gradient_checkpointing else nullcontext():
+        with checkpointed_layers(generator.base.model) if config.language.gradient_checkpointing else nullcontext():
             yield parameters, optimizer
     finally:
         generator.drop(_TRAINED)
 
 
 @contextmanager
-def _checkpointed_layers(model: Any) -> Iterator[None]:
+def checkpointed_layers(model: Any) -> Iterator[None]:
     """Let a model's layers be computed again in the backward pass, instead of keeping what is between them."""
     from transformers.modeling_layers import GradientCheckpointingLayer
 

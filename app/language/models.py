@@ -5,7 +5,8 @@ from threading import Lock
 
 from app.config import Compute, GameConfig
 from app.core import ModelHash
-from app.language.base_model import BaseModel, NoBaseModel, get_base, load_base
+from app.language.base_files import NoBaseModel
+from app.language.base_model import BaseModel, get_base, load_base
 from app.language.generator import Adapter, get_adapter
 from app.language.peft_generator import PeftGenerator
 from app.store import BlobStore

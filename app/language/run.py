@@ -11,9 +11,11 @@ from app.config import CPU, GameConfig, Settings, nest
 from app.core import RANDOM, FlyballError, ModelHash, derive_seed, reading, writing
 from app.engine import JsonObject
 from app.language import jobs, selfplay
+from app.language.base_files import check_settings
 from app.language.models import GENERATORS
 from app.language.rollout import Agent
 from app.language.selfplay import agent_of, generator_for, play_match
+from app.language.text_games import open_text_table
 from app.play.match_statistics import match_statistics
 from app.store import FileStore
 
@@ -102,6 +104,7 @@ def _begun(config: GameConfig, folder: Path, values: Mapping[str, Any], seed: in
     if (folder / STATE).exists():
         raise UnusableTraining(f"{folder} holds a run.", hint="Go on with it by --resume, or choose another --output.")
     changed, loop = text_settings(config, values)
+    check_settings(changed, open_text_table(changed, 0).spec)
     folder.mkdir(parents=True, exist_ok=True)
     store = str((folder / "models").absolute())
     say(f"Making the base model and the first adapter of {config.key}.")

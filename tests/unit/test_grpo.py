@@ -1,6 +1,8 @@
 """GRPO: its loss against one written by hand, advantages, updates, and what is exported."""
 
+import dataclasses
 import json
+from contextlib import nullcontext
 from math import exp
 from pathlib import Path
 
@@ -10,12 +12,13 @@ import torch
 from language_models import KEY, canary_texts, random_adapter, small_base
 from transformers import AutoModelForCausalLM
 
-from app.config import GAMES, LanguageSettings
+from app.config import GAMES, Compute, LanguageSettings
+from app.config.devices import Precision
 from app.core import UnusableFile
 from app.language.adapters import WEIGHTS, export_adapter
 from app.language.generator import get_adapter
 from app.language.grpo import METRICS, Answered, advantages, answered_log_probs, grpo_loss, improve
-from app.language.jobs import answers_of, initialise, train
+from app.language.jobs import answers_of, checkpointed_layers, initialise, train
 from app.language.peft_generator import PeftGenerator
 from app.language.selfplay import play
 from app.language.token_shard import get_token_shard
@@ -188,6 +191,76 @@ def test_played_log_probs_are_those_of_the_trainer(tmp_path: Path) -> None:
     assert len(fresh) > 0
     with pytest.raises(UnfitData, match="not"):
         train(spec | training | {"step": 5}, silent)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_checkpointed_layers_give_the_same_gradients(precision: Precision) -> None:
+    generator = PeftGenerator(small_base(store := MemoryStore()), Compute(precision=precision))
+    generator.add("trained", random_adapter(store, generator, 0))
+    generator.peft.base_model.set_adapter("trained")
+    parameters = [one for one in generator.peft.parameters() if one.requires_grad]
+    texts = canary_texts(generator.base)
+    rows = [
+        Answered(text[:-2], text[-2:], [(), (text[-1], 5)], [-1.0, -0.5], [True, True], 0.7, gain, [-1.2, -0.4])
+        for text, gain in zip(texts, (1.0, -0.5, 0.3), strict=True)
+    ]
+    gradients = []
+    for checkpointing in (False, True):
+        generator.peft.zero_grad()
+        settings = LanguageSettings(gradient_checkpointing=checkpointing, legality_coef=1.0, max_kl=1e9, max_grad_norm=1e9)
+        with checkpointed_layers(generator.base.model) if checkpointing else nullcontext(), generator.arithmetic():
+            improve(
+                generator.base.model,
+                parameters=parameters,
+                optimizer=torch.optim.SGD(parameters, lr=0.0),
+                answers=rows,
+                settings=settings,
+                epochs=1,
+                generator=torch.Generator().manual_seed(0),
+                report=lambda *_: None,
+            )
+        gradients.append([one.grad.clone() for one in parameters])
+    assert not any(module.training for module in generator.peft.modules())
+    for plain, again in zip(*gradients, strict=True):
+        scale = float(plain.abs().max())
+        assert torch.allclose(plain, again, atol=scale * (1e-4 if precision == "float32" else 0.1))
+
+
+def test_training_on_legal_answers_keeps_free_ones_legal() -> None:
+    """The term of the loss raises the probability of the allowed tokens, and leaves their shares alone."""
+    generator = PeftGenerator(small_base(store := MemoryStore()))
+    generator.add("trained", random_adapter(store, generator, 0))
+    generator.peft.base_model.set_adapter("trained")
+    parameters = [one for one in generator.peft.parameters() if one.requires_grad]
+    row = dataclasses.replace(answered(generator, 0.0), allowed=[(1, 2, 3), (4, 5)], ids=[1, 4])
+    generator.peft.base_model.set_adapter("trained")
+    _, before = answered_log_probs(generator.base.model, [row])
+    improve(
+        generator.base.model,
+        parameters=parameters,
+        optimizer=torch.optim.AdamW(parameters, lr=1e-2),
+        answers=[row] * 5,
+        settings=LanguageSettings(kl_coef=0.0, legality_coef=1.0, batch_rows=2, max_kl=1e9),
+        epochs=5,
+        generator=torch.Generator().manual_seed(0),
+        report=lambda *_: None,
+    )
+    _, after = answered_log_probs(generator.base.model, [row])
+    assert (after > before + 0.1).all()
+
+
+def test_answers_without_an_advantage_are_left_out(tmp_path: Path) -> None:
+    spec = specs(tmp_path)
+    model = initialise(spec, silent)["model"]
+    about = {"model": model, "games": 8, "temperature": 1.0, "worker": "test"}
+    shard = get_token_shard(FileStore(tmp_path), play(spec | about, silent)["shard"])
+    kept = np.where(shard.start[shard.game] == 0, shard.reward, 0).astype(np.float32)
+    answers, figures = answers_of([dataclasses.replace(shard, reward=kept)], SMALL)
+    every, none = answers_of([dataclasses.replace(shard, reward=shard.reward * 0)], SMALL)
+    assert 0 < len(answers) < len(every)
+    assert all(answer.advantage for answer in answers)
+    assert figures["decided"] == pytest.approx(len(answers) / len(every))
+    assert none["decided"] == 0
 
 
 def test_truncated_games_are_learned_from_or_left_out(tmp_path: Path) -> None:
