@@ -1,6 +1,7 @@
 """Group-relative policy optimisation (Shao et al. 2024, "DeepSeekMath") of an adapter."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
@@ -97,6 +98,7 @@ def grpo_loss(
 def improve(
     model: Any,
     *,
+    arithmetic: Callable[[], AbstractContextManager[object]],
     parameters: Sequence[Tensor],
     optimizer: torch.optim.Optimizer,
     answers: Sequence[Answered],
@@ -109,6 +111,7 @@ def improve(
 
     Args:
         model: answers by the adapter.
+        arithmetic: returns the context in which the model runs.
         parameters: the adapter's.
         optimizer: over ``parameters``.
         answers: to learn from, with ``base_log_probs``.
@@ -127,7 +130,8 @@ def improve(
         for places in np.array_split(order, steps):  # of equal size, because a small batch makes a noisy step
             optimizer.zero_grad()
             for batch in _by_tokens([answers[place] for place in places], settings.batch_tokens):
-                loss, figures = _loss(model, batch, settings)
+                with arithmetic():  # again for each batch, because it keeps the weights that it has rounded
+                    loss, figures = _loss(model, batch, settings)
                 torch.autograd.backward(loss / len(places))
                 total += figures.cpu()
             norms.append(float(torch.nn.utils.clip_grad_norm_(parameters, settings.max_grad_norm)))

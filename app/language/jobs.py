@@ -108,17 +108,17 @@ def train(spec: JsonObject, report: Report) -> JsonObject:
             def epoch_ended(epoch: int, metrics: dict[str, float]) -> None:
                 report({"epoch": epoch, "epochs": wanted.epochs, "metrics": metrics | figures})
 
-            with generator.arithmetic():
-                metrics = improve(
-                    generator.base.model,
-                    parameters=parameters,
-                    optimizer=optimizer,
-                    answers=answers,
-                    settings=config.language,
-                    epochs=wanted.epochs,
-                    generator=torch.Generator().manual_seed(wanted.seed),
-                    report=epoch_ended,
-                )
+            metrics = improve(
+                generator.base.model,
+                arithmetic=generator.arithmetic,
+                parameters=parameters,
+                optimizer=optimizer,
+                answers=answers,
+                settings=config.language,
+                epochs=wanted.epochs,
+                generator=torch.Generator().manual_seed(wanted.seed),
+                report=epoch_ended,
+            )
             manifest = base.checkpoint.manifest
             assert manifest.lora is not None
             model = put_adapter(

@@ -110,28 +110,30 @@ def answered(generator: PeftGenerator, advantage: float) -> Answered:
     return Answered(prompt, ids, [(), ()], scores[-2:], [True, True], 1.0, advantage, base_log_probs=scores[-2:])
 
 
-@pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_update_makes_good_answers_likelier_and_bad_ones_less(sign: float) -> None:
-    generator = PeftGenerator(small_base(store := MemoryStore()))
+@pytest.mark.parametrize(("sign", "precision"), [(1.0, "float32"), (-1.0, "float32"), (1.0, "bfloat16")])
+def test_update_makes_good_answers_likelier_and_bad_ones_less(sign: float, precision: Precision) -> None:
+    generator = PeftGenerator(small_base(store := MemoryStore()), Compute(precision=precision))
     generator.add("trained", random_adapter(store, generator, 0, size=0.0))
     generator.peft.base_model.set_adapter("trained")
     parameters = [one for one in generator.peft.parameters() if one.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=1e-2, weight_decay=0.0)
     row = answered(generator, sign)
-    before = sum(row.log_probs)
+    before, moved = sum(row.log_probs), list[float]()
     generator.peft.base_model.set_adapter("trained")
     improve(
         generator.base.model,
+        arithmetic=generator.arithmetic,
         parameters=parameters,
         optimizer=optimizer,
         answers=[row],
         settings=LanguageSettings(kl_coef=0.0),
         epochs=3,
         generator=torch.Generator().manual_seed(0),
-        report=lambda *_: None,
+        report=lambda _, metrics: moved.append(metrics["approx_kl"]),
     )
     after = answered_log_probs(generator.base.model, [row])[0].sum().item()
     assert sign * (after - before) > 0.01
+    assert moved[0] < moved[1] < moved[2]  # each step is taken from where the one before ended
 
 
 def test_update_that_moves_too_far_is_discarded() -> None:
@@ -145,6 +147,7 @@ def test_update_that_moves_too_far_is_discarded() -> None:
     with pytest.raises(DiscardedUpdate, match="moved by"):
         improve(
             generator.base.model,
+            arithmetic=generator.arithmetic,
             parameters=parameters,
             optimizer=optimizer,
             answers=[row],
@@ -207,10 +210,13 @@ def test_checkpointed_layers_give_the_same_gradients(precision: Precision) -> No
     gradients = []
     for checkpointing in (False, True):
         generator.peft.zero_grad()
-        settings = LanguageSettings(gradient_checkpointing=checkpointing, legality_coef=1.0, max_kl=1e9, max_grad_norm=1e9)
-        with checkpointed_layers(generator.base.model) if checkpointing else nullcontext(), generator.arithmetic():
+        settings = LanguageSettings(
+            gradient_checkpointing=checkpointing, legality_coef=1.0, max_kl=1e9, max_grad_norm=1e9
+        )
+        with checkpointed_layers(generator.base.model) if checkpointing else nullcontext():
             improve(
                 generator.base.model,
+                arithmetic=generator.arithmetic,
                 parameters=parameters,
                 optimizer=torch.optim.SGD(parameters, lr=0.0),
                 answers=rows,
@@ -237,6 +243,7 @@ def test_training_on_legal_answers_keeps_free_ones_legal() -> None:
     _, before = answered_log_probs(generator.base.model, [row])
     improve(
         generator.base.model,
+        arithmetic=generator.arithmetic,
         parameters=parameters,
         optimizer=torch.optim.AdamW(parameters, lr=1e-2),
         answers=[row] * 5,
