@@ -134,11 +134,13 @@ SEARCH = replace(
 
 
 def _spoken(config: GameConfig) -> GameInfo:
+    from app.language.base_files import check_settings
     from app.language.packages import require_packages
     from app.language.text_games import BASE_MODEL, open_text_table
 
     require_packages()
     game = open_text_table(config, slots=0).spec
+    check_settings(config, game)
     return GameInfo(game.rules_version, game.players, (*game.bots, BASE_MODEL), frozenset(PARAMETERS))
 
 

@@ -237,7 +237,7 @@ class LanguageSettings(Settings):
         description="names of the modules that are adapted",
     )
     constrained: bool = Field(True, description="answers are drawn among the legal ones; false: freely")
-    most_tokens: int = Field(64, ge=1, le=8192, description="of an answer; a longer one is cut off")
+    most_tokens: int = Field(64, ge=1, le=8192, description="of an answer drawn freely; a longer one is cut off")
     illegal_cost: float = Field(
         1.0, ge=0, description="taken from a seat's reward, times the share of its answers that were not legal"
     )
@@ -253,13 +253,29 @@ class LanguageSettings(Settings):
     )
     clip_epsilon: float = Field(0.2, gt=0, lt=1, description="probability ratios are clipped to 1 ± this")
     kl_coef: float = Field(0.02, ge=0, description="weight of the divergence from the base model")
+    legality_coef: float = Field(
+        0.0, ge=0, description="weight of minus the log-probability that a token drawn freely is a legal one"
+    )
     max_kl: float = Field(1.0, gt=0, description="divergence from the policy that played, above which an update ends")
-    batch_rows: int = Field(512, ge=1, description="answers in a step of the optimiser")
+    batch_rows: int = Field(
+        512, ge=1, description="most answers in a step of the optimiser; all steps are of equal size"
+    )
     batch_tokens: int = Field(
         16_384, ge=64, description="tokens, prompts included, that pass through the model at once"
     )
+    gradient_checkpointing: bool = Field(
+        False, description="training keeps less in memory, and computes each layer twice"
+    )
     max_grad_norm: float = Field(1.0, gt=0, description="maximum norm of a gradient; longer ones are scaled down")
     weight_decay: float = Field(0.0, ge=0, description="of AdamW")
+
+    @model_validator(mode="after")
+    def _even_heads(self) -> Self:
+        if self.base_width % (2 * self.base_heads):  # positions rotate pairs of a head's numbers
+            raise ValueError(
+                f"base_width {self.base_width} must be a multiple of 2 * base_heads, {2 * self.base_heads}"
+            )
+        return self
 
 
 Rewards = Annotated[

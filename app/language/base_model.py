@@ -1,14 +1,9 @@
-"""Base models: a tokenizer and a causal language model, drawn on the spot, out of the store, or the user's own.
-
-Nothing is downloaded unless ``HF_HUB_OFFLINE=0`` is set.
-"""
+"""Base models: a tokenizer and a causal language model, drawn on the spot, out of the store, or the user's own."""
 
 import json
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,21 +11,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from app.core import FlyballError, writing
+from app.config import GameConfig
+from app.core import writing
+from app.language.base_files import NoBaseModel, UnfitLanguageSettings, find_base, fingerprint_of
 from app.language.packages import require_packages
+from app.language.text_games import open_text_table
+from app.language.trie import Cursor, Tries
 from app.store import BlobStore
 from app.store.shard import note_of, with_note
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-
 PAD = "<pad>"
-_HASHED = ("config.json", "tokenizer.json", "tokenizer_config.json", "*.safetensors")
-_CHUNK = 1 << 24
-
-
-class NoBaseModel(FlyballError):
-    """A base model that is missing, cannot be read, or is another than the one asked for."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -174,14 +164,10 @@ def export_base(base: BaseModel, folder: Path) -> None:
 
 
 def load_base(name: str) -> BaseModel:
-    """Return the user's base model, by a folder or its name on the hub. Raises ``NoBaseModel``.
-
-    A model of the hub has to be in the local cache, unless ``HF_HUB_OFFLINE=0`` is set.
-    """
-    require_packages()
+    """Return the user's base model, by a folder or its name on the hub; see ``find_base``. Raises ``NoBaseModel``."""
+    folder = find_base(name)
     from transformers import AutoModelForCausalLM
 
-    folder = _folder_of(name)
     with _loading(folder):
         model: Any = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True)
     return BaseModel(fingerprint_of(folder), _tokenizer_in(folder), model.eval())
@@ -198,7 +184,7 @@ def vocabulary_of(store: BlobStore, name: str | None, fingerprint: str) -> Vocab
         if name is None:
             _, tokenizer = _description_of(store.get(fingerprint), fingerprint)
         else:
-            folder = _folder_of(name)
+            folder = find_base(name)
             check_fingerprint(name, fingerprint_of(folder), fingerprint)
             tokenizer = _tokenizer_in(folder)
         _VOCABULARIES[key] = Vocabulary(fingerprint, tokenizer)
@@ -212,31 +198,6 @@ def check_fingerprint(name: str, found: str, wanted: str) -> None:
             f"MODEL_MISMATCH: the base model {name!r} is {found}, and the run was begun with {wanted}.",
             hint="Set language.base back to the model of the run's beginning: adapters fit no other.",
         )
-
-
-def _folder_of(name: str) -> Path:
-    """Return the folder of the user's base model, by its path or its name on the hub. Raises ``NoBaseModel``."""
-    from huggingface_hub import snapshot_download
-
-    offline = os.environ["HF_HUB_OFFLINE"] != "0"
-    folder = Path(name)
-    if not folder.is_dir():
-        try:
-            folder = Path(snapshot_download(name, local_files_only=offline))
-        except Exception as error:  # the hub's client raises many kinds
-            where = "in the local cache of the hub" if offline else "on the hub"
-            raise NoBaseModel(
-                f"There is no base model {name!r}: it is no folder, and not {where} ({type(error).__name__}).",
-                hint="Name a folder with config.json, tokenizer.json and *.safetensors, or download the model first: "
-                f"hf download {name}. HF_HUB_OFFLINE=0 lets Flyball download it.",
-            ) from error
-    for wanted in ("config.json", "tokenizer.json", "*.safetensors"):
-        if not list(folder.glob(wanted)):
-            raise NoBaseModel(
-                f"The base model {name!r} has no {wanted}.",
-                hint="It needs config.json, tokenizer.json and *.safetensors, as save_pretrained writes them.",
-            )
-    return folder
 
 
 def _tokenizer_in(folder: Path) -> Any:
@@ -258,13 +219,27 @@ def _loading(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def fingerprint_of(folder: Path) -> str:
-    """Return the SHA-256 over the files of a folder that make a base model."""
-    whole = sha256()
-    for path in sorted({path for pattern in _HASHED for path in folder.glob(pattern)}):
-        part = sha256()
-        with path.open("rb") as file:
-            while chunk := file.read(_CHUNK):
-                part.update(chunk)
-        whole.update(f"{path.name} {part.hexdigest()}\n".encode())
-    return whole.hexdigest()
+def check_texts(base: BaseModel, config: GameConfig) -> None:
+    """Check that a base model can read a game's first prompts and write every legal answer to them.
+
+    Raises ``UnusableTokenizer`` or ``UnfitLanguageSettings``.
+    """
+    table, tries = open_text_table(config, 1), Tries(base)
+    table.reset([0], [0], [0])
+    context, most = getattr(base.model.config, "max_position_embeddings", None), config.language.most_tokens
+    for turn in table.pending():
+        cursor, length = Cursor(turn.answers, tries), 0
+        while cursor.allowed:
+            cursor.take(cursor.allowed[0])
+            length += 1
+        if not config.language.constrained and length > most:
+            raise UnfitLanguageSettings(
+                f"games.{config.key}.language.most_tokens: an answer takes {length}, more than {most}.",
+                hint=f"Set it to {2 * length} or more.",
+            )
+        whole = len(base.encode(turn.prompt)) + length
+        if context is not None and whole > context:
+            raise UnfitLanguageSettings(
+                f"The base model reads {context} tokens, and a turn of {config.key} has {whole} at the beginning.",
+                hint="Choose a base model with a longer context.",
+            )

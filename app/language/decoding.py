@@ -26,16 +26,18 @@ class Row:
     prompt: list[int]
     request: Request
     tries: Tries
-    cursor: Cursor | None = field(init=False)
+    cursor: Cursor | None = field(init=False, default=None)
     ids: list[int] = field(init=False, default_factory=list)
     log_probs: list[float] = field(init=False, default_factory=list)
     allowed: list[tuple[int, ...]] = field(init=False, default_factory=list)
     finish: Any = field(init=False, default=None)
     text: str = field(init=False, default="")
+    read: int = field(init=False, default=0)  # tokens of the answer that the model has read
 
     def __post_init__(self) -> None:
-        answers = self.request.answers
-        self.cursor = None if answers is None else Cursor(answers, self.tries)
+        if self.request.answers is not None:
+            self.cursor = Cursor(self.request.answers, self.tries)
+            self._take_without_choice(self.cursor)
 
     @property
     def legal(self) -> tuple[int, ...]:
@@ -43,16 +45,19 @@ class Row:
         return () if self.cursor is None else self.cursor.allowed
 
     def take(self, token: int, log_prob: float, decode: Decoder, sampling: Sampling) -> None:
-        """Append a drawn token. What is left of an answer without a choice follows, with log-probabilities of 0."""
+        """Append a drawn token, and those after it that leave no choice.
+
+        A free answer ends at ``stop`` or is cut off; one along ``answers`` is never cut off, for then it is not legal.
+        """
         self._append(token, log_prob)
-        if self.cursor is None:
-            self.text = decode(self.ids)
-            if sampling.stop in self.text:
-                self.text = self.text[: self.text.index(sampling.stop) + len(sampling.stop)]
-                self.finish = "stop"
-        else:
-            self._end_without_choice()
-        if self.finish is None and len(self.ids) >= sampling.most_tokens:
+        if self.cursor is not None:
+            self._take_without_choice(self.cursor)
+            return
+        self.text = decode(self.ids)
+        if sampling.stop in self.text:
+            self.text = self.text[: self.text.index(sampling.stop) + len(sampling.stop)]
+            self.finish = "stop"
+        elif len(self.ids) >= sampling.most_tokens:
             self.finish = "length"
 
     def _append(self, token: int, log_prob: float) -> None:
@@ -62,19 +67,22 @@ class Row:
         if self.cursor is not None:
             self.cursor.take(token)
 
-    def _end_without_choice(self) -> None:
-        assert self.cursor is not None
-        rest = self.cursor.forced()
-        if rest is not None:
-            for token in rest:
-                self._append(token, 0.0)
-            self.text, self.finish = self.cursor.text, "stop"
+    def _take_without_choice(self, cursor: Cursor) -> None:
+        """Append tokens as long as only one is allowed, with log-probabilities of 0."""
+        while len(cursor.allowed) == 1:
+            self._append(cursor.allowed[0], 0.0)
+        if not cursor.allowed:
+            self.text, self.finish = cursor.text, "stop"
+
+    def unread(self) -> list[int]:
+        """Return the answer's tokens that were not returned before."""
+        tokens, self.read = self.ids[self.read :], len(self.ids)
+        return tokens
 
     def completion(self) -> Completion:
         """Return the answer."""
-        text = self.text if self.cursor is None else self.cursor.text
         return Completion(
-            text, tuple(self.prompt), tuple(self.ids), tuple(self.log_probs), tuple(self.allowed), self.finish
+            self.text, tuple(self.prompt), tuple(self.ids), tuple(self.log_probs), tuple(self.allowed), self.finish
         )
 
 

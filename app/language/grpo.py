@@ -1,7 +1,9 @@
 """Group-relative policy optimisation (Shao et al. 2024, "DeepSeekMath") of an adapter."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from app.language.peft_generator import batches
 from app.language.scoring import answer_logits, log_probs
 from app.learning.training import DiscardedUpdate
 
-METRICS = ("policy_loss", "divergence", "approx_kl", "clip_fraction", "surprise")
+METRICS = ("policy_loss", "divergence", "illegality", "approx_kl", "clip_fraction", "surprise")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,7 @@ class Answered:
     learned: Sequence[bool]  # [T] the loss mask: tokens that the model had a choice about
     temperature: float
     advantage: float
+    base_log_probs: Sequence[float] = ()  # [T] under the base model, once ``with_base_log_probs`` found them
 
 
 def advantages(reward: NDArray[np.float32], group: NDArray[np.int32], *, standardised: bool) -> NDArray[np.float32]:
@@ -46,20 +49,31 @@ def advantages(reward: NDArray[np.float32], group: NDArray[np.int32], *, standar
 
 
 def grpo_loss(
-    new: Tensor, old: Tensor, base: Tensor, *, advantage: Tensor, learned: Tensor, settings: LanguageSettings
+    new: Tensor,
+    old: Tensor,
+    base: Tensor,
+    legal: Tensor,
+    *,
+    advantage: Tensor,
+    learned: Tensor,
+    lengths: Tensor,
+    settings: LanguageSettings,
 ) -> tuple[Tensor, Tensor]:
     """Return the sum of the losses of B answers, and the sums of ``METRICS`` as one tensor without gradient.
 
     An answer's loss is the mean over its learned tokens of the clipped surrogate and of the divergence from the base
-    model, by Schulman's third estimator.
+    model, by Schulman's third estimator, and the mean over all its tokens of ``-legal``. Without the latter, training
+    among legal tokens lets the probabilities of the others grow unseen.
 
     Args:
         new: [B, T] log-probabilities under the policy that learns, with gradient.
         old: [B, T] under the policy that played.
         base: [B, T] under the base model.
+        legal: [B, T] log-probabilities that a free draw is an allowed token, with gradient.
         advantage: [B] of the answers.
         learned: [B, T] the loss mask.
-        settings: clip, weight of the divergence, and whether ratios are those of tokens or of whole answers.
+        lengths: [B] tokens of the answers.
+        settings: clip, weights, and whether ratios are those of tokens or of whole answers.
     """
     mask = learned.to(new.dtype)
     count = mask.sum(1).clamp(min=1)
@@ -74,17 +88,17 @@ def grpo_loss(
     def summed(values: Tensor) -> Tensor:
         return (values * mask).sum(1).div(count).sum()
 
-    policy_loss, far = summed(-gain), summed(divergence)
-    loss = policy_loss + settings.kl_coef * far
+    policy_loss, far, illegality = summed(-gain), summed(divergence), -legal.sum(1).div(lengths).sum()
+    loss = policy_loss + settings.kl_coef * far + settings.legality_coef * illegality
     with torch.no_grad():
         moved, cut = summed(ratio - 1 - log_ratio), summed((ratio != clipped).to(new.dtype))
-        return loss, torch.stack([policy_loss, far, moved, cut, summed(-new)])
+        return loss, torch.stack([policy_loss, far, illegality, moved, cut, summed(-new)])
 
 
 def improve(
     model: Any,
     *,
-    base_log_probs: Callable[[Sequence[Answered]], Tensor],
+    arithmetic: Callable[[], AbstractContextManager[object]],
     parameters: Sequence[Tensor],
     optimizer: torch.optim.Optimizer,
     answers: Sequence[Answered],
@@ -97,10 +111,10 @@ def improve(
 
     Args:
         model: answers by the adapter.
-        base_log_probs: returns log-probabilities [B, T] of answers under the base model, with the adapter disabled.
+        arithmetic: returns the context in which the model runs.
         parameters: the adapter's.
         optimizer: over ``parameters``.
-        answers: to learn from.
+        answers: to learn from, with ``base_log_probs``.
         settings: of the loss and the batches.
         epochs: passes over the answers.
         generator: shuffles the answers.
@@ -109,18 +123,16 @@ def improve(
     Raises ``DiscardedUpdate``.
     """
     found: dict[str, float] = {}
+    steps = ceil(len(answers) / settings.batch_rows)
     for epoch in range(1, epochs + 1):
         total, norms = torch.zeros(len(METRICS)), []
-        order = torch.randperm(len(answers), generator=generator).tolist()
-        for first in range(0, len(order), settings.batch_rows):
-            rows = [answers[place] for place in order[first : first + settings.batch_rows]]
+        order = torch.randperm(len(answers), generator=generator).numpy()
+        for places in np.array_split(order, steps):  # of equal size, because a small batch makes a noisy step
             optimizer.zero_grad()
-            for batch in _by_tokens(rows, settings.batch_tokens):
-                base = base_log_probs(batch)  # first, because it switches the adapter off and on
-                new, old, mask = answered_log_probs(model, batch), *_recorded(batch, model.device)
-                weight = torch.tensor([row.advantage for row in batch], device=model.device)
-                loss, figures = grpo_loss(new, old, base, advantage=weight, learned=mask, settings=settings)
-                torch.autograd.backward(loss / len(rows))
+            for batch in _by_tokens([answers[place] for place in places], settings.batch_tokens):
+                with arithmetic():  # again for each batch, because it keeps the weights that it has rounded
+                    loss, figures = _loss(model, batch, settings)
+                torch.autograd.backward(loss / len(places))
                 total += figures.cpu()
             norms.append(float(torch.nn.utils.clip_grad_norm_(parameters, settings.max_grad_norm)))
             optimizer.step()
@@ -138,22 +150,45 @@ def improve(
     return found
 
 
-def answered_log_probs(model: Any, batch: Sequence[Answered]) -> Tensor:
-    """Return log-probabilities [B, T] of recorded answers under ``model``, with the masks of their decoding."""
+def with_base_log_probs(model: Any, answers: Sequence[Answered], most_tokens: int) -> list[Answered]:
+    """Return answers with their log-probabilities under the base model; ``most_tokens`` pass through it at once."""
+    found = []
+    with torch.no_grad():
+        for batch in _by_tokens(answers, most_tokens):
+            log_probs, _ = answered_log_probs(model, batch)
+            found += [
+                replace(row, base_log_probs=scores[: len(row.ids)])
+                for row, scores in zip(batch, log_probs.tolist(), strict=True)
+            ]
+    return found
+
+
+def answered_log_probs(model: Any, batch: Sequence[Answered], *, share_prefix: bool = True) -> tuple[Tensor, Tensor]:
+    """Return what ``log_probs`` returns for recorded answers under ``model``, with the masks of their decoding."""
     ids = [row.ids for row in batch]
-    logits = answer_logits(model, [row.prompt for row in batch], ids)
+    logits = answer_logits(model, [row.prompt for row in batch], ids, share_prefix=share_prefix)
     return log_probs(logits, ids, [row.allowed for row in batch], [row.temperature for row in batch])
 
 
-def _recorded(batch: Sequence[Answered], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return recorded log-probabilities [B, T] and the loss mask [B, T]."""
-    longest = max(len(row.ids) for row in batch)
-    old = torch.zeros(len(batch), longest)
-    mask = torch.zeros(len(batch), longest, dtype=torch.bool)
+def _loss(model: Any, batch: Sequence[Answered], settings: LanguageSettings) -> tuple[Tensor, Tensor]:
+    """Return ``grpo_loss`` of recorded answers."""
+    new, legal = answered_log_probs(model, batch, share_prefix=not settings.gradient_checkpointing)
+    old, base = torch.zeros(new.shape), torch.zeros(new.shape)
+    learned = torch.zeros(new.shape, dtype=torch.bool)
     for place, row in enumerate(batch):
         old[place, : len(row.ids)] = torch.tensor(row.log_probs)
-        mask[place, : len(row.ids)] = torch.tensor(row.learned)
-    return old.to(device), mask.to(device)
+        base[place, : len(row.ids)] = torch.tensor(row.base_log_probs)
+        learned[place, : len(row.ids)] = torch.tensor(row.learned)
+    return grpo_loss(
+        new,
+        old.to(new.device),
+        base.to(new.device),
+        legal,
+        advantage=torch.tensor([row.advantage for row in batch], device=new.device),
+        learned=learned.to(new.device),
+        lengths=torch.tensor([len(row.ids) for row in batch], device=new.device),
+        settings=settings,
+    )
 
 
 def _by_tokens(rows: Sequence[Answered], most: int) -> list[list[Answered]]:

@@ -8,8 +8,8 @@
 - ``originality``: share of distinct games; a share of 1/2 or more scores 1.
 - ``completion``: share of games that were not truncated, at least 1/10.
 
-``answer_tokens``, the mean length of an answer, and ``repetition``, the share of tokens of free answers that repeat the
-token before, are reported beside them and do not count.
+``answer_tokens``, the mean length of an answer, and ``repetition``, the share of its tokens that repeat the token
+before, are reported beside them and do not count.
 """
 
 from collections.abc import Iterator

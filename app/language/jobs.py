@@ -1,23 +1,26 @@
 """Engine jobs: make a base model and a first adapter, or train an adapter by GRPO. Results depend on the spec alone."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from itertools import islice, pairwise
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 import torch
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from app.config import GameConfig
 from app.core import derive_seed
 from app.engine import JsonObject, Report
 from app.language.adapters import draw_adapter, put_adapter
-from app.language.base_model import BaseModel, get_base, load_base, put_base
+from app.language.base_model import BaseModel, check_texts, get_base, load_base, put_base
 from app.language.generator import LORA, Adapter, get_adapter
-from app.language.grpo import Answered, advantages, answered_log_probs, improve
+from app.language.grpo import Answered, advantages, improve, with_base_log_probs
 from app.language.lessons import bot_answers, small_base
 from app.language.models import GENERATORS
 from app.language.peft_generator import PeftGenerator
@@ -39,8 +42,8 @@ def initialise(spec: JsonObject, report: Report) -> JsonObject:
     """Store a configuration's first adapter, which answers as its base model does; return it, at step 0.
 
     Without a base model of the user's, a small one is drawn, taught the teacher's moves, and stored, too. Reports
-    ``epoch``, ``epochs`` and ``metrics`` of the lessons. Raises ``NoBaseModel``, ``NoLanguagePackages`` or
-    ``UnknownGame``.
+    ``epoch``, ``epochs`` and ``metrics`` of the lessons. Raises ``NoBaseModel``, ``NoLanguagePackages``,
+    ``UnfitLanguageSettings``, ``UnusableTokenizer`` or ``UnknownGame``.
     """
     wanted = InitialiseSpec.model_validate(spec)
     store, config = open_store(wanted.store), wanted.config
@@ -53,6 +56,7 @@ def initialise(spec: JsonObject, report: Report) -> JsonObject:
         base = get_base(store, put_base(store, small_base(config, seed, taught)))
     else:
         base = load_base(settings.base)
+        check_texts(base, config)
     generator = PeftGenerator(base, decided(wanted, config.backend))
     draw_adapter(
         generator,
@@ -97,20 +101,16 @@ def train(spec: JsonObject, report: Report) -> JsonObject:
         base = _base(store, wanted)
         _check_shards(shards, config, generator.fingerprint)
         answers, figures = answers_of(shards, config)
+        with generator.arithmetic(), generator.active(None) as model:
+            answers = with_base_log_probs(model, answers, config.language.batch_tokens)
         with _training(generator, base, config, wanted.learning_rate) as (parameters, optimizer):
-
-            def base_log_probs(batch: Sequence[Answered]) -> Tensor:
-                with torch.no_grad(), generator.active(None) as model:
-                    found = answered_log_probs(model, batch)
-                generator.peft.base_model.set_adapter(_TRAINED)  # PEFT freezes an adapter that it disables
-                return found
 
             def epoch_ended(epoch: int, metrics: dict[str, float]) -> None:
                 report({"epoch": epoch, "epochs": wanted.epochs, "metrics": metrics | figures})
 
             metrics = improve(
                 generator.base.model,
-                base_log_probs=base_log_probs,
+                arithmetic=generator.arithmetic,
                 parameters=parameters,
                 optimizer=optimizer,
                 answers=answers,
@@ -139,7 +139,11 @@ def train(spec: JsonObject, report: Report) -> JsonObject:
 
 
 def answers_of(shards: Sequence[TokenShard], config: GameConfig) -> tuple[list[Answered], dict[str, float]]:
-    """Return the answers to learn from, and figures of them. Raises ``UnfitData`` if none can teach anything."""
+    """Return the answers to learn from, and figures of all. Raises ``UnfitData`` if no answer leaves a choice.
+
+    Answers without an advantage would only make the others' gradients smaller, so they are left out. If none has one,
+    all of them are returned, which teach how to stay legal and near the base model.
+    """
     found: list[Answered] = []
     rewards: list[float] = []
     for shard in shards:
@@ -163,7 +167,7 @@ def answers_of(shards: Sequence[TokenShard], config: GameConfig) -> tuple[list[A
         "legal": float(np.mean(np.concatenate([shard.legal for shard in shards]))),
         "decided": float(np.mean([answer.advantage != 0 for answer in found])),
     }
-    return found, figures
+    return [answer for answer in found if answer.advantage] or found, figures
 
 
 def _answered(shard: TokenShard, row: int, advantage: float) -> Answered:
@@ -218,9 +222,27 @@ def _training(
         optimizer = torch.optim.AdamW(parameters, lr=learning_rate, weight_decay=config.language.weight_decay)
         if base.checkpoint.optimizer is not None:
             _restore(optimizer, base.checkpoint.optimizer)
-        yield parameters, optimizer
+        with checkpointed_layers(generator.base.model) if config.language.gradient_checkpointing else nullcontext():
+            yield parameters, optimizer
     finally:
         generator.drop(_TRAINED)
+
+
+@contextmanager
+def checkpointed_layers(model: Any) -> Iterator[None]:
+    """Let a model's layers be computed again in the backward pass, instead of keeping what is between them."""
+    from transformers.modeling_layers import GradientCheckpointingLayer
+
+    layers: list[Any] = [layer for layer in model.modules() if isinstance(layer, GradientCheckpointingLayer)]
+    for layer in layers:
+        layer._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False)  # noqa: SLF001  # as theirs
+        # The method of transformers would need all parts of the model in training mode, which switches dropout on.
+        layer.gradient_checkpointing = layer.training = True
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.gradient_checkpointing = layer.training = False
 
 
 def _state_of(optimizer: torch.optim.AdamW) -> bytes:

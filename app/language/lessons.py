@@ -9,7 +9,7 @@ import torch
 
 from app.config import GameConfig
 from app.core import derive_seed
-from app.language.base_model import BaseModel, draw_base, train_tokenizer
+from app.language.base_model import BaseModel, check_texts, draw_base, train_tokenizer
 from app.language.scoring import answer_logits, log_probs
 from app.language.text_game import TextTable, draw_answer
 from app.language.text_games import open_text_table
@@ -35,6 +35,7 @@ def small_base(config: GameConfig, seed: int, report: Callable[[int, int, float]
         width=settings.base_width,
         heads=settings.base_heads,
     )
+    check_texts(base, config)  # before it learns for minutes
     _teach(base, config, derive_seed(seed, "lessons"), report)
     return base
 
@@ -79,7 +80,7 @@ def _teach(base: BaseModel, config: GameConfig, seed: int, report: Callable[[int
         batch = list(islice(lessons, _BATCH))
         answers = [answer for _, answer in batch]
         logits = answer_logits(model, [prompt for prompt, _ in batch], answers)
-        scores = log_probs(logits, answers, [()] * len(batch), [1.0] * len(batch))
+        scores, _ = log_probs(logits, answers, [()] * len(batch), [1.0] * len(batch))
         loss = -scores.sum(1).mean()
         optimizer.zero_grad()
         torch.autograd.backward(loss)

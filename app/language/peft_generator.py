@@ -4,7 +4,7 @@ Groups are faster than one mixed batch, in which every layer computes each adapt
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -28,7 +28,7 @@ from app.language.generator import (
 )
 from app.language.scoring import answer_logits, common_prefix, log_probs, padded, prefix_cache
 from app.language.trie import Tries
-from app.learning.devices import resolve
+from app.learning.devices import arithmetic, resolve
 from app.store.blobs import key_of
 
 _NONE = "none"
@@ -50,11 +50,12 @@ class PeftGenerator(Generator):
         from peft import LoraConfig, get_peft_model
 
         self.base, self.device = base, resolve(compute.device)
-        base.model.to(self.device, torch.bfloat16 if compute.precision == "bfloat16" else torch.float32)
+        self._precision = compute.precision
+        base.model.to(self.device, torch.float32)  # in any precision, so that canaries are exact
         self.peft: Any = get_peft_model(base.model, LoraConfig(r=1, target_modules="all-linear"), _NONE)
         self.peft.eval().requires_grad_(requires_grad=False)
         self._loaded: dict[str, Adapter] = {}
-        self._tries = Tries(base.encode)
+        self._tries = Tries(base)
 
     @property
     def fingerprint(self) -> str:
@@ -119,6 +120,10 @@ class PeftGenerator(Generator):
         self.peft.base_model.set_adapter(name, inference_mode=True)
         yield self.base.model
 
+    def arithmetic(self) -> AbstractContextManager[object]:
+        """Return the context in which answers are drawn and learned from; see ``app.learning.devices``."""
+        return arithmetic(self.device, self._precision)
+
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
         """See ``Generator.generate``."""
         found: dict[int, Completion] = {}
@@ -126,7 +131,7 @@ class PeftGenerator(Generator):
             rows = [row for row, request in enumerate(requests) if request.adapter == adapter]
             prompts = {row: self.base.encode(requests[row].prompt) for row in rows}
             rows.sort(key=lambda row: len(prompts[row]))
-            with torch.inference_mode(), self.active(adapter) as model:
+            with torch.inference_mode(), self.arithmetic(), self.active(adapter) as model:
                 for batch in batches(rows, [len(prompts[row]) + sampling.most_tokens for row in rows]):
                     batched = [Row(prompts[row], requests[row], self._tries) for row in batch]
                     self._decode(model, batched, sampling)
@@ -134,20 +139,24 @@ class PeftGenerator(Generator):
         return [found[row] for row in range(len(requests))]
 
     def score(self, texts: Sequence[Ids], adapter: str | None) -> list[list[float]]:
-        """See ``Generator.score``."""
+        """See ``Generator.score``. The arithmetic is in float32 whatever the precision of answers."""
         scores: list[list[float]] = []
         with torch.inference_mode(), self.active(adapter) as model:
             for text in texts:  # one by one, so that no padding is between
                 logits = answer_logits(model, [text[:1]], [text[1:]])
-                scores.append(log_probs(logits, [text[1:]], [()], [1.0])[0].tolist())
+                found, _ = log_probs(logits, [text[1:]], [()], [1.0])
+                scores.append(found[0].tolist())
         return scores
 
     def _decode(self, model: Any, rows: list[Row], sampling: Sampling) -> None:
-        """Decode the answers of rows together."""
-        prefix = common_prefix([row.prompt for row in rows])
-        cache = prefix_cache(model, rows[0].prompt[:prefix], len(rows), self.device)
-        ids, mask, positions = padded([row.prompt for row in rows], prefix, self.device)
-        live, keep = list(rows), 1
+        """Decode the answers of rows together. Tokens without a choice are read with the one drawn before them."""
+        live = [row for row in rows if row.finish is None]
+        if not live:
+            return
+        texts = [row.prompt + row.unread() for row in live]
+        prefix = common_prefix(texts)
+        cache = prefix_cache(model, texts[0][:prefix], len(live), self.device)
+        ids, mask, positions = padded(texts, prefix, self.device)
         while live:
             out = model(
                 input_ids=ids,
@@ -155,7 +164,7 @@ class PeftGenerator(Generator):
                 position_ids=positions,
                 cache=cache,
                 use_cache=True,
-                logits_to_keep=keep,
+                logits_to_keep=1,
             )
             cache = out.cache
             drawn = draw(only_legal(out.logits[:, -1].float().cpu(), live), live, sampling)
@@ -168,9 +177,9 @@ class PeftGenerator(Generator):
                 mask, positions = mask[places], positions[places]
                 live = [live[place] for place in going]
             if live:
-                ids = torch.tensor([[row.ids[-1]] for row in live], device=self.device)
-                mask = torch.cat([mask, torch.ones_like(ids)], 1)
-                positions = positions[:, -1:] + 1
+                ids, seen, after = padded([row.unread() for row in live], 0, self.device)
+                mask = torch.cat([mask, seen], 1)
+                positions = positions[:, -1:] + 1 + after
 
 
 def batches(rows: Sequence[int], lengths: Sequence[int], most: int = BATCH_TOKENS) -> Iterator[list[int]]:

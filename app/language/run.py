@@ -12,9 +12,11 @@ from app.config import Compute, GameConfig, Settings, TextServers, nest
 from app.core import RANDOM, FlyballError, ModelHash, derive_seed, reading, writing
 from app.engine import JsonObject
 from app.language import jobs, selfplay
+from app.language.base_files import check_settings
 from app.language.models import GENERATORS
 from app.language.rollout import Agent
 from app.language.selfplay import agent_of, generator_for, play_match
+from app.language.text_games import open_text_table
 from app.play.match_statistics import match_statistics
 from app.store import FileStore
 
@@ -122,6 +124,7 @@ def _begun(
     if (folder / STATE).exists():
         raise UnusableTraining(f"{folder} holds a run.", hint="Go on with it by --resume, or choose another --output.")
     changed, loop = text_settings(config, values)
+    check_settings(changed, open_text_table(changed, 0).spec)
     folder.mkdir(parents=True, exist_ok=True)
     say(f"Making the base model and the first adapter of {config.key}.")
 
@@ -182,7 +185,8 @@ def _iterate(run: TextRun, place: _Place, say: Say) -> TextRun:
     metrics = result["metrics"]
     say(
         f"iteration {number}/{run.loop.iterations}: {played['rows']} answers in {played['seconds']:.1f} s, reward "
-        f"{metrics['reward']:+.3f}, divergence {metrics['divergence']:.4f}, surprise {metrics['surprise']:.3f}, "
+        f"{metrics['reward']:+.3f}, divergence {metrics['divergence']:.4f}, illegality {metrics['illegality']:.4f}, "
+        f"surprise {metrics['surprise']:.3f}, "
         f"learned in {metrics['seconds']:.1f} s"
     )
     return run.replace(iteration=number, model=result["model"])

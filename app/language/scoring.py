@@ -46,10 +46,13 @@ def prefix_cache(model: Any, prefix: Ids, rows: int, device: torch.device) -> An
     return cache
 
 
-def answer_logits(model: Any, prompts: Sequence[Ids], answers: Sequence[Ids]) -> Tensor:
-    """Return the logits [B, T, V] of the tokens of answers, the longest of which has T."""
+def answer_logits(model: Any, prompts: Sequence[Ids], answers: Sequence[Ids], *, share_prefix: bool = True) -> Tensor:
+    """Return the logits [B, T, V] of the tokens of answers, the longest of which has T.
+
+    Without ``share_prefix`` the preamble is computed for each row, because checkpointed layers keep no keys and values.
+    """
     device = next(model.parameters()).device
-    prefix = common_prefix(prompts)
+    prefix = common_prefix(prompts) if share_prefix else 0
     ids, mask, positions = padded(prompts, prefix, device)
     longest = max(map(len, answers))
     tail = torch.zeros(len(answers), longest, dtype=torch.long)
@@ -62,7 +65,7 @@ def answer_logits(model: Any, prompts: Sequence[Ids], answers: Sequence[Ids]) ->
         attention_mask=torch.cat([mask, torch.ones_like(tail)], 1),
         position_ids=torch.cat([positions, positions[:, -1:] + after], 1),
         cache=prefix_cache(model, prompts[0][:prefix], len(prompts), device),
-        use_cache=True,
+        use_cache=bool(prefix),
         logits_to_keep=longest + 1,
     ).logits
     return torch.as_tensor(logits[:, :-1].float())
@@ -70,11 +73,16 @@ def answer_logits(model: Any, prompts: Sequence[Ids], answers: Sequence[Ids]) ->
 
 def log_probs(
     logits: Tensor, answers: Sequence[Ids], allowed: Sequence[Sequence[Ids]], temperatures: Sequence[float]
-) -> Tensor:
-    """Return log-probabilities [B, T] of the tokens of answers under ``logits`` [B, T, V]; 0 behind an answer's end.
+) -> tuple[Tensor, Tensor]:
+    """Return log-probabilities of the tokens of answers, and of drawing any allowed token there, both [B, T].
 
-    ``allowed`` has the legal tokens at each place, among which the probabilities sum to 1; none: any token is. The
-    logits of a row are divided by its temperature.
+    The former are among the allowed tokens, the latter among all. Both are 0 behind an answer's end.
+
+    Args:
+        logits: [B, T, V]; those of a row are divided by its temperature.
+        answers: token ids of B answers, the longest of which has T.
+        allowed: legal tokens at each place of each answer; none: any token is.
+        temperatures: [B].
     """
     chosen = torch.zeros(logits.shape[:2], dtype=torch.long)
     real = torch.zeros(logits.shape[:2], dtype=torch.bool)
@@ -87,6 +95,7 @@ def log_probs(
                 barred[row, place] = True
                 barred[row, place, torch.tensor(tokens, dtype=torch.long)] = False
     heat = torch.tensor(temperatures, device=logits.device)[:, None, None]
-    scaled = (logits / heat).masked_fill(barred.to(logits.device), float("-inf"))
-    found = scaled.log_softmax(-1).gather(-1, chosen.to(logits.device)[..., None])[..., 0]
-    return torch.where(real.to(found.device), found, torch.zeros_like(found))
+    scaled, real = logits / heat, real.to(logits.device)
+    taken = scaled.gather(-1, chosen.to(logits.device)[..., None])[..., 0]
+    among = scaled.masked_fill(barred.to(logits.device), float("-inf")).logsumexp(-1)
+    return (taken - among).masked_fill(~real, 0.0), (among - scaled.logsumexp(-1)).masked_fill(~real, 0.0)

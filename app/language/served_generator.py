@@ -74,7 +74,7 @@ class ServedGenerator(Generator):
         self._serving: list[TextServer] = []
         self._loaded: dict[str, Adapter] = {}
         self._zero: Adapter | None = None
-        self._tries = Tries(vocabulary.encode)
+        self._tries = Tries(vocabulary)
         self._folder.remove_unused(self._unloaded)
 
     @property
@@ -139,9 +139,6 @@ class ServedGenerator(Generator):
                 self._go_on_freely(number, row, adapter, sampling)
                 continue
             legal = sorted(row.legal)
-            if len(legal) == 1:
-                row.take(legal[0], 0.0, self._vocabulary.decode, sampling)
-                continue
             asked = partial(TextServer.next_log_probs, model=adapter.name, ids=[*row.prompt, *row.ids], tokens=legal)
             found = self._ask(number, adapter, asked)
             ((column, log_prob),) = draw(torch.tensor([found]), [row], sampling)

@@ -1,8 +1,8 @@
 """Tries of token ids: decoding and training along legal answers only."""
 
-from collections.abc import Callable
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
+from app.core import FlyballError
 from app.language.text_game import Answers
 
 Node: TypeAlias = dict[int, "Node"]
@@ -12,32 +12,64 @@ MOST_TRIES = 10_000
 """Tries that are kept: a game may have ever new options."""
 
 
-class Trie:
-    """The options of a part of an answer, by their tokens."""
+class UnusableTokenizer(FlyballError):
+    """A tokenizer in which some legal answers cannot be told apart or written."""
 
-    def __init__(self, options: tuple[str, ...], encode: Callable[[str], list[int]]) -> None:
+
+class Codec(Protocol):
+    """Turns text into token ids and back; see ``BaseModel``."""
+
+    def encode(self, text: str) -> list[int]:
+        """Return the token ids of a text."""
+        ...
+
+    def decode(self, ids: list[int]) -> str:
+        """Return the text of token ids."""
+        ...
+
+
+class Trie:
+    """The options of a part of an answer, by their tokens.
+
+    Raises ``UnusableTokenizer`` if an option's tokens are another text, or begin those of another option.
+    """
+
+    def __init__(self, options: tuple[str, ...], codec: Codec) -> None:
         self.root: Node = {}
         self.texts: dict[tuple[int, ...], str] = {}
+        ends: list[Node] = []
         for option in options:
-            ids, node = tuple(encode(option)), self.root
+            ids, node = codec.encode(option), self.root
+            if (text := codec.decode(ids)) != option:
+                raise _unusable(f"writes the answer {option!r} as {text!r}")
             for token in ids:
                 node = node.setdefault(token, {})
-            self.texts[ids] = option
+            ends.append(node)
+            self.texts[tuple(ids)] = option
+        if len(self.texts) < len(options) or any(ends):
+            raise _unusable(f"gives some of the answers {', '.join(map(repr, options)):.200} the same beginning")
+
+
+def _unusable(what: str) -> UnusableTokenizer:
+    return UnusableTokenizer(
+        f"The base model's tokenizer {what}, so not every legal answer can be drawn.",
+        hint="Choose a base model with a byte-level tokenizer, or leave language.base unset.",
+    )
 
 
 class Tries:
     """The tries of a tokenizer, each made once."""
 
-    def __init__(self, encode: Callable[[str], list[int]]) -> None:
-        self._encode = encode
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
         self._made: dict[tuple[str, ...], Trie] = {}
 
     def of(self, options: tuple[str, ...]) -> Trie:
-        """Return the trie of some options."""
+        """Return the trie of some options. Raises ``UnusableTokenizer``."""
         if options not in self._made:
             if len(self._made) >= MOST_TRIES:
                 self._made.clear()
-            self._made[options] = Trie(options, self._encode)
+            self._made[options] = Trie(options, self._codec)
         return self._made[options]
 
 
@@ -69,21 +101,6 @@ class Cursor:
             self._parts = (*self._parts, self._trie.texts[self._ids])
             self._trie = self._next(self._parts)
             self._node, self._ids = self._trie.root, ()
-
-    def forced(self) -> list[int] | None:
-        """Return the tokens that are left of an answer without any further choice; None if there is a choice."""
-        tokens: list[int] = []
-        parts, trie, node, ids = self._parts, self._trie, self._node, list(self._ids)
-        while len(node) == 1:
-            (token,) = node
-            tokens.append(token)
-            ids.append(token)
-            node = node[token]
-            if not node:
-                parts = (*parts, trie.texts[tuple(ids)])
-                trie, ids = self._next(parts), []
-                node = trie.root
-        return None if node else tokens
 
     def _next(self, parts: tuple[str, ...]) -> Trie:
         """Return the options after some parts."""

@@ -1,16 +1,21 @@
 """Base models: the small one, its tokenizer, and the user's own."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from language_models import small_base, turns
+from tokenizers import Tokenizer
+from tokenizers.normalizers import Strip
 
 from app.config import GAMES, LanguageSettings
+from app.language.base_files import NoBaseModel, UnfitLanguageSettings, check_settings
 from app.language.base_model import (
-    NoBaseModel,
+    check_texts,
     draw_base,
     export_base,
     get_base,
@@ -23,6 +28,8 @@ from app.language.lessons import small_base as taught_base
 from app.language.models import base_of
 from app.language.packages import NoLanguagePackages, require_packages
 from app.language.scoring import answer_logits, common_prefix
+from app.language.text_games import open_text_table
+from app.language.trie import UnusableTokenizer
 from app.store import DamagedBlob, MemoryStore
 
 KEY = "tic_tac_toe_text_2p"
@@ -124,6 +131,57 @@ def test_exported_base_is_the_same_model(tmp_path: Path) -> None:
     with torch.no_grad():
         assert torch.equal(answer_logits(made.model, [prompt], [[1]]), answer_logits(loaded.model, [prompt], [[1]]))
     assert [path.name for path in folder.parent.iterdir()] == ["base"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "what", "hint"),
+    [
+        ({"teacher": "master"}, "teacher: tic_tac_toe has no bot 'master'", "random"),
+        ({"targets": ("q_proj", "c_attn")}, "targets: the base model has no module 'c_attn'", "down_proj"),
+        ({"rank": 64, "base_width": 32}, "rank: 64 is more than q_proj can have, 32", "32 or less"),
+    ],
+)
+def test_settings_that_fit_no_base_are_refused(changes: dict[str, Any], what: str, hint: str) -> None:
+    config = GAMES[KEY].replace(language=GAMES[KEY].language.replace(**changes))
+    with pytest.raises(UnfitLanguageSettings, match=what) as refusal:
+        check_settings(config, open_text_table(config, 0).spec)
+    assert hint in refusal.value.hint
+
+
+def test_settings_are_compared_with_the_users_base(tmp_path: Path) -> None:
+    made = small_base(MemoryStore())
+    made.model.save_pretrained(tmp_path)
+    made.tokenizer.save(str(tmp_path / "tokenizer.json"))
+    game = open_text_table(GAMES[KEY], 0).spec
+
+    def check(**changes: Any) -> None:
+        check_settings(GAMES[KEY].replace(language=LanguageSettings(base=str(tmp_path), **changes)), game)
+
+    check(targets=("self_attn.q_proj", "down_proj"))
+    with pytest.raises(UnfitLanguageSettings, match="has no module 'c_attn'"):
+        check(targets=("c_attn",))
+    with pytest.raises(UnfitLanguageSettings, match="33 is more than q_proj can have, 32"):
+        check(rank=33)
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(NoBaseModel, match=r"model\.safetensors is no safetensors file"):
+        check(rank=9)
+    with pytest.raises(ValueError, match="must be a multiple"):
+        LanguageSettings(base_width=36, base_heads=4)
+
+
+def test_texts_that_a_base_cannot_handle_are_refused() -> None:
+    base = draw_base(TOKENIZER, 0, layers=1, width=16, heads=1)
+    check_texts(base, GAMES[KEY])
+    free = GAMES[KEY].replace(language=LanguageSettings(constrained=False, most_tokens=1))
+    with pytest.raises(UnfitLanguageSettings, match="most_tokens: an answer takes"):
+        check_texts(base, free)
+    base.model.config.max_position_embeddings = 20
+    with pytest.raises(UnfitLanguageSettings, match="reads 20 tokens"):
+        check_texts(base, GAMES[KEY])
+    tokenizer = Tokenizer.from_str(TOKENIZER.to_str())
+    tokenizer.normalizer = Strip()
+    with pytest.raises(UnusableTokenizer, match="writes the answer"):
+        check_texts(replace(base, tokenizer=tokenizer), GAMES[KEY])
 
 
 def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,8 @@
 """GRPO: its loss against one written by hand, advantages, updates, and what is exported."""
 
+import dataclasses
 import json
+from contextlib import nullcontext
 from math import exp
 from pathlib import Path
 
@@ -10,12 +12,13 @@ import torch
 from language_models import KEY, canary_texts, random_adapter, small_base
 from transformers import AutoModelForCausalLM
 
-from app.config import GAMES, LanguageSettings
+from app.config import GAMES, Compute, LanguageSettings
+from app.config.devices import Precision
 from app.core import UnusableFile
 from app.language.adapters import WEIGHTS, export_adapter
 from app.language.generator import get_adapter
-from app.language.grpo import Answered, advantages, answered_log_probs, grpo_loss, improve
-from app.language.jobs import answers_of, initialise, train
+from app.language.grpo import METRICS, Answered, advantages, answered_log_probs, grpo_loss, improve
+from app.language.jobs import answers_of, checkpointed_layers, initialise, train
 from app.language.peft_generator import PeftGenerator
 from app.language.selfplay import play
 from app.language.token_shard import get_token_shard
@@ -45,19 +48,26 @@ def by_hand(new, old, base, advantage, learned, settings) -> float:
 
 
 @pytest.mark.parametrize("ratio", ["token", "sequence"])
-@pytest.mark.parametrize("kl_coef", [0.0, 0.3])
-def test_loss_equals_the_one_by_hand(ratio: str, kl_coef: float) -> None:
+@pytest.mark.parametrize(("kl_coef", "legality_coef"), [(0.0, 0.0), (0.3, 0.5)])
+def test_loss_equals_the_one_by_hand(ratio: str, kl_coef: float, legality_coef: float) -> None:
     rng = np.random.default_rng(0)
-    settings = LanguageSettings(ratio=ratio, kl_coef=kl_coef)
-    new, old, base = (-rng.random((5, 7)) * 2 for _ in range(3))
+    settings = LanguageSettings(ratio=ratio, kl_coef=kl_coef, legality_coef=legality_coef)
+    new, old, base, legal = (-rng.random((5, 7)) * 2 for _ in range(4))
     advantage, learned = rng.normal(size=5), rng.random((5, 7)) < 0.7
     learned[:, 0] = True
-    arguments = [torch.tensor(array) for array in (new, old, base)]
+    arguments = [torch.tensor(array) for array in (new, old, base, legal)]
     arguments[0].requires_grad_()
     loss, figures = grpo_loss(
-        *arguments, advantage=torch.tensor(advantage), learned=torch.tensor(learned), settings=settings
+        *arguments,
+        advantage=torch.tensor(advantage),
+        learned=torch.tensor(learned),
+        lengths=torch.full((5,), 7),
+        settings=settings,
     )
-    assert loss.item() == pytest.approx(by_hand(new, old, base, advantage, learned, settings), rel=1e-9)
+    illegality = -legal.sum() / 7
+    expected = by_hand(new, old, base, advantage, learned, settings) + legality_coef * illegality
+    assert loss.item() == pytest.approx(expected, rel=1e-9)
+    assert figures[METRICS.index("illegality")].item() == pytest.approx(illegality)
     loss.backward()
     gradient = arguments[0].grad
     assert gradient is not None
@@ -73,8 +83,10 @@ def test_gradient_of_clipped_answers_is_that_of_the_divergence_alone() -> None:
         new,
         torch.tensor([[-1.0]]),
         torch.tensor([[0.0]]),
+        torch.tensor([[0.0]]),
         advantage=torch.tensor([1.0]),
         learned=torch.tensor([[True]]),
+        lengths=torch.tensor([1]),
         settings=settings,
     )
     loss.backward()
@@ -95,32 +107,33 @@ def answered(generator: PeftGenerator, advantage: float) -> Answered:
     text = canary_texts(generator.base)[0]
     prompt, ids = text[:-2], text[-2:]
     (scores,) = generator.score([text], None)
-    return Answered(prompt, ids, [(), ()], scores[-2:], [True, True], 1.0, advantage)
+    return Answered(prompt, ids, [(), ()], scores[-2:], [True, True], 1.0, advantage, base_log_probs=scores[-2:])
 
 
-@pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_update_makes_good_answers_likelier_and_bad_ones_less(sign: float) -> None:
-    generator = PeftGenerator(small_base(store := MemoryStore()))
+@pytest.mark.parametrize(("sign", "precision"), [(1.0, "float32"), (-1.0, "float32"), (1.0, "bfloat16")])
+def test_update_makes_good_answers_likelier_and_bad_ones_less(sign: float, precision: Precision) -> None:
+    generator = PeftGenerator(small_base(store := MemoryStore()), Compute(precision=precision))
     generator.add("trained", random_adapter(store, generator, 0, size=0.0))
     generator.peft.base_model.set_adapter("trained")
     parameters = [one for one in generator.peft.parameters() if one.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=1e-2, weight_decay=0.0)
     row = answered(generator, sign)
-    before = sum(row.log_probs)
+    before, moved = sum(row.log_probs), list[float]()
     generator.peft.base_model.set_adapter("trained")
     improve(
         generator.base.model,
-        base_log_probs=lambda batch: torch.tensor([list(one.log_probs) for one in batch]),
+        arithmetic=generator.arithmetic,
         parameters=parameters,
         optimizer=optimizer,
         answers=[row],
         settings=LanguageSettings(kl_coef=0.0),
         epochs=3,
         generator=torch.Generator().manual_seed(0),
-        report=lambda *_: None,
+        report=lambda _, metrics: moved.append(metrics["approx_kl"]),
     )
-    after = answered_log_probs(generator.base.model, [row]).sum().item()
+    after = answered_log_probs(generator.base.model, [row])[0].sum().item()
     assert sign * (after - before) > 0.01
+    assert moved[0] < moved[1] < moved[2]  # each step is taken from where the one before ended
 
 
 def test_update_that_moves_too_far_is_discarded() -> None:
@@ -134,7 +147,7 @@ def test_update_that_moves_too_far_is_discarded() -> None:
     with pytest.raises(DiscardedUpdate, match="moved by"):
         improve(
             generator.base.model,
-            base_log_probs=lambda batch: torch.zeros(len(batch), 2),
+            arithmetic=generator.arithmetic,
             parameters=parameters,
             optimizer=optimizer,
             answers=[row],
@@ -162,7 +175,7 @@ def test_played_log_probs_are_those_of_the_trainer(tmp_path: Path) -> None:
     lineups = [{"opponents": ["random"], "games": 4}]
     played = play(spec | about | {"lineups": lineups}, silent)
     shard = get_token_shard(FileStore(tmp_path), played["shard"])
-    assert set(np.unique(shard.group[shard.game < 4] % 2)) == {0}  # one group against the bot, in one seat
+    assert len(np.unique(shard.group[shard.game < 4] % 2)) == 1  # one group against the bot, in one seat
     assert len(np.unique(shard.start)) == 2
     reports: list[dict[str, object]] = []
     training = {"base_model": model, "shards": [played["shard"]], "step": 0, "learning_rate": 1e-3, "epochs": 2}
@@ -181,6 +194,80 @@ def test_played_log_probs_are_those_of_the_trainer(tmp_path: Path) -> None:
     assert len(fresh) > 0
     with pytest.raises(UnfitData, match="not"):
         train(spec | training | {"step": 5}, silent)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_checkpointed_layers_give_the_same_gradients(precision: Precision) -> None:
+    generator = PeftGenerator(small_base(store := MemoryStore()), Compute(precision=precision))
+    generator.add("trained", random_adapter(store, generator, 0))
+    generator.peft.base_model.set_adapter("trained")
+    parameters = [one for one in generator.peft.parameters() if one.requires_grad]
+    texts = canary_texts(generator.base)
+    rows = [
+        Answered(text[:-2], text[-2:], [(), (text[-1], 5)], [-1.0, -0.5], [True, True], 0.7, gain, [-1.2, -0.4])
+        for text, gain in zip(texts, (1.0, -0.5, 0.3), strict=True)
+    ]
+    gradients = []
+    for checkpointing in (False, True):
+        generator.peft.zero_grad()
+        settings = LanguageSettings(
+            gradient_checkpointing=checkpointing, legality_coef=1.0, max_kl=1e9, max_grad_norm=1e9
+        )
+        with checkpointed_layers(generator.base.model) if checkpointing else nullcontext():
+            improve(
+                generator.base.model,
+                arithmetic=generator.arithmetic,
+                parameters=parameters,
+                optimizer=torch.optim.SGD(parameters, lr=0.0),
+                answers=rows,
+                settings=settings,
+                epochs=1,
+                generator=torch.Generator().manual_seed(0),
+                report=lambda *_: None,
+            )
+        gradients.append([one.grad.clone() for one in parameters])
+    assert not any(module.training for module in generator.peft.modules())
+    for plain, again in zip(*gradients, strict=True):
+        scale = float(plain.abs().max())
+        assert torch.allclose(plain, again, atol=scale * (1e-4 if precision == "float32" else 0.1))
+
+
+def test_training_on_legal_answers_keeps_free_ones_legal() -> None:
+    """The term of the loss raises the probability of the allowed tokens, and leaves their shares alone."""
+    generator = PeftGenerator(small_base(store := MemoryStore()))
+    generator.add("trained", random_adapter(store, generator, 0))
+    generator.peft.base_model.set_adapter("trained")
+    parameters = [one for one in generator.peft.parameters() if one.requires_grad]
+    row = dataclasses.replace(answered(generator, 0.0), allowed=[(1, 2, 3), (4, 5)], ids=[1, 4])
+    generator.peft.base_model.set_adapter("trained")
+    _, before = answered_log_probs(generator.base.model, [row])
+    improve(
+        generator.base.model,
+        arithmetic=generator.arithmetic,
+        parameters=parameters,
+        optimizer=torch.optim.AdamW(parameters, lr=1e-2),
+        answers=[row] * 5,
+        settings=LanguageSettings(kl_coef=0.0, legality_coef=1.0, batch_rows=2, max_kl=1e9),
+        epochs=5,
+        generator=torch.Generator().manual_seed(0),
+        report=lambda *_: None,
+    )
+    _, after = answered_log_probs(generator.base.model, [row])
+    assert (after > before + 0.1).all()
+
+
+def test_answers_without_an_advantage_are_left_out(tmp_path: Path) -> None:
+    spec = specs(tmp_path)
+    model = initialise(spec, silent)["model"]
+    about = {"model": model, "games": 8, "temperature": 1.0, "worker": "test"}
+    shard = get_token_shard(FileStore(tmp_path), play(spec | about, silent)["shard"])
+    kept = np.where(shard.start[shard.game] == 0, shard.reward, 0).astype(np.float32)
+    answers, figures = answers_of([dataclasses.replace(shard, reward=kept)], SMALL)
+    every, none = answers_of([dataclasses.replace(shard, reward=shard.reward * 0)], SMALL)
+    assert 0 < len(answers) < len(every)
+    assert all(answer.advantage for answer in answers)
+    assert figures["decided"] == pytest.approx(len(answers) / len(every))
+    assert none["decided"] == 0
 
 
 def test_truncated_games_are_learned_from_or_left_out(tmp_path: Path) -> None:

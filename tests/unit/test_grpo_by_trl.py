@@ -1,0 +1,97 @@
+"""GRPO's loss and gradients against those of TRL, where it is installed: ``pip install trl``."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from language_models import small_base, turns
+
+from app.config import LanguageSettings
+from app.language.base_model import BaseModel
+from app.language.grpo import Answered, answered_log_probs, grpo_loss
+from app.store import MemoryStore
+
+pytest.importorskip("trl", reason="TRL is not among the project's requirements")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+ROWS, LENGTH = 4, 6
+
+
+def trl_loss(
+    folder: Path, base: BaseModel, settings: LanguageSettings, inputs: dict[str, torch.Tensor]
+) -> tuple[torch.Tensor, Any]:
+    """Return TRL's loss of a batch under a base model, and its copy of the model."""
+    from datasets import IterableDataset
+    from transformers import PreTrainedTokenizerFast
+    from trl import GRPOConfig, GRPOTrainer
+
+    base.model.save_pretrained(folder / "base")
+    trainer = GRPOTrainer(
+        model=str(folder / "base"),
+        reward_funcs=lambda completions, **_: [0.0] * len(completions),
+        args=GRPOConfig(
+            output_dir=str(folder),
+            use_cpu=True,
+            bf16=False,
+            report_to=[],
+            max_steps=1,
+            beta=settings.kl_coef,
+            epsilon=settings.clip_epsilon,
+            use_bias_correction_kl=False,  # which is a later variant
+            loss_type="grpo",
+            importance_sampling_level=settings.ratio,
+            per_device_train_batch_size=ROWS,
+            num_generations=ROWS,
+            gradient_checkpointing=False,
+            disable_dropout=True,
+        ),
+        train_dataset=IterableDataset.from_generator(lambda: iter([{"prompt": "a"}] * ROWS)),
+        processing_class=PreTrainedTokenizerFast(tokenizer_object=base.tokenizer, pad_token="<pad>", eos_token="<pad>"),
+    )
+    trainer.model.eval()
+    return trainer._compute_loss(trainer.model, inputs), trainer.model
+
+
+@pytest.mark.parametrize("ratio", ["token", "sequence"])
+def test_loss_and_gradients_equal_those_of_trl(tmp_path: Path, ratio: str) -> None:
+    base, rng = small_base(MemoryStore()), np.random.default_rng(0)
+    settings = LanguageSettings(ratio=ratio, kl_coef=0.1)
+    prompt = base.encode(turns(1)[0].prompt)
+    ids = rng.integers(1, 300, (ROWS, LENGTH))
+    old, reference = (-5.0 + rng.normal(size=(ROWS, LENGTH)) * 0.3 for _ in range(2))
+    learned, advantage = rng.random((ROWS, LENGTH)) < 0.7, rng.normal(size=ROWS)
+    learned[:, 0] = True
+    numbers = {name: torch.tensor(one, dtype=torch.float32) for name, one in (("old", old), ("base", reference))}
+    rows = [Answered(prompt, row.tolist(), [()] * LENGTH, [], [], 1.0, 0.0) for row in ids]
+    theirs, model = trl_loss(
+        tmp_path,
+        base,
+        settings,
+        {
+            "prompt_ids": torch.tensor([prompt] * ROWS),
+            "prompt_mask": torch.ones(ROWS, len(prompt), dtype=torch.long),
+            "completion_ids": torch.tensor(ids),
+            "completion_mask": torch.ones(ROWS, LENGTH, dtype=torch.long),
+            "tool_mask": torch.tensor(learned).long(),
+            "advantages": torch.tensor(advantage, dtype=torch.float32),
+            "old_per_token_logps": numbers["old"],
+            "ref_per_token_logps": numbers["base"],
+        },
+    )
+    parameters = [one for one in model.parameters() if one.requires_grad]
+    expected = torch.autograd.grad(theirs, parameters)
+    new, legal = answered_log_probs(model, rows)
+    ours, _ = grpo_loss(
+        new,
+        numbers["old"],
+        numbers["base"],
+        legal,
+        advantage=torch.tensor(advantage, dtype=torch.float32),
+        learned=torch.tensor(learned),
+        lengths=torch.full((ROWS,), LENGTH),
+        settings=settings,
+    )
+    assert ours.item() / ROWS == pytest.approx(theirs.item(), rel=1e-5)
+    for here, there in zip(torch.autograd.grad(ours / ROWS, parameters), expected, strict=True):
+        assert torch.allclose(here, there, atol=1e-5 * float(there.abs().max()) + 1e-8)

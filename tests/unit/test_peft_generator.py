@@ -1,0 +1,76 @@
+"""The generator in this process: answers of several parts, precision, and what a canary sees of it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from language_models import random_adapter, small_base, turns
+
+from app.config import Compute
+from app.language.generator import ModelMismatch, Request, Sampling, check_canary
+from app.language.peft_generator import PeftGenerator
+from app.language.scoring import answer_logits, log_probs
+from app.language.text_game import Answers, OneOf, parts_of
+from app.store import MemoryStore
+
+STORE = MemoryStore()
+BFLOAT16 = Compute(precision="bfloat16")
+
+
+@pytest.fixture(scope="module")
+def generator() -> PeftGenerator:
+    return PeftGenerator(small_base(STORE))
+
+
+@dataclass(frozen=True)
+class Orders(Answers):
+    """Two orders with much text that leaves no choice."""
+
+    def options(self, parts: tuple[str, ...]) -> tuple[str, ...]:
+        if not parts:
+            return ("the first army holds where it stands. ", "the first army goes north. ")
+        if len(parts) == 1:
+            return ("the second army holds.\n", "the second army supports the first army in its attack.\n")
+        return ()
+
+
+@pytest.mark.parametrize("most_tokens", [2, 64])
+def test_answer_in_parts_is_legal_and_never_cut(generator: PeftGenerator, most_tokens: int) -> None:
+    adapter = random_adapter(STORE, generator, 1)
+    generator.load(adapter)
+    asked = [Request(turn.prompt, adapter.name, Orders(), seed) for seed, turn in enumerate(turns(12))]
+    found = generator.generate(asked, Sampling(0.7, "\n", most_tokens))
+    assert len({made.text for made in found}) > 2
+    for made in found:
+        assert parts_of(Orders(), made.text) is not None
+        assert made.finish == "stop"
+        assert sum(len(legal) > 1 for legal in made.allowed) == 2  # and the rest is read in runs
+        with torch.no_grad(), generator.active(adapter.name) as model:
+            logits = answer_logits(model, [made.prompt], [made.ids])
+            alone, _ = log_probs(logits, [made.ids], [made.allowed], [0.7])
+        assert np.allclose(alone[0], made.log_probs, atol=1e-4)
+
+
+def test_answer_without_a_choice_needs_no_model(generator: PeftGenerator) -> None:
+    (turn,) = turns(1)
+    asked = [Request(turn.prompt, None, OneOf((" 4\n",)), 0), Request(turn.prompt, None, turn.answers, 0)]
+    only, other = generator.generate(asked, Sampling(1.0, "\n", 6))
+    assert (only.text, only.finish, set(only.log_probs)) == (" 4\n", "stop", {0.0})
+    assert other == generator.generate(asked[1:], Sampling(1.0, "\n", 6))[0]
+
+
+def test_bfloat16_answers_pass_and_fail_a_canary_as_float32_ones(generator: PeftGenerator) -> None:
+    """The canary was written in float32, so an adapter that is only slightly another one is still refused."""
+    adapter, reduced = random_adapter(STORE, generator, 2), PeftGenerator(small_base(STORE), BFLOAT16)
+    reduced.load(adapter)
+    assert check_canary(reduced, adapter) < 1e-5
+    generator.load(adapter)
+    asked = [Request(turn.prompt, adapter.name, turn.answers, seed) for seed, turn in enumerate(turns(8))]
+    exact, rounded = (one.generate(asked, Sampling(1.0, "\n", 6)) for one in (generator, reduced))
+    differences = np.abs([sum(a.log_probs) - sum(b.log_probs) for a, b in zip(exact, rounded, strict=True)])
+    assert differences.max() > 1e-4  # answers themselves are drawn in bfloat16
+    changed = next(p for name, p in reduced.peft.named_parameters() if f"lora_B.{adapter.name}" in name)
+    changed.data += 0.005
+    with pytest.raises(ModelMismatch, match="answers unlike"):
+        check_canary(reduced, adapter)
