@@ -225,6 +225,7 @@ class ZmqBus:
         while _option(self._monitor, zmq.EVENTS) & zmq.POLLIN:
             event = recv_monitor_message(self._monitor)["event"]
             if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+                self._postponed = ""  # the next refusal is news again
                 self._client.connected()
             elif event & REFUSED:
                 self._client.refused(self._refusal(event), self._loop.time())

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,15 @@ def test_all_daemons_are_started_and_report_ready(head: Machine) -> None:
     targets = ("flyball-head.target", "flyball-worker.target")
     assert head.run("systemctl", "is-enabled", *targets).split() == ["enabled"] * 2
     assert f"{len(DAEMONS)} ready" in head.run("flyball", "status", user=USER)
+
+
+def test_dashboard_answers_and_is_restarted_when_it_hangs(head: Machine) -> None:
+    ask = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8417/docs').status)"
+    head.wait_for("an answer", lambda: head.run(sys.executable, "-c", ask, check=False) == "200\n")
+    kill(head, "flyball-dashboard", signal.SIGSTOP)
+    head.wait_for("a restart", lambda: head.property("flyball-dashboard", "NRestarts") == "1")
+    head.wait_for("it is ready", lambda: head.property("flyball-dashboard", "ActiveState") == "active")
+    assert "Watchdog timeout" in head.run("journalctl", "--unit=flyball-dashboard")
 
 
 def test_jobs_run_within_the_hardened_services(head: Machine) -> None:
