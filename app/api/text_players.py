@@ -8,20 +8,19 @@ from app.api.models import check_game, checked_search, fetch_model
 from app.api.runs import Place, Say
 from app.backends import describe
 from app.config import CPU, GameConfig, RunFolder
-from app.core import BadUsage, FlyballError, ModelHash, reading
+from app.core import BadUsage, FlyballError, ModelHash
 from app.language.base_model import load_base
 from app.language.generator import get_adapter
 from app.language.jobs import canary_texts
 from app.language.peft_generator import PeftGenerator
 from app.language.peft_import import import_adapter, is_adapter
-from app.language.run import STATE, TextRun
 from app.store import BlobStore, DamagedBlob, FileStore, MissingBlob, open_store
 
 
 def fetch_text_player(name: str, argument: str, place: Place, config: GameConfig, store: BlobStore, *, say: Say) -> str:
     """Return the bot ``name``, or copy an adapter and its base model into ``store`` and return its hash.
 
-    An adapter is named as in ``fetch_model``, or by a folder of ``flyball train`` or of PEFT. Raises the errors of
+    An adapter is named as in ``fetch_model``, or by a folder of PEFT. Raises the errors of
     ``fetch_model``, ``ForeignModel``, ``ModelMismatch``, and those of ``import_adapters`` for a folder of PEFT.
     """
     if name in describe(config).bots:
@@ -32,12 +31,7 @@ def fetch_text_player(name: str, argument: str, place: Place, config: GameConfig
     folder = Path(name)
     if is_adapter(folder):
         return import_adapters({name: folder}, config, store)[name]
-    if (folder / STATE).is_file() and not RunFolder(folder).journal.exists():
-        with reading(folder / STATE):
-            run = TextRun.model_validate_json((folder / STATE).read_text())
-        model = ModelHash(store.put(FileStore(folder / "models").get(run.model)))
-    else:
-        model = fetch_model(name, argument, place, config.key, store, say=say)
+    model = fetch_model(name, argument, place, config.key, store, say=say)
     manifest = get_adapter(store, model).checkpoint.manifest
     check_game(f"{argument} {name}", manifest, config, place, say)
     assert manifest.base is not None  # an adapter has one

@@ -62,8 +62,11 @@ def _told(key: str, game: str, openings: int, builtins: tuple[BotName, ...] = (R
 def _diplomacy(
     key: str, game: str, *, players: int, bots: tuple[BotName, ...], games: int, **language: Any
 ) -> GameConfig:
-    """Return a variant of Diplomacy that a language model plays as text (ADR-051)."""
-    usual: dict[str, Any] = {"base_layers": 2, "base_width": 64, "teacher": "coordinated", "group_games": 4}
+    """Return a variant of Diplomacy that a language model plays as text (ADR-051).
+
+    A lineup consists of whole rotations, so the games of a lineup are a group, and their number is one of rotations.
+    """
+    usual: dict[str, Any] = {"base_layers": 2, "base_width": 64, "teacher": "coordinated", "group_games": games // 4}
     return GameConfig(
         key=ConfigKey(key),
         game=game,
@@ -71,7 +74,7 @@ def _diplomacy(
         backend=LANGUAGE_BACKEND,
         builtins=(RANDOM, *bots),
         language=LanguageSettings(**(usual | language)),
-        selfplay=SelfplaySettings(games_per_request=games, opening_plies=1, most_opponents=7),
+        selfplay=SelfplaySettings(games_per_request=games, opening_plies=1, most_lineups=4, most_opponents=7),
         evaluation=EvaluationSettings(
             opening_plies=1, random_games=5 * players, model_games=10 * players, anchor_games=5 * players, members=1
         ),
@@ -183,7 +186,7 @@ GAMES: dict[ConfigKey, GameConfig] = {
             "diplomacy",
             players=7,
             bots=("chaos", "defensive", "territorial", "coordinated"),
-            games=14,
+            games=28,
             lessons=8_192,
             most_tokens=256,
         ),

@@ -295,6 +295,9 @@ class SelfplaySettings(Settings):
     )
     rewards: Rewards = "terminal"
     opening_plies: Openings = 0
+    most_lineups: int = Field(
+        8, ge=1, description="most lineups of a request: more vary the opponents more, fewer have more games each"
+    )
     most_opponents: int | None = Field(
         None, ge=1, description="most different opponents of a request, where memory for models is short; unset: any"
     )

@@ -11,7 +11,7 @@ its model.
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
-from app.config import RunSettings
+from app.config import RunSettings, SelfplaySettings
 from app.controllers.controller import Controller
 from app.controllers.fair_queue import (
     MOST_LEASES,
@@ -78,8 +78,8 @@ That is time for two attempts at it, and two at the request before it. Without a
 request and starts again would keep it for ever.
 """
 
-DRAWS = 8
-"""Most lineups of a request. More lineups vary the opponents more; fewer give each a larger batch of games."""
+LIMITS = SelfplaySettings()
+"""The default limits of a request."""
 
 DISTINCT = 2
 """Most different opponents at one table (cluster sampling)."""
@@ -101,7 +101,7 @@ def meeting(
     games: int,
     seed: int,
     *,
-    most_opponents: int | None = None,
+    limits: SelfplaySettings = LIMITS,
 ) -> Meeting:
     """Draw lineups of whole rotations, so that all games of a rotation have the same opponents.
 
@@ -111,7 +111,7 @@ def meeting(
         players: number of players of a game.
         games: number of games of the request; the model plays those beyond whole rotations against itself.
         seed: of the request.
-        most_opponents: most different opponents of the request; None: any number.
+        limits: the most lineups and different opponents of the request.
     """
     if decided is None or decided.model != model or all(pick.category == ITSELF for pick in decided.picks):
         return Meeting()
@@ -120,8 +120,8 @@ def meeting(
     seats, distinct = players - 1, min(players - 1, DISTINCT)
     firsts = [-(-draw * seats // distinct) for draw in range(distinct)]  # each draw's first seat
     met, draws = list[Lineup](), list[SampledOpponent]()
-    count = min(DRAWS, rotations)
-    drawn = lineups(weights, count, seats=seats, distinct=distinct, seed=seed, most=most_opponents)
+    count = min(limits.most_lineups, rotations)
+    drawn = lineups(weights, count, seats=seats, distinct=distinct, seed=seed, most=limits.most_opponents)
     for number, places in enumerate(drawn):
         share = players * ((number + 1) * rotations // count - number * rotations // count)
         seated = [decided.picks[place] for place in places]
@@ -185,8 +185,7 @@ class Allocation:
         assert model is not None  # a configuration without a model does not wait
         request_id = derive_id(NAME, self.event.id, len(self.emissions))
         seed = derive_seed(self.settings.seed, key, "selfplay", row.requests)
-        most = config.selfplay.most_opponents
-        met = meeting(state.matchmaking, model, config.players, games, seed, most_opponents=most)
+        met = meeting(state.matchmaking, model, config.players, games, seed, limits=config.selfplay)
         request = SelfplayRequested(
             worker=name,
             model=model,

@@ -17,7 +17,7 @@ from app.language.text_games import open_text_table
 TOKENS = 1024
 """Most tokens of a tokenizer trained on a game's text."""
 
-_TOKENIZER_GAMES, _GAMES, _BATCH = 64, 128, 64
+_TOKENIZER_SEATS, _SEATS, _BATCH = 128, 256, 64  # seats of games that are played at once
 _WARM_UP = 0.05  # share of the lessons in which the learning rate rises
 _OPENING = 8  # most random moves before a lesson, because bots alone would soon repeat themselves
 _REPORTS = 10
@@ -26,7 +26,7 @@ _REPORTS = 10
 def small_base(config: GameConfig, seed: int, report: Callable[[int, int, float], None]) -> BaseModel:
     """Return a new base model that plays roughly as the teacher does; ``report`` receives part, parts and loss."""
     settings = config.language
-    table = open_text_table(config, _TOKENIZER_GAMES)
+    table = open_text_table(config, _TOKENIZER_SEATS // config.players)
     texts = [prompt + answer for prompt, answer in bot_answers(table, "random", derive_seed(seed, "tokenizer"))]
     base = draw_base(
         train_tokenizer(texts, TOKENS),
@@ -57,12 +57,12 @@ def _lessons(
     config: GameConfig, encode: Callable[[str], list[int]], seed: int
 ) -> Iterator[tuple[list[int], list[int]]]:
     """Yield tokens of prompts and of the teacher's answers, in random order, without end."""
-    table, number, rng = open_text_table(config, _GAMES), 0, Random(seed)
+    table, number, rng = open_text_table(config, _SEATS // config.players), 0, Random(seed)
     while True:
         games = bot_answers(table, config.language.teacher, derive_seed(seed, "games", number))
-        pairs = [(encode(prompt), encode(answer)) for prompt, answer in games]
+        pairs = list(games)
         rng.shuffle(pairs)
-        yield from pairs
+        yield from ((encode(prompt), encode(answer)) for prompt, answer in pairs)
         number += 1
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from app.api.evaluation import evaluate
 from app.cli.group import main
 from app.config import GAMES, LanguageSettings
 from app.language import jobs
@@ -104,6 +105,13 @@ def test_text_games_have_plain_matches_too(flyball: Flyball, home: Path) -> None
     found = evaluated(flyball(*hero(home, "--against", "random,base_model", "--games", "3")))
     assert [match["opponent"] for match in found["results"]] == ["random", "base_model"]
     assert {match["games"] for match in found["results"]} == {3}
+    searched = flyball(*hero(home, "--against", f"{home / 'training'}+64"))
+    assert "language models do not search" in searched.stderr
+
+
+def test_python_api_finds_the_game_of_a_text_training(home: Path, tmp_path: Path) -> None:
+    found = evaluate(home / "training", games=3, run=tmp_path, config_file=home / "flyball.toml")
+    assert (found.config, found.results[0].games) == (KEY, 3)
 
 
 @pytest.mark.parametrize(

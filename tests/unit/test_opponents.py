@@ -5,7 +5,8 @@ from collections import Counter
 import pytest
 from driving import NEW, OLD
 
-from app.controllers.scheduler import DRAWS, meeting
+from app.config import SelfplaySettings
+from app.controllers.scheduler import LIMITS, meeting
 from app.events import MatchmakingUpdated, OpponentPick
 
 PICKS = {("mirror", OLD): 0.3, ("peers", NEW): 0.5, ("baselines", "random"): 0.2}
@@ -22,7 +23,7 @@ def test_lineups_are_whole_rotations_as_even_as_possible(players, games):
     lineups, draws = meeting(decided(), OLD, players, games, seed=5)
     assert all(one.games % players == 0 and len(one.opponents) == players - 1 for one in lineups)
     assert sum(one.games for one in lineups) == games // players * players
-    assert len(lineups) == min(DRAWS, games // players)
+    assert len(lineups) == min(LIMITS.most_lineups, games // players)
     shares = {one.games for one in lineups}
     assert not shares or max(shares) - min(shares) in (0, players)
     assert len(draws) == len(lineups) * min(2, players - 1)
@@ -56,10 +57,11 @@ def test_request_has_at_most_so_many_different_opponents():
     """Cluster sampling, where memory for adapters is short; each seat keeps the decided probabilities."""
     first, last = Counter[str](), Counter[str]()
     for seed in range(400):
-        met = meeting(decided(), OLD, 7, 56, seed, most_opponents=1).lineups
+        met = meeting(decided(), OLD, 7, 56, seed, limits=SelfplaySettings(most_opponents=1)).lineups
         assert len({name for one in met for name in one.opponents}) == 1
-        met = meeting(decided(), OLD, 7, 56, seed, most_opponents=2).lineups
+        met = meeting(decided(), OLD, 7, 56, seed, limits=SelfplaySettings(most_opponents=2, most_lineups=4)).lineups
         assert len({name for one in met for name in one.opponents}) <= 2
+        assert [one.games for one in met] == [14] * 4
         first.update(one.opponents[0] for one in met)
         last.update(one.opponents[-1] for one in met)
     for counts in (first, last):

@@ -425,7 +425,7 @@ class TestPriority:
         assert all(share == pytest.approx(0.25, abs=0.02) for share in found.values())
 
     def test_shares_are_as_the_weights(self):
-        weights = dict(zip(GAMES, (2.0, *[1.0] * 7, *[0.5] * 8), strict=True))
+        weights = dict(zip(list(GAMES)[:16], (2.0, *[1.0] * 7, *[0.5] * 8), strict=True))
         found = shares(weights, turns=1100)
         unit = 1 / sum(weights.values())
         assert all(found[key] == pytest.approx(weight * unit, rel=0.1) for key, weight in weights.items())
