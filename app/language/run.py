@@ -7,7 +7,8 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from app.config import CPU, GameConfig, Settings, nest
+from app.config import Compute, GameConfig, Settings, nest
+from app.config.devices import Device, Precision
 from app.core import RANDOM, FlyballError, ModelHash, derive_seed, reading, writing
 from app.engine import JsonObject
 from app.language import jobs, selfplay
@@ -16,6 +17,7 @@ from app.language.models import GENERATORS
 from app.language.rollout import Agent
 from app.language.selfplay import agent_of, generator_for, play_match
 from app.language.text_games import open_text_table
+from app.learning.devices import require
 from app.play.match_statistics import match_statistics
 from app.store import FileStore
 
@@ -35,6 +37,13 @@ class LoopSettings(Settings):
     evaluation_games: int = Field(100, ge=2, description="games of an evaluation against each bot")
     final_games: int = Field(400, ge=2, description="games of the last evaluation against each bot")
     self_play: float = Field(0.5, ge=0, le=1, description="share of the games against itself; bots play the others")
+    device: Device = "cpu"
+    precision: Precision = "auto"
+
+    @property
+    def compute(self) -> Compute:
+        """Device and precision of games and updates."""
+        return Compute(device=self.device, precision=self.precision)
 
 
 class TextRun(Settings):
@@ -105,6 +114,7 @@ def _begun(config: GameConfig, folder: Path, values: Mapping[str, Any], seed: in
         raise UnusableTraining(f"{folder} holds a run.", hint="Go on with it by --resume, or choose another --output.")
     changed, loop = text_settings(config, values)
     check_settings(changed, open_text_table(changed, 0).spec)
+    require(loop.device)
     folder.mkdir(parents=True, exist_ok=True)
     store = str((folder / "models").absolute())
     say(f"Making the base model and the first adapter of {config.key}.")
@@ -112,7 +122,8 @@ def _begun(config: GameConfig, folder: Path, values: Mapping[str, Any], seed: in
     def taught(progress: JsonObject) -> None:
         say(f"lessons {progress['epoch']}/{progress['epochs']}: loss {progress['metrics']['lesson_loss']:.3f}")
 
-    made = jobs.initialise({"store": store, "config": changed.model_dump(mode="json"), "seed": seed}, taught)
+    spec = {"store": store, "config": changed.model_dump(mode="json"), "seed": seed} | loop.compute.model_dump()
+    made = jobs.initialise(spec, taught)
     run = TextRun(config=changed, loop=loop, seed=seed, iteration=0, first=made["model"], model=made["model"])
     run = run.replace(evaluations=(_evaluated(run, run.model, store, loop.evaluation_games, say),))
     _write(folder / STATE, run.model_dump_json())
@@ -135,6 +146,7 @@ def _iterate(run: TextRun, store: str, say: Say) -> TextRun:
     bots = config.builtins
     each = int(games * (1 - run.loop.self_play)) // len(bots)
     spec = {"store": store, "config": config.model_dump(mode="json"), "seed": derive_seed(run.seed, "train", number)}
+    spec |= run.loop.compute.model_dump()
     played = selfplay.play(
         spec
         | {
@@ -173,7 +185,7 @@ def _evaluated(run: TextRun, model: ModelHash, store: str, games: int, say: Say)
     config = run.config
     even = games // config.players * config.players
     with GENERATORS.lock:
-        generator = generator_for(FileStore(Path(store)), config, [model], CPU)
+        generator = generator_for(FileStore(Path(store)), config, [model], run.loop.compute)
         hero = agent_of(config, model, config.evaluation.temperature)
         scores, free = {}, Agent(hero.adapter, None, 1.0, constrained=False)
         seed = derive_seed(run.seed, "evaluation", run.iteration)
