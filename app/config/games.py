@@ -51,10 +51,13 @@ def _told(key: str, game: str, openings: int, builtins: tuple[BotName, ...] = (R
         players=2,
         backend=LANGUAGE_BACKEND,
         builtins=builtins,
-        language=LanguageSettings(base_width=64, **language),
-        selfplay=_games(128, openings),
+        language=LanguageSettings(base_layers=2, base_width=64, batch_rows=128, legality_coef=0.5, **language),
+        selfplay=_games(
+            256, openings
+        ),  # a game's answers share one reward, so a step in the right direction takes many
         evaluation=EvaluationSettings(opening_plies=2, random_games=100, model_games=100, anchor_games=50),
         rows_per_training=2_048,
+        learning_rate=6e-3,
         epochs=1,
     )
 
@@ -177,7 +180,15 @@ GAMES: dict[ConfigKey, GameConfig] = {
             selfplay=_games(128, openings=2),
         ),
         _told("tic_tac_toe_text_2p", "tic_tac_toe", openings=2, teacher=RANDOM, lessons=8_192),
-        _told("connect_four_text_2p", "connect_four", openings=4, builtins=_WITH_HEURISTIC),
+        # Few lessons: the loop begins within minutes on two cores, and GRPO has something left to teach.
+        _told(
+            "connect_four_text_2p",
+            "connect_four",
+            openings=4,
+            builtins=_WITH_HEURISTIC,
+            lessons=12_800,
+            lesson_rate=4e-3,
+        ),
         _diplomacy(
             "diplomacy_small_3p", "diplomacy_small", players=3, bots=("chaos", "coordinated"), games=24, lessons=8_192
         ),

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from app.config import Compute, GameConfig, Settings, TextServers, nest
+from app.config.devices import Device, Precision
 from app.core import RANDOM, FlyballError, ModelHash, derive_seed, reading, writing
 from app.engine import JsonObject
 from app.language import jobs, selfplay
@@ -17,6 +18,7 @@ from app.language.models import GENERATORS
 from app.language.rollout import Agent
 from app.language.selfplay import agent_of, generator_for, play_match
 from app.language.text_games import open_text_table
+from app.learning.devices import require
 from app.play.match_statistics import match_statistics
 from app.store import FileStore
 
@@ -36,6 +38,8 @@ class LoopSettings(Settings):
     evaluation_games: int = Field(100, ge=2, description="games of an evaluation against each bot")
     final_games: int = Field(400, ge=2, description="games of the last evaluation against each bot")
     self_play: float = Field(0.5, ge=0, le=1, description="share of the games against itself; bots play the others")
+    device: Device = "cpu"
+    precision: Precision = "auto"
 
 
 class TextRun(Settings):
@@ -90,7 +94,7 @@ def train_text(
 
     Raises ``UnusableTraining``, ``UnusableFile``, and what the backend's jobs raise.
     """
-    place = _Place(str((folder / "models").absolute()), Compute(text_servers=servers))
+    place = _Place(str((folder / "models").absolute()), servers)
     run = _resumed(folder, values) if resume else _begun(config, folder, values, seed or 0, place=place, say=say)
     while run.iteration < run.loop.iterations:
         run = _iterate(run, place, say)
@@ -115,7 +119,16 @@ class _Place:
     """Where a run's models are, and where its text is generated."""
 
     store: str
-    compute: Compute
+    servers: TextServers | None
+
+    def spec(self, config: GameConfig, loop: LoopSettings, seed: int) -> JsonObject:
+        """Return what the specs of all jobs have in common."""
+        compute = self.compute(loop).model_dump(mode="json")
+        return {"store": self.store, "config": config.model_dump(mode="json"), "seed": seed, **compute}
+
+    def compute(self, loop: LoopSettings) -> Compute:
+        """Return where games and updates are computed."""
+        return Compute(device=loop.device, precision=loop.precision, text_servers=self.servers)
 
 
 def _begun(
@@ -125,13 +138,14 @@ def _begun(
         raise UnusableTraining(f"{folder} holds a run.", hint="Go on with it by --resume, or choose another --output.")
     changed, loop = text_settings(config, values)
     check_settings(changed, open_text_table(changed, 0).spec)
+    require(loop.device)
     folder.mkdir(parents=True, exist_ok=True)
     say(f"Making the base model and the first adapter of {config.key}.")
 
     def taught(progress: JsonObject) -> None:
         say(f"lessons {progress['epoch']}/{progress['epochs']}: loss {progress['metrics']['lesson_loss']:.3f}")
 
-    made = jobs.initialise({"store": place.store, "config": changed.model_dump(mode="json"), "seed": seed}, taught)
+    made = jobs.initialise(place.spec(changed, loop, seed), taught)
     run = TextRun(config=changed, loop=loop, seed=seed, iteration=0, first=made["model"], model=made["model"])
     run = run.replace(evaluations=(_evaluated(run, place, loop.evaluation_games, say),))
     _write(folder / STATE, run.model_dump_json())
@@ -153,12 +167,7 @@ def _iterate(run: TextRun, place: _Place, say: Say) -> TextRun:
     games, others = config.selfplay.games_per_request, config.players - 1
     bots = config.builtins
     each = int(games * (1 - run.loop.self_play)) // len(bots)
-    spec = {
-        "store": place.store,
-        "config": config.model_dump(mode="json"),
-        "seed": derive_seed(run.seed, "train", number),
-        **place.compute.model_dump(mode="json"),
-    }
+    spec = place.spec(config, run.loop, derive_seed(run.seed, "train", number))
     played = selfplay.play(
         spec
         | {
@@ -197,7 +206,7 @@ def _evaluated(run: TextRun, place: _Place, games: int, say: Say) -> dict[str, A
     config = run.config
     even = games // config.players * config.players
     with GENERATORS.lock:
-        generator = generator_for(FileStore(Path(place.store)), config, [run.model], place.compute)
+        generator = generator_for(FileStore(Path(place.store)), config, [run.model], place.compute(run.loop))
         hero = agent_of(config, run.model, config.evaluation.temperature)
         scores, free = {}, Agent(hero.adapter, None, 1.0, constrained=False)
         seed = derive_seed(run.seed, "evaluation", run.iteration)
