@@ -41,8 +41,8 @@ from app.language.text_server import OUTSTANDING, NoServer, NotLoaded, ServerRef
 from app.language.trie import Tries
 from app.store.blobs import key_of
 
-PATIENCE_SECONDS = 120.0
-"""Longest wait for a server that is away; a restart of vLLM takes half a minute, with a small model."""
+PATIENCE_SECONDS = 300.0
+"""Longest wait for a server that is away: vLLM starts within half a minute with a small model, others take minutes."""
 
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.1, 5.0
 
