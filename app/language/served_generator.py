@@ -41,8 +41,8 @@ from app.language.text_server import OUTSTANDING, NoServer, NotLoaded, ServerRef
 from app.language.trie import Tries
 from app.store.blobs import key_of
 
-PATIENCE_SECONDS = 120.0
-"""Longest wait for a server that is away; a restart of vLLM takes half a minute, with a small model."""
+PATIENCE_SECONDS = 300.0
+"""Longest wait for a server that is away: vLLM starts within half a minute with a small model, others take minutes."""
 
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.1, 5.0
 
@@ -227,7 +227,7 @@ class ServedGenerator(Generator):
         with server.lock:
             if adapter.name in server.verified:
                 return
-            names, path = server.models(), str(self._folder.path / adapter.name)
+            names, path = server.models(), self._path(adapter.name)
             if self.fingerprint not in names:
                 raise ModelMismatch(
                     f"MODEL_MISMATCH: {server.address} serves no base model {self.fingerprint}.", hint=self._start_hint
@@ -243,15 +243,18 @@ class ServedGenerator(Generator):
                 try:
                     check_canary(_AsDecoded(server), adapter)
                 except ModelMismatch:
-                    server.unload(adapter.name)
+                    server.unload(adapter.name, path)
                     raise
             server.verified.add(adapter.name)
+
+    def _path(self, name: str) -> str:
+        return str(self._folder.path / name)
 
     def _unloaded(self, name: str) -> bool:
         """Unload an adapter from all servers; return whether none has it any more."""
         for server in self._servers:
             try:
-                server.unload(name)
+                server.unload(name, self._path(name))
             except NoServer:
                 return False
         return True

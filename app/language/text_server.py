@@ -77,10 +77,10 @@ class TextServer:
         body = {"lora_name": name, "lora_path": path}
         self._asked("POST", "/v1/load_lora_adapter", body, lasting=(404, 500), hint=_LOAD_HINT)
 
-    def unload(self, name: str) -> None:
-        """Unload an adapter; nothing if it is not loaded. Raises ``NoServer`` or ``ServerRefused``."""
+    def unload(self, name: str, path: str) -> None:
+        """Unload an adapter; nothing unless it was loaded out of ``path``. Raises ``NoServer`` or ``ServerRefused``."""
         self.verified.discard(name)
-        if name in self.models():
+        if self.models().get(name) == path:
             self._asked("POST", "/v1/unload_lora_adapter", {"lora_name": name}, hint=_LOAD_HINT)
 
     def next_log_probs(self, model: str, ids: Ids, tokens: Ids) -> list[float]:

@@ -22,7 +22,8 @@ class FakeTextServer:
 
     Attributes:
         failures: statuses of the next answers to completions; each is used once.
-        stale: adapters by another name that requests for a name get, as from a cache that was not emptied.
+        stale: adapters that requests for others get, by name, as from a cache that was not emptied.
+        is_raw: log-probabilities are those at temperature 1, as without --logprobs-mode processed_logprobs.
         asked: the bodies of completions.
     """
 
@@ -31,6 +32,7 @@ class FakeTextServer:
         self.roots: dict[str, str] = {}
         self.failures: list[int] = []
         self.stale: dict[str, str] = {}
+        self.is_raw = self.is_closed = False
         self.asked: list[Json] = []
         self.most_under_way, self._under_way = 0, 0
         self._lock, self._count = threading.Lock(), threading.Lock()
@@ -42,6 +44,7 @@ class FakeTextServer:
         self._thread.start()
 
     def close(self) -> None:
+        self.is_closed = True
         self._http.shutdown()
         self._thread.join()
         self._http.server_close()
@@ -51,16 +54,6 @@ class FakeTextServer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def restarted(self) -> "FakeTextServer":
-        """Return a new server at the same address, which has no adapter."""
-        self.close()
-        return FakeTextServer(BaseModel(self.base.fingerprint, self.base.tokenizer, self._bare()), self.port)
-
-    def _bare(self) -> Any:
-        for name in [*self.roots]:
-            self.generator.drop(name)
-        return self.generator.peft.unload()
 
     def answer(self, path: str, body: Json) -> tuple[int, Any]:
         with self._count:
@@ -92,8 +85,6 @@ class FakeTextServer:
         if not path.is_dir():
             return 404, f"no adapter found for {name}"
         config = json.loads((path / "adapter_config.json").read_text())
-        if config["r"] > 16:
-            return 500, "rank exceeds max_lora_rank"
         lora = LoraConfig(r=config["r"], lora_alpha=config["lora_alpha"], target_modules=config["target_modules"])
         self.generator.peft.add_adapter(name, lora)
         set_peft_model_state_dict(self.generator.peft, load_file(path / "adapter_model.safetensors"), adapter_name=name)
@@ -130,7 +121,10 @@ class FakeTextServer:
                 *({str(k): {"logprob": x}} for k, x in zip(ids[1:], scored, strict=True)),
             ]
         if wanted := body.get("logprob_token_ids"):
-            choice["logprobs"] = {"top_logprobs": [{f"token_id:{k}": float(before[-1, k]) for k in wanted}]}
+            assert len(wanted) <= 128
+            heat = 1.0 if self.is_raw else body["temperature"]
+            found = (before[-1] / heat).log_softmax(-1)
+            choice["logprobs"] = {"top_logprobs": [{f"token_id:{k}": float(found[k]) for k in wanted}]}
             return choice
         rng, drawn, scores = np.random.default_rng(body.get("seed")), [], []
         while len(drawn) < body["max_tokens"] and not any(
@@ -155,6 +149,9 @@ def _handler(server: FakeTextServer) -> type[BaseHTTPRequestHandler]:
             self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
 
         def _answer(self, body: Json) -> None:
+            if server.is_closed:  # a connection from before
+                self.close_connection = True
+                return
             status, found = server.answer(self.path, body)
             data = json.dumps(found).encode()
             self.send_response(status)

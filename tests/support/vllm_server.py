@@ -12,7 +12,6 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any
 
 from language_models import small_base
 
@@ -28,6 +27,8 @@ OPTIONS = {
     "--max-cpu-loras": "16",
     "--max-num-seqs": "64",
     "--max-num-batched-tokens": "8192",
+    "--block-size": "16",
+    "--logprobs-mode": "processed_logprobs",
 }
 
 
@@ -43,20 +44,20 @@ def free_port() -> int:
 
 
 class VllmServer:
-    """Serves a base model out of a folder. ``options`` are added to those of the tests; None removes one."""
+    """Serves a base model out of a folder under a name. ``options`` replace those of the tests."""
 
-    def __init__(self, base: Path, name: str, log: Path, *, port: int | None = None, **options: Any) -> None:
-        self.port = port or free_port()
-        self.address = f"http://127.0.0.1:{self.port}"
+    def __init__(self, base: Path, name: str, log: Path, *, chunked: bool = False, **options: str) -> None:
+        port = free_port()
+        self.address = f"http://127.0.0.1:{port}"
         self._log = log
         chosen = OPTIONS | {"--" + key.replace("_", "-"): value for key, value in options.items()}
-        flags = [word for key, value in chosen.items() if value is not None for word in (key, str(value))]
+        flags = [word for option in chosen.items() for word in option]
         python = vllm_python()
         assert python is not None
         self._command = [
             *(python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(base), "--served-model-name", name),
-            *("--host", "127.0.0.1", "--port", str(self.port), "--enforce-eager", "--enable-lora"),
-            *("--no-enable-chunked-prefill", *flags),
+            *("--host", "127.0.0.1", "--port", str(port), "--enforce-eager", "--enable-lora", *flags),
+            "--enable-chunked-prefill" if chunked else "--no-enable-chunked-prefill",
         ]
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -94,10 +95,6 @@ class VllmServer:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
-
-    def is_running(self) -> bool:
-        assert self._process is not None
-        return self._process.poll() is None
 
     def log(self) -> str:
         return self._log.read_text(errors="replace")[-3000:]

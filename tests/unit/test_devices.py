@@ -72,6 +72,31 @@ def test_processes_are_of_trainings_alone(tmp_path: Path) -> None:
     assert (settings.updates.processes, settings.games.processes) == (2, 1)
 
 
+def test_text_servers_are_those_of_the_installation(tmp_path: Path) -> None:
+    assert Deployment().text_servers(Path("/run"), tmp_path) is None
+    text = '[deployment.text]\nservers = ["http://127.0.0.1:8000", "https://gpu:8001/"]\n'
+    found = settings_of(tmp_path, text).text_servers(Path("/run"), tmp_path)
+    assert found is not None
+    assert (len(found.addresses), found.folder) == (2, "/run/adapters")
+    found = settings_of(tmp_path, text + 'adapters = "shared"\n').text_servers(Path("/run"), tmp_path)
+    assert found is not None
+    assert found.folder == str(tmp_path / "shared")
+
+
+@pytest.mark.parametrize(
+    ("servers", "words"),
+    [
+        ('["gpu:8000"]', "write http://HOST:PORT"),
+        ('["http://"]', "write http://HOST:PORT"),
+        ('["http://gpu:8000/v1"]', "write http://HOST:PORT"),
+        ('["http://gpu", "http://gpu"]', "same address"),
+    ],
+)
+def test_address_of_no_text_server_is_refused(tmp_path: Path, servers: str, words: str) -> None:
+    with pytest.raises(BadSettings, match=words):
+        settings_of(tmp_path, f"[deployment.text]\nservers = {servers}\n")
+
+
 def test_a_variable_with_one_device_replaces_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLYBALL_DEPLOYMENT__DEVICE", "auto")
     found = settings_of(tmp_path, "[deployment.device]\ntraining = 'cuda'\n").device

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fake_text_server import FakeTextServer
 
 from app.config import GAMES, LanguageSettings
 from app.language import jobs, selfplay
+from app.language.base_model import get_base, load_base
 from app.language.inspection import inspect
 from app.language.run import UnusableTraining, text_settings, train_text
 from app.language.selfplay import grouped_schedule
@@ -105,6 +107,22 @@ def test_foreign_and_repeated_shards_are_refused(bound: Played) -> None:
     bound.inspected(discard=[spent])
     with pytest.raises(MissingBlob):
         get_token_shard(bound.store, spent)
+
+
+def test_games_by_a_server_are_those_of_the_job(bound: Played, tmp_path: Path) -> None:
+    fingerprint = get_token_shard(bound.store, bound.key).meta.base
+    about = {"model": bound.model, "games": 12, "temperature": 1.0, "worker": "test"}
+    with FakeTextServer(get_base(bound.store, fingerprint)) as server:
+        place = {"text_servers": {"addresses": [server.address], "folder": str(tmp_path)}}
+        served = selfplay.play(bound.spec | about | place, silent)["shard"]
+        assert server.asked
+    one, other = get_token_shard(bound.store, bound.key), get_token_shard(bound.store, served)
+    for column in ("ids", "offsets", "allowed", "loss_mask", "returns", "said"):
+        assert np.array_equal(getattr(one, column), getattr(other, column))
+    assert np.allclose(one.log_prob, other.log_prob, atol=1e-4)
+    assert load_base(str(tmp_path / fingerprint)).encode("x wins") == get_base(bound.store, fingerprint).encode(
+        "x wins"
+    )
 
 
 def test_groups_share_start_and_seat() -> None:

@@ -1,0 +1,215 @@
+"""The generator that asks servers, by a real vLLM: each known way in which its adapters go wrong."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+import torch
+from language_models import random_adapter, small_base, turns
+from safetensors.torch import load, save
+from vllm_server import VllmServer, shared_vllm
+
+from app.config import TextServers
+from app.language import served_generator
+from app.language.adapters import WEIGHTS, export_adapter
+from app.language.base_model import export_base, get_base
+from app.language.generator import Adapter, ModelMismatch, Request, Sampling, get_adapter
+from app.language.peft_generator import PeftGenerator
+from app.language.served_generator import ServedGenerator
+from app.language.text_game import OneOf
+from app.language.text_server import NoServer, NotLoaded, ServerRefused, TextServer
+from app.store import MemoryStore, put_checkpoint
+
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
+
+STORE = MemoryStore()
+FREE = Sampling(temperature=1.0, stop="\n", most_tokens=6)
+
+
+@pytest.fixture(scope="module")
+def local() -> PeftGenerator:
+    """The generator of this process, whose answers are the right ones."""
+    return PeftGenerator(small_base(STORE))
+
+
+@pytest.fixture(scope="module")
+def adapters(local: PeftGenerator) -> list[Adapter]:
+    made = [random_adapter(STORE, local, seed) for seed in range(18)]
+    for adapter in made:
+        local.load(adapter)
+    return made
+
+
+@pytest.fixture
+def generator(tmp_path: Path) -> Iterator[ServedGenerator]:
+    with closing(generator_of(shared_vllm(), tmp_path)) as made:
+        yield made
+        for name in made.loaded:
+            made.unload(name)
+
+
+@pytest.fixture
+def raw() -> Iterator[TextServer]:
+    with closing(TextServer(shared_vllm().address)) as server:
+        yield server
+
+
+def generator_of(server: VllmServer, folder: Path, patience: float = 300.0) -> ServedGenerator:
+    servers = TextServers(addresses=(server.address,), folder=str(folder))
+    return ServedGenerator(small_base(STORE), servers, "base", patience)
+
+
+def requests(*names: str | None, count: int) -> list[Request]:
+    return [Request(turn.prompt, names[k % len(names)], turn.answers, k) for k, turn in enumerate(turns(count))]
+
+
+def same(generator: ServedGenerator, local: PeftGenerator, asked: list[Request]) -> None:
+    """Answers, masks and log-probabilities are those of the generator of this process."""
+    for one, other in zip(generator.generate(asked, FREE), local.generate(asked, FREE), strict=True):
+        assert (one.ids, one.allowed) == (other.ids, other.allowed)
+        assert one.log_probs == pytest.approx(other.log_probs, abs=1e-4)
+
+
+def remade(adapter: Adapter, tensors: dict[str, torch.Tensor], **lora: object) -> Adapter:
+    """Return an adapter with other tensors under the old canary, stored and named as a sound one would be."""
+    manifest = adapter.checkpoint.manifest
+    assert manifest.lora is not None
+    changed = manifest.replace(lora=manifest.lora.replace(**lora))
+    return get_adapter(STORE, put_checkpoint(STORE, changed, save(tensors), None))
+
+
+def test_base_beside_adapters_in_all_slots_answers_as_itself(
+    generator: ServedGenerator, local: PeftGenerator, adapters: list[Adapter]
+) -> None:
+    """Asked for by its own name, the base got another adapter in most of such requests."""
+    for adapter in adapters[:8]:
+        generator.load(adapter)
+    same(generator, local, requests(*(adapter.name for adapter in adapters[:8]), None, None, count=60))
+
+
+def test_stale_cache_of_prefixes_is_noticed(
+    generator: ServedGenerator, raw: TextServer, adapters: list[Adapter], tmp_path: Path
+) -> None:
+    """A name and a path had other weights before: what vLLM cached under them stays, also after it unloaded them."""
+    adapter, other = random_adapter(STORE, PeftGenerator(small_base(STORE)), 30), adapters[0]
+    path = export_adapter(adapter, tmp_path, "base")
+    sound = (path / WEIGHTS).read_bytes()
+    (path / WEIGHTS).write_bytes(other.checkpoint.parameters)
+    raw.load(adapter.name, str(path))
+    lora = adapter.checkpoint.manifest.lora
+    assert lora is not None
+    for text in lora.canary.ids:
+        raw.next_log_probs(adapter.name, text[:-1], text[-1:])
+    raw.unload(adapter.name, str(path))
+    (path / WEIGHTS).write_bytes(sound)
+    with pytest.raises(ModelMismatch, match="answers unlike"):
+        generator.load(adapter)
+    assert adapter.name not in raw.models()
+
+
+def test_adapters_beyond_a_servers_memory_answer_as_themselves(
+    generator: ServedGenerator, raw: TextServer, local: PeftGenerator, adapters: list[Adapter], tmp_path: Path
+) -> None:
+    """vLLM keeps 16 in memory, and reads the others again: so their folders stay until they are unloaded."""
+    for adapter in adapters:
+        generator.load(adapter)
+    same(generator, local, requests(*(adapter.name for adapter in adapters), None, count=57))
+    for adapter in adapters:
+        assert (tmp_path / adapter.name / WEIGHTS).is_file()
+        generator.unload(adapter.name)
+        assert adapter.name not in raw.models()
+        assert not (tmp_path / adapter.name).exists()
+
+
+def test_unfit_adapters_that_vllm_loads_are_refused(
+    generator: ServedGenerator, raw: TextServer, adapters: list[Adapter], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other modules, another base model, and numbers that are none; the last also where no check comes before."""
+    tensors = load(adapters[0].checkpoint.parameters)
+    elsewhere = {name.replace("v_proj", "k_proj"): tensor for name, tensor in tensors.items()}
+    broken = {name: torch.full_like(tensor, float("nan")) for name, tensor in tensors.items()}
+    with pytest.raises((ModelMismatch, ServerRefused)):
+        generator.load(remade(adapters[0], elsewhere, targets=("q_proj", "k_proj", "down_proj")))
+    other = adapters[0].checkpoint.manifest.replace(base="0" * 64)
+    with pytest.raises(ModelMismatch, match="adapts base model"):
+        generator.load(get_adapter(STORE, put_checkpoint(STORE, other, save(tensors), None)))
+    with pytest.raises(ModelMismatch, match="NaN"):
+        generator.load(remade(adapters[0], broken))
+    monkeypatch.setattr(served_generator, "check_content", lambda *_: None)
+    monkeypatch.setattr(generator, "_patience", 1.0)
+    with pytest.raises((ModelMismatch, NoServer)):
+        generator.load(remade(adapters[0], broken))
+    assert generator.loaded == ()
+    assert [*raw.models()] == [generator.fingerprint]
+
+
+def test_refusals_of_a_server_that_goes_on(
+    generator: ServedGenerator, raw: TextServer, local: PeftGenerator, adapters: list[Adapter], tmp_path: Path
+) -> None:
+    """An unknown adapter, a truncated file, and a rank above --max-lora-rank."""
+    with pytest.raises(NotLoaded):
+        raw.next_log_probs("connect_four_text_2p@" + "0" * 64, [1, 2, 3], [4])
+    path = copytree(export_adapter(adapters[0], tmp_path / "whole", "base"), tmp_path / "cut")
+    (path / WEIGHTS).write_bytes((path / WEIGHTS).read_bytes()[:-100])
+    with pytest.raises(ServerRefused):
+        raw.load("cut", str(path))
+    with pytest.raises(ServerRefused, match="rank"):
+        generator.load(random_adapter(STORE, local, 40, rank=32))
+    generator.load(adapters[0])
+    same(generator, local, requests(adapters[0].name, count=4))
+
+
+def test_log_probs_among_legal_answers_are_those_of_training(
+    generator: ServedGenerator, local: PeftGenerator, adapters: list[Adapter]
+) -> None:
+    """vLLM's structured outputs may spell an answer otherwise than its tokenizer does; answers along a trie do not."""
+    generator.load(adapters[0])
+    answers = OneOf((" 3 1\n", " 3 2\n", " 44\n", " 4\n", " 5 and 6\n"))
+    prompt = turns(1)[0].prompt
+    same(generator, local, [Request(prompt, adapters[0].name, answers, seed) for seed in range(20)])
+
+
+def test_adapter_that_was_unloaded_behind_our_back_is_loaded_again(
+    generator: ServedGenerator, raw: TextServer, local: PeftGenerator, adapters: list[Adapter], tmp_path: Path
+) -> None:
+    generator.load(adapters[0])
+    raw.unload(adapters[0].name, str(tmp_path / adapters[0].name))
+    same(generator, local, requests(adapters[0].name, count=4))
+
+
+def test_server_that_was_killed_is_waited_for(local: PeftGenerator, adapters: list[Adapter], tmp_path: Path) -> None:
+    """It is killed as by kill -9, comes back without adapters, and answers go on as before."""
+    base = local.fingerprint
+    export_base(get_base(STORE, base), tmp_path / "base")
+    server = VllmServer(tmp_path / "base", base, tmp_path / "log").start()
+    try:
+        with closing(generator_of(server, tmp_path / "adapters")) as generator, ThreadPoolExecutor(1) as pool:
+            generator.load(adapters[0])
+            same(generator, local, requests(adapters[0].name, None, count=8))
+            server.kill()
+            starting = pool.submit(server.start)
+            same(generator, local, requests(adapters[0].name, None, count=8))
+            starting.result()
+            generator.unload(adapters[0].name)
+    finally:
+        server.kill()
+
+
+def test_seeds_with_chunked_prefill_kill_no_run(local: PeftGenerator, adapters: list[Adapter], tmp_path: Path) -> None:
+    """They end vLLM's engine on CPUs. Then there is an error that names the server, and no answer is made up."""
+    export_base(get_base(STORE, local.fingerprint), tmp_path / "base")
+    server = VllmServer(
+        tmp_path / "base", local.fingerprint, tmp_path / "log", chunked=True, max_num_batched_tokens="64"
+    ).start()
+    try:
+        with closing(generator_of(server, tmp_path / "adapters", patience=5.0)) as generator:
+            generator.load(adapters[0])
+            asked = [replace(one, answers=None) for one in requests(adapters[0].name, count=40)]
+            with pytest.raises(NoServer, match=server.address):
+                generator.generate(asked, FREE)
+    finally:
+        server.kill()

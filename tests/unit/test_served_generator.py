@@ -1,0 +1,296 @@
+"""The generator that asks servers, by a server of the same protocol: restarts, faults, and who unloads what."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from fake_text_server import FakeTextServer
+from language_models import random_adapter, small_base, turns
+from safetensors.torch import load, save
+
+from app.config import TextServers
+from app.core import UnusableFile
+from app.language import served_generator
+from app.language.base_model import BaseModel, get_base
+from app.language.generator import Adapter, ModelMismatch, Request, Sampling, get_adapter
+from app.language.peft_generator import PeftGenerator
+from app.language.served_generator import ServedGenerator
+from app.language.text_game import OneOf
+from app.language.text_server import NoServer, ServerRefused
+from app.store import MemoryStore, put_checkpoint
+
+STORE = MemoryStore()
+FREE = Sampling(temperature=1.0, stop="\n", most_tokens=4)
+
+
+@pytest.fixture(scope="module")
+def base() -> BaseModel:
+    return small_base(STORE)
+
+
+@pytest.fixture(scope="module")
+def local() -> PeftGenerator:
+    """The generator of this process, whose answers are the right ones."""
+    made = PeftGenerator(small_base(STORE))
+    for adapter in [random_adapter(STORE, made, seed) for seed in range(3)]:
+        made.load(adapter)
+    return made
+
+
+@pytest.fixture(scope="module")
+def adapters(local: PeftGenerator) -> list[Adapter]:
+    return [*local._loaded.values()]
+
+
+def fake(base: BaseModel, port: int = 0) -> FakeTextServer:
+    return FakeTextServer(get_base(STORE, base.fingerprint), port)
+
+
+@pytest.fixture
+def server(base: BaseModel) -> Iterator[FakeTextServer]:
+    with fake(base) as running:
+        yield running
+
+
+def ask(base: BaseModel, folder: Path, *servers: FakeTextServer, patience: float = 0.2) -> ServedGenerator:
+    addresses = tuple(server.address for server in servers)
+    return ServedGenerator(base, TextServers(addresses=addresses, folder=str(folder)), "models/base", patience)
+
+
+def requests(*names: str | None, count: int = 6) -> list[Request]:
+    return [Request(turn.prompt, names[k % len(names)], turn.answers, k) for k, turn in enumerate(turns(count))]
+
+
+def test_answers_are_those_of_the_generator_of_this_process(
+    base: BaseModel, local: PeftGenerator, adapters: list[Adapter], server: FakeTextServer, tmp_path: Path
+) -> None:
+    """Texts, tokens and masks are equal; and the base model is never asked for by its own name."""
+    asked = requests(adapters[0].name, adapters[1].name, None, count=12)
+    with closing(ask(base, tmp_path, server)) as generator:
+        for adapter in adapters[:2]:
+            generator.load(adapter)
+        for sampling in (FREE, replace(FREE, temperature=0.5), replace(FREE, temperature=0.0)):
+            found, right = generator.generate(asked, sampling), local.generate(asked, sampling)
+            assert [(one.text, one.ids, one.allowed, one.finish) for one in found] == [
+                (one.text, one.ids, one.allowed, one.finish) for one in right
+            ]
+            for one, other in zip(found, right, strict=True):
+                assert one.log_probs == pytest.approx(other.log_probs, abs=1e-4)
+    assert {body["model"] for body in server.asked} <= server.roots.keys()
+
+
+def test_place_with_one_legal_token_is_not_asked_for(
+    base: BaseModel, adapters: list[Adapter], server: FakeTextServer, tmp_path: Path
+) -> None:
+    with closing(ask(base, tmp_path, server)) as generator:
+        generator.load(adapters[0])
+        server.asked.clear()
+        (made,) = generator.generate([Request("Your column:", adapters[0].name, OneOf((" 3 1\n", " 3 2\n")), 0)], FREE)
+        choices = sum(len(legal) > 1 for legal in made.allowed)
+        assert len(server.asked) == choices < len(made.ids)
+
+
+def test_more_options_than_a_server_scores_at_once_are_asked_for_in_parts(
+    base: BaseModel, local: PeftGenerator, adapters: list[Adapter], server: FakeTextServer, tmp_path: Path
+) -> None:
+    options = tuple(text for token in range(300) if base.encode(text := base.decode([token])) == [token])
+    assert len(options) > 128
+    asked = [Request("Your column:", adapters[0].name, OneOf(options), seed) for seed in range(3)]
+    with closing(ask(base, tmp_path, server)) as generator:
+        generator.load(adapters[0])
+        found = generator.generate(asked, FREE)
+    assert [one.ids for one in found] == [one.ids for one in local.generate(asked, FREE)]
+
+
+def test_server_that_lost_its_adapters_loads_them_again(
+    base: BaseModel, adapters: list[Adapter], tmp_path: Path
+) -> None:
+    asked = requests(adapters[0].name, None)
+    first = fake(base)
+    with closing(ask(base, tmp_path, first, patience=5.0)) as generator:
+        generator.load(adapters[0])
+        before = generator.generate(asked, FREE)
+        first.close()
+        with fake(base, first.port) as second:
+            after = generator.generate(asked, FREE)
+            assert adapters[0].name in second.roots
+            assert any(body.get("prompt_logprobs") == 0 for body in second.asked)  # the canary
+    assert [one.ids for one in before] == [one.ids for one in after]
+
+
+def test_adapter_that_somebody_unloaded_is_loaded_again(
+    base: BaseModel, adapters: list[Adapter], server: FakeTextServer, tmp_path: Path
+) -> None:
+    with closing(ask(base, tmp_path, server)) as generator:
+        generator.load(adapters[0])
+        for missed in (
+            lambda: generator.generate(requests(adapters[0].name), FREE),
+            lambda: generator.load(adapters[0]),
+        ):
+            server.answer("/v1/unload_lora_adapter", {"lora_name": adapters[0].name})
+            missed()
+            assert [*server.roots] == [adapters[0].name]
+
+
+def test_server_that_is_away_is_passed_over(base: BaseModel, adapters: list[Adapter], tmp_path: Path) -> None:
+    with fake(base) as left:
+        gone = fake(base)
+        with closing(ask(base, tmp_path, gone, left, patience=5.0)) as generator:
+            generator.load(adapters[0])
+            assert [*gone.roots] == [*left.roots] == [adapters[0].name]
+            gone.close()
+            assert len(generator.generate(requests(adapters[0].name), FREE)) == 6
+            generator.load(adapters[1])
+            assert len(left.roots) == 2
+
+
+def test_no_server_ends_in_an_error_that_says_how_to_start_one(
+    base: BaseModel, adapters: list[Adapter], tmp_path: Path
+) -> None:
+    server = fake(base)
+    server.close()
+    with (
+        closing(ask(base, tmp_path, server)) as generator,
+        pytest.raises(NoServer, match="does not answer: ConnectError") as refusal,
+    ):
+        generator.load(adapters[0])
+    assert f"--model models/base --served-model-name {base.fingerprint}" in refusal.value.hint
+    assert generator.loaded == ()
+
+
+def test_failures_that_pass_are_repeated_and_others_are_not(
+    base: BaseModel, adapters: list[Adapter], server: FakeTextServer, tmp_path: Path
+) -> None:
+    asked = requests(adapters[0].name, count=1)
+    with closing(ask(base, tmp_path, server, patience=5.0)) as generator:
+        generator.load(adapters[0])
+        right = generator.generate(asked, FREE)
+        server.failures = [500, 503, 429]
+        assert generator.generate(asked, FREE) == right
+        server.failures = [400]
+        with pytest.raises(ServerRefused, match="400: '\"a planted failure\"'"):
+            generator.generate(asked, FREE)
+        assert server.failures == []
+
+
+def test_server_that_answers_by_another_adapter_is_noticed(
+    base: BaseModel, adapters: list[Adapter], server: FakeTextServer, tmp_path: Path
+) -> None:
+    with closing(ask(base, tmp_path, server)) as generator:
+        generator.load(adapters[0])
+        server.stale = {adapters[1].name: adapters[0].name}
+        with pytest.raises(ModelMismatch, match="answers unlike"):
+            generator.load(adapters[1])
+        assert generator.loaded == (adapters[0].name,)
+        assert [*server.roots] == [adapters[0].name]
+        assert not (tmp_path / adapters[1].name).exists()
+
+
+def test_server_of_another_base_model_is_refused(base: BaseModel, adapters: list[Adapter], tmp_path: Path) -> None:
+    with FakeTextServer(small_base(STORE, seed=5)) as other, closing(ask(base, tmp_path, other)) as generator:
+        with pytest.raises(ModelMismatch, match=f"no server .* serves base model {base.fingerprint}"):
+            generator.load(adapters[0])
+        assert other.roots == {}
+
+
+def test_adapter_out_of_another_folder_is_refused(
+    base: BaseModel, adapters: list[Adapter], server: FakeTextServer, tmp_path: Path
+) -> None:
+    with closing(ask(base, tmp_path / "one", server)) as one, closing(ask(base, tmp_path / "other", server)) as other:
+        one.load(adapters[0])
+        with pytest.raises(ModelMismatch, match="out of"):
+            other.load(adapters[0])
+        assert [*server.roots] == [adapters[0].name]
+
+
+def test_damaged_adapters_never_reach_a_server(
+    base: BaseModel, adapters: list[Adapter], server: FakeTextServer, tmp_path: Path
+) -> None:
+    tensors = load(adapters[0].checkpoint.parameters)
+    name, tensor = next((name, tensor) for name, tensor in tensors.items() if "lora_A" in name)
+    for bad, what in ((torch.full_like(tensor, float("nan")), "NaN"), (torch.cat([tensor, tensor]), "its rank")):
+        manifest = adapters[0].checkpoint.manifest
+        broken = get_adapter(STORE, put_checkpoint(STORE, manifest, save(tensors | {name: bad}), None))
+        with closing(ask(base, tmp_path, server)) as generator, pytest.raises(ModelMismatch, match=what):
+            generator.load(broken)
+    assert server.roots == {}
+    assert not [*tmp_path.glob("*@*")]
+
+
+def test_folder_that_holds_another_adapter_is_refused(
+    base: BaseModel, adapters: list[Adapter], server: FakeTextServer, tmp_path: Path
+) -> None:
+    with closing(ask(base, tmp_path, server)) as generator:
+        (tmp_path / adapters[0].name).mkdir()
+        (tmp_path / adapters[0].name / "adapter_model.safetensors").write_bytes(b"")
+        with pytest.raises(UnusableFile, match="holds another adapter"):
+            generator.load(adapters[0])
+
+
+def test_adapter_is_unloaded_and_deleted_when_nobody_uses_it(
+    base: BaseModel, adapters: list[Adapter], server: FakeTextServer, tmp_path: Path
+) -> None:
+    folder, name = tmp_path / adapters[0].name, adapters[0].name
+    with closing(ask(base, tmp_path, server)) as one, closing(ask(base, tmp_path, server)) as other:
+        one.load(adapters[0])
+        other.load(adapters[0])
+        one.unload(name)
+        assert name in server.roots
+        assert len(other.generate(requests(name), FREE)) == 6
+        other.unload(name)
+        assert name not in server.roots
+        assert not folder.exists()
+
+
+def test_adapters_of_a_killed_process_are_removed_by_the_next(
+    base: BaseModel, adapters: list[Adapter], server: FakeTextServer, tmp_path: Path
+) -> None:
+    with closing(ask(base, tmp_path, server)) as generator:
+        generator.load(adapters[0])
+    assert [*server.roots] == [adapters[0].name]
+    (tmp_path / f"{adapters[1].name}.part").mkdir()
+    ask(base, tmp_path, server).close()
+    assert server.roots == {}
+    assert not [*tmp_path.glob("*@*")]
+
+
+def test_folder_stays_while_a_server_cannot_be_asked(base: BaseModel, adapters: list[Adapter], tmp_path: Path) -> None:
+    server = fake(base)
+    with closing(ask(base, tmp_path, server)) as generator:
+        generator.load(adapters[0])
+        server.close()
+        generator.unload(adapters[0].name)
+        assert (tmp_path / adapters[0].name).is_dir()
+    with fake(base, server.port):
+        ask(base, tmp_path, server).close()
+    assert not (tmp_path / adapters[0].name).exists()
+
+
+def test_requests_under_way_are_bounded(
+    base: BaseModel, adapters: list[Adapter], server: FakeTextServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served_generator, "OUTSTANDING", 3)
+    with closing(ask(base, tmp_path, server)) as generator:
+        generator.load(adapters[0])
+        generator.generate(requests(adapters[0].name, count=20), FREE)
+    assert server.most_under_way <= 3
+
+
+def test_log_probs_at_another_temperature_than_the_draws_are_refused(
+    base: BaseModel, adapters: list[Adapter], server: FakeTextServer, tmp_path: Path
+) -> None:
+    free = [replace(one, answers=None) for one in requests(adapters[0].name, count=2)]
+    hot: dict[str, Any] = {"sampling": replace(FREE, temperature=2.0)}
+    with closing(ask(base, tmp_path, server)) as generator:
+        generator.load(adapters[0])
+        assert len(generator.generate(free, **hot)) == 2
+    server.is_raw = True
+    with closing(ask(base, tmp_path, server)) as generator:
+        generator.load(adapters[0])
+        with pytest.raises(ServerRefused, match="at temperature 1") as refusal:
+            generator.generate(free, **hot)
+    assert "--logprobs-mode processed_logprobs" in refusal.value.hint
