@@ -22,6 +22,7 @@ PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "
 
 _HASHED = ("config.json", "tokenizer.json", "tokenizer_config.json", "*.safetensors")
 _CHUNK = 1 << 24
+_MOST_HEADER_BYTES = 100_000_000  # that safetensors reads
 
 
 class NoBaseModel(FlyballError):
@@ -110,7 +111,8 @@ def _matrices(settings: LanguageSettings) -> dict[str, tuple[int, ...]]:
     for path in find_base(settings.base).glob("*.safetensors"):
         try:
             with path.open("rb") as file:
-                header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+                size_bytes = int.from_bytes(file.read(8), "little")
+                header = json.loads(file.read(min(size_bytes, _MOST_HEADER_BYTES)))
             shapes = {name: tuple(header[name]["shape"]) for name in header if name.endswith(".weight")}
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise NoBaseModel(

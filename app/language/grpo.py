@@ -42,8 +42,10 @@ def advantages(reward: NDArray[np.float32], group: NDArray[np.int32], *, standar
     result = np.zeros(len(reward), dtype=np.float32)
     for number in np.unique(group):
         members = group == number
+        if np.ptp(reward[members]) == 0:
+            continue  # because equal numbers may differ from their mean, which is rounded
         centred = reward[members] - reward[members].mean()
-        deviation = reward[members].std(ddof=1) if members.sum() > 1 else 0.0
+        deviation = reward[members].std(ddof=1)
         result[members] = centred / (deviation + 1e-4) if standardised else centred
     return result
 

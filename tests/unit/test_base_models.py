@@ -162,9 +162,10 @@ def test_settings_are_compared_with_the_users_base(tmp_path: Path) -> None:
         check(targets=("c_attn",))
     with pytest.raises(UnfitLanguageSettings, match="33 is more than q_proj can have, 32"):
         check(rank=33)
-    (tmp_path / "model.safetensors").write_bytes(b"")
-    with pytest.raises(NoBaseModel, match=r"model\.safetensors is no safetensors file"):
-        check(rank=9)
+    for rank, content in ((9, b""), (10, b"version https://git-lfs.github.com/spec/v1"), (11, b"\xff" * 9)):
+        (tmp_path / "model.safetensors").write_bytes(content)
+        with pytest.raises(NoBaseModel, match=r"model\.safetensors is no safetensors file"):
+            check(rank=rank)
     with pytest.raises(ValueError, match="must be a multiple"):
         LanguageSettings(base_width=36, base_heads=4)
 

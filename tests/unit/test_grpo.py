@@ -103,6 +103,13 @@ def test_advantages_are_those_of_the_group() -> None:
     assert np.allclose(standardised, [1 / 0.8166, 0, 0, -1 / 0.8166, 0, 0, 0], atol=1e-3)
 
 
+@pytest.mark.parametrize("standardised", [False, True])
+def test_advantages_of_equal_rewards_are_exactly_zero(standardised: bool) -> None:
+    """The mean of seven thirds is not a third in float32."""
+    reward, group = np.full(7, 1 / 3, np.float32), np.zeros(7, np.int32)
+    assert not advantages(reward, group, standardised=standardised).any()
+
+
 def answered(generator: PeftGenerator, advantage: float) -> Answered:
     text = canary_texts(generator.base)[0]
     prompt, ids = text[:-2], text[-2:]
