@@ -5,15 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from language_models import random_adapter, small_base, turns
 from own_training import train_spec
 from searched_games import CONFIG as SEARCHED
 from selfplay_rig import CONFIG, ignore, inspection_spec, put_model, selfplay_spec
 
 from app.config import CPU, Compute, GameConfig, NetworkSettings, PpoCoefficients
 from app.games import open_table
-from app.language.generator import Generator, Request, Sampling, check_canary
-from app.language.peft_generator import PeftGenerator
 from app.learning import search_training
 from app.learning.jobs import train
 from app.play.gauntlet import GauntletSpec, Opponent
@@ -21,7 +18,7 @@ from app.play.inspection import inspect
 from app.play.matches import batch
 from app.play.players import load_player
 from app.play.selfplay import play, play_by_search
-from app.store import FileStore, MemoryStore, get_shard
+from app.store import FileStore, get_shard
 
 pytestmark = pytest.mark.gpu
 STEADY = PpoCoefficients(batch_size=64, target_kl=10, max_kl=10)
@@ -110,25 +107,3 @@ def test_searches_and_their_training_on_a_gpu_repeat(tmp_path: Path, precision: 
     training = {**train_spec(tmp_path, SEARCHED, model, games=GAMES, **GPU[precision]), "shards": [first]}
     one, other = (search_training.train(training, ignore) for _ in range(2))
     assert one["model"] == other["model"] != model
-
-
-def test_adapters_of_a_cpu_pass_their_canary_on_a_gpu_and_answer_alike() -> None:
-    store = MemoryStore()
-    here = PeftGenerator(small_base(store))
-    there = PeftGenerator(small_base(store), Compute(device="cuda", precision="float32"))
-    adapters = [random_adapter(store, here, seed) for seed in range(2)]
-    for adapter in adapters:
-        here.load(adapter)
-        there.load(adapter)
-        assert check_canary(there, adapter) < 1e-4
-
-    def answers(generator: Generator) -> list[tuple[int, ...]]:
-        asked = [
-            Request(turn.prompt, adapters[number % 2].name, turn.answers, seed=number)
-            for number, turn in enumerate(turns(64))
-        ]
-        return [made.ids for made in generator.generate(asked, Sampling(temperature=1.0, stop="\n", most_tokens=6))]
-
-    played = answers(there)
-    assert played == answers(there)
-    assert sum(one == other for one, other in zip(played, answers(here), strict=True)) >= 62  # but for rounding
