@@ -82,7 +82,7 @@ def test_all_daemons_start_work_and_leave_in_order(tmp_path: Path) -> None:
 def test_a_daemon_that_cannot_start_says_why(tmp_path: Path) -> None:
     """A damaged file of state would be set aside; a folder in its place cannot be opened."""
     (tmp_path / "state" / "training@laptop.sqlite").mkdir(parents=True)
-    with flyball_up(tmp_path, "--for", "120") as process:
+    with flyball_up(tmp_path, "--role", "worker", "--for", "120") as process:  # fewer daemons than a head's
         failed = next(one for one in told(process) if one.get("what") == "failed")
         process.send_signal(signal.SIGTERM)
         process.wait()
