@@ -69,7 +69,13 @@ def _diplomacy(
 
     A lineup consists of whole rotations, so the games of a lineup are a group, and their number is one of rotations.
     """
-    usual: dict[str, Any] = {"base_layers": 2, "base_width": 64, "teacher": "coordinated", "group_games": games // 4}
+    usual: dict[str, Any] = {
+        "base_layers": 2,
+        "base_width": 64,
+        "teacher": "coordinated",
+        "group_games": games // 4,
+        "batch_rows": 128,
+    }
     return GameConfig(
         key=ConfigKey(key),
         game=game,
@@ -82,6 +88,7 @@ def _diplomacy(
             opening_plies=1, random_games=5 * players, model_games=10 * players, anchor_games=5 * players, members=1
         ),
         rows_per_training=24 * games,
+        learning_rate=5e-3,
         epochs=1,
     )
 

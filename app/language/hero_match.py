@@ -83,10 +83,12 @@ def play_hero_match(
     agents = [agent_of(config, name, config.evaluation.temperature) for name in names]
     outcomes, _ = play_texts(table, agents, schedule, generator, most_tokens=config.language.most_tokens)
     seats = table.spec.seats or tuple(f"seat {seat}" for seat in range(config.players))
-    return summary(tables, hero, outcomes, seats)
+    return summary(tables, hero, outcomes, seats, starts)
 
 
-def summary(tables: Sequence[tuple[str, ...]], hero: str, outcomes: TextOutcomes, seats: Sequence[str]) -> HeroMatch:
+def summary(
+    tables: Sequence[tuple[str, ...]], hero: str, outcomes: TextOutcomes, seats: Sequence[str], starts: Sequence[int]
+) -> HeroMatch:
     """Return the results of games: ranks follow from their returns, points are their scores."""
     returns, scores, final = outcomes.returns, outcomes.scores, ranks(outcomes.returns)
     taken: dict[str, list[tuple[int, int]]] = defaultdict(list)  # games and seats of each agent
@@ -108,7 +110,8 @@ def summary(tables: Sequence[tuple[str, ...]], hero: str, outcomes: TextOutcomes
 
     anchor = RANDOM if RANDOM in taken else hero
     ratings = fit_plackett_luce(
-        (RankedGame(table, tuple(row)) for table, row in zip(tables, final.tolist(), strict=True)), {anchor: Elo(0.0)}
+        (RankedGame(table, tuple(row), one) for table, row, one in zip(tables, final.tolist(), starts, strict=True)),
+        {anchor: Elo(0.0)},
     )
     rated = {
         name: ratings.rating(name) if len(taken) > 1 else (None, None) for name in dict.fromkeys((hero, *sorted(taken)))

@@ -27,6 +27,7 @@ class RankedGame(NamedTuple):
 
     agents: tuple[str, ...]
     ranks: tuple[int, ...]
+    event: int | None = None  # games of one event depend on each other, as those from one start; None: on no other
 
 
 class _Choice(NamedTuple):
@@ -40,14 +41,18 @@ class _Choice(NamedTuple):
 def fit_plackett_luce(
     games: Iterable[RankedGame], anchors: Mapping[str, Elo] = ANCHORS, prior: RatingPrior = UNKNOWN
 ) -> Ratings:
-    """Return the ratings of all agents in the games, and of the anchors, with errors that count a game as one event.
+    """Return the ratings of all agents in the games, and of the anchors; events count as independent in their errors.
 
     Args:
         games: games with at least two seats.
         anchors: ratings that are given, by default that of the random bot.
         prior: prior of all ratings that are not given.
     """
-    choices = [(number, choice) for number, game in enumerate(games) for choice in _choices(game)]
+    events: dict[tuple[int | None, int], int] = {}
+    choices: list[tuple[int, _Choice]] = []  # with the number of its event
+    for number, game in enumerate(games):
+        event = events.setdefault((game.event, number if game.event is None else 0), len(events))
+        choices += [(event, choice) for choice in _choices(game)]
     agents = sorted({name for _, choice in choices for name in (choice.chosen, *choice.others)} | {*anchors})
     index = {agent: place for place, agent in enumerate(agents)}
     scale = Scale(agents, anchors, prior)
@@ -77,9 +82,9 @@ def fit_plackett_luce(
     strengths = scale.strengths(free)
     surplus = -weights[:, None] * shares(strengths)[0]
     surplus[np.arange(len(chosen)), chosen] += weights
-    by_game = np.zeros((1 + max((number for number, _ in choices), default=0), len(agents)))
-    np.add.at(by_game, [number for number, _ in choices], surplus)
-    return scale.ratings(strengths, there.curvature, by_game.T @ by_game)
+    by_event = np.zeros((len(events), len(agents)))
+    np.add.at(by_event, np.array([event for event, _ in choices], dtype=np.int64), surplus)
+    return scale.ratings(strengths, there.curvature, by_event.T @ by_event)
 
 
 def _choices(game: RankedGame) -> Iterator[_Choice]:

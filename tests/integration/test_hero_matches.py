@@ -195,5 +195,7 @@ def test_missing_adapter_of_a_league_is_named(flyball: Flyball, home: Path, tmp_
     assert not (tmp_path / "registry.json").exists()
     done = flyball(*words)  # the settings name no base model
     assert "language.base" in done.stderr
-    done = flyball("league", KEY, "--import", str(home / "league.json"), "--registry", "x", "--adapters", "/nowhere")
-    assert done.exit_code != 0
+    done = flyball(*words, "--adapters", str(home / "nowhere"), settings="based.toml")
+    assert f"There is no adapter in {home / 'nowhere'}" in done.stderr
+    done = flyball("league", "hearts_4p", *words[2:])
+    assert "is played by policy_gradient" in done.stderr

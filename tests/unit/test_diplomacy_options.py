@@ -1,11 +1,13 @@
 """Options of Diplomacy in a configuration's game string: scoring, win bonus, last year."""
 
+from pathlib import Path
 from random import Random
 
 import numpy as np
 import pytest
 
 from app.config import GAMES
+from app.config.loading import load
 from app.games.table import UnknownGame
 from app.language.diplomacy_text import VARIANTS, Variant
 from app.language.text_games import open_text_table, text_table
@@ -72,3 +74,15 @@ def test_unusable_option_is_refused_with_those_there_are(game: str) -> None:
     with pytest.raises(UnknownGame) as refusal:
         text_table(game, 1)
     assert "scoring" in str(refusal.value.hint)
+
+
+def test_settings_that_stand_for_keys_of_other_programs_exist(tmp_path: Path) -> None:
+    """ADR/language.md maps the keys of the league's document to these."""
+    league = ("admission.recent_every", "admission.recent_for", "admission.anchor_every", "admission.elite_margin")
+    shares = ("mirror", "peers", "exploitable", "baselines", "prioritised", "curve", "peer_elo", "cold_start")
+    game = ("selfplay.most_opponents", "language.rank", "language.base", "evaluation.model_games", "builtins", "game")
+    values = load(tmp_path, {"configs": ["diplomacy_7p"], "league": {"matchmaking": "balanced"}}).values()
+    for key in (*(f"league.{name}" for name in league), *(f"games.diplomacy_7p.{name}" for name in game)):
+        assert key in values, key
+    assert [values[f"league.matchmaking.{name}"] for name in shares] == [0.3, 0.4, 0.2, 0.1, 0.0, "even", 100.0, 2]
+    assert values["games.diplomacy_7p.selfplay.most_opponents"] == 7  # with the hero, the document's eight adapters

@@ -15,7 +15,7 @@ def summarised(tables: list[tuple[str, ...]], returns: list[list[float]], cut: b
     scores = np.array(returns, dtype=np.float32)
     games = len(tables)
     outcomes = TextOutcomes(scores, 10 * scores, np.full(games, cut), np.ones(games, np.int64), [[]] * games)
-    return summary(tables, "hero", outcomes, POWERS)
+    return summary(tables, "hero", outcomes, POWERS, range(games))
 
 
 def test_opponents_sit_after_the_hero() -> None:

@@ -69,3 +69,21 @@ def test_order_of_games_changes_nothing() -> None:
     first, second = (fit_plackett_luce(some, anchors={"0": 0.0}) for some in (games, games[::-1]))
     assert np.allclose(first.elo, second.elo, atol=1e-6)
     assert np.allclose(first.covariance, second.covariance, rtol=1e-6)
+
+
+def test_games_of_one_event_say_less_than_others() -> None:
+    """Four games that repeat each other have the error of one."""
+    ranks = [(1, 2), (2, 1), (1, 2)]
+    once, apart, together = (
+        fit_plackett_luce(
+            [RankedGame(("random", "a"), row, event) for row, event in games], anchors={"random": 0.0}, prior=FLAT
+        ).rating("a")
+        for games in (
+            [(row, None) for row in ranks],
+            [(row, None) for row in ranks * 4],
+            [(row, event) for event, row in enumerate(ranks)] * 4,
+        )
+    )
+    assert once.elo == pytest.approx(apart.elo) == pytest.approx(together.elo)
+    assert apart.stderr == pytest.approx(once.stderr / 2)
+    assert together.stderr == pytest.approx(once.stderr)
