@@ -264,7 +264,7 @@ def test_training_on_legal_answers_keeps_free_ones_legal() -> None:
 
 
 def test_answers_without_an_advantage_are_left_out(tmp_path: Path) -> None:
-    spec = specs(tmp_path)
+    spec = specs(tmp_path, language=SMALL.language.replace(lessons=0))
     model = initialise(spec, silent)["model"]
     about = {"model": model, "games": 8, "temperature": 1.0, "worker": "test"}
     shard = get_token_shard(FileStore(tmp_path), play(spec | about, silent)["shard"])

@@ -11,11 +11,13 @@ from fake_text_server import FakeTextServer
 
 from app.config import GAMES, LanguageSettings
 from app.language import jobs, selfplay
+from app.language.base_files import UnfitLanguageSettings
 from app.language.base_model import get_base, load_base
 from app.language.inspection import inspect
 from app.language.run import UnusableTraining, text_settings, train_text
 from app.language.selfplay import grouped_schedule
 from app.language.token_shard import get_token_shard, put_token_shard
+from app.learning.devices import MissingDevice
 from app.play.inspection import ForeignShard, RepeatedShard
 from app.store import FileStore, MissingBlob
 
@@ -167,6 +169,13 @@ def test_interrupted_training_becomes_what_it_would_have_become(tmp_path: Path) 
     assert any("free answers legal" in line for line in lines)
     with pytest.raises(UnusableTraining, match="holds a run"):
         trained("whole", 3)
+
+
+def test_training_that_cannot_run_begins_nothing(tmp_path: Path) -> None:
+    for values, error in (({"device": "cuda:99"}, MissingDevice), ({"language.rank": 200}, UnfitLanguageSettings)):
+        with pytest.raises(error, match=r"cuda:99|rank"):
+            train_text(SMALL, tmp_path / "new", values, 0, resume=False, say=str)
+        assert not (tmp_path / "new").exists()
 
 
 def test_settings_of_a_training_are_checked() -> None:
