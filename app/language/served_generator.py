@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from itertools import count
 from pathlib import Path
 from time import sleep
 from typing import TypeVar
 
+import structlog
 import torch
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
@@ -74,6 +74,7 @@ class ServedGenerator(Generator):
         self._serving: list[TextServer] = []
         self._loaded: dict[str, Adapter] = {}
         self._zero: Adapter | None = None
+        self._is_waiting = False  # and has said so
         self._tries = Tries(vocabulary.encode)
         self._folder.remove_unused(self._unloaded)
 
@@ -228,7 +229,8 @@ class ServedGenerator(Generator):
         Raises ``ModelMismatch``; then the server has the adapter no more.
         """
         with server.lock:
-            if adapter.name in server.verified:
+            verified = server.verified  # another set once the server was away, also in the meantime
+            if adapter.name in verified:
                 return
             names, path = server.models(), self._path(adapter.name)
             if self.fingerprint not in names:
@@ -248,7 +250,7 @@ class ServedGenerator(Generator):
                 except ModelMismatch:
                     server.unload(adapter.name, path)
                     raise
-            server.verified.add(adapter.name)
+            verified.add(adapter.name)
 
     def _path(self, name: str) -> str:
         return str(self._folder.path / name)
@@ -267,17 +269,22 @@ class ServedGenerator(Generator):
 
         Raises ``NoServer`` once the patience is over.
         """
-        waited = 0.0
-        for attempt in count():
+        attempt, waited = 0, 0.0
+        while True:
             try:
-                return action(attempt)
-            except NoServer:
+                found = action(attempt)
+            except NoServer as error:
+                if not self._is_waiting:
+                    structlog.get_logger("generator").warning("waiting for a server", error=str(error))
+                self._is_waiting = True
                 wait = min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2 ** min(attempt, 16))
                 if waited + wait > self._patience:
                     raise
                 sleep(wait)
-                waited += wait
-        raise AssertionError
+                attempt, waited = attempt + 1, waited + wait
+            else:
+                self._is_waiting = False
+                return found
 
     @staticmethod
     def _each(action: Callable[[int, T], U], items: Sequence[T]) -> list[U]:
