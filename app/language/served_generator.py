@@ -46,6 +46,7 @@ PATIENCE_SECONDS = 300.0
 
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.1, 5.0
 
+_END = 32  # tokens of a canary's text that are compared
 _RANK = 1  # of the adapter that answers as the base model
 
 T = TypeVar("T")
@@ -246,7 +247,7 @@ class ServedGenerator(Generator):
                 )
             if adapter is not self._zero:
                 try:
-                    check_canary(_AsDecoded(server), adapter)
+                    check_canary(_Ends(server), adapter)
                 except ModelMismatch:
                     server.unload(adapter.name, path)
                     raise
@@ -295,17 +296,15 @@ class ServedGenerator(Generator):
             return list(pool.map(action, range(len(items)), items))
 
 
-class _AsDecoded(Scorer):
-    """Scores by a server, the last token as answers are decoded, so that its cache of prefixes is checked, too."""
+class _Ends(Scorer):
+    """Scores the ends of texts by a server: their tokens depend on all before, and long texts are soon done."""
 
     def __init__(self, server: TextServer) -> None:
         self._server = server
 
     def score(self, texts: Sequence[Ids], adapter: str) -> list[list[float]]:
         """See ``Scorer.score``."""
-        before = self._server.score([text[:-1] for text in texts], adapter)
-        last = [self._server.next_log_probs(adapter, text[:-1], text[-1:]) for text in texts]
-        return [[*some, *one] for some, one in zip(before, last, strict=True)]
+        return self._server.score(texts, adapter, _END)
 
 
 def _zero_adapter(like: Adapter) -> Adapter:
