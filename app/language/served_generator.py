@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from itertools import count
 from pathlib import Path
 from time import sleep
 from typing import TypeVar
 
+import structlog
 import torch
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
@@ -46,6 +46,7 @@ PATIENCE_SECONDS = 300.0
 
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.1, 5.0
 
+_END = 32  # tokens of a canary's text that are compared
 _RANK = 1  # of the adapter that answers as the base model
 
 T = TypeVar("T")
@@ -74,6 +75,7 @@ class ServedGenerator(Generator):
         self._serving: list[TextServer] = []
         self._loaded: dict[str, Adapter] = {}
         self._zero: Adapter | None = None
+        self._is_waiting = False  # and has said so
         self._tries = Tries(vocabulary)
         self._folder.remove_unused(self._unloaded)
 
@@ -225,7 +227,8 @@ class ServedGenerator(Generator):
         Raises ``ModelMismatch``; then the server has the adapter no more.
         """
         with server.lock:
-            if adapter.name in server.verified:
+            verified = server.verified  # another set once the server was away, also in the meantime
+            if adapter.name in verified:
                 return
             names, path = server.models(), self._path(adapter.name)
             if self.fingerprint not in names:
@@ -241,11 +244,11 @@ class ServedGenerator(Generator):
                 )
             if adapter is not self._zero:
                 try:
-                    check_canary(_AsDecoded(server), adapter)
+                    check_canary(_Ends(server), adapter)
                 except ModelMismatch:
                     server.unload(adapter.name, path)
                     raise
-            server.verified.add(adapter.name)
+            verified.add(adapter.name)
 
     def _path(self, name: str) -> str:
         return str(self._folder.path / name)
@@ -264,17 +267,22 @@ class ServedGenerator(Generator):
 
         Raises ``NoServer`` once the patience is over.
         """
-        waited = 0.0
-        for attempt in count():
+        attempt, waited = 0, 0.0
+        while True:
             try:
-                return action(attempt)
-            except NoServer:
+                found = action(attempt)
+            except NoServer as error:
+                if not self._is_waiting:
+                    structlog.get_logger("generator").warning("waiting for a server", error=str(error))
+                self._is_waiting = True
                 wait = min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2 ** min(attempt, 16))
                 if waited + wait > self._patience:
                     raise
                 sleep(wait)
-                waited += wait
-        raise AssertionError
+                attempt, waited = attempt + 1, waited + wait
+            else:
+                self._is_waiting = False
+                return found
 
     @staticmethod
     def _each(action: Callable[[int, T], U], items: Sequence[T]) -> list[U]:
@@ -285,17 +293,15 @@ class ServedGenerator(Generator):
             return list(pool.map(action, range(len(items)), items))
 
 
-class _AsDecoded(Scorer):
-    """Scores by a server, the last token as answers are decoded, so that its cache of prefixes is checked, too."""
+class _Ends(Scorer):
+    """Scores the ends of texts by a server: their tokens depend on all before, and long texts are soon done."""
 
     def __init__(self, server: TextServer) -> None:
         self._server = server
 
     def score(self, texts: Sequence[Ids], adapter: str) -> list[list[float]]:
         """See ``Scorer.score``."""
-        before = self._server.score([text[:-1] for text in texts], adapter)
-        last = [self._server.next_log_probs(adapter, text[:-1], text[-1:]) for text in texts]
-        return [[*some, *one] for some, one in zip(before, last, strict=True)]
+        return self._server.score(texts, adapter, _END)
 
 
 def _zero_adapter(like: Adapter) -> Adapter:

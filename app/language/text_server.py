@@ -19,6 +19,7 @@ _NEUTRAL = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
 
 _MOST_SEED = 1 << 63
 _SAME = 1e-5  # nats between log-probabilities of one prompt, at most
+_PLACES = 64  # of a text that one request asks for
 _MOST_TOKENS = 128  # whose log-probabilities vLLM returns for one place
 
 
@@ -90,10 +91,9 @@ class TextServer:
         """
         scores: list[float] = []
         for first in range(0, len(tokens), _MOST_TOKENS):
-            some = list(tokens[first : first + _MOST_TOKENS])
-            asked = {"temperature": 1.0, "max_tokens": 1, "logprobs": 0, "logprob_token_ids": some}
-            (found,) = self._completed(model, ids, asked)["logprobs"]["top_logprobs"]
-            scores += [_number(found[_key(token)]) for token in some]
+            some = tokens[first : first + _MOST_TOKENS]
+            (found,) = self._next(model, [ids], some)
+            scores += [found[token] for token in some]
         return scores
 
     def answer(self, model: str, ids: Ids, sampling: Sampling, seed: int, most: int) -> list[tuple[int, float]]:
@@ -113,7 +113,7 @@ class TextServer:
         }
         if sampling.temperature:
             asked["seed"] = seed % _MOST_SEED
-        choice = self._completed(model, ids, asked)
+        (choice,) = self._completed(model, [ids], asked)
         return list(zip(choice["token_ids"], map(_number, choice["logprobs"]["token_logprobs"]), strict=True))
 
     def _check_heat(self, model: str, ids: Ids) -> None:
@@ -121,35 +121,49 @@ class TextServer:
         if self._is_heated:
             return
         tokens = sorted({*ids})[:_MOST_TOKENS]
-        asked = {"max_tokens": 1, "logprobs": 0, "logprob_token_ids": tokens}
-        cold, hot = (
-            self._completed(model, ids, asked | {"temperature": heat})["logprobs"]["top_logprobs"][0]
-            for heat in (1.0, 10.0)
-        )
-        if all(abs(cold[key] - hot[key]) < _SAME for key in map(_key, tokens)):
+        cold, hot = (self._next(model, [ids], tokens, heat)[0] for heat in (1.0, 10.0))
+        if all(abs(cold[token] - hot[token]) < _SAME for token in tokens):
             raise ServerRefused(
                 f"The server {self.address} returns log-probabilities at temperature 1 for answers at another one.",
                 hint="Start it with --logprobs-mode processed_logprobs, or draw free answers at temperature 1.",
             )
         self._is_heated = True
 
-    def score(self, texts: Sequence[Ids], adapter: str) -> list[list[float]]:
-        """Return log-probabilities of each token of ``texts`` but the first.
+    def score(self, texts: Sequence[Ids], adapter: str, last: int | None = None) -> list[list[float]]:
+        """Return log-probabilities of each token of ``texts`` but the first, or of the ``last`` ones.
+
+        They are asked for as decoding asks, so they show what a cache of prefixes holds. ``prompt_logprobs`` would not,
+        and ends vLLM's engine on CPUs if another request is in the batch.
 
         Raises ``NoServer``, ``NotLoaded`` or ``ServerRefused``.
         """
-        return [self._scored(adapter, text) for text in texts]
+        return [self._scored(adapter, text, 1 if last is None else max(1, len(text) - last)) for text in texts]
 
-    def _scored(self, model: str, ids: Ids) -> list[float]:
-        choice = self._completed(model, ids, {"temperature": 0.0, "max_tokens": 1, "prompt_logprobs": 0})
-        found = choice["prompt_logprobs"][1:]
-        return [_number(place[str(token)]["logprob"]) for place, token in zip(found, ids[1:], strict=True)]
+    def _scored(self, model: str, ids: Ids, first: int) -> list[float]:
+        scores: list[float] = []
+        for begin in range(first, len(ids), _PLACES):
+            places = range(begin, min(begin + _PLACES, len(ids)))
+            tokens = sorted({ids[place] for place in places})
+            found = self._next(model, [ids[:place] for place in places], tokens)
+            scores += [at[ids[place]] for at, place in zip(found, places, strict=True)]
+        return scores
 
-    def _completed(self, model: str, ids: Ids, asked: dict[str, Any]) -> dict[str, Any]:
-        """Return the choice of a completion of token ids."""
-        body = {"model": model, "prompt": list(ids), "return_token_ids": True, "return_tokens_as_token_ids": True}
-        choice: dict[str, Any] = self._asked("POST", "/v1/completions", body | _NEUTRAL | asked).json()["choices"][0]
-        return choice
+    def _next(self, model: str, prompts: Sequence[Ids], tokens: Ids, heat: float = 1.0) -> list[dict[int, float]]:
+        """Return log-probabilities of tokens as the next one after each of some prompts."""
+        asked = {"temperature": heat, "max_tokens": 1, "logprobs": 0, "logprob_token_ids": list(tokens)}
+        found = [choice["logprobs"]["top_logprobs"][0] for choice in self._completed(model, prompts, asked)]
+        return [{token: _number(one[f"token_id:{token}"]) for token in tokens} for one in found]
+
+    def _completed(self, model: str, prompts: Sequence[Ids], asked: dict[str, Any]) -> list[dict[str, Any]]:
+        """Return the choices of a completion, one for each prompt."""
+        body = {
+            "model": model,
+            "prompt": [list(ids) for ids in prompts],
+            "return_token_ids": True,
+            "return_tokens_as_token_ids": True,
+        }
+        choices = self._asked("POST", "/v1/completions", body | _NEUTRAL | asked).json()["choices"]
+        return sorted(choices, key=lambda choice: int(choice["index"]))
 
     def _asked(
         self,
@@ -187,11 +201,6 @@ _LOAD_HINT = (
     "It has to be started with VLLM_ALLOW_RUNTIME_LORA_UPDATING=True, --enable-lora and a --max-lora-rank of at least "
     "the adapter's rank, and to read the adapter's folder at the same path: see deployment.text.adapters."
 )
-
-
-def _key(token: int) -> str:
-    """Return what a token is called in a table of log-probabilities."""
-    return f"token_id:{token}"
 
 
 def _number(value: float | None) -> float:

@@ -108,24 +108,15 @@ class FakeTextServer:
             return 404, f"The model `{name}` does not exist."
         name = self.stale.get(name, name)
         with self.generator.active(None if name == self.base.fingerprint else name) as model:
-            return 200, {"choices": [self._choice(model, body)]}
+            choices = [self._choice(model, body, ids) | {"index": k} for k, ids in enumerate(body["prompt"])]
+            return 200, {"choices": choices[::-1]}
 
-    def _choice(self, model: Any, body: Json) -> Json:
-        ids = list(body["prompt"])
-        before = model(input_ids=torch.tensor([ids])).logits[0].log_softmax(-1)
-        choice: Json = {"prompt_logprobs": None, "logprobs": None}
-        if body.get("prompt_logprobs") is not None:
-            scored = before.gather(1, torch.tensor([*ids[1:], 0])[:, None])[:-1, 0].tolist()
-            choice["prompt_logprobs"] = [
-                None,
-                *({str(k): {"logprob": x}} for k, x in zip(ids[1:], scored, strict=True)),
-            ]
+    def _choice(self, model: Any, body: Json, ids: list[int]) -> Json:
         if wanted := body.get("logprob_token_ids"):
             assert len(wanted) <= 128
             heat = 1.0 if self.is_raw else body["temperature"]
-            found = (before[-1] / heat).log_softmax(-1)
-            choice["logprobs"] = {"top_logprobs": [{f"token_id:{k}": float(found[k]) for k in wanted}]}
-            return choice
+            found = (model(input_ids=torch.tensor([ids])).logits[0, -1] / heat).log_softmax(-1).tolist()
+            return {"logprobs": {"top_logprobs": [{f"token_id:{token}": found[token] for token in wanted}]}}
         rng, drawn, scores = np.random.default_rng(body.get("seed")), [], []
         while len(drawn) < body["max_tokens"] and not any(
             stop in self.base.decode(drawn) for stop in body.get("stop", ())
@@ -135,7 +126,7 @@ class FakeTextServer:
             token = int(rng.choice(len(found), p=found.exp().numpy())) if body["temperature"] else int(found.argmax())
             drawn.append(token)
             scores.append(float(found[token]))
-        return choice | {"token_ids": drawn, "logprobs": {"token_logprobs": scores}}
+        return {"token_ids": drawn, "logprobs": {"token_logprobs": scores}}
 
 
 def _handler(server: FakeTextServer) -> type[BaseHTTPRequestHandler]:

@@ -18,7 +18,7 @@ from language_models import small_base
 from app.language.base_model import export_base
 from app.store import MemoryStore
 
-START_SECONDS = 240
+START_SECONDS = 600  # a busy machine needs minutes
 OPTIONS = {
     "--dtype": "float32",
     "--max-model-len": "1024",
@@ -27,7 +27,7 @@ OPTIONS = {
     "--max-cpu-loras": "16",
     "--max-num-seqs": "64",
     "--max-num-batched-tokens": "8192",
-    "--block-size": "16",
+    "--block-size": "32",
     "--logprobs-mode": "processed_logprobs",
 }
 
