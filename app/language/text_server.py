@@ -73,9 +73,13 @@ class TextServer:
         return {str(model["id"]): model.get("root") for model in self._asked("GET", "/v1/models").json()["data"]}
 
     def load(self, name: str, path: str) -> None:
-        """Load an adapter. Raises ``NoServer`` or ``ServerRefused``."""
+        """Load an adapter; nothing if another process was faster. Raises ``NoServer`` or ``ServerRefused``."""
         body = {"lora_name": name, "lora_path": path}
-        self._asked("POST", "/v1/load_lora_adapter", body, lasting=(404, 500), hint=_LOAD_HINT)
+        try:
+            self._asked("POST", "/v1/load_lora_adapter", body, lasting=(404, 500), hint=_LOAD_HINT)
+        except ServerRefused:
+            if self.models().get(name) != path:
+                raise
 
     def unload(self, name: str) -> None:
         """Unload an adapter; nothing if it is not loaded. Raises ``NoServer`` or ``ServerRefused``."""

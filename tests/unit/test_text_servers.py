@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from threading import Lock
+from time import sleep
 from typing import Any, NoReturn
 
 import pytest
@@ -51,3 +52,23 @@ def test_adapter_folder_leaves_what_it_did_not_write(adapter: Adapter, tmp_path:
     folder.release(adapter.name)
     folder.remove_unused(lambda _: True)
     assert sorted(path.name for path in tmp_path.glob("*@*")) == sorted([*others, "mail@home"])
+
+
+def ask(base: BaseModel, folder: Path, *servers: FakeTextServer, patience: float = 5.0) -> ServedGenerator:
+    addresses = tuple(server.address for server in servers)
+    return ServedGenerator(base, TextServers(addresses=addresses, folder=str(folder)), "base", patience)
+
+
+def requests(adapter: Adapter, count: int = 6) -> list[Request]:
+    return [Request(turn.prompt, adapter.name, turn.answers, seed) for seed, turn in enumerate(turns(count))]
+
+
+def test_adapter_that_another_process_loads_meanwhile_is_used(
+    base: BaseModel, adapter: Adapter, server: FakeTextServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, models = [server._models()] * 2, server._models
+    with closing(ask(base, tmp_path, server)) as other, closing(ask(base, tmp_path, server)) as generator:
+        other.load(adapter)
+        monkeypatch.setattr(server, "_models", lambda: before.pop() if before else models())
+        generator.load(adapter)
+        assert generator.loaded == (adapter.name,)
