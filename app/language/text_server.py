@@ -3,7 +3,8 @@
 Prompts and answers are token ids, so a tokenizer of the server's is never asked.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
@@ -20,6 +21,7 @@ _NEUTRAL = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
 _MOST_SEED = 1 << 63
 _SAME = 1e-5  # nats between log-probabilities of one prompt, at most
 _MOST_TOKENS = 128  # whose log-probabilities vLLM returns for one place
+_VERSION_HINT = "Is it a vLLM of the version that the page language.md names?"
 
 
 class NoServer(FlyballError):
@@ -70,7 +72,8 @@ class TextServer:
 
         Raises ``NoServer`` or ``ServerRefused``.
         """
-        return {str(model["id"]): model.get("root") for model in self._asked("GET", "/v1/models").json()["data"]}
+        with self._understood():
+            return {str(model["id"]): model.get("root") for model in self._asked("GET", "/v1/models").json()["data"]}
 
     def load(self, name: str, path: str) -> None:
         """Load an adapter; nothing if another process was faster. Raises ``NoServer`` or ``ServerRefused``."""
@@ -96,8 +99,9 @@ class TextServer:
         for first in range(0, len(tokens), _MOST_TOKENS):
             some = list(tokens[first : first + _MOST_TOKENS])
             asked = {"temperature": 1.0, "max_tokens": 1, "logprobs": 0, "logprob_token_ids": some}
-            (found,) = self._completed(model, ids, asked)["logprobs"]["top_logprobs"]
-            scores += [_number(found[_key(token)]) for token in some]
+            with self._understood():
+                (found,) = self._completed(model, ids, asked)["logprobs"]["top_logprobs"]
+                scores += [_number(found[_key(token)]) for token in some]
         return scores
 
     def answer(self, model: str, ids: Ids, sampling: Sampling, seed: int, most: int) -> list[tuple[int, float]]:
@@ -117,8 +121,9 @@ class TextServer:
         }
         if sampling.temperature:
             asked["seed"] = seed % _MOST_SEED
-        choice = self._completed(model, ids, asked)
-        return list(zip(choice["token_ids"], map(_number, choice["logprobs"]["token_logprobs"]), strict=True))
+        with self._understood():
+            choice = self._completed(model, ids, asked)
+            return list(zip(choice["token_ids"], map(_number, choice["logprobs"]["token_logprobs"]), strict=True))
 
     def _check_heat(self, model: str, ids: Ids) -> None:
         """Check that log-probabilities change with the temperature; otherwise they are not those of the draws."""
@@ -126,11 +131,13 @@ class TextServer:
             return
         tokens = sorted({*ids})[:_MOST_TOKENS]
         asked = {"max_tokens": 1, "logprobs": 0, "logprob_token_ids": tokens}
-        cold, hot = (
-            self._completed(model, ids, asked | {"temperature": heat})["logprobs"]["top_logprobs"][0]
-            for heat in (1.0, 10.0)
-        )
-        if all(abs(cold[key] - hot[key]) < _SAME for key in map(_key, tokens)):
+        with self._understood():
+            cold, hot = (
+                self._completed(model, ids, asked | {"temperature": heat})["logprobs"]["top_logprobs"][0]
+                for heat in (1.0, 10.0)
+            )
+            same = all(abs(cold[key] - hot[key]) < _SAME for key in map(_key, tokens))
+        if same:
             raise ServerRefused(
                 f"The server {self.address} returns log-probabilities at temperature 1 for answers at another one.",
                 hint="Start it with --logprobs-mode processed_logprobs, or draw free answers at temperature 1.",
@@ -145,15 +152,26 @@ class TextServer:
         return [self._scored(adapter, text) for text in texts]
 
     def _scored(self, model: str, ids: Ids) -> list[float]:
-        choice = self._completed(model, ids, {"temperature": 0.0, "max_tokens": 1, "prompt_logprobs": 0})
-        found = choice["prompt_logprobs"][1:]
-        return [_number(place[str(token)]["logprob"]) for place, token in zip(found, ids[1:], strict=True)]
+        with self._understood():
+            choice = self._completed(model, ids, {"temperature": 0.0, "max_tokens": 1, "prompt_logprobs": 0})
+            found = choice["prompt_logprobs"][1:]
+            return [_number(place[str(token)]["logprob"]) for place, token in zip(found, ids[1:], strict=True)]
 
     def _completed(self, model: str, ids: Ids, asked: dict[str, Any]) -> dict[str, Any]:
         """Return the choice of a completion of token ids."""
         body = {"model": model, "prompt": list(ids), "return_token_ids": True, "return_tokens_as_token_ids": True}
         choice: dict[str, Any] = self._asked("POST", "/v1/completions", body | _NEUTRAL | asked).json()["choices"][0]
         return choice
+
+    @contextmanager
+    def _understood(self) -> Iterator[None]:
+        """Turn what an answer of another form raises into ``ServerRefused``."""
+        try:
+            yield
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            raise ServerRefused(
+                f"The server {self.address} answers unlike vLLM: {type(error).__name__}: {error}.", hint=_VERSION_HINT
+            ) from error
 
     def _asked(
         self,
@@ -162,7 +180,7 @@ class TextServer:
         body: dict[str, Any] | None = None,
         *,
         lasting: tuple[int, ...] = (),
-        hint: str = "Is it a vLLM of the version that the page language.md names?",
+        hint: str = _VERSION_HINT,
     ) -> Any:
         """Return a server's answer. ``lasting`` statuses are refusals; other 5xx and 429 may pass."""
         from httpx2 import TransportError

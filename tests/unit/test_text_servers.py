@@ -72,3 +72,27 @@ def test_adapter_that_another_process_loads_meanwhile_is_used(
         monkeypatch.setattr(server, "_models", lambda: before.pop() if before else models())
         generator.load(adapter)
         assert generator.loaded == (adapter.name,)
+
+
+@pytest.mark.parametrize("found", ["Hello", {"data": [{}]}, {"object": "list"}])
+def test_server_of_another_protocol_is_refused(
+    base: BaseModel,
+    adapter: Adapter,
+    server: FakeTextServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    found: Any,
+) -> None:
+    monkeypatch.setattr(server, "_models", lambda: found)
+    with closing(ask(base, tmp_path, server)) as generator, pytest.raises(ServerRefused, match="unlike vLLM"):
+        generator.load(adapter)
+
+
+def test_answer_without_log_probabilities_is_refused(
+    base: BaseModel, adapter: Adapter, server: FakeTextServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(ask(base, tmp_path, server)) as generator:
+        generator.load(adapter)
+        monkeypatch.setattr(server, "_choice", lambda *_: {"text": "3", "logprobs": None})
+        with pytest.raises(ServerRefused, match="unlike vLLM"):
+            generator.generate(requests(adapter), FREE)
