@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
-from time import sleep
+from time import perf_counter, sleep
 from typing import TypeVar
 
 import torch
@@ -42,7 +42,7 @@ from app.language.trie import Tries
 from app.store.blobs import key_of
 
 PATIENCE_SECONDS = 120.0
-"""Longest wait for a server that is away; a restart of vLLM takes half a minute, with a small model."""
+"""Time after which a request to servers that are away is not repeated; a small vLLM restarts in half a minute."""
 
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.1, 5.0
 
@@ -55,14 +55,14 @@ U = TypeVar("U")
 class ServedGenerator(Generator):
     """See ``Generator``. Not thread-safe.
 
-    Any server answers any request; one that is away is passed over, and waited for only if all are. Whatever a server
-    is asked for an adapter, it has passed the adapter's canary since it was last away.
+    Any server answers any request. One that is away is passed over until the next adapter is loaded, unless all are
+    away. A server answers by an adapter only after it has passed the adapter's canary, again whenever it was away.
 
     Args:
         vocabulary: of the base model, which servers announce as a model named by its fingerprint.
         servers: addresses of servers, and the folder for adapters.
         base: folder or name of the base model.
-        patience_seconds: longest wait for a server that is away.
+        patience_seconds: time after which a request to servers that are away is not repeated.
     """
 
     def __init__(
@@ -71,7 +71,8 @@ class ServedGenerator(Generator):
         self._vocabulary, self._base, self._patience = vocabulary, base, patience_seconds
         self._folder = AdapterFolder(Path(servers.folder), base)
         self._servers = [TextServer(address) for address in servers.addresses]
-        self._serving: list[TextServer] = []
+        self._found: list[TextServer] = []  # when an adapter was loaded last
+        self._serving: list[TextServer] = []  # those of them that were not away since
         self._loaded: dict[str, Adapter] = {}
         self._zero: Adapter | None = None
         self._tries = Tries(vocabulary)
@@ -177,14 +178,19 @@ class ServedGenerator(Generator):
         """Return a server's answer about an adapter; it is loaded again where it is missing."""
 
         def asked(attempt: int) -> T:
-            server = self._serving[(number + attempt) % len(self._serving)]
-            self._verify(server, adapter)
+            serving = self._serving
+            server = serving[(number + attempt) % len(serving)]
             try:
-                return question(server)
-            except NotLoaded:
-                server.verified.discard(adapter.name)
                 self._verify(server, adapter)
-                return question(server)
+                try:
+                    return question(server)
+                except NotLoaded:
+                    server.verified.discard(adapter.name)
+                    self._verify(server, adapter)
+                    return question(server)
+            except NoServer:  # otherwise each token of each answer would wait for it
+                self._serving = [other for other in self._serving if other is not server] or self._found
+                raise
 
         return self._patiently(asked)
 
@@ -202,7 +208,7 @@ class ServedGenerator(Generator):
             except NoServer as error:
                 away = error
         if serving:
-            self._serving = serving
+            self._found = self._serving = serving
         elif away is not None:
             raise NoServer(away.message, hint=self._start_hint)
         else:
@@ -224,8 +230,11 @@ class ServedGenerator(Generator):
 
         Raises ``ModelMismatch``; then the server has the adapter no more.
         """
+        verified = server.verified
         with server.lock:
-            if adapter.name in server.verified:
+            if server.verified is not verified:  # otherwise those who waited here would wait for it in turn
+                raise NoServer(f"The server {server.address} was away.", hint="Read the server's log.")
+            if adapter.name in verified:
                 return
             names, path = server.models(), str(self._folder.path / adapter.name)
             if self.fingerprint not in names:
@@ -245,7 +254,7 @@ class ServedGenerator(Generator):
                 except ModelMismatch:
                     server.unload(adapter.name)
                     raise
-            server.verified.add(adapter.name)
+            verified.add(adapter.name)  # in vain if another request found the server away meanwhile
 
     def _unloaded(self, name: str) -> bool:
         """Unload an adapter from all servers; return whether none has it any more."""
@@ -261,16 +270,16 @@ class ServedGenerator(Generator):
 
         Raises ``NoServer`` once the patience is over.
         """
-        waited = 0.0
+        end = perf_counter() + self._patience
         for attempt in count():
             try:
                 return action(attempt)
             except NoServer:
                 wait = min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2 ** min(attempt, 16))
-                if waited + wait > self._patience:
+                # Each server has its turn, because a request to one that hangs may take all the patience.
+                if attempt + 1 >= len(self._found) and perf_counter() + wait > end:
                     raise
                 sleep(wait)
-                waited += wait
         raise AssertionError
 
     @staticmethod

@@ -96,3 +96,75 @@ def test_answer_without_log_probabilities_is_refused(
         monkeypatch.setattr(server, "_choice", lambda *_: {"text": "3", "logprobs": None})
         with pytest.raises(ServerRefused, match="unlike vLLM"):
             generator.generate(requests(adapter), FREE)
+
+
+def test_patience_includes_the_time_of_requests(
+    base: BaseModel, adapter: Adapter, server: FakeTextServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that hangs answers a request by nothing for two minutes, and would be asked thirty times."""
+    clock, waits = [0.0], list[float]()
+
+    def hangs(_: TextServer) -> NoReturn:
+        clock[0] += 120.0
+        raise NoServer("It hangs.")
+
+    monkeypatch.setattr(served_generator, "perf_counter", lambda: clock[0], raising=False)
+    monkeypatch.setattr(served_generator, "sleep", waits.append)
+    monkeypatch.setattr(TextServer, "models", hangs)
+    with closing(ask(base, tmp_path, server, patience=120.0)) as generator:
+        with pytest.raises(NoServer, match="hangs"):
+            generator.load(adapter)
+    assert waits == []
+
+
+class CountingLock:
+    """A lock that knows how many have asked for it."""
+
+    def __init__(self) -> None:
+        self._lock, self.asked = Lock(), 0
+
+    def __enter__(self) -> None:
+        self.asked += 1
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def test_requests_wait_for_a_server_together(
+    base: BaseModel, adapter: Adapter, server: FakeTextServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that wait for the first, which verifies the adapter, do not ask the server in turn: it may hang."""
+    asked = list[int]()
+    with closing(ask(base, tmp_path, server, patience=0.0)) as generator:
+        generator.load(adapter)
+        (one,) = generator._servers
+        one.lock = lock = CountingLock()
+        one.verified.clear()
+
+        def hangs(_: TextServer) -> NoReturn:
+            while lock.asked < 6:
+                sleep(0.001)
+            asked.append(lock.asked)
+            one._was_away()
+            raise NoServer("It hangs.")
+
+        monkeypatch.setattr(TextServer, "models", hangs)
+        with pytest.raises(NoServer):
+            generator.generate(requests(adapter), FREE)
+    assert len(asked) == 1
+
+
+def test_server_that_is_away_is_not_asked_for_each_answer(
+    base: BaseModel, adapter: Adapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, models = list[str](), TextServer.models
+    with FakeTextServer(small_base(STORE)) as left:
+        gone = FakeTextServer(small_base(STORE))
+        with closing(ask(base, tmp_path, gone, left)) as generator:
+            generator.load(adapter)
+            gone.close()
+            before = generator.generate(requests(adapter), FREE)
+            monkeypatch.setattr(TextServer, "models", lambda one: asked.append(one.address) or models(one))
+            assert generator.generate(requests(adapter), FREE) == before
+    assert gone.address not in asked
