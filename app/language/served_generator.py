@@ -42,7 +42,7 @@ from app.language.trie import Tries
 from app.store.blobs import key_of
 
 PATIENCE_SECONDS = 120.0
-"""Time after which a request to servers that are away is not repeated; a small vLLM restarts in half a minute."""
+"""Longest wait for a server that is away; a restart of vLLM takes half a minute, with a small model."""
 
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.1, 5.0
 
