@@ -108,12 +108,11 @@ def test_patience_includes_the_time_of_requests(
         clock[0] += 120.0
         raise NoServer("It hangs.")
 
-    monkeypatch.setattr(served_generator, "perf_counter", lambda: clock[0], raising=False)
+    monkeypatch.setattr(served_generator, "perf_counter", lambda: clock[0])
     monkeypatch.setattr(served_generator, "sleep", waits.append)
     monkeypatch.setattr(TextServer, "models", hangs)
-    with closing(ask(base, tmp_path, server, patience=120.0)) as generator:
-        with pytest.raises(NoServer, match="hangs"):
-            generator.load(adapter)
+    with closing(ask(base, tmp_path, server, patience=120.0)) as generator, pytest.raises(NoServer, match="hangs"):
+        generator.load(adapter)
     assert waits == []
 
 
