@@ -6,7 +6,7 @@ from pathlib import Path
 from app.api.runs import Place
 from app.config import LANGUAGE_BACKEND
 from app.core import BadUsage, ConfigKey, ModelHash, reading
-from app.league.document import LeagueMetadata, load_league
+from app.league.document import DamagedLeague, LeagueMetadata, load_league
 from app.league.foreign_document import foreign_paths, translated
 from app.league.league import League
 from app.store import open_store
@@ -34,7 +34,13 @@ def read_league(file: Path, adapters: Path | None, key: str, place: Place) -> tu
     if paths:
         root = adapters or file.parent
         hashes = _stored({name: root / path for name, path in paths.items()}, key, place)
-        data = json.dumps(translated(document, hashes)).encode()
+        try:
+            data = json.dumps(translated(document, hashes)).encode()
+        except (AttributeError, KeyError, TypeError) as error:
+            raise DamagedLeague(
+                f"{file} is no league: {type(error).__name__}: {error}.",
+                hint="Its agents need type, path, elo and matches; the entries of its history p1, p2 and result.",
+            ) from error
     elif adapters is not None:
         raise BadUsage(f"{file} names no adapter by a path: leave --adapters out.")
     return load_league(data, str(file))

@@ -6,6 +6,7 @@ process, whatever ends it.
 """
 
 import fcntl
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ from app.language.generator import Adapter
 _LOCKS = ".locks"
 _ALL = "all"
 _DELETED = ".deleted"
+_OURS = re.compile(rf"[^@]+@[0-9a-f]{{64}}(\.part|\{_DELETED})?")
 
 
 class AdapterFolder:
@@ -55,16 +57,20 @@ class AdapterFolder:
             self.release(name)
 
     def remove_unused(self, unload: Callable[[str], bool]) -> None:
-        """Delete the adapters that nobody holds, once ``unload`` says that no server has them.
+        """Delete the adapters that were taken once, and that nobody holds, if ``unload`` says that no server has them.
 
         Raises ``UnusableFile``.
         """
         with self.alone():
             for path in self.path.glob("*@*"):
-                if path.suffix:
+                if (ours := _OURS.fullmatch(path.name)) is None:
+                    continue
+                if ours[1]:
                     rmtree(path)  # of a process that was killed while it exported or deleted
                     continue
                 lock = self.path / _LOCKS / path.name
+                if not lock.exists():  # somebody exported it for other purposes
+                    continue
                 with lock.open("a") as file, suppress(BlockingIOError):
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     if not unload(path.name):

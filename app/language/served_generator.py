@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from time import sleep
+from time import perf_counter, sleep
 from typing import TypeVar
 
 import structlog
@@ -56,14 +56,14 @@ U = TypeVar("U")
 class ServedGenerator(Generator):
     """See ``Generator``. Not thread-safe.
 
-    Any server answers any request; one that is away is passed over, and waited for only if all are. Whatever a server
-    is asked for an adapter, it has passed the adapter's canary since it was last away.
+    Any server answers any request. One that is away is passed over until the next adapter is loaded, unless all are
+    away. A server answers by an adapter only after it has passed the adapter's canary, again whenever it was away.
 
     Args:
         vocabulary: of the base model, which servers announce as a model named by its fingerprint.
         servers: addresses of servers, and the folder for adapters.
         base: folder or name of the base model.
-        patience_seconds: longest wait for a server that is away.
+        patience_seconds: time after which a request to servers that are away is not repeated.
     """
 
     def __init__(
@@ -72,7 +72,8 @@ class ServedGenerator(Generator):
         self._vocabulary, self._base, self._patience = vocabulary, base, patience_seconds
         self._folder = AdapterFolder(Path(servers.folder), base)
         self._servers = [TextServer(address) for address in servers.addresses]
-        self._serving: list[TextServer] = []
+        self._found: list[TextServer] = []  # when an adapter was loaded last
+        self._serving: list[TextServer] = []  # those of them that were not away since
         self._loaded: dict[str, Adapter] = {}
         self._zero: Adapter | None = None
         self._is_waiting = False  # and has said so
@@ -179,14 +180,19 @@ class ServedGenerator(Generator):
         """Return a server's answer about an adapter; it is loaded again where it is missing."""
 
         def asked(attempt: int) -> T:
-            server = self._serving[(number + attempt) % len(self._serving)]
-            self._verify(server, adapter)
+            serving = self._serving
+            server = serving[(number + attempt) % len(serving)]
             try:
-                return question(server)
-            except NotLoaded:
-                server.verified.discard(adapter.name)
                 self._verify(server, adapter)
-                return question(server)
+                try:
+                    return question(server)
+                except NotLoaded:
+                    server.verified.discard(adapter.name)
+                    self._verify(server, adapter)
+                    return question(server)
+            except NoServer:  # otherwise each token of each answer would wait for it
+                self._serving = [other for other in self._serving if other is not server] or self._found
+                raise
 
         return self._patiently(asked)
 
@@ -204,7 +210,7 @@ class ServedGenerator(Generator):
             except NoServer as error:
                 away = error
         if serving:
-            self._serving = serving
+            self._found = self._serving = serving
         elif away is not None:
             raise NoServer(away.message, hint=self._start_hint)
         else:
@@ -226,8 +232,10 @@ class ServedGenerator(Generator):
 
         Raises ``ModelMismatch``; then the server has the adapter no more.
         """
+        verified = server.verified
         with server.lock:
-            verified = server.verified  # another set once the server was away, also in the meantime
+            if server.verified is not verified:  # otherwise those who waited here would wait for it in turn
+                raise NoServer(f"The server {server.address} was away.", hint="Read the server's log.")
             if adapter.name in verified:
                 return
             names, path = server.models(), self._path(adapter.name)
@@ -248,7 +256,7 @@ class ServedGenerator(Generator):
                 except ModelMismatch:
                     server.unload(adapter.name, path)
                     raise
-            verified.add(adapter.name)
+            verified.add(adapter.name)  # in vain if another request found the server away meanwhile
 
     def _path(self, name: str) -> str:
         return str(self._folder.path / name)
@@ -267,7 +275,7 @@ class ServedGenerator(Generator):
 
         Raises ``NoServer`` once the patience is over.
         """
-        attempt, waited = 0, 0.0
+        end, attempt = perf_counter() + self._patience, 0
         while True:
             try:
                 found = action(attempt)
@@ -276,10 +284,11 @@ class ServedGenerator(Generator):
                     structlog.get_logger("generator").warning("waiting for a server", error=str(error))
                 self._is_waiting = True
                 wait = min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2 ** min(attempt, 16))
-                if waited + wait > self._patience:
+                attempt += 1
+                # Each server has its turn, because a request to one that hangs may take all the patience.
+                if attempt >= len(self._found) and perf_counter() + wait > end:
                     raise
                 sleep(wait)
-                attempt, waited = attempt + 1, waited + wait
             else:
                 self._is_waiting = False
                 return found

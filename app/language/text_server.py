@@ -3,7 +3,8 @@
 Prompts and answers are token ids, so a tokenizer of the server's is never asked.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
@@ -21,6 +22,7 @@ _MOST_SEED = 1 << 63
 _SAME = 1e-5  # nats between log-probabilities of one prompt, at most
 _PLACES = 64  # of a text that one request asks for
 _MOST_TOKENS = 128  # whose log-probabilities vLLM returns for one place
+_VERSION_HINT = "Is it a vLLM of the version that the page language.md names?"
 
 
 class NoServer(FlyballError):
@@ -71,12 +73,17 @@ class TextServer:
 
         Raises ``NoServer`` or ``ServerRefused``.
         """
-        return {str(model["id"]): model.get("root") for model in self._asked("GET", "/v1/models").json()["data"]}
+        with self._understood():
+            return {str(model["id"]): model.get("root") for model in self._asked("GET", "/v1/models").json()["data"]}
 
     def load(self, name: str, path: str) -> None:
-        """Load an adapter. Raises ``NoServer`` or ``ServerRefused``."""
+        """Load an adapter; nothing if another process was faster. Raises ``NoServer`` or ``ServerRefused``."""
         body = {"lora_name": name, "lora_path": path}
-        self._asked("POST", "/v1/load_lora_adapter", body, lasting=(404, 500), hint=_LOAD_HINT)
+        try:
+            self._asked("POST", "/v1/load_lora_adapter", body, lasting=(404, 500), hint=_LOAD_HINT)
+        except ServerRefused:
+            if self.models().get(name) != path:
+                raise
 
     def unload(self, name: str, path: str) -> None:
         """Unload an adapter; nothing unless it was loaded out of ``path``. Raises ``NoServer`` or ``ServerRefused``."""
@@ -113,8 +120,9 @@ class TextServer:
         }
         if sampling.temperature:
             asked["seed"] = seed % _MOST_SEED
-        (choice,) = self._completed(model, [ids], asked)
-        return list(zip(choice["token_ids"], map(_number, choice["logprobs"]["token_logprobs"]), strict=True))
+        with self._understood():
+            (choice,) = self._completed(model, [ids], asked)
+            return list(zip(choice["token_ids"], map(_number, choice["logprobs"]["token_logprobs"]), strict=True))
 
     def _check_heat(self, model: str, ids: Ids) -> None:
         """Check that log-probabilities change with the temperature; otherwise they are not those of the draws."""
@@ -151,8 +159,9 @@ class TextServer:
     def _next(self, model: str, prompts: Sequence[Ids], tokens: Ids, heat: float = 1.0) -> list[dict[int, float]]:
         """Return log-probabilities of tokens as the next one after each of some prompts."""
         asked = {"temperature": heat, "max_tokens": 1, "logprobs": 0, "logprob_token_ids": list(tokens)}
-        found = [choice["logprobs"]["top_logprobs"][0] for choice in self._completed(model, prompts, asked)]
-        return [{token: _number(one[f"token_id:{token}"]) for token in tokens} for one in found]
+        with self._understood():
+            found = [choice["logprobs"]["top_logprobs"][0] for choice in self._completed(model, prompts, asked)]
+            return [{token: _number(one[f"token_id:{token}"]) for token in tokens} for one in found]
 
     def _completed(self, model: str, prompts: Sequence[Ids], asked: dict[str, Any]) -> list[dict[str, Any]]:
         """Return the choices of a completion, one for each prompt."""
@@ -165,6 +174,16 @@ class TextServer:
         choices = self._asked("POST", "/v1/completions", body | _NEUTRAL | asked).json()["choices"]
         return sorted(choices, key=lambda choice: int(choice["index"]))
 
+    @contextmanager
+    def _understood(self) -> Iterator[None]:
+        """Turn what an answer of another form raises into ``ServerRefused``."""
+        try:
+            yield
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            raise ServerRefused(
+                f"The server {self.address} answers unlike vLLM: {type(error).__name__}: {error}.", hint=_VERSION_HINT
+            ) from error
+
     def _asked(
         self,
         method: str,
@@ -172,7 +191,7 @@ class TextServer:
         body: dict[str, Any] | None = None,
         *,
         lasting: tuple[int, ...] = (),
-        hint: str = "Is it a vLLM of the version that the page language.md names?",
+        hint: str = _VERSION_HINT,
     ) -> Any:
         """Return a server's answer. ``lasting`` statuses are refusals; other 5xx and 429 may pass."""
         from httpx2 import TransportError

@@ -23,38 +23,42 @@ def foreign_paths(document: Any) -> dict[str, str]:
 def translated(document: Mapping[str, Any], hashes: Mapping[str, str]) -> dict[str, Any]:
     """Return a league's file with our names of bots, hashes of adapters, and ratings with the random bot at 0.
 
-    Parents that are not in the file are left out. ``hashes`` are those of the agents with foreign paths. Raises
-    ``UnusableFile`` for a result that says no score.
+    Parents that are not in the file are left out. ``hashes`` are those of the agents with foreign paths; agents of one
+    hash become one. Raises ``UnusableFile`` for a result that says no score, and ``AttributeError``, ``KeyError`` or
+    ``TypeError`` for a document of another form.
     """
     names = {**BOTS, **hashes}
     agents = document["agents"]
     zero = next((agents[name].get("elo") for name in ("random_bot", RANDOM) if name in agents), None) or 0.0
 
+    def named(name: str) -> str:
+        return names.get(name, name)
+
     def entry(name: str, old: Mapping[str, Any]) -> dict[str, Any]:
         elo, parent = old.get("elo"), old.get("parent")
         new = dict(old) | {"elo": None if elo is None else elo - zero}
         if parent is not None:
-            new["parent"] = names.get(parent, parent) if parent in agents else None
+            new["parent"] = named(parent) if parent in agents and named(parent) != named(name) else None
         return new | ({"path": hashes[name]} if name in hashes else {})
 
     about = document.get("metadata", {})
     best = about.get("best_elo")
     renamed = {
         "best_elo": None if best is None else best - zero,
-        "best_agent": names.get(about.get("best_agent"), about.get("best_agent")),
+        "best_agent": named(about.get("best_agent")),
     }
     return {
         **document,
-        "agents": {names.get(name, name): entry(name, old) for name, old in agents.items()},
+        "agents": {named(name): entry(name, old) for name, old in agents.items()},
         "history": [
             {
                 **match,
-                "p1": names.get(match["p1"], match["p1"]),
-                "p2": names.get(match["p2"], match["p2"]),
+                "p1": named(match["p1"]),
+                "p2": named(match["p2"]),
                 "result": _result(match.get("result")),
             }
             for match in document.get("history", ())
-            if match["p1"] != match["p2"]  # clones say nothing of each other
+            if named(match["p1"]) != named(match["p2"])  # clones say nothing of each other
         ],
         "metadata": {**about, **renamed},
     }

@@ -1,11 +1,18 @@
 """Summaries of hero matches: seat by seat, without pairs of the same agent."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from app.api import league_import
+from app.api.runs import Place
+from app.config import RunFolder
 from app.core import UnusableFile
 from app.language.hero_match import seated, summary
 from app.language.rollout import TextOutcomes
+from app.league.document import DamagedLeague, load_league
 from app.league.foreign_document import foreign_paths, translated
 
 POWERS = ("A", "B", "C", "D")
@@ -52,3 +59,34 @@ def test_result_without_a_score_is_refused(result: object) -> None:
     document = {"agents": {}, "history": [{"step": 1, "p1": "a", "p2": "b", "result": result}], "metadata": {}}
     with pytest.raises(UnusableFile, match="no result"):
         translated(document, {})
+
+
+def adapter(name: str, **entry: object) -> dict[str, object]:
+    return {"type": "checkpoint", "path": f"grpo/{name}", "elo": 10, "matches": 1, "step": 1, **entry}
+
+
+def test_adapters_with_the_same_weights_are_one_agent() -> None:
+    document = {
+        "agents": {"v1": adapter("v1"), "v2": adapter("v2", parent="v1")},
+        "history": [{"step": 1, "p1": "v1", "p2": "v2", "result": 1.0}],
+        "metadata": {"run_name": "grpo", "best_elo": 10, "best_agent": "v1"},
+    }
+    found, _ = load_league(json.dumps(translated(document, {"v1": "a" * 64, "v2": "a" * 64})).encode(), "league.json")
+    assert [*found.agents] == ["a" * 64]
+    assert found.games == {}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"history": [{"step": 1}]}, {"history": 3}, {"metadata": None}, {"agents": {"v1": adapter("v1"), "v2": None}}],
+)
+def test_foreign_file_of_another_form_is_no_league(
+    changes: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(league_import, "_stored", lambda folders, *_: dict.fromkeys(folders, "a" * 64))
+    document = {"agents": {"v1": adapter("v1")}, "history": [], "metadata": {"run_name": "grpo"}}
+    (tmp_path / "league.json").write_text(json.dumps(document | changes))
+    with pytest.raises(DamagedLeague, match=r"league\.json is no league"):
+        league_import.read_league(
+            tmp_path / "league.json", None, "diplomacy_small_3p", Place(RunFolder(tmp_path), None)
+        )
