@@ -115,7 +115,7 @@ def test_nodes_that_fail_at_once_draw_few_requests() -> None:
     """For half of the time, on average, a node's requests fail within a second; others take ten minutes."""
     spells = PLANT.troubles.failing_nodes.replace(per_day=2.0)
     troubles = PLANT.troubles.replace(failing_nodes=spells)
-    _, events = simulated(hours=48, plant=quick(PLANT).replace(troubles=troubles))
+    _, events = simulated(hours=16, plant=quick(PLANT).replace(troubles=troubles))
     failed = sum(isinstance(event.data, SelfplayFailed) for event in events)
     played = sum(isinstance(event.data, SelfplayComplete) for event in events)
     assert any(isinstance(event.data, NodeDegraded) for event in events)
@@ -178,7 +178,7 @@ def test_jobs_of_a_lost_node_are_done_by_others() -> None:
         head=none, node=MachineProcesses(selfplay=1, inspection=1, training=1, evaluation=1)
     )
     plant = PLANT.replace(troubles=PLANT.troubles.replace(dead_nodes=dying), cluster=cluster)
-    simulation, events = simulated(hours=24, plant=plant, nodes=3)
+    simulation, events = simulated(hours=12, plant=plant, nodes=3)
     for kind, asked, answers in (
         ("training", TrainingRequested, TrainingCompleted | TrainingFailed),
         ("evaluation", EvaluationRequested, EvaluationCompleted | EvaluationFailed),

@@ -79,7 +79,11 @@ def assert_near(root: Path, one: dict, other: dict) -> None:
             torch.testing.assert_close(there[name], tensor, rtol=1e-4, atol=2e-6)
 
 
-@pytest.mark.parametrize(("job", "spec"), [(jobs.train, by_ppo), (search_training.train, by_search)])
+# test_ranks shows the same of search in threads, and PPO shows here that processes make no difference.
+BY_SEARCH = pytest.param(search_training.train, by_search, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("job", "spec"), [(jobs.train, by_ppo), BY_SEARCH])
 def test_two_processes_train_as_one_does(tmp_path: Path, job: Callable, spec: Callable) -> None:
     given, reports, addresses = spec(tmp_path), [], set()
     others = descendants()
@@ -97,6 +101,7 @@ def test_two_processes_train_as_one_does(tmp_path: Path, job: Callable, spec: Ca
     assert addresses == {"127.0.0.1"}, "nothing listens where other machines reach it"
 
 
+@pytest.mark.slow  # test_ranks shows it in threads, and the error of one rank, below, passes between processes alike
 def test_diverged_training_by_two_processes_is_discarded(tmp_path: Path) -> None:
     spec = by_ppo(tmp_path, processes=2)
     spec["config"]["ppo"]["max_kl"] = 1e-12

@@ -28,11 +28,12 @@ LIMITS = {
     "ultimate_tic_tac_toe_2p": (1, 30, 55, 70),
 }
 SIZES = [(2, 2), (3, 6), (5, 4), (12, 3)]  # rows and columns
-GO = ("board_size=3,komi=1.0", "board_size=9,komi=5.5,max_game_length=300", "board_size=19")
 BOARDS = [("hex7_2p", f"hex(board_size={side})") for side in (2, 4, 18)]  # 18: more than 255 actions and moves
 BOARDS += [("breakthrough6_2p", f"breakthrough(rows={rows},columns={columns})") for rows, columns in SIZES]
 BOARDS += [("clobber_2p", f"clobber(rows={rows},columns={columns})") for rows, columns in SIZES]
-BOARDS += [("go7_2p", f"go({options})") for options in GO]
+BOARDS += [("go7_2p", "go(board_size=3,komi=1.0)"), ("go7_2p", "go(board_size=19,komi=5.5,max_game_length=300)")]
+# Each size of Go takes eight seconds to compile. Sides 3 and 7 fill one word of a set of points, and 19 fills six.
+BOARDS_OF_9 = pytest.param("go7_2p", "go(board_size=9,komi=5.5,max_game_length=300)", marks=pytest.mark.slow)
 CONFIGS = pytest.mark.parametrize("config", [GAMES[key] for key in LIMITS], ids=list(LIMITS))
 
 
@@ -95,7 +96,7 @@ def test_branches_are_copies_played_on(config: GameConfig) -> None:
     assert ended == games
 
 
-@pytest.mark.parametrize(("key", "game"), BOARDS)
+@pytest.mark.parametrize(("key", "game"), [*BOARDS, BOARDS_OF_9])
 def test_boards_of_other_sizes_agree_too(key: str, game: str) -> None:
     config = GAMES[key].replace(game=game)
     assert isinstance(open_table(config, 1), BoardTable)

@@ -14,12 +14,12 @@ CONFIG = GAMES[KEY]
 
 @pytest.fixture(scope="module")
 def observed() -> Observed:
-    """A simulated run of four days without troubles, plateaus or sudden losses."""
+    """A simulated run of a day without troubles, plateaus or sudden losses."""
     plant = load_plant()
     calm = plant.plateaus.replace(per_config=0.0)
     steady = plant.regressions.replace(sudden=0.0, planted_per_day=0.0)
     plant = plant.replace(plateaus=calm, regressions=steady, troubles=without_troubles(plant.troubles))
-    simulation = Simulation(simulated_settings(6, [CONFIG]), plant, ARMS["all"], 3, 96 * 3600.0)
+    simulation = Simulation(simulated_settings(2, [CONFIG]), plant, ARMS["all"], 3, 24 * 3600.0)
     events = list[Event]()
     simulation.listeners.append(events.append)
     simulation.run()
