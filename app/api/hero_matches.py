@@ -89,7 +89,9 @@ def evaluate_hero(request: HeroMatchRequest) -> HeroMatchResult:
             tables, starts = _tables(request, hero, seat, [tuple(others)] * _rounds(request, seat))
         else:
             drawn = _drawn(request, hero, _rounds(request, seat))
-            known = {name: fetched(name, "opponent") for name in {name for row in drawn for name in row} - {hero}}
+            known = {
+                name: fetched(name, "opponent") for name in sorted({name for row in drawn for name in row} - {hero})
+            }
             rows = [tuple(known.get(name, hero) for name in row) for row in drawn]
             tables, starts = _tables(request, hero, seat, rows)
         with GENERATORS.lock:

@@ -71,7 +71,8 @@ def lineups(
     """
     wheel, draws = Wheel(weights), min(seats, distinct)
     places = count * draws
-    drawn = wheel.draws(derive_points(seed, "lineups", count=min(places, most or places)))
+    points = places if most is None or most >= len(weights) else min(places, most)
+    drawn = wheel.draws(derive_points(seed, "lineups", count=points))
     drawn = [drawn[place % len(drawn)] for place in range(places)]
     offsets = [seat * draws // seats for seat in range(seats)]
     return [tuple([drawn[first + offset] for offset in offsets]) for first in range(0, places, draws)]
