@@ -92,7 +92,7 @@ class Generator(Protocol):
 
     @property
     def loaded(self) -> tuple[str, ...]:
-        """Names of the loaded adapters."""
+        """Names of the loaded adapters, in the order in which ``load`` was called for them last."""
         ...
 
     def load(self, adapter: Adapter) -> None:

@@ -103,7 +103,7 @@ class ServedGenerator(Generator):
         if adapter.name not in self._loaded:
             check_content(adapter, self.fingerprint)
             self._folder.take(adapter)
-            self._loaded[adapter.name] = adapter
+        self._loaded[adapter.name] = self._loaded.pop(adapter.name, adapter)  # the latest now
         try:
             self._patiently(lambda _: self._load_on_all(adapter))
         except BaseException:
