@@ -1,4 +1,4 @@
-"""Adapters of others: folders of PEFT become models of a store, named by their hash."""
+"""Import of adapters from folders of PEFT into a store."""
 
 import json
 from collections.abc import Sequence
@@ -43,10 +43,10 @@ def is_adapter(folder: Path) -> bool:
 def import_adapter(
     store: BlobStore, generator: PeftGenerator, folder: Path, config: GameConfig, *, canary: Sequence[Ids]
 ) -> ModelHash:
-    """Store the adapter in a folder of PEFT, with a canary of its own, and return its hash.
+    """Store the adapter in a folder of PEFT; return its hash.
 
-    Raises ``UnusableFile`` if there is none, or one of a kind that cannot be played, and ``ModelMismatch`` if its
-    tensors do not fit the generator's base model.
+    Its canary is made here. Raises ``UnusableFile`` if there is no adapter, or one of a kind that cannot be played, and
+    ``ModelMismatch`` if it does not fit the generator's base model.
     """
     if not is_adapter(folder):
         raise UnusableFile(
