@@ -22,12 +22,18 @@ class PortTaken(FlyballError):
 
 
 class _Handler(MetricsHandler):
-    """Answers a scrape. A silent client is dropped after ``timeout``, because otherwise it would keep its thread."""
+    """Handler of a scrape.
+
+    A silent client is dropped after ``timeout``, because otherwise it would keep its thread.
+    """
 
     names: ClassVar[frozenset[str] | None] = None  # host names that are answered; None: any
 
     def do_GET(self) -> None:  # noqa: N802 - its base calls it
-        """Answer, or refuse a foreign Host: a page of another site, whose name was rebound to this address."""
+        """Answer, or refuse a foreign Host.
+
+        Otherwise a page of another site could read the metrics, once its name is rebound to this address.
+        """
         host = self.headers.get("Host", "")
         if self.names is not None and name_in(host) not in self.names:
             self.send_error(421, f"These metrics are not called {host!r}"[:200])

@@ -13,7 +13,7 @@ from app.store import open_store
 
 
 def read_league(file: Path, adapters: Path | None, key: str, place: Place) -> tuple[League, LeagueMetadata]:
-    """Return the league in a file; adapters that it names by path are put into the run's store.
+    """Read a league, and store the adapters that it names by path.
 
     Args:
         file: a league.json.

@@ -183,7 +183,10 @@ def _power_adapters(assignments: tuple[str, ...]) -> dict[str, str]:
     for power, _, player in pairs:
         if not (power and player):
             raise click.UsageError("--power-adapters takes POWER=PLAYER, for instance ENGLAND=current.")
-    return {power: player for power, _, player in pairs}
+    players = {power: player for power, _, player in pairs}
+    if len(players) < len(pairs):
+        raise click.UsageError("--power-adapters names a power twice: leave one of its players out.")
+    return players
 
 
 def _check_combination(config_key: str | None, environment: str | None, options: dict[str, Any]) -> None:

@@ -22,7 +22,7 @@ from markupsafe import Markup
 from app.core.shipped import shipped
 
 ADDRESS = "/docs"
-"""Where documents are in a server: the document's path follows."""
+"""Address of the documents on a server; a document's path follows."""
 
 GUIDES: Mapping[str, Mapping[str, str]] = {
     "First steps": {
@@ -68,14 +68,17 @@ GUIDES: Mapping[str, Mapping[str, str]] = {
         "ADR/README.md": "Daemons, bus, journal, controllers; where to find what; how to add and contribute.",
     },
 }
-"""What each guide tells, in a line, by its path and the heading of its group."""
+"""Summaries of the guides in a line, by group and path."""
 
 DECISIONS = "Decisions"
 DECISION = re.compile(r"(\d{3})-[\w-]+\.md")
 
 
 class Document(NamedTuple):
-    """A document: its path in the repository, its title, and what it tells, in a line; empty for decisions."""
+    """A document; ``path`` is that in the repository.
+
+    Decisions have an empty ``summary``.
+    """
 
     path: str
     title: str
@@ -83,7 +86,7 @@ class Document(NamedTuple):
 
     @property
     def address(self) -> str:
-        """Its path in a server."""
+        """Its path on a server."""
         return f"{ADDRESS}/{self.path}"
 
 
@@ -167,7 +170,10 @@ def _name_headings(tokens: Sequence[Token]) -> Iterator[Section]:
 
 
 def _link(tokens: Sequence[Token], path: str) -> None:
-    """Direct links and images of a document to what the server has. Other files' links become their texts."""
+    """Point a document's links and images to the server's addresses.
+
+    Links to files that it does not serve become their texts.
+    """
     for token in tokens:
         ends = list[Token]()
         for part in token.children or ():
@@ -191,7 +197,7 @@ def _target(href: str, path: str) -> str:
 
 
 def _served(href: str, path: str) -> str | None:
-    """Return the address of what a link names; None if it is a file that no server has."""
+    """Return the address that a link leads to; None for unserved files."""
     file, hash_, anchor = href.partition("#")
     if urlsplit(href).scheme or not file:
         return href
@@ -200,7 +206,7 @@ def _served(href: str, path: str) -> str | None:
 
 
 class _Renderer(RendererHTML):
-    """Writes wide tables and code so that they scroll, also by keyboard, and leaves out hidden links."""
+    """Makes tables and code scrollable, also by keyboard; omits hidden links."""
 
     def table_open(self, *_: Any) -> str:
         return '<div class="scroll" tabindex="0" role="region" aria-label="Table"><table>\n'

@@ -1,4 +1,4 @@
-"""What the servers of the dashboard and of the documentation have in common."""
+"""Parts that the servers of the dashboard and of the documentation share."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -29,7 +29,10 @@ def web_application(
     others: Sequence[BaseRoute] = (),
     lifespan: Callable[[Starlette], Any] | None = None,
 ) -> Starlette:
-    """Return an application of guarded pages, with their static files; it shows no run unless it gets a feed."""
+    """Return an application of guarded pages, with their static files.
+
+    It shows no run unless ``state.feed`` is set.
+    """
     app = Starlette(
         routes=[
             *(route for page in pages for route in page.routes),

@@ -118,7 +118,8 @@ def gate_unplayed(facts: Facts) -> Iterator[Symptom]:
         candidate, since_us = row.lineage.candidate, row.tested_us
         if candidate is None or row.evaluated != candidate or row.overdue or since_us is None or not facts.recorded:
             continue
-        # In recorded time, which does not go on while the run is stopped.
+        # In recorded time, which stands still while the run is stopped. After a long stop it jumps, and the gate is
+        # found until it is asked for or played again.
         hours = (facts.recorded - EPOCH).total_seconds() / 3600 - since_us / MICROSECONDS / 3600
         if hours >= GATE_HOURS:
             request = {"purpose": "gate", "model": candidate, "step": row.step, "seed": 1}

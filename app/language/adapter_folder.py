@@ -48,7 +48,7 @@ class AdapterFolder:
             self._held[adapter.name] = file
 
     def release(self, name: str) -> None:
-        """Hold an adapter no more."""
+        """Give up the hold on an adapter."""
         self._held.pop(name).close()
 
     def close(self) -> None:
@@ -57,9 +57,10 @@ class AdapterFolder:
             self.release(name)
 
     def remove_unused(self, unload: Callable[[str], bool]) -> None:
-        """Delete the adapters that were taken once, and that nobody holds, if ``unload`` says that no server has them.
+        """Unload and delete the adapters that nobody holds any more.
 
-        Raises ``UnusableFile``.
+        Those that nobody ever took stay, and those that a server keeps: ``unload`` returns whether none has one any
+        more. Raises ``UnusableFile``.
         """
         with self.alone():
             for path in self.path.glob("*@*"):

@@ -75,7 +75,7 @@ class Completion:
 
 
 class Scorer(Protocol):
-    """What gives log-probabilities of texts under an adapter."""
+    """Source of log-probabilities of texts under an adapter."""
 
     def score(self, texts: Sequence[Ids], adapter: str) -> list[list[float]]:
         """Return log-probabilities, in nats, of each token of ``texts`` but the first. Raises ``UnknownAdapter``."""
@@ -92,7 +92,7 @@ class Generator(Protocol):
 
     @property
     def loaded(self) -> tuple[str, ...]:
-        """Names of the loaded adapters."""
+        """Names of the loaded adapters, in the order in which ``load`` was called for them last."""
         ...
 
     def load(self, adapter: Adapter) -> None:

@@ -17,7 +17,7 @@ from app.store import BlobStore
 
 
 class SeatStatistics(Settings):
-    """What an agent reached in some seats."""
+    """An agent's results in some seats."""
 
     seats: int = Field(ge=1, description="seats taken in all games; a clone's counts, too")
     points: float = Field(description="mean score in the game's own points")

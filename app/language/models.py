@@ -54,7 +54,10 @@ class _Cached(Generic[G]):
         place: object,
         make: Callable[[str], G],
     ) -> G:
-        """Return the generator of a base model at a place, made if it is another one, with adapters loaded."""
+        """Return the generator of a base model at a place, with adapters loaded.
+
+        A new one replaces the last if the base model or the place is another.
+        """
         adapters = [get_adapter(store, model) for model in dict.fromkeys(models)]
         fingerprint = adapters[0].checkpoint.manifest.base
         assert fingerprint is not None

@@ -70,6 +70,7 @@ class PeftGenerator(Generator):
     def load(self, adapter: Adapter) -> None:
         """See ``Generator.load``. Before the canary, hash, base, shapes and numbers are checked."""
         if adapter.name in self._loaded:
+            self._loaded[adapter.name] = self._loaded.pop(adapter.name)  # the latest now
             return
         check_content(adapter, self.fingerprint)
         self.add(adapter.name, adapter)

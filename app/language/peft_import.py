@@ -1,4 +1,4 @@
-"""Adapters of others: folders of PEFT become models of a store, named by their hash."""
+"""Import of adapters from folders of PEFT into a store."""
 
 import json
 from collections.abc import Sequence
@@ -19,7 +19,19 @@ from app.store import BlobStore, Canary, Checkpoint, LoraManifest, Manifest
 _IMPORTED = "imported"
 """Name of an adapter in the generator while it is imported."""
 
-_UNSUPPORTED = ("use_dora", "use_rslora", "modules_to_save", "rank_pattern", "alpha_pattern", "layers_to_transform")
+_UNSUPPORTED = (
+    "use_dora",
+    "use_rslora",
+    "use_qalora",
+    "use_bdlora",
+    "alora_invocation_tokens",
+    "arrow_config",
+    "layer_replication",
+    "modules_to_save",
+    "rank_pattern",
+    "alpha_pattern",
+    "layers_to_transform",
+)
 """Settings of PEFT that change what an adapter's tensors mean, and that our manifest does not have."""
 
 
@@ -31,10 +43,10 @@ def is_adapter(folder: Path) -> bool:
 def import_adapter(
     store: BlobStore, generator: PeftGenerator, folder: Path, config: GameConfig, *, canary: Sequence[Ids]
 ) -> ModelHash:
-    """Store the adapter in a folder of PEFT, with a canary of its own, and return its hash.
+    """Store the adapter in a folder of PEFT; return its hash.
 
-    Raises ``UnusableFile`` if there is none, or one of a kind that cannot be played, and ``ModelMismatch`` if its
-    tensors do not fit the generator's base model.
+    Its canary is made here. Raises ``UnusableFile`` if there is no adapter, or one of a kind that cannot be played, and
+    ``ModelMismatch`` if it does not fit the generator's base model.
     """
     if not is_adapter(folder):
         raise UnusableFile(
@@ -48,7 +60,7 @@ def import_adapter(
     try:
         lora = _lora(json.loads(text))
         finite = all(tensor.isfinite().all() for tensor in load_tensors(data).values())
-    except (KeyError, TypeError, ValueError, ValidationError, SafetensorError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, ValidationError, SafetensorError) as error:
         raise UnusableFile(
             f"The adapter in {folder} cannot be used: {error}.",
             hint="Save it once more by PEFT's save_pretrained, as a plain LoRA with a list of target_modules.",
@@ -70,7 +82,13 @@ def import_adapter(
         content=LORA,
         lora=lora,
     )
-    generator.add(_IMPORTED, Adapter(str(folder), Checkpoint(ModelHash(""), manifest, data, None)))
+    try:
+        generator.add(_IMPORTED, Adapter(str(folder), Checkpoint(ModelHash(""), manifest, data, None)))
+    except ValueError as error:  # of PEFT, if the base model has no such modules
+        raise ModelMismatch(
+            f"MODEL_MISMATCH: the adapter in {folder} does not fit the base model: {error}",
+            hint="Set language.base to the base model that it adapts.",
+        ) from error
     try:
         return put_adapter(store, generator, _IMPORTED, manifest, canary=canary)
     finally:

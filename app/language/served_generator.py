@@ -1,4 +1,4 @@
-"""Generation by servers such as vLLM, which load adapters out of a folder that they share with us.
+"""Generation by vLLM servers, which load adapters out of a shared folder.
 
 Answers along options are decoded on this side: servers give the log-probabilities of the allowed tokens, one place
 after the other, and their cache of prefixes makes that cheap. So masks, draws and log-probabilities are those of
@@ -105,7 +105,7 @@ class ServedGenerator(Generator):
         if adapter.name not in self._loaded:
             check_content(adapter, self.fingerprint)
             self._folder.take(adapter)
-            self._loaded[adapter.name] = adapter
+        self._loaded[adapter.name] = self._loaded.pop(adapter.name, adapter)  # the latest now
         try:
             self._patiently(lambda _: self._load_on_all(adapter))
         except BaseException:

@@ -1,4 +1,7 @@
-"""``league.json`` as other programs write it: names and paths of adapters instead of hashes, and their bots' names."""
+"""Translation of a foreign ``league.json``.
+
+It has names and paths of adapters instead of hashes, and its own names of bots.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +13,10 @@ BOTS = {"random_bot": RANDOM, "chaos_bot": "chaos"}
 
 
 def foreign_paths(document: Any) -> dict[str, str]:
-    """Return the path of each checkpoint that is not named by its hash; none for a file of ours, or no league."""
+    """Return the paths of checkpoints that are not hashes.
+
+    There are none in a file of ours, or in one that is no league.
+    """
     agents = document.get("agents") if isinstance(document, dict) else None
     entries = agents.items() if isinstance(agents, dict) else ()
     return {

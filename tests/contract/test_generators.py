@@ -151,3 +151,9 @@ def test_unloaded_and_unknown_adapters_are_refused(generator: Generator, adapter
 
 def test_no_request_gives_no_answer(generator: Generator) -> None:
     assert generator.generate([], FREE) == []
+
+
+def test_adapter_that_is_loaded_again_becomes_the_latest(generator: Generator, adapters: list[Adapter]) -> None:
+    first, *others = generator.loaded
+    generator.load(next(adapter for adapter in adapters if adapter.name == first))
+    assert generator.loaded == (*others, first)

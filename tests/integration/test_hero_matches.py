@@ -121,6 +121,7 @@ def test_python_api_finds_the_game_of_a_text_training(home: Path, tmp_path: Path
         ("--config K --power FRANCE", "--power goes with"),
         ("--config K --power-adapters FRANCE=random", "goes with --power"),
         ("--config K --power FRANCE --power-adapters ENGLAND", "POWER=PLAYER"),
+        ("--config K --power CORAL --power-adapters AMBER=random,AMBER=chaos", "names a power twice"),
         ("--config K --mixed self --league FILE", "--league goes with --mixed league"),
         ("--config K --mixed self --against random", "--against does not go with"),
         ("--config K --mixed self --workers 2", "--workers does not go with"),

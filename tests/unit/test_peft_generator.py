@@ -1,15 +1,20 @@
-"""The generator in this process: answers of several parts, precision, and what a canary sees of it."""
+"""The generator in this process: answers of several parts, precision, canaries, and adapters of others."""
 
+import json
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from language_models import random_adapter, small_base, turns
+from language_models import KEY, canary_texts, random_adapter, small_base, turns
 
-from app.config import Compute
+from app.config import GAMES, Compute
+from app.core import UnusableFile
+from app.language.adapters import CONFIG, export_adapter
 from app.language.generator import ModelMismatch, Request, Sampling, check_canary
 from app.language.peft_generator import PeftGenerator
+from app.language.peft_import import import_adapter
 from app.language.scoring import answer_logits, log_probs
 from app.language.text_game import Answers, OneOf, parts_of
 from app.store import MemoryStore
@@ -74,3 +79,25 @@ def test_bfloat16_answers_pass_and_fail_a_canary_as_float32_ones(generator: Peft
     changed.data += 0.005
     with pytest.raises(ModelMismatch, match="answers unlike"):
         check_canary(reduced, adapter)
+
+
+IMPORTED = [
+    ({"target_modules": ["c_attn"]}, ModelMismatch, "does not fit the base model: .*'c_attn'"),
+    ({"alora_invocation_tokens": [1]}, UnusableFile, "no plain LoRA"),
+    ({"layer_replication": [[0, 1]]}, UnusableFile, "no plain LoRA"),
+    (None, UnusableFile, "cannot be used"),
+]
+
+
+@pytest.mark.parametrize(("changes", "kind", "what"), IMPORTED)
+def test_foreign_adapter_that_cannot_be_played_is_refused(
+    changes: dict[str, object] | None, kind: type[Exception], what: str, tmp_path: Path
+) -> None:
+    generator = PeftGenerator(small_base(store := MemoryStore()))
+    folder = export_adapter(random_adapter(store, generator, 0), tmp_path, "base")
+    config = json.loads((folder / CONFIG).read_text())
+    (folder / CONFIG).write_text(json.dumps([] if changes is None else config | changes))
+    with pytest.raises(kind, match=what):
+        import_adapter(store, generator, folder, GAMES[KEY], canary=canary_texts(generator.base))
+    (folder / CONFIG).write_text(json.dumps(config))
+    assert import_adapter(store, generator, folder, GAMES[KEY], canary=canary_texts(generator.base))
