@@ -213,6 +213,8 @@ class TextServer:
         if status == 429 or status >= 500:
             self._was_away()
             raise NoServer(told, hint="Read the server's log.")
+        if "not JSON compliant" in response.text:
+            hint = "It computes NaN, which stay in its cache: start it again."
         raise (NotLoaded if status == 404 else ServerRefused)(told, hint=hint)
 
 

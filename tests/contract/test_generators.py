@@ -40,7 +40,7 @@ def served(folder: Path) -> Iterator[Generator]:
 @contextmanager
 def by_vllm(folder: Path) -> Iterator[Generator]:
     server = shared_vllm()
-    servers = TextServers(addresses=(server.address,), folder=str(folder))
+    servers = TextServers(addresses=(server.address,), folder=str(server.adapters))
     with closing(ServedGenerator(small_base(STORE), servers, "base")) as generator:
         yield generator
 

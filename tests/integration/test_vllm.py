@@ -45,8 +45,8 @@ def adapters(local: PeftGenerator) -> list[Adapter]:
 
 
 @pytest.fixture
-def generator(tmp_path: Path) -> Iterator[ServedGenerator]:
-    with closing(generator_of(shared_vllm(), tmp_path)) as made:
+def generator() -> Iterator[ServedGenerator]:
+    with closing(generator_of(shared_vllm())) as made:
         yield made
         for name in made.loaded:
             made.unload(name)
@@ -58,8 +58,8 @@ def raw() -> Iterator[TextServer]:
         yield server
 
 
-def generator_of(server: VllmServer, folder: Path, patience: float = 300.0) -> ServedGenerator:
-    servers = TextServers(addresses=(server.address,), folder=str(folder))
+def generator_of(server: VllmServer, patience: float = 900.0) -> ServedGenerator:
+    servers = TextServers(addresses=(server.address,), folder=str(server.adapters))
     return ServedGenerator(small_base(STORE), servers, "base", patience)
 
 
@@ -82,6 +82,11 @@ def remade(adapter: Adapter, tensors: dict[str, torch.Tensor], **lora: object) -
     return get_adapter(STORE, put_checkpoint(STORE, changed, save(tensors), None))
 
 
+def broken(adapter: Adapter) -> Adapter:
+    tensors = load(adapter.checkpoint.parameters)
+    return remade(adapter, {name: torch.full_like(tensor, float("nan")) for name, tensor in tensors.items()})
+
+
 def test_base_beside_adapters_in_all_slots_answers_as_itself(
     generator: ServedGenerator, local: PeftGenerator, adapters: list[Adapter]
 ) -> None:
@@ -92,11 +97,11 @@ def test_base_beside_adapters_in_all_slots_answers_as_itself(
 
 
 def test_stale_cache_of_prefixes_is_noticed(
-    generator: ServedGenerator, raw: TextServer, adapters: list[Adapter], tmp_path: Path
+    generator: ServedGenerator, raw: TextServer, adapters: list[Adapter]
 ) -> None:
     """A name and a path had other weights before: what vLLM cached under them stays, also after it unloaded them."""
     adapter, other = random_adapter(STORE, PeftGenerator(small_base(STORE)), 30), adapters[0]
-    path = export_adapter(adapter, tmp_path, "base")
+    path = export_adapter(adapter, shared_vllm().adapters, "base")
     sound = (path / WEIGHTS).read_bytes()
     (path / WEIGHTS).write_bytes(other.checkpoint.parameters)
     raw.load(adapter.name, str(path))
@@ -112,37 +117,33 @@ def test_stale_cache_of_prefixes_is_noticed(
 
 
 def test_adapters_beyond_a_servers_memory_answer_as_themselves(
-    generator: ServedGenerator, raw: TextServer, local: PeftGenerator, adapters: list[Adapter], tmp_path: Path
+    generator: ServedGenerator, raw: TextServer, local: PeftGenerator, adapters: list[Adapter]
 ) -> None:
     """vLLM keeps 16 in memory, and reads the others again: so their folders stay until they are unloaded."""
     for adapter in adapters:
         generator.load(adapter)
     same(generator, local, requests(*(adapter.name for adapter in adapters), None, count=57))
     for adapter in adapters:
-        assert (tmp_path / adapter.name / WEIGHTS).is_file()
+        folder = shared_vllm().adapters / adapter.name
+        assert (folder / WEIGHTS).is_file()
         generator.unload(adapter.name)
         assert adapter.name not in raw.models()
-        assert not (tmp_path / adapter.name).exists()
+        assert not folder.exists()
 
 
 def test_unfit_adapters_that_vllm_loads_are_refused(
-    generator: ServedGenerator, raw: TextServer, adapters: list[Adapter], monkeypatch: pytest.MonkeyPatch
+    generator: ServedGenerator, raw: TextServer, adapters: list[Adapter]
 ) -> None:
-    """Other modules, another base model, and numbers that are none; the last also where no check comes before."""
+    """Of other modules, of another base model, and with numbers that are none."""
     tensors = load(adapters[0].checkpoint.parameters)
     elsewhere = {name.replace("v_proj", "k_proj"): tensor for name, tensor in tensors.items()}
-    broken = {name: torch.full_like(tensor, float("nan")) for name, tensor in tensors.items()}
     with pytest.raises((ModelMismatch, ServerRefused)):
         generator.load(remade(adapters[0], elsewhere, targets=("q_proj", "k_proj", "down_proj")))
     other = adapters[0].checkpoint.manifest.replace(base="0" * 64)
     with pytest.raises(ModelMismatch, match="adapts base model"):
         generator.load(get_adapter(STORE, put_checkpoint(STORE, other, save(tensors), None)))
     with pytest.raises(ModelMismatch, match="NaN"):
-        generator.load(remade(adapters[0], broken))
-    monkeypatch.setattr(served_generator, "check_content", lambda *_: None)
-    monkeypatch.setattr(generator, "_patience", 1.0)
-    with pytest.raises((ModelMismatch, NoServer)):
-        generator.load(remade(adapters[0], broken))
+        generator.load(broken(adapters[0]))
     assert generator.loaded == ()
     assert [*raw.models()] == [generator.fingerprint]
 
@@ -174,22 +175,28 @@ def test_log_probs_among_legal_answers_are_those_of_training(
 
 
 def test_adapter_that_was_unloaded_behind_our_back_is_loaded_again(
-    generator: ServedGenerator, raw: TextServer, local: PeftGenerator, adapters: list[Adapter], tmp_path: Path
+    generator: ServedGenerator, raw: TextServer, local: PeftGenerator, adapters: list[Adapter]
 ) -> None:
     generator.load(adapters[0])
-    raw.unload(adapters[0].name, str(tmp_path / adapters[0].name))
+    raw.unload(adapters[0].name, str(shared_vllm().adapters / adapters[0].name))
     same(generator, local, requests(adapters[0].name, count=4))
 
 
-def test_server_that_was_killed_is_waited_for(local: PeftGenerator, adapters: list[Adapter], tmp_path: Path) -> None:
-    """It is killed as by kill -9, comes back without adapters, and answers go on as before."""
+def test_poisoned_server_is_noticed_and_a_killed_one_waited_for(
+    local: PeftGenerator, adapters: list[Adapter], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NaN stay in a server's memory and reach other adapters; after kill -9 and a start, answers are as before."""
     base = local.fingerprint
     export_base(get_base(STORE, base), tmp_path / "base")
     server = VllmServer(tmp_path / "base", base, tmp_path / "log").start()
     try:
-        with closing(generator_of(server, tmp_path / "adapters")) as generator, ThreadPoolExecutor(1) as pool:
+        with closing(generator_of(server)) as generator, ThreadPoolExecutor(1) as pool:
             generator.load(adapters[0])
             same(generator, local, requests(adapters[0].name, None, count=8))
+            monkeypatch.setattr(served_generator, "check_content", lambda *_: None)
+            with pytest.raises(ServerRefused, match="JSON compliant") as refusal:
+                generator.load(broken(adapters[1]))
+            assert "start it again" in refusal.value.hint
             server.kill()
             starting = pool.submit(server.start)
             same(generator, local, requests(adapters[0].name, None, count=8))
@@ -206,7 +213,7 @@ def test_seeds_with_chunked_prefill_kill_no_run(local: PeftGenerator, adapters: 
         tmp_path / "base", local.fingerprint, tmp_path / "log", chunked=True, max_num_batched_tokens="64"
     ).start()
     try:
-        with closing(generator_of(server, tmp_path / "adapters", patience=5.0)) as generator:
+        with closing(generator_of(server, patience=5.0)) as generator:
             generator.load(adapters[0])
             asked = [replace(one, answers=None) for one in requests(adapters[0].name, count=40)]
             with pytest.raises(NoServer, match=server.address):

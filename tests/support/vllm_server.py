@@ -44,11 +44,16 @@ def free_port() -> int:
 
 
 class VllmServer:
-    """Serves a base model out of a folder under a name. ``options`` replace those of the tests."""
+    """Serves a base model out of a folder under a name. ``options`` replace those of the tests.
+
+    Attributes:
+        adapters: the folder for adapters of those who share the server.
+    """
 
     def __init__(self, base: Path, name: str, log: Path, *, chunked: bool = False, **options: str) -> None:
         port = free_port()
         self.address = f"http://127.0.0.1:{port}"
+        self.adapters = log.with_name("adapters")
         self._log = log
         chosen = OPTIONS | {"--" + key.replace("_", "-"): value for key, value in options.items()}
         flags = [word for option in chosen.items() for word in option]
