@@ -268,7 +268,7 @@ def _next(machine: Machine, services: Services, public: str) -> dict[str, list[s
         start = [f"supervisord -c {machine.folder}/supervisor/{role}.conf" for role in roles]
     if machine.role == "worker":
         admit = f"{authorize} {machine.node} worker {public}"
-        return {"On the head, with its own run folder": [admit], "Then here": start}
+        return {"On the head, whose run folder belongs after --run": [admit], "Then here": start}
     more = [f"--store {machine.store}"] if machine.store else []
     more += [f"--services {services}"] if services != "systemd" else []
     begin = f"flyball init --role worker --head {machine.head} --head-key {public}"

@@ -78,6 +78,8 @@ def authorize(place: Place, name: str, role: Role, public: str, *, as_json: bool
     """
     path = list_file(place)
     KeyList.read(path).authorize(Key(check_name(name), role, check_public(public))).write(path)
+    if place.load().deployment.keys.allowed is None:
+        note(f"No broker reads {path}: deployment.keys.allowed is not set. Is this the head's run folder?")
     row = {"name": name, "role": role, "public": public}
     write_row(row, f"{name} is admitted as {role} with the key {public}", as_json=as_json)
 

@@ -48,7 +48,11 @@ def daemon_silent(facts: Facts) -> Iterator[Symptom]:
             continue
         others = any(other.daemon == one.daemon and other.state == "ready" for other in _daemons(facts))
         what = f"No sign of life for {show_age(one.heard_seconds_ago)}."
-        hint = f"Look at node {one.node}: is it on, does it reach the broker, what does logs/{one.daemon}.jsonl say?"
+        if any(other.node == one.node and other.state == "ready" for other in _daemons(facts)):
+            kill = f"kill -9 {one.pid}" if one.pid else f"restart {one.daemon}"
+            hint = f"Other daemons of {one.node} answer, so its process hangs or has died. There: {kill}"
+        else:
+            hint = f"All daemons of {one.node} are silent. Is it on, does it reach the broker, do its services run?"
         if others:
             what += " Other nodes do its jobs."
         yield Symptom("warning" if others else "critical", f"{one.daemon}@{one.node}", what, hint)

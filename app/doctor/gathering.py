@@ -316,15 +316,16 @@ def _with_store(place: Place, loaded: Loaded, facts: Facts, *, deep: bool) -> Fa
     elif not deep:
         return facts
     read = {key: _problems(partial(blobs.get, model)) for key, model in models.items()}
-    damaged = {key: _of_model(problem) for key, problems in read.items() for problem in problems}
+    damaged = {key: _of_model(key, models[key], problem) for key, problems in read.items() for problem in problems}
     if deep and (found := _damaged_blobs(blobs)):
         what = f"{len(found)} blobs are damaged, first: {found[0].what}"
         damaged["store"] = Problem(what, "All of them: flyball store verify")
     return replace(facts, models=damaged)
 
 
-def _of_model(problem: Problem) -> Problem:
-    hint = "Restore it from a copy of the store, or return to an earlier model: flyball emit ROLLBACK_REQUESTED"
+def _of_model(key: str, model: str, problem: Problem) -> Problem:
+    rollback = f'ROLLBACK_REQUESTED \'{{"model": "{model}", "reason": "damaged"}}\' --config-key {key}'
+    hint = f"Restore it from a copy of the store, or return to the model before: flyball emit {rollback}"
     return Problem(f"Its current model cannot be read. {problem.what}", hint)
 
 

@@ -60,19 +60,33 @@ def key_refused(facts: Facts) -> Iterator[Symptom]:
             "critical",
             facts.node,
             f"The broker refuses this machine's key. {facts.broker.problem.what}",
-            f"If the machine is trusted, authorize its key on the head: flyball keys authorize {facts.node} ROLE KEY",
+            facts.broker.problem.hint,
         )
+    if facts.growth is None:  # not the head, which alone knows the keys that are admitted now
+        return
     refused = Counter[tuple[str, str]]()
     for event in facts.recent:
-        if isinstance(event.data, AccessRefused) and facts.now - event.recordedtime < LATELY:
+        if not isinstance(event.data, AccessRefused) or _is_admitted(event.data, facts.admitted):
+            continue
+        if facts.now - event.recordedtime < LATELY:
             refused[event.data.key or f"unknown key at {event.data.address}", event.data.reason] += event.data.count
     for (who, reason), count in refused.items():
         yield Symptom(
             "warning",
             who,
-            f"The broker refused it {count} times within an hour ({reason}).",
+            f"Refusals within an hour: {count} ({reason}).",
             "Who that is, and why: flyball tail -n 5 ACCESS_REFUSED",
         )
+
+
+def _is_admitted(refused: AccessRefused, admitted: tuple[Key, ...]) -> bool:
+    """Return whether a refused key was admitted since, or its refusal is reported under its name already."""
+    match refused.reason:
+        case "unknown_key":
+            return any(key.public in refused.detail for key in admitted)
+        case "revoked" | "ended":  # without a name: what an open connection sent after it was refused by name
+            return refused.key is None or any(key.name == refused.key for key in admitted)
+    return False
 
 
 def disk_full(facts: Facts) -> Iterator[Symptom]:

@@ -18,6 +18,13 @@ def flyball(folder, *words, code=0):
     return done.stdout.strip() if code == 0 else done.stderr
 
 
+def test_key_authorized_in_a_folder_no_broker_reads_is_warned_of(tmp_path):
+    words = ["--run", str(tmp_path), "keys", "authorize", "node1", "worker"]
+    assert "Is this the head's run folder?" in CliRunner().invoke(main, [*words, "ab" * 32]).stderr
+    (tmp_path / "flyball.toml").write_text('[deployment.keys]\nsecret = "keys/a.secret"\nallowed = "keys/allowed"\n')
+    assert CliRunner().invoke(main, [*words, "cd" * 32]).stderr == ""
+
+
 def test_keys_are_made_authorized_listed_rotated_and_revoked(tmp_path):
     head = flyball(tmp_path, "keys", "new", "head", "--authorize", "head")
     assert (tmp_path / "keys/head.secret").stat().st_mode & 0o777 == 0o600

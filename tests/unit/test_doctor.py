@@ -282,6 +282,27 @@ def test_candidate_without_a_rating_has_no_gate() -> None:
     assert codes(replace_time(run, 2 * GATE_SECONDS)) == set()
 
 
+def test_refused_key_that_was_admitted_since_is_not_found() -> None:
+    node1 = key("node1", None)
+    unknown = {"key": None, "role": None, "reason": "unknown_key", "address": "10.0.0.2"}
+    revoked = {"key": "node1", "role": "worker", "reason": "revoked", "address": "training@node1", "detail": ""}
+    over = after(
+        AccessRefused(**unknown, detail=f"public key {node1.public}", count=1), AccessRefused(**revoked, count=3)
+    )
+    assert codes(replace(over, admitted=(node1,))) == set()
+    assert [one.symptom.where for one in diagnose(over, CHECKS)] == ["unknown key at 10.0.0.2", "node1"]
+    assert codes(replace(over, growth=None)) == set(), "only the head knows which keys are admitted"
+
+
+def test_silent_daemon_beside_others_of_its_node_is_to_be_killed() -> None:
+    (alone,) = diagnose(after(table=(present(lost=True),)), CHECKS)
+    assert alone.symptom.hint.startswith("All daemons of laptop are silent.")
+    beside = {"daemon": "evaluation", "node": "laptop"}
+    starts = DaemonStarted(**beside, pid=9, version="0.1.0+rows.1"), DaemonReady(**beside, position=20, capacity=1)
+    (hanging,) = diagnose(after(*starts, table=(present(lost=True), present(who=beside))), CHECKS)
+    assert hanging.symptom.hint.endswith("kill -9 8")
+
+
 def test_silent_daemon_with_a_substitute_is_a_warning() -> None:
     other = {"daemon": "training", "node": "node2"}
     starts = DaemonStarted(**other, pid=9, version="0.1.0+rows.1"), DaemonReady(**other, position=20, capacity=1)
