@@ -120,7 +120,7 @@ FLYBALL = (sys.executable, "-m", "app.cli")
 @contextmanager
 def broker_daemon(folder: Path) -> Iterator[None]:
     """Run the broker of a run folder, which hardly ever ticks, until the end; it must not complain."""
-    (folder / "flyball.toml").write_text('tick_seconds = 100000\nconfigs = ["tic_tac_toe_2p"]\n')
+    (folder / "flyball.toml").write_text("tick_seconds = 100000\n")
     endpoint = bus_endpoint(RunFolder(folder), Deployment())
     command = (*FLYBALL, "--run", str(folder), "daemon", "run", "broker")
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
