@@ -66,7 +66,7 @@ def key_refused(facts: Facts) -> Iterator[Symptom]:
         return
     refused = Counter[tuple[str, str]]()
     for event in facts.recent:
-        if not isinstance(event.data, AccessRefused) or _is_admitted(event.data, facts.admitted):
+        if not isinstance(event.data, AccessRefused) or _is_over(event.data, facts.admitted):
             continue
         if facts.now - event.recordedtime < LATELY:
             refused[event.data.key or f"unknown key at {event.data.address}", event.data.reason] += event.data.count
@@ -79,12 +79,12 @@ def key_refused(facts: Facts) -> Iterator[Symptom]:
         )
 
 
-def _is_admitted(refused: AccessRefused, admitted: tuple[Key, ...]) -> bool:
+def _is_over(refused: AccessRefused, admitted: tuple[Key, ...]) -> bool:
     """Return whether a refused key was admitted since, or its refusal is reported under its name already."""
     match refused.reason:
         case "unknown_key":
             return any(key.public in refused.detail for key in admitted)
-        case "revoked" | "ended":  # without a name: what an open connection sent after it was refused by name
+        case "revoked":  # without a name: what an open connection sent after it was refused by name
             return refused.key is None or any(key.name == refused.key for key in admitted)
     return False
 
