@@ -97,6 +97,7 @@ def test_pip_flags_choose_the_build_of_torch(tmp_path: Path) -> None:
                 ".venv/bin/mypy ",
                 ".venv/bin/lint-imports",
                 ".venv/bin/python -m app.events.schemas check",
+                ".venv/bin/python -m app.cli.references check",
             ],
         ),
     ],
