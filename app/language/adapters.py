@@ -9,8 +9,9 @@ import torch
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
+from app.config import GameConfig
 from app.core import ModelHash, UnusableFile, writing
-from app.language.generator import Adapter, Ids, adapter_name
+from app.language.generator import LORA, Adapter, Ids, adapter_name
 from app.language.peft_generator import PeftGenerator
 from app.store import BlobStore, Canary, LoraManifest, Manifest, put_checkpoint
 
@@ -29,6 +30,22 @@ def draw_adapter(
         generator.peft.add_adapter(name, config)
     generator.peft.requires_grad_(requires_grad=False)
     generator.peft.eval()
+
+
+def first_manifest(config: GameConfig, lora: LoraManifest | None = None) -> Manifest:
+    """Return the manifest of a configuration's adapter at step 0."""
+    return Manifest(
+        config_key=config.key,
+        backend=config.backend,
+        network=config.network,
+        obs_size=1,
+        actions=1,
+        step=0,
+        parent=None,
+        optimizer=None,
+        content=LORA,
+        lora=lora,
+    )
 
 
 def put_adapter(

@@ -17,9 +17,9 @@ from torch.utils.checkpoint import checkpoint
 from app.config import GameConfig
 from app.core import derive_seed
 from app.engine import JsonObject, Report
-from app.language.adapters import draw_adapter, put_adapter
+from app.language.adapters import draw_adapter, first_manifest, put_adapter
 from app.language.base_model import BaseModel, check_texts, get_base, load_base, put_base
-from app.language.generator import LORA, Adapter, get_adapter
+from app.language.generator import Adapter, get_adapter
 from app.language.grpo import Answered, advantages, improve, with_base_log_probs
 from app.language.lessons import bot_answers, small_base
 from app.language.models import GENERATORS
@@ -29,7 +29,7 @@ from app.language.token_shard import TokenShard, get_token_shard
 from app.learning.devices import decided
 from app.learning.jobs import InitialiseSpec
 from app.learning.training import TrainSpec, UnfitData
-from app.store import BlobStore, Manifest, open_store
+from app.store import BlobStore, open_store
 
 CANARIES = 4
 """Texts of a canary: prompts of the game with an answer."""
@@ -66,18 +66,7 @@ def initialise(spec: JsonObject, report: Report) -> JsonObject:
         targets=settings.targets,
         seed=derive_seed(seed, "adapter") % 2**32,
     )
-    manifest = Manifest(
-        config_key=config.key,
-        backend=config.backend,
-        network=config.network,
-        obs_size=1,
-        actions=1,
-        step=0,
-        parent=None,
-        optimizer=None,
-        content=LORA,
-    )
-    model = put_adapter(store, generator, _TRAINED, manifest, canary=canary_texts(config, base))
+    model = put_adapter(store, generator, _TRAINED, first_manifest(config), canary=canary_texts(config, base))
     return {"model": model, "parent": None, "step": 0, "rows": 0, "metrics": None}
 
 

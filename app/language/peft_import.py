@@ -11,10 +11,10 @@ from safetensors.torch import load as load_tensors
 
 from app.config import GameConfig
 from app.core import ModelHash, UnusableFile, reading
-from app.language.adapters import CONFIG, WEIGHTS, put_adapter
-from app.language.generator import LORA, Adapter, Ids, ModelMismatch
+from app.language.adapters import CONFIG, WEIGHTS, first_manifest, put_adapter
+from app.language.generator import Adapter, Ids, ModelMismatch
 from app.language.peft_generator import PeftGenerator
-from app.store import BlobStore, Canary, Checkpoint, LoraManifest, Manifest
+from app.store import BlobStore, Canary, Checkpoint, LoraManifest
 
 _IMPORTED = "imported"
 """Name of an adapter in the generator while it is imported."""
@@ -70,18 +70,7 @@ def import_adapter(
             f"MODEL_MISMATCH: the adapter in {folder} holds a NaN or an infinity.",
             hint="Its training diverged: leave it out.",
         )
-    manifest = Manifest(
-        config_key=config.key,
-        backend=config.backend,
-        network=config.network,
-        obs_size=1,
-        actions=1,
-        step=0,
-        parent=None,
-        optimizer=None,
-        content=LORA,
-        lora=lora,
-    )
+    manifest = first_manifest(config, lora)
     try:
         generator.add(_IMPORTED, Adapter(str(folder), Checkpoint(ModelHash(""), manifest, data, None)))
     except ValueError as error:  # of PEFT, if the base model has no such modules
