@@ -14,8 +14,8 @@ from app.status.configs import EVALUATION, MICROSECONDS, TRAINING, ConfigRow
 from app.status.status import MANY_FAILURES, on_one_line
 from app.status.summary import short
 
-PAUSED_SHARDS = 8
-"""Shards during a pause of training: each could have ended it by its quality."""
+PAUSED_SHARDS = 3
+"""Shards during a pause of training: each could have ended it by its quality, and few are played then."""
 
 SPARE = 2.0
 """Multiple of the most rows that a training can need, which allows for shards that come late."""

@@ -231,7 +231,7 @@ def test_facts_without_anything_known_have_no_findings() -> None:
         (lambda: after(ModelRolledBack(from_model=OLD, to_model=NEW, step=0, reason="worse"), times=3), "livelock"),
         (
             lambda: after(
-                TrainingIntensityChanged(intensity="paused", previous="normal", quality_score=0.4), *[SHARD] * 8
+                TrainingIntensityChanged(intensity="paused", previous="normal", quality_score=0.4), *[SHARD] * 3
             ),
             "livelock",
         ),
