@@ -54,13 +54,16 @@ def test_batch_against_one_at_a_time(number: int) -> None:
 
 @pytest.mark.skipif(find_spec("trl") is None, reason="needs TRL")
 @pytest.mark.filterwarnings("ignore")  # TRL's, and those of its packages
-@pytest.mark.parametrize("group", [1, 8])
 @pytest.mark.parametrize("tokens", [6, 32])
-def test_answers_a_second_against_trl(tmp_path: Path, tokens: int, group: int) -> None:
-    """The same base model, adapter and 128 prompts in one batch; free answers, none of which ends early."""
+@pytest.mark.parametrize(("numbered", "least"), [(False, 1.0), (True, 0.8)])
+def test_answers_a_second_against_trl(tmp_path: Path, tokens: int, numbered: bool, least: float) -> None:
+    """The same base model, adapter and 128 prompts in one batch; free answers, none of which ends early.
+
+    We compute the rules, with which all prompts begin, once. A number before each prompt takes that from us.
+    """
     generator = large_generator(store := MemoryStore())
     generator.load(adapter := random_adapter(store, generator, 0, rank=8))
-    prompts = [turn.prompt for turn in turns(128 // group) for _ in range(group)]
+    prompts = [f"{number:03} {turn.prompt}" if numbered else turn.prompt for number, turn in enumerate(turns(128))]
     asked = [Request(prompt, adapter.name, None, k) for k, prompt in enumerate(prompts)]
     trainer = trl_trainer(get_base(store, generator.fingerprint), adapter, tokens, tmp_path)
 
@@ -81,10 +84,10 @@ def test_answers_a_second_against_trl(tmp_path: Path, tokens: int, group: int) -
     half, _ = student(ratio, float(ratios.std(ddof=1)) / ROUNDS**0.5, ROUNDS - 1)
     by_ours, by_theirs = np.exp(logs.mean(0))
     print(  # noqa: T201
-        f"\n{tokens} tokens, groups of {group}: {by_ours:,.0f} tokens a second of processor time, "
+        f"\n{tokens} tokens, numbered {numbered}: {by_ours:,.0f} tokens a second of processor time, "
         f"TRL {by_theirs:,.0f}; ratio {np.exp(ratio):.2f} ({np.exp(ratio - half):.2f} to {np.exp(ratio + half):.2f})"
     )
-    assert ratio - half > 0
+    assert np.exp(ratio - half) > least
 
 
 def tokens_a_second(made: Callable[[], int]) -> float:
@@ -96,8 +99,7 @@ def tokens_a_second(made: Callable[[], int]) -> float:
 
 def trl_trainer(base: BaseModel, adapter: Adapter, tokens: int, folder: Path) -> Any:
     """Return a GRPOTrainer of TRL around a base model and an adapter, whose answers all have ``tokens`` tokens."""
-    from datasets import Dataset
-    from datasets.table import InMemoryTable
+    from datasets import IterableDataset
     from peft import LoraConfig, get_peft_model, set_peft_model_state_dict
     from transformers import PreTrainedTokenizerFast
     from trl import GRPOConfig, GRPOTrainer
@@ -113,10 +115,15 @@ def trl_trainer(base: BaseModel, adapter: Adapter, tokens: int, folder: Path) ->
         model,
         reward_funcs=lambda completions, **_: [0.0] * len(completions),
         args=GRPOConfig(
-            str(folder), use_cpu=True, bf16=False, report_to="none", max_completion_length=tokens, temperature=1.0
+            output_dir=str(folder),
+            use_cpu=True,
+            bf16=False,
+            report_to=[],
+            max_steps=1,
+            max_completion_length=tokens,
+            temperature=1.0,
         ),
-        # The trainer wants prompts to train on. Without a fingerprint, datasets pickles, which fails in pytest.
-        train_dataset=Dataset(InMemoryTable.from_pydict({"prompt": ["unused"]}), fingerprint="unused"),
+        train_dataset=IterableDataset.from_generator(lambda: iter([{"prompt": "unused"}])),
         processing_class=tokenizer,
     )
 
