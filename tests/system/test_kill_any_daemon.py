@@ -20,7 +20,7 @@ tick_seconds = 1.0
 heartbeat_seconds = 1.0
 drain_seconds = 3.0
 [games.connect_four_text_2p]
-rows_per_training = 512
+rows_per_training = 256
 [games.connect_four_text_2p.language]
 teacher = "random"
 lessons = 256
@@ -30,7 +30,7 @@ base_heads = 1
 rank = 2
 group_games = 4
 [games.connect_four_text_2p.selfplay]
-games_per_request = 64
+games_per_request = 32
 [games.connect_four_text_2p.evaluation]
 random_games = 20
 model_games = 20
