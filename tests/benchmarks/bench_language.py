@@ -1,20 +1,27 @@
-"""False alarms of the canary in 1,000 swaps of adapters, and answers a second in a batch and one at a time.
+"""False alarms of the canary in 1,000 swaps of adapters, and answers a second: in batches, one at a time, by TRL.
 
 Figures: tests/benchmarks/RESULTS.md.
 """
 
 import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from language_models import random_adapter, turns
+from safetensors.torch import load as load_tensors
 
-from app.language.base_model import draw_base, get_base, put_base, train_tokenizer
-from app.language.generator import TOLERANCE, Request, Sampling, check_canary
+from app.core.statistics import student
+from app.language.base_model import PAD, BaseModel, draw_base, get_base, put_base, train_tokenizer
+from app.language.generator import TOLERANCE, Adapter, Request, Sampling, check_canary
 from app.language.peft_generator import PeftGenerator
 from app.store import MemoryStore
 
 SWAPS, ADAPTERS, LOADED = 1_000, 12, 5
+ROUNDS = 20
 
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
@@ -43,6 +50,82 @@ def test_batch_against_one_at_a_time(number: int) -> None:
     ratio = seconds["alone"] / seconds["batch"]
     print(f"\n{1 / seconds['batch']:,.0f} tokens a second of processor time, {ratio:.1f} times one at a time")  # noqa: T201
     assert ratio > 1.5
+
+
+@pytest.mark.skipif(find_spec("trl") is None, reason="needs TRL")
+@pytest.mark.filterwarnings("ignore")  # TRL's, and those of its packages
+@pytest.mark.parametrize("tokens", [6, 32])
+@pytest.mark.parametrize(("numbered", "least"), [(False, 1.0), (True, 0.8)])
+def test_answers_a_second_against_trl(tmp_path: Path, tokens: int, numbered: bool, least: float) -> None:
+    """The same base model, adapter and 128 prompts in one batch; free answers, none of which ends early.
+
+    We compute the rules, with which all prompts begin, once. A number before each prompt takes that from us.
+    """
+    generator = large_generator(store := MemoryStore())
+    generator.load(adapter := random_adapter(store, generator, 0, rank=8))
+    prompts = [f"{number:03} {turn.prompt}" if numbered else turn.prompt for number, turn in enumerate(turns(128))]
+    asked = [Request(prompt, adapter.name, None, k) for k, prompt in enumerate(prompts)]
+    trainer = trl_trainer(get_base(store, generator.fingerprint), adapter, tokens, tmp_path)
+
+    def ours() -> int:
+        return sum(len(made.ids) for made in generator.generate(asked, Sampling(1.0, "no such text", tokens)))
+
+    def theirs() -> int:
+        return sum(len(ids) for ids in trainer._generate(prompts)[1])
+
+    assert ours() == theirs() == tokens * len(prompts)  # the first call of each is not timed
+    rates = []
+    for number in range(ROUNDS):
+        rate = {made: tokens_a_second(made) for made in ((ours, theirs) if number % 2 else (theirs, ours))}
+        rates.append((rate[ours], rate[theirs]))
+    logs = np.log(rates)  # [round, ours or theirs]
+    ratios = logs[:, 0] - logs[:, 1]
+    ratio = float(ratios.mean())
+    half, _ = student(ratio, float(ratios.std(ddof=1)) / ROUNDS**0.5, ROUNDS - 1)
+    by_ours, by_theirs = np.exp(logs.mean(0))
+    print(  # noqa: T201
+        f"\n{tokens} tokens, numbered {numbered}: {by_ours:,.0f} tokens a second of processor time, "
+        f"TRL {by_theirs:,.0f}; ratio {np.exp(ratio):.2f} ({np.exp(ratio - half):.2f} to {np.exp(ratio + half):.2f})"
+    )
+    assert np.exp(ratio - half) > least
+
+
+def tokens_a_second(made: Callable[[], int]) -> float:
+    """Return the tokens that a call makes a second of processor time."""
+    began = time.process_time()
+    tokens = made()
+    return tokens / (time.process_time() - began)
+
+
+def trl_trainer(base: BaseModel, adapter: Adapter, tokens: int, folder: Path) -> Any:
+    """Return a GRPOTrainer of TRL around a base model and an adapter, whose answers all have ``tokens`` tokens."""
+    from datasets import IterableDataset
+    from peft import LoraConfig, get_peft_model, set_peft_model_state_dict
+    from transformers import PreTrainedTokenizerFast
+    from trl import GRPOConfig, GRPOTrainer
+
+    lora = adapter.checkpoint.manifest.lora
+    assert lora is not None
+    config = LoraConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules=list(lora.targets))
+    model: Any = get_peft_model(base.model, config)
+    set_peft_model_state_dict(model, load_tensors(adapter.checkpoint.parameters))
+    # The model has no column for this end token, so it is never drawn.
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=base.tokenizer, pad_token=PAD, eos_token="<end>")
+    return GRPOTrainer(
+        model,
+        reward_funcs=lambda completions, **_: [0.0] * len(completions),
+        args=GRPOConfig(
+            output_dir=str(folder),
+            use_cpu=True,
+            bf16=False,
+            report_to=[],
+            max_steps=1,
+            max_completion_length=tokens,
+            temperature=1.0,
+        ),
+        train_dataset=IterableDataset.from_generator(lambda: iter([{"prompt": "unused"}])),
+        processing_class=tokenizer,
+    )
 
 
 def test_thousand_swaps_raise_no_false_alarm() -> None:

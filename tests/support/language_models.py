@@ -1,6 +1,7 @@
 """A small base model of text connect four, and random adapters of it."""
 
 from functools import cache
+from math import ceil
 from random import Random
 
 import torch
@@ -21,9 +22,10 @@ TARGETS = ("q_proj", "v_proj", "down_proj")
 
 @cache
 def turns(count: int, seed: int = 0) -> list[Turn]:
-    """Return turns of random games."""
-    table, rng, found = TEXT_GAMES["connect_four"](count, None), Random(seed), []
-    table.reset(range(count), range(count), [0] * count)
+    """Return turns of random games, six of each: no game is over before its seventh."""
+    games = ceil(count / 6)
+    table, rng, found = TEXT_GAMES["connect_four"](games, None), Random(seed), []
+    table.reset(range(games), range(games), [0] * games)
     while len(found) < count:
         asked = table.pending()
         found += asked

@@ -2,23 +2,127 @@
 
 import os
 import signal
+import subprocess
+from collections.abc import Iterator
 
+import psutil
 import pytest
 from history_checks import check_history
-from running_loop import STARTED
+from running_loop import FLYBALL, STARTED, RunningLoop, running_loop
 
-from app.events import SelfplayFailed
+from app.events import ModelPromoted, SelfplayFailed
+
+LANGUAGE = """
+seed = 7
+configs = ["connect_four_text_2p"]
+tick_seconds = 1.0
+[deployment]
+heartbeat_seconds = 1.0
+drain_seconds = 3.0
+[games.connect_four_text_2p]
+rows_per_training = 256
+[games.connect_four_text_2p.language]
+teacher = "random"
+lessons = 256
+base_layers = 1
+base_width = 16
+base_heads = 1
+rank = 2
+group_games = 4
+[games.connect_four_text_2p.selfplay]
+games_per_request = 32
+[games.connect_four_text_2p.evaluation]
+random_games = 20
+model_games = 20
+anchor_games = 4
+[feedback.lifecycle]
+elo0 = -200.0
+max_games = 100
+"""
 
 
 @pytest.mark.timeout(500)
 @pytest.mark.parametrize("daemon", STARTED)
 def test_the_loop_goes_on_by_itself(loop, daemon):
     before = loop.events()
-    pid = loop.pid_of(daemon)
-    os.kill(pid, signal.SIGKILL)
-    loop.wait_for(f"{daemon} is back", lambda: loop.ready(daemon, after=before[-1].sequence))
-    assert loop.pid_of(daemon) != pid
+    kill(loop, daemon)
     loop.wait_for_loops(2, after=loop.head())
+    check_nothing_lost(loop, before)
+
+
+@pytest.fixture(scope="module")
+def language_loop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLoop]:
+    with running_loop(tmp_path_factory.mktemp("language") / "run", LANGUAGE) as started:
+        started.wait_for("a promotion", lambda: promotions(started))
+        yield started
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(500)
+@pytest.mark.parametrize("daemon", ["training", "selfplay_worker", "evaluation", "broker"])
+def test_language_loop_promotes_after_a_kill(language_loop, daemon):
+    before = language_loop.events()
+    if daemon != "broker":
+        working_job(language_loop, daemon)
+    kill(language_loop, daemon)
+    check_promotion(language_loop, before)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(500)
+@pytest.mark.parametrize("daemon", ["training", "selfplay_worker", "evaluation"])
+def test_language_loop_promotes_after_a_job_is_killed(language_loop, daemon):
+    before = language_loop.events()
+    working_job(language_loop, daemon).kill()
+    check_promotion(language_loop, before)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(500)
+def test_language_loop_replays_after_the_kills(language_loop):
+    assert language_loop.leave() == 0
+    words = [FLYBALL, "--run", str(language_loop.folder), "replay", "--check"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    check_history(language_loop.events())
+
+
+def kill(loop, daemon):
+    """Kill a daemon, and wait until it is ready again as another process."""
+    head, pid = loop.head(), loop.pid_of(daemon)
+    os.kill(pid, signal.SIGKILL)
+    loop.wait_for(f"{daemon} is back", lambda: loop.ready(daemon, after=head))
+    assert loop.pid_of(daemon) != pid
+
+
+def working_job(loop, daemon):
+    """Return the process of a daemon's job once it has worked for a tenth of a second while it was watched."""
+    used: dict[psutil.Process, float] = {}
+
+    def working() -> psutil.Process | None:
+        for process in psutil.Process(loop.pid_of(daemon)).children():
+            seconds = process.cpu_times().user
+            if seconds - used.setdefault(process, seconds) > 0.1:
+                return process
+        return None
+
+    return loop.wait_for(f"a job of {daemon}", working)
+
+
+def check_promotion(loop, before):
+    """Check that another adapter is promoted, and that nothing was lost."""
+    head = loop.head()
+    loop.wait_for("a promotion", lambda: promotions(loop, after=head))
+    check_nothing_lost(loop, before)
+
+
+def promotions(loop, after=0):
+    """Return promotions of trained adapters after a position."""
+    return [event for event in loop.events(ModelPromoted, after=after) if event.data.step > 0]
+
+
+def check_nothing_lost(loop, before):
+    """Check that the events of before are still recorded, and that nothing counts twice."""
     after = loop.events()
     assert after[: len(before)] == before, "an event that was recorded has changed or gone"
     check_history(after)
