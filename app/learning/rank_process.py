@@ -4,6 +4,7 @@ import os
 import shutil
 import sys
 import threading
+import time
 from pathlib import Path
 
 
@@ -22,7 +23,9 @@ def _end_with_parent(folder: Path) -> None:
     torchrun gives each rank a session of its own, so the guard that kills torchrun does not reach it.
     """
     os.read(0, 1)  # not by sys.stdin, whose lock would be held when the interpreter ends
-    shutil.rmtree(folder, ignore_errors=True)
+    for _ in range(10):  # torchrun may restart a rank, and make its folder again, until it is killed as well
+        shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(0.1)
     os._exit(1)  # sys.exit would end this thread only
 
 
