@@ -8,7 +8,7 @@ from app.api.runs import Place, Say, check_played, current_model, open_journal
 from app.backends import OURS
 from app.config import FEWEST_SIMULATIONS, LANGUAGE_BACKEND, MOST_SIMULATIONS, GameConfig, RunFolder
 from app.config.loading import UnknownConfig
-from app.core import HEURISTIC, RANDOM, BadUsage, FlyballError, ModelHash, UnusableFile, is_judge, reading, split_search
+from app.core import HEURISTIC, RANDOM, BadUsage, FlyballError, ModelHash, UnusableFile, is_judge, split_search
 from app.games import bots_of, open_table, own_hearts
 from app.games.hearts.rules import HeartsRules
 from app.journal.history import last_settings
@@ -131,14 +131,12 @@ def _only_config(place: Place) -> str | None:
 
 
 def _trained(folder: Path) -> bytes:
-    from app.language.run import STATE, TextRun  # loads torch
+    from app.language.run import STATE, read_run  # loads torch
     from app.train.state import NoRun, RunPlace
 
-    run, file = RunPlace(folder), folder / STATE
-    if file.is_file() and not (folder / "run.json").exists():  # of a text game
-        with reading(file):
-            text_run = TextRun.model_validate_json(file.read_text())
-        return FileStore(run.models).get(text_run.model)
+    run = RunPlace(folder)
+    if not run.exists and (folder / STATE).is_file():  # of a text game
+        return FileStore(run.models).get(read_run(folder).model)
     state = run.state()
     if state is None:
         hint = "Name a file, or the folder of flyball train."

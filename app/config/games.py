@@ -44,7 +44,10 @@ def _searched(key: str, game: str, games: int, openings: int, **settings: Any) -
 
 
 def _told(key: str, game: str, openings: int, builtins: tuple[BotName, ...] = (RANDOM,), **language: Any) -> GameConfig:
-    """Return a game that a language model plays as text (ADR-051), small enough for two cores."""
+    """Return a game that a language model plays as text (ADR-051), small enough for two cores.
+
+    A game's answers share one reward, so a step in the right direction takes many games.
+    """
     return GameConfig(
         key=ConfigKey(key),
         game=game,
@@ -52,9 +55,7 @@ def _told(key: str, game: str, openings: int, builtins: tuple[BotName, ...] = (R
         backend=LANGUAGE_BACKEND,
         builtins=builtins,
         language=LanguageSettings(base_layers=2, base_width=64, batch_rows=128, legality_coef=0.5, **language),
-        selfplay=_games(
-            256, openings
-        ),  # a game's answers share one reward, so a step in the right direction takes many
+        selfplay=_games(256, openings),
         evaluation=EvaluationSettings(opening_plies=2, random_games=100, model_games=100, anchor_games=50),
         rows_per_training=2_048,
         learning_rate=6e-3,

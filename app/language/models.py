@@ -107,11 +107,11 @@ class GeneratorCache:
 
         def make(fingerprint: str) -> ServedGenerator:
             name = config.language.base
-            if name is None:
-                folder = Path(servers.folder) / fingerprint
-                export_base(get_base(store, fingerprint), folder)
             vocabulary = vocabulary_of(store, name, fingerprint)
-            return ServedGenerator(vocabulary, servers, str(folder) if name is None else name)
+            if name is None:
+                name = str(Path(servers.folder) / fingerprint)
+                export_base(get_base(store, fingerprint), Path(name))
+            return ServedGenerator(vocabulary, servers, name)
 
         return self._served.get(store, config, models, servers, make)
 

@@ -116,7 +116,7 @@ def train_text(
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a run's models are, and where its text is generated."""
+    """Store of a run's models, and the servers that generate its text, if any."""
 
     store: str
     servers: TextServers | None
@@ -152,10 +152,15 @@ def _begun(
     return run
 
 
-def _resumed(folder: Path, values: Mapping[str, Any]) -> TextRun:
+def read_run(folder: Path) -> TextRun:
+    """Return the state of the training in a folder. Raises ``UnusableFile``."""
     path = folder / STATE
     with reading(path):
-        run = TextRun.model_validate_json(path.read_text())
+        return TextRun.model_validate_json(path.read_text())
+
+
+def _resumed(folder: Path, values: Mapping[str, Any]) -> TextRun:
+    run = read_run(folder)
     changed, loop = text_settings(run.config, run.loop.model_dump() | dict(values))
     if changed.language.base != run.config.language.base:
         raise UnusableTraining("language.base cannot change: adapters fit no other.", hint="Begin another run.")
@@ -195,8 +200,7 @@ def _iterate(run: TextRun, place: _Place, say: Say) -> TextRun:
     say(
         f"iteration {number}/{run.loop.iterations}: {played['rows']} answers in {played['seconds']:.1f} s, reward "
         f"{metrics['reward']:+.3f}, divergence {metrics['divergence']:.4f}, illegality {metrics['illegality']:.4f}, "
-        f"surprise {metrics['surprise']:.3f}, "
-        f"learned in {metrics['seconds']:.1f} s"
+        f"surprise {metrics['surprise']:.3f}, learned in {metrics['seconds']:.1f} s"
     )
     return run.replace(iteration=number, model=result["model"])
 

@@ -207,15 +207,15 @@ class TextServer:
         status = response.status_code
         if status == 200:
             return response
-        told = f"The server {self.address} answered {path} with {status}: {response.text[:500]!r}."
+        failure = f"The server {self.address} answered {path} with {status}: {response.text[:500]!r}."
         if status in lasting:
-            raise ServerRefused(told, hint=hint)
+            raise ServerRefused(failure, hint=hint)
         if status == 429 or status >= 500:
             self._was_away()
-            raise NoServer(told, hint="Read the server's log.")
+            raise NoServer(failure, hint="Read the server's log.")
         if "not JSON compliant" in response.text:
             hint = "It computes NaN, which stay in its cache: start it again."
-        raise (NotLoaded if status == 404 else ServerRefused)(told, hint=hint)
+        raise (NotLoaded if status == 404 else ServerRefused)(failure, hint=hint)
 
 
 _LOAD_HINT = (

@@ -95,6 +95,11 @@ class RunPlace:
         self.path, self.models, self._shards = path, path / "models", path / "shards"
         self._lock, self._head, self._state = path / ".lock", path / "run.json", path / "state.json"
 
+    @property
+    def exists(self) -> bool:
+        """True if the folder holds a run."""
+        return self._head.exists()
+
     @contextmanager
     def held(self) -> Iterator[None]:
         """Lock the folder, creating it if it is missing. Raises ``RunInUse`` or ``UnusableFile``.
@@ -113,7 +118,7 @@ class RunPlace:
 
     def begin(self, head: RunHead) -> None:
         """Write the head of a new run; the folder must be ``held``. Raises ``RunExists``."""
-        if self._head.exists():
+        if self.exists:
             raise RunExists(
                 f"{self.path} holds a run.",
                 hint="Go on with it by --resume (resume=True), or choose another --output.",

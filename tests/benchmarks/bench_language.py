@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 from language_models import random_adapter, turns
 from safetensors.torch import load as load_tensors
+from trl_trainer import trl_trainer
 
 from app.core.statistics import student
-from app.language.base_model import PAD, BaseModel, draw_base, get_base, put_base, train_tokenizer
+from app.language.base_model import BaseModel, draw_base, get_base, put_base, train_tokenizer
 from app.language.generator import TOLERANCE, Adapter, Request, Sampling, check_canary
 from app.language.peft_generator import PeftGenerator
 from app.store import MemoryStore
@@ -65,7 +66,7 @@ def test_answers_a_second_against_trl(tmp_path: Path, tokens: int, numbered: boo
     generator.load(adapter := random_adapter(store, generator, 0, rank=8))
     prompts = [f"{number:03} {turn.prompt}" if numbered else turn.prompt for number, turn in enumerate(turns(128))]
     asked = [Request(prompt, adapter.name, None, k) for k, prompt in enumerate(prompts)]
-    trainer = trl_trainer(get_base(store, generator.fingerprint), adapter, tokens, tmp_path)
+    trainer = trainer_of(get_base(store, generator.fingerprint), adapter, tokens, tmp_path)
 
     def ours() -> int:
         return sum(len(made.ids) for made in generator.generate(asked, Sampling(1.0, "no such text", tokens)))
@@ -97,12 +98,9 @@ def tokens_a_second(made: Callable[[], int]) -> float:
     return tokens / (time.process_time() - began)
 
 
-def trl_trainer(base: BaseModel, adapter: Adapter, tokens: int, folder: Path) -> Any:
-    """Return a GRPOTrainer of TRL around a base model and an adapter, whose answers all have ``tokens`` tokens."""
-    from datasets import IterableDataset
+def trainer_of(base: BaseModel, adapter: Adapter, tokens: int, folder: Path) -> Any:
+    """Return a trainer of TRL around a base model and an adapter, whose answers all have ``tokens`` tokens."""
     from peft import LoraConfig, get_peft_model, set_peft_model_state_dict
-    from transformers import PreTrainedTokenizerFast
-    from trl import GRPOConfig, GRPOTrainer
 
     lora = adapter.checkpoint.manifest.lora
     assert lora is not None
@@ -110,22 +108,7 @@ def trl_trainer(base: BaseModel, adapter: Adapter, tokens: int, folder: Path) ->
     model: Any = get_peft_model(base.model, config)
     set_peft_model_state_dict(model, load_tensors(adapter.checkpoint.parameters))
     # The model has no column for this end token, so it is never drawn.
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=base.tokenizer, pad_token=PAD, eos_token="<end>")
-    return GRPOTrainer(
-        model,
-        reward_funcs=lambda completions, **_: [0.0] * len(completions),
-        args=GRPOConfig(
-            output_dir=str(folder),
-            use_cpu=True,
-            bf16=False,
-            report_to=[],
-            max_steps=1,
-            max_completion_length=tokens,
-            temperature=1.0,
-        ),
-        train_dataset=IterableDataset.from_generator(lambda: iter([{"prompt": "unused"}])),
-        processing_class=tokenizer,
-    )
+    return trl_trainer(model, base, folder, end="<end>", max_completion_length=tokens, temperature=1.0)
 
 
 def test_thousand_swaps_raise_no_false_alarm() -> None:

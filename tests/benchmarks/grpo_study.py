@@ -16,14 +16,14 @@ from statistics import fmean, stdev
 from app.config import CPU
 from app.core import RANDOM, Rate, derive_seed
 from app.language.rollout import Agent
-from app.language.run import STATE, TextRun
+from app.language.run import read_run
 from app.language.selfplay import agent_of, generator_for, play_match
 from app.store import FileStore
 
 
 def study(folder: Path, games: int, free_games: int) -> None:
     """Print how the adapters of a training folder differ, after ``games`` games of each against the bots."""
-    run = TextRun.model_validate_json((folder / STATE).read_text())
+    run = read_run(folder)
     config, models = run.config, (run.first, run.model)
     generator = generator_for(FileStore(folder / "models"), config, models, CPU)
     heroes = [agent_of(config, model, config.evaluation.temperature) for model in models]

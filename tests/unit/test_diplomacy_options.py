@@ -26,12 +26,12 @@ def finished(game: str, seed: int = 3) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("key", ["diplomacy_small_3p", "diplomacy_7p"])
-def test_configuration_has_the_scoring_of_the_seed(key: str) -> None:
+def test_configuration_scores_material_by_default(key: str) -> None:
     table = open_text_table(GAMES[key], 1)
     assert table.spec.players == GAMES[key].players == len(table.spec.seats)
     assert {*GAMES[key].builtins} <= {*table.spec.bots}
-    seed = Variant(VARIANTS["diplomacy"].board, shown=1, last_year=1910)
-    assert (seed.scoring, seed.win_bonus, seed.winner_threshold_sc) == ("material", 5.0, 10)
+    plain = Variant(VARIANTS["diplomacy"].board, shown=1, last_year=1910)
+    assert (plain.scoring, plain.win_bonus, plain.winner_threshold_sc) == ("material", 5.0, 10)
 
 
 def test_win_bonus_is_an_option() -> None:
@@ -77,7 +77,7 @@ def test_unusable_option_is_refused_with_those_there_are(game: str) -> None:
 
 
 def test_settings_that_stand_for_keys_of_other_programs_exist(tmp_path: Path) -> None:
-    """ADR/language.md maps the keys of the league's document to these."""
+    """ADR/language.md maps the keys of other leagues to these."""
     league = ("admission.recent_every", "admission.recent_for", "admission.anchor_every", "admission.elite_margin")
     shares = ("mirror", "peers", "exploitable", "baselines", "prioritised", "curve", "peer_elo", "cold_start")
     game = ("selfplay.most_opponents", "language.rank", "language.base", "evaluation.model_games", "builtins", "game")
@@ -85,4 +85,4 @@ def test_settings_that_stand_for_keys_of_other_programs_exist(tmp_path: Path) ->
     for key in (*(f"league.{name}" for name in league), *(f"games.diplomacy_7p.{name}" for name in game)):
         assert key in values, key
     assert [values[f"league.matchmaking.{name}"] for name in shares] == [0.3, 0.4, 0.2, 0.1, 0.0, "even", 100.0, 2]
-    assert values["games.diplomacy_7p.selfplay.most_opponents"] == 7  # with the hero, the document's eight adapters
+    assert values["games.diplomacy_7p.selfplay.most_opponents"] == 7  # with the hero, the eight adapters of max_loras

@@ -140,7 +140,7 @@ def test_chaos_bot_moves_by_the_type_of_an_order():
 
 
 def test_chaos_bot_orders_dislodged_units_and_builds():
-    """Seed 001 asked for the units on the map only, and so gave no orders in these phases."""
+    """A bot that asks for the units on the map only gives no orders in these phases."""
     ordered = Counter()
     for turn in played(STANDARD, bots=("coordinated", "chaos")).turns:
         kind = turn.position.phase.kind

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import torch
 from language_models import small_base, turns
+from trl_trainer import trl_trainer
 
 from app.config import LanguageSettings
-from app.language.base_model import BaseModel
+from app.language.base_model import PAD, BaseModel
 from app.language.grpo import Answered, answered_log_probs, grpo_loss
 from app.store import MemoryStore
 
@@ -22,32 +23,21 @@ def trl_loss(
     folder: Path, base: BaseModel, settings: LanguageSettings, inputs: dict[str, torch.Tensor]
 ) -> tuple[torch.Tensor, Any]:
     """Return TRL's loss of a batch under a base model, and its copy of the model."""
-    from datasets import IterableDataset
-    from transformers import PreTrainedTokenizerFast
-    from trl import GRPOConfig, GRPOTrainer
-
     base.model.save_pretrained(folder / "base")
-    trainer = GRPOTrainer(
-        model=str(folder / "base"),
-        reward_funcs=lambda completions, **_: [0.0] * len(completions),
-        args=GRPOConfig(
-            output_dir=str(folder),
-            use_cpu=True,
-            bf16=False,
-            report_to=[],
-            max_steps=1,
-            beta=settings.kl_coef,
-            epsilon=settings.clip_epsilon,
-            use_bias_correction_kl=False,  # which is a later variant
-            loss_type="grpo",
-            importance_sampling_level=settings.ratio,
-            per_device_train_batch_size=ROWS,
-            num_generations=ROWS,
-            gradient_checkpointing=False,
-            disable_dropout=True,
-        ),
-        train_dataset=IterableDataset.from_generator(lambda: iter([{"prompt": "a"}] * ROWS)),
-        processing_class=PreTrainedTokenizerFast(tokenizer_object=base.tokenizer, pad_token="<pad>", eos_token="<pad>"),
+    trainer = trl_trainer(
+        str(folder / "base"),
+        base,
+        folder,
+        end=PAD,
+        beta=settings.kl_coef,
+        epsilon=settings.clip_epsilon,
+        use_bias_correction_kl=False,  # which is a later variant
+        loss_type="grpo",
+        importance_sampling_level=settings.ratio,
+        per_device_train_batch_size=ROWS,
+        num_generations=ROWS,
+        gradient_checkpointing=False,
+        disable_dropout=True,
     )
     trainer.model.eval()
     return trainer._compute_loss(trainer.model, inputs), trainer.model

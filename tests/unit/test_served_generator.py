@@ -1,10 +1,12 @@
-"""The generator that asks servers, by a server of the same protocol: restarts, faults, and who unloads what."""
+"""The generator that asks servers, by a server of the same protocol: restarts, faults, races, who unloads what."""
 
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from threading import Lock
+from time import sleep
+from typing import Any, NoReturn
 
 import pytest
 import torch
@@ -15,12 +17,13 @@ from safetensors.torch import load, save
 from app.config import TextServers
 from app.core import UnusableFile
 from app.language import served_generator
+from app.language.adapter_folder import AdapterFolder
 from app.language.base_model import BaseModel, get_base
 from app.language.generator import Adapter, ModelMismatch, Request, Sampling, get_adapter
 from app.language.peft_generator import PeftGenerator
 from app.language.served_generator import ServedGenerator
 from app.language.text_game import OneOf
-from app.language.text_server import NoServer, ServerRefused
+from app.language.text_server import NoServer, ServerRefused, TextServer
 from app.store import MemoryStore, put_checkpoint
 
 STORE = MemoryStore()
@@ -294,3 +297,122 @@ def test_log_probs_at_another_temperature_than_the_draws_are_refused(
         with pytest.raises(ServerRefused, match="at temperature 1") as refusal:
             generator.generate(free, **hot)
     assert "--logprobs-mode processed_logprobs" in refusal.value.hint
+
+
+def test_adapter_folder_leaves_what_it_did_not_write(adapters: list[Adapter], tmp_path: Path) -> None:
+    """A user's folder may be named, in which other things, and exported adapters, have an @ in their names."""
+    others = ["me@example.org", "exported@" + "0" * 64, "notes@home.part"]
+    for name in others:
+        (tmp_path / name).mkdir()
+    (tmp_path / "mail@home").write_text("not a folder")
+    folder = AdapterFolder(tmp_path, "base")
+    folder.take(adapters[0])
+    folder.release(adapters[0].name)
+    folder.remove_unused(lambda _: True)
+    assert sorted(path.name for path in tmp_path.glob("*@*")) == sorted([*others, "mail@home"])
+
+
+def test_adapter_that_another_process_loads_meanwhile_is_used(
+    base: BaseModel, adapters: list[Adapter], server: FakeTextServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, models = [server._models()] * 2, server._models
+    with closing(ask(base, tmp_path, server)) as other, closing(ask(base, tmp_path, server)) as generator:
+        other.load(adapters[0])
+        monkeypatch.setattr(server, "_models", lambda: before.pop() if before else models())
+        generator.load(adapters[0])
+        assert generator.loaded == (adapters[0].name,)
+
+
+@pytest.mark.parametrize("found", ["Hello", {"data": [{}]}, {"object": "list"}])
+def test_server_of_another_protocol_is_refused(
+    base: BaseModel,
+    adapters: list[Adapter],
+    server: FakeTextServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    found: Any,
+) -> None:
+    monkeypatch.setattr(server, "_models", lambda: found)
+    with closing(ask(base, tmp_path, server)) as generator, pytest.raises(ServerRefused, match="unlike vLLM"):
+        generator.load(adapters[0])
+
+
+def test_answer_without_log_probabilities_is_refused(
+    base: BaseModel, adapters: list[Adapter], server: FakeTextServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(ask(base, tmp_path, server)) as generator:
+        generator.load(adapters[0])
+        monkeypatch.setattr(server, "_choice", lambda *_: {"text": "3", "logprobs": None})
+        with pytest.raises(ServerRefused, match="unlike vLLM"):
+            generator.generate(requests(adapters[0].name), FREE)
+
+
+def test_patience_includes_the_time_of_requests(
+    base: BaseModel, adapters: list[Adapter], server: FakeTextServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that hangs answers a request by nothing for two minutes, and would be asked thirty times."""
+    clock, waits = [0.0], list[float]()
+
+    def hangs(_: TextServer) -> NoReturn:
+        clock[0] += 120.0
+        raise NoServer("It hangs.")
+
+    monkeypatch.setattr(served_generator, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(served_generator, "sleep", waits.append)
+    monkeypatch.setattr(TextServer, "models", hangs)
+    with closing(ask(base, tmp_path, server, patience=120.0)) as generator, pytest.raises(NoServer, match="hangs"):
+        generator.load(adapters[0])
+    assert waits == []
+
+
+class CountingLock:
+    """A lock that knows how many have asked for it."""
+
+    def __init__(self) -> None:
+        self._lock, self.asked = Lock(), 0
+
+    def __enter__(self) -> None:
+        self.asked += 1
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def test_requests_wait_for_a_server_together(
+    base: BaseModel, adapters: list[Adapter], server: FakeTextServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that wait for the first, which verifies the adapter, do not ask the server in turn: it may hang."""
+    asked = list[int]()
+    with closing(ask(base, tmp_path, server, patience=0.0)) as generator:
+        generator.load(adapters[0])
+        (one,) = generator._servers
+        one.lock = lock = CountingLock()
+        one.verified.clear()
+
+        def hangs(_: TextServer) -> NoReturn:
+            while lock.asked < 6:
+                sleep(0.001)
+            asked.append(lock.asked)
+            one._was_away()
+            raise NoServer("It hangs.")
+
+        monkeypatch.setattr(TextServer, "models", hangs)
+        with pytest.raises(NoServer):
+            generator.generate(requests(adapters[0].name), FREE)
+    assert len(asked) == 1
+
+
+def test_server_that_is_away_is_not_asked_for_each_answer(
+    base: BaseModel, adapters: list[Adapter], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, models = list[str](), TextServer.models
+    with fake(base) as left:
+        gone = fake(base)
+        with closing(ask(base, tmp_path, gone, left, patience=5.0)) as generator:
+            generator.load(adapters[0])
+            gone.close()
+            before = generator.generate(requests(adapters[0].name), FREE)
+            monkeypatch.setattr(TextServer, "models", lambda one: asked.append(one.address) or models(one))
+            assert generator.generate(requests(adapters[0].name), FREE) == before
+    assert gone.address not in asked
