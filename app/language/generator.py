@@ -112,6 +112,9 @@ class Generator(Protocol):
         """See ``Scorer.score``; None: under the base model."""
         ...
 
+    def close(self) -> None:
+        """End the connections, if there are any; the last call."""
+
 
 def adapter_name(key: ConfigKey, model: ModelHash) -> str:
     """Return the name of an adapter, in a generator and as a folder."""

@@ -63,7 +63,7 @@ class _Cached(Generic[G]):
         assert fingerprint is not None
         key = (store, config.language.base, fingerprint, place)
         if self._generator is None or key != self._key:
-            if isinstance(self._generator, ServedGenerator):
+            if self._generator is not None:
                 self._generator.close()
             self._key = self._generator = None  # the old one goes before the new one comes
             self._generator = make(fingerprint)

@@ -3,6 +3,7 @@
 Groups are faster than one mixed batch, in which every layer computes each adapter apart.
 """
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -52,7 +53,9 @@ class PeftGenerator(Generator):
         self.base, self.device = base, resolve(compute.device)
         self._precision = compute.precision
         base.model.to(self.device, torch.float32)  # in any precision, so that canaries are exact
-        self.peft: Any = get_peft_model(base.model, LoraConfig(r=1, target_modules="all-linear"), _NONE)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # PEFT 0.21 asks transformers 5 for an old attribute
+            self.peft: Any = get_peft_model(base.model, LoraConfig(r=1, target_modules="all-linear"), _NONE)
         self.peft.eval().requires_grad_(requires_grad=False)
         self._loaded: dict[str, Adapter] = {}
         self._tries = Tries(base)

@@ -91,7 +91,7 @@ class ServedGenerator(Generator):
         return tuple(self._loaded)
 
     def close(self) -> None:
-        """End the connections. Adapters stay loaded until a generator finds that nobody uses them."""
+        """See ``Generator.close``. Adapters stay loaded until a generator finds that nobody uses them."""
         self._folder.close()
         for server in self._servers:
             server.close()
