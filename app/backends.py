@@ -71,7 +71,9 @@ class GameInfo:
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """A way to make and play models. See the module's docstring for the jobs.
+    """A way to make and play models.
+
+    See the module's docstring for the jobs.
 
     Attributes:
         name: for people.
@@ -154,7 +156,10 @@ LANGUAGE = Backend(
     match="app.language.selfplay:match",
     distribute="app.store.checkpoints:distribute",
 )
-"""A low-rank adapter of a language model that plays text games and learns by GRPO."""
+"""A language model's low-rank adapter, which plays text games.
+
+It learns by GRPO.
+"""
 
 OURS = {backend.name: backend for backend in (POLICY_GRADIENT, SEARCH, LANGUAGE)}
 
@@ -195,9 +200,9 @@ def describe(config: GameConfig) -> GameInfo:
 
 
 def understood(settings: RunSettings) -> RunSettings:
-    """Return settings with only the ``knobs`` and the ``replay_rows`` that each configuration's backend understands.
+    """Return settings without values that a configuration's backend does not understand.
 
-    Raises ``FlyballError``.
+    Only ``knobs`` and ``replay_rows`` are concerned. Raises ``FlyballError``.
     """
     return settings.replace(configs=tuple(map(_understood, settings.configs)))
 
@@ -212,7 +217,10 @@ def _understood(config: GameConfig) -> GameConfig:
 
 
 def reason_fixed(parameter: Parameter, config: GameConfig) -> str | None:
-    """Return why the feedback does not change a parameter of a recorded configuration; None: it may."""
+    """Return why the feedback does not change a recorded configuration's parameter.
+
+    None if it may change the parameter.
+    """
     if parameter in config.knobs:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Policy files for other programs, and a player of them that needs only NumPy.
+"""Policy files for other programs, and a player that needs only NumPy.
 
 This module imports nothing of Flyball, so it can be copied into another program::
 
@@ -80,7 +80,10 @@ _SIZES: dict[str, dict[str, range | None]] = {
         "heads": range(3, 4),
     },
 }
-"""The sizes in an architecture by type; for a list, how many."""
+"""The sizes in an architecture, by type.
+
+The value is the allowed lengths of a list, or None for a single number.
+"""
 
 _HEADER, _TENSORS, _PLACES = "header", "tensors", "action_places"
 _DIGITS = 9  # significant decimal digits that identify one float32
@@ -89,14 +92,15 @@ Floats = NDArray[np.float32]
 
 
 class BadPolicyFile(ValueError):
-    """A file that is not a policy, or a policy that was changed after its export."""
+    """A file that is no policy, or was changed after its export."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PortablePolicy:
-    """An actor-critic network and its header; ``lineage`` holds the values that ``LINEAGE`` names.
+    """An actor-critic network and its header.
 
-    Raises ``BadPolicyFile`` if the tensors do not form one network.
+    ``lineage`` holds the values that ``LINEAGE`` names. Raises ``BadPolicyFile`` if the tensors do not form one
+    network.
     """
 
     game: str
@@ -134,7 +138,7 @@ class PortablePolicy:
 
     @property
     def hidden(self) -> tuple[int, ...]:
-        """Widths of the layers of an mlp or windows; empty for a tower."""
+        """Widths of an mlp's or windows' layers; empty for a tower."""
         return tuple(self.tensors[f"{layer}.weight"].shape[0] for layer in self._layers)
 
     @property
@@ -187,7 +191,10 @@ class PortablePolicy:
         return [f"trunk.{number}" for number in range(count)]
 
     def forward(self, observations: ArrayLike) -> tuple[Floats, Floats]:
-        """Return unmasked logits [N, A] and values [N] for observations [N, D]. Raises ``ValueError``."""
+        """Return unmasked logits [N, A] and values [N] for observations [N, D].
+
+        Raises ``ValueError``.
+        """
         features = np.asarray(observations, dtype=np.float32)
         if features.ndim != 2 or features.shape[1] != self.observation_size:
             raise ValueError(f"observations are {features.shape}, not [N, {self.observation_size}]")
@@ -205,7 +212,10 @@ class PortablePolicy:
         return self._linear("actor", features), self._linear("critic", features)[:, 0]
 
     def _cells(self, features: Floats, planes: tuple[int, int, int]) -> Floats:
-        """Return what the first layer makes of planes and scalars, [N, H, W, channels]."""
+        """Return the first layer's output for planes and scalars.
+
+        Its shape is [N, H, W, channels].
+        """
         first, padded = ("stem", True) if self._type == TOWER else ("windows", False)
         grid = features[:, : prod(planes)].reshape(len(features), *planes).transpose(0, 2, 3, 1)
         cells = self._conv(first, grid, padded)
@@ -214,7 +224,10 @@ class PortablePolicy:
         return np.maximum(cells, 0)
 
     def _tower(self, cells: Floats) -> tuple[Floats, Floats]:
-        """Return a tower's logits and values of its first layer's cells [N, H, W, channels]."""
+        """Return a tower's logits [N, A] and values [N].
+
+        ``cells`` is its first layer's output [N, H, W, channels].
+        """
         for number in range(self.architecture["blocks"]):
             change = self._conv(f"blocks.{number}.second", np.maximum(self._conv(f"blocks.{number}.first", cells), 0))
             if f"blocks.{number}.squeeze.weight" in self.tensors:
@@ -231,7 +244,10 @@ class PortablePolicy:
         return logits, self._linear("critic", hidden)[:, 0]
 
     def _conv(self, name: str, cells: Floats, padded: bool = True) -> Floats:  # noqa: FBT001, FBT002 - as in PyTorch
-        """Return the convolution [N, H, W, K] of cells [N, H, W, C]; the board shrinks unless padded with zeros."""
+        """Return a convolution of cells.
+
+        [N, H, W, C] become [N, H, W, K]. The board shrinks unless it is padded with zeros.
+        """
         weight = self.tensors[f"{name}.weight"]
         outputs, _, size, _ = weight.shape
         edge = size // 2 if padded else 0
@@ -241,7 +257,10 @@ class PortablePolicy:
         return columns @ weight.reshape(outputs, -1).T + self.tensors[f"{name}.bias"]
 
     def probabilities(self, observations: ArrayLike, mask: ArrayLike) -> Floats:
-        """Return action probabilities [N, A], 0 where ``mask`` [N, A] is False. Raises ``ValueError``."""
+        """Return action probabilities [N, A], 0 where ``mask`` [N, A] is False.
+
+        Raises ``ValueError``.
+        """
         logits, _ = self.forward(observations)
         legal = np.asarray(mask, dtype=np.bool_)
         if legal.shape != logits.shape or not legal.any(axis=1).all():
@@ -255,14 +274,17 @@ class PortablePolicy:
 
 
 def _flat(cells: Floats) -> Floats:
-    """Return a head's planes [N, H, W, planes] as [N, planes x H x W]."""
+    """Flatten a head's planes [N, H, W, planes].
+
+    Returns [N, planes x H x W].
+    """
     return cells.transpose(0, 3, 1, 2).reshape(len(cells), -1)
 
 
 def write_policy(path: str | os.PathLike[str], policy: PortablePolicy) -> None:
-    """Write a policy as ``.npz`` or ``.json``, by the path's suffix. The same policy gives the same bytes.
+    """Write a policy as ``.npz`` or ``.json``, by the path's suffix.
 
-    Raises ``BadPolicyFile`` for another suffix, or ``OSError``.
+    The same policy gives the same bytes. Raises ``BadPolicyFile`` for another suffix, or ``OSError``.
     """
     header = {**policy.header, "content_hash": policy.content_hash}
     tensors = dict(sorted(policy.tensors.items()))

@@ -61,7 +61,7 @@ TERMINAL: Mapping[type[Payload], str] = {
 
 
 class LooseEnd(FlyballError):
-    """A type is read but never emitted, or a knob has two owners."""
+    """A type read but never emitted, or a knob owned twice."""
 
 
 Taken = Mapping[Knob, str]
@@ -99,7 +99,10 @@ def owners(daemons: Mapping[str, DaemonSpec] = DAEMONS, taken: Taken = NOTHING) 
 
 
 def _owned(reducer: type[Hosted], taken: Taken) -> frozenset[Knob]:
-    """Return the knobs that a reducer owns: by its declarations, or by having taken them over."""
+    """Return the knobs that a reducer owns.
+
+    A reducer owns knobs by its declarations, or by having taken them over.
+    """
     if own_name(reducer) is not None:
         return frozenset(knob for knob, name in taken.items() if name == reducer.name)
     parameters = reducer.parameters if issubclass(reducer, Controller) else frozenset[Knob]()
@@ -107,13 +110,13 @@ def _owned(reducer: type[Hosted], taken: Taken) -> frozenset[Knob]:
 
 
 def _kept(reducer: type[Hosted], taken: Taken) -> frozenset[type[Payload]]:
-    """Return a reducer's types, without those that set only the knobs of others."""
+    """Return a reducer's types, except those setting only others' knobs."""
     owned = _owned(reducer, taken) if taken else frozenset[Knob]()
     return frozenset(one for one in reducer.emits if not taken or not knobs_set(one) or knobs_set(one) & owned)
 
 
 def check(daemons: Mapping[str, DaemonSpec] = DAEMONS, taken: Taken = NOTHING) -> None:
-    """Check that every type read has an emitter, and each knob one owner.
+    """Check that types read have emitters, and knobs one owner each.
 
     Raises:
         LooseEnd: names the event or the knob, and the reducers concerned.
@@ -139,7 +142,10 @@ def check(daemons: Mapping[str, DaemonSpec] = DAEMONS, taken: Taken = NOTHING) -
 
 
 def check_settings(loaded: Loaded) -> None:
-    """Check that a run with these settings can start. Raises ``BadSettings`` or ``LooseEnd``."""
+    """Check that a run with these settings can start.
+
+    Raises ``BadSettings`` or ``LooseEnd``.
+    """
     check_playable(loaded.run)
     check_trainers(loaded.run, loaded.folder)
     check_bots(loaded.run, loaded.folder)
@@ -174,7 +180,7 @@ def check_controllers(settings: RunSettings) -> None:
 
 
 def _check_knobs(one: type[Controller], settings: RunSettings, others: frozenset[type[Payload]]) -> None:
-    """Check that a controller of the user's own sets its knobs, and no others."""
+    """Check that a user's controller sets its knobs, and no others."""
     assert one.origin is not None
     where, owned = one.origin.where, frozenset(settings.controllers[one.name].takes_over)
     for payload in sorted(one.emits, key=lambda payload: payload.event_name):

@@ -1,4 +1,7 @@
-"""The broker daemon: records the run's settings, then serves the journal and ticks."""
+"""The broker daemon.
+
+The broker records the run's settings, then serves the journal and ticks.
+"""
 
 import os
 import signal
@@ -80,7 +83,11 @@ def begin(journal: Journal, settings: RunSettings, voice: BrokerVoice, clock: Cl
 
 @contextmanager
 def stop_signals() -> Iterator[tuple[Callable[[], bool], int]]:
-    """Make SIGTERM and SIGINT only set a flag and a descriptor readable. Yields (is the flag set, descriptor)."""
+    """Make SIGTERM and SIGINT only set a flag.
+
+    The signals also make a descriptor readable. Yields a function that returns whether the flag is set, and the
+    descriptor.
+    """
     asked: list[int] = []
     reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     before = signal.set_wakeup_fd(writer)
@@ -108,7 +115,10 @@ def serve(
     access: Access | None = None,
     upkeep: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run the broker until SIGTERM or SIGINT; they also interrupt its start. ``upkeep`` is called in every turn."""
+    """Run the broker until SIGTERM or SIGINT.
+
+    The signals also interrupt the broker's start. ``upkeep`` is called in every turn.
+    """
     settings, deployment = loaded.run, loaded.deployment
     notifier = Notifier()
     clock = RecordingClock(clock, journal.recorded_us, structlog.get_logger("broker").warning)

@@ -26,7 +26,9 @@ class SystemClock:
 
 
 class RecordingClock:
-    """The broker's clock for records, which never goes back and never stands still.
+    """The broker's clock for records.
+
+    Recorded time never goes back and never stands still.
 
     Args:
         clock: the machine's clock.
@@ -69,11 +71,17 @@ class RecordingClock:
 
 
 def boot_id() -> str:
-    """Return a random id for this start of the process. Its events need other ids than those of earlier starts."""
+    """Return a random id for this start of the process.
+
+    The events of this start need other ids than those of earlier starts.
+    """
     return token_hex(16)
 
 
 def processor_seconds() -> float:
-    """Return the processor time that this process and its ended children have used, in seconds."""
+    """Return the processor time used by this process, in seconds.
+
+    The time used by its ended children is included.
+    """
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime

@@ -1,7 +1,7 @@
-"""The contract of backends, checked on a few games in a temporary store.
+"""The contract of backends.
 
-The daemons' own workers make the jobs' specs, and facts of their results. So a backend that passes is called as in a
-run.
+The contract is checked on a few games in a temporary store. The daemons' own workers make the jobs' specs, and facts of
+their results. So a backend that passes is called as in a run.
 """
 
 from collections.abc import Mapping
@@ -58,9 +58,9 @@ class BrokenContract(FlyballError):
 
 
 def check_backend(name: str, config: GameConfig = TINY, settings_folder: Path = Path()) -> list[Finding]:
-    """Run each job of a backend, and return the faults; a sound one has none.
+    """Run each job of a backend, and return the faults.
 
-    The jobs run in threads of this process, one after the other, each twice.
+    A sound backend has none. The jobs run in threads of this process, one after the other, each twice.
 
     Args:
         name: as a configuration names it; modules beside ``flyball.toml`` have to be importable.
@@ -133,7 +133,10 @@ class _Trial:
         return made
 
     async def play(self, first: TrainingCompleted) -> SelfplayComplete:
-        """Play games of the first model, some of them against the random bot."""
+        """Play games of the first model.
+
+        Some of them are against the random bot.
+        """
         others = Lineup(opponents=(RANDOM,) * (self.config.players - 1), games=PLAYED_GAMES // 2)
         knobs: dict[str, Any] = {"games": PLAYED_GAMES, "temperature": self.config.selfplay.temperature, "seed": SEED}
         self.feed(SelfplayRequested(worker=PLACE, model=first.model, lineups=(others,), probe=False, **knobs))
@@ -197,7 +200,10 @@ class _Trial:
         return TrainingRequested(base_model=base, shards=shards, step=0, seed=SEED, **knobs)
 
     def feed(self, data: Payload, subject: str | None = "") -> None:
-        """Record an event about the configuration, or, with ``subject`` None, about the run."""
+        """Record an event about the configuration.
+
+        With ``subject`` None, the event is about the run.
+        """
         self.recorded += 1
         time = EPOCH + timedelta(seconds=self.recorded)
         key = self.config.key if subject == "" else subject
@@ -206,7 +212,10 @@ class _Trial:
         assert not failures, failures
 
     async def answered(self, where: str, kind: type[Worker[Any]], answer: type[P]) -> tuple[Job[Any], P]:
-        """Run a worker's waiting job twice; record the facts about it, and return the last one of type ``answer``."""
+        """Run a worker's waiting job twice, and record its facts.
+
+        Returns the job, and its last fact of type ``answer``.
+        """
         self.where = where
         (worker,) = (one for one in self.fold.reducers if isinstance(one, kind))
         waiting = {key: row for key, row in self.fold.rows(worker.name).items() if row.cause}
@@ -235,20 +244,30 @@ class _Trial:
         )
 
     async def check_changes(self, job: Job[Any], name: str, changes: Json, what: str, hint: str) -> None:
-        """Add a finding if changes of the spec leave ``name`` in the result unchanged."""
+        """Add a finding if changes of the spec change nothing.
+
+        ``name`` is the value in the result that should change.
+        """
         before, after = [(await self.result(job, spec))[name] for spec in (job.parts[0], job.parts[0] | changes)]
         if before == after:
             self.find(what, hint)
 
     async def check_knob(self, job: Job[Any], name: str, knob: str, key: str, value: float) -> None:
-        """Add a finding if a knob that the feedback may change changes nothing."""
+        """Add a finding if a knob changes nothing.
+
+        Only knobs that the feedback may change are checked.
+        """
         if knob in self.config.knobs:
             what = f"{knob} changes nothing, and is among the knobs."
             hint = f"Use the spec's {key}, or leave the knob out in describe or in games.{self.config.key}.knobs."
             await self.check_changes(job, name, {key: value}, what, hint)
 
     def check_model(self, model: ModelHash) -> None:
-        """Check that a model is in the store, with a manifest of this backend. Raises ``BrokenContract``."""
+        """Check that a model of this backend is in the store.
+
+        Raises ``BrokenContract`` if the model is missing or damaged. A manifest of another backend or configuration is
+        a finding.
+        """
         try:
             manifest = get_checkpoint(self.store, model).manifest
         except (MissingBlob, DamagedBlob) as error:

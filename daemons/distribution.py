@@ -1,4 +1,6 @@
-"""The distributor: verifies each new current model in the store, and deletes superseded models.
+"""The distributor of models.
+
+The distributor verifies each new current model in the store, and deletes superseded models.
 
 It may run on every node. The one on the head, where the broker is, verifies the model in the store, and deletes. Its
 MODEL_DISTRIBUTED lets the loop go on. The others then bring the model into their node's cache and acknowledge that by
@@ -58,7 +60,10 @@ FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 30.0, 1800.0
 
 
 class Wanted(Row, frozen=True):
-    """The model to distribute, with its step; ``None``: the job only deletes overdue models."""
+    """The model to distribute, with its step.
+
+    Without a model (``None``), the job only deletes overdue models.
+    """
 
     model: ModelHash | None
     step: int
@@ -80,7 +85,7 @@ class Kept(Row, frozen=True):
         wanted: the waiting job's request.
         failures: number of failures of the waiting job in a row.
         retry_us: earliest time of the waiting job's next attempt; ``None``: at once.
-        head: the broker's node; ``None``: not known yet, so this one.
+        head: the broker's node; ``None``: not known yet, and taken to be this node.
         nodes: live nodes with a distributor, and the time since when each could have fetched the distributed model.
         have: nodes that have acknowledged it; all of them while the next one is not distributed yet.
         late: nodes that were reported for it.
@@ -191,7 +196,10 @@ class Distributor(Worker[Wanted], Controller):
     def became_current(
         self, rows: Rows, event: Event[ModelPromoted] | Event[ModelRolledBack], states: States
     ) -> Step[Kept]:
-        """Distribute the new current model; the replaced one stays in the store, for diagnosis."""
+        """Distribute the new current model.
+
+        The replaced model stays in the store, for diagnosis.
+        """
         row, data = rows.get(event.subject, EMPTY), event.data
         model = data.model if isinstance(data, ModelPromoted) else data.to_model
         row = _with_current(row, model, promoted=isinstance(data, ModelPromoted))
@@ -200,7 +208,10 @@ class Distributor(Worker[Wanted], Controller):
 
     @handles(PromotionRejected)
     def rejected(self, rows: Rows, event: Event[PromotionRejected], states: States) -> Step[Kept]:
-        """Mark a rejected candidate for deletion: at the next distribution, or once too many wait."""
+        """Mark a rejected candidate for deletion.
+
+        The model is deleted at the next distribution, or once too many candidates wait.
+        """
         row = rows.get(event.subject, EMPTY)
         if event.data.model in (*row.kept, *row.members):
             return Step()
@@ -213,7 +224,10 @@ class Distributor(Worker[Wanted], Controller):
 
     @handles(ModelDistributed)
     def distributed(self, rows: Rows, event: Event[ModelDistributed], states: States) -> Step[Kept]:
-        """Drop the decision that was carried out; nodes that do not have the model still wait for their job."""
+        """Drop the decision that was carried out.
+
+        Nodes that do not have the model still wait for their job.
+        """
         row, data = rows.get(event.subject, EMPTY), event.data
         if row.kept[-1:] != (data.model,):
             return Step()
@@ -232,7 +246,10 @@ class Distributor(Worker[Wanted], Controller):
 
     @handles(DistributionFailed)
     def distribution_failed(self, rows: Rows, event: Event[DistributionFailed], states: States) -> Step[Kept]:
-        """Pause before a retry. The failure becomes its cause, so that each attempt's facts have ids of their own."""
+        """Pause before the retry of a failed distribution.
+
+        The failure becomes the cause of the retry, so that each attempt's facts have ids of their own.
+        """
         row, data = rows.get(event.subject, EMPTY), event.data
         if row.wanted is None or row.wanted.model != data.model or data.node not in (None, self.place.node):
             return Step()
@@ -243,7 +260,10 @@ class Distributor(Worker[Wanted], Controller):
     def league_changed(
         self, rows: Rows, event: Event[CheckpointAdded] | Event[CheckpointRetired], states: States
     ) -> Step[Kept]:
-        """Keep members of the league; delete retired ones later, unless they are kept for another reason."""
+        """Keep members of the league.
+
+        A retired member is deleted later, unless it is kept for another reason.
+        """
         row, model = rows.get(event.subject, EMPTY), event.data.model
         others = tuple(member for member in row.members if member != model)
         leaving = {gone: left for gone, left in row.leaving.items() if gone != model}
@@ -255,12 +275,18 @@ class Distributor(Worker[Wanted], Controller):
 
     @staticmethod
     def pending(rows: Rows) -> Sequence[tuple[Cause, Kept]]:
-        """Return the waiting decisions, oldest first. A failed one is left out during its pause."""
+        """Return the waiting decisions, oldest first.
+
+        A failed decision is left out during its pause.
+        """
         waiting = [(row.cause, row) for row in rows.values() if row.cause and row.retry_us is None]
         return sorted(waiting, key=lambda one: one[0].sequence)
 
     def jobs(self, rows: Rows, states: States, leased: Container[EventId] | None = None) -> Iterator[DistributionJob]:
-        """See ``Worker.jobs``. Beside the head, a model waits until the head has found it in the store."""
+        """See ``Worker.jobs``.
+
+        On other nodes than the head, a model waits until the head has found it in the store.
+        """
         return super().jobs(
             {
                 key: row
@@ -301,7 +327,10 @@ class Distributor(Worker[Wanted], Controller):
         return (ModelDistributed(model=wanted.model, step=wanted.step, nodes=(self.place.node,)),)
 
     def failed(self, job: DistributionJob, error: FlyballError) -> tuple[Payload, ...]:
-        """Report that the current model can't be distributed. A failure to delete only is not reported."""
+        """Report that the current model can't be distributed.
+
+        The failure of a job that only deletes is not reported.
+        """
         wanted = job.request
         if wanted.model is None:
             return ()
@@ -330,12 +359,18 @@ def _done(row: Kept) -> Kept:
 
 
 def _needed(lineage: Lineage) -> Iterator[ModelHash]:
-    """Iterate over the models that nodes play now or next; their caches have to keep them."""
+    """Iterate over the models that nodes play now or next.
+
+    The nodes' caches have to keep these models.
+    """
     return (model for model in (lineage.playing, lineage.current_model) if model is not None)
 
 
 def _with_current(row: Kept, current: ModelHash, *, promoted: bool) -> Kept:
-    """Add the current model. Mark models for deletion that are neither among the latest nor in the league."""
+    """Add the current model, and mark old ones for deletion.
+
+    Models are marked that are neither among the latest nor in the league.
+    """
     latest = (*(model for model in row.kept if model != current), current)
     kept, older = latest[-KEPT:], latest[:-KEPT]
     waiting = {model: left - promoted for model, left in row.leaving.items() if model not in kept}

@@ -1,4 +1,7 @@
-"""The evaluator: plays and rates gauntlets of new models, gates, and matches of tournaments."""
+"""The evaluator.
+
+The evaluator plays and rates gauntlets of new models, gates, and matches of tournaments.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
@@ -111,7 +114,10 @@ def rated_together(
 
 
 def rated_alone(matches: Sequence[MatchResult], known: Mapping[str, Estimate | None]) -> Rated:
-    """Rate a model by a gate's games alone. They compare one pair, and change no other rating."""
+    """Rate a model by a gate's games alone.
+
+    The games compare one pair, and change no other rating.
+    """
     met = {match.player: estimate for match in matches if (estimate := known.get(match.player))}
     scores = [
         OpponentScore(estimate.elo, match.score.mean, match.games, estimate.stderr)
@@ -157,9 +163,14 @@ class EvaluationPending(Row, frozen=True):
 
 
 class EvaluatorRow(Row, frozen=True):
-    """One configuration's league, the games that rate its members, and the pending requests, oldest first.
+    """The evaluator's row of one configuration.
 
     An operator's request is added to the pending ones, because replacing one could lose a candidate's verdict.
+
+    Attributes:
+        league: the configuration's league.
+        pool: the games that rate its members.
+        pending: the pending requests, oldest first.
     """
 
     league: League = League()
@@ -172,7 +183,10 @@ class EvaluatorRow(Row, frozen=True):
         return self.pending[0].cause if self.pending else None
 
     def known(self, lineage: Lineage) -> dict[str, Estimate | None]:
-        """Return the latest published ratings of members and latest champions; ``None``: not rated yet."""
+        """Return the latest published ratings, by model.
+
+        The models are members and the latest champions. ``None``: not rated yet.
+        """
         members = {agent.id: _rating(agent) for agent in self.league.active}
         return members | {champion.model: _rating(champion) for champion in lineage.champions[-RECENT:]}
 
@@ -185,7 +199,10 @@ Rows = Mapping[str, EvaluatorRow]
 
 
 class Evaluator(Worker[Asked], Controller):
-    """Runs the backend's ``match`` for batches of games. For the opponents see ``plan_gauntlet``."""
+    """Runs the backend's ``match`` for batches of games.
+
+    For the opponents see ``plan_gauntlet``.
+    """
 
     name: ClassVar[str] = "Evaluator"
     kind: ClassVar[JobKind] = "evaluation"
@@ -232,10 +249,10 @@ class Evaluator(Worker[Asked], Controller):
 
     @staticmethod
     def pending(rows: Rows) -> Sequence[tuple[Cause, tuple[Asked, EvaluatorRow]]]:
-        """Return the pending requests, oldest first; those of tournaments come after all others.
+        """Return the pending requests, oldest first.
 
-        Running matches of a tournament are not interrupted. Cancelling them would lose their games, and kill the
-        process that plays them together with the models that it has loaded.
+        Requests of tournaments come after all others. Running matches of a tournament are not interrupted. Cancelling
+        them would lose their games, and kill the process that plays them together with the models that it has loaded.
         """
         waiting = [(one, row) for row in rows.values() for one in row.pending]
         waiting.sort(key=lambda found: (_is_background(found[0]), found[0].cause.sequence))
@@ -277,9 +294,10 @@ class Evaluator(Worker[Asked], Controller):
         return (EvaluationProgress(request_id=job.id, model=job.request.model, planned_games=planned, **report),)
 
     def completed(self, job: EvaluationJob, result: Json) -> tuple[Payload, ...]:
-        """Report the matches, and the ratings fitted to all games of the pool.
+        """Report the matches, and the ratings fitted to their games.
 
-        No reducer computes a fit, because its last digits may differ on another machine. It is recorded as a fact.
+        Except for a gate, the ratings are fitted to all games of the pool. No reducer computes a fit, because its last
+        digits may differ on another machine. It is recorded as a fact.
         """
         known: Mapping[str, Estimate | None] = job.context["known"]
         matches, hero, purpose = tuple(map(_match, result["results"])), job.request.model, job.request.purpose
@@ -309,7 +327,10 @@ class Evaluator(Worker[Asked], Controller):
 def _opponents(
     request: EvaluationRequested, lineage: Lineage, league: League, config: GameConfig
 ) -> tuple[Opponent, ...]:
-    """Return a model's opponents: only the champion for a gate, otherwise the whole gauntlet."""
+    """Return a model's opponents.
+
+    For a gate this is only the champion, otherwise the whole gauntlet.
+    """
     champion, settings = lineage.current, config.evaluation
     recent = lineage.champions[-RECENT:]
     candidates = [("champion", champion.model), ("recent", recent[0].model)] if champion else []
@@ -342,7 +363,10 @@ def _changed(rows: Rows, event: Event[Any], states: States, **changes: Any) -> S
 
 
 def _match(match: Json) -> MatchResult:
-    """Return a match's result without the opponent's rating, which is not fitted yet."""
+    """Return a match's result without the opponent's rating.
+
+    The opponent's rating is not fitted yet.
+    """
     counted = {field: match[field] for field in MatchResult.model_fields if field != "opponent_elo"}
     return MatchResult.model_validate({**counted, "opponent_elo": None})
 

@@ -1,4 +1,7 @@
-"""Exports to the operator's tools: metrics over HTTP, messages to webhooks, and spans."""
+"""Exports to the operator's tools.
+
+The exports are metrics over HTTP, messages to webhooks, and spans.
+"""
 
 import asyncio
 import shutil
@@ -27,7 +30,7 @@ from daemons.notifications import Webhook, terms_of
 from daemons.receivers import Outlet, Terms
 
 ASK_SECONDS = 5.0
-"""Longest wait for the broker's table of daemons; and for a collector of traces to answer."""
+"""Longest wait, in seconds, for the broker's table of daemons, and for a collector of traces to answer."""
 
 SPAN_PAUSE_SECONDS = 1.0
 SPANS_GIVE_UP_SECONDS = 24 * 3600.0
@@ -43,7 +46,10 @@ class Exports:
         self._outlets: dict[str, Outlet] = {}
 
     def show(self, fold: Fold, head: int) -> None:
-        """See ``Companion.show``. The rows are copied, because Prometheus is answered by another thread."""
+        """See ``Companion.show``.
+
+        The rows are copied, because Prometheus is answered by another thread.
+        """
         if fold.settings is None:
             return
         before = self._view
@@ -101,7 +107,7 @@ class Exports:
             receiver.close()
 
     async def _ask(self, bus: Bus) -> None:
-        """Keep the broker's table of daemons, as often as they show life."""
+        """Keep the broker's table of daemons up to date."""
         while True:
             presence = None
             with suppress(BrokerUnavailable, TimeoutError):
@@ -112,7 +118,10 @@ class Exports:
             await asyncio.sleep(self._deployment.heartbeat_seconds)
 
     def _present(self) -> View | None:
-        """Return the view at this moment; called by the thread that answers Prometheus."""
+        """Return the view at this moment; None before there is one.
+
+        The thread that answers Prometheus calls this.
+        """
         if (view := self._view) is None:
             return None
         deliveries = {name: outlet.delivery(view.head) for name, outlet in self._outlets.items()}
@@ -120,7 +129,10 @@ class Exports:
 
 
 def storage_of(folder: RunFolder) -> Storage | None:
-    """Return the sizes of a run's files; None if the journal cannot be read."""
+    """Return the sizes of a run's files.
+
+    None if the journal cannot be read.
+    """
     live = [folder.journal.with_name(folder.journal.name + rest) for rest in ("", "-wal")]
     try:
         with closing(SqliteJournalReader(folder.journal)) as reader:

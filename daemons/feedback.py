@@ -1,4 +1,7 @@
-"""The feedback daemon: controllers that set training and self-play parameters, or watch models and losses."""
+"""The feedback daemon.
+
+The daemon's controllers set training and self-play parameters, or watch models and losses.
+"""
 
 from app.controllers import (
     CurriculumIntegration,

@@ -1,4 +1,7 @@
-"""The graph of events: the types that each daemon's reducers emit and read."""
+"""The graph of events.
+
+The graph consists of the types that each daemon's reducers emit and read.
+"""
 
 import json
 from collections.abc import Mapping
@@ -26,7 +29,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Event types, and the reducers of each daemon. The other emitters are the broker, hosts and operators."""
+    """Event types, and the reducers of each daemon.
+
+    The other emitters are the broker, hosts and operators.
+    """
 
     nodes: tuple[Node, ...]
     daemons: Mapping[str, tuple[str, ...]]
@@ -77,7 +83,7 @@ def compact(settings: RunSettings | None = None) -> Graph:
 
 
 def render(graph: Graph, form: Literal["mermaid", "dot", "json"]) -> str:
-    """Write a graph as a Mermaid flowchart, as Graphviz DOT, or as JSON."""
+    """Write a graph as Mermaid flowchart, Graphviz DOT, or JSON."""
     return {"mermaid": _mermaid, "dot": _dot, "json": _json}[form](graph)
 
 

@@ -81,9 +81,9 @@ class Ports:
 
 
 class Host:
-    """Runs the reducers of one daemon, the jobs of its worker if it has one, and its companion.
+    """Runs one daemon: its reducers, jobs and companion.
 
-    ``boot`` identifies this start of the process.
+    Only a daemon with a worker has jobs. ``boot`` identifies this start of the process.
     """
 
     def __init__(self, spec: DaemonSpec, place: WorkerPlace, boot: str, ports: Ports, rhythm: Rhythm) -> None:
@@ -122,7 +122,10 @@ class Host:
         await self._leave(DaemonStopped(**self._who, position=self._settled))
 
     async def _leave(self, fact: DaemonFact) -> None:
-        """Publish the daemon's last event. If the broker is away, the outbox keeps the event."""
+        """Publish the daemon's last event.
+
+        If the broker is away, the outbox keeps the event.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(FAREWELL_SECONDS):
                 await self._announce(fact)
@@ -150,13 +153,17 @@ class Host:
 
     @property
     def _settled(self) -> int:
-        """Position up to which the daemon has published everything. Until it is ready: the saved position."""
+        """Position up to which the daemon has published everything.
+
+        Until the daemon is ready, this is the saved position.
+        """
         return self._cursor if self._ready else self._saved.cursor
 
     async def _rebuild(self, settled: int) -> None:
-        """Fold the settled past, continuing from saved progress; then replace the old rows.
+        """Fold the settled past, continuing from saved progress.
 
-        Steps whose decisions differ from the recorded ones are dropped, so that state agrees with the journal.
+        The new rows then replace the old ones. Steps whose decisions differ from the recorded ones are dropped, so that
+        state agrees with the journal.
         """
         while True:
             settled, recorded, voided = await self._read_past(settled)
@@ -206,7 +213,9 @@ class Host:
         return report
 
     async def _read_past(self, settled: int) -> tuple[int, set[Recorded], set[int]]:
-        """Read from the journal, after the cursor, what a rebuild needs; return three results.
+        """Read from the journal what a rebuild needs.
+
+        Only events after the cursor are read. Returns three results:
 
         - The position up to which the daemon has published all conclusions: the highest that it announced, at least
           ``settled``.
@@ -262,7 +271,10 @@ class Host:
                 companion.show(self._fold, self._head)
 
     async def _size_up(self) -> bool:
-        """Ask the engine how many jobs it can run; return whether that has changed."""
+        """Ask the engine how many jobs it can run.
+
+        Returns whether the number has changed.
+        """
         if (
             self._jobs is None
             or self._ports.engine is None
@@ -277,7 +289,10 @@ class Host:
         await self._announce(DaemonReady(**self._who, position=self._cursor, capacity=capacity))
 
     async def _feed(self, events: Sequence[Event[Payload]], recorded: Collection[Recorded] | None = None) -> Outcome:
-        """Fold events, and hand them to the sink. Events that a reducer could not fold become dead letters."""
+        """Fold events, and hand them to the sink.
+
+        Events that a reducer could not fold become dead letters.
+        """
         outcome = self._fold.feed(events, recorded)
         for failure in outcome.failures:  # first, because ``_beat`` may save the cursor with the rows
             await self._bury(failure)
@@ -291,7 +306,10 @@ class Host:
         return outcome
 
     def _warn_of_unhosted(self) -> None:
-        """Report controllers that the recorded settings name and this process does not host."""
+        """Report named controllers that this process does not host.
+
+        The recorded settings name these controllers.
+        """
         settings, hosted = self._fold.settings, {one.name for one in self._fold.reducers}
         if self._spec.hosts_own and settings and (unhosted := settings.controllers.keys() - hosted):
             self._log.error(
@@ -318,7 +336,10 @@ class Host:
         )
 
     def _reconcile(self, jobs: JobRunner, group: asyncio.TaskGroup) -> None:
-        """Start and cancel jobs as the worker's rows require, for this run's configurations only."""
+        """Start and cancel jobs as the worker's rows require.
+
+        Jobs of configurations that are not in this run are ignored.
+        """
         settings = self._fold.settings
         leases = self._spec.leases
         leased = leased_to(self._fold.rows(leases.name), f"{self._spec.name}@{self._place.node}") if leases else None
@@ -329,9 +350,9 @@ class Host:
                 jobs.reconcile(group, worker, worker.jobs(played, self._fold.states, leased))
 
     async def _watch(self) -> None:
-        """Notify systemd's watchdog while the event loop runs, with or without a broker.
+        """Notify systemd's watchdog while the event loop runs.
 
-        Each sign of progress extends the start's timeout.
+        The watchdog is notified with or without a broker. Each sign of progress extends the start's timeout.
         """
         before = self._cursor
         while True:
@@ -343,7 +364,10 @@ class Host:
                 self._ports.notifier.tell(f"EXTEND_TIMEOUT_USEC={STARTING_USEC}", status)
 
     async def _measure(self) -> None:
-        """Announce changes of the engine's capacity; not in ``_beat``, because a cluster may take long to answer."""
+        """Announce changes of the engine's capacity.
+
+        ``_beat`` does not do this, because a cluster may take long to answer.
+        """
         while True:
             await asyncio.sleep(self._rhythm.heartbeat_seconds)
             if await self._size_up() and self._ready:
@@ -359,9 +383,10 @@ class Host:
             self._ports.bus.show_life(Sign(position=position, lag=lag, jobs=jobs, requests=requests))
 
     def _save(self) -> None:
-        """Save state and cursor together, unless conclusions that belong to them are not published yet.
+        """Save state and cursor together.
 
-        State that contains a voided event is not saved, because a rebuild without the event is due.
+        Both are saved only once the conclusions that belong to them are published. State that contains a voided event
+        is not saved, because a rebuild without the event is due.
         """
         if self._fold.to_void or self._concluded:
             return

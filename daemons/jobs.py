@@ -1,8 +1,9 @@
-"""Workers' jobs, which run off the event loop, with a bounded number at once.
+"""Workers' jobs, which run off the event loop.
 
-A worker is a reducer that also has jobs. Its rows hold the pending requests, and ``job`` derives a job from each.
-Nothing else is remembered, so a worker killed at any moment continues with the jobs that its rows still require.
-A result or failure is published as a fact whose id follows from the request, so of a repeated job the first one counts.
+A bounded number of jobs runs at once. A worker is a reducer that also has jobs. Its rows hold the pending requests, and
+``job`` derives a job from each. Nothing else is remembered, so a worker killed at any moment continues with the jobs
+that its rows still require. A result or failure is published as a fact whose id follows from the request, so of a
+repeated job the first one counts.
 """
 
 import asyncio
@@ -45,7 +46,9 @@ def only(parts: Sequence[Json | FlyballError]) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class Job(Generic[Q]):
-    """Calls of one function in compute processes, for the event that requested them.
+    """Calls of one function in compute processes.
+
+    The calls are made for the event that requested the job.
 
     Attributes:
         cause: the event that requested the job.
@@ -75,7 +78,10 @@ class Job(Generic[Q]):
 
 @dataclass(frozen=True)
 class Worker(HandlerReducer, ABC, Generic[Q]):
-    """Base of workers. Workers' methods are pure: the host runs the jobs, and publishes the facts they return."""
+    """Base of workers.
+
+    Workers' methods are pure: the host runs the jobs, and publishes the facts that the methods return.
+    """
 
     name: ClassVar[str]
     kind: ClassVar[JobKind | None] = None  # of its jobs, if they run networks
@@ -87,7 +93,10 @@ class Worker(HandlerReducer, ABC, Generic[Q]):
 
     @property
     def id_namespace(self) -> str:
-        """The name from which ids of its facts derive; it differs by node where several nodes answer one event."""
+        """Name from which the ids of the worker's facts derive.
+
+        The name differs by node where several nodes answer one event.
+        """
         return self.name
 
     @staticmethod
@@ -102,7 +111,10 @@ class Worker(HandlerReducer, ABC, Generic[Q]):
     def jobs(
         self, rows: Mapping[str, Any], states: States, leased: Container[EventId] | None = None
     ) -> Iterator[Job[Q]]:
-        """Iterate over the jobs of the pending requests, most urgent first; ``leased`` restricts them."""
+        """Iterate over the jobs of the pending requests.
+
+        The most urgent jobs come first. If ``leased`` is given, only jobs of those requests are returned.
+        """
         for cause, pending in self.pending(rows):
             if leased is None or cause.id in leased:
                 yield self.job(cause, pending, states)
@@ -141,7 +153,10 @@ class UnusableResult(FlyballError):
 
 
 class JobRunner:
-    """Runs at most ``capacity`` jobs of one worker at once; it may be changed."""
+    """Runs at most ``capacity`` jobs of one worker at once.
+
+    ``capacity`` may be changed.
+    """
 
     def __init__(self, engine: Engine, capacity: int, publish: Publish) -> None:
         self._engine, self.capacity, self._publish = engine, capacity, publish
@@ -163,9 +178,10 @@ class JobRunner:
         return len(self._wanted)
 
     def reconcile(self, group: asyncio.TaskGroup, worker: Worker[Any], jobs: Iterable[Job[Any]]) -> None:
-        """Start wanted jobs as far as capacity allows, and cancel those no longer wanted.
+        """Start wanted jobs, and cancel those no longer wanted.
 
-        A finished job is not started again before the worker has read its published result.
+        Jobs are started as far as capacity allows. A finished job is not started again before the worker has read its
+        published result.
         """
         if self._draining:
             return
@@ -181,7 +197,10 @@ class JobRunner:
                 self._running[job_id] = group.create_task(self._run(group, worker, wanted[job_id]))
 
     async def drain(self, seconds: float) -> None:
-        """Start no more jobs, and wait for the running ones. After the deadline they are cancelled, but stay wanted."""
+        """Start no more jobs, and wait for the running ones.
+
+        After ``seconds`` the running jobs are cancelled, but stay wanted.
+        """
         self._draining = True
         if tasks := {*self._running.values(), *self._publishing}:
             await asyncio.wait(tasks, timeout=seconds)

@@ -64,14 +64,21 @@ class Holder(Row, frozen=True):
     rests_until_us: int | None = None
 
     def places(self, ahead: int) -> int:
-        """Return the number of leases that it may hold: ``ahead`` for each job that it runs at once."""
+        """Return the number of leases that the daemon may hold.
+
+        The number is ``ahead`` for each job that the daemon runs at once, at most 1 after a pause, and 0 while it is
+        not up or rests.
+        """
         if not self.up or self.rests_until_us is not None:
             return 0
         return min(1, self.capacity) if self.pauses else ahead * self.capacity
 
 
 class LeaseRow(Row, frozen=True):
-    """A daemon, under its name; or the name of the daemon that holds a job's lease, under the job's id."""
+    """A daemon, or a job's lease.
+
+    A daemon is stored under its name. The name of the daemon that holds a job's lease is stored under the job's id.
+    """
 
     daemon: Holder | None = None
     holder: str | None = None
@@ -79,7 +86,9 @@ class LeaseRow(Row, frozen=True):
 
 @dataclass(frozen=True)
 class Leases:
-    """Base of the leases of one kind of job: a reducer that is shown its worker's rows.
+    """Base of the leases of one kind of job.
+
+    These leases are a reducer that is shown its worker's rows.
 
     Attributes:
         name: of the reducer.
@@ -130,7 +139,10 @@ class Leases:
     def _leased(
         self, daemons: Mapping[str, Holder], leases: Mapping[EventId, str], wanted: Collection[EventId]
     ) -> dict[EventId, str]:
-        """Return the leases of the wanted jobs: those that still hold, and new ones as far as there are places."""
+        """Return the leases of the wanted jobs.
+
+        The result holds the leases that still hold, and new ones as far as there are places.
+        """
         places = {name: count for name, one in daemons.items() if (count := one.places(self.ahead))}
         held = {job: leases[job] for job in wanted if leases.get(job) in places}
         busy = Counter(held.values())
@@ -168,9 +180,10 @@ class Leases:
         return []
 
     def _judged(self, daemons: dict[str, Holder], name: str, one: Holder, event: Event[Payload]) -> list[Emission]:
-        """Count a job's outcome; its daemon pauses if it fails where others succeed.
+        """Count a job's outcome.
 
-        Where all daemons fail, or there is no other, the jobs are at fault.
+        The job's daemon pauses if it fails where others succeed. Where all daemons fail, or there is no other, the jobs
+        are at fault.
         """
         outcome, now_us, limits = self.outcome(event.data), event.recorded_us, self.settings.feedback.nodes
         if outcome == "succeeded":

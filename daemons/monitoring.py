@@ -1,6 +1,7 @@
-"""The monitoring daemon: answers Prometheus, tells webhooks of events, and exports traces (ADR-049).
+"""The monitoring daemon (ADR-049).
 
-It publishes nothing, and no decision depends on it.
+The daemon answers Prometheus, sends events to webhooks, and exports traces. It publishes nothing, and no decision
+depends on it.
 """
 
 from app.config import RunFolder

@@ -1,4 +1,7 @@
-"""Webhooks that are told of chosen events: as CloudEvents, or as a text for Slack and its like."""
+"""Webhooks that receive chosen events.
+
+Events are sent as CloudEvents, or as a text for Slack and its like.
+"""
 
 import json
 import os
@@ -26,14 +29,20 @@ SECONDS_PER_HOUR = 3600.0
 
 
 def events_of(hook: NotificationSettings) -> frozenset[type[Payload]]:
-    """Return the event types that a webhook is told of. Raises ``UnknownEventType``."""
+    """Return the event types that a webhook receives.
+
+    Raises ``UnknownEventType``.
+    """
     if not hook.events:
         return frozenset(payload for payload in CATALOGUE if payload.notable)
     return frozenset(payload for pattern in hook.events for payload in matching(pattern))
 
 
 def check_notifications(loaded: Loaded) -> None:
-    """Check that events, addresses and tokens of the webhooks can be found. Raises ``BadSettings``."""
+    """Check that the webhooks' events, addresses and tokens can be found.
+
+    Raises ``BadSettings``.
+    """
     for hook in loaded.deployment.notifications:
         Webhook.of(hook, loaded.folder, "")
 
@@ -44,8 +53,8 @@ class Webhook:
 
     Attributes:
         name: the receiver's.
-        types: the event types that it is told of.
-        configs: the configurations that it is told of; empty: all.
+        types: the event types that it receives.
+        configs: the configurations whose events it receives; empty: all.
         url: where messages go.
         token: bearer token, if there is one.
         is_slack: whether messages are texts.
@@ -69,7 +78,10 @@ class Webhook:
 
     @classmethod
     def of(cls, hook: NotificationSettings, folder: Path, title: str, clock: Clock | None = None) -> "Webhook":
-        """Return the webhook of some settings, whose files are relative to a folder. Raises ``BadSettings``."""
+        """Return the webhook of some settings.
+
+        Files in the settings are relative to ``folder``. Raises ``BadSettings``.
+        """
         where = f"deployment.notifications, {hook.name}"
         try:
             types = events_of(hook)
@@ -102,7 +114,7 @@ class Webhook:
 
 
 def terms_of(hook: NotificationSettings) -> Terms:
-    """Return how a webhook is served."""
+    """Return the terms of delivery to a webhook."""
     return Terms(hook.pause_seconds, hook.timeout_seconds, hook.give_up_hours * SECONDS_PER_HOUR)
 
 
@@ -112,7 +124,10 @@ def cloudevents(events: Sequence[Event[Any]]) -> Any:
 
 
 def slack_text(events: Sequence[Event[Any]], title: str) -> str:
-    """Return events as lines of text. Events of one type and configuration share a line, which shows the latest."""
+    """Return events as lines of text.
+
+    Events of one type and configuration share a line, which shows the latest.
+    """
     latest: dict[tuple[str, str], tuple[Event[Any], int]] = {}
     for event in events:
         about = event.data.event_name, event.subject
@@ -139,7 +154,10 @@ def _escaped(text: str) -> str:
 def _secret(
     file: Path | None, variable: str | None, folder: Path, where: str, environment: Mapping[str, str] = os.environ
 ) -> str | None:
-    """Return a secret from a file or a variable; None if neither is named. Raises ``BadSettings``."""
+    """Return a secret from a file or an environment variable.
+
+    None if neither is named. Raises ``BadSettings``.
+    """
     if file is not None:
         try:
             text = read_private(folder / file)

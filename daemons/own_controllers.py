@@ -24,9 +24,9 @@ RESERVED = frozenset({HOST, PROGRESS_KEY[0], READY_KEY[0], "replay"})
 
 
 def own_controllers(settings: Iterable[RunSettings]) -> tuple[type[Controller], ...]:
-    """Return the controllers that any of these settings name; each class has the name of its table.
+    """Return the controllers that any of these settings name.
 
-    Raises ``BadSettings``, which names the table and the class.
+    Each class has the name of its table. Raises ``BadSettings``, which names the table and the class.
     """
     tables = dict.fromkeys((name, table.use) for one in settings for name, table in one.controllers.items())
     return tuple(_own(name, use) for name, use in tables)
@@ -49,7 +49,10 @@ def _own(name: str, use: str) -> type[Controller]:
 
 
 def _refuse_memory(_: Any, name: str, value: Any) -> None:
-    """Refuse state outside of rows, because replays and restarted daemons would decide otherwise."""
+    """Refuse state outside of rows.
+
+    Replays and restarted daemons would lack such state, and decide differently.
+    """
     raise TypeError(f"{name} = {value!r} would be lost at a restart: keep it in a row")
 
 

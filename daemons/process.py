@@ -1,4 +1,7 @@
-"""The composition root: builds a daemon's adapters from the settings, and runs it."""
+"""The composition root of daemons.
+
+This module builds a daemon's adapters from the settings, and runs the daemon.
+"""
 
 import asyncio
 import gc
@@ -54,7 +57,9 @@ OPENING_USEC = 3_600_000_000
 
 
 def run_daemon(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> int:
-    """Run a daemon until SIGTERM or SIGINT. Returns the exit code: 0 drained, 1 failed.
+    """Run a daemon until SIGTERM or SIGINT.
+
+    Returns the exit code: 0 drained, 1 failed.
 
     Only this function catches every exception. It logs the exception, and the supervisor restarts the daemon.
     """
@@ -157,7 +162,10 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
 
 
 async def engine_of(spec: DaemonSpec, deployment: Deployment, folder: RunFolder) -> Engine:
-    """Return the engine of a worker's jobs. What brings models to this machine runs on this machine."""
+    """Return the engine of a worker's jobs.
+
+    Jobs that bring models to this machine always run on this machine.
+    """
     if deployment.engine == "ray" and (jobs := SHARED_JOBS.get(spec.name)):
         address = deployment.ray.address or await announced_address(folder)
         return RayEngine(address, deployment.ray.demand(jobs).resources)
@@ -171,12 +179,18 @@ def processes_of(spec: DaemonSpec, deployment: Deployment) -> int:
 
 
 def sized(spec: DaemonSpec, deployment: Deployment) -> DaemonSpec:
-    """Return a daemon with a job for each process; an evaluation takes all of them, because it has many parts."""
+    """Return a daemon with a job for each process.
+
+    An evaluation takes all processes, because it has many parts.
+    """
     return spec if spec.worker is Evaluator else replace(spec, capacity=processes_of(spec, deployment))
 
 
 def migrated_path(path: Path, daemon: str) -> Path:
-    """Return a daemon's file; an older file, named without the node, is renamed first."""
+    """Return the path of a daemon's file.
+
+    An older file, named without the node, is renamed first.
+    """
     older = path.with_name(f"{daemon}.sqlite")
     if older.is_file() and not path.exists():
         for rest in ("-wal", "-shm", ""):  # last the database, whose name marks completion
@@ -186,7 +200,10 @@ def migrated_path(path: Path, daemon: str) -> Path:
 
 
 def opened(kind: Callable[[Path], F], path: Path, consequence: str) -> F:
-    """Open one of a daemon's own files. A damaged file is renamed, reported, and replaced by a new one."""
+    """Open one of a daemon's own files.
+
+    A damaged file is renamed, reported, and replaced by a new one.
+    """
     file: F | None = None
     try:
         file = kind(path)

@@ -60,7 +60,8 @@ class Shelf(Row, frozen=True):
     A shard that waits for its inspection is not included, so it is not deleted.
 
     Attributes:
-        fit: the latest usable shards that no training has requested yet; of each model, unless rows outlive theirs.
+        fit: the latest usable shards that no training has requested yet. Their number is limited for each model, or
+            in all where rows outlive their model.
         request: the requested training, which has not ended.
         asked: the shards of that training.
         replay: shards of earlier trainings that did not fail.
@@ -74,13 +75,19 @@ class Shelf(Row, frozen=True):
     spent: tuple[ShardKey, ...] = ()
 
     def without(self, keys: Iterable[ShardKey]) -> "Shelf":
-        """Mark shards as spent, except wanted ones. Refusing a second delivery must not delete a wanted shard."""
+        """Mark shards as spent, except wanted ones.
+
+        Refusing a second delivery must not delete a wanted shard.
+        """
         wanted = {shard.key for shard in (*self.fit, *self.asked, *self.replay.shards)}
         gone = (key for key in keys if key not in wanted)
         return self.replace(spent=tuple(dict.fromkeys((*self.spent, *gone))))
 
     def with_judged(self, shard: ShardRef, score: float, settings: RunSettings, state: FeedbackState) -> "Shelf":
-        """Add a usable shard, or mark it as spent. Shards that are too old for any training become spent, too."""
+        """Add a usable shard, or mark it as spent.
+
+        Shards that are too old for any training become spent, too.
+        """
         if not is_usable(state, settings, score):
             return self.without([shard.key])
         replays = settings.config(state.config_key).replays
@@ -92,7 +99,10 @@ class Shelf(Row, frozen=True):
         return self.replace(fit=(*others, *kept), spent=wanted).without(fallen)
 
     def for_training(self, request_id: EventId, request: TrainingRequested, config: GameConfig) -> "Shelf":
-        """Reserve a training's shards. Those of an earlier request, and of other models if stale, become spent."""
+        """Reserve a training's shards.
+
+        Shards of an earlier request become spent, and so do stale shards of other models.
+        """
         asked = {shard.key for shard in request.shards}
         rest = [shard for shard in self.fit if shard.key not in asked]
         left_behind = [shard.key for shard in rest if not config.replays and shard.model != request.base_model]
@@ -105,14 +115,19 @@ class Shelf(Row, frozen=True):
         return shelf.without((*(shard.key for shard in self.asked), *left_behind))
 
     def after_training(self, config: GameConfig, *, good: bool) -> "Shelf":
-        """Keep a good training's shards for the next ones, as far as they replay; the others become spent."""
+        """Keep a good training's shards for the next ones.
+
+        Shards are kept as far as later trainings replay them. All other shards become spent.
+        """
         known = (*self.replay.shards, *self.asked)
         shelf = self.replace(request=None, asked=(), replay=self.replay.plus(self.asked if good else (), config))
         return shelf.without(shard.key for shard in known)
 
 
 class InspectionRow(Row, frozen=True):
-    """A waiting shard, keyed by its request; or a configuration's state, keyed by the configuration.
+    """A waiting shard, or a configuration's state.
+
+    A shard is keyed by its request, a configuration's state by the configuration.
 
     Attributes:
         cause: the shard's delivery; ``None`` for a configuration.
@@ -211,7 +226,10 @@ class QualityMonitor(Worker[SelfplayComplete], Controller):
         return Job(cause, played, self.backend(cause).inspect, (spec,), self.settings.deadlines.inspection_seconds)
 
     def completed(self, job: Inspection, result: Json) -> tuple[Payload, ...]:
-        """Report the shard's quality. A shard with games that cannot be replayed is unfit."""
+        """Report the shard's quality.
+
+        A shard with games that cannot be replayed is unfit.
+        """
         played, failures, shard = job.request, result["failures"], job.request.shard
         verdict: Payload
         if failures:
@@ -253,7 +271,7 @@ def _shelved(rows: Rows, event: Event[Any], shelf: Shelf, *answered: EventId) ->
 
 
 def _unfit(played: SelfplayComplete, reason: str) -> QualityDegraded | NodeProbed:
-    """Return the fact that a shard is unfit, or that a probe failed."""
+    """Return the fact of an unfit shard or a failed probe."""
     if played.probe:
         return _probed(played, None, reason)
     shard = played.shard

@@ -1,4 +1,6 @@
-"""The Ray cluster of one machine that ``flyball up`` starts: ``python -m daemons.ray_cluster FOLDER CPUS MEGABYTES``.
+"""The Ray cluster of one machine that ``flyball up`` starts.
+
+The command is ``python -m daemons.ray_cluster FOLDER CPUS MEGABYTES``.
 
 It listens on the loopback device only, and asks for a token that the run's owner alone can read. It ends with this
 process, however that ends. CPUS is 0 for all of the machine's.
@@ -20,8 +22,8 @@ from app.engine.ray_engine import NAMESPACE, NoRay, import_ray
 from daemons.supervisor import end_with_stdin
 
 IDLE_SECONDS = 600
-"""How long a process waits for its next job. Each daemon's jobs have processes of their own, and after a second, which
-is Ray's own patience, those of one daemon would end for the sake of another's, and import PyTorch again and again."""
+"""Seconds that a process waits for its next job. Each daemon's jobs have processes of their own. After one second,
+Ray's own limit, one daemon's processes would end in favour of another's, and import PyTorch again and again."""
 
 LOOPBACK = "127.0.0.1"
 START_SECONDS = 120.0
@@ -42,7 +44,10 @@ def cluster_command(folder: RunFolder, deployment: Deployment) -> tuple[str, ...
 
 
 def ray_environment(folder: RunFolder) -> Mapping[str, str]:
-    """Return the variables with which the cluster asks for the run's token, and others show it; make the token."""
+    """Return the environment variables for the run's token.
+
+    With these variables the cluster asks for the token, and clients show it. The token is made if it is missing.
+    """
     if not folder.ray_token.exists():
         folder.ray_token.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder.ray_token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode=0o600)
@@ -58,9 +63,9 @@ def ray_environment(folder: RunFolder) -> Mapping[str, str]:
 
 
 async def announced_address(folder: RunFolder) -> str:
-    """Return the address of the cluster that ``flyball up`` starts in a folder, once it is up.
+    """Return the address of the folder's cluster, once it is up.
 
-    Raises ``NoRay`` when that takes too long.
+    ``flyball up`` starts the cluster. Raises ``NoRay`` when that takes too long.
     """
     try:
         async with asyncio.timeout(START_SECONDS):
@@ -75,7 +80,10 @@ async def announced_address(folder: RunFolder) -> str:
 
 
 def main(path: str, cpus: str, megabytes: str) -> None:
-    """Run the cluster until SIGTERM, or until stdin closes; write its address into the run folder."""
+    """Run the cluster until SIGTERM, or until stdin closes.
+
+    The cluster's address is written into the run folder.
+    """
     end_with_stdin()
     folder = RunFolder(Path(path))
     folder.ray_address.unlink(missing_ok=True)

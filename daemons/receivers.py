@@ -1,4 +1,6 @@
-"""Delivery of events to receivers outside: webhooks, and a collector of traces (ADR-049).
+"""Delivery of events to outside receivers (ADR-049).
+
+The receivers are webhooks and a collector of traces.
 
 Each receiver has its own position in the journal, which is saved once a message has been taken. So a receiver gets
 each event at least once, in order, wherever the daemon is killed, and none waits for another.
@@ -24,7 +26,7 @@ POSITION = "receiver"
 """Kind of the rows with receivers' positions."""
 
 HELD = 1000
-"""Most events that are read before they are sent. What is beyond stays in the journal."""
+"""Most events that are read before they are sent. Events beyond stay in the journal."""
 
 SAVED_EVENTS = 1000
 """Positions of other events after which the receiver's position is saved without a message."""
@@ -40,7 +42,7 @@ class Receiver(Protocol):
 
     @property
     def types(self) -> frozenset[type[Payload]]:
-        """The event types that it may be told of."""
+        """The event types that the receiver may get."""
         ...
 
     @property
@@ -49,7 +51,7 @@ class Receiver(Protocol):
         ...
 
     def wants(self, event: Event[Any], /) -> bool:
-        """Return whether the receiver is told of an event of its types."""
+        """Return whether the receiver gets an event of its types."""
         ...
 
     async def send(self, events: Sequence[Event[Any]]) -> None:
@@ -59,7 +61,14 @@ class Receiver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Seconds between two messages, for one attempt, and until a message is dropped; and waits between attempts."""
+    """Terms of delivery to a receiver.
+
+    Attributes:
+        pause_seconds: least time between two messages.
+        timeout_seconds: longest time of one attempt.
+        give_up_seconds: time after which a message is dropped.
+        backoff: waits between attempts.
+    """
 
     pause_seconds: float
     timeout_seconds: float
@@ -68,7 +77,10 @@ class Terms:
 
 
 class Outlet:
-    """Delivers to one receiver, from the position where it stopped; a new receiver begins at the journal's end."""
+    """Delivers events to one receiver.
+
+    Delivery continues at the position where it stopped. For a new receiver it begins at the journal's end.
+    """
 
     def __init__(self, receiver: Receiver, terms: Terms, states: StateStore, clock: Clock) -> None:
         self._receiver, self._terms, self._states, self._clock = receiver, terms, states, clock
@@ -79,7 +91,7 @@ class Outlet:
         self._outcomes = Counter({"delivered": 0, "failed": 0, "dropped": 0})
 
     def delivery(self, head: int) -> Delivery:
-        """Return what the receiver has got, for the metrics."""
+        """Return the state of delivery, for the metrics."""
         behind = 0 if self._position is None else max(0, head - self._position)
         return Delivery(dict(self._outcomes), behind)
 
@@ -113,7 +125,7 @@ class Outlet:
                 self._save(self._position)
 
     def _ready(self, most: int) -> list[tuple[int, Event[Any] | None]]:
-        """Take what waits in the queue, with at most so many events."""
+        """Take entries from the queue, with at most ``most`` events."""
         taken: list[tuple[int, Event[Any] | None]] = []
         while most > 0 and not self._queue.empty():
             taken.append(self._queue.get_nowait())

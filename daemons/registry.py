@@ -60,7 +60,10 @@ The head's distributor verifies models in the store; a worker's distributor fetc
 
 
 def names_of(role: MachineRole | None) -> tuple[str, ...]:
-    """Return the names of a role's daemons; those of all roles for None."""
+    """Return the names of a role's daemons.
+
+    For None, these are the daemons of all roles.
+    """
     return tuple(
         name
         for name, spec in DAEMONS.items()
@@ -69,9 +72,10 @@ def names_of(role: MachineRole | None) -> tuple[str, ...]:
 
 
 def daemons_of(*settings: RunSettings) -> Mapping[str, DaemonSpec]:
-    """Return all daemons, with the user's own controllers in any of these settings.
+    """Return all daemons.
 
-    Raises ``BadSettings`` for a controller that cannot be used.
+    The daemons host the user's own controllers that any of these settings name. Raises ``BadSettings`` for a controller
+    that cannot be used.
     """
     own = own_controllers(settings)
     return {

@@ -1,4 +1,7 @@
-"""Keys of this machine, and what the keys of each role may publish."""
+"""Keys of this machine, and the rights of each role.
+
+The rights are the event types that the keys of a role may publish.
+"""
 
 from app.bus import BROKER_ONLY
 from app.bus.access import Access, ClientKeys, Rights
@@ -33,9 +36,9 @@ def _names(payloads: frozenset[type[Payload]]) -> frozenset[str]:
 
 
 def client_keys(loaded: Loaded) -> ClientKeys | None:
-    """Return the keys with which this machine connects to the broker; None without settings of keys.
+    """Return the keys with which this machine connects to the broker.
 
-    Raises ``BadKey`` or ``UnusableFile``.
+    None without settings of keys. Raises ``BadKey`` or ``UnusableFile``.
     """
     keys = loaded.deployment.keys
     if keys.secret is None:
@@ -45,9 +48,9 @@ def client_keys(loaded: Loaded) -> ClientKeys | None:
 
 
 def broker_access(loaded: Loaded, clock: Clock) -> Access | None:
-    """Return the keys that the broker of this machine admits; None without settings of keys.
+    """Return the keys that the broker of this machine admits.
 
-    Raises ``BadSettings``, ``BadKey`` or ``UnusableFile``.
+    None without settings of keys. Raises ``BadSettings``, ``BadKey`` or ``UnusableFile``.
     """
     keys = loaded.deployment.keys
     if keys.secret is None:

@@ -1,4 +1,7 @@
-"""A run's folder: its creation, the supervisor's lock on it, and the broker's address."""
+"""A run's folder: its creation, its lock, and the broker's address.
+
+The supervisor holds the lock.
+"""
 
 import fcntl
 import os
@@ -26,11 +29,14 @@ class AlreadyRunning(FlyballError):
 
 
 class UnsafeFolder(FlyballError):
-    """A folder for sockets belongs to somebody else, or others may enter it."""
+    """A folder for sockets that others own or may enter."""
 
 
 def prepare(folder: RunFolder) -> None:
-    """Make the run folder if it is missing. Raises ``UnusableFolder`` if no files can be made in it."""
+    """Make the run folder if it is missing.
+
+    Raises ``UnusableFolder`` if no files can be made in it.
+    """
     path = folder.path
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -46,7 +52,10 @@ def prepare(folder: RunFolder) -> None:
 
 @contextmanager
 def held(folder: RunFolder) -> Iterator[None]:
-    """Lock a prepared folder against other supervisors. Raises ``AlreadyRunning`` if another one holds it."""
+    """Lock a prepared folder against other supervisors.
+
+    Raises ``AlreadyRunning`` if another supervisor holds the folder.
+    """
     with folder.up_lock.open("wb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -70,7 +79,9 @@ def is_held(folder: RunFolder) -> bool:
 
 
 def bus_endpoint(folder: RunFolder, deployment: Deployment) -> str:
-    """Return the broker's address: the configured one, or a socket in the run folder.
+    """Return the broker's address.
+
+    The address is the configured one, or a socket in the run folder.
 
     When the path is too long for a socket, ``sockets`` in the run folder links to a private folder with a shorter
     path. The link leads all processes to the same folder, even if their temporary folders differ.

@@ -48,16 +48,19 @@ SCHEMAS_KEY: RowKey = (HOST, "schemas")
 
 
 def schemas_of(reducers: Iterable[Any]) -> bytes:
-    """Return the schemas to save: a hash of each reducer's row type, and of the settings.
+    """Return the schemas to save, as JSON.
 
-    Descriptions don't count.
+    The schemas are a hash of each reducer's row type, and of the settings. Descriptions don't count.
     """
     hosted = {HOST: _digest(RunSettings)}
     return json.dumps(hosted | {reducer.name: _digest(reducer.row) for reducer in reducers}).encode()
 
 
 def readable(saved: Mapping[RowKey, bytes], reducers: Iterable[Any]) -> bool:
-    """Return whether saved rows have the current schemas, and no reducer is new."""
+    """Return whether saved rows have the current schemas.
+
+    A new reducer also makes the result false.
+    """
     if not saved:
         return True
     then, now = json.loads(saved.get(SCHEMAS_KEY, b"{}")), json.loads(schemas_of(reducers))
@@ -98,14 +101,17 @@ def carried_over(saved: Mapping[RowKey, bytes], reducers: Iterable[Any]) -> dict
 
 
 def _lifted(row: bytes) -> RunSettings:
-    """Return saved settings, which any version may have written. Upcasts leave newer settings unchanged."""
+    """Return saved settings, which any version may have written.
+
+    Upcasts leave newer settings unchanged.
+    """
     recorded = {"settings": json.loads(row)}
     lifted = lift(RunConfigured.event_type, recorded, 1, RunConfigured.dataversion)
     return RunSettings.model_validate(lifted["settings"], extra="ignore")
 
 
 def _has_more(new: Any, old: Any) -> bool:
-    """Return whether a new JSON value has any field that the old one lacks."""
+    """Return whether new JSON has a field that old JSON lacks."""
     if isinstance(new, dict) and isinstance(old, dict):
         return any(name not in old or _has_more(value, old[name]) for name, value in new.items())
     if isinstance(new, list) and isinstance(old, list):
@@ -246,7 +252,10 @@ def own_rows(rows: Mapping[RowKey, bytes], reducers: Iterable[Any]) -> dict[RowK
 
 
 def _parted(saved: Mapping[RowKey, bytes]) -> tuple[dict[RowKey, bytes], dict[RowKey, bytes], Progress | None]:
-    """Split saved rows into the daemon's own, those of a rebuild, and the rebuild's progress."""
+    """Split saved rows into three parts.
+
+    The parts are the daemon's own rows, those of a rebuild, and the rebuild's progress.
+    """
     own, rebuilt = dict[RowKey, bytes](), dict[RowKey, bytes]()
     for (kind, name), row in saved.items():
         if kind.startswith(REBUILD):
@@ -260,10 +269,11 @@ ACCOUNTS: frozenset[type[Payload]] = frozenset({DaemonStarted, DaemonReady, Daem
 
 
 class Accounts:
-    """The position up to which each daemon says that it has published all conclusions.
+    """Positions up to which daemons have published all conclusions.
 
-    DAEMON_READY, DAEMON_STOPPED and each hour ROLL_CALL hold the daemon's position. A daemon that is ready has
-    published all conclusions from events up to this position. Older journals have DAEMON_HEARTBEAT for it.
+    The daemons report these positions themselves. DAEMON_READY, DAEMON_STOPPED and each hour ROLL_CALL hold the
+    daemon's position. A daemon that is ready has published all conclusions from events up to this position. Older
+    journals have DAEMON_HEARTBEAT for it.
 
     Args:
         settled: for each daemon, the position up to which all conclusions are published.

@@ -52,7 +52,11 @@ class SelfplayWorker(Worker[SelfplayRequested], Controller):
 
     @handles(SelfplayRequested)
     def requested(self, rows: Rows, event: Event[SelfplayRequested], states: States) -> Step[SelfplayPending]:
-        """Queue a request; drop its worker's requests of a replaced model, unless that model's rows still count."""
+        """Queue a request, and drop the worker's outdated ones.
+
+        A request is outdated if its model was replaced and that model's rows no longer count. Very old requests of all
+        workers are dropped, too.
+        """
         request, key = event.data, event.subject
         replays, stale = self.settings.config(key).replays, event.sequence - STALE_EVENTS
 
@@ -70,7 +74,10 @@ class SelfplayWorker(Worker[SelfplayRequested], Controller):
 
     @handles(ModelRolledBack)
     def rolled_back(self, rows: Rows, event: Event[ModelRolledBack], states: States) -> Step[SelfplayPending]:
-        """Drop the configuration's requests, because the scheduler makes others; a quarantine's probe goes on."""
+        """Drop the configuration's requests.
+
+        The scheduler makes other requests. A quarantine's probe goes on.
+        """
         vain = [name for name, row in rows.items() if row.cause.subject == event.subject and not row.request.probe]
         return Step(dict.fromkeys(vain))
 

@@ -1,4 +1,7 @@
-"""Taking snapshots: all reducers' rows, folded from the journal beside the broker (ADR-045)."""
+"""Taking snapshots of all reducers' rows (ADR-045).
+
+The rows are folded from the journal, beside the broker.
+"""
 
 import json
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -63,7 +66,10 @@ class _RecordedIds(Collection[Recorded]):
 def rows_before(
     reader: JournalReader, reducers: Sequence[Any], voided: AbstractSet[int], upto: int
 ) -> tuple[int, dict[RowKey, bytes]]:
-    """Return the latest snapshot at or before a position that reducers can read, without voided events; or (0, {})."""
+    """Return the latest snapshot without voided events, up to a position.
+
+    The result is its position and rows, or (0, {}) without such a snapshot or if the reducers cannot read it.
+    """
     while snapshot := reader.snapshot(upto):
         if new := [one for one in voided - voided_in(snapshot.rows) if one <= snapshot.position]:
             upto = min(new) - 1
@@ -135,7 +141,10 @@ class _Snapshots:
         return dropped
 
     def _recorded(self, after: int, end: int) -> set[tuple[int, str]]:
-        """Return (hashed id, type) of emitted events within a range; reads only headers."""
+        """Return (hashed id, type) of emitted events within a range.
+
+        Only headers are read.
+        """
         found = set[tuple[int, str]]()
         for record in self._reader.headers(after, end):
             frame = record.frame
@@ -182,6 +191,9 @@ def take_snapshots(path: Path, say: Callable[[int], None] = lambda _: None) -> N
 
 
 def _record_end(reader: SqliteJournalReader, position: int) -> int:
-    """Return the last position of the record that holds a position; 0 before the first record."""
+    """Return the last position of the record that holds ``position``.
+
+    0 before the first record.
+    """
     record = next(reader.headers_back(position), None)
     return record.last if record else 0

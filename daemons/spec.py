@@ -20,27 +20,34 @@ class Companion(Protocol):
     """Something that a daemon does beside folding events. It publishes nothing."""
 
     def show(self, fold: Fold, head: int) -> None:
-        """Take in the reducers' rows, after each batch once the daemon is ready; they change after the call.
+        """Take in the reducers' rows, which change after the call.
 
-        ``head`` is the position of the journal's last event.
+        The host calls this after each batch, once the daemon is ready. ``head`` is the position of the journal's last
+        event.
         """
         ...
 
     async def run(self, bus: Bus) -> None:
-        """Work until cancelled, from the daemon's start on. An error ends the daemon."""
+        """Work until cancelled, from the daemon's start on.
+
+        An error ends the daemon.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class DaemonSpec:
-    """Description of one daemon: its controllers, worker and sink. The worker has ``capacity`` jobs at once.
+    """Description of one daemon: its controllers, worker and sink.
 
-    With ``leases``, several such daemons share the worker's jobs; without, each runs all of them.
-    Reducers that derive from ``Controller``, including workers, receive FeedbackState.
-    A sink emits nothing. It receives each recorded event of the types that it reads at least once.
-    One daemon ``hosts_own``: the controllers of the user's own that a run's settings name.
-    Observers are reducers that decide nothing, whose rows a ``companion`` is shown. They count as nobody's readers: an
-    event that only they read leads nowhere.
+    The worker has ``capacity`` jobs at once. With ``leases``, several such daemons share the worker's jobs; without,
+    each runs all of them.
+
+    Reducers that derive from ``Controller``, including workers, receive FeedbackState. A sink emits nothing. It
+    receives each recorded event of the types that it reads at least once. One daemon ``hosts_own``: the controllers of
+    the user's own that a run's settings name.
+
+    Observers are reducers that decide nothing; a ``companion`` is shown their rows. Observers do not count as readers:
+    an event that only they read leads nowhere.
     """
 
     name: str
@@ -61,14 +68,17 @@ class DaemonSpec:
 
     @property
     def reducers(self) -> tuple[type[Hosted], ...]:
-        """All reducer classes except observers. If one of them receives FeedbackState, its fold comes first."""
+        """All reducer classes except observers.
+
+        If one of them receives FeedbackState, the fold of FeedbackState comes first.
+        """
         hosted = (*self.controllers, *(one for one in (self.worker, self.leases) if one))
         states = (FeedbackFold,) if any(issubclass(one, Controller) for one in hosted) else ()
         return cast("tuple[type[Hosted], ...]", (*states, *hosted))
 
     @property
     def reads(self) -> frozenset[type[Payload]]:
-        """All payload types that the daemon's reducers, its observers and its sink read."""
+        """Payload types that the daemon's reducers, observers and sink read."""
         shown = self.sink.reads if self.sink else frozenset()
         return shown.union(*(reducer.reads for reducer in self.hosted))
 

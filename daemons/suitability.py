@@ -1,4 +1,7 @@
-"""Checks of settings: installed games and devices, objects of the user's own, earlier settings."""
+"""Checks of settings.
+
+The checks concern installed games and devices, objects of the user's own, and earlier settings.
+"""
 
 import asyncio
 import importlib.util
@@ -64,7 +67,9 @@ def _check_network(config: GameConfig) -> None:
 
 
 def check_trainers(settings: RunSettings, folder: Path) -> None:
-    """Check that every configuration's own trainer exists; ``folder`` is that of the settings file.
+    """Check that every configuration's own trainer exists.
+
+    ``folder`` is that of the settings file.
 
     Raises:
         BadSettings: names a configuration whose module, entry point or program does not exist.
@@ -77,9 +82,10 @@ def check_trainers(settings: RunSettings, folder: Path) -> None:
 
 
 def check_imports_of_trainers(settings: RunSettings) -> None:
-    """Check that every trainer's module can be imported, and what it holds be called as a trainer.
+    """Check that every trainer's module can be imported.
 
-    A start leaves that to the first training, because such imports may take seconds.
+    The named object must be callable as a trainer. A start leaves these checks to the first training, because such
+    imports may take seconds.
 
     Raises:
         BadSettings: names a configuration and what is wrong with its trainer.
@@ -106,7 +112,9 @@ def check_imports_of_trainers(settings: RunSettings) -> None:
 
 
 def check_bots(settings: RunSettings, folder: Path) -> None:
-    """Check that every bot of the user's own exists; ``folder`` is that of the settings file.
+    """Check that every bot of the user's own exists.
+
+    ``folder`` is that of the settings file.
 
     Raises:
         BadSettings: names a bot whose module, entry point or program does not exist, or whose engine does not play the
@@ -132,7 +140,10 @@ def _check_notation(setting: str, config: GameConfig, protocol: EngineProtocol) 
 
 
 def _check_named(setting: str, name: str, group: str) -> None:
-    """Check that an object of the user's own exists. Its module is not imported, because that may take seconds."""
+    """Check that an object of the user's own exists.
+
+    The object's module is not imported, because that may take seconds.
+    """
     module, colon, _ = name.partition(":")
     try:
         found = importlib.util.find_spec(module) if colon else entry_points(group=group, name=module)

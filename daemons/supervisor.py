@@ -1,4 +1,6 @@
-"""The supervisor, which keeps child processes running and ends them in order; also notifications to systemd.
+"""The supervisor of child processes, and notifications to systemd.
+
+The supervisor keeps child processes running, and ends them in order.
 
 Each child has a session of its own, so Ctrl-C in the terminal reaches the supervisor alone. Each child's stdin is a
 pipe from the supervisor. When the supervisor ends, even killed, the pipe closes and the child exits
@@ -24,7 +26,9 @@ LAST_BYTES = 8192
 
 
 class StderrFile:
-    """A file of bounded length for a child's stderr. It is emptied, not replaced, because processes hold it open.
+    """A file of bounded length for a child's stderr.
+
+    The file is emptied, not replaced, because processes hold it open.
 
     Args:
         path: the file; ``NAME.1`` keeps the end of its content from before it was last emptied.
@@ -44,7 +48,10 @@ class StderrFile:
         return file
 
     def bound(self) -> None:
-        """Empty the file when it is too long. Text that is written at this moment is lost."""
+        """Empty the file when it is too long.
+
+        Text that is written at this moment is lost.
+        """
         if self._path.stat().st_size > self._max_bytes:
             with suppress(OSError):  # even on a full disk the file must be emptied
                 self._path.with_name(f"{self._path.name}.1").write_bytes(self._end(self._max_bytes))
@@ -52,7 +59,10 @@ class StderrFile:
             self._began_at = 0
 
     def last_line(self) -> str:
-        """Return the last line that the latest process wrote; an empty string when it wrote none."""
+        """Return the last line that the latest process wrote.
+
+        An empty string if it wrote none.
+        """
         lines = [line.strip() for line in self._end(LAST_BYTES, self._began_at).decode(errors="replace").splitlines()]
         return next((line for line in reversed(lines) if line), "")
 
@@ -112,23 +122,32 @@ class ChildReport:
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Wait before a restart, in seconds. It doubles with each failure in a row; a stable run resets it."""
+    """Wait before a restart, in seconds.
+
+    The wait doubles with each failure in a row. A stable run resets it.
+    """
 
     first: float = 0.5
     most: float = 30.0
     stable: float = 30.0
 
     def delay(self, failures: int) -> float:
-        """Return the wait after this many failures in a row (at least 1)."""
+        """Return the wait after ``failures`` failures in a row.
+
+        ``failures`` is at least 1.
+        """
         return float(min(self.most, self.first * 2 ** min(failures - 1, 32)))
 
     def count(self, failures: int, uptime: float) -> int:
-        """Return the number of failures in a row after one more, given the process's uptime."""
+        """Return the number of failures in a row after one more.
+
+        The count starts again at 1 if the process ran for at least ``stable`` seconds.
+        """
         return 1 if uptime >= self.stable else failures + 1
 
 
 class Supervisor:
-    """Runs children until it is asked to stop, or a vital one is hopeless.
+    """Runs children until asked to stop, or a vital one is hopeless.
 
     Args:
         specs: the children in order of starting.
@@ -153,7 +172,10 @@ class Supervisor:
         self._needed, self._drain_seconds = needed, drain_seconds
 
     async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> bool:
-        """Run until ``stop`` is set, then end all; ``hurry`` kills them at once. Returns whether all left in order."""
+        """Run until ``stop`` is set, then end all children.
+
+        ``hurry`` kills the children at once. Returns whether all vital children ended in order.
+        """
         async with asyncio.TaskGroup() as group:
             for child in self._children:
                 group.create_task(child.keep(stop))
@@ -165,7 +187,10 @@ class Supervisor:
         return all(child.fine for child in self._children if child.vital)
 
     def cut_short(self) -> list[str]:
-        """Return the names of children that were ended while starting. It is unknown whether they can run."""
+        """Return the names of vital children that were ended while starting.
+
+        Whether these children can run is unknown.
+        """
         return [child.name for child in self._children if child.vital and child.cut_short]
 
     async def _end(self, children: Sequence["_Child"]) -> None:
@@ -198,7 +223,10 @@ class _Child:
         self.cut_short = False
 
     async def keep(self, stop: asyncio.Event) -> None:
-        """Start the process, and restart it whenever it ends, until a stop or a hopeless exit."""
+        """Start the process, and restart it whenever it ends.
+
+        Returns after a stop or a hopeless exit.
+        """
         failures = 0
         while not self._leaving.is_set():
             began = self._clock.monotonic()
@@ -240,7 +268,10 @@ class _Child:
         return process
 
     async def _wait(self, process: Process) -> int:
-        """Wait for the process's exit code, and keep its stderr file short until then."""
+        """Wait for the process's exit code.
+
+        The stderr file is kept short until then.
+        """
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(BOUND_SECONDS):

@@ -1,4 +1,7 @@
-"""The trainer: runs one training for each request, or makes a configuration's initial model."""
+"""The trainer.
+
+The trainer runs one training for each request, or makes a configuration's initial model.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -52,7 +55,10 @@ Rows = Mapping[str, TrainerRow]
 
 
 def train_job(config: GameConfig) -> str:
-    """Return the job that trains a configuration: the user's own trainer, or the backend's."""
+    """Return the job that trains a configuration.
+
+    The job calls the user's own trainer, or the backend's.
+    """
     if config.train_command is not None:
         return "app.learning.own_trainers:train_by_command"
     if config.trainer is not None:
@@ -61,7 +67,10 @@ def train_job(config: GameConfig) -> str:
 
 
 class Trainer(Worker[TrainingRequested]):
-    """Runs the job that trains, or that draws a first model, for each request."""
+    """Runs a job for each request.
+
+    The job trains a model, or draws a first one.
+    """
 
     name = "Trainer"
     kind = "training"
@@ -76,7 +85,11 @@ class Trainer(Worker[TrainingRequested]):
 
     @handles(TrainingCompleted, TrainingFailed)
     def ended(self, rows: Rows, event: Event[TrainingCompleted] | Event[TrainingFailed]) -> Step[TrainerRow]:
-        """Drop a finished request; its shards may be learned from again unless it failed, perhaps because of them."""
+        """Drop a finished request.
+
+        A successful training's shards may be learned from again. The shards of a failed training may not, because they
+        may have caused the failure.
+        """
         row = rows.get(event.subject)
         if row is None or row.cause is None or row.request is None or row.cause.id != event.data.request_id:
             return Step()
@@ -156,7 +169,10 @@ class TrainingLeases(Leases):
     failed = frozenset({TrainingFailed})
 
     def outcome(self, data: Payload) -> JobOutcome | None:
-        """See ``Leases.outcome``. A diverged update and bad data say nothing about the daemon."""
+        """See ``Leases.outcome``.
+
+        A diverged update and bad data say nothing about the daemon.
+        """
         if isinstance(data, TrainingFailed) and data.reason in ("diverged", "bad_data"):
             return None
         return super().outcome(data)

@@ -22,7 +22,9 @@ PAUSE_SECONDS = 600.0
 
 
 class Upkeep:
-    """Looks after a journal, once a minute; the work that takes longer is done by a process of low priority.
+    """Looks after a journal, once a minute.
+
+    A process of low priority does the work that takes longer.
 
     Args:
         journal: the broker's.
@@ -42,7 +44,7 @@ class Upkeep:
         self._child: subprocess.Popen[bytes] | None = None
 
     def look(self) -> None:
-        """Do what is due."""
+        """Do the work that is due."""
         now = self._clock.monotonic()
         if now < self._due:
             return
@@ -62,7 +64,10 @@ class Upkeep:
             self._log.error("archiving not started", error=str(error))
 
     def _run(self, now: float) -> None:
-        """Start the command if it is due; report an earlier one that failed. Raises ``OSError``."""
+        """Start the command if it is due.
+
+        An earlier command that failed is reported. Raises ``OSError``.
+        """
         if self._child is not None and (code := self._child.poll()) is not None:
             self._child.communicate()  # closes its stdin
             self._child = None
@@ -83,7 +88,10 @@ class Upkeep:
             self._log.warning("events deleted for good", first=row.first, last=row.last)
 
     def close(self) -> None:
-        """End the process that archives; what it has not completed is repeated later."""
+        """End the process that archives.
+
+        Work that it has not completed is repeated later.
+        """
         if self._child is not None:
             self._child.terminate()
             self._child.communicate()

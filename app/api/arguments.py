@@ -1,4 +1,4 @@
-"""Checks of the public functions' arguments, which refuse what the commands' options refuse."""
+"""Checks of public functions' arguments, as strict as the commands' options."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any

@@ -24,7 +24,9 @@ def check_game(
     run: str | Path = "run",
     config_file: str | Path | None = None,
 ) -> list[Finding]:
-    """Play a configuration's game at random, as `flyball check game` does; return its faults, none if it is sound.
+    """Play a configuration's game at random; return its faults.
+
+    The list is empty if the game is sound. `flyball check game` does the same.
 
     Args:
         game: key of a configuration, or a configuration itself.
@@ -46,9 +48,10 @@ def check_game(
 def check_network(
     game: str | GameConfig, *, seed: int = 0, run: str | Path = "run", config_file: str | Path | None = None
 ) -> list[Finding]:
-    """Check the network of a configuration, as `flyball check network` does; return its faults.
+    """Check the network of a configuration; return its faults.
 
-    Its parameters and the observations are drawn from ``seed``. See ``check_game`` for the other arguments and errors.
+    `flyball check network` does the same. The network's parameters and the observations are drawn from ``seed``. See
+    ``check_game`` for the other arguments and errors.
 
     >>> flyball.check_network("tic_tac_toe_2p")
     []
@@ -63,9 +66,9 @@ def check_network(
 def check_player(
     name: str, game: str | GameConfig, *, run: str | Path = "run", config_file: str | Path | None = None
 ) -> list[Finding]:
-    """Check a bot of the user's own in a configuration, as `flyball check player` does; return its faults.
+    """Check the user's own bot in a configuration; return its faults.
 
-    See ``check_game`` for the other arguments and errors.
+    `flyball check player` does the same. See ``check_game`` for the other arguments and errors.
 
     >>> [fault.what for fault in flyball.check_player("mine", "connect_four_2p")]
     ["connect_four_2p has no bot 'mine' of its own."]
@@ -80,10 +83,10 @@ def check_player(
 def check_backend(
     game: str | GameConfig, *, run: str | Path = "run", config_file: str | Path | None = None
 ) -> list[Finding]:
-    """Make, train, judge and play models of a configuration, as `flyball check backend` does; return the faults.
+    """Make, train, judge and play models; return the backend's faults.
 
-    A few games pass through each job of its backend, with its network and its trainer, as in a run. It takes 5 to 30
-    seconds. See ``check_game`` for the arguments and errors.
+    A few games pass through each job of the configuration's backend, with its network and its trainer, as in a run. The
+    check takes 5 to 30 seconds. `flyball check backend` does the same. See ``check_game`` for the arguments and errors.
 
     >>> flyball.check_backend("tic_tac_toe_2p")
     []

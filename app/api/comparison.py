@@ -22,9 +22,10 @@ SECONDS_PER_MINUTE = 60
 
 
 class ComparisonResult(Settings):
-    """Figures of each arm over all seeds and of each run, and the strength of each player by configuration.
+    """Figures of a comparison's arms and runs, and players' strengths.
 
-    ``predictions`` are the simulation's with a plant fitted to the runs, if asked for.
+    The figures of an arm are over all seeds. ``strengths`` has each player's strength by configuration. ``predictions``
+    are the simulation's with a plant fitted to the runs, if asked for.
     """
 
     arms: tuple[ArmFigures, ...]
@@ -55,9 +56,10 @@ class ComparisonRequest:
 
 
 def compare_arms(request: ComparisonRequest) -> ComparisonResult:
-    """Do the runs and matches of a comparison that its folder lacks, and return all figures.
+    """Do a comparison's missing runs and matches; return all figures.
 
-    Raises ``BadSettings``, ``BadUsage``, ``Unfinished`` or ``TooFewModels``.
+    Runs and matches that the folder has are not repeated. Raises ``BadSettings``, ``BadUsage``, ``Unfinished`` or
+    ``TooFewModels``.
     """
     if request.refit and request.troubles:
         raise BadUsage("--refit needs a study without --trouble: the simulation has troubles of its own.")
@@ -91,7 +93,11 @@ def compare_arms(request: ComparisonRequest) -> ComparisonResult:
 
 
 def _chosen(request: ComparisonRequest, known: Sequence[str]) -> tuple[str, ...]:
-    """Return the arms to run: the given ones, or all controllers and none, and with ``ablate`` each one missing."""
+    """Return the arms to run.
+
+    They are the given arms, by default all controllers and none. ``ablate`` adds an arm without each controller. Raises
+    ``BadUsage``.
+    """
     if unknown := [arm for arm in request.arms if arm not in known]:
         raise BadUsage(f"There is no arm {unknown[0]!r}.", hint=f"There are: {', '.join(known)}.")
     if request.arms and request.ablate:

@@ -1,4 +1,4 @@
-"""Connections to a run: publish, subscribe, read the journal and the state of a configuration."""
+"""Connections to a run: publish, subscribe, read its journal and states."""
 
 import asyncio
 import time
@@ -49,14 +49,17 @@ CHUNK = 1000  # events that a thread reads before the event loop sees them
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Position in the journal, and id, of a published event."""
+    """Journal position and id of a published event."""
 
     position: int
     id: EventId
 
 
 class RunReader:
-    """The files of a run, readable whether or not it is running. Raises ``NotAJournal``, or ``ForeignSettings``."""
+    """The files of a run, readable whether or not it is running.
+
+    Raises ``NotAJournal`` or ``ForeignSettings``.
+    """
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -72,7 +75,7 @@ class RunReader:
             patterns: event names or types, such as "MODEL_PROMOTED" or "TRAINING_*"; all events by default.
             config_key: only events about this configuration.
             since: a position, a time (ISO 8601) or an age such as "10m"; the beginning by default.
-            last: the latest events, so many at most.
+            last: only the latest events, at most this many.
 
         Raises ``UnknownEventType``, ``UnknownConfig`` or ``BadUsage``.
         """
@@ -99,7 +102,10 @@ class RunReader:
             return reader.head
 
     def state(self, config_key: str) -> FeedbackState:
-        """Return what is known of a configuration: signals, knobs and lineage. Raises ``UnknownConfig``."""
+        """Return a configuration's feedback state: signals, knobs and lineage.
+
+        Raises ``UnknownConfig``.
+        """
         with open_run(self._place) as reader:
             check_config(reader, config_key)
             check_played(reader, self._place, config_key)
@@ -108,7 +114,10 @@ class RunReader:
 
 
 class AsyncConnection:
-    """A run's files, and its broker from the first use on; an async context manager. See ``connect_async``."""
+    """Asynchronous access to a run's files and its broker.
+
+    Use it as an async context manager. It connects to the broker on first use. See ``connect_async``.
+    """
 
     def __init__(self, place: Place, timeout: float) -> None:
         self._reader, self._place, self._timeout = RunReader(place), place, timeout
@@ -125,7 +134,7 @@ class AsyncConnection:
         config_key: str | None = None,
         event_id: str | None = None,
     ) -> Published:
-        """Publish an event and return its position and id, once it is durable.
+        """Publish an event; return its position and id once durable.
 
         Args:
             event: a payload, or the name of an event type with its ``data``.
@@ -156,7 +165,7 @@ class AsyncConnection:
             patterns: as in ``journal``.
             config_key: only events about this configuration.
             after: begin after this position; by default after what is recorded now.
-            seconds: end so long after the first step; by default never.
+            seconds: end this many seconds after the first step; by default never.
 
         Raises ``UnknownEventType``, ``NotRunning`` or ``BrokerUnavailable``.
         """
@@ -201,11 +210,11 @@ class AsyncConnection:
                 await loop.run_in_executor(pool, events.close)
 
     async def state(self, config_key: str) -> FeedbackState:
-        """Return what is known of a configuration. See ``RunReader.state``."""
+        """Return a configuration's feedback state. See ``RunReader.state``."""
         return await asyncio.to_thread(self._reader.state, config_key)
 
     async def status(self) -> Status:
-        """Return what ``flyball status`` shows of configurations and daemons.
+        """Return the status of configurations and daemons that ``flyball status`` shows.
 
         The broker knows the living daemons and their jobs. ``running`` is False when no process of the run is alive.
         """
@@ -226,9 +235,11 @@ class AsyncConnection:
 
 
 class Connection(RunReader):
-    """A run's files, and its broker from the first use on; a context manager. See ``connect``.
+    """Synchronous access to a run's files and its broker.
 
-    The broker is served by an event loop in a thread of its own, so that this works in notebooks, too.
+    Use it as a context manager. It connects to the broker on first use. See ``connect``.
+
+    An event loop in a separate thread serves the connection to the broker, so that this class also works in notebooks.
     """
 
     def __init__(self, place: Place, timeout: float) -> None:
@@ -248,7 +259,7 @@ class Connection(RunReader):
         config_key: str | None = None,
         event_id: str | None = None,
     ) -> Published:
-        """Publish an event and return its position and id, once it is durable. See ``AsyncConnection.publish``."""
+        """Publish an event; return its position and id. See ``AsyncConnection.publish``."""
         return self._call(self._run.publish(event, data, config_key=config_key, event_id=event_id))
 
     def subscribe(
@@ -268,7 +279,7 @@ class Connection(RunReader):
         try:
             while (event := self._call(step())) is not None:
                 yield event
-        finally:  # without waiting, because the threads of an ending program stand still
+        finally:  # without waiting, because the loop's thread no longer runs when a program ends
             if not self._loop.is_closed():
                 asyncio.run_coroutine_threadsafe(events.aclose(), self._loop)
 
@@ -309,7 +320,10 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _abandon(run: AsyncConnection, loop: asyncio.AbstractEventLoop) -> None:
-    """End a connection that was not closed. Nothing waits for it, because this may run in the loop's own thread."""
+    """End a connection that was not closed.
+
+    Nothing waits for the end, because this function may run in the loop's own thread.
+    """
 
     async def end() -> None:
         try:
@@ -343,7 +357,7 @@ def _await_start(place: Place, seconds: float) -> None:
 def connect(
     run: str | Path = "run", *, config_file: str | Path | None = None, timeout: float = 10.0, wait: float = 0.0
 ) -> Connection:
-    """Connect to a run: publish, subscribe, read its journal and the state of its configurations.
+    """Connect to a run: publish, subscribe, read its journal and states.
 
     Args:
         run: the run folder.
@@ -376,9 +390,9 @@ def connect(
 def connect_async(
     run: str | Path = "run", *, config_file: str | Path | None = None, timeout: float = 10.0
 ) -> AsyncConnection:
-    """Connect to a run from a program with an event loop: ``async with connect_async("run") as run``.
+    """Connect to a run from a program with an event loop.
 
-    Its methods are those of ``connect``: ``publish`` and ``state`` are awaited, ``subscribe`` and ``journal`` are
-    iterated over by ``async for``. Raises as ``connect``.
+    Use it as ``async with connect_async("run") as run``. Await ``publish``, ``state`` and ``status``. Iterate over
+    ``subscribe`` and ``journal`` by ``async for``. Raises the errors of ``connect``.
     """
     return AsyncConnection(place_of(run, config_file), timeout)

@@ -36,7 +36,10 @@ class EvaluationResult(Settings):
 
 
 class LostGames(FlyballError):
-    """Some games could not be played, so the others are not the requested sample."""
+    """Some games could not be played.
+
+    The played games are then not the requested sample.
+    """
 
 
 def evaluate_gauntlet(request: EvaluationRequest) -> EvaluationResult:
@@ -100,7 +103,7 @@ def _opponent(name: str, player: str, request: EvaluationRequest) -> Opponent:
 
 
 def summed(unit: str, say: Say, text: Callable[[int], str]) -> Report:
-    """Return a function that sums the units in jobs' reports and says the total."""
+    """Return a function that sums reported units and says the total."""
     played = 0
 
     def show(report: JsonObject) -> None:
@@ -112,7 +115,10 @@ def summed(unit: str, say: Say, text: Callable[[int], str]) -> Report:
 
 
 async def play_gauntlet(engine: Engine, spec: GauntletSpec, on_progress: Report | None = None) -> GauntletResult:
-    """Play all games of a gauntlet, without a deadline. Raises ``NothingPlayed`` or ``LostGames``."""
+    """Play all games of a gauntlet, without a deadline.
+
+    Raises ``NothingPlayed`` or ``LostGames``.
+    """
     # Judges and engines may take hours, and whoever asked for the games can interrupt them.
     patient = spec.config.evaluation.replace(batch_seconds=MAX_SECONDS)
     spec = spec.replace(config=spec.config.replace(evaluation=patient))
@@ -147,7 +153,9 @@ def evaluate(
     config_file: str | Path | None = None,
     progress: Say = silent,
 ) -> EvaluationResult:
-    """Play a model's games against opponents, as `flyball eval` does. The same arguments give the same result.
+    """Play a model's games against opponents, as `flyball eval` does.
+
+    The same arguments give the same result.
 
     Args:
         model: a file, a folder of `flyball train` or a run folder, the beginning of a hash, "current", or a bot.

@@ -1,4 +1,7 @@
-"""Hero matches: a language model among mixed opponents, who differ from game to game."""
+"""Hero matches: a language model plays mixed opponents.
+
+The opponents differ from game to game.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,18 +27,22 @@ from app.store import open_store
 Mixed = Literal["league", "baselines", "self"]
 
 GAMES = 42
-"""Games of a hero match, if nothing is said: whole rotations for 2, 3 and 7 players."""
+"""Default number of games of a hero match: whole rotations for 2, 3 and 7 players."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeroMatchRequest:
-    """A hero match. ``power_adapters`` says who plays for each power; otherwise opponents are drawn by ``mixed``."""
+    """Arguments of a hero match.
+
+    ``power_adapters`` names the players of powers; the base model plays the other powers. Without adapters, opponents
+    are drawn as ``mixed`` says.
+    """
 
     place: Place
     config: GameConfig
     model: str
     mixed: Mixed | None
-    power: str | None = None  # the hero's; None: it rotates
+    power: str | None = None  # the hero's power; None: the hero rotates through all seats
     power_adapters: Mapping[str, str] = field(default_factory=dict)
     league: Path | None = None  # a league.json, instead of the run's league
     games: int | None = None
@@ -46,7 +53,7 @@ class HeroMatchRequest:
 
 
 class HeroMatchResult(HeroMatch):
-    """A hero match, and what was played."""
+    """Result of a hero match, with its arguments."""
 
     config: ConfigKey
     rules: str
@@ -132,7 +139,10 @@ def _after(seat: int, config: GameConfig) -> list[int]:
 
 
 def _rounds(request: HeroMatchRequest, seat: int | None) -> int:
-    """Return how often opponents are drawn: for each game, or for each rotation of the hero through all seats."""
+    """Return how often opponents are drawn.
+
+    They are drawn for each game, but only once for each rotation if the hero rotates through all seats.
+    """
     games = request.games or GAMES
     return games if seat is not None else ceil(games / request.config.players)
 
@@ -140,7 +150,7 @@ def _rounds(request: HeroMatchRequest, seat: int | None) -> int:
 def _tables(
     request: HeroMatchRequest, hero: str, seat: int | None, rows: list[tuple[str, ...]]
 ) -> tuple[list[tuple[str, ...]], list[int]]:
-    """Return who has which seat in each game, and the number of each game's start."""
+    """Return the seated players and the start number of each game."""
     players = request.config.players
     heroes = range(players) if seat is None else (seat,)
     if seat is None and request.games not in (None, players * len(rows)):

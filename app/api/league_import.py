@@ -1,4 +1,4 @@
-"""Import of a ``league.json``, also of one whose agents are folders with adapters."""
+"""Import of a ``league.json``, whose agents may be folders with adapters."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ def read_league(file: Path, adapters: Path | None, key: str, place: Place) -> tu
 
     Args:
         file: a league.json.
-        adapters: the folder in which the paths begin; None: the file's.
+        adapters: the folder that the paths are relative to; None for the file's folder.
         key: the configuration that the league is about.
         place: the run.
 
@@ -29,7 +29,7 @@ def read_league(file: Path, adapters: Path | None, key: str, place: Place) -> tu
     try:
         document = json.loads(data)
     except ValueError:
-        return load_league(data, str(file))  # which says what is wrong
+        return load_league(data, str(file))  # raises an error that says what is wrong
     paths = foreign_paths(document)
     if paths:
         root = adapters or file.parent

@@ -33,11 +33,11 @@ class ForeignModel(FlyballError):
 
 
 def fetch_player(name: str, argument: str, place: Place, config: GameConfig, store: BlobStore, *, say: Say) -> str:
-    """Find a bot or model and return its name for ``load_player``; a model is copied into ``store``.
+    """Find a bot or model; return its name for ``load_player``.
 
-    After a model, ``+64`` means that it searches 64 positions for each move. ``argument`` is the one that named it, for
-    messages. Raises the errors of ``fetch_model``, ``ForeignModel``, and for a model that cannot play ``WrongModel``,
-    ``BadParameters`` or ``Unsearchable``.
+    A model is copied into ``store``. A suffix such as ``+64`` makes a model search 64 positions for each move.
+    ``argument`` names the argument in messages. Raises the errors of ``fetch_model``, ``ForeignModel``, and for a model
+    that cannot play ``WrongModel``, ``BadParameters`` or ``Unsearchable``.
     """
     if config.backend == LANGUAGE_BACKEND:
         from app.api.text_players import fetch_text_player  # loads torch
@@ -70,7 +70,10 @@ def fetch_player(name: str, argument: str, place: Place, config: GameConfig, sto
 
 
 def checked_search(name: str, argument: str) -> tuple[str, str]:
-    """Split a name such as ``champion+64`` into the model and ``+64``, which is empty where there is no search."""
+    """Split a name such as ``champion+64`` into the model and ``+64``.
+
+    Without a search, the second part is empty. Raises ``BadUsage`` for too few or too many positions.
+    """
     model, simulations = split_search(name)
     if simulations is None:
         return name, ""
@@ -88,7 +91,7 @@ def fetch_model(
 
     ``name`` is a file with a checkpoint or an exported policy; a folder of ``flyball train``, for its best model; a
     run folder, for its current model of ``config_key``; a hash in the run's store, or its beginning; or ``current``,
-    for the current model of ``config_key``. ``argument`` is the one that named it, for messages.
+    for the current model of ``config_key``. ``argument`` names the argument in messages.
 
     Raises ``UnknownModel``, ``UnusableFile``, ``NoRun``, ``NotAJournal``, ``NoModel`` or ``DamagedBlob``.
     """
@@ -109,7 +112,10 @@ def fetch_model(
 
 
 def game_of(name: str, place: Place, say: Say) -> str:
-    """Return the configuration that a model was trained for. Raises as ``fetch_model``, and ``BadUsage`` for a bot."""
+    """Return the configuration that a model was trained for.
+
+    Raises the errors of ``fetch_model``, and ``BadUsage`` for a bot.
+    """
     if name in (RANDOM, HEURISTIC) or is_judge(name):
         raise BadUsage(f"model {name} is a bot of many games.", hint="Name the configuration, too.")
     store = MemoryStore()
@@ -167,7 +173,10 @@ def _current(argument: str, place: Place, config_key: str | None, say: Say) -> M
 
 
 def check_game(what: str, manifest: Manifest, config: GameConfig, place: Place, say: Say) -> None:
-    """Refuse a model of other rules or another number of players. Raises ``ForeignModel``."""
+    """Refuse a model of other rules or another number of players.
+
+    Raises ``ForeignModel``.
+    """
     theirs = manifest.config_key
     if theirs == config.key:
         return
@@ -184,6 +193,9 @@ def check_game(what: str, manifest: Manifest, config: GameConfig, place: Place, 
 
 
 def _rules(config: GameConfig) -> tuple[str | HeartsRules, int]:
-    """Return the rules and the number of players; games of Hearts may differ in the number of hands."""
+    """Return the rules and the number of players.
+
+    In Hearts, the number of hands is ignored.
+    """
     hearts = own_hearts(config)
     return config.game if hearts is None else replace(hearts, hands=1), config.players

@@ -1,4 +1,7 @@
-"""Players of an evaluation: the model, and opponents by name, hash or strategy."""
+"""Players of an evaluation: the model and its opponents.
+
+Opponents are given by name, hash or strategy.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -40,9 +43,10 @@ class EvaluationRequest:
 
 
 def fetch_opponents(request: EvaluationRequest, hero: str, store: BlobStore) -> dict[str, str]:
-    """Copy the opponents' models into ``store``; return the names for ``load_player``, by opponent.
+    """Copy opponents' models into ``store``; return player names by opponent.
 
-    A member that several strategies choose is played once. Only a paired model may play against itself.
+    The player names are for ``load_player``. A member that several strategies choose is played once. Only a paired
+    model may play against itself.
     """
     players: dict[str, str] = {}
     itself = list[str]()
@@ -67,7 +71,10 @@ def fetch_opponents(request: EvaluationRequest, hero: str, store: BlobStore) -> 
 
 
 def _named(request: EvaluationRequest, hero: str) -> Iterator[str]:
-    """Yield opponents by name or hash; ``STRATEGY:COUNT`` selects members of the run's league."""
+    """Yield the names or hashes of opponents.
+
+    ``STRATEGY:COUNT`` selects members of the run's league.
+    """
     key = request.config.key
     league: League | None = None
     for name in request.against:
@@ -92,7 +99,10 @@ def _named(request: EvaluationRequest, hero: str) -> Iterator[str]:
 
 
 def _strategy(name: str) -> tuple[Strategy, int] | None:
-    """Return a strategy and how many it selects; None for a player. Raises ``BadUsage`` for neither."""
+    """Return a strategy and its number of opponents; None for a player.
+
+    Raises ``BadUsage`` for a name that is neither.
+    """
     if is_judge(name):
         return None
     strategy, colon, count = name.partition(":")

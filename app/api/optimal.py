@@ -1,4 +1,7 @@
-"""The share of a model's moves that are optimal, in games with a solver."""
+"""The share of a model's moves that are optimal.
+
+Only games with a solver have it.
+"""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -36,9 +39,10 @@ class OptimalResult(Settings):
 
 
 def measure_optimal(request: EvaluationRequest, count: int) -> OptimalResult:
-    """Ask the request's model for a move in ``count`` positions, drawn from its seed.
+    """Measure the share of a model's moves that are optimal.
 
-    Raises ``NoSolver``, ``TooFewPositions``, or as ``fetch_player``.
+    The ``count`` test positions are drawn from the request's seed. Raises ``NoSolver``, ``TooFewPositions``, or the
+    errors of ``fetch_player``.
     """
     config, settings_folder = request.config, request.place.settings_folder
     compute = Compute(device=request.device, precision=request.precision, settings_folder=settings_folder)
@@ -79,14 +83,16 @@ def optimal_moves(
     config_file: str | Path | None = None,
     progress: Say = silent,
 ) -> OptimalResult:
-    """Return the share of a model's moves that are optimal, as `flyball eval --optimal` does.
+    """Return the share of a model's moves that are optimal.
+
+    `flyball eval --optimal` does the same.
 
     Args:
         positions: number of test positions.
         seed: of the test positions, and of draws at a temperature.
         temperature: of the model; 0 is greedy.
 
-    See ``evaluate`` for the others. Raises its errors, ``NoSolver`` or ``TooFewPositions``.
+    See ``evaluate`` for the other arguments. Raises the errors of ``evaluate``, ``NoSolver`` or ``TooFewPositions``.
 
     >>> flyball.optimal_moves("solver", "tic_tac_toe_2p", positions=100).optimal.all.mean
     1.0

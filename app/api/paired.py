@@ -1,4 +1,7 @@
-"""Paired comparisons in Hearts: a model and a reference play the same deals in the same seats."""
+"""Paired comparisons in Hearts.
+
+A model and a reference play the same deals in the same seats.
+"""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -27,9 +30,10 @@ Pairing = tuple[str, str]
 
 
 def compare_hands(request: EvaluationRequest) -> dict[str, Any]:
-    """Play the hands of a paired comparison and return its results as JSON. Raises ``UnknownGame`` unless Hearts.
+    """Play the hands of a paired comparison; return the results as JSON.
 
     The models are copied first, so a later promotion has no effect. Unplayable models are refused before any hand.
+    Raises ``UnknownGame`` for other games than Hearts.
     """
     config = request.config
     single_hands(config)  # refuses other games than Hearts
@@ -51,7 +55,10 @@ def compare_hands(request: EvaluationRequest) -> dict[str, Any]:
 
 
 def _compare(request: EvaluationRequest, store: str, hero: str, opponents: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Compare the model with its reference (default: the opponent) against each opponent, on the same deals."""
+    """Compare the model with its reference against each opponent.
+
+    Both play the same deals. The default reference is the opponent itself.
+    """
     config, fixed = request.config, None
     if request.reference is not None:
         fixed = fetch_player(request.reference, "reference", request.place, config, open_store(store), say=request.say)
@@ -91,7 +98,10 @@ def _deals(asked: int, seats: int, say: Say) -> int:
 async def _play_hands(
     spec: HandsSpec, pairings: Sequence[Pairing], workers: int, say: Say
 ) -> dict[Pairing, HandResults]:
-    """Play all deals with each pairing, in parallel parts; no hand depends on its part."""
+    """Play all deals with each pairing, in parallel parts.
+
+    No hand depends on the part that it is in.
+    """
     parts = 1 if workers == 1 else min(spec.deals, workers * PARTS)
     bounds = list(pairwise(spec.deals * part // parts for part in range(parts + 1)))
     jobs = [

@@ -1,4 +1,4 @@
-"""Trained policies for programs of one's own."""
+"""Trained policies for the user's own programs."""
 
 from pathlib import Path
 
@@ -20,7 +20,9 @@ from app.store import Checkpoint, MemoryStore, get_checkpoint
 
 
 class LoadedPolicy:
-    """A model's network that chooses actions. It is a ``Player``, so that matches can be played with it.
+    """A model's network that chooses actions.
+
+    It is a ``Player``, so it can play matches.
 
     Attributes:
         game: the configuration that it was trained for.
@@ -38,7 +40,9 @@ class LoadedPolicy:
         self.actions: int = checkpoint.manifest.actions
 
     def act(self, obs: ArrayLike, mask: ArrayLike, *, temperature: float = 0.0) -> NDArray[np.int32]:
-        """Return actions [N] for observations [N, D] and masks [N, A] of legal actions; for one position, [D] and [A].
+        """Return actions [N] for observations [N, D] and masks [N, A].
+
+        Masks mark the legal actions. For one position, the shapes are [D] and [A], and one action is returned.
 
         A temperature of 0 takes the most probable action; others draw from the probabilities. Raises ``BadUsage`` for
         other shapes, or ``NoLegalAction``.
@@ -83,7 +87,7 @@ def load_policy(
         seed: of the actions that are drawn with a temperature.
         device: cpu, cuda, cuda:1 or auto.
         precision: of the network.
-        run: the run folder, for hashes; a network of one's own may lie beside its ``flyball.toml``.
+        run: the run folder, for hashes; the user's own network may lie beside its ``flyball.toml``.
 
     Raises ``BadUsage``, ``UnknownModel``, ``UnusableFile``, ``NoModel``, ``WrongModel``, ``MissingDevice`` or another
     ``FlyballError``.

@@ -82,7 +82,10 @@ def check_scope(place: Place, payload: Payload, config_key: str | None, event_id
 def _check_rollback(
     place: Place, reader: JournalReader, wanted: ModelRolledBack, config_key: str, event_id: str | None, *, say: Say
 ) -> None:
-    """Refuse a rollback from a model that is not current: it would undo every promotion since."""
+    """Refuse a rollback from a model that is not current.
+
+    Otherwise the rollback would undo every promotion since.
+    """
     recorded = Selection(frozenset({ModelRolledBack}), config_key).read(reader, on_dead=complaint(say))
     if event_id is not None and any(event.id == event_id for event in recorded):
         return  # already recorded: publishing it again changes nothing

@@ -1,4 +1,4 @@
-"""A run: its folder and settings, its journal, its board, and its broker."""
+"""A run: its folder, settings, journal, board and broker."""
 
 import asyncio
 import socket
@@ -62,7 +62,10 @@ class Place:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments ``run`` and ``config_file`` of ``place_of``, as JSON and for another folder to work in."""
+        """The arguments of ``place_of`` as JSON, with absolute paths.
+
+        Absolute paths stay valid in another working folder.
+        """
         file = None if self.config_file is None else str(self.config_file.absolute())
         return {"run": str(self.folder.path.absolute()), "config_file": file}
 
@@ -72,9 +75,10 @@ class Place:
 
 
 def place_of(run: str | Path, config_file: str | Path | None = None) -> Place:
-    """Return the place of a run folder, whose settings a file may replace.
+    """Return the place of a run folder.
 
-    Modules beside the settings can be imported from then on: they are the user's own.
+    ``config_file`` replaces the settings file of the folder. From then on, the user's own modules beside the settings
+    can be imported.
     """
     folder, file = RunFolder(Path(run)), None if config_file is None else Path(config_file)
     allow_modules_in((file or folder.settings).parent)
@@ -82,7 +86,7 @@ def place_of(run: str | Path, config_file: str | Path | None = None) -> Place:
 
 
 def config_of(game: str | GameConfig, place: Place) -> GameConfig:
-    """Return a configuration, by its key unless it is one. Raises ``UnknownConfig``."""
+    """Return ``game`` itself, or the configuration with this key. Raises ``UnknownConfig``."""
     return place.config(game) if isinstance(game, str) else game
 
 
@@ -107,14 +111,20 @@ def open_journal(place: Place) -> Iterator[SqliteJournalReader]:
 
 @contextmanager
 def open_run(place: Place) -> Iterator[SqliteJournalReader]:
-    """Open the run's journal, and refuse settings of another version. Raises ``NotAJournal`` or ``ForeignSettings``."""
+    """Open the run's journal, and refuse settings of another version.
+
+    Raises ``NotAJournal`` or ``ForeignSettings``.
+    """
     with open_journal(place) as reader:
         last_settings(reader)
         yield reader
 
 
 def check_config(reader: JournalReader | None, config_key: str | None) -> None:
-    """Refuse a configuration that neither the run nor Flyball knows. Raises ``UnknownConfig``, naming the nearest."""
+    """Refuse a configuration that neither the run nor Flyball knows.
+
+    Raises ``UnknownConfig``, which names the nearest known configuration.
+    """
     if config_key is None or config_key in GAMES:
         return
     past = past_settings(reader) if reader else ()
@@ -126,7 +136,10 @@ def check_config(reader: JournalReader | None, config_key: str | None) -> None:
 
 
 def check_played(reader: JournalReader, place: Place, config_key: str) -> None:
-    """Refuse a configuration that the run has not played since its last start. Raises ``UnknownConfig``."""
+    """Refuse a configuration that the run does not play.
+
+    The settings of the run's last start decide. Raises ``UnknownConfig``.
+    """
     settings = last_settings(reader)
     played = sorted(config.key for config in settings.configs) if settings else []
     if played and config_key not in played:
@@ -135,7 +148,10 @@ def check_played(reader: JournalReader, place: Place, config_key: str) -> None:
 
 
 def read_board(folder: RunFolder, reader: JournalReader, say: Say) -> Board:
-    """Load the saved board and feed it the events recorded since. Raises ``DamagedRecord``."""
+    """Load the saved board and feed it the events recorded since.
+
+    Raises ``DamagedRecord``.
+    """
     board = load_board(folder.board, reader)
     start, voided = board.position, voided_events(reader)
     events = history(reader, after=start, types=READS, on_dead=complaint(say))
@@ -146,7 +162,10 @@ def read_board(folder: RunFolder, reader: JournalReader, say: Say) -> Board:
 
 
 def try_save(folder: RunFolder, board: Board) -> None:
-    """Save a board; ignore a failure, which only makes the next load slower."""
+    """Save a board, ignoring a failure.
+
+    A failure only makes the next load slower.
+    """
     with suppress(OSError):
         board.save(folder.board)
 
@@ -183,7 +202,7 @@ def check_listening(place: Place) -> str:
 
 
 def _no_answer(endpoint: str) -> NotRunning:
-    """Return the error for a broker of another machine that does not answer."""
+    """Return the error for a remote broker that does not answer."""
     return NotRunning(
         f"The broker at {endpoint} does not answer.",
         hint="Is the head running (`systemctl status flyball@broker` there), and is deployment.keys.broker its key?",
@@ -202,13 +221,19 @@ async def connected(place: Place, deadline_s: float, producer: str = "cli") -> A
 
 
 def open_bus(place: Place, loaded: Loaded, deadline_s: float, producer: str) -> ZmqBus:
-    """Return a connection to the run's broker, as ``producer@node``; the broker may start later."""
+    """Return a connection to the run's broker, as ``producer@node``.
+
+    The broker may start later.
+    """
     endpoint, name = bus_endpoint(place.folder, loaded.deployment), f"{producer}@{loaded.deployment.node}"
     return ZmqBus(endpoint, producer=name, deadline_s=deadline_s, keys=client_keys(loaded))
 
 
 async def presence_on(bus: Bus, say: Say = silent) -> Presence | None:
-    """Return the broker's table of daemons; None if the broker gives this key no answer in time."""
+    """Return the broker's table of daemons; None without an answer.
+
+    The broker may not answer in time, or may refuse this key; ``say`` receives the refusal.
+    """
     try:
         return await _present(bus)
     except BrokerUnavailable:
@@ -235,8 +260,9 @@ async def board_on(bus: Bus) -> Board:
 def read_status(place: Place, say: Say) -> Status:
     """Return the status of a run.
 
-    On a machine without the journal, the broker's events give it. Raises ``NotAJournal`` if there is no journal here
-    and no broker answers, ``NotRunning`` if that is another machine's, ``KeyRefused``, or ``ForeignSettings``.
+    On a machine without the journal, the status comes from the broker's events. If there is no journal here and no
+    broker answers, raises ``NotRunning`` for another machine's broker, otherwise ``NotAJournal``. Also raises
+    ``KeyRefused`` or ``ForeignSettings``.
     """
     deployment = place.load().deployment
     endpoint = bus_endpoint(place.folder, deployment)
@@ -251,7 +277,10 @@ def read_status(place: Place, say: Say) -> Status:
 
 
 async def _ask(place: Place, say: Say) -> tuple[Presence | None, Board | None]:
-    """Return the broker's table of daemons, and a board if there is no journal."""
+    """Ask the broker for its table of daemons, and a board.
+
+    The board is None if this machine has the journal. Without the journal, both are None if the broker does not answer.
+    """
     async with connected(place, ASK_SECONDS, producer="status") as bus:
         if place.folder.journal.exists():
             return await presence_on(bus, say), None
@@ -261,7 +290,10 @@ async def _ask(place: Place, say: Say) -> tuple[Presence | None, Board | None]:
 
 
 async def past_events(bus: Bus, types: Collection[type[Payload]], after: int = 0) -> AsyncIterator[Event[Any]]:
-    """Iterate over the events of some types after a position, up to the journal's end."""
+    """Iterate over past events of some types, up to the journal's end.
+
+    The first event is the first one after position ``after``.
+    """
     async with bus.subscribe(types, after=after) as subscription:
         async for batch in subscription:
             for event in batch.events:

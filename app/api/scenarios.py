@@ -9,9 +9,10 @@ from app.store import open_store
 
 
 def plan_scenario(place: Place, name: str, config_key: str | None) -> Plan:
-    """Return the plan of a scenario, without a configuration for the first one that has what it needs.
+    """Return the plan of a scenario.
 
-    May put artifacts for it into the store. Raises ``UnknownConfig`` or ``NotReady``.
+    Without ``config_key``, the first configuration that has what the scenario needs is chosen. May put artifacts for
+    the scenario into the store. Raises ``UnknownConfig`` or ``NotReady``.
     """
     chosen = SCENARIOS[name]
     with open_journal(place) as reader:

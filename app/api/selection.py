@@ -28,20 +28,29 @@ class Selection:
     def read(
         self, reader: JournalReader, after: int = 0, *, on_dead: Callable[[DeadLetter], None]
     ) -> Iterator[Event[Any]]:
-        """Iterate over the selected events after a position; ``on_dead`` receives those that can't be read."""
+        """Iterate over the selected events after a position.
+
+        ``on_dead`` receives events that can't be read.
+        """
         for event in history(reader, after=after, types=self.types, on_dead=on_dead):
             if self.config_key in (None, event.subject):
                 yield event
 
 
 def select(patterns: Sequence[str], config_key: str | None) -> Selection:
-    """Return the selection for glob patterns on event names or types. Raises ``UnknownEventType`` for no match."""
+    """Return the selection for glob patterns on event names or types.
+
+    Raises ``UnknownEventType`` for a pattern without a match.
+    """
     types = frozenset(payload for pattern in patterns for payload in matching(pattern))
     return Selection(types if patterns else None, config_key)
 
 
 def before_last(reader: JournalReader, count: int, selection: Selection, end: int) -> int:
-    """Return the position before the last ``count`` selected events up to ``end``; reads only headers."""
+    """Return the position before the last ``count`` selected events.
+
+    Only events up to ``end`` count. Reads only headers.
+    """
     names = None if selection.types is None else {payload.event_type for payload in selection.types}
 
     def wanted() -> Iterator[int]:
@@ -59,7 +68,10 @@ def before_last(reader: JournalReader, count: int, selection: Selection, end: in
 
 
 def before_since(reader: JournalReader, since: str) -> int:
-    """Return the position before the first event since a position, a time (ISO 8601), or an age (``10m``)."""
+    """Return the position before the first event at or after ``since``.
+
+    ``since`` is a position, a time (ISO 8601) or an age (``10m``). Raises ``BadUsage`` for anything else.
+    """
     if since.isdecimal():
         return min(max(int(since) - 1, 0), reader.head)
     start_us = (_moment(since) - EPOCH) // timedelta(microseconds=1)

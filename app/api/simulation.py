@@ -1,4 +1,4 @@
-"""Simulations: runs of the real controllers on a modelled cluster, and plans of clusters."""
+"""Simulations of the real controllers on modelled clusters, and plans of clusters."""
 
 from collections.abc import Mapping, Sequence
 from itertools import count
@@ -55,7 +55,9 @@ def simulate(
     config_file: str | Path | None = None,
     progress: Say = silent,
 ) -> SimulationResult:
-    """Run all controllers, and none, on a modelled cluster, as `flyball simulate` does.
+    """Simulate all controllers, and none, on a modelled cluster.
+
+    `flyball simulate` does the same.
 
     Args:
         games: key of a configuration, or several; by default all of Flyball's own.
@@ -88,7 +90,10 @@ def simulate(
 
 
 def with_processes(plant: PlantSettings, head: Mapping[str, int], nodes: Mapping[str, int]) -> PlantSettings:
-    """Return a plant with other numbers of processes, by kind of job. Raises ``BadUsage``."""
+    """Return a plant with other numbers of processes.
+
+    ``head`` and ``nodes`` give the numbers by kind of job. Raises ``BadUsage``.
+    """
     cluster = plant.cluster
     try:
         changed = cluster.replace(head=cluster.head.replace(**head), node=cluster.node.replace(**nodes))
@@ -113,9 +118,9 @@ def plan_cluster(
 def simulate_arms(
     loaded: Loaded, seeds: Sequence[int], *, days: float, plant: PlantSettings, jobs: int, ablate: bool, say: Say
 ) -> SimulationResult:
-    """Run each arm with each seed; ``say`` receives a line for each run.
+    """Run each arm with each seed.
 
-    Without ``ablate``, only the user's own controllers are left out in turn.
+    ``say`` receives a line for each run. Without ``ablate``, only the user's own controllers are left out in turn.
     """
     check_controllers(loaded.run)
     arms = (
@@ -142,7 +147,10 @@ def simulate_arms(
 
 
 def ordered(keys: Sequence[str]) -> tuple[ConfigKey, ...]:
-    """Return configurations in a fixed order; the same ones then give the same run. Raises ``BadUsage``."""
+    """Return configurations in a fixed order.
+
+    In a fixed order, the same configurations give the same run. Raises ``BadUsage`` for none or for a duplicate.
+    """
     if not keys:
         raise BadUsage("No configuration is named: give at least one, or all.")
     if len(set(keys)) < len(keys):

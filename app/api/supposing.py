@@ -1,6 +1,6 @@
-"""Compare a run with what other settings would have decided, as a job that a page can wait for.
+"""Job that compares a run with decisions under other settings.
 
-The comparison is ``flyball replay --what-if``.
+A page can wait for the job. ``flyball replay --what-if`` makes the same comparison.
 """
 
 from collections import Counter
@@ -24,7 +24,10 @@ REPORT_SECONDS = 0.5
 
 
 class WhatIfSpec(Settings):
-    """Arguments of the job: other settings as ``KEY=VALUE``, and the last position that is folded."""
+    """Arguments of the job: other settings, and the last position.
+
+    ``assignments`` are settings as ``KEY=VALUE``. ``last`` is the last position that is folded.
+    """
 
     run: str
     config_file: str | None = None
@@ -37,9 +40,9 @@ class Difference(Settings):
 
     Attributes:
         kind: missing, added, replaced or changed.
-        config: whom it is about; empty for all configurations.
+        config: the configuration that it is about; empty for all configurations.
         name: of the event.
-        text: what it says, before and after.
+        text: the conclusion, before and after.
         cause: position of the event that caused it.
         time: the cause's, in UTC.
         by: the controller.
@@ -72,7 +75,7 @@ class WhatIfAnswer(Settings):
         last: position of the last event that was folded.
         counts: all differences by configuration, kind and name.
         differences: the first of them, in the journal's order, without requests for work and choices of opponents.
-        unlisted: number of further ones.
+        unlisted: number of further such differences.
     """
 
     last: int

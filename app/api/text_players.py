@@ -1,4 +1,4 @@
-"""Players of text games by the names that people give them: bots, the base model, adapters."""
+"""Players of text games by name: bots, the base model, adapters."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -18,10 +18,11 @@ from app.store import BlobStore, DamagedBlob, FileStore, MissingBlob, open_store
 
 
 def fetch_text_player(name: str, argument: str, place: Place, config: GameConfig, store: BlobStore, *, say: Say) -> str:
-    """Return the bot ``name``, or copy an adapter and its base model into ``store`` and return its hash.
+    """Return the name of a bot, or the hash of an adapter.
 
-    An adapter is named as in ``fetch_model``, or by a folder of PEFT. Raises the errors of
-    ``fetch_model``, ``ForeignModel``, ``ModelMismatch``, and those of ``import_adapters`` for a folder of PEFT.
+    An adapter is copied into ``store``, and so is its base model unless the configuration names one. An adapter is
+    named as in ``fetch_model``, or by a folder of PEFT. Raises the errors of ``fetch_model``, ``ForeignModel``,
+    ``ModelMismatch``, and those of ``import_adapters`` for a folder of PEFT.
     """
     if name in describe(config).bots:
         return name
@@ -34,14 +35,14 @@ def fetch_text_player(name: str, argument: str, place: Place, config: GameConfig
     model = fetch_model(name, argument, place, config.key, store, say=say)
     manifest = get_adapter(store, model).checkpoint.manifest
     check_game(f"{argument} {name}", manifest, config, place, say)
-    assert manifest.base is not None  # an adapter has one
+    assert manifest.base is not None  # every adapter names its base model
     if config.language.base is None:
         _copy_base(manifest.base, store, _stores(folder, place))
     return model
 
 
 def import_adapters(folders: dict[str, Path], config: GameConfig, store: BlobStore) -> dict[str, ModelHash]:
-    """Store the adapters in folders of PEFT, and return their hashes by name.
+    """Store adapters from folders of PEFT; return their hashes by name.
 
     Raises ``BadUsage`` if the configuration names no base model, ``NoBaseModel``, and what ``import_adapter`` raises.
     """
@@ -59,7 +60,10 @@ def import_adapters(folders: dict[str, Path], config: GameConfig, store: BlobSto
 
 
 def _stores(folder: Path, place: Place) -> Iterator[BlobStore]:
-    """Yield the stores where a model that was named by a folder, or otherwise, may have its base model."""
+    """Yield the stores that may hold the base model of an adapter.
+
+    If ``folder`` exists, its own stores come first.
+    """
     if folder.is_dir():
         yield FileStore(folder / "models")
         yield open_store(Place(RunFolder(folder), None).store)

@@ -1,4 +1,4 @@
-"""Training runs: begin or resume one, record its iterations, and report on it."""
+"""Training runs: begin, resume, record iterations, and report."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -78,7 +78,10 @@ class TrainingResult:
 
     @property
     def scores(self) -> dict[str, float]:
-        """The best policy's mean outcome, in [-1, 1], against each bot, on fresh deals; equal players get 0."""
+        """The best policy's mean outcome against each bot.
+
+        Outcomes are in [-1, 1], and equal players get 0. The games are played on fresh deals.
+        """
         return {found.opponent: found.outcome for found in self.final}
 
     def json(self) -> dict[str, Any]:
@@ -98,7 +101,7 @@ def prepare_training(
     resume: bool,
     settings_folder: str,
 ) -> PreparedTraining:
-    """Check the settings of a new or resumed run in the folder ``output``.
+    """Check the settings of a new or resumed run in ``output``.
 
     ``file`` and ``values`` change the settings: see ``training_settings``. A resumed run takes ``values`` alone.
     ``settings_folder`` is that of ``flyball.toml``.
@@ -122,7 +125,10 @@ def prepare_training(
 
 
 def _resumed(place: RunPlace, config: GameConfig, values: Mapping[str, Any]) -> RunHead:
-    """Return a run's head with changed settings. Those that made an existing policy must stay."""
+    """Return a run's head with changed settings.
+
+    Settings that determined an existing first policy must stay. Raises ``BadUsage``.
+    """
     head = place.head()
     if head.config != config.key:
         raise BadUsage(f"The run in {place.path} is one of {head.config}.")
@@ -135,7 +141,10 @@ def _resumed(place: RunPlace, config: GameConfig, values: Mapping[str, Any]) -> 
 
 
 def train_prepared(run: PreparedTraining, progress: "ProgressLines", say: Say) -> TrainingResult:
-    """Train until the run ends, and report on it; ``say`` receives lines that no log level hides."""
+    """Train until the run ends, and report on it.
+
+    ``say`` receives lines that no log level hides.
+    """
     place, head, game = run.place, run.head, run.game
     with place.held(), threads(head.settings.training.threads), ExitStack() as stack:
         if run.resume:
@@ -184,7 +193,7 @@ def _report(run: PreparedTraining, state: RunState, finals: Sequence[Evaluation]
 
 
 class ProgressLines(Sink):
-    """Says a line for an iteration, as often as the settings ask for."""
+    """Sink that says a line about an iteration, as often as configured."""
 
     def __init__(self, settings: PipelineSettings, say: Say) -> None:
         self._iterations, self._logging, self._say = settings.collection.num_iterations, settings.logging, say

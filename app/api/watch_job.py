@@ -1,4 +1,7 @@
-"""The job that plays a watched game. It reports each decision as it is taken, so that others can look on."""
+"""The job that plays a watched game.
+
+The job reports each decision when it is taken, so that viewers can follow the game.
+"""
 
 from typing import Any
 
@@ -50,7 +53,7 @@ class Watched(DecidingPlayer):
         return chosen.action
 
     def _thought(self, turn: Turn, value: Any, policy: Any) -> tuple[float | None, NDArray[np.float32]]:
-        """Return the value of the position and the probability of each action [A]."""
+        """Return the position's value and the probability of each action [A]."""
         if isinstance(self._player, SearchPlayer):
             return float(value[0]), policy[0]
         if isinstance(self._player, DecidingPlayer):
@@ -61,10 +64,10 @@ class Watched(DecidingPlayer):
 
 
 def watch(spec: JsonObject, report: Report) -> JsonObject:
-    """Run the job of a ``WatchSpec``: report ``Progress``, return a ``WatchedGame``. Deterministic on a CPU.
+    """Play the game of a ``WatchSpec``; report ``Progress``, return a ``WatchedGame``.
 
-    It is the game that a match of this seed begins with, from this seat. Raises ``Unwatchable``, ``BadUsage``, and the
-    errors of ``fetch_player`` and ``load_player_or_judge``.
+    Deterministic on a CPU. The game is the first one of a match with this seed, from this seat. Raises ``Unwatchable``,
+    ``BadUsage``, and the errors of ``fetch_player`` and ``load_player_or_judge``.
     """
     asked = WatchSpec.model_validate(spec)
     place = place_of(asked.run, asked.config_file)

@@ -1,6 +1,6 @@
-"""One game between two players of a configuration, watched move by move: what is asked, and what is told.
+"""Arguments and result of a game that is watched move by move.
 
-The job that plays it is in ``app.api.watch_job``, because it loads torch.
+Two players of a configuration play one game. The job that plays it is in ``app.api.watch_job``, because it loads torch.
 """
 
 from pydantic import Field
@@ -17,7 +17,7 @@ class Unwatchable(FlyballError):
 
 
 class WatchSpec(Compute):
-    """Arguments of the job: who plays whom, and where.
+    """Arguments of the job: run, configuration, players, seat and seed.
 
     ``player`` and ``against`` are named as for ``flyball eval``. The player takes ``seat``, its opponent all others.
     """
@@ -37,9 +37,9 @@ class Decision(Settings):
     Attributes:
         played: entries of the history before it.
         seat: to move.
-        action: chosen, in the numbers of the seat.
+        action: the chosen action, in the seat's numbering.
         value: expected outcome of the seat, in [-1, 1]; None from players that estimate none.
-        top: the most probable actions and their probabilities, the best first; none from players without any.
+        top: the most probable actions and their probabilities, best first; empty for players without probabilities.
     """
 
     played: int
@@ -50,7 +50,10 @@ class Decision(Settings):
 
 
 class Progress(Settings):
-    """A report of the job: the history since the last one, and the decision that is about to be played."""
+    """A report of the job: new history, and the next decision.
+
+    ``history`` has the entries since the last report. ``decision`` is about to be played.
+    """
 
     history: tuple[int, ...]
     decision: Decision
@@ -61,7 +64,7 @@ class WatchedGame(Settings):
 
     Attributes:
         player: the player's full name: a bot, or the hash of a model, perhaps with its search.
-        against: its opponent's.
+        against: the opponent's full name.
         history: the whole game's, as ``Table.history`` returns it.
         returns: each seat's outcome.
         truncated: whether the game was cut off at the move limit.
@@ -75,7 +78,11 @@ class WatchedGame(Settings):
 
 
 def check_watchable(config: GameConfig) -> None:
-    """Raise ``Unwatchable`` for a backend of the user's own, which alone knows how to play, and for Diplomacy."""
+    """Refuse a configuration whose games cannot be watched.
+
+    Raises ``Unwatchable`` for Diplomacy, and for a backend of the user's own, because only that backend knows how to
+    play.
+    """
     if config.backend not in OURS:
         raise Unwatchable(
             f"Games of {config.key} cannot be watched: they are played by the backend {config.backend}.",

@@ -25,19 +25,22 @@ Rights = Mapping[Role, frozenset[str]]
 
 
 class KeyRefused(PublishRefused):
-    """The broker does not admit this key, or not what was done with it."""
+    """The broker does not admit a key, or forbids an action."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientKeys:
-    """A client's key pair, and the public key of the broker that it expects."""
+    """A client's key pair, and the public key of its broker."""
 
     own: KeyPair
     broker: str
 
 
 def check_endpoint(endpoint: str, *, secured: bool) -> None:
-    """Refuse an address that other machines can reach, unless keys keep strangers out. Raises ``InsecureEndpoint``."""
+    """Refuse an unsecured address that other machines can reach.
+
+    ``secured`` means that keys keep strangers out. Raises ``InsecureEndpoint``.
+    """
     transport, _, rest = endpoint.partition("://")
     if secured or transport in ("ipc", "inproc"):
         return
@@ -53,9 +56,10 @@ def check_endpoint(endpoint: str, *, secured: bool) -> None:
 
 
 class Refusals:
-    """Counts refusals, and reports each key and reason at most once a minute.
+    """Counts refusals, and limits their reports.
 
-    All unknown keys share a report, because a stranger can make any number of keys.
+    Each key and reason is reported at most once a minute. All unknown keys share a report, because a stranger can make
+    any number of keys.
     """
 
     def __init__(self) -> None:
@@ -76,7 +80,10 @@ class Refusals:
         )
 
     def due(self, now: float) -> list[AccessRefused]:
-        """Return the reports that are due; ``now`` is in seconds of the monotonic clock."""
+        """Return the reports that are due.
+
+        ``now`` is in seconds of the monotonic clock.
+        """
         if not self._open:
             return []
         due = [one for one in self._open if now - self._reported.get(one, -REPORT_S) >= REPORT_S]
@@ -87,16 +94,16 @@ class Refusals:
 
 @dataclass
 class Access:
-    """A broker's secret key, its list of keys, and the rights of roles.
+    """A broker's secret key, its list of keys, and roles' rights.
 
-    The list is read again whenever its file changes. One that cannot be read is reported in the log, and the one
-    before stays in force.
+    The list is read again whenever its file changes. If the file cannot be read, the error is logged and the previous
+    list stays in force.
 
     Args:
         pair: the broker's key pair.
         path: the file with the list.
         rights: the event types of each role.
-        now: returns the time of day, at which keys end.
+        now: returns the time of day, which decides when keys end.
     """
 
     pair: KeyPair
@@ -116,7 +123,10 @@ class Access:
         return found if found and found.is_valid(self.now()) else None
 
     def refresh(self) -> bool:
-        """Read a changed list again; return whether keys could have ended or been revoked since the last call."""
+        """Read a changed list again; return whether keys may be invalid.
+
+        True means that keys could have ended or been revoked since the last call.
+        """
         now, version = self.now(), self._look()
         ended = any(key.until and self._seen < key.until <= now for key in self._keys.values())
         self._seen = now
@@ -130,7 +140,10 @@ class Access:
         return True
 
     def check_producer(self, key: Key, producer: str) -> None:
-        """Refuse a producer's name that is not of the key's node or person. Raises ``KeyRefused``."""
+        """Refuse a producer's name that does not fit the key.
+
+        The part after ``@`` must be the key's name. Raises ``KeyRefused``.
+        """
         name, _, node = producer.partition("@")
         if not name or node != key.name:
             raise KeyRefused(
@@ -139,7 +152,10 @@ class Access:
             )
 
     def check_types(self, key: Key, frame: Frame) -> None:
-        """Refuse a frame with types that the key's role may not publish. Raises ``KeyRefused``."""
+        """Refuse a frame with types that the key may not publish.
+
+        The key's role decides. Raises ``KeyRefused``.
+        """
         if foreign := sorted(set(frame.types) - self.rights[key.role]):
             raise KeyRefused(
                 f"The {key.role} key of {key.name} may not publish {', '.join(foreign)}.",
@@ -147,7 +163,9 @@ class Access:
             )
 
     def answer(self, request: list[bytes]) -> list[bytes]:
-        """Return the answer to a ZAP request; a key that is not in the list is refused and counted.
+        """Return the answer to a ZAP request.
+
+        A key that has ended or is not in the list is refused and counted.
 
         Source: https://rfc.zeromq.org/spec/27
         """
@@ -163,7 +181,10 @@ class Access:
         return [ZAP_VERSION, number, b"400", b"This key is not authorized.", b"", b""]
 
     def _look(self) -> tuple[int, int, int] | None:
-        """Return what changes whenever the list's file does; None without a file."""
+        """Return the version of the list's file; None without a file.
+
+        The version changes whenever the file does.
+        """
         try:
             found = self.path.stat()
         except OSError:

@@ -46,7 +46,7 @@ class Broker:
         on_tick: returns the broker's own events (the clock's ticks), given the time; called every ``tick_s`` seconds.
         tick_s: seconds between ticks.
         access: the keys that are admitted (ADR-037); None admits every local client.
-        write: returns the broker's own facts (refusals, who is lost) as events, given the time; None: they are dropped.
+        write: returns the broker's own facts (refusals, lost daemons) as events, given the time; None drops the facts.
         on_loop: called every turn of the loop, at least four times a second.
         give_up: polled during construction; once True, the start is cut short. Then only call ``close``, or ``run``
             with a ``stop`` that returns True at once.
@@ -157,14 +157,17 @@ class Broker:
         return peer, parts, None
 
     def _receive_keyed(self) -> tuple[bytes, list[bytes], Key | None]:
-        """Receive a message, and look its connection's key up again, because it may have been revoked."""
+        """Receive a message and its connection's current key.
+
+        The key is looked up each time, because it may have been revoked.
+        """
         assert self._access is not None
         first = self._socket.recv(zmq.NOBLOCK, copy=False)
         parts = self._socket.recv_multipart(zmq.NOBLOCK) if first.more else []
         return first.bytes, parts, self._access.key(str(first.get("User-Id")))
 
     def _authenticate(self, access: Access) -> None:
-        """Answer libzmq's questions about keys, and cut off connections whose keys were revoked."""
+        """Answer libzmq's questions about keys; cut off revoked connections."""
         if access.refresh():
             self._hub.cut_off()
         assert self._zap is not None

@@ -1,4 +1,4 @@
-"""State machine of a bus client, without sockets, event loop, files or clock.
+"""State machine of a bus client, without I/O, event loop or clock.
 
 The owner reports events (``connected``, ``receive``, ``tick`` …), sends ``messages()`` and acts on ``outputs()``.
 """
@@ -23,14 +23,20 @@ REFUSED_S = 2.0
 
 
 class Finished(NamedTuple):
-    """Outcome of a publish (positions) or a request (the answer's body); or an error."""
+    """Outcome of a publish or a request.
+
+    ``result`` holds the positions of published events, the body of an answer, or an error.
+    """
 
     token: int
     result: tuple[int, ...] | bytes | FlyballError
 
 
 class Overdue(NamedTuple):
-    """A publish or request that missed its deadline. The client still sends it, unless it only asks."""
+    """A publish or request that missed its deadline.
+
+    The client still sends it, except a request for the table of daemons.
+    """
 
     token: int
 
@@ -42,26 +48,38 @@ class Settled(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """A subscription that was opened, received a batch, or was ended by the broker."""
+    """A change of a subscription.
+
+    The subscription was opened, received a batch, or was ended.
+    """
 
     subscription: "ClientSubscription"
 
 
 class Postponed(NamedTuple):
-    """A greeting, or the key of a patient client, that the broker refuses for now; the client tries again."""
+    """A greeting or key that the broker refuses for now.
+
+    The client tries again. Only a patient client postpones a refused key.
+    """
 
     why: str
 
 
 class Reconnect(NamedTuple):
-    """A new connection is due, because ZeroMQ gives one up for good once its handshake was refused."""
+    """A new connection is due.
+
+    ZeroMQ never reconnects after a refused handshake.
+    """
 
 
 Output = Finished | Overdue | Settled | Changed | Postponed | Reconnect
 
 
 class Delivery(NamedTuple):
-    """Records that cover the positions after ``start`` up to ``end``; they use ``size`` bytes of credit."""
+    """Records that cover the positions after ``start`` up to ``end``.
+
+    The delivery uses ``size`` bytes of credit.
+    """
 
     start: int
     end: int
@@ -100,7 +118,10 @@ class ClientSubscription:
         return sum(delivery.size for delivery in self.queue)
 
     def reopen(self, number: int) -> list[bytes]:
-        """Return the message that opens or resumes the subscription under a new number."""
+        """Return the message that opens or resumes the subscription.
+
+        The subscription gets the new ``number``.
+        """
         self.number, self.owed = number, 0
         self.held_until = self.received if self.queue else None
         wanted = wire.Subscribe(
@@ -113,7 +134,7 @@ class ClientSubscription:
         return [wire.SUBSCRIBE, wanted.model_dump_json().encode()]
 
     def credit(self, delivery: Delivery) -> list[bytes] | None:
-        """Count a delivery as consumed; return the credit message if one is due."""
+        """Count a delivery as consumed; return the credit message if due."""
         self.owed += delivery.size
         if self.owed < CREDIT_BYTES // 4 and delivery.end != self.held_until:
             return None
@@ -130,11 +151,11 @@ class Client:
     Args:
         producer: the program's name, ``daemon@node``.
         epoch: identifies this start of the producer; never used before.
-        deadline_s: time after which a publish or request is reported as ``Overdue``.
+        deadline_s: seconds after which a publish or request is reported as ``Overdue``.
         kept: frames from the outbox, oldest first.
-        place: the process, for people.
+        place: a description of the process for people.
         sole: no other living process may have this name.
-        patient: what waits goes on waiting while the broker does not admit this client's key.
+        patient: wait while the broker does not admit this client's key, instead of failing.
     """
 
     def __init__(
@@ -175,7 +196,10 @@ class Client:
         return bool(self._messages)
 
     def messages(self) -> list[list[bytes]]:
-        """Return the messages to send now, each as a list of parts. Each is returned once."""
+        """Return the messages to send now, each as a list of parts.
+
+        Each message is returned once.
+        """
         messages, self._messages = self._messages, []
         if self.is_welcome:
             messages += [[wire.FRAME, raw] for raw in self._outgoing.due()]
@@ -190,14 +214,14 @@ class Client:
         return outputs
 
     def next_deadline(self) -> float | None:
-        """Return the time at which ``tick`` is due; None if nothing is scheduled."""
+        """Return the time of the next ``tick``; None if nothing is scheduled."""
         first = next(iter(self._deadlines.values()), None)
         if first is None or self._again_at is None:
             return self._again_at if first is None else first
         return min(first, self._again_at)
 
     def tick(self, now: float) -> None:
-        """Report overdue publishes and requests; greet or connect again when that is due."""
+        """Report overdue publishes and requests; greet or reconnect if due."""
         while (first := next(iter(self._deadlines.items()), None)) and first[1] <= now:
             del self._deadlines[first[0]]
             self._outputs.append(Overdue(first[0]))
@@ -217,13 +241,19 @@ class Client:
         return token
 
     def request(self, method: bytes, arguments: wire.Message, body: bytes, now: float) -> int:
-        """Make a request, repeated after reconnections; return the token of its ``Finished`` output."""
+        """Make a request; return the token of its ``Finished`` output.
+
+        The request is repeated after reconnections.
+        """
         token = self._token(now)
         self._ask(token, method, arguments, body)
         return token
 
     def show_life(self, sign: Sign) -> None:
-        """Send a sign of life; while the broker is away, keep the latest one."""
+        """Send a sign of life.
+
+        While the broker is away, the latest sign is kept.
+        """
         self._sign = [wire.SIGN, sign.model_dump_json().encode()]
         if self.is_welcome:
             self._send(self._sign)
@@ -241,7 +271,9 @@ class Client:
             self._send([wire.ID_FORM.pack(wire.UNSUBSCRIBE, subscription.number)])
 
     def next_batch(self, subscription: ClientSubscription) -> Batch | None:
-        """Return the next batch if there is one. Events that can't be read become dead letters.
+        """Return the next batch; None if no delivery waits.
+
+        Events that can't be read become dead letters.
 
         Raises:
             DamagedRecord: a record has changed since it was written.
@@ -278,7 +310,7 @@ class Client:
 
     def disconnected(self) -> None:
         """Drop unsent messages, because the next greeting repeats those still needed."""
-        if self.is_connected:  # otherwise the end of a refused handshake, after which only we connect again
+        if self.is_connected:  # otherwise a refused handshake ended, and only this client connects again
             self._again_at = None
         self.is_connected = self.is_welcome = False
         self._messages.clear()
@@ -335,10 +367,10 @@ class Client:
                 raise wire.ProtocolError(f"The broker sent a message of the unknown kind {kind!r}.")
 
     def refused(self, error: FlyballError, now: float) -> None:
-        """Note that the broker does not admit this client's key; greet or connect again after a while.
+        """Note that the broker does not admit this client's key.
 
-        All that waits fails, unless this client is patient. Unacknowledged frames remain in any case: they are sent if
-        the key is authorized later.
+        The client greets or connects again after a while. Waiting publishes, requests and subscriptions fail, unless
+        this client is patient. Unacknowledged frames remain in any case: they are sent if the key is authorized later.
         """
         self.is_welcome = False
         self._again_at = now + REFUSED_S
@@ -370,7 +402,10 @@ class Client:
             self._send(parts)
 
     def _open(self, subscription: ClientSubscription) -> None:
-        """Request a subscription under a new number, so that late deliveries are ignored."""
+        """Request a subscription under a new number.
+
+        The new number lets the client ignore late deliveries.
+        """
         self._subscriptions.pop(subscription.number, None)
         message = subscription.reopen(next(self._numbers))
         self._subscriptions[subscription.number] = subscription

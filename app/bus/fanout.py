@@ -20,14 +20,17 @@ SKIPPED_POSITIONS = 1024
 
 
 class Piece(NamedTuple):
-    """Raw records of the wanted types, and the last position that was read."""
+    """Raw records of the wanted types, and the last position read."""
 
     raws: list[bytes]
     position: int
 
 
 class RecentRecords:
-    """The latest records in memory, up to ``max_bytes``. ``head`` is the position of the journal's last event."""
+    """The latest records in memory, up to ``max_bytes``.
+
+    ``head`` is the position of the journal's last event.
+    """
 
     def __init__(self, head: int, max_bytes: int) -> None:
         self.head = head
@@ -57,7 +60,10 @@ class RecentRecords:
         return after >= self.head or (self._dropped < len(self._firsts) and after + 1 >= self._firsts[self._dropped])
 
     def read(self, after: int, types: AbstractSet[str] | None, max_bytes: int) -> Piece:
-        """Return wanted records after a held position, up to the one that exceeds ``max_bytes``."""
+        """Return wanted records after a position that is in memory.
+
+        Reading ends with the record that exceeds ``max_bytes``.
+        """
         if after >= self.head:
             return Piece([], after)
         start = max(bisect_right(self._firsts, after + 1) - 1, self._dropped)
@@ -86,7 +92,10 @@ class SubscriptionCursor:
         self._catching_up = True
 
     def is_due(self, head: int) -> bool:
-        """Return whether there is credit and something to send: events, or notice of catching up."""
+        """Return whether there is credit and something to send.
+
+        Events are sent, or notice that the subscription has caught up.
+        """
         return self._credit > 0 and (self.position < head or self._catching_up)
 
     def fell_behind(self) -> None:
@@ -99,7 +108,7 @@ class SubscriptionCursor:
             self._credit += self._unconsumed.popleft()[1]
 
     def deliver(self, piece: Piece, head: int) -> list[bytes] | None:
-        """Advance over a piece of the journal; return the message to send, if one is due."""
+        """Advance over a piece of the journal; return any due message."""
         self.position = piece.position
         caught_up = self.position >= head
         news = piece.raws or (self._catching_up and caught_up)
@@ -179,7 +188,10 @@ class Fanout:
         return any(cursor.is_due(self._recent.head) for cursor in self._cursors.values())
 
     def _catch_up(self, key: tuple[bytes, int], cursor: SubscriptionCursor, head: int) -> list[bytes] | None:
-        """Serve a subscription from the journal; an unreadable record ends only this subscription."""
+        """Serve a subscription from the journal.
+
+        An unreadable record ends only this subscription.
+        """
         cursor.fell_behind()
         try:
             chunk = self._journal.read(

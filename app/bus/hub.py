@@ -56,7 +56,10 @@ class RateLimiter:
         return len(self._buckets)
 
     def take(self, producer: str, count: int, now: float) -> float:
-        """Take tokens and return 0, or return the seconds to wait. One call may overdraw the bucket."""
+        """Take tokens and return 0, or return the seconds to wait.
+
+        One call may overdraw the bucket.
+        """
         tokens = self._tokens(producer, now)
         if tokens <= 0:
             return -tokens / self._rate + 0.001
@@ -104,11 +107,11 @@ class Hub:
         journal: where events are recorded.
         source: the broker's own name as a producer, ``broker@node``.
         limits: see ``BrokerLimits``.
-        access: which keys are admitted, and their rights; None: every client may publish.
+        access: the admitted keys and their rights; None lets every client publish.
         give_up: polled while the latest ids are read, which may take seconds. Once it returns True, the rest is
             skipped, and the hub must not be used.
 
-    All times are in the broker's seconds: of a monotonic clock that stands still while the broker does not listen.
+    All times are in the broker's seconds: those of a monotonic clock that stops while the broker does not listen.
     """
 
     def __init__(
@@ -140,8 +143,8 @@ class Hub:
     def receive(self, peer: bytes, parts: list[bytes], now: float, now_us: int, key: Key | None = None) -> None:
         """Handle a message; a malformed one is answered with an error.
 
-        ``now`` is in the broker's seconds, ``now_us`` the time of day in microseconds since 1970 UTC. ``key`` is the
-        connection's, as far as it is valid; without one, a bus with keys refuses the message.
+        ``now`` is in the broker's seconds, ``now_us`` is the time of day in microseconds since 1970 UTC. ``key`` is the
+        connection's valid key. A bus with keys refuses a message without a key.
         """
         self._now = now
         kind = parts[0][:1] if parts else b""
@@ -159,7 +162,10 @@ class Hub:
             self._out.append((peer, [wire.ERROR, f"The broker does not understand this message: {error}".encode()]))
 
     def cut_off(self) -> None:
-        """Drop the connections whose keys are no longer valid, so that they get no further events."""
+        """Drop the connections whose keys are no longer valid.
+
+        Dropped connections get no further events.
+        """
         assert self._access is not None
         for peer, session in list(self._sessions.items()):
             if session.key is None or self._access.key(session.key.public) != session.key:
@@ -181,7 +187,7 @@ class Hub:
             self._sequencer.admit(Frame.parse(raw), now_us, self._source)
 
     def settle(self) -> None:
-        """Append what arrived since the last call to the journal, then acknowledge it."""
+        """Append pending records and dead letters to the journal; acknowledge them."""
         records, marks = self._sequencer.take()
         if records or marks or self._dead_letters:
             self._journal.append(records, marks=marks, dead_letters=self._dead_letters)
@@ -195,7 +201,10 @@ class Hub:
                 self._presence.fold((event.data for event in events), self._now)
 
     def messages(self) -> Iterator[Message]:
-        """Iterate over the messages that are due: answers and acknowledgements, then one round of deliveries."""
+        """Iterate over the messages that are due.
+
+        Answers and acknowledgements come first, then one round of deliveries.
+        """
         out, self._out = self._out, []
         yield from out
         yield from self._fanout.deliver()
@@ -205,7 +214,7 @@ class Hub:
         return self._fanout.has_more()
 
     def forget(self, peer: bytes) -> None:
-        """Drop a connection that is gone, and the epochs that no other connection uses."""
+        """Drop a closed connection, and epochs that no other connection uses."""
         self._fanout.remove(peer)
         if session := self._sessions.pop(peer, None):
             if self._sole.get(session.producer) == peer:
@@ -218,7 +227,10 @@ class Hub:
                     self._sequencer.retire(*key)
 
     def probe(self, now: float) -> list[Message]:
-        """Return a BEAT for each silent connection, because sending it shows if the client is gone."""
+        """Return a BEAT for each silent connection.
+
+        Sending a BEAT shows if the client is gone.
+        """
         self._rates.drop_full(now)
         silent = [peer for peer, session in self._sessions.items() if now - session.heard > SILENCE_S]
         return [(peer, [wire.BEAT]) for peer in silent]
@@ -243,7 +255,10 @@ class Hub:
                 raise ProtocolError(f"{peer!r} sent a message of the unknown kind {kind!r}.")
 
     def _is_admitted(self, peer: bytes, key: Key | None) -> bool:
-        """Return whether a message's key is valid, and the one with which its session began."""
+        """Return whether a message's key is valid.
+
+        A message without a valid key is denied. A session with another key is dropped.
+        """
         session = self._sessions.get(peer)
         if key is None:
             self._deny(peer, session.key if session else None, "revoked", "This key is not authorized any more.")
@@ -338,7 +353,10 @@ class Hub:
             self._acks.setdefault((peer, frame.epoch), []).extend(runs)
 
     def _check_key(self, frame: Frame, session: Session) -> None:
-        """Refuse a frame that its key may not publish; count the refusal. Raises ``KeyRefused``."""
+        """Refuse a frame that its key may not publish.
+
+        Counts the refusal. Raises ``KeyRefused``.
+        """
         if self._access is not None and session.key is not None:
             try:
                 self._access.check_types(session.key, frame)

@@ -1,4 +1,4 @@
-"""Keys of machines and people: secret key files, and the list of keys that a broker admits."""
+"""Secret key files of machines and people, and a broker's key list."""
 
 import os
 import re
@@ -26,7 +26,7 @@ HEADER = "# Keys that the broker admits, one a line: name, role, public key, and
 
 
 class BadKey(FlyballError):
-    """A key, a key's file or the list of keys that cannot be used."""
+    """A key, key file or list of keys that cannot be used."""
 
 
 class UnknownKey(FlyballError):
@@ -35,7 +35,10 @@ class UnknownKey(FlyballError):
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """A CURVE key pair, each 32 bytes as 64 hexadecimal digits, because Z85 needs quoting in a shell."""
+    """A CURVE key pair in hexadecimal.
+
+    Each key has 32 bytes, written as 64 hexadecimal digits, because Z85 needs quoting in a shell.
+    """
 
     public: str
     secret: str
@@ -46,7 +49,10 @@ class KeyPair:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """An admitted key: the node or person that has it, its role, and when it ends."""
+    """An admitted key: its name, its role, and when it ends.
+
+    ``name`` is the node or person that has the key. ``until`` is None if the key does not end.
+    """
 
     name: str
     role: Role
@@ -78,7 +84,10 @@ def check_public(text: str) -> str:
 
 
 def check_name(name: str) -> str:
-    """Return a name of a key. Raises ``BadKey`` unless it could be a node's."""
+    """Return a valid name of a key.
+
+    Raises ``BadKey`` unless a node could have this name.
+    """
     if not NAME.fullmatch(name):
         raise BadKey(
             f"{name!r} cannot name a key.", hint="Use up to 63 letters, digits, dots, hyphens and underscores."
@@ -87,7 +96,10 @@ def check_name(name: str) -> str:
 
 
 def write_secret(path: Path, pair: KeyPair) -> None:
-    """Write a secret key to a new file that only its owner may read. Raises ``BadKey`` if the file exists."""
+    """Write a secret key to a new file.
+
+    Only its owner may read the file. Raises ``BadKey`` if the file exists.
+    """
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
@@ -103,7 +115,7 @@ def write_secret(path: Path, pair: KeyPair) -> None:
 
 
 def replace_secret(path: Path, pair: KeyPair) -> None:
-    """Replace a secret key's file at once by one with a new key."""
+    """Replace a secret key's file atomically."""
     scratch = path.with_name(f"{path.name}.{os.getpid()}")
     write_secret(scratch, pair)
     scratch.replace(path)
@@ -141,7 +153,10 @@ def read_secret(path: Path) -> KeyPair:
 
 @dataclass(frozen=True)
 class KeyList:
-    """The keys that a broker admits. A name may have several, as long as they have one role."""
+    """The keys that a broker admits.
+
+    A name may have several keys, as long as they have one role.
+    """
 
     keys: tuple[Key, ...] = ()
 
@@ -166,9 +181,9 @@ class KeyList:
 
     @classmethod
     def read(cls, path: Path) -> "KeyList":
-        """Read a list that only its owner may change; a missing file is an empty list.
+        """Read a list that only its owner may change.
 
-        Raises ``BadKey`` or ``UnusableFile``.
+        A missing file is an empty list. Raises ``BadKey`` or ``UnusableFile``.
         """
         with reading(path):
             try:
@@ -186,7 +201,10 @@ class KeyList:
             raise BadKey(f"{path} is not a text in UTF-8.", hint="Is it the right file?") from error
 
     def write(self, path: Path) -> None:
-        """Replace a list's file at once, so that a broker never reads half of it."""
+        """Replace a list's file atomically.
+
+        A broker never reads half of a list.
+        """
         scratch = path.with_name(f"{path.name}.{os.getpid()}")
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -206,18 +224,27 @@ class KeyList:
         return found
 
     def authorize(self, key: Key) -> "KeyList":
-        """Return the list with another key. Raises ``BadKey`` for a second role of a name, or a known key."""
+        """Return the list with another key.
+
+        Raises ``BadKey`` for a known key, or for a second role of a name.
+        """
         return KeyList.parse("\n".join(one.line() for one in (*self.keys, key)))
 
     def revoke(self, name: str, public: str | None = None) -> "KeyList":
-        """Return the list without a name's keys, or without one of them. Raises ``UnknownKey``."""
+        """Return the list without a name's keys, or without ``public`` alone.
+
+        Raises ``UnknownKey``.
+        """
         gone = {key for key in self.of(name) if public in (None, key.public)}
         if not gone:
             raise UnknownKey(f"{name!r} has no key {public}.", hint="See: flyball keys list")
         return KeyList(tuple(key for key in self.keys if key not in gone))
 
     def rotate(self, name: str, public: str, until: datetime | None) -> "KeyList":
-        """Return the list with a name's new key; its other keys end at ``until``, or remain valid."""
+        """Return the list with a new key of a name.
+
+        The name's other keys end at ``until`` at the latest. If ``until`` is None, they keep their ends.
+        """
         role = self.of(name)[0].role
         ends = [replace(key, until=_earlier(key.until, until)) if key.name == name else key for key in self.keys]
         return KeyList(tuple(ends)).authorize(Key(name, role, public))

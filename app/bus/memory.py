@@ -17,7 +17,10 @@ READ_RECORDS = 64
 
 
 class _Shared(NamedTuple):
-    """State that all connections share; subscriptions are in the order in which they began."""
+    """State that all connections share.
+
+    Subscriptions are in the order in which they began.
+    """
 
     publisher: JournalPublisher
     subscribed: "dict[MemorySubscription, None]"
@@ -32,8 +35,8 @@ class MemoryBus:
     Args:
         journal: where events are recorded; only this bus and its ``connection``s write it.
         clock: the time of recording.
-        producer: the source of what is published here.
-        shared: of the bus that this is another connection to.
+        producer: the source of the events that are published here.
+        shared: the state of the bus, if this object is another connection to it.
     """
 
     def __init__(
@@ -114,7 +117,10 @@ class MemoryBus:
 
 
 class MemorySubscription(Subscription):
-    """Batches in the order of the journal; established from the start. See ``Subscription``."""
+    """Batches in the order of the journal. See ``Subscription``.
+
+    The subscription is established from the start.
+    """
 
     def __init__(
         self,

@@ -29,8 +29,11 @@ from app.journal import Snapshot
 BROKER_ONLY = frozenset(
     payload.event_type for payload in (AccessRefused, NodeLost, NodeReturned, RollCall, RunConfigured)
 )
-"""Event types that only the broker publishes: settings, because it validates them against the run's past first;
-refusals, because others could hide theirs among invented ones; who is alive, because work is taken from the others."""
+"""Event types that only the broker publishes.
+
+The broker validates settings against the run's past first. Clients could hide their own refusals among invented ones.
+A false report of a lost daemon would take work from a living one.
+"""
 
 
 class BusError(FlyballError):
@@ -77,7 +80,10 @@ class BusClosed(BusError):
 
 
 class BrokerLimits(Settings):
-    """Limits of one broker. Only the client that exceeds a limit is refused or slowed down."""
+    """Limits of one broker.
+
+    Only the client that exceeds a limit is refused or slowed down.
+    """
 
     max_message_bytes: int = Field(default=4 << 20, ge=1 << 16, description="a larger message breaks its connection")
     max_sessions: int = Field(default=8192, ge=1, description="connections after their hello")
@@ -121,8 +127,8 @@ class Sign(Value):
     """A daemon's sign of life.
 
     Attributes:
-        position: up to which it has published everything; None until it is ready.
-        lag: number of events that it has not read yet.
+        position: position up to which the daemon has published everything; None until the daemon is ready.
+        lag: number of events that the daemon has not read yet.
         jobs: number of jobs that run now.
         requests: number of jobs that run or come next.
     """
@@ -156,7 +162,10 @@ class Subscription(Protocol):
         return self
 
     async def __anext__(self) -> Batch:
-        """Wait for the next batch. Each event is delivered exactly once and in order."""
+        """Wait for the next batch.
+
+        Each event is delivered exactly once and in order.
+        """
         ...
 
     async def __aenter__(self) -> Self:
@@ -226,7 +235,7 @@ class Bus(Protocol):
         ...
 
     async def snapshot(self, upto: int, kinds: Collection[str]) -> Snapshot | None:
-        """Return the journal's latest snapshot at or before a position; None without one.
+        """Return the latest snapshot at or before a position; None without one.
 
         Args:
             upto: the position.

@@ -1,8 +1,8 @@
 """The broker's table of living and lost daemons; pure (ADR-038).
 
 Daemons publish when they start, are ready, and stop. In between they send signs of life, which are not recorded. Only
-changes become events: NODE_LOST and NODE_RETURNED. A ROLL_CALL now and then repeats the table, so that a restarted
-broker reads an hour of its journal, not a year. A daemon that it lacks is gone.
+changes become events: NODE_LOST and NODE_RETURNED. An occasional ROLL_CALL repeats the table, so that a restarted
+broker reads an hour of its journal, not a year. A daemon that the ROLL_CALL lacks is gone.
 """
 
 from collections.abc import Callable, Iterable
@@ -55,7 +55,7 @@ class Entry:
 
     Attributes:
         heard: time of its last sign or fact, or of the broker's start.
-        position: up to which it has published everything; None until it is ready.
+        position: position up to which the daemon has published everything; None until the daemon is ready.
         lost: NODE_LOST was published, and neither NODE_RETURNED nor a new start since.
         sign: its latest sign of life; None before the first.
     """
@@ -80,7 +80,10 @@ class PresenceTable:
         self._looked, self._called, self._called_at = float("-inf"), float("-inf"), 0
 
     def recall(self, journal: JournalReader, now: float, *, give_up: Callable[[], bool] = lambda: False) -> None:
-        """Fold a journal since its last ROLL_CALL; every daemon counts as heard now."""
+        """Fold a journal since its last ROLL_CALL.
+
+        Every daemon counts as heard now.
+        """
         facts = history(journal, after=_last_call(journal), types=READS, on_dead=lambda _: None)
         self.fold((event.data for event in takewhile(lambda _: not give_up(), facts)), now)
 
@@ -105,8 +108,8 @@ class PresenceTable:
     def hear(self, producer: str, sign: Sign, now: float) -> None:
         """Note a sign of life. Producers without DAEMON_STARTED are ignored.
 
-        A lost daemon that is not ready returns by DAEMON_READY; so does one that has started again, whose sign may
-        come before its DAEMON_STARTED.
+        A lost daemon that is not ready returns by DAEMON_READY. So does a daemon that has started again, because its
+        sign may come before its DAEMON_STARTED.
         """
         if (entry := self._entries.get(producer)) is None:
             return
@@ -157,7 +160,7 @@ class PresenceTable:
 def _last_call(journal: JournalReader) -> int:
     """Return the position before the last ROLL_CALL.
 
-    Without one, it is that of ``RECALLED_EVENTS`` ago, or before the oldest event that is kept.
+    Without a ROLL_CALL, return the position ``RECALLED_EVENTS`` ago, or the one before the oldest event that is kept.
     """
     oldest = max(0, journal.head - RECALLED_EVENTS)
     for record in journal.headers_back(journal.head):

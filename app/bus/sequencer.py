@@ -23,7 +23,10 @@ def microseconds(time: datetime) -> int:
 
 
 class IdWindow:
-    """Positions of at least the last ``size`` events, by hashed id. Frames are dropped whole."""
+    """Positions of at least the last ``size`` events, by hashed id.
+
+    Frames are dropped whole.
+    """
 
     def __init__(self, size: int = WINDOW) -> None:
         self._size = size
@@ -47,12 +50,15 @@ class IdWindow:
         return self._positions.keys().isdisjoint(ids) and len(set(ids)) == len(ids)
 
     def position(self, event_id: int) -> int:
-        """Return an event's position; 0 when its id is not in the window."""
+        """Return an event's position; 0 if the window lacks its id."""
         return self._positions.get(event_id, 0)
 
 
 class Run(NamedTuple):
-    """``size`` events of an epoch, numbered from ``base``, at positions from ``first`` (0: unknown)."""
+    """A run of ``size`` events of an epoch, numbered from ``base``.
+
+    Their positions begin at ``first``; 0 if the positions are unknown.
+    """
 
     base: int
     size: int
@@ -60,7 +66,10 @@ class Run(NamedTuple):
 
 
 class Gap(FlyballError):
-    """A frame that does not continue its epoch, because earlier frames were lost."""
+    """A frame that does not continue its epoch.
+
+    Earlier frames were lost.
+    """
 
     def __init__(self, expected: int) -> None:
         super().__init__("Frames were lost on the way.", hint=f"Resend from {expected}.")
@@ -96,7 +105,7 @@ class Sequencer:
         self._touched: set[tuple[str, int]] = set()
 
     def admit(self, frame: Frame, now_us: int, source: str) -> list[Run]:
-        """Assign positions to a frame's new events; return the positions of all its events.
+        """Assign positions to new events; return all positions of a frame.
 
         Raises:
             Gap: the frame does not continue its epoch, or the epoch is unknown.
@@ -117,7 +126,10 @@ class Sequencer:
         self.marks[key] = max(next_number, self.marks.get(key, 0))
 
     def retire(self, producer: str, epoch: int) -> None:
-        """Forget an unused epoch, unless ``take`` has yet to return its mark. The journal keeps the mark."""
+        """Forget an unused epoch.
+
+        An epoch whose mark ``take`` has yet to return is kept. The journal keeps the mark.
+        """
         if (producer, epoch) not in self._touched:
             self.marks.pop((producer, epoch), None)
 
@@ -170,7 +182,9 @@ class Sequencer:
 
 
 class JournalPublisher:
-    """Records events without a broker, by its rules for rights, order, times and repetitions.
+    """Records events without a broker.
+
+    The broker's rules for rights, order, times and repetitions apply.
 
     Args:
         journal: where events are recorded.

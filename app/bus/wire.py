@@ -67,16 +67,17 @@ class ProtocolError(FlyballError):
 
 
 class Message(BaseModel):
-    """Base of the messages that are sent as JSON, because they are rare."""
+    """Base of the rare messages, which are sent as JSON."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Hello(Message):
-    """A producer's name and its (epoch, first unacknowledged number) pairs. WELCOME returns ``greeting``.
+    """A producer's greeting, which WELCOME acknowledges.
 
-    ``life`` identifies this start of the producer, ``place`` its process for people. While a ``sole``
-    producer lives, the broker refuses its name to other processes.
+    WELCOME returns ``greeting``. ``epochs`` has pairs of an epoch and its first unacknowledged number. ``life``
+    identifies this start of the producer, ``place`` describes its process to people. While a ``sole`` producer lives,
+    the broker refuses its name to other processes.
     """
 
     protocol: Literal[2] = 2
@@ -126,14 +127,20 @@ class Discard(Message):
 
 
 class AskSnapshot(Message):
-    """Return the latest snapshot at or before a position: the rows of some kinds."""
+    """Return the latest snapshot at or before a position.
+
+    The answer has the rows of ``kinds`` only.
+    """
 
     upto: Number
     kinds: frozenset[Name]
 
 
 def pack_snapshot(snapshot: Snapshot | None, kinds: Collection[str]) -> bytes:
-    """Return a snapshot's rows of some kinds as an answer's body; empty without a snapshot."""
+    """Return a snapshot's rows of some kinds as an answer's body.
+
+    The body is empty without a snapshot.
+    """
     if snapshot is None:
         return b""
     rows = [(kind, name, value) for (kind, name), value in snapshot.rows.items() if kind in kinds]

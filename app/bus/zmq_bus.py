@@ -33,15 +33,16 @@ _table = TypeAdapter(tuple[Present, ...])
 
 
 class ZmqBus:
-    """A program's connection to the bus; see ``Bus``. Create it in the event loop that uses it.
+    """A program's connection to the bus; see ``Bus``.
 
-    It connects, greets the broker and resends frames automatically, also after interruptions.
+    Create it in the event loop that uses it. It connects, greets the broker and resends frames automatically, also
+    after interruptions.
 
     Args:
         endpoint: the broker's address.
         producer: this program's name, ``daemon@node``; stable over restarts.
         outbox: stores frames while the broker is away; None keeps frames in memory only.
-        deadline_s: how long to wait for an acknowledgement.
+        deadline_s: seconds to wait for an acknowledgement.
         epoch: identifies this start of the producer; by default a random number, which affects no decision.
         keys: for a broker with keys; required for an address beyond this machine.
         sole: no other living process may have this name; this one waits while another has it.
@@ -225,7 +226,7 @@ class ZmqBus:
         while _option(self._monitor, zmq.EVENTS) & zmq.POLLIN:
             event = recv_monitor_message(self._monitor)["event"]
             if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
-                self._postponed = ""  # the next refusal is news again
+                self._postponed = ""  # so that the next refusal is logged again
                 self._client.connected()
             elif event & REFUSED:
                 self._client.refused(self._refusal(event), self._loop.time())
@@ -305,7 +306,10 @@ class ZmqBus:
             future.set_result(result)
 
     def _keep(self) -> None:
-        """Store unacknowledged frames in the outbox, if any; fail all publishes if that fails."""
+        """Store unacknowledged frames in the outbox, if there is one.
+
+        If storing fails, all publishes fail.
+        """
         if self._outbox is not None and (frames := self._client.unkept()):
             try:
                 self._outbox.put(frames)

@@ -25,7 +25,10 @@ FEWEST_MEMBERS = 12
 """Members below which the audit warns that its figures say little."""
 
 MOST_MEMBERS = 24
-"""Most members that play (276 pairs), chosen evenly in order of training, the newest included."""
+"""Most members that play: 276 pairs.
+
+They are chosen evenly in order of training, the newest included.
+"""
 
 WORST = 5
 
@@ -35,10 +38,11 @@ class TooFewMembers(FlyballError):
 
 
 def audit_league(place: Place, view: LeagueView, config: GameConfig, seed: int, *, games: int, workers: int) -> Audit:
-    """Play a round robin of a league's members and compare it with their published ratings; nothing is journaled.
+    """Compare a league's published ratings with a round robin of its members.
 
-    ``seed`` is the run's: the audit derives seeds from it that the run never uses. ``games`` per pair are rounded up to
-    whole rotations. Raises ``TooFewMembers``, and ``NothingPlayed`` or ``LostGames`` where a model cannot be played.
+    Nothing is journaled. ``seed`` is the run's: the audit derives seeds from it that the run never uses. ``games`` per
+    pair are rounded up to whole rotations. Raises ``TooFewMembers``, and ``NothingPlayed`` or ``LostGames`` where a
+    model cannot be played.
     """
     published = _published(place, view)
     names = tuple(published)
@@ -48,7 +52,10 @@ def audit_league(place: Place, view: LeagueView, config: GameConfig, seed: int, 
 
 
 def _published(place: Place, view: LeagueView) -> dict[str, Estimate]:
-    """Return the published ratings of the members and latest champions that are on disk, in order of their training."""
+    """Return published ratings of members on disk, in order of training.
+
+    The latest champions count as members. At most ``MOST_MEMBERS`` are returned. Raises ``TooFewMembers``.
+    """
     store = open_store(place.store)
     ratings = {row["agent"]: (row["step"], row["elo"], row["elo_stderr"]) for row in view.members()}
     ratings |= {name: view.rated[name] for name in view.promoted[-RECENT:] if name in view.rated}

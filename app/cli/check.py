@@ -1,4 +1,4 @@
-"""``flyball check``: check an object of the user's own before a run uses it."""
+"""``flyball check``: check a user's own object before a run."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -33,9 +33,10 @@ def check() -> None:
 @json_option
 @placed
 def game(place: Place, name: str, *, players: int, games: int, seed: int, as_json: bool) -> None:
-    """Check the game NAME: a configuration's key, or a game string such as my_games:Nim.
+    """Check the game NAME.
 
-    It is played at random. Masks, seeds, perspective, outcomes, truncation and symmetries are checked.
+    NAME is a configuration's key, or a game string such as my_games:Nim. The game is played at random. Masks, seeds,
+    perspective, outcomes, truncation and symmetries are checked.
     """
     from app.api.checking import check_game  # loads games
 
@@ -52,10 +53,11 @@ def game(place: Place, name: str, *, players: int, games: int, seed: int, as_jso
 @json_option
 @placed
 def network(place: Place, name: str, *, config_key: str, seed: int, as_json: bool) -> None:
-    """Check the network NAME: a configuration's key, or a kind such as my_networks:build.
+    """Check the network NAME.
 
-    It is built from one seed twice, and run on random observations. Parameters, shapes, batches, gradients and bfloat16
-    are checked. A kind is built with default options.
+    NAME is a configuration's key, or a kind such as my_networks:build, which is built with default options. The network
+    is built from one seed twice, and run on random observations. Parameters, shapes, batches, gradients and bfloat16
+    are checked.
     """
     from app.api.checking import check_network  # loads games
 
@@ -74,10 +76,10 @@ def network(place: Place, name: str, *, config_key: str, seed: int, as_json: boo
 @json_option
 @placed
 def backend(place: Place, name: str, *, config_key: str, as_json: bool) -> None:
-    """Check the backend NAME: a configuration's key, or an object such as my_backend:BACKEND.
+    """Check the backend NAME.
 
-    A few games pass through each of its jobs, twice, as in a run. A configuration is checked with its network and its
-    trainer. It takes 5 to 30 seconds.
+    NAME is a configuration's key, or an object such as my_backend:BACKEND. A few games pass through each of its jobs,
+    twice, as in a run. A configuration is checked with its network and its trainer. The check takes 5 to 30 seconds.
     """
     from app.api.checking import check_backend  # loads games
 
@@ -93,10 +95,10 @@ def backend(place: Place, name: str, *, config_key: str, as_json: bool) -> None:
 @json_option
 @placed
 def player(place: Place, name: str, *, config_key: str, as_json: bool) -> None:
-    """Check the player NAME, one of a configuration's bots: a Python player or an engine.
+    """Check the player NAME, one of a configuration's bots.
 
-    It is asked about the same positions together, again, one by one, loaded twice and restarted; then it plays some
-    games. Shapes, legality, repeatability and probabilities are checked.
+    A bot is a Python player or an engine. It is asked about the same positions together, again, one by one, loaded
+    twice and restarted; then it plays some games. Shapes, legality, repeatability and probabilities are checked.
     """
     from app.api.checking import check_player  # loads games
     from app.config import Compute
@@ -112,7 +114,10 @@ def player(place: Place, name: str, *, config_key: str, as_json: bool) -> None:
 
 
 def report(what: str, findings: Sequence[Finding], *, as_json: bool) -> NoReturn:
-    """Write the findings of a check, and exit: with ``FAULTY`` if there are any."""
+    """Write the findings of a check, and exit.
+
+    The exit code is ``FAULTY`` if there are findings, otherwise 0.
+    """
     if as_json:
         write_json({"checked": what, "ok": not findings, "findings": [asdict(finding) for finding in findings]})
     else:
@@ -123,7 +128,10 @@ def report(what: str, findings: Sequence[Finding], *, as_json: bool) -> NoReturn
 
 
 def _config(place: Place, name: str, players: int) -> GameConfig:
-    """Return the configuration of a key, or one for a game string, with the run's imports."""
+    """Return the configuration of a key, or one for a game string.
+
+    A game string's configuration has the run's imports.
+    """
     if CONFIG_KEY.fullmatch(name):
         return place.config(name)
     imports = place.load().run.configs[0].imports

@@ -1,4 +1,7 @@
-"""``flyball compare``: measure the worth of controllers on real games, at equal processor time."""
+"""``flyball compare``: measure what controllers are worth on real games.
+
+All runs get equal processor time.
+"""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -50,7 +53,7 @@ RUNS: Mapping[str, Callable[[ArmFigures], str]] = {
     "busy": lambda arm: f"{sum(arm.used.values()):.0%}",
     "overhead": lambda arm: f"{arm.overhead:.1%}",
 }
-"""Functions that render the cells of what an arm's runs did, by column."""
+"""Functions that render the cells of an arm's runs, by column."""
 
 
 @click.command(epilog=f"{COLUMNS_EXPLAINED}\n{TROUBLES_EXPLAINED}")
@@ -89,12 +92,13 @@ def compare(
     workers: int,
     as_json: bool,
 ) -> None:
-    """Run the real loop with all controllers, and without, for equal processor time; compare what it learns.
+    """Compare what the real loop learns with and without controllers.
 
-    The daemons of a run share one process and a virtual processor: time passes as their jobs use processor time, so a
-    run is the same length whatever else the machine does. Games, trainings and evaluations are real. Jobs run on the
-    CPU, with one thread. The output folder keeps each finished run with its journal (flyball --run FOLDER/runs/ARM-SEED
-    status), so that an interrupted study goes on when the command is repeated.
+    All runs get equal processor time. The daemons of a run share one process and a virtual processor: time passes as
+    their jobs use processor time, so a run is the same length whatever else the machine does. Games, trainings and
+    evaluations are real. Jobs run on the CPU, with one thread. The output folder keeps each finished run with its
+    journal (flyball --run FOLDER/runs/ARM-SEED status), so that an interrupted study goes on when the command is
+    repeated.
     """
     request = ComparisonRequest(
         place=place,

@@ -36,9 +36,10 @@ def show(place: Place, *, as_json: bool) -> None:
 @json_option
 @placed
 def check(place: Place, *, as_json: bool) -> None:
-    """Check the settings: 0 when they can be used; otherwise says what is wrong, and exits with 2 or 4.
+    """Check the settings, and say what is wrong.
 
-    On a machine of a cluster, tries to write to a store that is a folder.
+    The exit code is 0 if the settings can be used, otherwise 2 or 4. On a machine of a cluster, the command also tries
+    to write to a store that is a folder.
     """
     from app.store.opening import check_folder
     from daemons.bootstrap import check_settings  # loads OpenSpiel

@@ -23,7 +23,10 @@ def daemon() -> None:
 @click.option("--supervised", is_flag=True, hidden=True, help="End when stdin does.")
 @placed
 def run(place: Place, name: str, *, supervised: bool) -> None:
-    """Run the daemon NAME until SIGTERM or Ctrl-C; it drains before it leaves."""
+    """Run the daemon NAME until SIGTERM or Ctrl-C.
+
+    The daemon drains before it exits.
+    """
     from daemons.process import run_daemon
     from daemons.run_folder import prepare
     from daemons.supervisor import end_with_stdin
@@ -44,7 +47,7 @@ def run(place: Place, name: str, *, supervised: bool) -> None:
 @json_option
 @placed
 def list_daemons(place: Place, *, as_json: bool) -> None:
-    """List daemons in the order of starting, with the controllers of your own."""
+    """List daemons in the order of starting, with your own controllers."""
     for name, spec in daemons_of(place.load().run).items():
         own = [one.origin.where for one in spec.controllers if issubclass(one, Controller) and one.origin]
         row = {"name": name, "purpose": spec.purpose, "capacity": spec.capacity, "own": own}

@@ -22,10 +22,11 @@ from daemons.supervisor import end_with_stdin
 @click.option("--supervised", is_flag=True, hidden=True, help="End when stdin closes.")
 @placed
 def dashboard(place: Place, *, port: int | None, wait: bool, fd: int | None, supervised: bool) -> None:
-    """Show a run in the browser: configurations, events, leagues, curves, logs. Ctrl-C stops it.
+    """Show a run in the browser.
 
-    `flyball up` starts it already. It is for a run's head, whose files it reads; the run need not be running. Actions
-    need a token: see deployment.dashboard.token.
+    The pages show configurations, events, leagues, curves and logs. `flyball up` starts the dashboard already. It reads
+    the files of the run's head; the run need not be running. Actions need a token: see deployment.dashboard.token.
+    Ctrl-C stops the dashboard.
     """
     from app.dashboard.server import serve  # Starlette takes long to import
 
@@ -34,7 +35,7 @@ def dashboard(place: Place, *, port: int | None, wait: bool, fd: int | None, sup
     loaded = _load(place, port)
     settings = loaded.deployment.dashboard
     access = Access.of(settings, loaded.folder)
-    client_keys(loaded)  # refuses an unusable key now, because otherwise the pages would stand still
+    client_keys(loaded)  # refuses an unusable key now, because otherwise the pages would never change
     if not (wait or supervised):
         with open_journal(place):  # refuses a folder without a run
             pass

@@ -1,4 +1,7 @@
-"""``flyball doctor``: troubles of a run and of this machine, and what to do about each."""
+"""``flyball doctor``: find troubles of a run and of this machine.
+
+Each finding says what to do.
+"""
 
 import re
 import sys
@@ -46,10 +49,11 @@ CODES = {code_of(check): check for check in CHECKS}
 @click.option("--explain", type=click.Choice(sorted(CODES)), metavar="CODE", help="Show a finding's runbook instead.")
 @placed
 def doctor(place: Place, *, form: Format, deep: bool, explain: str | None) -> None:
-    """Look for troubles of a run and of this machine: running or not, on the head or on a worker.
+    """Look for troubles of a run and of this machine.
 
-    Each finding has a code, what is wrong and what to do. Exit code 1 if one is critical. With --format nagios, the
-    exit codes are those of a Nagios plugin: 0 ok, 1 warning, 2 critical, 3 unknown.
+    The run need not be running; the machine may be its head or a worker. Each finding has a code, what is wrong and
+    what to do. The exit code is 1 if a finding is critical. With --format nagios, the exit codes are those of a Nagios
+    plugin: 0 ok, 1 warning, 2 critical, 3 unknown.
     """
     if explain:
         text = runbook(explain)
@@ -87,7 +91,10 @@ def _values(one: Diagnosis) -> dict[str, Any]:
 
 
 def _show(found: Sequence[Diagnosis], seconds: float, place: Place) -> None:
-    """Write each finding: severity, code and place; what is wrong; what to do. Then a summary on stderr."""
+    """Write the findings to stdout, then a summary to stderr.
+
+    A finding has its severity, code and place, then what is wrong, then what to do.
+    """
     for one in found:
         symptom = one.symptom
         head = Text(f"{symptom.severity:<8} ", STYLES[symptom.severity]).append(one.code, "bold")
@@ -102,7 +109,10 @@ def _show(found: Sequence[Diagnosis], seconds: float, place: Place) -> None:
 
 
 def page_of(one: Diagnosis, place: Place) -> str | None:
-    """Return the address of a finding's runbook in the dashboard; None if nothing listens there."""
+    """Return the address of a finding's runbook in the dashboard.
+
+    None if nothing listens there.
+    """
     with suppress(FlyballError):
         settings = place.load().deployment.dashboard
         host, port = settings.address, settings.port
@@ -121,7 +131,9 @@ def _count(found: Sequence[Diagnosis], severity: Level) -> int:
 
 
 def nagios(facts: Facts, found: Sequence[Diagnosis]) -> tuple[int, str]:
-    """Return the exit code and output of a Nagios plugin: a summary with performance data, then a line a finding.
+    """Return the exit code and output of a Nagios plugin.
+
+    The output is a summary with performance data, then one line for each finding.
 
     Source: https://nagios-plugins.org/doc/guidelines.html (output, performance data).
     """
@@ -134,7 +146,7 @@ def nagios(facts: Facts, found: Sequence[Diagnosis]) -> tuple[int, str]:
         figures["free"] = f"{facts.disks[0].free_bytes}B"
     data = " ".join(f"{name}={value}" for name, value in figures.items())
     summary = f"{lines[0]}{f' and {len(lines) - 1} more' if len(lines) > 1 else ''}" if lines else "no trouble found"
-    # A pipe separates performance data from text, so that none may be in the text.
+    # A pipe separates performance data from text, so the text must not contain one.
     return code, "\n".join([f"FLYBALL {state} - {_plain(summary)} | {data}", *map(_plain, lines)])
 
 

@@ -43,10 +43,10 @@ def emit(
     timeout: float,
     as_json: bool,
 ) -> None:
-    """Publish an event of TYPE (an event name such as EVALUATION_REQUESTED, or a type).
+    """Publish an event of TYPE.
 
-    DATA is its payload as JSON, @FILE to read it from a file, - to read it from stdin. Prints the position and the
-    id of each event once it is durable.
+    TYPE is an event name such as EVALUATION_REQUESTED, or a type. DATA is the payload as JSON; @FILE reads it from a
+    file, and - from stdin. Prints the position and the id of each event once it is durable.
     """
     kind = resolve(type_name)
     _check_usage(kind, event_id, count)

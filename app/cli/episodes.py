@@ -76,7 +76,10 @@ def evaluate_environment(
 
 @contextmanager
 def _recording(path: Path | None) -> Iterator[Watcher | None]:
-    """Open a trajectory file and yield the function that writes a step into it; None without a file."""
+    """Open a trajectory file and yield the function that writes a step.
+
+    Yields None if ``path`` is None.
+    """
     if path is None:
         yield None
         return

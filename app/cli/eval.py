@@ -1,4 +1,7 @@
-"""``flyball eval``: the strength of a checkpoint, in one of our games or in a Gymnasium environment."""
+"""``flyball eval``: the strength of a checkpoint.
+
+The checkpoint plays one of our games or a Gymnasium environment.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -90,7 +93,9 @@ OF_ENVIRONMENTS = ("policy", "episodes", "num_envs", "action_codec", "max_steps"
 @click.option("--json", is_flag=True, expose_value=False, help="Write JSON, as it always does.")
 @placed
 def eval(place: Place, /, config_key: str | None, environment: str | None, **options: Any) -> None:  # noqa: A001
-    """Evaluate a checkpoint or a bot and write one JSON object; the same arguments write the same bytes.
+    """Evaluate a checkpoint or a bot and write one JSON object.
+
+    The same arguments write the same bytes.
 
     --config plays one of our games against other players, seats in rotation, with the temperature and openings of the
     configuration. A STRATEGY chooses members of the league: champion, top_k, recent, random, round_robin or pfsp; so

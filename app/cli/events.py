@@ -13,7 +13,7 @@ from app.events import CATALOGUE, resolve
 
 @click.group()
 def events() -> None:
-    """List event types, show the schema of one, or draw the graph of events."""
+    """List event types, show a schema, or draw the graph of events."""
 
 
 @events.command(name="list")
@@ -55,7 +55,10 @@ def schema(type_name: str, *, whole: bool) -> None:
 @click.option("--compact", is_flag=True, help="Only requests, decisions and main facts.")
 @placed
 def graph(place: Place, form: Literal["mermaid", "dot", "json"], *, compact: bool) -> None:
-    """Draw the graph of events: daemons, the reducers in them, and the types that they emit and read."""
+    """Draw the graph of events.
+
+    It shows daemons, the reducers in them, and the event types that they emit and read.
+    """
     from daemons import graph as drawing
 
     settings = place.load().run

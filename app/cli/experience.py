@@ -76,10 +76,11 @@ def export(
 @json_option
 @placed
 def check(place: Place, file: Path, *, config_key: str, as_json: bool) -> None:
-    """Check every line of FILE, and that the lines make whole episodes; say what is in it.
+    """Check that FILE holds valid experience, and say what is in it.
 
-    Where something is wrong its line and field are named, and the exit code is 2. A line that is missing shows in
-    the steps that are left out, if every seat's decisions were written, as flyball experience export does.
+    Every line must be valid, and the lines must make whole episodes. An error names the line and the field, and the
+    exit code is 2. A line that is missing shows in the steps that are left out, if every seat's decisions were written,
+    as flyball experience export does.
     """
     import numpy as np
 

@@ -16,10 +16,11 @@ from app.cli.output import note, write_values
 @json_option
 @placed
 def export(place: Place, model: str, file: Path, *, config_key: str | None, as_json: bool) -> None:
-    """Write the policy of MODEL, with its critic, into FILE.npz or FILE.json, and say what was written.
+    """Write the policy of MODEL, with its critic, into FILE.
 
-    MODEL is a file, a folder of 'flyball train' (its best), a hash, or 'current' with --config. app/portable.py
-    describes the formats, and plays them with nothing but NumPy. 'flyball eval --model FILE' evaluates them.
+    FILE ends with .npz or .json. The command prints what was written. MODEL is a file, a folder of 'flyball train' (its
+    best), a hash, or 'current' with --config. app/portable.py describes the formats, and plays such files with nothing
+    but NumPy. 'flyball eval --model FILE' evaluates them.
     """
     from app.api.models import fetch_model
     from app.core import HEURISTIC, RANDOM, is_judge

@@ -1,4 +1,7 @@
-"""The group of all commands, and their exit codes. Data goes to stdout, everything else to stderr."""
+"""The group of all commands, and their exit codes.
+
+Data goes to stdout, everything else to stderr.
+"""
 
 import errno
 import os
@@ -58,20 +61,24 @@ ERRORS = {
     "UnknownField UnknownEnvironment UnknownModel UnknownPolicy UnknownEvent UnknownEventType UnknownKey",
     5: "BrokerUnavailable NeverCame NotAcknowledged StoreUnavailable",
 }
-"""The errors of each exit code, by name, because importing their classes would slow every command down.
+"""The errors of each exit code, by name.
 
-Code 2 does not depend on the run: its cause is the usage, the settings or a named file. All other errors exit with 1.
+Importing the errors' classes would slow every command down. Code 2 does not depend on the run: its cause is the usage,
+the settings or a named file. All other errors exit with 1.
 """
 
 EXIT_CODES = {name: code for code, names in ERRORS.items() for name in names.split()}
 
 ODD_NAMES = frozenset({errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES})
-"""Errors that a bad path causes even when only its existence is checked."""
+"""Errors of a bad path, even when only its existence is checked."""
 
 
 @contextmanager
 def tolerate_closed_output(on_closed: Callable[[], None] | None = None) -> Iterator[None]:
-    """Skip the rest of the block, drop output and call ``on_closed`` once nobody reads stdout."""
+    """Skip the rest of the block once nobody reads stdout.
+
+    All later output is dropped, and ``on_closed`` is called.
+    """
     try:
         yield
         sys.stdout.flush()
@@ -84,7 +91,10 @@ def tolerate_closed_output(on_closed: Callable[[], None] | None = None) -> Itera
 
 
 def _discard_output() -> None:
-    """Redirect stdout to the null device, and stderr too if it goes to the same file."""
+    """Redirect stdout to the null device.
+
+    Redirects stderr too if it goes to the same file.
+    """
     nowhere = os.open(os.devnull, os.O_WRONLY)
     together = os.path.sameopenfile(1, 2)
     os.dup2(nowhere, 1)
@@ -127,7 +137,10 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> None:
-        """Run a command. An error takes two lines and has an exit code; a closed pipe is not an error."""
+        """Run a command, and report its error.
+
+        The report takes two lines, and each error has an exit code. A closed pipe is not an error.
+        """
         from app.core import FlyballError, UnusableFile
 
         try:
@@ -150,9 +163,10 @@ class LazyGroup(click.Group):
 
 
 def _refuse_repetitions(command: click.Command, ctx: click.Context, args: list[str], given: frozenset[str]) -> None:
-    """Refuse an option that is given twice, because otherwise the parser would silently keep the last value.
+    """Refuse an option that is given twice.
 
-    ``args`` includes subcommands and their arguments; ``given`` names the options that were given before ``command``.
+    Otherwise the parser would silently keep the last value. ``args`` includes subcommands and their arguments;
+    ``given`` names the options that were given before ``command``.
     """
     _, rest, order = command.make_parser(ctx).parse_args(list(args))
     for param in order:

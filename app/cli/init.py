@@ -1,4 +1,4 @@
-"""``flyball init``: settings, keys and service files for a machine of a cluster."""
+"""``flyball init``: settings, keys and service files for a cluster's machine."""
 
 import getpass
 import json
@@ -108,9 +108,10 @@ def init(
     services: Services,
     as_json: bool,
 ) -> None:
-    """Prepare DIR as the run folder of a machine of a cluster: settings, a key, and service files.
+    """Prepare DIR as the run folder of a cluster's machine.
 
-    The daemons will run as the calling user. No file is overwritten. Prints the next commands for each machine.
+    The command writes settings, a key, and service files. No file is overwritten. The daemons will run as the calling
+    user. Prints the next commands for each machine.
     """
     if (role == "worker") != (head_key is not None):
         what = "A worker needs --head-key" if role == "worker" else "--head-key is for workers"
@@ -147,7 +148,10 @@ def init(
 
 
 def _warn_of_store(store: str) -> None:
-    """Warn on stderr of a store that cannot be written yet; it may be mounted later."""
+    """Warn on stderr of a store that cannot be written yet.
+
+    The store may be mounted later.
+    """
     from app.store.objects import UnusableStore
     from app.store.opening import check_folder
 
@@ -228,7 +232,10 @@ def service_files(machine: Machine, services: Services) -> dict[Path, str]:
 
 
 def _program() -> Path:
-    """Return the installed ``flyball`` command: that of this Python, or the one on the PATH."""
+    """Return the path of the installed ``flyball`` command.
+
+    The command of this Python comes before the one on the PATH. Raises ``BadUsage`` if there is none.
+    """
     beside = Path(sys.executable).with_name("flyball")
     found = str(beside) if beside.is_file() else shutil.which("flyball")
     if found is None:
@@ -248,7 +255,10 @@ def _without(text: str, programs: Sequence[str]) -> str:
 
 
 def _changed(text: str, changes: Mapping[str, str]) -> str:
-    """Return a text with words replaced; comments, which explain the packaged file, stay as they are."""
+    """Return a text with words replaced outside comments.
+
+    Comments explain the packaged file, so they stay as they are.
+    """
     pattern = re.compile("|".join(map(re.escape, changes)))
     lines = text.splitlines(keepends=True)
     return "".join(

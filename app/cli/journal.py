@@ -1,4 +1,7 @@
-"""``flyball journal``: verify, back up, archive, migrate, rebuild and repair the journal; look after dead letters."""
+"""``flyball journal``: look after the journal and dead letters.
+
+The commands verify, back up, archive, migrate, rebuild and repair the journal.
+"""
 
 import asyncio
 import sys
@@ -51,10 +54,10 @@ for command in (archive, delete, export, import_command):
 @json_option
 @placed
 def verify(place: Place, *, as_json: bool) -> None:
-    """Check the whole journal and list all damage. Exit code 1 when there is any.
+    """Check the whole journal and list all damage.
 
-    The check covers the structure of the file, every record, every row of the other tables, and whether records and
-    rows agree. A broker may be running meanwhile.
+    The exit code is 1 if there is any. The check covers the structure of the file, every record, every row of the other
+    tables, and whether records and rows agree. A broker may be running meanwhile.
     """
     count = 0
     for count, problem in enumerate(_problems(place), 1):  # noqa: B007 - counted
@@ -82,12 +85,13 @@ def _problems(place: Place) -> Iterator[str]:
 @click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
 @placed
 def backup(place: Place, path: Path) -> None:
-    """Copy the journal into FILE, which must be new. A broker may be running meanwhile.
+    """Copy the journal into a new FILE.
 
-    The copy is the journal of one moment, checked as by `flyball journal verify`; archived records are copied into the
-    folder archive beside FILE. To restore it, stop the run, move its files journal.sqlite* and its folders archive,
-    state and outbox away, copy FILE to journal.sqlite and that archive beside it, and start: the daemons rebuild their
-    state. What was recorded after the backup is lost. Models and shards are in the folder store.
+    A broker may be running meanwhile. The copy is the journal of one moment, checked as by `flyball journal verify`;
+    archived records are copied into the folder archive beside FILE. To restore it, stop the run, move its files
+    journal.sqlite* and its folders archive, state and outbox away, copy FILE to journal.sqlite and that archive beside
+    it, and start: the daemons rebuild their state. What was recorded after the backup is lost. Models and shards are in
+    the folder store.
     """
     with open_journal(place) as reader:
         head = reader.backup(path)
@@ -97,7 +101,10 @@ def backup(place: Place, path: Path) -> None:
 @journal.command()
 @placed
 def migrate(place: Place) -> None:
-    """Bring a journal of an earlier version to the current format. Every start of the run does so too."""
+    """Bring a journal of an earlier version to the current format.
+
+    Every start of the run does so too.
+    """
     with closing(SqliteJournal(_existing(place))) as writer:
         note(f"The journal has the current format; its last event is at position {writer.head}.")
 
@@ -117,7 +124,10 @@ def rebuild_command(place: Place) -> None:
 
 
 def _existing(place: Place) -> Path:
-    """Return the path of the run's journal, even a damaged or old one. Raises ``NotAJournal``."""
+    """Return the path of the run's journal, even if damaged or old.
+
+    Raises ``NotAJournal``.
+    """
     with suppress(DamagedDatabase, OtherFormat), open_journal(place):
         pass
     return place.folder.journal
@@ -135,10 +145,11 @@ def _existing(place: Place) -> Path:
 @json_option
 @placed
 def repair(place: Place, *, position: int | None, reason: str | None, timeout: float, as_json: bool) -> None:
-    """List the events that a daemon could not read or fold; void one with --void.
+    """List the events that a daemon failed at, or void one.
 
-    The reducer that failed has skipped the event; other reducers may have folded it. Voiding is recorded as
-    EVENT_VOIDED. Every daemon then folds the journal again without the event; earlier decisions stay as they are.
+    A daemon fails at an event that it cannot read or fold; --void voids one. The reducer that failed has skipped the
+    event; other reducers may have folded it. Voiding is recorded as EVENT_VOIDED. Every daemon then folds the journal
+    again without the event; earlier decisions stay as they are.
     """
     if (position is None) != (not reason):
         raise click.UsageError("--void and --reason go together: give the event's position, and why it is voided.")
@@ -187,7 +198,10 @@ def _list_failed_events(
 
 
 def _event_names(dead: DeadLetter) -> list[str]:
-    """Return the names and configurations of a dead letter's events; empty if unreadable."""
+    """Return the names and configurations of a dead letter's events.
+
+    Empty if the events are unreadable.
+    """
     try:
         return [f"{envelope.data.event_name} {envelope.subject or ''}".rstrip() for envelope in _events(dead)]
     except FlyballError:
@@ -195,7 +209,9 @@ def _event_names(dead: DeadLetter) -> list[str]:
 
 
 def _events(dead: DeadLetter) -> list[Envelope[Payload]]:
-    """Read the events of a dead letter: a whole frame if the broker refused it, otherwise one event.
+    """Read the events of a dead letter.
+
+    The body is a whole frame if the broker refused it, otherwise one event.
 
     Raises:
         DamagedFrame: the frame was damaged on its way to the broker.
@@ -206,7 +222,10 @@ def _events(dead: DeadLetter) -> list[Envelope[Payload]]:
 
 
 def _void(position: int, reason: str, event: Event[Payload] | None) -> Envelope[Payload]:
-    """Return the EVENT_VOIDED for an event; its id makes a repetition harmless."""
+    """Return the EVENT_VOIDED for an event.
+
+    A repetition has the same id, so that it records nothing new.
+    """
     data, now = EventVoided(position=position, reason=reason), SystemClock().now()
     if event is None:
         return originate(data, event_id=derive_id("void", position), time=now)
@@ -215,9 +234,10 @@ def _void(position: int, reason: str, event: Event[Payload] | None) -> Envelope[
 
 @journal.group("dead-letters")
 def dead_letters() -> None:
-    """List, retry or discard dead letters: events that were refused, or that a daemon could not read or fold.
+    """List, retry or discard dead letters.
 
-    Commands take the numbers that `list` shows. They work on a run whether or not it is running.
+    Dead letters are events that were refused, or that a daemon could not read or fold. Commands take the numbers that
+    `list` shows. They work on a run whether or not it is running.
     """
 
 
@@ -259,9 +279,9 @@ numbers_argument = click.argument("numbers", metavar="NUMBER...", nargs=-1, requ
 def retry(place: Place, *, numbers: tuple[int, ...], timeout: float, as_json: bool) -> None:
     """Publish refused events again, then remove their dead letters.
 
-    They keep their ids: an event that was recorded since under its id is not recorded again. Nothing is published
-    unless all of these dead letters can be retried. Events that are recorded are refused here, because they would
-    count twice: see `flyball journal repair`. In a run that is not running they are recorded at once, and read at its
+    The events keep their ids: an event that was recorded since under its id is not recorded again. Nothing is published
+    unless all of these dead letters can be retried. Events that are recorded are refused here, because they would count
+    twice: see `flyball journal repair`. If the run is not running, the events are recorded at once, and read at its
     next start.
     """
     chosen, head = _chosen(place, numbers)
@@ -309,7 +329,10 @@ def discard(place: Place, *, numbers: tuple[int, ...], timeout: float, as_json: 
 
 
 def _chosen(place: Place, numbers: Sequence[int]) -> tuple[list[DeadLetter], int]:
-    """Return the dead letters of these numbers, and the journal's end. Raises ``UnknownDeadLetter``."""
+    """Return the dead letters of these numbers, and the journal's end.
+
+    Raises ``UnknownDeadLetter``.
+    """
     with open_journal(place) as reader:
         found, head = {dead.number: dead for dead in reader.dead_letters()}, reader.head
     if unknown := [number for number in numbers if number not in found]:
@@ -341,7 +364,10 @@ def _retriable(dead: DeadLetter) -> list[Envelope[Payload]]:
 
 
 class _StoppedRun:
-    """Writes the journal directly, in place of a ``ZmqBus``, when the run is not running."""
+    """Writes the journal directly when the run is not running.
+
+    It takes the place of a ``ZmqBus``.
+    """
 
     def __init__(self, journal: SqliteJournal, producer: str) -> None:
         self._journal, self._producer = journal, producer

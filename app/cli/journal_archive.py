@@ -61,12 +61,13 @@ def archive(place: Place, *, keep: int | None, before: str | None, supervised: b
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @placed
 def delete(place: Place, *, before: str, yes: bool) -> None:
-    """Delete archived events for good, in a stopped run. In a running one deployment.journal.delete_days does so.
+    """Delete archived events for good, in a stopped run.
 
-    Whole segments are deleted, and only those that a snapshot covers. After that, nothing shows the deleted events:
-    `replay` can't recompute decisions before the oldest event that is kept, `trace` ends there, `status` loses counts
-    if state/board.json is lost. A daemon whose state is lost, and which can't read a snapshot because its program has
-    changed, can't be rebuilt. Settings, voided events, models and games' rows stay.
+    In a running one deployment.journal.delete_days does so. Whole segments are deleted, and only those that a snapshot
+    covers. After that, nothing shows the deleted events: `replay` can't recompute decisions before the oldest event
+    that is kept, `trace` ends there, `status` loses counts if state/board.json is lost. A daemon whose state is lost,
+    and which can't read a snapshot because its program has changed, can't be rebuilt. Settings, voided events, models
+    and games' rows stay.
     """
     with open_journal(place) as reader:
         upto = before_since(reader, before)

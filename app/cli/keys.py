@@ -41,7 +41,10 @@ def secret_file(place: Place, name: str) -> Path:
 
 
 def list_file(place: Place) -> Path:
-    """Return the file of the list of keys: the settings' one, or the run folder's."""
+    """Return the file that lists the admitted keys.
+
+    The settings name it; otherwise it is in the run folder.
+    """
     loaded = place.load()
     allowed = loaded.deployment.keys.allowed
     return loaded.folder / allowed if allowed else place.folder.keys / ALLOWED
@@ -71,10 +74,10 @@ def new(place: Place, name: str, role: Role | None, *, as_json: bool) -> None:
 @json_option
 @placed
 def authorize(place: Place, name: str, role: Role, public: str, *, as_json: bool) -> None:
-    """Admit the PUBLIC key of NAME, a node or a person, as head, worker, operator or reader.
+    """Admit the PUBLIC key of NAME in a role.
 
-    A head publishes everything, a worker the results of its jobs, an operator requests and decisions, and a reader
-    nothing.
+    NAME is a node or a person. The roles are head, worker, operator and reader. A head publishes everything, a worker
+    the results of its jobs, an operator requests and decisions, and a reader nothing.
     """
     path = list_file(place)
     KeyList.read(path).authorize(Key(check_name(name), role, check_public(public))).write(path)
@@ -101,7 +104,10 @@ def list_keys(place: Place, *, as_json: bool) -> None:
 @json_option
 @placed
 def revoke(place: Place, name: str, public: str | None, *, as_json: bool) -> None:
-    """Refuse all keys of NAME from now on, or only the PUBLIC one. Open connections end."""
+    """Refuse all keys of NAME from now on, or only PUBLIC.
+
+    Open connections end.
+    """
     path = list_file(place)
     known = KeyList.read(path)
     left = known.revoke(name, public)

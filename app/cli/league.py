@@ -1,4 +1,4 @@
-"""``flyball league``: the members of leagues, their ratings, and the opponents of self-play."""
+"""``flyball league``: members of leagues, their ratings, and self-play's opponents."""
 
 from pathlib import Path
 from typing import Any
@@ -66,13 +66,13 @@ def league(
 ) -> None:
     """Show the league of CONFIG, or of all configurations.
 
-    Elo is the rating as the evaluator published it last, measured from the random bot at 0: what explains best the
-    games among members and the latest current models, all together (Bradley and Terry). Its 95% interval is for
-    comparing members; the random bot's own is what is unknown of the zero, which moves all ratings alike. 'games' are
-    all that were ever rated, also those against models that did not stay, which are forgotten.
-    'why' is what it is kept for: a latest model, for a time (recent), the best one when it came (elite), one of every
-    so many steps (anchor), a rung of the scale of ratings (lasting). 'met' is the share of self-play games against it;
-    under a table stands how many were played for which reason.
+    Elo is the rating as the evaluator published it last, measured from the random bot at 0. It is the best fit (Bradley
+    and Terry) to the games among members and the latest current models, all together. Its 95% interval is for comparing
+    members; the random bot's own interval is the uncertainty of the zero, which moves all ratings alike. 'games' are
+    all that were ever rated, also those against models that have left the league. 'why' is the reason why a member is
+    kept: a latest model, for a time (recent), the best one when it came (elite), one of every so many steps (anchor), a
+    rung of the scale of ratings (lasting). 'met' is the share of self-play games against the member; the line under a
+    table says how many games were played for which reason.
 
     CONFIG --audit GAMES plays a round robin of up to 24 members. Its games are not journaled, and no rating rests on
     them. The audit reports how far the published ratings are off, how many of their 95% intervals cover the round
@@ -106,7 +106,10 @@ def league(
 
 
 def _leagues(place: Place, config_key: str | None) -> dict[str, LeagueView]:
-    """Read the league of a configuration, or of all that have one. Raises ``UnknownConfig`` or ``NoLeague``."""
+    """Read the league of a configuration, or of all that have one.
+
+    Raises ``UnknownConfig`` or ``NoLeague``.
+    """
     with open_run(place) as reader:
         check_config(reader, config_key)
         views = leagues_in(reader, note)

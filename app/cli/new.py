@@ -1,4 +1,7 @@
-"""``flyball new``: begin a game, network, trainer or controller of one's own from a working example."""
+"""``flyball new``: begin a game, network, trainer or controller of one's own.
+
+The files are made from a working example.
+"""
 
 import re
 import sys
@@ -58,7 +61,7 @@ EXAMPLES: Mapping[str, Example] = {
 @click.option("--folder", default=Path(), type=FOLDER, help="Where the files are written.")
 @json_option
 def new(kind: str, name: str, *, folder: Path, as_json: bool) -> None:
-    """Begin a game, network, trainer or controller called NAME from a working example.
+    """Begin a game, network, trainer or controller from a working example.
 
     Writes NAME.py, its settings NAME.toml and its test test_NAME.py, which passes; no file is overwritten. Prints the
     commands to try next.
@@ -77,7 +80,7 @@ def new(kind: str, name: str, *, folder: Path, as_json: bool) -> None:
             with path.open("x", encoding="utf-8") as file:
                 file.write(text)
     values = dict(zip(("source", "settings", "test"), map(str, files), strict=True))
-    # In the folder, because pytest adds no folder of a test to the path where its import mode is importlib.
+    # pytest runs in the folder, because in import mode importlib it does not add a test's folder to the path.
     begin = [] if folder == Path() else [f"cd {quote(str(folder))}"]
     flyball = f"flyball --config-file {name}.toml --run {name}_run"
     tried = [f"{flyball} {command.format(name=name)}" for command in example.commands]
@@ -90,7 +93,10 @@ def new(kind: str, name: str, *, folder: Path, as_json: bool) -> None:
 
 
 def _check_name(kind: str, name: str, folder: Path) -> None:
-    """Refuse a name that no module can have, or that another module or one of our games has. Raises ``BadUsage``."""
+    """Refuse a name that cannot be used or is taken.
+
+    Refuses names that no module can have, and names of other modules and of our games. Raises ``BadUsage``.
+    """
     if not NAME.fullmatch(name) or iskeyword(name) or len(name) > LONGEST_NAME:
         raise BadUsage(
             f"{name!r} cannot be the name of a module and of a configuration.",
@@ -98,7 +104,7 @@ def _check_name(kind: str, name: str, folder: Path) -> None:
         )
     if name in sys.stdlib_module_names or (find_spec(name) and not (folder / f"{name}.py").exists()):
         raise BadUsage(f"{name} is a module that Python finds already.", hint=f"Choose another name: my_{name}.")
-    if kind == "game" and f"{name}_2p" in GAMES:  # whose settings would be mixed with the example's
+    if kind == "game" and f"{name}_2p" in GAMES:  # its settings would be mixed with the example's
         raise BadUsage(f"{name}_2p is a configuration of Flyball's own.", hint=f"Choose another name: my_{name}.")
 
 
@@ -108,7 +114,10 @@ def _text(file: str) -> str:
 
 
 def _renamed(text: str, example: Example, name: str) -> str:
-    """Return an example's text with new names; whole words, and parts between underscores, are replaced."""
+    """Return an example's text with new names.
+
+    Whole words, and parts between underscores, are replaced.
+    """
     made = {"name": name, "class": "".join(part.capitalize() for part in name.split("_"))}
     names = {example.module: name} | {old: form.format(**made) for old, form in example.names.items()}
     words = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))

@@ -20,11 +20,14 @@ if TYPE_CHECKING:  # the simulation is costly to import, and most commands do no
     from app.simulation import Interval
 
 PLAIN_WIDTH = 1000
-"""Width in columns without a terminal; so large that nothing is cut off."""
+"""Width in columns without a terminal, so that nothing is cut off."""
 
 
 def stdout_console() -> Console:
-    """Return a console on stdout: in colour on terminals, plain and wide elsewhere."""
+    """Return a console on stdout.
+
+    It is in colour on terminals, and plain and wide elsewhere.
+    """
     stream = sys.stdout
     width = None if stream.isatty() else PLAIN_WIDTH
     return Console(file=stream, width=width, highlight=False, no_color=bool(os.environ.get("NO_COLOR")))
@@ -54,7 +57,7 @@ def write_row(values: Mapping[str, Any], text: str, *, as_json: bool) -> None:
 
 
 def write_values(values: Mapping[str, Any], *, as_json: bool) -> None:
-    """Write named values to stdout, as one line each or as a JSON object."""
+    """Write named values to stdout, as lines or a JSON object."""
     if as_json:
         write_json(values)
         return
@@ -66,7 +69,10 @@ def write_values(values: Mapping[str, Any], *, as_json: bool) -> None:
 def show_table(
     columns: Sequence[str], rows: Iterable[Sequence[RenderableType]], *, left: Collection[str], title: str | None = None
 ) -> None:
-    """Write a table to stdout; the columns that are not in ``left`` are right-justified."""
+    """Write a table to stdout.
+
+    Columns that are not in ``left`` are right-justified.
+    """
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for name in columns:
         table.add_column(name, justify="left" if name in left else "right")
@@ -108,7 +114,7 @@ def complain(dead: DeadLetter) -> None:
 
 
 def write_event(event: Event[Any], *, as_json: bool) -> None:
-    """Write an event to stdout, as a line of text or as a CloudEvent."""
+    """Write an event to stdout, as text or as a CloudEvent."""
     head = f"{event.sequence:>8}  {show_time(event.recordedtime, 'milliseconds')}  "
     if as_json:
         write_json(event.to_cloudevent())

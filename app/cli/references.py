@@ -1,4 +1,6 @@
-"""References of all commands and settings in ADR/, written out of click and the settings' models.
+"""References of all commands and settings, written into ADR/.
+
+Their text comes from click and from the settings' models.
 
 ``python -m app.cli.references check`` lists the pages that differ from the program. ``write`` updates them.
 """
@@ -55,7 +57,7 @@ CODE = re.compile(r"(`+[^`]+`+)")
 
 
 def prose(text: str) -> str:
-    """Return a text in which only code between backticks is marked up, as Markdown."""
+    """Escape a text for Markdown, except code between backticks."""
     parts = CODE.split(text)
     plain = (re.sub(r"<(?=[A-Za-z/])", "&lt;", part).replace("*", "\\*") for part in parts[::2])
     code = (f"`{part.strip('`')}`" for part in parts[1::2])
@@ -63,7 +65,7 @@ def prose(text: str) -> str:
 
 
 def cell(text: str) -> str:
-    """Return a text for a cell of a table."""
+    """Return a text for a cell of a Markdown table."""
     return " ".join(prose(text).split()).replace("|", "\\|")
 
 
@@ -101,7 +103,7 @@ class Setting(NamedTuple):
         default: as JSON; None if it is unset.
         needed: whether it has to be set.
         meaning: in words.
-        variable: of the environment; empty where none can set it.
+        variable: the environment variable; empty where none can set it.
     """
 
     key: str
@@ -113,7 +115,7 @@ class Setting(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table of flyball.toml: its dotted name, what it is for, and its settings."""
+    """A table of flyball.toml: dotted name, purpose and settings."""
 
     name: str
     purpose: str
@@ -126,7 +128,7 @@ def tables() -> Iterator[Table]:
     yield from _tables("games.KEY", GameConfig, {"key", "imports", "bots"})
     yield from _tables("games.KEY.bots.NAME", BotSettings)
     yield from _tables("controllers.NAME", ControllerSettings)
-    # A list, which one variable holds.
+    # One environment variable holds the whole list, so that its keys have none.
     listed = _tables("deployment.notifications", NotificationSettings)
     yield from (table._replace(settings=tuple(one._replace(variable="") for one in table.settings)) for table in listed)
 
@@ -206,7 +208,10 @@ PAGES: Mapping[str, Callable[[], str]] = {"cli.md": commands_page, "settings.md"
 
 
 def run(arguments: Sequence[str], folder: Path = FOLDER) -> int:
-    """Check the pages in a folder, after writing them if asked, and return the exit code."""
+    """Check or write the pages in a folder; return the exit code.
+
+    1 if a page is out of date, 2 for wrong arguments.
+    """
     if list(arguments) not in (["check"], ["write"]):
         sys.stderr.write("usage: python -m app.cli.references check|write\n")
         return 2

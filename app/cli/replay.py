@@ -53,11 +53,14 @@ FITTING = {
 """The options that each mode accepts."""
 
 CHOOSING = frozenset({"patterns", "config_key", "first", "last"})
-"""Publishing again needs one of these options, so that nobody publishes the whole journal by mistake."""
+"""Options of which publishing again needs one.
+
+Otherwise an operator could publish the whole journal by mistake.
+"""
 
 EVERY_CONFIG = "all configurations"
 SIGNS: dict[Change, str] = {"missing": "-", "added": "+", "replaced": ">", "changed": "~"}
-"""A sign for each kind of change, in the order of the summary."""
+"""A sign for each kind of change, in the summary's order."""
 
 Counts = Counter[tuple[str, Change, str]]
 """The number of differences by configuration, kind of change and event name."""
@@ -128,7 +131,10 @@ def _mode(ctx: click.Context) -> str:
 
 
 def _checked_end(head: int, first: int, last: int | None) -> int:
-    """Return the last position of a span. Raises ``UsageError`` for an empty one."""
+    """Return the last position of a span.
+
+    Raises ``UsageError`` for an empty span.
+    """
     if last is not None and last < first:
         raise click.UsageError(f"--from {first} lies after --to {last}: there is nothing between them.")
     if first > max(1, head):
@@ -155,7 +161,10 @@ def _again(place: Place, reader: JournalReader, selection: Selection, end: int, 
 async def _publish(
     place: Place, events: Iterator[Event[Any]], deadline_s: float, *, reason: str, speed: float | None, as_json: bool
 ) -> None:
-    """Publish each event's data as a new event caused by the original. The same reason gives the same id."""
+    """Publish each event's data as a new event caused by the original.
+
+    The same reason gives the same id.
+    """
     before: int | None = None
     async with connected(place, deadline_s) as bus:
         for event in events:
@@ -284,7 +293,10 @@ def _story_json(story: Story) -> dict[str, Any]:
 def show_what_if(
     reader: JournalReader, selection: Selection, *, assignments: Sequence[str], first: int, end: int, as_json: bool
 ) -> None:
-    """Print differences: a summary, then a list by configuration and position. ``WORK`` is listed only if selected."""
+    """Print a summary of the differences, then a list of them.
+
+    The list is in order of configuration and position. Events of ``WORK`` are listed only if selected.
+    """
     if not assignments:
         raise click.UsageError("Say what would be different: --set KEY=VALUE.")
     counts: Counts = Counter()
@@ -307,7 +319,10 @@ def show_what_if(
 
 
 def _sum_up(firsts: Mapping[str, Divergence], counts: Counts) -> None:
-    """Print counts by kind of change, then by configuration, in order of their first difference."""
+    """Print counts by kind of change, then by configuration.
+
+    Configurations are in order of their first difference.
+    """
     if not firsts:
         note("Nothing differs.")
         return
@@ -323,7 +338,10 @@ def _sum_up(firsts: Mapping[str, Divergence], counts: Counts) -> None:
 
 
 def _by_kind(counts: Counts) -> dict[Change, list[tuple[str, int]]]:
-    """Return (name, count) pairs by kind of change: the most frequent first, ``WORK`` last."""
+    """Return (name, count) pairs by kind of change.
+
+    The most frequent names come first, those of ``WORK`` last.
+    """
     work = {payload.event_name for payload in WORK}
     totals: dict[Change, Counter[str]] = {kind: Counter() for kind in SIGNS}
     for (_, kind, name), count in sorted(counts.items()):

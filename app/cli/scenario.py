@@ -1,4 +1,4 @@
-"""``flyball scenario``: cause a trouble in a running loop, and follow how the loop handles it."""
+"""``flyball scenario``: cause a trouble in a running loop, and follow it."""
 
 import asyncio
 import shlex
@@ -49,11 +49,12 @@ class NeverCame(FlyballError):
 @json_option
 @placed
 def scenario(place: Place, name: str, config_key: str | None, *, seconds: float, as_json: bool) -> None:
-    """Make a trouble in a running loop, and follow how it is detected, decided upon and recovered from.
+    """Cause a trouble in a running loop, and follow the recovery.
 
-    It gets in as an operator's mistake or a broken node would: as an event, or an artifact in the store. Without
-    CONFIG, the first configuration that has what the trouble needs is chosen; dead-node takes none. Each step is
-    printed as it is seen, then the commands that show how one led to another.
+    The command follows how the trouble is detected, decided upon and recovered from. The trouble gets in as an
+    operator's mistake or a broken node would: as an event, or an artifact in the store. Without CONFIG, the first
+    configuration that has what the trouble needs is chosen; dead-node takes none. Each step is printed as it is seen,
+    then the commands that show how one led to another.
     """
     plan = _plan(place, name, config_key, seconds)
     reporter = Reporter(place.folder, plan, as_json=as_json)
@@ -105,7 +106,10 @@ class Reporter:
         note(f"put right: {remedy.event_name} {summarise(remedy)}")
 
     def ended(self, traces: Mapping[str, str], *, well: bool) -> None:
-        """Report the end; ``traces`` maps the ids whose traces show the steps to the steps' names."""
+        """Report the end of the scenario.
+
+        ``traces`` maps the ids whose traces show the steps to the steps' names.
+        """
         self._over, self._wrong = well, self._wrong and not well
         if self._as_json:
             write_json({"stage": "ended" if well else "left", "traces": list(traces)})
@@ -132,14 +136,20 @@ class Reporter:
 
 
 class Player:
-    """Plays one scenario on the bus of a running loop; ``pulse_s`` is the period of the plan's pulses."""
+    """Plays one scenario on the bus of a running loop.
+
+    ``pulse_s`` is the period of the plan's pulses, in seconds.
+    """
 
     def __init__(self, bus: Bus, plan: Plan, reporter: Reporter, pulse_s: float) -> None:
         self._bus, self._plan, self._reporter, self._pulse_s = bus, plan, reporter, pulse_s
         self._clock, self._boot, self._published = SystemClock(), boot_id(), 0
 
     async def play(self, seconds: float) -> None:
-        """Cause the trouble, then follow the run for at most ``seconds``. Raises ``NeverCame``."""
+        """Cause the trouble, then follow the run for at most ``seconds``.
+
+        Raises ``NeverCame``.
+        """
         position = await self._publish(self._plan.trouble)
         async with self._bus.subscribe(after=position - 1) as subscription:
             events: Sequence[Event[Any]] = ()

@@ -1,4 +1,4 @@
-"""``flyball simulate``: compare arms with and without controllers on a modelled cluster, or plan a cluster."""
+"""``flyball simulate``: try controllers on a modelled cluster, or plan a cluster."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -134,14 +134,14 @@ def simulate(
     jobs: int,
     as_json: bool,
 ) -> None:
-    """Run all controllers, and none, on a modelled cluster; compare their strength.
+    """Compare strength with and without controllers on a modelled cluster.
 
     The controllers are the real ones; the cluster, its troubles and how strength grows are modelled
     (app/simulation/plant.toml; --plant takes your own). The same seed gives the same events. Settings are those of the
     run folder, with presets for a cluster. A controller of your own takes part; one more arm leaves it out.
 
-    With --plan, it shows the bottleneck instead, and searches the fewest processes of each kind with which no job waits
-    long.
+    With --plan, the command shows the bottleneck instead, and finds the fewest processes of each kind with which no job
+    waits long.
     """
     given = given_options(ctx)
     if wrong := [given[name] for name in (COMPARING if plan else PLANNING) if name in given]:
@@ -190,7 +190,7 @@ LOAD_COLUMNS: Mapping[str, Callable[[KindLoad], str]] = {
 
 
 def show_plan(plan: ClusterPlan) -> None:
-    """Write a plan: the cluster as it is configured, and as it needs to be."""
+    """Write a plan: the configured cluster, and the one that is needed."""
     wait = plan.most_wait * plan.needed.load.loop_seconds
     show_sizing("As configured:", plan.given)
     show_sizing(f"Needed, so that 95% of the jobs wait at most {wait:,.0f} s:", plan.needed)

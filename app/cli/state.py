@@ -1,4 +1,7 @@
-"""``flyball state``: a configuration's FeedbackState, each value with the event that set it."""
+"""``flyball state``: a configuration's FeedbackState.
+
+Each value is shown with the event that set it.
+"""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -19,7 +22,10 @@ from app.status.summary import event_text, short
 from app.status.values import brief, shown, value_text
 
 COLUMNS = ("field", "value", "set by", "event", "at")
-"""Columns of a table of fields: the event's name, id and time, which are empty for initial values."""
+"""Columns of a table of fields.
+
+The event's name, id and time are empty for initial values.
+"""
 
 
 class UnknownField(FlyballError):
@@ -32,9 +38,9 @@ class UnknownField(FlyballError):
 @json_option
 @placed
 def state(place: Place, config_key: str, field: str | None, *, as_json: bool) -> None:
-    """Show the FeedbackState of CONFIG, or one FIELD of it: each value with the event that set it.
+    """Show the FeedbackState of CONFIG, or one FIELD of it.
 
-    `flyball trace ID` shows what led to that event.
+    Each value is shown with the event that set it. `flyball trace ID` shows what led to that event.
     """
     with open_run(place) as reader:
         check_config(reader, config_key)

@@ -1,4 +1,4 @@
-"""``flyball status``: what is known of a run."""
+"""``flyball status``: the configurations and daemons of a run."""
 
 from collections import Counter
 
@@ -45,11 +45,11 @@ fold and that are not voided; refused is the number of refused events.
 @json_option
 @placed
 def status(place: Place, *, as_json: bool) -> None:
-    """Show configurations and daemons. Exit code 3 when the run is not running.
+    """Show configurations and daemons.
 
-    Of a run that is not running, this is the last known state; a daemon is gone if it ended without an event, as when
-    its machine failed. In a running one, the broker knows the living daemons; a silent daemon is lost. On a machine
-    without the run's journal, everything comes from the broker.
+    If the run is not running, this is its last known state, and the exit code is 3; a daemon is gone if it ended
+    without an event, as when its machine failed. While the run is running, the broker knows the living daemons; a
+    silent daemon is lost. On a machine without the run's journal, everything comes from the broker.
     """
     now = read_status(place, note)
     head, unfolded, refused, lead_seconds = now.position, set[int](), 0, 0.0
@@ -95,7 +95,10 @@ def _late(config: ConfigStatus) -> str:
 
 
 def _lead_seconds(reader: SqliteJournalReader) -> float:
-    """Return the seconds by which the last record's time is ahead of this machine's clock."""
+    """Return the seconds that recorded time is ahead of this machine's clock.
+
+    0 if it is not ahead, or if nothing is recorded.
+    """
     last = next(reader.headers_back(reader.head), None)
     now_us = (SystemClock().now() - EPOCH) // MICROSECOND
     return max(0, last.recorded_us - now_us) / SECOND_US if last else 0.0

@@ -19,14 +19,20 @@ MEGABYTE = 1e6
 
 @click.group()
 def store() -> None:
-    """Look after the store of models and shards: a folder, or what deployment.store names."""
+    """Look after the store of models and shards.
+
+    The store is a folder in the run, or what deployment.store names.
+    """
 
 
 @store.command()
 @json_option
 @placed
 def verify(place: Place, *, as_json: bool) -> None:
-    """Read every blob, and list the damaged ones. Exit code 1 when there are any. The loop may be running."""
+    """Read every blob, and list the damaged ones.
+
+    The exit code is 1 if there are any. The loop may be running.
+    """
     blobs, count, damaged = open_store(place.store, cached=False), 0, 0
     for key in blobs.keys():  # noqa: SIM118 - a store is no mapping
         try:
@@ -48,12 +54,12 @@ def verify(place: Place, *, as_json: bool) -> None:
 @json_option
 @placed
 def gc(place: Place, *, yes: bool, grace_hours: float, as_json: bool) -> None:
-    """List or delete the blobs that the run does not need. The loop may be running.
+    """List or delete the blobs that the run does not need.
 
-    Blobs named by the state that follows from the journal are needed: models of the lineage, the league and pending
-    requests, shards that wait or are learned from again. So are a needed model's optimiser state, blobs named by events
-    of the last hours, and young blobs, because their events may still come. A store that several runs share
-    has to have a prefix for each: blobs of another run are not needed by this one.
+    The loop may be running. Blobs named by the state that follows from the journal are needed: models of the lineage,
+    the league and pending requests, shards that wait or are learned from again. So are a needed model's optimiser
+    state, blobs named by events of the last hours, and young blobs, because their events may still come. A store that
+    several runs share has to have a prefix for each: blobs of another run are not needed by this one.
     """
     blobs, since = open_store(place.store, cached=False), SystemClock().now() - timedelta(hours=grace_hours)
     with open_run(place) as reader:

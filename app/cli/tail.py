@@ -32,7 +32,10 @@ def tail(
     config_key: str | None,
     as_json: bool,
 ) -> None:
-    """Show events whose event name or type matches a glob PATTERN: 'TRAINING_*', 'evaluation.*', MODEL_PROMOTED."""
+    """Show events whose event name or type matches a glob PATTERN.
+
+    Examples: 'TRAINING_*', 'evaluation.*', MODEL_PROMOTED.
+    """
     selection = select(patterns, config_key)
     with open_journal(place) as reader:
         check_config(reader, config_key)

@@ -15,15 +15,16 @@ class NoTextual(FlyballError):
 
 
 class NoTerminal(FlyballError):
-    """Standard input or output is no terminal."""
+    """Standard input or output is not a terminal."""
 
 
 @click.command()
 @placed
 def top(place: Place) -> None:
-    """Watch a run at a terminal: overview, one configuration, events, logs. The last line shows the keys.
+    """Watch a run at a terminal.
 
-    It needs the run's journal, so it runs on the head. It changes nothing.
+    The tabs show an overview, one configuration, events and logs; the last line shows the keys. The command needs the
+    run's journal, so it runs on the head. It changes nothing.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise NoTerminal("flyball top needs a terminal.", hint="For a file or a pipe: flyball status, flyball tail -f")

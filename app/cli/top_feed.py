@@ -19,10 +19,13 @@ from app.status.state import STATE_READS, Field, state_fields
 from app.status.summary import one_line
 
 FIRST_EVENTS, MOST_EVENTS = 200, 500
-"""Events that are shown at first, and the most that are read at once."""
+"""Events that are shown at first, and most events read at once."""
 
 LOG_BYTES = 32 << 10
-"""End of a log file that is shown at first; also the most that is read at once."""
+"""Most bytes that are read at once from a log file.
+
+At first, these are the end of the file.
+"""
 
 SHOWN_ATTRIBUTES = ("config_key", "child", "reason", "error", "remedy", "event_id")
 """Attributes of a log's line that are shown after its text."""
@@ -39,14 +42,17 @@ class LogLine:
 
 
 class EventFeed:
-    """New events of a journal, a part at each call."""
+    """New events of a journal, in parts."""
 
     def __init__(self, place: Place, selection: Selection) -> None:
         self._place, self._selection = place, selection
         self._position: int | None = None
 
     def news(self) -> list[Event[Any]]:
-        """Return the events since the last call; at the first, the latest ones."""
+        """Return the events since the last call.
+
+        The first call returns the latest events.
+        """
         with open_journal(self._place) as reader:
             if self._position is None:
                 self._position = before_last(reader, FIRST_EVENTS, self._selection, reader.head)
@@ -63,13 +69,16 @@ class EventFeed:
 
 @dataclass(slots=True)
 class LogFeed:
-    """New lines of all logs of a run, a part at each call."""
+    """New lines of all logs of a run, in parts."""
 
     folder: Path
     read: dict[Path, int] = field(default_factory=dict)
 
     def news(self) -> list[LogLine]:
-        """Return the lines since the last call, in order of time; at the first, the ends of the files."""
+        """Return the lines since the last call, in order of time.
+
+        The first call returns the ends of the files.
+        """
         lines = [line for path in sorted(self.folder.glob("*.jsonl")) for line in self._lines(path)]
         return sorted(lines, key=lambda line: line.time)
 
@@ -96,14 +105,20 @@ def _line(record: Any) -> LogLine:
 
 
 def read_state(place: Place, key: str) -> dict[str, Field]:
-    """Return a configuration's state, each field with the event that set it. Folds the whole journal."""
+    """Return a configuration's state, each field with the event that set it.
+
+    Folds the whole journal.
+    """
     with open_journal(place) as reader:
         events = history(reader, types=STATE_READS, on_dead=lambda _: None)
         return state_fields(events, ConfigKey(key), frozenset(voided_events(reader)))
 
 
 class Feed:
-    """Everything that changes on the screen. Its methods block, so they run in a thread."""
+    """Everything that changes on the screen.
+
+    The methods block, so they run in a thread.
+    """
 
     def __init__(self, place: Place, selection: Selection) -> None:
         self._place = place
@@ -117,5 +132,5 @@ class Feed:
         return self.events.news(), self.logs.news()
 
     def select(self, selection: Selection) -> None:
-        """Begin again with other events."""
+        """Start over with other events."""
         self.events = EventFeed(self._place, selection)

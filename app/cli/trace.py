@@ -25,7 +25,10 @@ NO_BOUND = 1 << 62
 @json_option
 @placed
 def trace(place: Place, event_id: str, *, causes: int, effects: int, everything: bool, as_json: bool) -> None:
-    """Show what led to the event whose id begins with ID, and what came of it. Times are relative to it."""
+    """Show what led to an event, and what came of it.
+
+    The event's id begins with ID. Times are relative to the event.
+    """
     if not event_id:
         raise click.BadParameter("write an id, or its beginning.", param_hint="ID")
     if everything:
@@ -45,7 +48,7 @@ def trace(place: Place, event_id: str, *, causes: int, effects: int, everything:
 
 
 def trace_tree(trace: Trace) -> Tree:
-    """Return causes and effects as a tree in which the requested event is marked."""
+    """Return causes and effects as a tree that marks the requested event."""
     start_us = next(node.event.recorded_us for node in trace.nodes if node.event.id == trace.id)
     root = Tree(_node_text(trace.nodes[0], trace.id, start_us))
     path = [root]
@@ -67,5 +70,8 @@ def _node_text(node: TracedEvent, wanted: str, start_us: int) -> Text:
 
 
 def trace_json(trace: Trace) -> list[dict[str, Any]]:
-    """Return the events of a trace as CloudEvents with their levels and numbers of hidden effects."""
+    """Return the events of a trace as CloudEvents.
+
+    Each has its level and its number of hidden effects.
+    """
     return [node.event.to_cloudevent() | {"level": node.level, "hidden": node.hidden} for node in trace.nodes]

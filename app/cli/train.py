@@ -40,11 +40,12 @@ def train(
     only_settings: bool,
     as_json: bool,
 ) -> None:
-    """Train a policy of GAME: collect games, learn from them, evaluate, save; again and again.
+    """Train a policy of GAME.
 
-    It learns by PPO, or from what its own tree searches find: see --set backend. Settings are those that suit the game,
-    unless a file or --set says otherwise; see --settings. The same settings and seed give the same weights,
-    interrupted or not. In the folder: the models, the log, the curves and the report.
+    The training collects games, learns from them, evaluates and saves, again and again. The policy learns by PPO, or
+    from what its own tree searches find: see --set backend. Settings are those that suit the game, unless a file or
+    --set says otherwise; see --settings. The same settings and seed give the same weights, interrupted or not. In the
+    folder: the models, the log, the curves and the report.
     """
     config = place.config(config_key)
     values = assigned(assignments) | ({"collection.initial_policy": STARTS[start]} if start else {})

@@ -30,7 +30,10 @@ def train_and_show(run: PreparedTraining) -> TrainingResult:
 
 
 class TrainingBar(ProgressLines):
-    """A sink that writes lines to stderr, with a progress bar below them on a terminal."""
+    """A sink that writes lines to stderr.
+
+    On a terminal, a progress bar is below the lines.
+    """
 
     def __init__(self, settings: PipelineSettings) -> None:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -42,7 +45,10 @@ class TrainingBar(ProgressLines):
         super().__init__(settings, self.tell)
 
     def tell(self, text: str) -> None:
-        """Write a line at any log level; on a terminal above the bar, which other output would break."""
+        """Write a line at any log level.
+
+        On a terminal the line goes above the bar, because otherwise it would break the bar.
+        """
         if self._console is None:
             note(text)
         else:

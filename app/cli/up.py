@@ -57,7 +57,7 @@ INTERESTING: frozenset[type[Payload]] = frozenset(
 """Event types that are shown; ``LiveScreen`` pins the notable ones."""
 
 AT_ONCE = 5000
-"""Most events read at once, so that other tasks do not wait long."""
+"""Most events read at once, because other tasks must not wait long."""
 
 
 @click.command()
@@ -82,9 +82,10 @@ def up(
     seconds: float | None,
     as_json: bool,
 ) -> None:
-    """Start all daemons of a run and watch them. Ctrl-C stops them in order; a second one does not wait.
+    """Start all daemons of a run and watch them.
 
-    A cluster has one head, where the broker runs, and workers: --role names what this machine is.
+    Ctrl-C stops the daemons in order; a second Ctrl-C does not wait. A cluster has one head, where the broker runs, and
+    workers: --role names what this machine is.
     """
     given = {"profile": profile, "configs": list(configs) or None, "seed": seed}
     loaded = place.load({key: value for key, value in given.items() if value is not None})
@@ -115,9 +116,10 @@ def up(
 
 
 def open_dashboard(settings: DashboardSettings, role: MachineRole | None) -> tuple[str, socket.socket | None]:
-    """Open the dashboard's socket, which outlives restarts of its process; return a line about it, too.
+    """Return a line about the dashboard, and its open socket.
 
-    A run goes on without a dashboard, for instance if another run's has the port.
+    The socket outlives restarts of the dashboard's process. It is ``None`` if there is no dashboard. A run goes on
+    without a dashboard, for instance if another run's has the port.
     """
     if role == "worker" or not settings.start:
         return "", None
@@ -129,7 +131,10 @@ def open_dashboard(settings: DashboardSettings, role: MachineRole | None) -> tup
 
 
 def _check_journal(file: Path, settings: RunSettings) -> None:
-    """Migrate an older journal; refuse damage and unfit settings, at which the broker would fail at each restart."""
+    """Migrate an older journal; refuse damage and unfit settings.
+
+    Otherwise the broker would fail at each restart.
+    """
     if file.is_file() and file.stat().st_size:
         # The settings are closed too, because their reader would fail later in a closed journal.
         with closing(SqliteJournal(file)) as journal, closing(past_settings(journal)) as past:
@@ -137,14 +142,20 @@ def _check_journal(file: Path, settings: RunSettings) -> None:
 
 
 PINNED_LINES = 6
-"""Most pinned lines; each shows the latest event of a type and configuration, or a daemon's failure."""
+"""Most pinned lines.
+
+Each shows the latest event of a type and configuration, or a daemon's failure.
+"""
 
 STREAM_LINES = 6
 """Most lines of ordinary events."""
 
 
 class Screen:
-    """Plain output: events on stdout, the rest on stderr; with JSON, reports on stdout too."""
+    """Plain output: events on stdout, the rest on stderr.
+
+    With JSON, reports go to stdout too.
+    """
 
     def __init__(self, *, as_json: bool = False) -> None:
         self._as_json = as_json
@@ -162,7 +173,7 @@ class Screen:
         write_event(event, as_json=self._as_json)
 
     def status(self, status: Status) -> None:
-        """Ignore the status, because a file has no use for a repeated table; see ``LiveScreen``."""
+        """Ignore the status, because a file has no use for repeated tables."""
 
     def say(self, text: str) -> None:
         """Show a line to the operator."""
@@ -176,7 +187,7 @@ class Screen:
 
 
 class LiveScreen(Screen):
-    """A live picture: the title, configurations, daemons, notable events, and the latest others.
+    """A live picture: title, configurations, daemons, notable events and the latest others.
 
     It uses the terminal's alternate screen, because otherwise a resize wraps the old picture into lines that are
     never cleared. The last picture stays on the ordinary screen.
@@ -239,7 +250,10 @@ class LiveScreen(Screen):
         return [status_table(self._status, self._live.console.width), "", daemons_text(self._status), ""]
 
     def _lines(self, room: int) -> list[RenderableType]:
-        """Return the lines below the tables: the pinned ones, then others as far as there is room."""
+        """Return the lines below the tables.
+
+        The pinned lines come first, then others as far as there is room.
+        """
         pinned = list[RenderableType](self._pinned.values())[-PINNED_LINES:]
         if pinned and self._stream:
             pinned.append("")
@@ -265,7 +279,10 @@ def describe(report: ChildReport) -> str:
 
 
 def daemons_text(status: Status) -> Columns:
-    """Return all daemons side by side, coloured by state, with notes on what is unusual."""
+    """Return all daemons side by side, coloured by state.
+
+    Notes say what is unusual about a daemon.
+    """
     return Columns([_daemon_text(daemon) for daemon in status.daemons], padding=(0, 2))
 
 
@@ -342,7 +359,10 @@ def child_specs(place: Place, loaded: Loaded, role: MachineRole | None = None) -
 
 
 def dashboard_spec(place: Place, loaded: Loaded, fd: int) -> ChildSpec:
-    """Return the dashboard's process, which serves at an open socket. The run goes on if it cannot start."""
+    """Return the dashboard's process, which serves at an open socket.
+
+    The run goes on if the dashboard cannot start.
+    """
     folder = place.folder
     command = python_module(
         "app.cli", "--run", str(folder.path.absolute()), "dashboard", "--supervised", "--fd", str(fd)
@@ -375,7 +395,10 @@ def _reporter(screen: Screen, stop: asyncio.Event) -> Callable[[ChildReport], No
 
 
 class JournalWatch:
-    """Feeds a board from the journal in parts, starting where the board was last saved."""
+    """Feeds a board from the journal in parts.
+
+    The watch starts where the board was last saved.
+    """
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
@@ -388,7 +411,10 @@ class JournalWatch:
         self.trouble = ""  # the last read error that was shown to the operator
 
     def news(self) -> list[Event[Any]]:
-        """Read the next part; return its interesting new events. Raises ``FlyballError`` for damage."""
+        """Read the next part; return its interesting new events.
+
+        Raises ``FlyballError`` for damage.
+        """
         try:
             reader = SqliteJournalReader(self._folder.journal)
         except NotAJournal:
@@ -413,7 +439,10 @@ class JournalWatch:
 
 
 async def _watch(watch: JournalWatch, place: Place, loaded: Loaded, screen: Screen, stop: asyncio.Event) -> None:
-    """Show news until cancelled; stop the run in order once the reader of stdout is gone."""
+    """Show news until cancelled.
+
+    Stops the run in order once nobody reads stdout.
+    """
     bus = open_bus(place, loaded, LOOK_SECONDS, "up")
     try:
         while True:
@@ -426,7 +455,10 @@ async def _watch(watch: JournalWatch, place: Place, loaded: Loaded, screen: Scre
 
 
 def _look(watch: JournalWatch, presence: Presence | None, screen: Screen) -> None:
-    """Show new events and the status. An unreadable journal is only reported; it does not end the run."""
+    """Show new events and the status.
+
+    An unreadable journal is only reported; it does not end the run.
+    """
     try:
         for event in watch.news():
             screen.event(event)

@@ -1,1 +1,4 @@
-"""Comparisons of arms on real games: the real loop in one process, in virtual time (ADR-036)."""
+"""Comparisons of arms on real games (ADR-036).
+
+The real loop runs in one process, in virtual time.
+"""

@@ -1,8 +1,10 @@
-"""Fit the simulation's plant to a study's runs; compare its predictions with the measured figures.
+"""Fit the simulation's plant to a study's runs.
 
-Durations, curves of learning and shares of drawn games are fitted to the runs with all controllers: without anchors of
-a league, ratings within a run are too noisy for a curve. The fitted plant has no troubles, as the runs have none.
-The other parameters keep the values of the given plant.
+The plant's predictions are compared with the measured figures.
+
+Durations, learning curves and shares of drawn games are fitted to the runs with all controllers, because without
+anchors of a league, ratings within a run are too noisy for a curve. The fitted plant has no troubles, as the runs have
+none. The other parameters keep the values of the given plant.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -47,11 +49,14 @@ FEWEST_RATED = 3
 
 
 class TooFewModels(FlyballError):
-    """Runs too short for a fit."""
+    """The runs are too short for a fit."""
 
 
 class RatedModel(NamedTuple):
-    """A rated model: the experience behind it, in lessons of the plant, and its strength, Elo."""
+    """A rated model.
+
+    ``experience`` is the experience behind it, in lessons of the plant.
+    """
 
     experience: float
     elo: float
@@ -120,7 +125,10 @@ def observe(config: GameConfig, events: Iterable[Event[Any]], plant: PlantSettin
 
 
 def fitted_times(seen: Observed) -> JobTimes:
-    """Return the durations of a configuration's jobs: medians, and a least-squares line of its trainings' rows."""
+    """Return the durations of a configuration's jobs.
+
+    They are medians; for trainings, a least-squares line over rows times epochs; for rated games, a mean.
+    """
     work, seconds = np.array(seen.trainings).T
     fixed, slope = nnls(np.column_stack([np.ones_like(work), work]), seconds)[0]
     return JobTimes(
@@ -197,7 +205,7 @@ def fit(
 
 
 def without_troubles(troubles: TroubleSettings) -> TroubleSettings:
-    """Return a plant's troubles, none of which ever happens."""
+    """Return a plant's troubles with all their rates set to 0."""
     fields = {name: getattr(troubles, name) for name in type(troubles).model_fields}
     return troubles.replace(
         **{name: one.replace(per_day=0.0) if isinstance(one, EpisodeSettings) else 0.0 for name, one in fields.items()}
@@ -205,9 +213,10 @@ def without_troubles(troubles: TroubleSettings) -> TroubleSettings:
 
 
 class Prediction(Settings):
-    """An arm's figures, measured and as the simulation predicts them with the fitted plant; means over seeds.
+    """An arm's figures, measured and predicted; means over seeds.
 
-    ``over_none`` is the difference in Elo to the arm without controllers, the mean of the configurations.
+    The simulation predicts them with the fitted plant. ``over_none`` is the difference in Elo to the arm without
+    controllers, the mean of the configurations.
     """
 
     arm: str
@@ -223,7 +232,10 @@ def predict(
     over_none: Mapping[str, Interval | None],
     plant: PlantSettings,
 ) -> list[Prediction]:
-    """Simulate the runs of a study with a plant, and return the predictions beside the measured figures."""
+    """Simulate the runs of a study with a plant.
+
+    Returns the predictions beside the measured figures.
+    """
     simulated = run_tasks(
         [
             Task(settings=task.settings, plant=plant, arm=task.arm, seed=task.seed, seconds=task.seconds)

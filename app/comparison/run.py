@@ -1,7 +1,8 @@
-"""One run of a comparison: all daemons of an arm in one process, on a bus in memory, in virtual time.
+"""One run of a comparison.
 
-The hosts, reducers, workers and jobs are those of ``flyball up``. Only the bus, the journal, the engine and the clock
-are others. The run ends after its processor time, whatever else the machine does meanwhile.
+All daemons of an arm run in one process, on a bus in memory, in virtual time. The hosts, reducers, workers and jobs are
+those of ``flyball up``; only the bus, the journal, the engine and the clock differ. The run ends after its processor
+time, whatever else the machine does meanwhile.
 """
 
 import asyncio
@@ -60,7 +61,10 @@ COUNTED = {
     "refused_shards": QualityDegraded,
     "quarantines": NodeQuarantined,
 }
-"""Types of events that are counted, by the figure's name. Those about no configuration count for the run."""
+"""Types of events that are counted, by the figure's name.
+
+Events about no configuration count for the run.
+"""
 
 
 class StudyTask(Settings):
@@ -133,11 +137,14 @@ class RunFigures(Settings):
 
 
 Meter = Callable[[], float]
-"""Function that returns the processor time that this process has used, in seconds."""
+"""Function that returns this process's used processor time, in seconds."""
 
 
 def run_task(task: StudyTask, meter: Meter = processor_seconds) -> RunFigures:
-    """Do one run; keep its journal and champions, and return its figures. Deterministic for an equal ``meter``."""
+    """Do one run; keep its journal and champions; return its figures.
+
+    The run is deterministic for an equal ``meter``.
+    """
     folder = task.run_folder
     rmtree(folder.path, ignore_errors=True)  # of an interrupted study
     folder.path.mkdir(parents=True)
@@ -263,7 +270,10 @@ class _Run:
                 self._bus.record(self._voice.write(self._clock.now(), *facts))
 
     def _hosts(self) -> Iterator[tuple[str, Host]]:
-        """Return all daemons but the broker and those that only show something, by daemon@node."""
+        """Return the daemons that have reducers, by daemon@node.
+
+        The broker and daemons that only show something have none.
+        """
         for spec in self._daemons.values():
             if spec.reducers:
                 is_node = spec.name == WORKER_DAEMON

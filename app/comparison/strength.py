@@ -1,6 +1,7 @@
-"""Strength of final champions: a round robin of all of them and the built-in bots, rated together.
+"""Strength of final champions, from a round robin.
 
-Champions of different runs never played each other before. No gate or rating was decided by games of the round robin.
+All champions and the built-in bots play it, and are rated together. Champions of different runs never played each other
+before. No gate or rating was decided by games of the round robin.
 """
 
 import asyncio
@@ -41,7 +42,10 @@ class StudyPlace:
 
 
 def players_of(config: GameConfig, runs: Iterable[RunFigures]) -> list[str]:
-    """Return the players of a configuration's round robin: built-in bots, then all champions."""
+    """Return the players of a configuration's round robin.
+
+    Built-in bots come first, then all champions.
+    """
     bots = dict.fromkeys(config.builtins)
     if HEURISTIC in describe(config).bots:
         bots[HEURISTIC] = None
@@ -50,7 +54,10 @@ def players_of(config: GameConfig, runs: Iterable[RunFigures]) -> list[str]:
 
 
 class MatchRecord:
-    """The results of a configuration's round robin, a line of JSON for each pair in a file."""
+    """The results of a configuration's round robin, in a file.
+
+    Each pair is a line of JSON.
+    """
 
     def __init__(self, folder: Path, config: GameConfig) -> None:
         self.path = folder / "matches" / f"{config.key}.jsonl"
@@ -68,7 +75,10 @@ class MatchRecord:
         self.pairs += pairs
 
     def missing(self, players: Sequence[str], games: int) -> dict[str, list[str]]:
-        """Return the opponents that each player has not played this number of games with; each pair once."""
+        """Return each player's opponents with fewer than ``games`` games together.
+
+        Each pair appears once.
+        """
         played = {frozenset((pair.first, pair.second)) for pair in self.pairs if pair.games >= games}
         found = {
             hero: [other for other in players[number:] if frozenset((hero, other)) not in played]
@@ -77,7 +87,10 @@ class MatchRecord:
         return {hero: others for hero, others in found.items() if others}
 
     def strengths(self, players: Sequence[str]) -> dict[str, float]:
-        """Return the players' ratings, Elo over the random bot, from one fit of all their games."""
+        """Return the players' ratings from one fit of their games.
+
+        In Elo over the random bot.
+        """
         among = set(players)
         found = rate([pair for pair in self.pairs if {pair.first, pair.second} <= among], players)
         return dict(zip(found.agents, found.elo.tolist(), strict=True))

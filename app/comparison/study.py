@@ -1,4 +1,4 @@
-"""A study: runs of several arms and seeds, and the strength of their champions.
+"""A study: runs of several arms and seeds, and their champions' strength.
 
 Each finished run and match is kept in the study's folder, so that an interrupted study goes on where it was, and a
 later one adds arms and seeds.
@@ -20,7 +20,7 @@ from app.telemetry import configure
 from daemons.contract import check_backend
 
 FIGURES = "figures.json"
-"""Name of the file with a finished run's figures, in the run's folder."""
+"""The file with a finished run's figures, in the run's folder."""
 
 
 class Unfinished(FlyballError):
@@ -36,7 +36,10 @@ class Study(Settings):
     troubles: tuple[str, ...]
 
     def tasks(self, arms: Sequence[str], seeds: Iterable[int], place: StudyPlace) -> list[StudyTask]:
-        """Return the runs; those of a seed follow each other, so that an interrupted study has whole seeds."""
+        """Return the runs.
+
+        Runs of a seed follow each other, so that an interrupted study has whole seeds.
+        """
         common = {name: getattr(self, name) for name in type(self).model_fields}
         return [
             StudyTask(**common, arm=arm, seed=seed, folder=place.folder, settings_folder=place.settings_folder)
@@ -45,7 +48,10 @@ class Study(Settings):
         ]
 
     def claim(self, folder: Path) -> None:
-        """Begin a study in a folder, or continue it. Raises ``BadUsage`` for the folder of another study."""
+        """Begin a study in a folder, or continue it.
+
+        Raises ``BadUsage`` for the folder of another study.
+        """
         path = folder / "study.json"
         folder.mkdir(parents=True, exist_ok=True)
         if not path.exists():
@@ -69,7 +75,10 @@ def finished(task: StudyTask) -> RunFigures | None:
 
 
 def run_job(spec: JsonObject, _: Report) -> JsonObject:
-    """Do one run as a job of an engine, and keep its figures; see ``run_task``."""
+    """Do one run as an engine's job, and keep its figures.
+
+    See ``run_task``.
+    """
     task = StudyTask.model_validate(spec)
     for config in task.settings.configs:
         _warm_up(config.model_dump_json(), task.settings_folder)
@@ -84,7 +93,10 @@ def run_job(spec: JsonObject, _: Report) -> JsonObject:
 
 @cache
 def _warm_up(config_json: str, settings_folder: str) -> None:
-    """Do each job of a configuration once, because imports and compilers must not count as the first run's time."""
+    """Do each job of a configuration once.
+
+    Otherwise imports and compilers would count as the first run's time.
+    """
     config = GameConfig.model_validate_json(config_json)
     check_backend(config.backend, config, Path(settings_folder))
 
@@ -112,7 +124,9 @@ def _described(run: RunFigures) -> str:
 
 
 def measure(study: Study, runs: Sequence[RunFigures], games: int, place: StudyPlace) -> dict[str, dict[str, float]]:
-    """Play the round robins' missing games; return each player's strength by configuration, Elo over the random bot.
+    """Play the round robins' missing games, and return strengths.
+
+    They are by configuration and player, in Elo over the random bot.
 
     Raises:
         Unfinished: a run has no champion in some configuration.

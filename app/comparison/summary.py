@@ -1,4 +1,7 @@
-"""Figures of a study: each arm's strength over seeds, beside that of others, and what its runs did."""
+"""Figures of a study, by arm.
+
+They are each arm's strength over seeds, its differences from other arms, and means of its runs' figures.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -51,7 +54,10 @@ class ArmFigures(Settings):
 
 
 def interval(values: Sequence[float]) -> Interval:
-    """Return the mean of values of several seeds, with Student's 95% interval; the bounds need two seeds."""
+    """Return the mean of values of several seeds, with its interval.
+
+    The interval is Student's, at 95%. Its bounds need two seeds; they are None for one.
+    """
     mean, free = float(np.mean(values)), len(values) - 1
     if not free:
         return Interval(mean=mean, lower=None, upper=None)
@@ -60,7 +66,7 @@ def interval(values: Sequence[float]) -> Interval:
 
 
 def summarise(runs: Sequence[RunFigures], strengths: Strengths) -> list[ArmFigures]:
-    """Return the figures of each arm, in the order of the arms' first runs."""
+    """Return the figures of each arm, in order of first runs."""
     arms = dict.fromkeys(run.arm for run in runs)
     by_arm = {arm: {run.seed: run for run in runs if run.arm == arm} for arm in arms}
     elo = {  # by arm and seed, then by configuration
@@ -107,5 +113,5 @@ def _counts(run: RunFigures) -> dict[str, float]:
 
 
 def _mean(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the mean over runs of each figure; a missing one is 0."""
+    """Return each figure's mean over runs; missing figures count as 0."""
     return {name: float(np.mean([run.get(name, 0.0) for run in runs])) for name in dict.fromkeys(chain(*runs))}

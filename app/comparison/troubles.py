@@ -1,4 +1,6 @@
-"""Troubles that a comparison plants: a worker that does wrong, or a configuration with bad settings.
+"""Troubles that a comparison plants.
+
+A trouble is a worker that does wrong, or a configuration with bad settings.
 
 No daemon knows of them. A worker's trouble lies in its engine, where a broken node's would lie; a configuration's is in
 the settings that RUN_CONFIGURED records, where an operator's mistake would be.
@@ -19,10 +21,16 @@ from app.store import FileStore, get_shard, put_shard
 
 Play = Callable[[JsonObject], Awaitable[JsonObject]]
 Memory = dict[str, JsonObject]
-"""The first job or result of each configuration, by its key, for faults that repeat it."""
+"""The first job or result of each configuration, by its key.
+
+Faults that repeat it need it.
+"""
 
 Fault = Callable[[Play, Memory, JsonObject], Awaitable[JsonObject]]
-"""Function that does a worker's job wrongly. It receives the true job, the fault's memory, and the job's spec."""
+"""Function that does a worker's job wrongly.
+
+It receives the true job, the fault's memory, and the job's spec.
+"""
 
 WRONG = 30.0
 """Factor by which a learning rate is too high or too low."""
@@ -31,7 +39,10 @@ ALMOST_RANDOM = 10.0
 """Sampling temperature, the highest, at which a worker plays almost at random."""
 
 TIMID = 0.1
-"""Factor on the sampling temperature, and on the weight of the entropy, of a configuration that does not explore."""
+"""Factor for a configuration that does not explore.
+
+It multiplies the sampling temperature and the weight of the entropy.
+"""
 
 SLOWNESS = 5.0
 """Time that a slow worker takes, as a multiple of the usual."""
@@ -135,7 +146,10 @@ TROUBLES: Mapping[str, TroubleKind] = {
 
 
 class Planted(NamedTuple):
-    """A trouble of a comparison; ``key``: the only configuration whose settings it changes."""
+    """A trouble of a comparison.
+
+    ``key`` is the only configuration whose settings it changes; ``None``: all configurations.
+    """
 
     trouble: TroubleKind
     key: str | None

@@ -1,4 +1,7 @@
-"""Virtual time: an event loop whose clock stands still while something runs, and a processor that its jobs share."""
+"""Virtual time: an event loop, and a processor that jobs share.
+
+The loop's clock stands still while code runs.
+"""
 
 import asyncio
 import json
@@ -16,13 +19,17 @@ from app.events.envelope import EPOCH
 from app.simulation.world import START_US
 
 FINISHED = 1e-9
-"""Seconds of work left at which a job counts as finished, because times are rounded."""
+"""Seconds of work left at which a job counts as finished.
+
+Times are rounded, so that the rest may not be exactly 0.
+"""
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop that skips waiting: once every task waits, its time jumps to the next timer.
+    """An event loop that skips waiting.
 
-    Code that runs takes no time. ``Processor`` adds that of jobs.
+    Once every task waits, its time jumps to the next timer. Code that runs takes no time; ``Processor`` adds the time
+    of jobs.
     """
 
     def __init__(self) -> None:
@@ -46,7 +53,7 @@ class _Skipping(selectors.SelectSelector):
 
 
 class VirtualClock:
-    """The time of a ``VirtualLoop``, as of the day on which simulations start."""
+    """The time of a ``VirtualLoop``, from the day on which simulations start."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -79,7 +86,10 @@ class Processor:
         self.used_seconds: dict[str, float] = {}
 
     async def work(self, user: str, seconds: float) -> None:
-        """Wait until a user's job has had this much processor time. A cancelled job gives its share to the others."""
+        """Wait until a user's job has had this much processor time.
+
+        A cancelled job gives its share to the others.
+        """
         self._advance()
         job = self._progress + seconds, next(self._numbers), user, self._loop.create_future()
         heappush(self._jobs, job)
@@ -125,9 +135,10 @@ class Processor:
 
 
 class SharedEngine:
-    """Runs jobs in this thread, one after the other, and lets them take their processor time in virtual time.
+    """Runs jobs in this thread, one after the other.
 
-    A job runs when it starts; its reports and its result come when the processor has done as much work for it.
+    A job takes its processor time in virtual time. It runs when it starts; its reports and its result come when the
+    processor has done as much work for it.
 
     Args:
         processor: shared with other engines.
@@ -186,7 +197,7 @@ class SharedEngine:
 
 
 def timed(result: Any, seconds: float) -> Any:
-    """Return a job's result with virtual time in place of all values called ``seconds``."""
+    """Return a result with virtual time as all values called ``seconds``."""
     match result:
         case dict():
             return {name: seconds if name == "seconds" else timed(value, seconds) for name, value in result.items()}

@@ -1,4 +1,4 @@
-"""Settings of the user's own controllers, and the knobs that they may take over."""
+"""Settings of the user's own controllers, and their knobs."""
 
 from typing import Annotated, Literal, get_args
 
@@ -29,7 +29,7 @@ ControllerName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 
 
 class ControllerSettings(Settings):
-    """A controller of the user's own, and the knobs that it takes over."""
+    """A controller of the user's own, and the knobs it takes over."""
 
     use: str = Field(min_length=1, description="package.module:Class, or the name of an entry point")
     takes_over: tuple[Knob, ...] = Field((), description="knobs that it owns instead of a built-in controller")

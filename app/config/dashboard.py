@@ -10,7 +10,10 @@ from app.config.settings import Settings
 
 
 class DashboardSettings(Settings):
-    """Address and access of the dashboard (ADR-047). Paths are relative to the settings' folder."""
+    """Address and access of the dashboard (ADR-047).
+
+    Paths are relative to the settings' folder.
+    """
 
     start: bool = Field(True, description="whether `flyball up` starts it on the head")
     address: str = Field("127.0.0.1", description="an IP address of this machine")

@@ -1,4 +1,7 @@
-"""Settings of an installation: hosts, addresses, monitoring; and the paths in a run folder."""
+"""Settings of an installation, and the paths in a run folder.
+
+The settings concern hosts, addresses and monitoring.
+"""
 
 import os
 import re
@@ -29,14 +32,17 @@ NODE_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 
 
 ADAPTERS = "adapters"
-"""Folder in a run folder out of which servers load adapters."""
+"""Folder in a run folder from which servers load adapters."""
 
 LEAST_BEATS = 2
 """Fewest signs of life due before a silent daemon counts as lost."""
 
 
 class KeySettings(Settings):
-    """Files and keys for a bus that other machines can reach (ADR-037). Paths are relative to the settings' folder."""
+    """Files and keys for a bus that other machines can reach.
+
+    See ADR-037. Paths are relative to the settings' folder.
+    """
 
     secret: Path | None = Field(None, description="file of this machine's secret key: flyball keys new")
     broker: str | None = Field(None, pattern="^[0-9a-f]{64}$", description="the head's public key; unset on the head")
@@ -103,14 +109,21 @@ class TextSettings(Settings):
 
 
 def _node_of(data: dict[str, Any]) -> str:
-    """Return the default name of this machine: the host's where several machines take part, as keys show."""
+    """Return the default name of this machine.
+
+    The host's name is used if it is valid and there is a secret key, which shows that several machines take part.
+    Otherwise the name is ``laptop``.
+    """
     keys: KeySettings | None = data.get("keys")  # None: they are invalid, which is an error of its own
     host = os.uname().nodename.partition(".")[0]
     return host if keys and keys.secret and re.fullmatch(NODE_PATTERN, host) else "laptop"
 
 
 class Deployment(Settings):
-    """Settings that do not affect what is played and learned; they are not journaled."""
+    """Settings that do not affect what is played and learned.
+
+    These settings are not journaled.
+    """
 
     keys: KeySettings = KeySettings()
     node: str = Field(
@@ -155,14 +168,20 @@ class Deployment(Settings):
         return Compute(device=getattr(self.device, kind), precision=getattr(self.precision, kind), processes=processes)
 
     def text_servers(self, run: Path, settings_folder: Path) -> TextServers | None:
-        """Return the servers as jobs get them, in a run's folder; None without any."""
+        """Return the servers that generate text, as jobs get them.
+
+        None if no server is set. Adapters are in the run's folder, unless the settings name another folder.
+        """
         if not self.text.servers:
             return None
         folder = run / ADAPTERS if self.text.adapters is None else settings_folder / self.text.adapters
         return TextServers(addresses=self.text.servers, folder=str(folder.absolute()))
 
     def store_name(self, run: "RunFolder", settings_folder: Path) -> str:
-        """Return the store as jobs get it: an absolute folder, or a URL with this machine's cache."""
+        """Return the store's name as jobs get it.
+
+        The name is an absolute folder, or a URL with this machine's cache.
+        """
         if self.store is None:
             return str(run.store.absolute())
         address = StoreAddress.parse(self.store)
@@ -244,7 +263,7 @@ class RunFolder:
         return self.path / "state" / f"{daemon}@{node}.sqlite"
 
     def outbox(self, daemon: str, node: str) -> Path:
-        """Return the file with the frames that a daemon could not send yet."""
+        """Return the file with frames that a daemon could not send yet."""
         return self.path / "outbox" / f"{daemon}@{node}.sqlite"
 
     def log(self, daemon: str) -> Path:

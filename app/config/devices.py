@@ -44,14 +44,20 @@ ProcessesPerTraining = Annotated[
 
 
 class TextServers(Settings):
-    """OpenAI-compatible servers that generate text, and the folder out of which they load adapters."""
+    """OpenAI-compatible servers that generate text.
+
+    ``folder`` is the folder from which they load adapters.
+    """
 
     addresses: tuple[str, ...] = Field(min_length=1)
     folder: str
 
 
 class Compute(Settings):
-    """Device and precision of a job's networks, and where it finds servers and the user's files; a part of its spec."""
+    """Device and precision of a job's networks.
+
+    These settings also say where the job finds servers and the user's files. They are a part of the job's spec.
+    """
 
     device: Device = "cpu"
     precision: Precision = "float32"
@@ -66,7 +72,10 @@ CPU = Compute()
 
 
 class DeviceSettings(Settings):
-    """Device of each kind of job. In ``flyball.toml``, one name stands for all kinds."""
+    """Device of each kind of job.
+
+    In ``flyball.toml``, one name stands for all kinds.
+    """
 
     selfplay: Device = "cpu"
     training: Device = "cpu"
@@ -74,7 +83,10 @@ class DeviceSettings(Settings):
 
 
 class PrecisionSettings(Settings):
-    """Precision of each kind of job. In ``flyball.toml``, one name stands for all kinds."""
+    """Precision of each kind of job.
+
+    In ``flyball.toml``, one name stands for all kinds.
+    """
 
     selfplay: Precision = "auto"
     training: Precision = "auto"

@@ -1,4 +1,7 @@
-"""Settings of the feedback controllers. Names or descriptions give the units; shares and scores are in [0, 1]."""
+"""Settings of the feedback controllers.
+
+Names or descriptions give the units. Shares and scores are in [0, 1].
+"""
 
 from itertools import pairwise
 from typing import Annotated, ClassVar, Self
@@ -35,7 +38,10 @@ Ratings = Annotated[int, Field(ge=1, description="ratings since the last change 
 
 
 class OrderedSettings(Settings):
-    """Base of settings in ascending order; neighbours may be equal, except in ``strictly_ascending``."""
+    """Base of settings in ascending order.
+
+    Neighbours may be equal, except in ``strictly_ascending``.
+    """
 
     ascending: ClassVar[tuple[tuple[str, ...], ...]] = ()
     strictly_ascending: ClassVar[tuple[tuple[str, ...], ...]] = ()
@@ -152,7 +158,10 @@ class AnomalySettings(Settings):
 
 
 class CurriculumSettings(Settings):
-    """Shares of self-play of the configurations. The mean of all weights is 1."""
+    """Shares of self-play of the configurations.
+
+    The mean of all weights is 1.
+    """
 
     rebalance_seconds: Seconds = Field(600.0, description="least time between two changes")
     minimum: float = Field(0.5, ge=1 / MAX_FACTOR, le=1, description="lowest weight")
@@ -253,7 +262,11 @@ class TriggerSettings(OrderedSettings):
     reduced: Factor = Field(2.0, description="rows at this intensity / rows_per_training")
 
     def pause_after(self, failures: int) -> float:
-        """Return the seconds to wait after the last of failures in a row."""
+        """Return the seconds to wait after failures in a row.
+
+        0 after a single failure. From the second failure on, the wait doubles with each, up to
+        ``longest_pause_seconds``.
+        """
         if failures < 2:
             return 0.0
         return min(self.longest_pause_seconds, self.pause_seconds * 2.0 ** min(failures - 2, 32))

@@ -1,4 +1,6 @@
-"""The configurations Flyball knows. A new one is one entry in ``GAMES``.
+"""The configurations that Flyball knows.
+
+A new configuration is one entry in ``GAMES``.
 
 The games of a request give between 2,000 and 10,000 rows: enough to fill the batches of self-play, few
 enough that the model that plays them is still fresh.
@@ -27,9 +29,10 @@ def _games(count: int, openings: int = 0) -> SelfplaySettings:
 
 
 def _searched(key: str, game: str, games: int, openings: int, **settings: Any) -> GameConfig:
-    """Return a board game for two by our own rules, learned from searches (ADR-032).
+    """Return a two-player board game that learns from searches (ADR-032).
 
-    The search finds what chance would not, so it needs few positions a move; random openings keep the games different.
+    The rules are our own. The search finds what chance would not, so it needs few positions a move; random openings
+    keep the games different.
     """
     usual: dict[str, Any] = {
         "players": 2,
@@ -44,9 +47,10 @@ def _searched(key: str, game: str, games: int, openings: int, **settings: Any) -
 
 
 def _told(key: str, game: str, openings: int, builtins: tuple[BotName, ...] = (RANDOM,), **language: Any) -> GameConfig:
-    """Return a game that a language model plays as text (ADR-051), small enough for two cores.
+    """Return a game that a language model plays as text (ADR-051).
 
-    A game's answers share one reward, so a step in the right direction takes many games.
+    The game is small enough for two cores. A game's answers share one reward, so a step in the right direction takes
+    many games.
     """
     return GameConfig(
         key=ConfigKey(key),
@@ -66,9 +70,10 @@ def _told(key: str, game: str, openings: int, builtins: tuple[BotName, ...] = (R
 def _diplomacy(
     key: str, game: str, *, players: int, bots: tuple[BotName, ...], games: int, **language: Any
 ) -> GameConfig:
-    """Return a variant of Diplomacy that a language model plays as text (ADR-051).
+    """Return a Diplomacy variant that a language model plays (ADR-051).
 
-    A lineup consists of whole rotations, so the games of a lineup are a group, and their number is one of rotations.
+    The game is played as text. A lineup consists of whole rotations, and the games of a lineup are a group. So the size
+    of a group is a multiple of the number of players.
     """
     usual: dict[str, Any] = {
         "base_layers": 2,

@@ -69,7 +69,10 @@ Layer = dict[str, tuple[Any, str]]
 
 
 class BadSettings(FlyballError):
-    """Settings that cannot be used; the message names file or variable, and key."""
+    """Settings that cannot be used.
+
+    The message names the file or variable, and the key.
+    """
 
 
 class UnknownConfig(BadSettings):
@@ -100,7 +103,9 @@ class Loaded:
 
 
 def load(run_dir: Path, overrides: Mapping[str, Any] | None = None, *, config_file: Path | None = None) -> Loaded:
-    """Load the settings of the run in a folder, which may not exist yet. Modules beside the settings can be imported.
+    """Load the settings of the run in a folder.
+
+    The folder may not exist yet. Modules beside the settings can be imported afterwards.
 
     Args:
         run_dir: the run folder.
@@ -179,7 +184,10 @@ def _environment_layer() -> Layer:
 
 
 class _Environment(EnvSettingsSource):
-    """Environment variables. That of a table holds JSON, or the value of a shorthand."""
+    """Source of settings from environment variables.
+
+    The variable of a table holds JSON, or the value of a shorthand.
+    """
 
     def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
         """Return a table's or a list's value."""
@@ -194,7 +202,9 @@ def variable(key: str) -> str:
 
 
 def _layer(values: Mapping[str, Any], where: str, origin: str) -> Layer:
-    """Return values with their origins, shorthands expanded; ``{}`` in the origin stands for the key's variable.
+    """Return values with their origins, and with shorthands expanded.
+
+    ``{}`` in the origin stands for the key's variable.
 
     Raises ``BadSettings`` for an unknown key or preset.
     """
@@ -246,11 +256,14 @@ BOT_TABLES = "bots"
 
 BOT_KEYS = frozenset(BotSettings.model_fields)
 FREE_TABLES = {GAME_TABLES: ("options.", "network.options.", f"{BOT_TABLES}."), CONTROLLER_TABLES: ("options.",)}
-"""Tables of these in which any key may be set, with a final dot."""
+"""Tables, with a final dot, in which any key may be set, by the group of named tables that they belong to."""
 
 
 def _is_free(key: str) -> bool:
-    """Return whether a dotted key may have any value: one in ``FREE_TABLES``, or all controllers (``{}``: none)."""
+    """Return whether a dotted key may have any value.
+
+    Keys in ``FREE_TABLES`` may, and the table of all controllers, where ``{}`` means no controllers.
+    """
     tables, _, rest = key.partition(".")
     return key == CONTROLLER_TABLES or f"{rest.partition('.')[2]}.".startswith(FREE_TABLES.get(tables, ()))
 
@@ -279,7 +292,10 @@ def _check_key(key: str, where: str) -> None:
 
 
 def _written_out(values: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    """Replace shorthands by their values, so that other layers can change some of them."""
+    """Replace shorthands by their values.
+
+    Other layers can then change some of the values.
+    """
     for table in BY_JOB.keys() & values.keys():
         others = {key: value for key, value in values.items() if key != table}
         values = {f"{table}.{kind}": values[table] for kind in BY_JOB[table].model_fields} | others
@@ -294,7 +310,10 @@ def _written_out(values: Mapping[str, Any], where: str) -> Mapping[str, Any]:
 
 
 def _chosen(layers: Sequence[Layer]) -> tuple[Sequence[str], str]:
-    """Return the configurations to run and their origin, from the last layer with ``configs`` or ``profile``."""
+    """Return the configurations to run, and their origin.
+
+    The last layer with ``configs`` or ``profile`` names them; without such a layer, the profile ``laptop`` does.
+    """
     for layer in reversed(layers):
         keys, origin = layer.get("configs", (None, ""))
         if keys is not None:
@@ -332,7 +351,7 @@ def _games(tables: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str, G
         base: dict[str, Any] = GAMES[ConfigKey(key)].model_dump() if key in GAMES else {"key": key}
         network, wanted = base.get("network", {}), table.get("network", {})
         if isinstance(wanted, Mapping) and wanted.get("kind", network.get("kind")) != network.get("kind"):
-            base["network"] = {}  # one of another kind starts from that kind's defaults
+            base["network"] = {}  # a network of another kind starts from that kind's defaults
         games[key] = _validated(GameConfig, _merged(base, table), f"{GAME_TABLES}.{key}.", origins)
     return games
 
@@ -360,7 +379,7 @@ def _validated(
 
 
 def _remedy(fault: ErrorDetails) -> str:
-    """Return what to write instead, where the fault shows it."""
+    """Return the remedy that a fault shows, or where to look."""
     given, see = fault["input"], "See: flyball config show"
     if fault["type"] == "tuple_type" and isinstance(given, str):
         try:
@@ -376,7 +395,10 @@ def _remedy(fault: ErrorDetails) -> str:
 
 
 def _check_thresholds(run: RunSettings, origins: Mapping[str, str]) -> None:
-    """Refuse a configured quality threshold above ``reduced``; in journals the lower of the two counts."""
+    """Refuse a configured quality threshold above ``intensity.reduced``.
+
+    Settings in journals may have such a threshold; then the lower of the two counts.
+    """
     reduced = run.feedback.intensity.reduced
     thresholds = {
         "min_quality": run.min_quality,
@@ -405,9 +427,9 @@ def parse(assignments: Sequence[str]) -> dict[str, Any]:
 
 
 def pair(assignment: str, example: str) -> tuple[str, Any]:
-    """Return the key and the value of ``key=value``; a value that is not TOML is text.
+    """Return the key and the value of ``key=value``.
 
-    Raises ``BadSettings`` with the example when there is no value.
+    A value that is not TOML is text. Raises ``BadSettings`` with the example when there is no value.
     """
     key, equals, text = assignment.partition("=")
     if not equals:
@@ -416,7 +438,10 @@ def pair(assignment: str, example: str) -> tuple[str, Any]:
 
 
 def _read(text: Any) -> Any:
-    """Return the value of a text in TOML. Texts that are not TOML, and other values, stay unchanged."""
+    """Return the value of a text in TOML.
+
+    Texts that are not TOML, and other values, stay unchanged.
+    """
     try:
         return tomllib.loads(f"value = {text}")["value"] if isinstance(text, str) else text
     except tomllib.TOMLDecodeError:
@@ -424,9 +449,10 @@ def _read(text: Any) -> Any:
 
 
 def changed(settings: RunSettings, values: Mapping[str, Any]) -> dict[str, JsonValue]:
-    """Return a run's settings as RUN_CONFIGURED holds them, with ``values`` changed by dotted key.
+    """Return a run's changed settings, as RUN_CONFIGURED holds them.
 
-    Raises ``BadSettings`` for an invalid value or a configuration that the run does not have.
+    ``values`` are the changes by dotted key. Raises ``BadSettings`` for an invalid value or a configuration that the
+    run does not have.
     """
     tree, changes = settings.model_dump(mode="json"), nest(values)
     games: dict[str, Any] = changes.pop(GAME_TABLES, {})
@@ -442,7 +468,10 @@ def _merged(tree: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested tables as one mapping of dotted keys. An empty table is a value."""
+    """Return nested tables as one mapping of dotted keys.
+
+    An empty table is a value.
+    """
     flat: dict[str, Any] = {}
     for name, value in tree.items():
         key = f"{prefix}{name}"
@@ -451,9 +480,9 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def nest(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a mapping of dotted keys as nested tables: the inverse of ``flatten``.
+    """Return a mapping of dotted keys as nested tables.
 
-    Of a value and a table with one key, the later one stays.
+    The function is the inverse of ``flatten``. If a value and a table have the same key, the later one stays.
     """
     tree: dict[str, Any] = {}
     for key, value in flat.items():

@@ -1,4 +1,7 @@
-"""Settings of what leaves a run for the operator's tools: metrics, traces and notifications (ADR-049)."""
+"""Settings of metrics, traces and notifications (ADR-049).
+
+Metrics, traces and notifications leave a run for the operator's tools.
+"""
 
 from pathlib import Path
 from typing import Literal, Self
@@ -15,7 +18,7 @@ COLLECTOR = "traces"
 
 
 def is_url(text: str) -> bool:
-    """Return whether a text is a URL of HTTP."""
+    """Return whether a text is an HTTP or HTTPS URL."""
     try:
         parts = urlsplit(text)
         return parts.scheme in SCHEMES and bool(parts.hostname) and parts.port != 0
@@ -24,21 +27,27 @@ def is_url(text: str) -> bool:
 
 
 def _checked_url(url: str) -> str:
-    """Return a URL of HTTP. Raises ``ValueError`` for any other."""
+    """Return an HTTP or HTTPS URL unchanged.
+
+    Raises ``ValueError`` for any other text.
+    """
     if not is_url(url):
         raise ValueError(f"{url!r} is no address: write http://HOST:PORT/PATH or https://HOST/PATH")
     return url
 
 
 class MetricsSettings(Settings):
-    """Address of the daemon ``monitoring`` for Prometheus. There is no password: limit who can reach it."""
+    """Address of the daemon ``monitoring`` for Prometheus.
+
+    There is no password: limit who can reach the address.
+    """
 
     port: int | None = Field(None, ge=1, le=65535, description="on the head; unset: no metrics")
     host: str = Field("127.0.0.1", min_length=1, description="address of the head that the port is opened at")
 
 
 class NotificationSettings(Settings):
-    """A webhook, and the events that it is told of.
+    """A webhook, and the events that it receives.
 
     A URL with a secret in it is read from a file or from the environment, because settings are shown and copied.
     """

@@ -41,7 +41,7 @@ TRAINED_BACKENDS: tuple[TrainedBackend, ...] = get_args(TrainedBackend)
 """Backends that ``flyball train`` knows."""
 
 TABLES: dict[TrainedBackend, str] = {"policy_gradient": "ppo", "search": "search"}
-"""The table of settings that each of them alone has."""
+"""Each backend's own table of settings."""
 
 
 class EnvSettings(Settings):
@@ -95,7 +95,10 @@ class CloningSettings(Settings):
 
 
 class TrunkSettings(Settings):
-    """The network. An mlp has two layers of ``hidden_dim`` and half as many units, or the layers in ``hidden``."""
+    """The network.
+
+    An mlp has the layers in ``hidden``. Without ``hidden`` it has two layers: ``hidden_dim`` units, and half as many.
+    """
 
     kind: NetworkKind = MLP
 
@@ -291,7 +294,8 @@ _TUNED_PPO: dict[ConfigKey, dict[str, Any]] = {
         "cloning.games_per_round": 128,
     },
 }
-"""Settings of PPO found by experiments (ADR-015). Other games whose configuration learns by PPO have the daemons'."""
+"""Settings of PPO found by experiments (ADR-015). Other games whose configuration learns by PPO have the settings of
+the daemons."""
 
 
 def _searched(iterations: int, games: int) -> dict[str, Any]:
@@ -321,7 +325,10 @@ _TUNED: dict[str, dict[ConfigKey, dict[str, Any]]] = {
 
 
 def suited(config: GameConfig, backend: str) -> dict[str, Any]:
-    """Return the settings that suit a game and a backend better than the defaults, by dotted key."""
+    """Return the settings that suit a game and a backend.
+
+    The settings are by dotted key, and replace the defaults.
+    """
     knobs = {"learning_rate": config.learning_rate, "epochs": config.epochs}
     ppo = {f"ppo.{name}": value for name, value in (config.ppo.model_dump() | knobs).items()}
     search = {f"search.{name}": value for name, value in (config.search.model_dump() | knobs).items()}

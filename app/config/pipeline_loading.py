@@ -1,4 +1,7 @@
-"""Settings of a training run: those that suit the game, changed by a file, then by single values."""
+"""Settings of a training run, from three layers.
+
+The settings that suit the game are changed by a file, then by single values.
+"""
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,9 +43,10 @@ LEAVES = dict(_leaves(PipelineSettings))
 
 
 def training_settings(config: GameConfig, file: Path | None, values: Mapping[str, Any]) -> PipelineSettings:
-    """Return a run's settings: those that suit the game, changed by ``file``, then by ``values``.
+    """Return a run's settings, from three layers.
 
-    ``values`` are by dotted key, or tables. Raises ``BadSettings``, which names the key and where it was set.
+    The settings that suit the game are changed by ``file``, then by ``values``. ``values`` are by dotted key, or
+    tables. Raises ``BadSettings``, which names the key and where it was set.
     """
     given = [] if file is None else [(str(file), _checked(_read(file), str(file)))]
     given.append((GIVEN, _checked(nest(flatten(values)), GIVEN)))
@@ -147,7 +151,10 @@ def _checked(tree: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return values by dotted key; a setting that is itself a mapping stays one."""
+    """Return values by dotted key.
+
+    A setting that is itself a mapping stays one.
+    """
     flat: dict[str, Any] = {}
     for name, value in tree.items():
         key = f"{prefix}{name}"

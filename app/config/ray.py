@@ -13,7 +13,10 @@ Amount = Annotated[float, Field(gt=0)]
 
 
 class RayDemand(Settings):
-    """Resources that a job of a kind occupies on a Ray node; it runs where all of them are free."""
+    """Resources that a job of a kind occupies on a Ray node.
+
+    The job runs where all of them are free.
+    """
 
     cpus: float = Field(1.0, gt=0, description="also the threads of numerical libraries, rounded down, at least 1")
     gpus: float = Field(0.0, ge=0, description="0.25: four jobs share a GPU; the kind's device has to be cuda")

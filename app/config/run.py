@@ -1,4 +1,7 @@
-"""The settings of a run and its league, which RUN_CONFIGURED, the first event of a journal, records."""
+"""Settings of a run and of its league.
+
+RUN_CONFIGURED, the first event of a journal, records them.
+"""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -32,10 +35,10 @@ class ForeignSettings(FlyballError):
 
 
 class DeadlineSettings(Settings):
-    """Seconds for one attempt at a job, after which its process is killed and replaced.
+    """Deadlines for one attempt at a job, in seconds.
 
-    They are generous, because a deadline is for jobs that hang. The deadline of a batch of evaluation games is
-    ``evaluation.batch_seconds`` of its game.
+    A process that exceeds its deadline is killed and replaced. Deadlines are generous, because they are for jobs that
+    hang. The deadline of a batch of evaluation games is ``evaluation.batch_seconds`` of its game.
     """
 
     selfplay_seconds: Seconds = Field(7200.0, description="self-play of one request")
@@ -64,10 +67,11 @@ class AdmissionSettings(Settings):
 
 
 class MatchmakingSettings(Settings):
-    """Shares of the opponent categories; an empty one's share goes to the others in proportion.
+    """Shares of the opponent categories.
 
-    By default the model mostly plays itself, because the seats of opponents bring no rows to train on.
-    ``prioritised`` is AlphaStar's: the whole league, weighted by ``curve`` (Vinyals et al. 2019).
+    The share of an empty category goes to the others in proportion. By default the model mostly plays itself, because
+    the seats of opponents bring no rows to train on. ``prioritised`` is AlphaStar's: the whole league, weighted by
+    ``curve`` (Vinyals et al. 2019).
     """
 
     mirror: float = Field(0.9, ge=0, description="share of games against itself")
@@ -103,7 +107,10 @@ MATCHMAKING: dict[str, MatchmakingSettings] = {
 
 
 class TournamentSettings(Settings):
-    """Matches among members of the league, played when nothing else is to be evaluated."""
+    """Matches among members of the league.
+
+    Tournaments are played when nothing else is to be evaluated.
+    """
 
     placement: int = Field(10, ge=0, description="members that a new one plays for its placement")
     games: int = Field(40, ge=2, le=10_000, description="games of each pairing")
@@ -111,7 +118,10 @@ class TournamentSettings(Settings):
 
 
 class LeagueSettings(Settings):
-    """Settings of the league. In ``flyball.toml``, ``matchmaking`` may be the name of a preset."""
+    """Settings of the league.
+
+    In ``flyball.toml``, ``matchmaking`` may be the name of a preset.
+    """
 
     admission: AdmissionSettings = AdmissionSettings()
     matchmaking: MatchmakingSettings = MatchmakingSettings()
@@ -174,7 +184,10 @@ class RunSettings(Settings):
 
     @cached_property
     def by_key(self) -> dict[ConfigKey, GameConfig]:
-        """The configurations by key, cached because controllers look them up at every event."""
+        """Configurations by key.
+
+        The mapping is cached, because controllers look configurations up at every event.
+        """
         return {config.key: config for config in self.configs}
 
     @cached_property
@@ -183,7 +196,10 @@ class RunSettings(Settings):
         return {knob: name for name, table in self.controllers.items() for knob in table.takes_over}
 
     def __contains__(self, key: object) -> bool:
-        """Return whether this run plays a configuration; its journal may hold events about earlier ones."""
+        """Return whether this run plays a configuration.
+
+        A run's journal may hold events about earlier configurations.
+        """
         return key in self.by_key
 
     def config(self, key: str) -> GameConfig:

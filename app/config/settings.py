@@ -1,4 +1,7 @@
-"""Settings of one game configuration. They are frozen, and unknown keys are errors."""
+"""Settings of one game configuration.
+
+Settings are frozen, and unknown keys are errors.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -20,7 +23,7 @@ PARAMETERS: tuple[Parameter, ...] = get_args(Parameter)
 DEFAULT_BACKEND, SEARCH_BACKEND, LANGUAGE_BACKEND = "policy_gradient", "search", "language"
 
 REPLAY_ROWS = 1_000_000
-"""Rows of earlier trainings that backend ``search`` learns from, if nothing says how many."""
+"""Default number of rows of earlier trainings that backend ``search`` learns from."""
 
 FEWEST_SIMULATIONS, MOST_SIMULATIONS = 2, 4096
 """Bounds of the number of positions that a search looks at for a move."""
@@ -35,14 +38,20 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     def replace(self, **changes: Any) -> Self:
-        """Return a validated copy with changes. Raises ``ValidationError``, also for an unknown setting."""
+        """Return a validated copy with changes.
+
+        Raises ``ValidationError``, also for an unknown setting.
+        """
         fields = {name: getattr(self, name) for name in type(self).model_fields}  # without cached properties
         return self.model_validate(fields | changes)
 
     @field_validator("*", mode="before")
     @classmethod
     def _booleans_are_no_numbers(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse booleans for numbers, which pydantic would read as 1 or 0; numbers as text stay valid."""
+        """Refuse booleans for numbers.
+
+        pydantic would read them as 1 or 0. Numbers as text stay valid.
+        """
         if info.field_name in _numbers_of(cls) and _holds_boolean(value):
             raise PydanticCustomError("boolean", "Input should be a number, which true and false are not")
         return value
@@ -142,7 +151,10 @@ class NetworkSettings(ManifestPart):
 
     @property
     def left_out(self) -> dict[str, Any]:
-        """Fields that a manifest leaves out: those of other kinds, an mlp's ``kind``, and unused later ones."""
+        """Fields that a manifest leaves out.
+
+        A manifest leaves out the fields of other kinds, an mlp's ``kind``, and unused later fields.
+        """
         fields = type(self).model_fields
         unused = {name for name in _LATER_FIELDS if getattr(self, name) == fields[name].default}
         return dict.fromkeys(fields.keys() - NETWORK_FIELDS.get(self.kind, {"kind", "options"}) | unused, True)
@@ -165,11 +177,11 @@ GaeLambda = Annotated[
 
 
 class PpoCoefficients(Settings):
-    """Coefficients of proximal policy optimisation (Schulman et al. 2017), which no controller changes.
+    """Coefficients of proximal policy optimisation (Schulman et al. 2017).
 
-    Of several settings, the defaults gave the strongest players of the two-player games after 20 seconds. Rewards come
-    at the end of games of any length, so nothing is discounted. Later moves are exploratory and often bad, so the
-    critic judges a move soon after it (lambda 0.75 rather than 0.95).
+    No controller changes them. Of several settings, the defaults gave the strongest players of the two-player games
+    after 20 seconds. Rewards come at the end of games of any length, so nothing is discounted. Later moves are
+    exploratory and often bad, so the critic judges a move soon after it (lambda 0.75 rather than 0.95).
     """
 
     gamma: Gamma = 1.0
@@ -218,7 +230,10 @@ class SearchSettings(Settings):
 
 
 class LanguageSettings(Settings):
-    """Backend ``language``: a base model, its adapters, and how they learn (GRPO, Shao et al. 2024)."""
+    """Settings of backend ``language``: a base model and its adapters.
+
+    The adapters learn by GRPO (Shao et al. 2024).
+    """
 
     base: str | None = Field(
         None, min_length=1, description="your base model: a folder, or its name on the hub; unset: a small one is made"
@@ -344,7 +359,10 @@ EngineProtocol = Literal["gtp", "uci", "usi"]
 
 
 class BotSettings(Settings):
-    """A player of the user's own: a Python object, or a process that speaks an engine's protocol."""
+    """A player of the user's own.
+
+    The player is a Python object, or a process that speaks an engine's protocol.
+    """
 
     player: str | None = Field(
         None, min_length=1, description="a Python player: package.module:factory, or the name of an entry point"
@@ -437,7 +455,10 @@ class GameConfig(Settings):
 
     @property
     def replays(self) -> bool:
-        """True if trainings also learn from rows of earlier models; valid once the backend has been asked."""
+        """True if trainings also learn from rows of earlier models.
+
+        The value is valid once the backend has been asked.
+        """
         return bool(self.replay_rows)
 
     @model_validator(mode="after")

@@ -79,7 +79,10 @@ class StoreAddress:
 
 
 def _read(text: str) -> Any:
-    """Return the truth value or number that a text spells; otherwise the text."""
+    """Return the boolean or number that a text spells.
+
+    Any other text is returned unchanged.
+    """
     try:
         value = loads(text)
     except ValueError:

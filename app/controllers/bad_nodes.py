@@ -23,7 +23,10 @@ LATEST = 12
 
 
 class Delivered(Row, frozen=True):
-    """A delivered shard, inspected at ``at_us``; ``score`` is ``None`` if its games break the rules."""
+    """A delivered shard, inspected at ``at_us``.
+
+    ``score`` is ``None`` if its games break the rules.
+    """
 
     worker: str
     at_us: int
@@ -91,7 +94,10 @@ class NodeWatch:
             self._quarantine(worker, reason)
 
     def is_at_fault(self, worker: str, reason: str) -> bool:
-        """Take in a shard whose games break the rules; return whether only its worker is at fault."""
+        """Take in a shard whose games break the rules.
+
+        Returns whether only its worker is at fault.
+        """
         if self.node(worker).quarantines:  # the shard was played before the quarantine
             return True
         self._remember(worker, None)
@@ -103,7 +109,7 @@ class NodeWatch:
         return True
 
     def probe(self, worker: str, score: float | None) -> None:
-        """Take in a shard that a worker in quarantine played as a probe."""
+        """Take in a shard that a quarantined worker played as a probe."""
         node = self.node(worker)
         if not node.quarantines:
             return
@@ -129,7 +135,10 @@ class NodeWatch:
         self.said.append(NodeQuarantined(worker=worker, lasts_seconds=lasts, reason=reason))
 
     def _is_far_below(self, worker: str, score: float) -> bool | None:
-        """Return whether a score is far below all recent scores of other workers; ``None`` without such scores."""
+        """Return whether a score is far below other workers' recent scores.
+
+        The score must be far below all of them. ``None`` without such scores.
+        """
         times_us = self.node(worker).times_us
         since_us = times_us[0] if times_us else 0
         others = [

@@ -47,12 +47,16 @@ class Controller(HandlerReducer):
     origin: ClassVar[Origin | None] = None
 
     def __post_init__(self) -> None:
-        """Do nothing; a class of the user's own may check its options here, and raise any error."""
+        """Do nothing.
+
+        A class of the user's own may check its options here, and raise any error.
+        """
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """The options in the controller's table of the settings, if it is of the user's own.
+        """Options in the controller's table of the settings.
 
-        A copy each time, because otherwise a controller could change the run's settings.
+        Only a controller of the user's own has such a table. Each call returns a copy, because otherwise a controller
+        could change the run's settings.
         """
         return deepcopy(self.settings.controllers[self.name].options)

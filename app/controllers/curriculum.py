@@ -27,7 +27,7 @@ ALL = ""
 
 
 class CurriculumRow(Row, frozen=True):
-    """Time of the last change of the weights, or of the first rating."""
+    """Time of the latest change of weights, or of the first rating."""
 
     set_us: int
 
@@ -43,10 +43,10 @@ class Usual(NamedTuple):
 
 
 def raw_weight(state: FeedbackState, requests: float, usual: Usual) -> float:
-    """Return a configuration's weight before scaling and clamping: a product of three factors.
+    """Return a configuration's weight before scaling and clamping.
 
-    Velocity v > 0: 1 + tanh(v / (2 usual v)), from 1 to 2. Deficit: square root of usual requests over its own, from
-    0.5 to 2. Quality: from 0.5 to 1.
+    The weight is the product of three factors. Velocity v > 0: 1 + tanh(v / (2 usual v)), from 1 to 2. Deficit: square
+    root of usual requests over its own, from 0.5 to 2. Quality: from 0.5 to 1.
     """
     ahead = _gain(state) / (2 * usual.velocity)
     deficit = min(2.0, max(0.5, sqrt((usual.requests + 1) / (requests + 1))))
@@ -59,12 +59,18 @@ def _gain(state: FeedbackState) -> float:
 
 
 def normalised(raw: Mapping[ConfigKey, float], minimum: float, maximum: float) -> dict[ConfigKey, float]:
-    """Scale weights > 0 to average 1 with each within [minimum, maximum], where minimum <= 1 <= maximum."""
+    """Scale weights > 0 to average 1 within bounds.
+
+    Each scaled weight is within [minimum, maximum], where minimum <= 1 <= maximum.
+    """
     ordered = sorted(raw.values())
     sums = list(accumulate(ordered, initial=0.0))
 
     def total(scale: float) -> float:
-        """Return the sum of the clamped weights in logarithmic time, because there may be ten thousand."""
+        """Return the sum of the clamped weights in logarithmic time.
+
+        There may be ten thousand weights.
+        """
         low, high = bisect_left(ordered, minimum / scale), bisect_right(ordered, maximum / scale)
         return minimum * low + scale * (sums[high] - sums[low]) + maximum * (len(ordered) - high)
 
@@ -86,7 +92,10 @@ class CurriculumIntegration(Controller):
     def evaluated(
         self, rows: Mapping[str, CurriculumRow], event: Event[EvaluationCompleted], states: States
     ) -> Step[CurriculumRow]:
-        """Rebalance after a rating, if the cooldown is over and the weights have changed enough."""
+        """Rebalance after a rating, at most once per cooldown.
+
+        The largest change of a weight must reach ``min_change``.
+        """
         limits, row = self.settings.feedback.curriculum, rows.get(ALL)
         if event.data.purpose != "rating":
             return Step()

@@ -1,4 +1,7 @@
-"""Data quality rules for the self-play rate, the training intensity and the training block."""
+"""Data quality rules for self-play and training.
+
+The rules set the self-play rate, the training intensity and the training block.
+"""
 
 from app.config.feedback import FeedbackSettings, IntensitySettings, QualitySettings
 from app.controllers.state import FeedbackState
@@ -39,7 +42,10 @@ Change = tuple[QualityRow, tuple[Payload, ...]]
 
 
 def intensity_of(quality: float | None, settings: IntensitySettings) -> Intensity:
-    """Return the training intensity for a quality in [0, 1]; normal if the quality is unknown."""
+    """Return the training intensity for a quality in [0, 1].
+
+    The intensity is normal if the quality is unknown.
+    """
     if quality is None:
         return "normal"
     levels: tuple[tuple[float, Intensity], ...] = (
@@ -59,7 +65,10 @@ def apply_quality(row: QualityRow, state: FeedbackState, settings: FeedbackSetti
 
 
 def _penalty(row: QualityRow, state: FeedbackState, settings: QualitySettings) -> Change:
-    """Penalise the rate below one threshold, and lift the penalty at a higher one."""
+    """Penalise the rate below a threshold.
+
+    The penalty is lifted at a higher threshold.
+    """
     quality = state.quality_score
     assert quality is not None
     if not row.penalised and quality < settings.penalty_below:
@@ -89,7 +98,10 @@ def _intensity(row: QualityRow, state: FeedbackState, settings: IntensitySetting
 def apply_parity(
     row: QualityRow, state: FeedbackState, checked: int, failures: int, settings: QualitySettings
 ) -> Change:
-    """Block training at the first game that does not replay; unblock after enough clean shards in a row."""
+    """Block training at the first game that does not replay.
+
+    The block is lifted after enough clean shards in a row.
+    """
     blocked = state.training_block is not None
     if failures:
         reason = f"{failures} of {checked} games differ from the rules"

@@ -1,4 +1,6 @@
-"""The scheduler's rows, and a fair queue that picks the next turn from them.
+"""The scheduler's rows, and a fair queue over them.
+
+The queue picks the next turn from the rows.
 
 Weighted fair queueing (Demers, Keshav and Shenker 1989, with the start tags of Goyal, Vin and Cheng 1996). A
 configuration that wants games waits with a tag: the finish of its last turn, or shortly before virtual time if it was
@@ -40,7 +42,9 @@ NEWEST_GAP = 1 / 32
 
 
 class Asked(Row, frozen=True):
-    """A request under way, until its shard is inspected or it is given up.
+    """A request under way.
+
+    A request is under way until its shard is inspected, or until the request is given up.
 
     Attributes:
         worker: the worker that has it.
@@ -59,7 +63,10 @@ class Asked(Row, frozen=True):
 
     @property
     def ended(self) -> bool:
-        """True once it was played or failed; it no longer occupies its worker."""
+        """True once the request was played or failed.
+
+        Such a request no longer occupies its worker.
+        """
         return self.ended_us is not None
 
 
@@ -99,7 +106,10 @@ class ConfigRow(Row, frozen=True):
         return next((one for one in self.out if one.request == request), None)
 
     def ended(self, asked: Asked, now_us: int, *, failed: bool = False) -> "ConfigRow":
-        """Free the worker of a request that was played, or ``failed`` and awaits the next tick."""
+        """Free the worker of a request that was played or ``failed``.
+
+        A failed request awaits the next tick.
+        """
         ended = asked.replace(failed=failed, ended_us=now_us)
         return self.replace(out=tuple([ended if one is asked else one for one in self.out]))
 
@@ -132,7 +142,10 @@ class WorkerRow(Row, frozen=True):
     rests_until_us: int | None = None
 
     def places(self, each: int) -> int:
-        """Return how many requests the worker may have at once: at most ``each`` times its capacity."""
+        """Return how many requests the worker may have at once.
+
+        The number is ``each`` times the worker's capacity, at most 1 on trial, and 0 while the worker is lost or rests.
+        """
         if self.lost or self.rests_until_us is not None:
             return 0
         on_trial = self.quarantined or self.pauses > 0
@@ -153,7 +166,9 @@ def next_turn(
     settings: RunSettings,
     now_us: int,
 ) -> tuple[ConfigKey, str, float] | None:
-    """Return the next turn: a configuration, its worker, and the turn's virtual start; ``None`` if no turn is possible.
+    """Return the next turn, or ``None`` if no turn is possible.
+
+    A turn is a configuration, its worker, and the turn's virtual start.
 
     A configuration keeps the tag of its last finish unless it was away for long, because it cannot wait while its
     request is under way, and must not lose its share by that. Of equally busy workers the longest unasked comes first.
@@ -182,11 +197,12 @@ def next_turn(
 
 
 def waits(row: ConfigRow, state: FeedbackState, settings: RunSettings, now_us: int) -> bool:
-    """Return whether a configuration wants games now: it is due, and lacks rows for a training.
+    """Return whether a configuration wants games now.
 
-    No games are requested while a training or its verdict is awaited, because the model may be replaced. That holds for
-    searched games, too, although their rows outlive their model: otherwise two trainings in a row learn from one
-    model's searches. Until the number of rows per game is known, one request is made at a time.
+    A configuration wants games if it is due and lacks rows for a training. No games are requested while a training or
+    its verdict is awaited, because the model may be replaced. That holds for searched games, too, although their rows
+    outlive their model: otherwise two trainings in a row learn from one model's searches. One request is made at a time
+    until the number of rows per game is known, and while training is blocked or paused.
     """
     if state.lineage.distributed is None or state.lineage.busy:
         return False
@@ -206,10 +222,10 @@ def waits(row: ConfigRow, state: FeedbackState, settings: RunSettings, now_us: i
 
 
 def _due_us(row: ConfigRow, rate: float, limits: SchedulerSettings, *, training: bool) -> int:
-    """Return the earliest time of the next request, which only a pause or a penalty delays.
+    """Return the earliest time of the next request.
 
-    A penalty stretches the measured mean time between requests, because this time depends more on the number of
-    workers and on other configurations than on the length of a request.
+    Only a pause or a penalty delays the request. A penalty stretches the measured mean time between requests, because
+    this time depends more on the number of workers and on other configurations than on the length of a request.
     """
     if not row.requests:
         return 0
@@ -220,9 +236,10 @@ def _due_us(row: ConfigRow, rate: float, limits: SchedulerSettings, *, training:
 
 
 def gap_seconds(row: ConfigRow, rate: float, limits: SchedulerSettings, now_us: int) -> float | None:
-    """Return the mean time between requests, updated by a new one; constant under a penalty.
+    """Return the mean time between requests, updated by a new one.
 
-    Each time is capped at ``MOST_LEASES`` leases, because the run may have been off.
+    The mean is constant under a penalty. Each time is capped at ``MOST_LEASES`` leases, because the run may have been
+    off.
     """
     if not row.requests or rate < 1:
         return row.gap_seconds
@@ -231,7 +248,10 @@ def gap_seconds(row: ConfigRow, rate: float, limits: SchedulerSettings, now_us: 
 
 
 def priority(state: FeedbackState, limits: SchedulerSettings, now: datetime) -> float:
-    """Return the priority, in [2 * floor, 2], from curriculum weight, staleness and uncertainty."""
+    """Return the priority, in [2 * floor, 2].
+
+    The priority follows from curriculum weight, staleness and uncertainty.
+    """
     last = state.last_training_time
     hours = 0.0 if last is None else (now - last).total_seconds() / SECONDS_PER_HOUR
     staleness = min(1.0, max(0.0, hours) / limits.staleness_hours)

@@ -1,4 +1,7 @@
-"""Fold of events by reducers, without I/O, shared by daemons, replay and simulation."""
+"""Fold of events by reducers, without I/O.
+
+Daemons, replay and simulation share it.
+"""
 
 from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -88,11 +91,20 @@ class VoidedEvents(Row, frozen=True):
 
 
 class UndeclaredEmission(FlyballError):
-    """A reducer emitted a payload type that it does not declare, or set a parameter that it does not own."""
+    """A reducer emitted something that it may not emit.
+
+    The reducer does not declare the payload's type, or does not own the parameter that the payload sets.
+    """
 
 
 class Conclusion(NamedTuple):
-    """An event to publish, with its reducer and the position of its cause."""
+    """An event to publish.
+
+    Attributes:
+        by: the reducer that emitted the event.
+        position: the position of the event's cause.
+        envelope: the event.
+    """
 
     by: str
     position: int
@@ -100,7 +112,10 @@ class Conclusion(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """A reducer's failure at an event; its rows are as before the event."""
+    """A reducer's failure at an event.
+
+    The reducer's rows are as before the event.
+    """
 
     by: str
     event: Event[Payload]
@@ -129,7 +144,10 @@ class Outcome:
         return [conclusion.envelope for conclusion in self.conclusions]
 
     def saved(self) -> dict[RowKey, bytes | None]:
-        """Return the changed rows as bytes for a state store, each serialised once."""
+        """Return the changed rows as bytes for a state store.
+
+        Each row is serialised once.
+        """
         return written(self.changed)
 
 
@@ -147,9 +165,10 @@ SUCCESSIONS = frozenset({ModelPromoted, ModelRolledBack})
 
 
 class _Seat(NamedTuple):
-    """A hosted reducer with its rows; ``step`` is looked up once, because a replay takes millions of steps.
+    """A hosted reducer with its rows.
 
-    If it follows another reducer, ``reads`` includes that one's types, and ``followed`` are that one's rows.
+    ``step`` is looked up once, because a replay takes millions of steps. If the reducer follows another one, ``reads``
+    includes the other reducer's types, and ``followed`` are the other reducer's rows.
     """
 
     reducer: Hosted
@@ -174,8 +193,8 @@ class Fold:
     of a type that it emits and reads comes from an operator, or from another controller that took over its knob.
     Promotions and rollbacks that change nothing are dropped.
 
-    A reducer that ``follows`` another one, which comes before it, is called at that one's events too, and shown its
-    rows.
+    A reducer that ``follows`` another one comes after it. The follower is also called at the other reducer's events,
+    and shown the other reducer's rows.
 
     A reducer that fails at an event skips it: its rows stay as they were, the failure is in the outcome, and the other
     reducers go on. Voided events are skipped by all reducers.
@@ -229,7 +248,10 @@ class Fold:
 
     @property
     def to_void(self) -> frozenset[int]:
-        """Positions that were voided after they were folded; they require a new fold."""
+        """Positions that were voided after they were folded.
+
+        Such positions require a new fold.
+        """
         return frozenset(self._to_void)
 
     def feed(  # noqa: C901 - events are dropped in one place
@@ -263,7 +285,10 @@ class Fold:
         return outcome
 
     def _configured(self, event: Event[Any], outcome: Outcome) -> bool:
-        """Apply the run's settings if they are usable, and return whether they are."""
+        """Apply the run's settings if they are usable.
+
+        Returns whether they are usable.
+        """
         try:
             settings = RunSettings.recorded(event.data.settings, event.source)
         except ForeignSettings as error:
@@ -274,7 +299,10 @@ class Fold:
         return True
 
     def _recorded(self, event: Event[Payload], outcome: Outcome) -> str | None:
-        """Return the reducer whose pending decision an event records; drop that decision and overdue ones."""
+        """Return the reducer whose pending decision an event records.
+
+        The decision is dropped, and so are overdue ones. ``None`` if the event records no pending decision.
+        """
         oldest = event.sequence - MOST_PENDING
         overdue = [name for name, (_, decision) in self._pending.items() if decision.sequence < oldest]
         for name in overdue:
@@ -299,7 +327,10 @@ class Fold:
         return states
 
     def _decided(self, seat: _Seat, event: Event[Payload]) -> tuple[Step[Any], list[Envelope[Payload]]]:
-        """Return a reducer's step, and the events that it emits. Raises whatever the reducer raises."""
+        """Return a reducer's step, and the events that it emits.
+
+        Raises whatever the reducer raises.
+        """
         reducer, name, step, rows, is_controller, is_own, _, followed = seat
         if is_own:  # its mistakes must not reach the state of others
             done = step(MappingProxyType(rows), event, MappingProxyType(self._shown(name)))
@@ -339,7 +370,10 @@ class Fold:
                 outcome.changed[HOST, PENDING + envelope.id] = PendingDecision.of(name, decision)
 
     def _build(self, settings: RunSettings) -> dict[str, str]:
-        """Build the reducers; return the errors of controllers of the user's own that cannot be built, by name."""
+        """Build the reducers.
+
+        Returns the errors of controllers of the user's own that cannot be built, by name.
+        """
         self.settings, self._owners = settings, Owners(settings)
         self._concerned = frozenset({None, *(config.key for config in settings.configs)})
         self._feedback = FeedbackFold(settings)
@@ -376,7 +410,10 @@ class Fold:
 
 
 def own_name(hosted: Any) -> str | None:
-    """Return the name of a controller of the user's own, or of its class; ``None`` for everything built in."""
+    """Return the name of a controller of the user's own.
+
+    ``hosted`` is the controller or its class. ``None`` for everything built in.
+    """
     return hosted.name if getattr(hosted, "origin", None) else None
 
 
@@ -420,7 +457,10 @@ def _check_declared(reducer: Hosted, data: Payload) -> None:
 
 
 def _owns(reducer: Hosted, data: Payload) -> bool:
-    """Return whether a reducer that declares a payload's type may set its knob."""
+    """Return whether a reducer may set a payload's knob.
+
+    The reducer declares the payload's type.
+    """
     if isinstance(reducer, Controller) and own_name(reducer) is not None:
         return knob_of(data) in (None, *reducer.settings.controllers[reducer.name].takes_over)
     if type(data) is HyperparameterUpdated:

@@ -63,7 +63,10 @@ class GauntletFeedbackController(Controller):
     def evaluated(  # noqa: C901 - a rule from top to bottom
         self, rows: Rows, event: Event[EvaluationCompleted], states: States
     ) -> Step[GauntletRow]:
-        """Change the parameters that a trained model's scores call for, at most once per cooldown."""
+        """Change the parameters that a trained model's scores call for.
+
+        Parameters change at most once per cooldown.
+        """
         data, key, limits = event.data, event.subject, self.settings.feedback.gauntlet
         if data.purpose != "rating" or data.step < limits.least_trainings:
             return Step()
@@ -75,7 +78,10 @@ class GauntletFeedbackController(Controller):
         scores, emissions = {match.opponent: match.score for match in data.results}, list[Emission]()
 
         def turned(wanted: Wanted, why: str) -> bool:
-            """Emit the parameters that change, and return whether there are any."""
+            """Emit the parameters that change.
+
+            Returns whether there are any.
+            """
             before = {name: state.parameter(name, self.settings) for name in wanted}
             changed = [name for name in wanted if wanted[name] != before[name] and is_turned(name, self.settings, key)]
             emissions.extend(
@@ -128,7 +134,10 @@ class GauntletFeedbackController(Controller):
         return {"epochs": max(epochs, more_epochs), "games_per_iteration": max(games, more_games)}
 
     def _less_work(self, state: FeedbackState) -> Wanted:
-        """Return epochs and games per iteration one step back towards their configured values."""
+        """Return epochs and games per iteration one step back.
+
+        Both move towards their configured values, and not beyond.
+        """
 
         def less(name: Parameter) -> float:
             before = state.parameter(name, self.settings)

@@ -73,9 +73,10 @@ def rated_agent(data: EvaluationCompleted) -> Agent:
 
 
 def promoted_agent(row: LeagueRow, data: ModelPromoted) -> Agent:
-    """Return a promoted model as an agent, with its rating if it was rated last.
+    """Return a promoted model as an agent.
 
-    Its parent is the nearest ancestor in the league: the previous champion, or that champion's parent.
+    The agent has a rating if the model is the one rated last. Its parent is the nearest ancestor in the league: the
+    previous champion, or that champion's parent.
     """
     before = next((agent for agent in row.promoted if agent.id == data.previous), None)
     ancestors = (data.previous, before and before.parent)
@@ -137,7 +138,7 @@ class LeagueKeeper(Controller):
     def run_configured(self, rows: Rows, event: Event[RunConfigured], states: States) -> Step[LeagueRow]:
         """Match the current models again, because the settings may differ."""
         emissions = list[Emission]()
-        for config in self.settings.configs:  # in settings order: rows change theirs at a restart, and ids depend on it
+        for config in self.settings.configs:  # not in rows' order: a restart changes it, and ids depend on it
             if row := rows.get(config.key):
                 decided = self._matched(row, state_of(states, config.key))
                 emissions += (Emission(data, config.key) for data in decided)
@@ -145,7 +146,10 @@ class LeagueKeeper(Controller):
 
     @handles(EvaluationCompleted)
     def evaluated(self, rows: Rows, event: Event[EvaluationCompleted], states: States) -> Step[LeagueRow]:
-        """Add an evaluation's games, except a gate's, which repeat one pair and would bias ratings."""
+        """Add an evaluation's games to the league.
+
+        A gate's games are left out, because they repeat one pair and would bias ratings.
+        """
         before, row, data = *self._rows(rows, event), event.data
         if data.purpose == "gate":
             return Step()
@@ -156,7 +160,7 @@ class LeagueKeeper(Controller):
 
     @handles(ModelPromoted)
     def promoted(self, rows: Rows, event: Event[ModelPromoted], states: States) -> Step[LeagueRow]:
-        """Admit a promoted model to the league, if the schedule calls for it."""
+        """Admit a promoted model, if the schedule calls for it."""
         before, row = self._rows(rows, event)
         newest = promoted_agent(row, event.data)
         others = tuple(agent for agent in row.promoted if agent.id != newest.id)
@@ -185,7 +189,10 @@ class LeagueKeeper(Controller):
         return self._step(event, states, before, row, ())
 
     def _rows(self, rows: Rows, event: Event[Any]) -> tuple[LeagueRow, LeagueRow]:
-        """Return the configuration's row before the event, and with the event folded into its league."""
+        """Return the configuration's row before and after the event.
+
+        In the second row, the event is folded into the league.
+        """
         before = rows.get(event.subject) or FIRST
         league = before.league.with_baselines(self.settings.config(event.subject).builtins)
         return before, before.replace(league=fold_league(league, event, self.settings.league.admission))
@@ -208,7 +215,10 @@ class LeagueKeeper(Controller):
         return () if decided == state.matchmaking else (decided,)
 
     def _rated(self, row: LeagueRow) -> tuple[LeagueRow, tuple[CheckpointAdded, ...]]:
-        """Admit a champion that is rated only now, because an operator promoted it unrated."""
+        """Admit a champion that is rated only now.
+
+        An operator promoted it unrated.
+        """
         *others, newest = row.promoted or (None,)
         if newest is None or row.rated is None or newest.id != row.rated.id or newest.elo is not None:
             return row, ()
@@ -216,7 +226,10 @@ class LeagueKeeper(Controller):
         return row.replace(promoted=(*others, known)), self._entering(row.league, known)
 
     def _entering(self, league: League, newest: Agent) -> tuple[CheckpointAdded, ...]:
-        """Return the admission of a promoted model, if it has a rating and the schedule calls for it."""
+        """Return the admission of a promoted model.
+
+        The result is empty if the model has no rating or is a member already, or if the schedule does not call for it.
+        """
         member = league.agents.get(newest.id)
         if newest.elo is None or newest.elo_stderr is None or (member is not None and not member.retired):
             return ()
@@ -238,7 +251,10 @@ class LeagueKeeper(Controller):
     def _step(
         self, event: Event[Payload], states: States, before: LeagueRow, row: LeagueRow, said: Iterable[Payload]
     ) -> Step[LeagueRow]:
-        """Apply own decisions to the league, retire members whose time is over, and update matchmaking."""
+        """Apply own decisions to the league, and update matchmaking.
+
+        Members whose time is over are retired.
+        """
         league, emissions = self._with(row.league, event, said)
         leaving = retirements(league, self.settings.league.admission)
         league, more = self._with(league, event, (retirement_of(one.agent, one.reason) for one in leaving))

@@ -37,7 +37,15 @@ from app.events import (
 
 
 class LearningRow(Row, frozen=True):
-    """The latest ratings, the time and origin of the last change of the learning rate, and the ratings since then."""
+    """A configuration's latest ratings, and its last learning rate change.
+
+    Attributes:
+        elos: the latest ratings.
+        stderrs: the standard errors of these ratings.
+        changed_us: when the learning rate was last changed, microseconds since 1970 UTC.
+        ratings: number of ratings since then.
+        by_operator: an operator made the last change.
+    """
 
     elos: tuple[float, ...] = ()
     stderrs: tuple[float, ...] = ()
@@ -54,7 +62,10 @@ Rows = Mapping[str, LearningRow]
 
 
 class EvaluationFeedbackHandler(Controller):
-    """Owns the learning rate; emits all parameters of trainings whenever one of them changes."""
+    """Owns the learning rate.
+
+    The controller emits all parameters of trainings whenever one of them changes.
+    """
 
     name: ClassVar[str] = "EvaluationFeedbackHandler"
     row: ClassVar[type[LearningRow]] = LearningRow
@@ -63,7 +74,7 @@ class EvaluationFeedbackHandler(Controller):
 
     @handles(HyperparameterUpdated)
     def parameter_set(self, rows: Rows, event: Event[HyperparameterUpdated], states: States) -> Step[LearningRow]:
-        """Pass on a parameter of training that another controller or an operator has set.
+        """Pass on a training parameter set by another controller or operator.
 
         An operator's learning rate holds for a cooldown; then the rule continues from it.
         """
@@ -98,7 +109,10 @@ class EvaluationFeedbackHandler(Controller):
 
     @handles(ModelRolledBack)
     def rolled_back(self, rows: Rows, event: Event[ModelRolledBack], states: States) -> Step[LearningRow]:
-        """Drop the ratings, because the restored model's higher rating is not a gain."""
+        """Drop the ratings.
+
+        The restored model's higher rating is not a gain.
+        """
         return Step({event.subject: rows.get(event.subject, FIRST).replace(elos=(), stderrs=())})
 
     @handles(TrainingFailed)
@@ -112,9 +126,10 @@ class EvaluationFeedbackHandler(Controller):
 
     @handles(LossAnomalyDetected)
     def loss_was_unusual(self, rows: Rows, event: Event[LossAnomalyDetected], states: States) -> Step[LearningRow]:
-        """Lower the learning rate after enough trainings in a row with an anomaly, once for each training.
+        """Lower the learning rate after several trainings with an anomaly.
 
-        Several anomalies of one training count once, however short the cooldown.
+        The rate falls after ``anomalies`` such trainings in a row, once for each training. Several anomalies of one
+        training count once, however short the cooldown.
         """
         row, state = rows.get(event.subject, FIRST), state_of(states, event.subject)
         trainings, limits = event.data.consecutive, self.settings.feedback.learning_rate
@@ -128,9 +143,10 @@ class EvaluationFeedbackHandler(Controller):
 
     @handles(PromotionRejected)
     def rejected(self, rows: Rows, event: Event[PromotionRejected], states: States) -> Step[LearningRow]:
-        """Lower the learning rate after enough rejections in a row, and again after as many more.
+        """Lower the learning rate after several rejections in a row.
 
-        Only an operator's learning rate has a cooldown here, because one far too high must fall fast.
+        The rate falls again after as many more. Only an operator's learning rate has a cooldown here, because one far
+        too high must fall fast.
         """
         row, state = rows.get(event.subject, FIRST), state_of(states, event.subject)
         limits = self.settings.feedback.learning_rate
@@ -168,7 +184,10 @@ class EvaluationFeedbackHandler(Controller):
         return Step({event.subject: changed}, (self._params(state, reason, learning_rate=self._within(state, rate)),))
 
     def _within(self, state: FeedbackState, rate: float) -> float:
-        """Return a learning rate within its bounds; a rate that is above them already, or not turned, stays."""
+        """Return a learning rate within its bounds.
+
+        A rate that is above the bounds already may stay there. A rate that decisions do not change keeps its value.
+        """
         limits, before = self.settings.feedback.learning_rate, state.parameter("learning_rate", self.settings)
         if not is_turned("learning_rate", self.settings, state.config_key):
             return before

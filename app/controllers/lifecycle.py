@@ -5,8 +5,8 @@ from the rating games, until the sequential test decides. The test's observation
 deal, the candidate in each seat (with two players, the pentanomial model). A candidate that was not trained from the
 current model is rejected, because its base has been replaced. A round in which no game could be played says nothing
 about the candidate, so it does not count: the candidate waits, with the pauses of ``TriggerSettings``, until games can
-be played or an operator rejects it. A rollback is idempotent: it names the model that it
-replaces, and has no effect if that model is not current.
+be played or an operator rejects it. A rollback is idempotent: it names the model that it replaces, and has no effect
+if that model is not current.
 
 A model that an operator promoted is rated, because it may have no rating. A model restored by a rollback is rated
 again, because the next candidates are compared with it.
@@ -49,7 +49,9 @@ MAX_ROUNDS = 40
 
 
 class Candidate(Row, frozen=True):
-    """The model that may be promoted, with its rating, if known, and its gate games.
+    """The model that may be promoted.
+
+    The row holds the model's rating, if known, and its gate games.
 
     Attributes:
         rotations: sum of ``MatchResult.rotations`` over all rounds.
@@ -85,7 +87,10 @@ class Candidate(Row, frozen=True):
         return self.replace(rotations=summed, games=self.games + match.games)
 
     def plays_gate(self, model: ModelHash) -> bool:
-        """Return whether a model is this candidate and already rated, so that its gate games count."""
+        """Return whether a model's gate games count.
+
+        The model must be this candidate, and already rated.
+        """
         return self.model == model and self.rating_id is not None
 
 
@@ -117,7 +122,10 @@ class ModelLifecycleCoordinator(Controller):
 
     @handles(EvaluationCompleted)
     def evaluated(self, rows: Rows, event: Event[EvaluationCompleted], states: States) -> Step[GateRow]:
-        """Start the gate after the gauntlet, and judge the candidate by its gate games."""
+        """Start the gate after the gauntlet, or judge the candidate.
+
+        The candidate is judged by its gate games.
+        """
         candidate, data = rows.get(event.subject, GateRow()).candidate, event.data
         current = state_of(states, event.subject).lineage.current_model
         if candidate is None or candidate.model != data.model or data.purpose not in {"rating", "gate"}:
@@ -139,7 +147,10 @@ class ModelLifecycleCoordinator(Controller):
 
     @handles(EvaluationFailed)
     def evaluation_failed(self, rows: Rows, event: Event[EvaluationFailed], states: States) -> Step[GateRow]:
-        """Repeat a failed gate evaluation, at once or, from the second failure in a row on, after a pause."""
+        """Repeat a failed gate evaluation.
+
+        The evaluation is repeated at once, but after a pause from the second failure in a row on.
+        """
         candidate, data = rows.get(event.subject, GateRow()).candidate, event.data
         if data.purpose != "gate" or candidate is None or not candidate.plays_gate(data.model):
             return Step()
@@ -152,7 +163,7 @@ class ModelLifecycleCoordinator(Controller):
     def ticked(self, rows: Rows, event: Event[ClockTick], states: States) -> Step[GateRow]:
         """Repeat the gate evaluations whose pause has ended."""
         changed, emissions = dict[str, GateRow | None](), list[Emission]()
-        for config in self.settings.configs:  # in settings order: rows change theirs at a restart, and ids depend on it
+        for config in self.settings.configs:  # not in rows' order: a restart changes it, and ids depend on it
             candidate = rows.get(config.key, GateRow()).candidate
             if candidate and candidate.retry_us is not None and candidate.retry_us <= event.recorded_us:
                 row, requests = self._requested(config.key, candidate, evidence=candidate.failed)
@@ -185,9 +196,10 @@ class ModelLifecycleCoordinator(Controller):
     def current_decided(
         self, rows: Rows, event: Event[ModelPromoted] | Event[ModelRolledBack], states: States
     ) -> Step[GateRow]:
-        """Request a rating of the model that an operator made current, and drop the candidate.
+        """Request a rating of the model that an operator made current.
 
-        The candidate was not trained from that model. The controller's own decisions do not arrive here (see ``Fold``).
+        The candidate is dropped, because it was not trained from that model. The controller's own decisions do not
+        arrive here (see ``Fold``).
         """
         current = state_of(states, event.subject).lineage.current
         assert current is not None  # the event made it so
@@ -196,7 +208,10 @@ class ModelLifecycleCoordinator(Controller):
     def _roll_back(
         self, event: Event[Any], lineage: Lineage, model: ModelHash, last_good: ModelHash | None, reason: str
     ) -> Step[GateRow]:
-        """Restore ``last_good`` if remembered, else the predecessor; do nothing if ``model`` is not current."""
+        """Restore ``last_good`` if it is remembered, otherwise the predecessor.
+
+        Nothing changes if ``model`` is not current or has no predecessor.
+        """
         if lineage.current_model != model or len(lineage.champions) < 2:
             return Step()
         earlier = lineage.champions[:-1]
@@ -205,7 +220,10 @@ class ModelLifecycleCoordinator(Controller):
         return _step(event, None, Emission(decision), self._rating(event, target))
 
     def _rating(self, event: Event[Any], champion: Champion) -> Emission:
-        """Request a rating; its seed derives from the event, because a model may be rated several times."""
+        """Request a rating of a champion.
+
+        The seed derives from the event, because a model may be rated several times.
+        """
         seed = derive_seed(self.settings.seed, event.subject, "current", event.id)
         return Emission(EvaluationRequested(purpose="rating", model=champion.model, step=champion.step, seed=seed))
 

@@ -23,7 +23,10 @@ REMEMBERED = 16
 
 
 class Champion(Row, frozen=True):
-    """A model that was promoted, with its latest published rating in Elo, if it has one."""
+    """A promoted model, with its latest published rating in Elo.
+
+    ``elo`` is ``None`` without a rating.
+    """
 
     model: ModelHash
     step: int
@@ -70,12 +73,18 @@ class Lineage(Row, frozen=True):
 
     @property
     def busy(self) -> bool:
-        """True while a training, a candidate's evaluation, or the distribution of the current model is under way."""
+        """True while a step towards a new model is under way.
+
+        The step is a training, a candidate's evaluation, or the distribution of the current model.
+        """
         distributing = self.current_model not in (None, self.playing)
         return self.training is not None or self.candidate is not None or distributing
 
     def changes_current(self, data: Payload) -> bool:
-        """Return whether a promotion or rollback makes another model current. Stale and repeated ones do not."""
+        """Return whether an event makes another model current.
+
+        Only promotions and rollbacks do. Stale and repeated ones do not.
+        """
         match data:
             case ModelPromoted(model=model):
                 return model != self.current_model

@@ -53,7 +53,10 @@ NODE = "node:"
 
 
 class Awaited(Row, frozen=True):
-    """The model whose evaluation is awaited, and the number of requests for it."""
+    """The model whose evaluation is awaited.
+
+    ``attempts`` is the number of requests for the evaluation.
+    """
 
     model: ModelHash
     step: int
@@ -92,7 +95,11 @@ Rows = Mapping[str, FeedbackRow]
 
 
 class FeedbackLoopController(Controller):
-    """Owns the exploration boost, the self-play rate, training intensity and block, and the quarantine of workers."""
+    """Owns the knobs that answer stalls and data quality.
+
+    The knobs are the exploration boost, the self-play rate, training intensity and block, and the quarantine of
+    workers.
+    """
 
     name: ClassVar[str] = "FeedbackLoopController"
     row: ClassVar[type[FeedbackRow]] = FeedbackRow
@@ -146,7 +153,10 @@ class FeedbackLoopController(Controller):
 
     @handles(QualityScoreUpdated)
     def scored(self, rows: Rows, event: Event[QualityScoreUpdated], states: States) -> Step[FeedbackRow]:
-        """Set penalty and intensity by the configuration's quality, and judge the shard's worker."""
+        """Set penalty and intensity by the configuration's quality.
+
+        The shard's worker is judged, too.
+        """
         row, data, settings = rows.get(event.subject) or FIRST, event.data, self.settings.feedback
         state, watch = state_of(states, event.subject), self._watch(rows, row, event)
         quality, found = row.quality, tuple[Payload, ...]()
@@ -158,7 +168,10 @@ class FeedbackLoopController(Controller):
 
     @handles(ParityChecked)
     def parity_checked(self, rows: Rows, event: Event[ParityChecked], states: States) -> Step[FeedbackRow]:
-        """Block training where games break the rules, unless that is one worker's fault alone."""
+        """Block training where games break the rules.
+
+        Training is not blocked if only one worker is at fault.
+        """
         row, data, key = rows.get(event.subject) or FIRST, event.data, event.subject
         state, watch = state_of(states, key), self._watch(rows, row, event)
         quality, found = row.quality, tuple[Payload, ...]()
@@ -200,14 +213,17 @@ class FeedbackLoopController(Controller):
 
     @handles(ClockTick)
     def ticked(self, rows: Rows, event: Event[ClockTick], states: States) -> Step[FeedbackRow]:
-        """Check all configurations once per period, because stalls and boosts occur without evaluations too."""
+        """Check all configurations once per check period.
+
+        Stalls and boosts also occur without evaluations.
+        """
         now_us, last = event.recorded_us, (rows.get(SWEEP) or FIRST).swept_us
         if now_us - last < self.settings.feedback.stall.check_seconds * US:
             return Step()
         off_us = now_us - last if timedelta(microseconds=now_us - last) > longest_between_sweeps(self.settings) else 0
         changed: dict[str, FeedbackRow | None] = {SWEEP: FeedbackRow(swept_us=now_us)}
         emissions = list[Emission]()
-        for config in self.settings.configs:  # in settings order: rows change theirs at a restart, and ids depend on it
+        for config in self.settings.configs:  # not in rows' order: a restart changes it, and ids depend on it
             row = rows.get(config.key) or FIRST
             row = row.replace(rated_us=now_us if row.rated_us is None else row.rated_us + off_us)
             row, overdue = self._missed(row, now_us)
@@ -229,7 +245,7 @@ class FeedbackLoopController(Controller):
     def _check(
         self, row: FeedbackRow, state: FeedbackState, event: Event[Payload]
     ) -> tuple[FeedbackRow, Sequence[Emission]]:
-        """Look for a stall or a pause, at most once per check period."""
+        """Look for stalls and pauses, at most once per check period."""
         now_us, settings = event.recorded_us, self.settings.feedback.stall
         if now_us - row.checked_us < settings.check_seconds * US:
             return row, ()
@@ -255,7 +271,10 @@ class FeedbackLoopController(Controller):
 def _inspected(
     rows: Rows, row: FeedbackRow, watch: NodeWatch, event: Event[Any], found: Sequence[Payload]
 ) -> Step[FeedbackRow]:
-    """Return the step after an inspection: the rows of the configuration and of changed workers."""
+    """Return the step after an inspection.
+
+    The step changes the rows of the configuration and of the workers that ``watch`` has changed.
+    """
     changed: dict[str, FeedbackRow | None] = {
         NODE + name: rows.get(NODE + name, FIRST).replace(node=one) for name, one in watch.changed.items()
     }

@@ -43,7 +43,10 @@ class Usual(Row, frozen=True):
 
 
 class LossRow(Row, frozen=True):
-    """Usual ranges of a configuration's metrics, and its latest trainings in a row with an anomaly."""
+    """Usual ranges of a configuration's metrics.
+
+    ``consecutive`` is the number of its latest trainings in a row with an anomaly.
+    """
 
     usual: dict[str, Usual]
     consecutive: int
@@ -58,7 +61,10 @@ class LossWatch(Controller):
 
     @handles(TrainingCompleted)
     def trained(self, rows: Mapping[str, LossRow], event: Event[TrainingCompleted], states: States) -> Step[LossRow]:
-        """Compare a training's watched metrics with their usual ranges. Those that it lacks are skipped."""
+        """Compare a training's watched metrics with their usual ranges.
+
+        Metrics that the training lacks are skipped.
+        """
         data = event.data
         if data.metrics is None:
             return Step()

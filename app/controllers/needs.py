@@ -13,7 +13,10 @@ from app.events import Row, ShardRef
 
 
 def rows_needed(state: FeedbackState, settings: RunSettings) -> float | None:
-    """Return how many rows are enough for a training; ``None`` while training is paused."""
+    """Return how many rows are enough for a training.
+
+    ``None`` while training is paused.
+    """
     if state.training_intensity == "paused":
         return None
     return _rows(state, settings, getattr(settings.feedback.trigger, state.training_intensity))
@@ -28,9 +31,10 @@ def most_rows(state: FeedbackState, settings: RunSettings) -> int:
 def latest_shards(
     state: FeedbackState, settings: RunSettings, shards: tuple[ShardRef, ...], windows: int = 1
 ) -> tuple[ShardRef, ...]:
-    """Drop the oldest shards that are not needed to have ``windows`` * ``most_rows`` rows.
+    """Drop the oldest shards that no training needs.
 
-    Without this limit they would pile up while training pauses and games go on.
+    The remaining shards have at least ``windows`` * ``most_rows`` rows, if there are so many. Without this limit shards
+    would pile up while training pauses and games go on.
     """
     return _latest(shards, windows * most_rows(state, settings))
 
@@ -51,14 +55,18 @@ class ReplayBuffer(Row, frozen=True):
     rows: int = 0
 
     def plus(self, shards: tuple[ShardRef, ...], config: GameConfig) -> "ReplayBuffer":
-        """Add a training's shards; drop the oldest beyond ``replay_rows`` or ``REPLAYED_SHARE``, up to whole shards."""
+        """Add a training's shards, and drop the oldest.
+
+        The remaining shards hold ``replay_rows`` rows or ``REPLAYED_SHARE`` of all rows, whichever is less, up to whole
+        shards.
+        """
         rows = self.rows + sum(shard.rows for shard in shards)
         most = min(config.replay_rows or 0, int(REPLAYED_SHARE * rows))
         return ReplayBuffer(shards=_latest((*self.shards, *shards), most), rows=rows)
 
 
 def _latest(shards: tuple[ShardRef, ...], rows: int) -> tuple[ShardRef, ...]:
-    """Drop the oldest shards that are not needed to have so many rows."""
+    """Drop the oldest shards that are not needed for ``rows`` rows."""
     spare = sum(shard.rows for shard in shards) - rows
     first = 0
     while first < len(shards) and shards[first].rows <= spare:
@@ -68,9 +76,10 @@ def _latest(shards: tuple[ShardRef, ...], rows: int) -> tuple[ShardRef, ...]:
 
 
 def is_fresh(state: FeedbackState, settings: RunSettings, model: ModelHash) -> bool:
-    """Return whether rows of a model may start a training: the one that plays, or any champion where rows are replayed.
+    """Return whether rows of a model may start a training.
 
-    PPO learns from its own model's rows alone. What a search found stays worth learning when the model is replaced.
+    The model must be the one that plays, or any champion where rows are replayed. PPO learns from its own model's rows
+    alone. What a search found stays worth learning when the model is replaced.
     """
     was_champion = any(champion.model == model for champion in state.lineage.champions)
     return model == state.lineage.playing or (settings.config(state.config_key).replays and was_champion)

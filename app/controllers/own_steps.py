@@ -8,7 +8,7 @@ from app.events import Emission, Payload, Row, Step
 
 
 class UnfitStep(FlyballError):
-    """A handler returned something that its daemon could not apply, save or publish."""
+    """A handler's result that its daemon cannot apply, save or publish."""
 
 
 def check_step(kind: type[Any], done: Any, subjects: Collection[str | None]) -> None:

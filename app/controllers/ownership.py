@@ -1,7 +1,7 @@
-"""Owners of knobs: one controller for each, built in or of the user's own.
+"""Owners of knobs: one controller for each.
 
-Built-in controllers do not know which knobs are taken over. They decide as always, and ``Owners`` drops their decisions
-about those knobs. Operators may still set any knob.
+An owner is built in or of the user's own. Built-in controllers do not know which knobs are taken over. They decide as
+always, and ``Owners`` drops their decisions about those knobs. Operators may still set any knob.
 """
 
 from collections.abc import Mapping
@@ -45,8 +45,8 @@ SET_BY: Mapping[type[Payload], Knob] = {
     SelfplayRequested: "allocation",
     TrainingRequested: "training_start",
 }
-"""The knob that each type sets. HYPERPARAMETER_UPDATED sets the parameter that it names. ADAPTIVE_PARAMS_CHANGED tells
-readers all parameters of trainings; of these, its emitter owns the learning rate."""
+"""The knob that each type sets. HYPERPARAMETER_UPDATED sets the parameter that it names. ADAPTIVE_PARAMS_CHANGED holds
+all parameters of trainings for its readers; of these, its emitter owns the learning rate."""
 
 WHOLE_STEPS: frozenset[Knob] = frozenset({"promotion", "rollback", "allocation"})
 """Knobs whose steps are dropped as a whole: the rows and the other emissions rest on the decision. A candidate whose
@@ -72,7 +72,10 @@ class Owners:
         self._taken = settings.taken_over
 
     def allowed(self, by: str, drafted: list[Envelope[Payload]]) -> list[Envelope[Payload]] | None:
-        """Return a controller's emissions without those that set knobs of others; ``None``: drop the whole step."""
+        """Return a controller's emissions without those that set others' knobs.
+
+        ``None``: drop the whole step.
+        """
         if not self._taken:
             return drafted
         dropped = [one for one in drafted if self._is_of_another(by, one.data)]

@@ -88,7 +88,10 @@ ITSELF = "mirror"
 
 
 class Meeting(NamedTuple):
-    """Lineups of a request, and the opponents drawn; both are empty if the model plays only itself."""
+    """Lineups of a request, and the opponents drawn for them.
+
+    Both are empty if the model plays only itself.
+    """
 
     lineups: tuple[Lineup, ...] = ()
     draws: tuple[SampledOpponent, ...] = ()
@@ -103,7 +106,9 @@ def meeting(
     *,
     limits: SelfplaySettings = LIMITS,
 ) -> Meeting:
-    """Draw lineups of whole rotations, so that all games of a rotation have the same opponents.
+    """Draw lineups of whole rotations.
+
+    All games of a rotation have the same opponents.
 
     Args:
         decided: the matchmaking; ignored if it is of another model.
@@ -178,7 +183,10 @@ class Allocation:
         return Step(changed, tuple(self.emissions))
 
     def _request(self, key: ConfigKey, name: str, start: float) -> None:
-        """Request a configuration's games from a worker; ``start`` is the turn's virtual time."""
+        """Request a configuration's games from a worker.
+
+        ``start`` is the turn's virtual time.
+        """
         row, worker, config = self.configs[key], self.workers[name], self.settings.config(key)
         state, games, probe = state_of(self.states, key), config.selfplay.games_per_request, worker.quarantined
         model = state.lineage.playing
@@ -211,7 +219,10 @@ class Allocation:
         self.workers[name] = worker.replace(asked_us=self.now_us)
 
     def _ready(self, data: DaemonReady) -> None:
-        """Update a worker's capacity. A paused one is tried at once, because it may have been repaired."""
+        """Update a worker's capacity.
+
+        A paused worker is tried at once, because it may have been repaired.
+        """
         if data.daemon == WORKER_DAEMON:
             name = f"{data.daemon}@{data.node}"
             worker = self.workers.get(name) or WorkerRow(capacity=data.capacity, asked_us=0)
@@ -226,13 +237,19 @@ class Allocation:
             self._end_leases()
 
     def _returned(self, data: NodeReturned) -> None:
-        """Let a lost worker have requests again; what it still plays of the earlier ones is not awaited."""
+        """Make a lost worker available again.
+
+        The results of its earlier requests are not awaited.
+        """
         name = f"{data.daemon}@{data.node}"
         if worker := self.workers.get(name):
             self.workers[name] = worker.replace(lost=False)
 
     def _quarantined(self, data: NodeQuarantined) -> None:
-        """Give up a worker's requests, also those awaiting inspection, and drop its shards."""
+        """Give up a quarantined worker's requests, and drop its shards.
+
+        Requests whose shards await inspection are given up, too.
+        """
         if worker := self.workers.get(data.worker):
             until_us = self.now_us + round(data.lasts_seconds * US)
             self.workers[data.worker] = worker.replace(quarantined=True, rests_until_us=until_us)
@@ -255,8 +272,8 @@ class Allocation:
     def _end_leases(self) -> None:
         """Give up requests whose lease ended, and failed ones.
 
-        A request that is played has the longest deadline; a shard that awaits its verdict, ``lease_seconds``. Requests
-        of workers that are gone, and those from before a quarantine, are given up without blame.
+        A request may take ``MOST_DEADLINES`` deadlines; one whose shard awaits its verdict, only ``lease_seconds``
+        more. Requests of workers that are gone, and those from before a quarantine, are given up without blame.
         """
         uninspected_us = self.now_us - self.limits.lease_seconds * US
         oldest_us = self.now_us - MOST_DEADLINES * self.settings.deadlines.selfplay_seconds * US
@@ -280,11 +297,12 @@ class Allocation:
         self.emissions.append(Emission(data))
 
     def _blamed(self, row: ConfigRow, name: str, error: str) -> ConfigRow:
-        """Count a failed request against its worker; several in a row pause it, each time longer.
+        """Count a failed request against its worker.
 
-        No worker is paused for a configuration that also failed at another worker and has brought no good shard since
-        this worker began to fail. Otherwise an unreadable model would stop one worker after the other. Failures during
-        a pause don't count, because their requests were made before it.
+        Several failures in a row pause the worker, each time longer. No worker is paused for a configuration that also
+        failed at another worker and has brought no good shard since this worker began to fail. Otherwise an unreadable
+        model would stop one worker after the other. Failures during a pause don't count, because their requests were
+        made before it.
         """
         worker = self.workers.get(name)
         if worker is None or worker.rests_until_us is not None:
@@ -335,9 +353,10 @@ class Allocation:
         return None
 
     def _scored(self, data: QualityScoreUpdated) -> ConfigRow | None:
-        """Count a shard's rows if they are good enough; otherwise the next tick requests others.
+        """Count a shard's rows if they are good enough.
 
-        Rows of a searched model that was rolled back meanwhile are awaited in vain, so others are requested at once.
+        Otherwise the next tick requests others. Rows of a searched model that was rolled back meanwhile are awaited in
+        vain, so others are requested at once.
         """
         asked = self.row.asked(data.request_id)
         if not is_fresh(self.state, self.settings, data.shard.model):
@@ -352,7 +371,10 @@ class Allocation:
         return answered.replace(shards=shards, rows_per_game=rows / data.shard.games)
 
     def _distributed(self, _: ModelDistributed) -> ConfigRow:
-        """Drop the shards that are no longer fresh; void the requests under way, unless their rows will be fresh."""
+        """Drop the shards that are no longer fresh.
+
+        Requests under way are voided, unless their rows will be fresh.
+        """
         fresh = tuple([shard for shard in self.row.shards if is_fresh(self.state, self.settings, shard.model)])
         return self.row.replace(shards=fresh, out=self.row.out if self.settings.config(self.key).replays else ())
 
@@ -364,9 +386,10 @@ class Allocation:
         return self.row.replace(shards=())
 
     def _rolled_back(self, _: ModelRolledBack) -> ConfigRow:
-        """Drop the shards, and the requests under way that the restored model's distribution would not void.
+        """Drop the shards, and requests under way where rows are replayed.
 
-        The workers drop their requests too, but go on with a quarantine's probe.
+        Elsewhere the distribution of the restored model voids the requests. The workers drop their requests too, but go
+        on with a quarantine's probe, so probes are kept.
         """
         out = self.row.out
         if self.settings.config(self.key).replays:
@@ -377,7 +400,10 @@ class Allocation:
         return self.row if data.purpose == "rating" else None
 
     def _state_changed(self, _: Payload) -> ConfigRow:
-        """Keep the row, with this event as the evidence of its next requests."""
+        """Keep the row.
+
+        This event becomes the evidence of its next requests.
+        """
         return self.row
 
     handlers: ClassVar[Mapping[type[Payload], Callable[["Allocation", Any], ConfigRow | None]]] = {
@@ -423,5 +449,5 @@ class SelfplayScheduler(Controller):
 
     @handles(*Allocation.handlers)
     def allocate(self, rows: Rows, event: Event[Payload], states: States) -> Step[SchedulerRow]:
-        """Apply an event, then assign free workers to the configurations whose turn it is."""
+        """Apply an event, then assign free workers to due configurations."""
         return Allocation(self.settings, rows, event, states).step()

@@ -59,7 +59,9 @@ def check_stall(
     inspected_by: Cause | None,
     overdue: bool,
 ) -> tuple[Emission, ...]:
-    """Boost after a stall or a pause, otherwise let a boost decay; change nothing while a boost lasts.
+    """Boost after a stall or a pause; otherwise let boosts decay.
+
+    Nothing changes while a boost lasts.
 
     Args:
         state: of the configuration.

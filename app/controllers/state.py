@@ -140,7 +140,10 @@ class FeedbackState(Row, frozen=True):
         return configured(name, settings, self.config_key) if decided is None else decided
 
     def update_parity(self, checked: int, failures: int) -> Self:
-        """Count ``failures`` among ``checked`` > 0 replayed games; set the status by this check."""
+        """Count replayed games, and those that differ from the rules.
+
+        ``failures`` of ``checked`` > 0 games differ. The status is that of this check.
+        """
         before = (self.parity_failure_rate or 0.0) * self.parity_checks_total
         total = self.parity_checks_total + checked
         return self.replace(
@@ -150,9 +153,10 @@ class FeedbackState(Row, frozen=True):
         )
 
     def update_elo(self, elo: Elo, stderr: float, now: datetime, spacing_seconds: float = 0.0) -> Self:
-        """Add a rating to the history; update velocity, peak, trend and plateau count.
+        """Add a rating to the history.
 
-        Ratings within ``spacing_seconds`` are pooled, so that 20 points of history reach back far enough.
+        Velocity, peak, trend and plateau count are updated. Ratings within ``spacing_seconds`` are pooled, so that 20
+        points of history reach back far enough.
         """
         trend = None if self.elo_current is None else elo - self.elo_current
         flat = trend is not None and trend < PLATEAU_ELO
@@ -172,7 +176,10 @@ class FeedbackState(Row, frozen=True):
         )
 
     def update_win_rate(self, win_rate: float) -> Self:
-        """Set the win rate against the random bot; count high (> 0.7) and low (< 0.5) ones in a row."""
+        """Set the win rate against the random bot.
+
+        High (> 0.7) and low (< 0.5) rates in a row are counted.
+        """
         high, low = win_rate > HIGH_WIN_RATE, win_rate < LOW_WIN_RATE
         return self.replace(
             win_rate=win_rate,
@@ -182,9 +189,10 @@ class FeedbackState(Row, frozen=True):
         )
 
     def compute_urgency(self, now: datetime) -> Self:
-        """Set the urgency in [0, 1]: half staleness, half plateaus and low win rates.
+        """Set the urgency, in [0, 1].
 
-        Staleness is the time since the last evaluation divided by 24 hours, at most 1; without an evaluation it is 1.
+        Half of it is staleness, half plateaus and low win rates. Staleness is the time since the last evaluation
+        divided by 24 hours, at most 1; without an evaluation it is 1.
         """
         last = self.last_evaluation_time
         stale = 1.0 if last is None else (now - last).total_seconds() / SECONDS_PER_HOUR / STALE_HOURS
@@ -200,22 +208,28 @@ WHOLE: frozenset[Parameter] = frozenset({"epochs", "games_per_iteration"})
 
 
 def state_of(states: States, key: str) -> FeedbackState:
-    """Return a configuration's state, or an empty one before any event about it."""
+    """Return a configuration's state.
+
+    The state is empty before any event about the configuration.
+    """
     return states.get(key) or FeedbackState(config_key=ConfigKey(key))
 
 
 def longest_between_sweeps(settings: RunSettings) -> timedelta:
     """Return the longest time between two sweeps of a running loop.
 
-    A sweep checks all configurations, at the first tick after each check period. A gap of more than twice as long means
-    that the run was off.
+    A sweep checks all configurations, at the first tick after each check period. The result is twice that time: a
+    longer gap means that the run was off.
     """
     return timedelta(seconds=2 * (settings.feedback.stall.check_seconds + settings.tick_seconds))
 
 
 @dataclass(frozen=True)
 class FeedbackFold(HandlerReducer):
-    """Folds every configuration's FeedbackState. One handler for each event type; it emits nothing."""
+    """Folds every configuration's FeedbackState.
+
+    There is one handler for each event type. The reducer emits nothing.
+    """
 
     settings: RunSettings
     name: ClassVar[str] = "FeedbackState"
@@ -243,7 +257,10 @@ class FeedbackFold(HandlerReducer):
 
     @handles(EvaluationCompleted)
     def evaluated(self, rows: States, event: Event[EvaluationCompleted]) -> Step[FeedbackState]:
-        """Take in a rating evaluation: rating, win rate against the random bot, urgency."""
+        """Take in a rating evaluation.
+
+        The rating, the win rate against the random bot and the urgency are updated.
+        """
         data, now = event.data, event.recordedtime
         if data.purpose != "rating":
             return Step()
@@ -331,7 +348,7 @@ class FeedbackFold(HandlerReducer):
 
     @handles(ModelRolledBack)
     def rolled_back(self, rows: States, event: Event[ModelRolledBack]) -> Step[FeedbackState]:
-        """Restore a model, and forget the ratings of those that were rolled back."""
+        """Restore a model, and clear the history of ratings."""
         lineage = state_of(rows, event.subject).lineage
         if not lineage.changes_current(event.data):
             return Step()
@@ -359,7 +376,10 @@ class FeedbackFold(HandlerReducer):
 
     @handles(QualityPenaltyApplied)
     def penalised(self, rows: States, event: Event[QualityPenaltyApplied]) -> Step[FeedbackState]:
-        """Set the rate of self-play. An event with rate 1 ends a penalty; only those below 1 are counted."""
+        """Set the rate of self-play.
+
+        An event with rate 1 ends a penalty. Only events with a rate below 1 are counted.
+        """
         rate = event.data.rate_multiplier
         penalties = state_of(rows, event.subject).quality_penalties_applied + (rate < 1)
         return _changed(
@@ -414,7 +434,10 @@ class FeedbackFold(HandlerReducer):
         return Step({event.subject: self._bounded(state)})
 
     def _bounded(self, state: FeedbackState) -> FeedbackState:
-        """Return the state with parameters within their bounds; those that are not turned stay as configured."""
+        """Return the state with parameters within their bounds.
+
+        Parameters that decisions do not change stay as configured.
+        """
         settings, key = self.settings, state.config_key
         changes = {
             name: type(value)(bounded(name, value, settings, key)) if is_turned(name, settings, key) else None
@@ -424,7 +447,10 @@ class FeedbackFold(HandlerReducer):
         return state.replace(**changes) if changes else state
 
     def _resumed(self, state: FeedbackState, now: datetime) -> FeedbackState:
-        """Shift the rating history by the time in which the run was off, because nothing was learned then."""
+        """Shift the rating history past the time without a run.
+
+        Nothing was learned while the run was off.
+        """
         last = state.last_urgency_update
         if last is None or now - last <= longest_between_sweeps(self.settings):
             return state
@@ -432,5 +458,8 @@ class FeedbackFold(HandlerReducer):
 
 
 def _changed(rows: States, event: Event[Any], **changes: Any) -> Step[FeedbackState]:
-    """Return the step that sets fields of the state of the event's configuration."""
+    """Return the step that sets fields of a configuration's state.
+
+    The configuration is that of the event.
+    """
     return Step({event.subject: state_of(rows, event.subject).replace(**changes)})

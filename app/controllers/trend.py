@@ -20,7 +20,10 @@ US = 1_000_000
 
 
 class RatingPoint(Row, frozen=True):
-    """A rating with its standard error > 0, and its time, shifted past times in which the run was off."""
+    """A rating with its standard error > 0, and its time.
+
+    The time is shifted past times in which the run was off.
+    """
 
     time: datetime
     elo: Elo
@@ -43,10 +46,10 @@ class Slope(NamedTuple):
 
 
 def pooled(points: Sequence[RatingPoint], new: RatingPoint, spacing_seconds: float) -> tuple[RatingPoint, ...]:
-    """Add a point, pooled with the last one if that began less than ``spacing_seconds`` before.
+    """Add a point, or pool it with the last one.
 
-    A pool keeps the time of its first point, so that frequent points cannot extend it. Its rating is the mean weighted
-    by precision.
+    Points are pooled if the last one began less than ``spacing_seconds`` before. A pool keeps the time of its first
+    point, so that frequent points cannot extend it. Its rating is the mean weighted by precision.
     """
     if points and (new.time - points[-1].time).total_seconds() < spacing_seconds:
         return (*points[:-1], _pool(points[-1], new))
@@ -64,13 +67,20 @@ def later(points: Sequence[RatingPoint], by: timedelta) -> tuple[RatingPoint, ..
 
 
 def slope_per_hour(points: Sequence[RatingPoint]) -> Slope | None:
-    """Return the weighted least-squares slope of ratings over time; ``None`` for fewer than three points in time."""
+    """Return the weighted least-squares slope of ratings over time.
+
+    ``None`` for fewer than three points in time.
+    """
     slopes = [slope for _, slope in latest_slopes(points)]
     return slopes[-1] if slopes else None
 
 
 def latest_slopes(points: Sequence[RatingPoint]) -> Iterator[tuple[RatingPoint, Slope]]:
-    """Yield first point and slope of the latest three points in time, the latest four, and so on."""
+    """Yield the slopes of ever more of the latest points.
+
+    The first slope is that of the latest three points in time, the next that of the latest four, and so on. Each slope
+    comes with its first point.
+    """
     if not points:
         return
     last, times = points[-1], set[datetime]()
@@ -86,7 +96,10 @@ def latest_slopes(points: Sequence[RatingPoint]) -> Iterator[tuple[RatingPoint, 
 
 
 def _slope(sums: Sequence[float], count: int) -> Slope:
-    """Return the slope of ``count`` points from their weighted sums: 1, t, elo, t t, t elo, elo elo."""
+    """Return the slope of ``count`` points from their weighted sums.
+
+    The sums are those of 1, t, elo, t t, t elo and elo elo.
+    """
     total, t, elo, tt, t_elo, elo_elo = sums
     spread = tt - t * t / total
     slope = (t_elo - t * elo / total) / spread

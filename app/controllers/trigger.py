@@ -70,7 +70,11 @@ Rows = Mapping[str, TrainingRow]
 
 
 class TrainingTrigger(Controller):
-    """Owns the start of trainings: enough fresh rows for the intensity, no block, cooldown over, nothing under way."""
+    """Owns the start of trainings.
+
+    A training starts when there are enough fresh rows for the intensity, the cooldown is over, training is not blocked,
+    and nothing is under way.
+    """
 
     name: ClassVar[str] = "TrainingTrigger"
     row: ClassVar[type[TrainingRow]] = TrainingRow
@@ -111,7 +115,10 @@ class TrainingTrigger(Controller):
 
     @handles(PromotionRejected)
     def rejected(self, rows: Rows, event: Event[PromotionRejected], states: States) -> Step[TrainingRow]:
-        """Forget failures, because a model was trained and rated, and request a training if it may begin now."""
+        """Forget failures, because a model was trained and rated.
+
+        A training is requested if it may begin now.
+        """
         return self._changed(rows, event, states, failures=0)
 
     @handles(EvaluationFailed, TrainingFailed)
@@ -126,7 +133,10 @@ class TrainingTrigger(Controller):
 
     @handles(ModelRolledBack, TrainingBlockedByQuality)
     def shards_spoiled(self, rows: Rows, event: Event[Any], states: States) -> Step[TrainingRow]:
-        """Drop all shards: another model played them, or a block made them suspect."""
+        """Drop all shards.
+
+        Another model played them, or a block made them suspect.
+        """
         return self._changed(rows, event, states, shards=())
 
     @handles(TrainingRequested)
@@ -161,7 +171,10 @@ class TrainingTrigger(Controller):
         return self._changed(rows, event, states)
 
     def _changed(self, rows: Rows, event: Event[Any], states: States, **changes: Any) -> Step[TrainingRow]:
-        """Change the row of the event's configuration, if it has one, and request a training if it may begin now."""
+        """Change the row of the event's configuration, if it has one.
+
+        A training is requested if it may begin now.
+        """
         key = event.subject
         if key not in rows:
             return Step()
@@ -171,7 +184,10 @@ class TrainingTrigger(Controller):
         return Step({key: row})
 
     def _may_train(self, state: FeedbackState, row: TrainingRow, event: Event[Payload]) -> bool:
-        """Return whether a training may begin now; asked at ticks too, because pauses end without an event."""
+        """Return whether a training may begin now.
+
+        Ticks check this too, because pauses end without an event.
+        """
         if state.lineage.busy or event.recorded_us - row.failed_us < round(
             self.settings.feedback.trigger.pause_after(row.failures) * US
         ):
@@ -185,7 +201,10 @@ class TrainingTrigger(Controller):
         return needed is not None and bool(row.shards) and sum([shard.rows for shard in row.shards]) >= needed
 
     def _requested(self, rows: Mapping[str, TrainingRow], event: Event[Payload], states: States) -> Step[TrainingRow]:
-        """Request a training of each configuration, or its initial model where it has none."""
+        """Request a training of each configuration.
+
+        A configuration without a model gets its initial model.
+        """
         requested, emissions = dict[str, TrainingRow | None](), list[Emission]()
         for key, row in rows.items():
             state = state_of(states, key)

@@ -59,9 +59,10 @@ PER_ELO = log(10) / ELO_SCALE
 
 
 def fixed_match(evaluation: EvaluationCompleted) -> MatchResult | None:
-    """Return the match against the fixed opponent: the newest lasting anchor, or else the random bot.
+    """Return the match against the fixed opponent.
 
-    A retest plays only this match. ``None`` for a rating of that anchor itself, which plays only older anchors.
+    The opponent is the newest lasting anchor, or the random bot before there is an anchor. A retest plays only this
+    match. ``None`` for a rating of that anchor itself, which plays only older anchors.
     """
     if evaluation.purpose == "retest":
         return evaluation.results[0]
@@ -74,7 +75,10 @@ def fixed_match(evaluation: EvaluationCompleted) -> MatchResult | None:
 
 
 class Games(NamedTuple):
-    """Number of games against one opponent, and the points scored; a draw is half a point."""
+    """Games against one opponent: their number and the points scored.
+
+    A draw is half a point.
+    """
 
     number: int
     points: float
@@ -86,7 +90,10 @@ class Games(NamedTuple):
 
     @property
     def elo(self) -> float:
-        """Estimated strength above the opponent, Elo; half a win and half a loss are added to keep it finite."""
+        """Estimated strength above the opponent, in Elo.
+
+        Half a win and half a loss are added to keep the estimate finite.
+        """
         return ELO_SCALE * log10((self.points + 0.5) / (self.number - self.points + 0.5))
 
     @property
@@ -96,18 +103,23 @@ class Games(NamedTuple):
 
 
 def information(games: int, score: float) -> float:
-    """Return the Fisher information, per Elo squared, of games with an expected score."""
+    """Return the Fisher information of games, per Elo squared.
+
+    ``score`` is the expected score.
+    """
     return games * score * (1 - score) * PER_ELO**2
 
 
 class Level(Row, frozen=True):
-    """Estimated strength of good models above an opponent in Elo, with its variance in Elo squared.
+    """Estimated strength of good models above an opponent.
 
-    It is never below 0: an anchor was the current model once, and later models must not become worse than the anchor
-    unnoticed, however slowly they get worse.
+    The strength is never below 0: an anchor was the current model once, and later models must not become worse than the
+    anchor unnoticed, however slowly they get worse.
 
     Attributes:
         opponent: the reference; ``None``: the random bot.
+        elo: the strength, in Elo.
+        variance: the variance of the estimate, in Elo squared.
     """
 
     opponent: ModelHash | None
@@ -125,7 +137,10 @@ class Level(Row, frozen=True):
         return cls(opponent=opponent, elo=max(0.0, games.elo), variance=games.variance)
 
     def drifted(self, elo: float) -> Self:
-        """Widen the estimate for the next model, whose strength differs by a standard deviation of ``elo``."""
+        """Widen the estimate for the next model.
+
+        The next model's strength differs by a standard deviation of ``elo``.
+        """
         return self.replace(variance=self.variance + elo**2)
 
     def after(self, games: Games) -> Self:
@@ -135,12 +150,17 @@ class Level(Row, frozen=True):
         return self.replace(elo=elo, variance=self.variance * (1 - gain))
 
     def certainty(self, games: int) -> float:
-        """Return the weight of evidence from ``games`` games, in (0, 1], given the level's variance."""
+        """Return the weight of evidence from games, in (0, 1].
+
+        The weight depends on the number of games and the level's variance.
+        """
         return 1 / (1 + information(games, possible(expected_score(self.elo))) * self.variance)
 
 
 def cusum_step(statistic: float, score: float, games: int, difference: float, drop: float) -> float:
-    """Add games to Page's statistic: max(0, S + sum of log-likelihood ratios of the drop).
+    """Add games to Page's statistic.
+
+    The new value is max(0, S + sum of log-likelihood ratios of the drop).
 
     Args:
         statistic: S so far.
@@ -155,7 +175,10 @@ def cusum_step(statistic: float, score: float, games: int, difference: float, dr
 
 
 def possible(score: float) -> float:
-    """Clamp an expected score into (0, 1), because thousands of Elo round it to 0 or 1."""
+    """Clamp an expected score into (0, 1).
+
+    A difference of thousands of Elo rounds it to 0 or 1.
+    """
     return min(1 - NEVER, max(NEVER, score))
 
 
@@ -212,7 +235,10 @@ def statistic(doubt: Doubt, level: Level) -> float:
 
 
 def severity_of(drop: float, thresholds: Sequence[float]) -> Severity:
-    """Return how bad a drop in Elo is; anything below the second threshold is minor."""
+    """Return how bad a drop in Elo is.
+
+    Anything below the second threshold is minor.
+    """
     reached = sum(drop >= threshold for threshold in thresholds)
     return SEVERITIES[max(0, reached - 1)]
 
@@ -229,7 +255,10 @@ class ModelPerformanceWatchdog(Controller):
 
     @handles(EvaluationCompleted)
     def evaluated(self, rows: Rows, event: Event[EvaluationCompleted], states: States) -> Step[WatchRow]:
-        """Count the current model's games; keep those of any other model until it becomes current."""
+        """Count the current model's games.
+
+        The match of any other model is kept until that model becomes current.
+        """
         row, data, played = rows.get(event.subject) or FIRST, event.data, fixed_match(event.data)
         champion = state_of(states, event.subject).lineage.current
         current = champion if champion and champion.model == data.model else None
@@ -245,7 +274,10 @@ class ModelPerformanceWatchdog(Controller):
 
     @handles(ModelPromoted)
     def promoted(self, rows: Rows, event: Event[ModelPromoted], states: States) -> Step[WatchRow]:
-        """Count the match of a new current model, if it was rated before its promotion."""
+        """Count the match of a new current model.
+
+        There is such a match if the model was rated before its promotion.
+        """
         row, lineage = rows.get(event.subject) or FIRST, state_of(states, event.subject).lineage
         level = row.level
         if level is not None and row.doubt.total == 0:  # in doubt, drift would excuse more and more
@@ -338,7 +370,10 @@ def _restored(row: WatchRow, model: ModelHash, *, alarm: bool) -> WatchRow:
 
 
 def _doubted(doubt: Doubt, level: Level, games: Games, settings: WatchdogSettings) -> Doubt:
-    """Add games to the evidence against the latest models; empty it when the sum falls to zero."""
+    """Add games to the evidence against the latest models.
+
+    The evidence is emptied when the sum falls to zero.
+    """
     score = games.points / games.number
     total = cusum_step(doubt.total, score, games.number, level.elo, settings.design_drop_elo)
     if total == 0:

@@ -1,4 +1,6 @@
-"""Clocks and recorded time. Pure: the only code that reads the system's clocks is ``daemons.clock``.
+"""Clocks and recorded time.
+
+The code here is pure: only ``daemons.clock`` reads the system's clocks.
 
 Recorded time follows the time of day, never goes back and never stands still. The time of day may jump: when it is set
 by hand, by NTP after a boot, or when a machine wakes up. A small jump forward is followed at once. A large one is
@@ -47,19 +49,28 @@ class SteadyTime:
 
     @property
     def relation(self) -> Relation:
-        """Position of the time of day: ahead by a jump not followed yet, or behind by more than a small one."""
+        """Position of the time of day relative to recorded time.
+
+        ``ahead``: by a jump that is not followed yet. ``behind``: by more than ``SMALL_JUMP_US``.
+        """
         if self.ahead_since_us is not None:
             return "ahead"
         return "behind" if self.offset_us < -SMALL_JUMP_US else "even"
 
     @classmethod
     def begin(cls, recorded_us: int, day_us: int, monotonic_us: int) -> "SteadyTime":
-        """Start in a new process. The length of the pause is unknown, so the time of day is trusted."""
+        """Start in a new process, trusting the time of day.
+
+        The time of day is trusted because the length of the pause is unknown.
+        """
         now_us = max(recorded_us, day_us)
         return cls(now_us, monotonic_us, offset_us=day_us - now_us)
 
     def advance(self, day_us: int, monotonic_us: int) -> "SteadyTime":
-        """Return recorded time at the next reading of the clocks; the time of day may have jumped."""
+        """Return recorded time at the next reading of the clocks.
+
+        The time of day may have jumped since the last reading.
+        """
         elapsed = monotonic_us - self.monotonic_us
         even, slowed = self.now_us + elapsed, self.now_us + int(SLOWED * elapsed)
         if day_us > even + SMALL_JUMP_US:

@@ -31,10 +31,11 @@ class FlyballError(Exception):
 
 
 def located(error: Exception) -> str:
-    """Return an exception's text, and file and line of the function that raised it.
+    """Return an exception's text and the place where it was raised.
 
-    A ``FlyballError`` has no place: its message is for the reader of settings. Nor has a call that failed in the frame
-    that caught the exception, such as one with too few arguments.
+    The place is the file and line of the raising function. No place is given for a ``FlyballError``, whose message is
+    for the reader of settings, nor for a call that failed in the frame that caught the exception, such as one with too
+    few arguments.
     """
     frames = extract_tb(error.__traceback__)
     if isinstance(error, FlyballError) or len(frames) < 2:
@@ -44,7 +45,13 @@ def located(error: Exception) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A fault that a check found: its place, what is wrong, and what to do about it."""
+    """A fault that a check found.
+
+    Attributes:
+        where: the place of the fault.
+        what: what is wrong.
+        hint: what to do about it.
+    """
 
     where: str
     what: str
@@ -56,7 +63,10 @@ class BadUsage(FlyballError):
 
 
 class UnusableFile(FlyballError):
-    """A named file or folder that is missing, cannot be read or written, or holds something else."""
+    """A named file or folder that cannot be used.
+
+    The file or folder is missing, cannot be read or written, or holds something else.
+    """
 
 
 def reading(path: Path) -> AbstractContextManager[None]:

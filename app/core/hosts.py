@@ -16,7 +16,10 @@ def is_loopback(host: str) -> bool:
 
 
 def name_in(header: str) -> str | None:
-    """Return the name in a Host header, in lower case; None for none. Its port does not matter: ssh may map it."""
+    """Return the host name in a Host header, in lower case.
+
+    None if the header has no name. The port is ignored, because ssh may map it.
+    """
     try:
         return urlsplit(f"//{header}").hostname
     except ValueError:

@@ -1,4 +1,7 @@
-"""Identifiers. All are derived from their cause, so that a repetition has the same id."""
+"""Identifiers, all derived from their cause.
+
+A repetition therefore has the same id.
+"""
 
 import re
 from hashlib import blake2b
@@ -62,17 +65,26 @@ _LENGTH = Struct(">I")
 
 
 def is_model(player: str) -> bool:
-    """Return whether a player's name is a model's hash; the others are bots."""
+    """Return whether a player is a model, named by its hash.
+
+    All other players are bots.
+    """
     return re.fullmatch(SHA256, player) is not None
 
 
 def is_judge(player: str) -> bool:
-    """Return whether a player's name is a judge's: those play in evaluations by an operator, and never in training."""
+    """Return whether a player is a judge.
+
+    Judges play in evaluations by an operator, and never in training.
+    """
     return player.partition(":")[0] in (SOLVER, MCTS)
 
 
 def split_search(player: str) -> tuple[str, int | None]:
-    """Split a name such as ``champion+64`` into the model and the positions that it searches for a move, if it does."""
+    """Split a name such as ``champion+64`` into model and search positions.
+
+    The second value is the number of positions that the model searches for a move, or None if it does not search.
+    """
     model, _, positions = player.rpartition("+")
     searches = model and positions.isascii() and positions.isdigit()
     return (model, int(positions)) if searches else (player, None)
@@ -84,15 +96,18 @@ def is_broker(producer: str) -> bool:
 
 
 def derive_id(*parts: str | int) -> EventId:
-    """Derive an id from its cause: the same parts always give the same id.
+    """Derive an id from its cause.
 
-    Parts are length-prefixed, so ``("ab", "c")`` and ``("a", "bc")`` differ.
+    The same parts always give the same id. Parts are length-prefixed, so ``("ab", "c")`` and ``("a", "bc")`` differ.
     """
     return EventId(blake2b(prefixed(*parts), digest_size=16).hexdigest())
 
 
 def prefixed(*parts: str | int) -> bytes:
-    """Join parts, each prefixed by its length, as input of the hashes for ids and seeds."""
+    """Join parts, each prefixed by its length.
+
+    The result is the input of the hashes for ids and seeds.
+    """
     written = b""
     for part in parts:
         encoded = str(part).encode()

@@ -33,8 +33,8 @@ def kernel(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Res
 def inlined(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
     """Compile a function into each kernel that calls it; see ``kernel``.
 
-    For small functions of arrays, because a call would count references with atomic operations. Inlined, the compiler
-    also sees which tables and indices are constant, so that it can vectorise.
+    Use this for small functions of arrays, because a call would count references with atomic operations. The compiler
+    then also sees which tables and indices are constant, so that it can vectorise.
     """
     return _compiled(function, "always")
 
@@ -53,7 +53,10 @@ def _compiled(
 
 @cache
 def cache_folder(package: Path, given: str) -> Path:
-    """Return the folder for a package's kernels: under ``given`` if set, else beside the code."""
+    """Return the folder for a package's kernels.
+
+    The folder lies in ``given`` if that is set, otherwise beside the code.
+    """
     contents = sha256()
     for source in sorted(package.rglob("*.py")):
         contents.update(source.read_bytes())
@@ -62,7 +65,10 @@ def cache_folder(package: Path, given: str) -> Path:
 
 
 def _package(source: Path) -> Path:
-    """Return the folder of the source's top-level package in ``app``, or else its own folder."""
+    """Return the folder of the package that a source file belongs to.
+
+    This is the top-level package in ``app``, or the file's own folder if the file lies outside of ``app``.
+    """
     if source.is_relative_to(_APP):
         return _APP / source.relative_to(_APP).parts[0]
     return source.parent

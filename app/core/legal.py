@@ -1,6 +1,6 @@
-"""Legal actions of many rows: a mask, or lists in games with many actions.
+"""Legal actions of many rows, as a mask or as lists.
 
-Masks of so many actions would fill memory and disk.
+Games with many actions have lists, because masks of so many actions would fill memory and disk.
 """
 
 from collections.abc import Sequence
@@ -16,9 +16,10 @@ MANY_ACTIONS = 1024
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LegalActions:
-    """The legal actions of N rows as lists, of a game with A actions; ``np.asarray`` returns the mask [N, A].
+    """Legal actions of N rows as lists, for A actions.
 
-    A slice, or an array of row numbers or booleans, selects rows as it would of a mask.
+    ``np.asarray`` returns the mask [N, A]. A slice, or an array of row numbers or booleans, selects rows as it would of
+    a mask.
     """
 
     listed: NDArray[np.unsignedinteger]  # [L] legal actions, row after row and ascending within each
@@ -32,7 +33,10 @@ class LegalActions:
 
     @classmethod
     def at(cls, places: NDArray[np.int64], rows: int, actions: int) -> Self:
-        """Return the legal actions at ascending ``places`` [L] of a flattened mask [N x A]."""
+        """Return the legal actions at given places of a mask.
+
+        ``places`` [L] ascend, and are indices of the flattened mask [N x A].
+        """
         kind = np.min_scalar_type(actions - 1)
         return cls((places % actions).astype(kind), np.searchsorted(places, np.arange(1, rows + 1) * actions), actions)
 
@@ -60,11 +64,14 @@ class LegalActions:
 
     @property
     def places(self) -> NDArray[np.int64]:
-        """Places [L] of the legal actions in the flattened mask [N x A], ascending."""
+        """Ascending places [L] of legal actions in the flattened mask."""
         return np.repeat(np.arange(len(self)) * self.actions, self.counts) + self.listed
 
     def renamed(self, rows: NDArray[np.int64], image: NDArray[np.int64]) -> Self:
-        """Return a copy in which each legal action a of ``rows`` is ``image[a]``."""
+        """Return a copy with the actions of some rows renamed.
+
+        Each legal action a of ``rows`` becomes ``image[a]``.
+        """
         chosen = np.zeros(len(self), dtype=np.bool_)
         chosen[rows] = True
         listed = np.where(np.repeat(chosen, self.counts), image[self.listed], self.listed)
@@ -77,7 +84,10 @@ Legal = NDArray[np.bool_] | LegalActions
 
 
 def compact(legal: Legal) -> Legal:
-    """Return a mask [N, A] as lists if the game has many actions; otherwise ``legal`` unchanged."""
+    """Return a mask as lists if the game has many actions.
+
+    Lists, and masks [N, A] of fewer than ``MANY_ACTIONS`` actions, are returned unchanged.
+    """
     many = not isinstance(legal, LegalActions) and legal.shape[1] >= MANY_ACTIONS
     return LegalActions.of(np.asarray(legal)) if many else legal
 
@@ -93,7 +103,10 @@ def join(parts: Sequence[Legal]) -> Legal:
 
 
 def listed_places(counts: NDArray[np.int64], chosen: slice | NDArray[Any]) -> NDArray[np.int64]:
-    """Return the places of chosen rows' entries in a list of all rows' entries, of which row i has ``counts[i]``."""
+    """Return the places of chosen rows' entries in a flat list.
+
+    The list holds the entries of all rows, row after row; row i has ``counts[i]`` of them.
+    """
     taken = counts[chosen]
     begins, ends = (np.cumsum(counts) - counts)[chosen], np.cumsum(taken)
     places: NDArray[np.int64] = np.arange(taken.sum()) + np.repeat(begins - (ends - taken), taken)
@@ -106,7 +119,10 @@ def legal_counts(legal: Legal) -> NDArray[np.int64]:
 
 
 def are_legal(legal: Legal, action: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Return [N]: true where a row's action, in 0 … A - 1, is legal."""
+    """Return [N]: true where a row's action is legal.
+
+    ``action`` [N] is in 0 … A - 1.
+    """
     if not isinstance(legal, LegalActions):
         return np.take_along_axis(legal, action[:, None].astype(np.int64), axis=1)[:, 0]
     wanted = np.arange(len(legal)) * legal.actions + action

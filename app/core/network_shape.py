@@ -8,14 +8,17 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class NetworkShape:
-    """Sizes of a network's inputs and outputs: observations [N, D], logits [N, A] and values [N]."""
+    """Sizes of a network's inputs and outputs.
+
+    Observations are [N, D], logits [N, A] and values [N].
+    """
 
     features: int  # D
     actions: int  # A
     planes: tuple[int, int, int] | None = None  # (C, H, W): the first C x H x W features; any others are scalars
     scale: float = 1.0  # divisor of the features, applied before the network's own ``forward``
     action_planes: int = 0  # P, the kinds of actions of a cell; 0: the game's actions do not belong to cells
-    # [A] where each action lies in H x W x P; only of a game, because a model's parameters hold it.
+    # Place [A] of each action in H x W x P. Only a game's shape has it, because a model's parameters hold it.
     action_places: NDArray[np.int64] | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
@@ -26,6 +29,6 @@ class NetworkShape:
 
     @property
     def scalars(self) -> int:
-        """The number of features after the planes; D if there are no planes."""
+        """Number of features after the planes; D without planes."""
         channels, height, width = self.planes or (0, 0, 0)
         return self.features - channels * height * width

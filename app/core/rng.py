@@ -1,7 +1,8 @@
-"""Random numbers from seeds: one seed for the run, and a stream for every purpose.
+"""Random numbers, in one stream for each purpose.
 
-A draw is the same on every machine and with every version of every library. Controllers draw only with this module,
-because a library promises a generator's stream for one version only, and later versions replay the journal.
+All streams derive from the run's one seed. A draw is the same on every machine and with every version of every library.
+Controllers draw only with this module, because a library promises a generator's stream for one version only, and later
+versions replay the journal.
 """
 
 from bisect import bisect_right
@@ -18,9 +19,10 @@ T = TypeVar("T")
 
 
 def derive_points(root: int, *purpose: str | int, count: int) -> tuple[float, ...]:
-    """Derive independent uniform points in [0, 1), [count], from a seed and their purpose.
+    """Derive independent uniform points in [0, 1), [count].
 
-    All points come from one hash, because a scheduler draws thousands a second.
+    The points follow from a seed and their purpose. All points come from one hash, because a scheduler draws thousands
+    a second.
     """
     stream = shake_128(prefixed("points", root, *purpose)).digest(POINT_BYTES * count)
     spare, scale = 8 * POINT_BYTES - MANTISSA_BITS, 1 / (1 << MANTISSA_BITS)
@@ -28,7 +30,7 @@ def derive_points(root: int, *purpose: str | int, count: int) -> tuple[float, ..
 
 
 def derive_point(root: int, *purpose: str | int) -> float:
-    """Derive a uniform point in [0, 1) from a seed and its purpose."""
+    """Derive a uniform point in [0, 1) from seed and purpose."""
     return derive_points(root, *purpose, count=1)[0]
 
 
@@ -44,7 +46,10 @@ class Wheel(Generic[T]):
         self._ends = list(accumulate(weights[key] for key in self._keys))
 
     def draw(self, point: float) -> T:
-        """Return the key at a uniform point in [0, 1), such as one of ``derive_points``."""
+        """Return the key at a uniform point in [0, 1).
+
+        ``derive_points`` returns such points.
+        """
         return self.draws((point,))[0]
 
     def draws(self, points: Iterable[float]) -> list[T]:
@@ -79,7 +84,9 @@ def lineups(
 
 
 def derive_seed(root: int, *purpose: str | int) -> int:
-    """Derive a seed in [0, 2**63) from the run's seed and its purpose.
+    """Derive a seed in [0, 2**63) for a purpose.
+
+    The seed follows from the run's seed and the purpose.
 
     Example: ``derive_seed(run_seed, "connect_four_2p", "selfplay", 17)``.
     """

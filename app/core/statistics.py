@@ -1,4 +1,7 @@
-"""Statistics that several layers use: ratings, proportions, and the sequential test of promotions."""
+"""Statistics that several layers use.
+
+The statistics concern ratings, proportions, and the sequential test of promotions.
+"""
 
 from collections.abc import Sequence
 from math import log, sqrt
@@ -27,7 +30,10 @@ Verdict = Literal["accept", "reject", "continue"]
 
 
 def student(mean: float, stderr: float, freedom: int) -> tuple[float, float]:
-    """Return a mean's 95% half-width and the two-sided p-value of a zero mean, by Student's t."""
+    """Return a mean's 95% half-width and p-value by Student's t.
+
+    The p-value is two-sided, for a mean of zero.
+    """
     from scipy.special import stdtr, stdtrit  # imported late, because few processes need it
 
     if stderr == 0:  # the same value in every sample
@@ -37,7 +43,10 @@ def student(mean: float, stderr: float, freedom: int) -> tuple[float, float]:
 
 
 def expected_score(difference: float) -> float:
-    """Return the score expected of a player ``difference`` Elo stronger than its opponent (logistic, 400 = 10:1)."""
+    """Return the expected score against an opponent.
+
+    The player is ``difference`` Elo stronger than the opponent. The model is logistic: 400 Elo mean odds of 10 to 1.
+    """
     bounded = max(-CERTAIN_ELO, min(CERTAIN_ELO, difference))  # otherwise the power overflows
     return float(1 / (1 + 10 ** (-bounded / ELO_SCALE)))
 
@@ -48,10 +57,11 @@ def p_text(p_value: float) -> str:
 
 
 def rotation_outcomes(players: int) -> int:
-    """Return the number of scores that a rotation can have: one deal, with the hero in each seat.
+    """Return the number of scores that a rotation can have.
 
-    A game's score is the share of opponents beaten, ties half: 2 (P - 1) + 1 values. The sum over a rotation's P games
-    has 2 P (P - 1) + 1 values: five with two players, which makes their test pentanomial.
+    A rotation is one deal, played with the hero in each seat. A game's score is the share of opponents beaten, ties
+    half: 2 (P - 1) + 1 values. The sum over a rotation's P games has 2 P (P - 1) + 1 values: five with two players,
+    which makes their test pentanomial.
     """
     return 2 * players * (players - 1) + 1
 
@@ -61,12 +71,13 @@ PLAYERS_OF = {rotation_outcomes(players): players for players in range(2, MOST_P
 
 
 def gsprt_llr(counts: Sequence[float], elo0: float, elo1: float) -> float:
-    """Return the generalised log-likelihood ratio of H1: ``elo1`` against H0: ``elo0``, multinomial model.
+    """Return the generalised log-likelihood ratio of H1 against H0.
 
-    N / 2 ln(r0 / r1), where r is the mean squared distance of the observations from the score that a hypothesis
-    expects. To first order it is N (s1 - s0) (2 s - s0 - s1) / (2 v) with the mean score s and variance v observed,
-    but few observations weigh less, which keeps both error rates within alpha and beta from the first game on.
-    Source: M. Van den Bergh, support_MLE_multinomial.pdf among the documents of Fishtest, whose ``LLR_alt`` it is.
+    The model is multinomial, and the ratio is N / 2 ln(r0 / r1), where r is the mean squared distance of the
+    observations from the score that a hypothesis expects. To first order it is N (s1 - s0) (2 s - s0 - s1) / (2 v) with
+    the mean score s and variance v observed, but few observations weigh less, which keeps both error rates within alpha
+    and beta from the first game on. Source: M. Van den Bergh, support_MLE_multinomial.pdf among the documents of
+    Fishtest, whose ``LLR_alt`` it is.
 
     Args:
         counts: how many observations had each outcome, worst first; their scores are spaced evenly from 0 to 1. Three
@@ -121,7 +132,10 @@ def wilson_interval(mean: float, n: int, z: float = Z_95) -> tuple[float, float]
 
 
 class Rate(BaseModel):
-    """A proportion with its sample size and 95% Wilson interval. One with n = 0 cannot be constructed."""
+    """A proportion with its sample size and 95% Wilson interval.
+
+    A rate with n = 0 cannot be constructed.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -138,7 +152,9 @@ class Rate(BaseModel):
 
     @classmethod
     def of(cls, successes: float, n: int) -> Self:
-        """Build the rate of ``successes`` (halves allowed: draws) among ``n`` >= 1 observations.
+        """Build a rate from the successes among ``n`` observations.
+
+        A draw counts as half a success. ``n`` is at least 1.
 
         Raises:
             ValueError: nothing was observed, or there are more successes than observations.

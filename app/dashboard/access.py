@@ -1,4 +1,7 @@
-"""The dashboard's address and token, without the server, which takes long to import."""
+"""The dashboard's address and token.
+
+They are apart from the server, because it takes long to import.
+"""
 
 import hmac
 import socket
@@ -22,7 +25,10 @@ class BadToken(FlyballError):
 
 
 class AddressTaken(FlyballError):
-    """The dashboard's address cannot be used, most often because another program listens there."""
+    """The dashboard's address cannot be used.
+
+    The usual cause is another program that listens there.
+    """
 
 
 def read_token(path: Path) -> str:
@@ -60,7 +66,10 @@ class Access:
 
     @classmethod
     def of(cls, settings: DashboardSettings, folder: Path) -> "Access":
-        """Return the access that the settings give; paths are relative to ``folder``. See ``read_token``."""
+        """Return the access that the settings give.
+
+        Paths are relative to ``folder``. Raises the errors of ``read_token``.
+        """
         token = None if settings.token is None else read_token(folder / settings.token)
         own = () if ip_address(settings.address).is_unspecified else (settings.address,)
         names = {name.lower() for name in (*LOOPBACK_NAMES, *own, *settings.names)}
@@ -68,7 +77,10 @@ class Access:
 
     @property
     def session(self) -> str | None:
-        """The cookie of a session. It ends when the token changes; nobody can compute it without the token."""
+        """The cookie of a session; ``None`` without a token.
+
+        The session ends when the token changes. Nobody can compute the cookie without the token.
+        """
         return self.token and hmac.new(self.token.encode(), b"flyball dashboard", sha256).hexdigest()
 
     def knows(self, host: str) -> bool:
@@ -80,7 +92,7 @@ class Access:
         return self.token is not None and hmac.compare_digest(text.encode(), self.token.encode())
 
     def admits(self, headers: Mapping[str, str]) -> bool:
-        """Return whether a request carries the token, or the cookie of a session."""
+        """Return whether a request carries the token or a session's cookie."""
         if self.session is None:
             return False
         scheme, _, given = headers.get("authorization", "").partition(" ")
@@ -90,14 +102,18 @@ class Access:
 
 
 def cookie_name(headers: Mapping[str, str]) -> str:
-    """Return the name of the session's cookie. It has the port, because cookies do not tell ports apart."""
+    """Return the name of the session's cookie.
+
+    The name has the port, because browsers send a host's cookies to all its ports.
+    """
     return f"flyball_{headers.get('host', '').rpartition(':')[2]}".replace("]", "")
 
 
 def _cookie(headers: Mapping[str, str]) -> str:
     """Return the session's cookie; empty without one.
 
-    ``SimpleCookie`` would drop all cookies for one that is not standard, and other servers on localhost may set such.
+    ``SimpleCookie`` is not used, because it drops all cookies if one is not standard, and other servers on localhost
+    may set such a cookie.
     """
     pairs = (pair.strip().partition("=") for pair in headers.get("cookie", "").split(";"))
     return next((value for name, _, value in pairs if name == cookie_name(headers)), "")
@@ -126,7 +142,10 @@ def url_of(server: socket.socket) -> str:
 
 
 def url_at(host: str, port: int) -> str:
-    """Return the address to open in a browser on this machine of a server that listens there."""
+    """Return the address to open in a browser on this machine.
+
+    ``host`` and ``port`` are where the server listens.
+    """
     address = ip_address(host)
     name = "localhost" if address.is_unspecified else f"[{host}]" if address.version == 6 else host
     return f"http://{name}:{port}/"

@@ -1,4 +1,7 @@
-"""Curves of a configuration: ratings with their marks, and training metrics, thinned for drawing."""
+"""Curves of a configuration, thinned for drawing.
+
+They are the ratings with their marks, and the training metrics.
+"""
 
 from array import array
 from collections.abc import Sequence
@@ -38,10 +41,11 @@ CURVES_READ: frozenset[type[Payload]] = frozenset({*MARKS, *Curves.reads})
 
 
 def thin(x: Sequence[float], y: Sequence[float], most: int) -> NDArray[np.int64]:
-    """Return the indices of at most ``most`` points that keep a curve's shape, first and last among them.
+    """Return the indices of points that keep a curve's shape.
 
-    Of each bucket it keeps the point that makes the largest triangle with the point before and the next bucket's mean.
-    Source: largest triangle three buckets, S. Steinarsson, "Downsampling Time Series for Visual Representation" (2013).
+    At most ``most`` indices, the first and the last point included. Of each bucket, the kept point is the one that
+    makes the largest triangle with the point before and the next bucket's mean. Source: largest triangle three buckets,
+    S. Steinarsson, "Downsampling Time Series for Visual Representation" (2013).
     """
     count = len(x)
     if count <= most or most < 3:
@@ -61,7 +65,10 @@ def thin(x: Sequence[float], y: Sequence[float], most: int) -> NDArray[np.int64]
 
 
 class Mark(NamedTuple):
-    """A decision shown beside a curve: seconds since 1970, what it was, and the event's id."""
+    """A decision shown beside a curve.
+
+    ``time`` is in seconds since 1970; ``id`` is the event's.
+    """
 
     time: float
     what: str
@@ -106,7 +113,10 @@ class ConfigCurves:
             self.metrics.setdefault(tag, Series()).add(time, step, value)
 
     def ratings(self, most: int) -> dict[str, Any]:
-        """Return the rating curve as JSON: seconds, Elo, and its 95% interval; and the marks since its first point."""
+        """Return the rating curve and the latest marks, for JSON.
+
+        The curve has times in seconds since 1970, training steps, Elo, and the bounds of its 95% interval.
+        """
         kept = thin(self.elo.times, self.elo.values, most)
         times, elo = (np.asarray(one)[kept] for one in (self.elo.times, self.elo.values))
         error = Z95 * np.asarray(self.errors)[kept]
@@ -120,7 +130,10 @@ class ConfigCurves:
         }
 
     def metric_curves(self, most: int) -> dict[str, dict[str, list[float]]]:
-        """Return the curves of training and evaluation over the training step as JSON, by tag."""
+        """Return the curves of training and evaluation for JSON, by tag.
+
+        The x values are training steps.
+        """
         curves = {}
         for tag, series in sorted(self.metrics.items()):
             kept = thin(series.steps, series.values, most)

@@ -1,7 +1,7 @@
 """The documents of Flyball, and their Markdown as HTML.
 
-A document is named by its path in the repository, under which the wheel has it too, so that links between documents
-hold everywhere.
+A document is named by its path in the repository. The wheel has it under the same path, so that links between documents
+work everywhere.
 """
 
 import re
@@ -75,7 +75,7 @@ DECISION = re.compile(r"(\d{3})-[\w-]+\.md")
 
 
 class Document(NamedTuple):
-    """A document; ``path`` is that in the repository.
+    """A document; ``path`` is its path in the repository.
 
     Decisions have an empty ``summary``.
     """
@@ -86,7 +86,7 @@ class Document(NamedTuple):
 
     @property
     def address(self) -> str:
-        """Its path on a server."""
+        """The document's path on a server."""
         return f"{ADDRESS}/{self.path}"
 
 
@@ -105,7 +105,7 @@ class Page(NamedTuple):
 
 
 def root() -> Path:
-    """Return the folder of the documents: the repository, or the installed package."""
+    """Return the documents' folder: the repository or the installed package."""
     return shipped("ADR", "ADR").parent
 
 
@@ -156,7 +156,10 @@ def page_of(path: str) -> Page:
 
 
 def _name_headings(tokens: Sequence[Token]) -> Iterator[Section]:
-    """Give headings the anchors that GitHub gives them; iterate over those of the second level."""
+    """Give headings the anchors that GitHub gives them.
+
+    Iterates over the headings of the second level.
+    """
     used = dict[str, int]()
     for token, content in pairwise(tokens):
         if token.type == "heading_open":
@@ -192,7 +195,7 @@ def _link(tokens: Sequence[Token], path: str) -> None:
 
 
 def _target(href: str, path: str) -> str:
-    """Return the path in the repository that a link of a document names."""
+    """Return the repository path that a link of a document names."""
     return normpath(join(dirname(path), href))
 
 

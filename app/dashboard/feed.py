@@ -1,4 +1,7 @@
-"""The feed: reads the journal part by part into one model, which serves all pages and all clients."""
+"""The feed: reads the journal part by part into one model.
+
+The model serves all pages and all clients.
+"""
 
 import asyncio
 import threading
@@ -19,7 +22,10 @@ from daemons.run_folder import bus_endpoint, is_held
 
 LOOK_SECONDS = 0.5
 AT_ONCE = 500
-"""Most events folded under one lock, so that a page waits for tens of milliseconds at most."""
+"""Most events folded under one lock.
+
+With more, a page would wait for longer than tens of milliseconds.
+"""
 
 PRESENCE_SECONDS = 2.0
 
@@ -46,7 +52,7 @@ class Feed:
 
     @contextmanager
     def reading(self) -> Iterator[RunModel]:
-        """Hold the model still, for as short as possible."""
+        """Lock the model; hold the lock for as short as possible."""
         with self._lock:
             yield self.model
 
@@ -55,7 +61,7 @@ class Feed:
         return self.model.board.status(SystemClock().now(), self._presence, running=self._running)
 
     def read_part(self) -> bool:
-        """Fold the next part of the journal; return whether there is more to read at once."""
+        """Fold the next part of the journal; return whether more is left."""
         try:
             reader = SqliteJournalReader(self.place.folder.journal)
         except NotAJournal:
@@ -121,19 +127,22 @@ class Feed:
         news.set()
 
     async def wait(self, seconds: float) -> None:
-        """Wait for news, so many seconds at most."""
+        """Wait for news, at most ``seconds``."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._news.wait()
 
     async def reach(self, position: int, seconds: float) -> None:
-        """Wait until the model has read a position, so many seconds at most."""
+        """Wait until the model has read a position, at most ``seconds``."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self.model.position < position:
                     await self._news.wait()
 
     def close(self) -> None:
-        """End all streams, so that the server can stop. May be called by a signal handler."""
+        """End all streams, so that the server can stop.
+
+        A signal handler may call this.
+        """
         self.closing = True
         self._announce()

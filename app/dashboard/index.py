@@ -1,4 +1,7 @@
-"""An index of the latest events: their ids, causes, types and configurations, 20 bytes an event."""
+"""An index of the latest events.
+
+It holds their ids, causes, types and configurations, in 20 bytes an event.
+"""
 
 from array import array
 from collections.abc import Collection
@@ -11,16 +14,25 @@ from app.events import BY_TYPE, Event
 from app.events.frames import hash_id
 
 MOST = 1_000_000
-"""Events that are remembered; up to a quarter more, so that forgetting is rare."""
+"""Events that are remembered.
+
+Up to a quarter more are kept, so that forgetting is rare.
+"""
 
 RECENT = 50_000
-"""Events whose positions are found by a hash table; those of older ones by a scan, which takes a millisecond."""
+"""Events whose positions are found by a hash table.
+
+The positions of older events are found by a scan, which takes a millisecond.
+"""
 
 NUMBERS = {event_type: number for number, event_type in enumerate(BY_TYPE)}
 
 
 class EventIndex:
-    """Finds events by id, type and configuration, and the causes and effects of an event. Positions are ascending."""
+    """Finds events by id, type and configuration.
+
+    It also finds the cause and the effects of an event. Returned positions are ascending.
+    """
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
@@ -31,7 +43,10 @@ class EventIndex:
         self._recent: dict[int, int] = {}
 
     def add(self, event: Event[Any]) -> None:
-        """Add the next event. Skipped positions, of unreadable events, match nothing."""
+        """Add the next event.
+
+        Skipped positions are those of unreadable events; they match nothing.
+        """
         if not self._ids:
             self._first = event.sequence
         for _ in range(event.sequence - self._first - len(self._ids)):
@@ -58,7 +73,10 @@ class EventIndex:
         self._first += count
 
     def find(self, event_id: str) -> int | None:
-        """Return the position of the event with this id; ``None`` if no remembered event has it."""
+        """Return the position of the event with this id.
+
+        ``None`` if no remembered event has it.
+        """
         known = hash_id(event_id)
         if (at := self._recent.get(known, 0)) >= self._first:
             return at
@@ -66,7 +84,10 @@ class EventIndex:
         return int(found[0]) + self._first if len(found) else None
 
     def cause(self, position: int) -> int | None:
-        """Return the position of an event's cause; ``None`` for an external or forgotten one."""
+        """Return the position of an event's cause.
+
+        ``None`` for an external or forgotten cause.
+        """
         at = position - self._first
         return (self._causes[at] or None) if 0 <= at < len(self._causes) else None
 
@@ -114,5 +135,8 @@ class EventIndex:
 
 
 def _view(column: "array[int]", kind: type[np.generic]) -> NDArray[Any]:
-    """Return a column as an array for one expression; a column cannot grow while a view of it exists."""
+    """Return a column as an array, for one expression only.
+
+    A column cannot grow while a view of it exists.
+    """
     return np.frombuffer(column, dtype=kind)

@@ -1,4 +1,7 @@
-"""Jobs that pages ask for: one at a time in a process of its own, with a deadline, and ended when nobody looks on."""
+"""Jobs that pages ask for.
+
+One job runs at a time, in a separate process and with a deadline. It is stopped when nobody looks at it any more.
+"""
 
 import asyncio
 import json
@@ -15,10 +18,16 @@ from app.core import FlyballError
 from app.engine import Engine, JobFailed, JsonObject, LocalEngine
 
 ABANDONED_SECONDS = 60.0
-"""Time without a look after which an unfinished job is stopped; a page in a hidden tab looks about once a minute."""
+"""Time without a look after which an unfinished job is stopped.
+
+A page in a hidden tab looks about once a minute.
+"""
 
 IDLE_SECONDS = 120.0
-"""Time after the last job until its process ends, which frees its memory; the next job takes seconds to start."""
+"""Time after the last job until its process ends.
+
+This frees memory, but the next job then takes seconds to start.
+"""
 
 TEND_SECONDS = 2.0
 STOP_SECONDS = 1.0
@@ -32,7 +41,7 @@ NICE = 10
 
 
 class TooManyJobs(FlyballError):
-    """Others wait already."""
+    """As many jobs as allowed are unfinished already."""
 
 
 class PageJob:
@@ -40,7 +49,7 @@ class PageJob:
 
     Attributes:
         key: names the job in addresses.
-        reports: so far.
+        reports: what the job has reported so far.
         result: None before the end.
         error: why it failed or was stopped.
     """
@@ -60,7 +69,10 @@ class PageJob:
 
 
 class PageJobs:
-    """The jobs of all pages. Its methods are called on the event loop; a ``PageJob`` may be read in any thread."""
+    """The jobs of all pages.
+
+    The methods are called on the event loop; a ``PageJob`` may be read in any thread.
+    """
 
     def __init__(self, open_engine: Callable[[], Engine] = lambda: LocalEngine(nice=NICE)) -> None:
         self._open_engine = open_engine
@@ -71,7 +83,7 @@ class PageJobs:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Run jobs inside the context; at its end all are stopped."""
+        """Run jobs inside the context; its end stops all jobs."""
         async with asyncio.TaskGroup() as self._group:
             tending = self._group.create_task(self._tend())
             try:
@@ -83,9 +95,9 @@ class PageJobs:
         await self._close_engine()
 
     def begin(self, function: str, spec: JsonObject, deadline_seconds: float) -> PageJob:
-        """Return the job of a function and its spec; it is started unless it runs or has succeeded already.
+        """Return the job of a function and its spec, and start it.
 
-        Raises ``TooManyJobs``.
+        A job that runs or has succeeded already is not started again. Raises ``TooManyJobs``.
         """
         key = sha256(json.dumps([function, spec], sort_keys=True).encode()).hexdigest()[:16]
         known = self.find(key)
@@ -103,7 +115,7 @@ class PageJobs:
         return job
 
     def find(self, key: str) -> PageJob | None:
-        """Return a job that is kept, and note that somebody looks at it."""
+        """Return a job if it is kept, and note that somebody looks."""
         job = self._jobs.get(key)
         if job is not None:
             job.looked = monotonic()
@@ -159,7 +171,10 @@ def job_of(request: Request) -> PageJob | None:
 
 
 async def stop_job_of(request: Request) -> None:
-    """Stop the job that a request names; wait for its end, which takes a moment."""
+    """Stop the job that a request names, and wait for its end.
+
+    The wait is at most ``STOP_SECONDS``.
+    """
     job = job_of(request)
     if job is not None and job.task is not None:
         jobs_of(request).stop(job.key)
@@ -167,5 +182,8 @@ async def stop_job_of(request: Request) -> None:
 
 
 def may_begin(request: Request) -> bool:
-    """Return whether a request may start a job: not if another site's page caused it."""
+    """Return whether a request may start a job.
+
+    It may not if another site's page caused it.
+    """
     return request.headers.get("sec-fetch-site", "none") in ("none", "same-origin")

@@ -1,4 +1,4 @@
-"""The frame around every page, and the templates that pages are rendered from."""
+"""The frame around every page, and the pages' templates."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,12 +33,15 @@ class Page:
 
 
 def figure(value: float | None, form: str = ",.0f") -> str:
-    """Return a number in a format of ``format``; a dash when unknown."""
+    """Return a number formatted by ``format``; a dash when unknown."""
     return UNKNOWN if value is None else format(value, form)
 
 
 def _environment() -> Environment:
-    """Return the templates. Whatever they insert is escaped, and an unknown name is an error."""
+    """Return the environment of the templates.
+
+    All inserted values are escaped, and an unknown name is an error.
+    """
     environment = Environment(
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,
@@ -54,7 +57,10 @@ templates = _environment()
 
 
 def whole_number(text: str) -> int | None:
-    """Return a number in a query or header, for instance a position; ``None`` for anything else."""
+    """Return a number in a query or header, for instance a position.
+
+    ``None`` for anything else.
+    """
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else None  # it fits into 64 bits
 
 
@@ -65,7 +71,10 @@ def feed_of(request: Request) -> Feed:
 
 
 def render(request: Request, template: str, *, status_code: int = 200, **values: Any) -> Response:
-    """Render a template: a whole page extends ``base.html``, a part that a page refreshes does not."""
+    """Render a template.
+
+    The template of a whole page extends ``base.html``; that of a part that a page refreshes does not.
+    """
     feed: Feed | None = request.app.state.feed  # None: the server has documents only
     access = request.app.state.access
     shown = feed if request.state.may_act or not access.private else None
@@ -83,12 +92,15 @@ def render(request: Request, template: str, *, status_code: int = 200, **values:
             "has_token": access.token is not None,
         }
     )
-    # Logs may have lone surrogates, from names of files, which cannot be encoded.
+    # Logs may have lone surrogates, from names of files, and UTF-8 cannot encode these.
     return HTMLResponse(text.encode(errors="replace"), status_code=status_code)
 
 
 def to_config(request: Request, base: str) -> Response:
-    """Go to the page under ``base`` of the configuration in the query, or of the first one."""
+    """Redirect to a configuration's page under ``base``.
+
+    The query names the configuration; otherwise it is the run's first one.
+    """
     with feed_of(request).reading():
         configs = feed_of(request).status().configs
     if not configs:

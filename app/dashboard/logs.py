@@ -1,4 +1,4 @@
-"""The latest lines of the structured logs of all daemons on this machine."""
+"""The latest log lines of all daemons on this machine."""
 
 import json
 import os
@@ -41,7 +41,10 @@ class LogLine:
 
     @property
     def key(self) -> str:
-        """Name of the line in a page, which keeps its details open while the page is refreshed."""
+        """The name of the line in a page.
+
+        It keeps the line's details open while the page is refreshed.
+        """
         return f"line-{crc32(f'{self.time} {self.daemon} {self.text} {self.event_id}'.encode(errors='replace')):08x}"
 
 
@@ -79,7 +82,7 @@ def _names(line: LogLine, event_id: str) -> bool:
 
 
 def _lines(path: Path, name: str) -> Iterator[LogLine]:
-    """Iterate over the last lines of a file; what is not a log record is skipped."""
+    """Iterate over the last log records of a file."""
     for text in _end(path).split("\n"):  # splitlines would cut a record at a U+2028 in its text
         try:
             record = json.loads(text)
@@ -104,7 +107,10 @@ def _line(record: dict[str, Any], name: str) -> LogLine:
 
 
 def _end(path: Path) -> str:
-    """Return the end of a file; an empty string if it cannot be read, for instance while it is rotated."""
+    """Return the end of a file.
+
+    Empty if the file cannot be read, for instance while it is rotated.
+    """
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)

@@ -1,4 +1,7 @@
-"""The model of a run that all pages show, folded once from its events."""
+"""The model of a run, folded once from its events.
+
+All pages show the same model.
+"""
 
 from collections import defaultdict, deque
 from typing import Any
@@ -27,7 +30,7 @@ class RunModel:
         leagues: as ``flyball league`` shows them.
         curves: of each configuration.
         index: finds events.
-        latest: position of the last event about each configuration; that of the system's under the empty string.
+        latest: position of the last event about each configuration; of events about the run under the empty string.
         notable: the latest notable events, promotions and rejections.
         decided: the last decision about each configuration.
     """
@@ -42,7 +45,7 @@ class RunModel:
         self.decided: dict[str, Event[Any]] = {}
 
     def take(self, event: Event[Any], *, voided: bool = False) -> None:
-        """Fold the next event; of a voided one, only remember that it exists."""
+        """Fold the next event; only index a voided one."""
         kind = type(event.data)
         self.position = event.sequence
         self.latest[event.subject] = event.sequence

@@ -1,4 +1,7 @@
-"""Recorded events by position, and the causes and effects of one, found by the index."""
+"""Recorded events by position, with their causes and effects.
+
+The index finds the positions.
+"""
 
 from collections.abc import Iterable
 from itertools import chain
@@ -27,7 +30,7 @@ class NoSuchEvent(FlyballError):
 
 
 def events_at(feed: Feed, positions: Iterable[int]) -> list[Event[Any]]:
-    """Read the events at some positions; unreadable ones are left out."""
+    """Read the events at some positions; skip unreadable ones."""
     found: list[Event[Any]] = []
     with open_journal(feed.place) as reader:
         for position in positions:
@@ -54,14 +57,14 @@ def event_of(feed: Feed, event_id: str) -> Event[Any]:
 
 
 def causes_of(feed: Feed, event: Event[Any], most: int = CAUSES) -> list[Event[Any]]:
-    """Return an event and its causes, nearest first, ``most`` causes at most."""
+    """Return an event and at most ``most`` causes, nearest first."""
     with feed.reading() as model:
         line = _line(model.index, event.sequence)[: most + 1]
     return events_at(feed, line)
 
 
 def trace_of(feed: Feed, event: Event[Any]) -> Trace:
-    """Return the causes and effects of an event, and how many are left out."""
+    """Return the trace of an event: its causes and effects."""
     with feed.reading() as model:
         line = _line(model.index, event.sequence)
         shown = line[: CAUSES + 1]
@@ -83,7 +86,10 @@ def _line(index: EventIndex, position: int) -> list[int]:
 
 
 def _effects(index: EventIndex, root: int, level: int) -> list[tuple[int, int, int]]:
-    """Return (position, level, hidden effects) of an event and its effects, each before its own effects."""
+    """Return (position, level, hidden effects) of an event and its effects.
+
+    An event comes before its own effects.
+    """
     deepest, found, waiting = level + EFFECTS, list[tuple[int, int, int]](), [(root, level)]
     while waiting:
         at, depth = waiting.pop()

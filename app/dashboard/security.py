@@ -31,13 +31,16 @@ HEADERS = {
 
 @dataclass(slots=True)
 class Guard:
-    """Middleware that refuses what may not come in, and adds the security headers to every response."""
+    """Middleware that refuses unsafe requests and adds security headers to responses."""
 
     app: ASGIApp
     access: Access = field(kw_only=True)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request. ``request.state.may_act`` says whether it carries the token."""
+        """Serve a request.
+
+        ``request.state.may_act`` says whether the request carries the token.
+        """
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return

@@ -57,13 +57,17 @@ def application(place: Place, access: Access) -> Starlette:
 
 
 def serve(place: Place, access: Access, server: socket.socket) -> None:
-    """Serve the dashboard until SIGTERM or SIGINT; exit with 1 if its feed breaks, because pages would stand still."""
+    """Serve the dashboard until SIGTERM or SIGINT.
+
+    Exits with 1 if the feed breaks, because otherwise the pages would never change again.
+    """
     app, notifier = application(place, access), Notifier()
 
     class Server(uvicorn.Server):
-        """A server that ends with its feed, and its streams with it: otherwise it would wait for them.
+        """A server that ends when its feed breaks.
 
-        It tells systemd that it listens, and that its event loop runs.
+        It then ends its streams, because otherwise it would wait for them. It notifies systemd that it listens, and
+        that its event loop runs.
         """
 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -78,7 +82,10 @@ def serve(place: Place, access: Access, server: socket.socket) -> None:
             return await super().on_tick(counter) or app.state.broken
 
         def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - uvicorn's signature
-            """End in order; a second signal does not wait. By uvicorn's own the process would end as if killed."""
+            """End in order; a second signal does not wait.
+
+            With uvicorn's own handler, the process would end as if killed by the signal.
+            """
             notifier.tell("STOPPING=1")
             app.state.feed.close()
             self.force_exit, self.should_exit = self.should_exit, True

@@ -1,6 +1,7 @@
-"""The stream of news: server-sent events whose ids are positions in the journal.
+"""The stream of news, as server-sent events.
 
-A browser that reconnects sends the last id that it received, and gets everything after it, once.
+The ids of the events are positions in the journal. A browser that reconnects sends the last id that it received, and
+gets everything after it, once.
 """
 
 import asyncio
@@ -20,7 +21,10 @@ from app.dashboard.recorded import events_at
 from app.events import Event
 
 PING_SECONDS = 15.0
-"""Time without news after which a comment keeps proxies from closing the connection."""
+"""Time without news after which a comment is sent.
+
+Otherwise proxies would close the connection.
+"""
 
 LEAST_SECONDS = 0.5
 """Time between two messages to a client."""
@@ -34,19 +38,22 @@ LINE_BREAK = re.compile(r"\r\n|\r|\n")
 
 
 def message(name: str, data: str, position: int | None = None) -> str:
-    """Return one server-sent event. Its data may have several lines."""
+    """Return one server-sent event; its data may have several lines."""
     lines = [] if position is None else [f"id: {position}"]
     lines += [f"event: {name}", *(f"data: {line}" for line in LINE_BREAK.split(data))]
     return "\n".join(lines) + "\n\n"
 
 
 def start_of(request: Request) -> int | None:
-    """Return the position after which a client wants news: its last id, or the page's; ``None`` for neither."""
+    """Return the position after which a client wants news.
+
+    It is the client's last id, or the page's position; ``None`` if the request has neither.
+    """
     return whole_number(request.headers.get("last-event-id") or request.query_params.get("after") or "")
 
 
 async def live(request: Request) -> Response:
-    """Serve the stream: which configurations have news."""
+    """Serve the stream, which names the configurations that have news."""
     feed, after = feed_of(request), start_of(request)
     if after is None:
         return PlainTextResponse("Name the position to begin after: ?after=0\n", status_code=400)
@@ -60,7 +67,7 @@ async def live(request: Request) -> Response:
 async def _news(feed: Feed, after: int, chosen: EventFilter | None) -> AsyncIterator[str]:
     yield f"retry: {RETRY_MS}\n\n"
     while not feed.closing:
-        if after > feed.head > 0:  # another run has taken the place of the one that the page shows
+        if after > feed.head > 0:  # another run has replaced the one that the page shows
             yield message("reset", "")
             return
         with feed.reading() as model:

@@ -1,4 +1,7 @@
-"""A watched game as a page shows it: one position, the decision in it, and what led to it."""
+"""A watched game as a page shows it.
+
+The page shows one position, the decision in it, and what led to it.
+"""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -48,13 +51,13 @@ class GameView:
         move: what was played last; empty at the beginning.
         turn: who is to move, or how the game ended.
         counts: figures of the position, for instance discs of each side.
-        seats: of each seat its name, and who sits there.
+        seats: for each seat its name, and its player.
         chooser: whose decision is shown; empty if nobody's.
         value: the expected outcome that the chooser's network sees.
         choices: the chooser's most probable actions.
         moves: plies near the present one.
         curve: the values by ply; empty without any.
-        networks: names of the seats whose values are in it, by seat.
+        networks: the seats whose values are in the curve, with their names.
     """
 
     ply: int
@@ -82,7 +85,10 @@ def record_of(config: GameConfig, job: PageJob) -> Record:
 
 
 def view_of(config: GameConfig, record: Record, names: tuple[str, ...], ply: int | None) -> GameView:
-    """Return a ply of a game, the latest by default; ``names`` are those of the players in the seats."""
+    """Return a ply of a game, the latest by default.
+
+    ``names`` are the names of the players, by seat.
+    """
     last = len(record.plies) - 1
     shown = last if ply is None else min(max(ply, 0), last)
     here, spectator, sides = record.plies[shown], spectator_of(config), side_names(config)
@@ -118,7 +124,10 @@ def view_of(config: GameConfig, record: Record, names: tuple[str, ...], ply: int
 
 
 def seat_names(config: GameConfig, result: WatchedGame | None, player: str, against: str, seat: int) -> tuple[str, ...]:
-    """Return who sits in each seat; once the game is over, with the hashes of the models."""
+    """Return the player in each seat.
+
+    Once the game is over, the names include the hashes of the models.
+    """
 
     def name(asked: str, known: str | None) -> str:
         found = short(known) if known else ""
@@ -162,7 +171,10 @@ def _valued(record: Record) -> list[int]:
 
 
 def _curve(record: Record, shown: int) -> str:
-    """Return the values that the players' networks saw, by ply; the first seat's outcome is up, in games for two."""
+    """Return a drawing of the values that the networks saw, by ply.
+
+    The first seat's outcome is up. The text is empty without values, or in games for more than two players.
+    """
     numbers = {ply.played: number for number, ply in enumerate(record.plies)}
     seats = _valued(record)
     if not seats or max(one.seat for one in record.decisions.values()) > 1:

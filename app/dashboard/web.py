@@ -1,4 +1,4 @@
-"""Parts that the servers of the dashboard and of the documentation share."""
+"""Parts that the dashboard's and the documentation's servers share."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -31,7 +31,7 @@ def web_application(
 ) -> Starlette:
     """Return an application of guarded pages, with their static files.
 
-    It shows no run unless ``state.feed`` is set.
+    The application shows no run unless ``state.feed`` is set.
     """
     app = Starlette(
         routes=[

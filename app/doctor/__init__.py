@@ -1,1 +1,4 @@
-"""Diagnosis of a run: facts gathered in one place, and a small pure check for each kind of trouble."""
+"""Diagnosis of a run.
+
+Facts are gathered in one place; a small pure check finds each kind of trouble.
+"""

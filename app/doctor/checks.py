@@ -1,4 +1,4 @@
-"""All checks: the public functions of the modules of checks, in their order."""
+"""All checks: the public functions of the modules of checks."""
 
 from inspect import getmembers, isgeneratorfunction
 
@@ -7,7 +7,10 @@ from app.doctor.diagnosis import Check
 
 
 def _checks() -> list[Check]:
-    """Return the checks by module and line; what a module imports is not its own."""
+    """Return the checks in order of module and line.
+
+    Functions that a module imports are left out.
+    """
     found: list[Check] = []
     for module in (machine, journal, daemons, training):
         own = [

@@ -1,4 +1,7 @@
-"""Checks of the broker and the daemons: who is there, in which version, how far behind, how often restarted."""
+"""Checks of the broker and the daemons.
+
+They look at which daemons are there, their versions, how far behind they are and how often they restarted.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -16,10 +19,16 @@ LOOP_FAILURES = 3
 """Failures within ``LOOP`` that make a crash loop."""
 
 LAG_EVENTS = 5_000
-"""Events that a daemon has not read yet from which on it is reported; a daemon folds them in less than a second."""
+"""Fewest unread events at which a daemon is reported.
+
+A daemon folds this number in less than a second.
+"""
 
 CATCH_UP_SECONDS = 300.0
-"""Time after which a daemon that is not ready yet is reported; a start from saved state takes seconds."""
+"""Time after which a daemon that is not ready yet is reported.
+
+A start from saved state takes seconds.
+"""
 
 
 def broker_unreachable(facts: Facts) -> Iterator[Symptom]:
@@ -42,7 +51,10 @@ def run_stopped(facts: Facts) -> Iterator[Symptom]:
 
 
 def daemon_silent(facts: Facts) -> Iterator[Symptom]:
-    """Find daemons without a sign of life. Others of the same name do their jobs, if there are any."""
+    """Find daemons without a sign of life.
+
+    Other daemons of the same name do their jobs, if there are any.
+    """
     for one in _daemons(facts):
         if one.state != "silent":
             continue
@@ -97,7 +109,7 @@ def crash_loop(facts: Facts) -> Iterator[Symptom]:
 
 
 def daemon_lagging(facts: Facts) -> Iterator[Symptom]:
-    """Find daemons that are far behind the journal, or do not become ready."""
+    """Find daemons that are far behind, or do not become ready."""
     started = {_name(event.data): event.recordedtime for event in facts.recent if isinstance(event.data, DaemonStarted)}
     for one in _daemons(facts):
         name, where = f"{one.daemon}@{one.node}", f"logs/{one.daemon}.jsonl"
@@ -131,7 +143,10 @@ def version_mix(facts: Facts) -> Iterator[Symptom]:
 
 
 def worker_paused(facts: Facts) -> Iterator[Symptom]:
-    """Find workers that get no requests, because theirs failed or their games are bad."""
+    """Find workers that get no requests.
+
+    The reason is that their jobs failed or their games are bad.
+    """
     for one in _daemons(facts):
         if one.state in ("degraded", "quarantined"):
             how = "is paused after failures" if one.state == "degraded" else "is in quarantine"

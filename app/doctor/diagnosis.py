@@ -13,14 +13,20 @@ from app.doctor.facts import Facts
 
 Level = Literal["critical", "warning", "notice"]
 LEVELS: tuple[Level, ...] = ("critical", "warning", "notice")
-"""Worst first. Critical: the run, or a part of it, stands still or loses data. Notice: nothing to be done now."""
+"""Severities, the worst first.
+
+Critical: the run, or a part of it, has stopped or loses data. Notice: nothing has to be done now.
+"""
 
 RUNBOOKS = "deploy/runbooks.md"
 
 
 @dataclass(frozen=True, slots=True)
 class Symptom:
-    """A check's finding: severity, the part concerned, what is wrong, and what to do about it."""
+    """A check's finding.
+
+    ``where`` is the part concerned, ``what`` says what is wrong, and ``hint`` what to do about it.
+    """
 
     severity: Level
     where: str
@@ -50,7 +56,7 @@ def code_of(check: Check) -> str:
 
 
 def diagnose(facts: Facts, checks: Iterable[Check]) -> list[Diagnosis]:
-    """Return what the checks find, the worst first."""
+    """Return the findings of checks, the worst first."""
     found = [Diagnosis(code_of(check), symptom) for check in checks for symptom in check(facts)]
     return sorted(found, key=lambda one: LEVELS.index(one.symptom.severity))
 

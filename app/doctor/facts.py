@@ -1,4 +1,7 @@
-"""Facts about a run and this machine, on which checks decide. ``None`` means unknown, never zero."""
+"""Facts about a run and this machine, on which checks decide.
+
+``None`` means unknown, never zero.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +18,10 @@ from app.status.status import Status
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An error that was met while facts were gathered: what is wrong, and what to do about it."""
+    """An error that was met while facts were gathered.
+
+    ``what`` says what is wrong, and ``hint`` what to do about it.
+    """
 
     what: str
     hint: str = ""
@@ -23,7 +29,10 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """The file system of a folder. ``inodes``: free ones, or ``None`` where they are not counted."""
+    """The file system of a folder.
+
+    ``inodes`` are the free ones; ``None`` where they are not counted.
+    """
 
     path: Path
     bytes: int
@@ -67,7 +76,7 @@ class BrokerAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnd:
-    """A daemon's process that ended by a failure, as the supervisor's log tells."""
+    """A daemon's process that ended by a failure, from the supervisor's log."""
 
     daemon: str
     time: datetime

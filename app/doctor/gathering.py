@@ -1,4 +1,7 @@
-"""Gathering the facts of a run and of this machine: from its files, its journal, its broker."""
+"""Gathering the facts of a run and of this machine.
+
+They come from the run's files, its journal and its broker.
+"""
 
 import asyncio
 import json
@@ -58,7 +61,10 @@ RECENT: frozenset[type[Payload]] = frozenset(
 """Event types whose latest events the checks read."""
 
 RECENT_EVENTS = 50_000
-"""Latest events of all types among which recent ones are searched; a cluster of 36 nodes has as many in two days."""
+"""Latest events of all types that are searched for recent ones.
+
+A cluster of 36 nodes records as many in two days.
+"""
 
 QUICK_EVENTS = 5_000
 """Latest events whose records are checked without --deep."""
@@ -67,7 +73,10 @@ SAMPLE_EVENTS = 10_000
 """Latest events over which the journal's growth is measured."""
 
 BOARD_SECONDS = 10.0
-"""Longest wait for the board from the bus, which may have to fold years."""
+"""Longest wait for the board from the bus.
+
+The board may have to be folded from years of events.
+"""
 
 LOG_BYTES = 256 << 10
 GPUS = "nvidia[0-9]*"
@@ -128,7 +137,10 @@ def _problems(*checks: Callable[[], object]) -> tuple[Problem, ...]:
 
 
 def _ask(place: Place, loaded: Loaded, *, board: bool) -> _Answers:
-    """Ask the broker who is alive and, where there is no journal, for its latest events and a board."""
+    """Ask the broker which daemons are alive.
+
+    With ``board``, also ask for a board and the latest events, because this machine has no journal.
+    """
     endpoint, held = bus_endpoint(place.folder, loaded.deployment), is_held(place.folder)
     if not is_listening(endpoint):
         hint = "Look whether the head runs, and at logs/broker.jsonl there."
@@ -187,7 +199,10 @@ def _of_machine(place: Place, loaded: Loaded, facts: Facts, broker: BrokerAnswer
 
 
 def _keys(loaded: Loaded) -> tuple[tuple[Problem, ...], tuple[Key, ...]]:
-    """Return the problems of the files of keys, and on the head the keys that the broker admits."""
+    """Return problems of the key files, and the admitted keys.
+
+    Only the head knows the admitted keys.
+    """
     keys, admitted = loaded.deployment.keys, KeyList()
 
     def read_list() -> None:
@@ -201,7 +216,7 @@ def _keys(loaded: Loaded) -> tuple[tuple[Problem, ...], tuple[Key, ...]]:
 
 
 def _disks(place: Place, loaded: Loaded) -> Iterator[Disk]:
-    """Iterate over the file systems of the run folder and of the store, each once."""
+    """Iterate over the distinct file systems of run folder and store."""
     seen = set[int]()
     store = loaded.store(place.folder)
     for path in (place.folder.path, *((Path(store),) if "://" not in store else ())):
@@ -230,7 +245,7 @@ def _ends(log: Path) -> Iterator[ProcessEnd]:
 
 
 def _with_journal(place: Place, loaded: Loaded | None, facts: Facts, presence: Presence | None, *, deep: bool) -> Facts:
-    """Add what the journal tells, as far as it can be read."""
+    """Add the journal's facts, as far as it can be read."""
     if not place.folder.journal.exists():
         return facts
     try:
@@ -256,7 +271,7 @@ def _with_journal(place: Place, loaded: Loaded | None, facts: Facts, presence: P
 
 
 def _with_events(place: Place, reader: SqliteJournalReader, loaded: Loaded | None, facts: Facts) -> Facts:
-    """Add the journal's size and growth, its latest events and its dead letters."""
+    """Add the journal's size and growth, latest events and dead letters."""
     head, limit = reader.head, loaded.deployment.journal.live_events if loaded else 0
     recorded_us = _recorded_us(reader, head)
     sampled = head - SAMPLE_EVENTS >= reader.first  # in a short journal, empty pages would count as growth
@@ -286,7 +301,10 @@ def _with_events(place: Place, reader: SqliteJournalReader, loaded: Loaded | Non
 
 
 def _recorded_us(reader: SqliteJournalReader, position: int) -> int:
-    """Return when the event at a position was recorded, in microseconds; 0 without one."""
+    """Return when the event at a position was recorded.
+
+    In microseconds since 1970; 0 without an event.
+    """
     record = next(reader.headers_back(position), None)
     return record.recorded_us if record else 0
 
@@ -299,7 +317,7 @@ def _with_board(facts: Facts, board: Board, presence: Presence | None, *, runnin
 
 
 def _with_store(place: Place, loaded: Loaded, facts: Facts, *, deep: bool) -> Facts:
-    """Add whether the store can be used, and whether current models are sound.
+    """Add whether the store is usable and current models are sound.
 
     Without ``deep``, a store by URL is only opened, because reading models out of it may take long.
     """

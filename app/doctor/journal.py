@@ -1,4 +1,4 @@
-"""Checks of the journal: damage, growth, events that nobody could take in."""
+"""Checks of the journal: damage, growth, events that could not be folded."""
 
 from collections.abc import Iterator
 
@@ -6,12 +6,18 @@ from app.doctor.diagnosis import Symptom
 from app.doctor.facts import Facts
 
 BEHIND_EVENTS = 100_000
-"""Events beyond the limit that may stay live: archiving begins after 25,000 new ones, and takes a while."""
+"""Events beyond the limit that may stay live.
+
+Archiving begins after 25,000 new events, and takes a while.
+"""
 
 FORECAST_DAYS = 14.0
 HOURS = 24
 COMPRESSION = 6.0
-"""Size of live events / size of archived ones, where none are archived yet (tests/benchmarks/RESULTS.md)."""
+"""Size of live events / size of archived ones.
+
+It is used where no events are archived yet. Source: tests/benchmarks/RESULTS.md.
+"""
 
 
 def journal_damaged(facts: Facts) -> Iterator[Symptom]:
@@ -51,7 +57,7 @@ def journal_growth(facts: Facts) -> Iterator[Symptom]:
 
 
 def dead_letters(facts: Facts) -> Iterator[Symptom]:
-    """Find events that were refused, or that a daemon could not take in."""
+    """Find events that were refused, or that a daemon could not fold."""
     if facts.unfolded:
         what = f"{facts.unfolded} events could not be read or folded by a daemon."
         yield Symptom("warning", "journal.sqlite", what, "Which ones, and why: flyball journal repair")

@@ -14,7 +14,7 @@ from app.events import AccessRefused, ClockTick, DaemonStarted
 from app.status.summary import show_age
 
 LITTLE_BYTES, ROOM_BYTES = 512 << 20, 4 << 30
-"""Free space below which a disk is nearly full, and below which an operator should know."""
+"""Free space below which a disk is critical, or gets a warning."""
 
 FEW_INODES = 1000
 LATELY = timedelta(hours=1)
@@ -54,7 +54,10 @@ def key_expiring(facts: Facts) -> Iterator[Symptom]:
 
 
 def key_refused(facts: Facts) -> Iterator[Symptom]:
-    """Find keys that the broker refuses: this machine's, or on the head those of others."""
+    """Find keys that the broker refuses.
+
+    These are this machine's key, and on the head also those of others.
+    """
     if facts.broker and facts.broker.refused and facts.broker.problem:
         yield Symptom(
             "critical",
@@ -80,17 +83,23 @@ def key_refused(facts: Facts) -> Iterator[Symptom]:
 
 
 def _is_over(refused: AccessRefused, admitted: tuple[Key, ...]) -> bool:
-    """Return whether a refused key was admitted since, or its refusal is reported under its name already."""
+    """Return whether a refusal needs no report.
+
+    The key was admitted since, or another refusal names its owner already.
+    """
     match refused.reason:
         case "unknown_key":
             return any(key.public in refused.detail for key in admitted)
-        case "revoked":  # without a name: what an open connection sent after it was refused by name
+        case "revoked":  # without a name: a message that an open connection sent after its key was refused by name
             return refused.key is None or any(key.name == refused.key for key in admitted)
     return False
 
 
 def disk_full(facts: Facts) -> Iterator[Symptom]:
-    """Find disks with little room. A full one stops the broker, and with it the run."""
+    """Find disks with little room.
+
+    A full disk stops the broker, and with it the run.
+    """
     for disk in facts.disks:
         if disk.free_bytes < ROOM_BYTES:
             yield Symptom(
@@ -116,7 +125,7 @@ def outbox_filling(facts: Facts) -> Iterator[Symptom]:
 
 
 def clock_skew(facts: Facts) -> Iterator[Symptom]:
-    """Find differences between this machine's clock and recorded time, and jumps of recorded time."""
+    """Find jumps of recorded time, and its difference from this machine's clock."""
     ticks = [event for event in facts.recent if isinstance(event.data, ClockTick)]
     allowed = SMALL_JUMP_SECONDS + 2 * (ticks[-1].data.period_seconds if ticks else 0.0)
     ahead = (facts.recorded - facts.now).total_seconds() if facts.recorded else 0.0
@@ -138,7 +147,10 @@ def clock_skew(facts: Facts) -> Iterator[Symptom]:
 
 
 def _moves_time(data: object) -> bool:
-    """Return whether an event tells how time passes: a tick, or the broker's start, before which time may pass."""
+    """Return whether an event is a clock tick or the broker's start.
+
+    Time may pass unrecorded before the broker's start, so a gap there is no jump.
+    """
     return isinstance(data, ClockTick) or (isinstance(data, DaemonStarted) and data.daemon == BROKER)
 
 

@@ -1,4 +1,4 @@
-"""Checks of configurations: whether each of them learns, and what it waits for if not."""
+"""Checks of configurations: whether each learns, and what it waits for."""
 
 import json
 from collections import Counter
@@ -15,13 +15,22 @@ from app.status.status import MANY_FAILURES, on_one_line
 from app.status.summary import short
 
 PAUSED_SHARDS = 3
-"""Shards during a pause of training: each could have ended it by its quality, and few are played then."""
+"""Shards during a pause of training at which it is reported.
+
+Each shard could have ended the pause by its quality, and few shards are played during a pause.
+"""
 
 SPARE = 2.0
-"""Multiple of the most rows that a training can need, which allows for shards that come late."""
+"""Multiple of the most rows that a training can need.
+
+It allows for shards that come late.
+"""
 
 GATE_HOURS = 2.0
-"""Longest time between two events about a candidate's gate: a round takes minutes, a pause after failures five."""
+"""Longest time between two events about a candidate's gate.
+
+A round takes minutes, a pause after failures five minutes.
+"""
 
 ROLLBACKS = 3
 """Rollbacks of a configuration within an hour that make a livelock."""
@@ -55,7 +64,7 @@ def livelock(facts: Facts) -> Iterator[Symptom]:
 
 
 def _without_training(row: ConfigRow, run: RunSettings) -> Symptom | None:
-    """Return a symptom if games are played and none of them can be trained on."""
+    """Return a symptom if games are played, but training uses none."""
     untrained, feedback = row.untrained, run.feedback
     if row.paused and untrained.shards >= PAUSED_SHARDS:
         quality = "unknown" if row.quality is None else f"{row.quality:.2f}"
@@ -113,12 +122,12 @@ def evaluation_overdue(facts: Facts) -> Iterator[Symptom]:
 
 
 def gate_unplayed(facts: Facts) -> Iterator[Symptom]:
-    """Find rated candidates for whose gate nobody asks, and nobody plays."""
+    """Find rated candidates whose gate is neither requested nor played."""
     for row in facts.configs.values():
         candidate, since_us = row.lineage.candidate, row.tested_us
         if candidate is None or row.evaluated != candidate or row.overdue or since_us is None or not facts.recorded:
             continue
-        # In recorded time, which stands still while the run is stopped. After a long stop it jumps, and the gate is
+        # In recorded time, which does not advance while the run is stopped. It jumps after a long stop, and the gate is
         # found until it is asked for or played again.
         hours = (facts.recorded - EPOCH).total_seconds() / 3600 - since_us / MICROSECONDS / 3600
         if hours >= GATE_HOURS:

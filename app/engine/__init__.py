@@ -1,4 +1,4 @@
-"""Engines, which run jobs in child processes or in threads of this process."""
+"""Engines, which run jobs in child processes or in threads."""
 
 from app.engine.local import InlineEngine, LocalEngine, child_environment, python_module
 from app.engine.loops import run_coroutine

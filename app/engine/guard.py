@@ -1,9 +1,9 @@
 """Commands that die with the process that started them.
 
-An engine ends a late or cancelled job by killing its process, which then cannot end what it started. So a command runs
-under a guard: a process that leads a group of its own, and holds the reading end of a pipe from the process that wants
-the command. When that pipe closes, for whatever reason, the guard kills its group, and so the command's children.
-It needs nothing but POSIX, whereas PR_SET_PDEATHSIG is Linux only and does not reach grandchildren.
+An engine ends a late or cancelled job by killing its process, which then cannot end the processes that it started. So a
+command runs under a guard: a process that leads a group of its own, and holds the reading end of a pipe from the
+process that wants the command. When that pipe closes, for whatever reason, the guard kills its group, and so the
+command's children. It needs nothing but POSIX, whereas PR_SET_PDEATHSIG is Linux only and does not reach grandchildren.
 
 This file is also the guard's program, so it imports only the standard library.
 """
@@ -39,7 +39,10 @@ class Ended:
 
     @property
     def described(self) -> str:
-        """The end of a sentence about the command: how it ended, and the last of its stderr."""
+        """The end of a sentence about the command.
+
+        It says how the command ended, followed by the last part of its stderr.
+        """
         if self.code is None:
             return f"could not be started: {self.problem}."
         how = f"exited with code {self.code}"
@@ -57,8 +60,8 @@ class Guarded:
     ``environment``, or from ``folder`` if it has a slash. Its stderr is copied to this process's.
 
     Attributes:
-        stdin: to the command; None unless ``asked`` is true, and then its stdin is empty.
-        stdout: of the command; it ends when the command has, with all children that write to it.
+        stdin: the command's input. Without ``asked`` it is None, and the command reads an empty input.
+        stdout: the command's output; it ends when the command and all children that write to it have ended.
     """
 
     def __init__(
@@ -110,13 +113,16 @@ class Guarded:
             yield _text(rest)
 
     def _has_output(self) -> bool:
-        """Wait for output or the command's end; return whether stdout can be read."""
+        """Wait for output or the end; return whether stdout can be read."""
         select.select([self.stdout, self._status], [], [])
         left, _, _ = select.select([self.stdout], [], [], 0)  # again, because all output comes before the status
         return bool(left)
 
     def end(self) -> Ended:
-        """Kill the command if it still runs, and return its end. Call it once."""
+        """Kill the command if it still runs, and return its end.
+
+        Call this once.
+        """
         os.close(self._lifeline)  # first, because the thread reads stderr until the group is dead
         self._guard.wait()
         self._copying.join(_COPY_SECONDS)  # a child that left the group may hold stderr open for as long as it likes
@@ -138,10 +144,10 @@ def run_guarded(
     *,
     asked: bool = False,
 ) -> Ended:
-    """Run a command in a folder until it ends; ``on_line`` receives each line of its stdout.
+    """Run a command in a folder until it ends.
 
-    The command is also ended when ``on_line`` raises. With ``asked`` its stdin ends when this process does, so that
-    children outside of its process group can notice. See ``Guarded``.
+    ``on_line`` receives each line of its stdout. The command is also ended when ``on_line`` raises. With ``asked`` its
+    stdin ends when this process does, so that children outside of its process group can notice. See ``Guarded``.
     """
     running = Guarded(command, folder, environment, asked=asked)
     try:
@@ -153,9 +159,10 @@ def run_guarded(
 
 
 def command_environment() -> dict[str, str]:
-    """Return the environment of users' commands: this process's, with ``python`` the one that runs Flyball.
+    """Return the environment of users' commands.
 
-    Without PYTHONPATH, because in jobs it names this interpreter's packages, which another Python could not load.
+    It is this process's, but ``python`` is the one that runs Flyball. PYTHONPATH is left out, because in jobs it names
+    this interpreter's packages, which another Python could not load.
     """
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     path = environment.get("PATH", os.defpath)
@@ -163,7 +170,10 @@ def command_environment() -> dict[str, str]:
 
 
 def find_program(program: str, folder: Path) -> str | None:
-    """Return the path of the program that a command in a folder runs, ``None`` if it does not exist."""
+    """Return the path of the program that a command runs.
+
+    ``folder`` is where the command runs. ``None`` if the program does not exist.
+    """
     named = str(folder / program) if os.sep in program else program
     return shutil.which(named, path=command_environment()["PATH"])
 
@@ -182,9 +192,10 @@ def _copy(source: IO[bytes], last: "deque[str]") -> None:
 
 
 def main() -> None:
-    """Run the command in the arguments; write how it ended to the file descriptor in the first one.
+    """Run the command in the arguments, and write how it ended.
 
-    The second argument is the descriptor of the pipe whose end ends the command.
+    The first argument is the file descriptor to write to. The second is the descriptor of a pipe whose end ends the
+    command.
     """
     status, lifeline, command = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
     threading.Thread(target=_end_with_parent, args=(lifeline,), daemon=True).start()

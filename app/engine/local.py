@@ -1,4 +1,7 @@
-"""Engines of one machine: long-lived child processes that talk through pipes, or threads of this process."""
+"""Engines of one machine.
+
+They run jobs in long-lived child processes that talk through pipes, or in threads of this process.
+"""
 
 import asyncio
 import json
@@ -33,7 +36,9 @@ def child_environment(threads: int) -> dict[str, str]:
 
 
 class LocalEngine:
-    """Runs jobs in child processes, started at their first job and replaced when they die.
+    """Runs jobs in child processes.
+
+    A process is started at its first job, and replaced when it dies.
 
     Args:
         workers: number of processes, and of jobs that run at once.
@@ -97,7 +102,10 @@ class _Child:
             raise
 
     async def stop(self) -> None:
-        """Close the process's stdin, at which it ends; kill it if it does not."""
+        """Close the process's stdin, at which it ends.
+
+        The process is killed if it has not ended after 5 seconds.
+        """
         self._closed = True
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
@@ -140,7 +148,10 @@ async def _end(process: Process) -> None:
 
 
 class InlineEngine:
-    """Runs jobs in threads, for tests and small runs. A cancelled or lost job runs until its next report."""
+    """Runs jobs in threads, for tests and small runs.
+
+    A cancelled or lost job runs until its next report.
+    """
 
     def __init__(self, workers: int = 1) -> None:
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="job")

@@ -1,4 +1,7 @@
-"""The engine's port: run a function elsewhere and receive its progress and result, for one or many specs."""
+"""The engine's port: run a function elsewhere.
+
+The caller receives progress and results, for one or many specs.
+"""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -11,14 +14,17 @@ from app.core import FlyballError
 JsonObject = dict[str, Any]
 Report = Callable[[JsonObject], None]
 Job = Callable[[JsonObject, Report], JsonObject]
-"""A job: ``def job(spec, report) -> result``; spec, reports and result are JSON."""
+"""A job: ``def job(spec, report) -> result``.
+
+Spec, reports and result are JSON.
+"""
 
 
 class JobFailed(FlyballError):
-    """The function raised. Running it again with the same spec will most likely fail again.
+    """The function raised.
 
-    ``kind`` names the exception's class. ``summary`` is its text, with file and line unless it is a ``FlyballError``.
-    ``trace`` is the end of its traceback.
+    Another run with the same spec will most likely fail again. ``kind`` names the exception's class. ``summary`` is its
+    text, with file and line unless it is a ``FlyballError``. ``trace`` is the end of its traceback.
     """
 
     def __init__(self, function: str, kind: str, summary: str, *, hint: str, trace: str) -> None:
@@ -27,11 +33,17 @@ class JobFailed(FlyballError):
 
 
 class WorkerLost(FlyballError):
-    """The process that ran the function died. Nothing is known of the result; the job may be tried again."""
+    """The process that ran the function died.
+
+    Nothing is known of the result; the job may be tried again.
+    """
 
 
 class JobTimedOut(FlyballError):
-    """The job exceeded its deadline. Its process was ended; the job may be tried again."""
+    """The job exceeded its deadline.
+
+    Its process was ended; the job may be tried again.
+    """
 
 
 class EngineClosed(FlyballError):
@@ -44,19 +56,31 @@ class EngineClosed(FlyballError):
 
 
 TRACEPARENT = "TRACEPARENT"
-"""The variable by which a job's process, and commands that it starts, get the trace context (OpenTelemetry's name)."""
+"""The environment variable with a job's trace context.
+
+A job's process and the commands that it starts read it. The name is OpenTelemetry's.
+"""
 
 
 def trace_context() -> str:
-    """Return the trace context of the job that this task runs, as bound for its logs; empty without one."""
+    """Return the trace context of the job that this task runs.
+
+    The context is bound for the task's logs. Empty without one.
+    """
     return str(structlog.contextvars.get_contextvars().get("traceparent", ""))
 
 
 class Engine(Protocol):
-    """Runs jobs off the event loop, as many at once as it has workers; the others wait."""
+    """Runs jobs off the event loop.
+
+    As many jobs run at once as it has workers; the others wait.
+    """
 
     async def capacity(self) -> int | None:
-        """Return how many jobs run at once, if that changes as machines come and go; ``None`` if it is fixed."""
+        """Return how many jobs run at once, if the number changes.
+
+        It changes as machines come and go. ``None`` if the number is fixed.
+        """
         ...
 
     async def run(
@@ -85,7 +109,10 @@ class Engine(Protocol):
 
 
 DEATHS, TIMEOUTS = 8, 2
-"""Lost processes and timeouts after which a part is given up. A process seldom dies because of its job."""
+"""Lost processes and timeouts after which a part is given up.
+
+A process seldom dies because of its job.
+"""
 
 
 async def scatter(
@@ -97,7 +124,9 @@ async def scatter(
     deadline_seconds: float | None = None,
     failures: int = 1,
 ) -> list[JsonObject | FlyballError]:
-    """Run ``function`` for all ``specs``; the failure of one does not stop the others.
+    """Run ``function`` for all ``specs``.
+
+    The failure of one part does not stop the others.
 
     Args:
         engine: runs the parts, as many at once as it has workers.

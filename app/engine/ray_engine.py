@@ -1,7 +1,7 @@
 """The engine that runs jobs on a Ray cluster (ADR-041). Needs ``flyball[ray]``.
 
-A job is a task of Ray's that yields its frames. Ray is asked to run it once; whether it is tried again is decided by
-``scatter``, as with every engine. What travels is JSON, so that nothing of ours is unpickled.
+A job is a Ray task that yields its frames. Ray runs it only once; ``scatter`` decides whether it is tried again, as
+with every engine. Specs and frames travel as JSON, so that nothing of ours is unpickled.
 """
 
 import asyncio
@@ -31,7 +31,9 @@ class NoRay(FlyballError):
 
 
 class RayEngine:
-    """Runs jobs on a Ray cluster, as many at once as its nodes have room for; the others wait in Ray.
+    """Runs jobs on a Ray cluster.
+
+    As many jobs run at once as the cluster's nodes have room for; the others wait in Ray.
 
     Args:
         address: HOST:PORT of the cluster.
@@ -64,7 +66,10 @@ class RayEngine:
         self._closed = False
 
     async def capacity(self) -> int:
-        """Return how many jobs the cluster's nodes can run at once, if they run no others."""
+        """Return how many jobs the cluster can run at once.
+
+        Other work on its nodes is not counted.
+        """
         there = await asyncio.to_thread(self._ray.cluster_resources)
         return min(int(there.get(name, 0.0) / amount + _EPSILON) for name, amount in self._resources.items())
 
@@ -116,7 +121,7 @@ def check_ray() -> None:
     """Raise ``NoRay`` if the package is not installed. It is not imported."""
     try:
         found = find_spec("ray")
-    except ValueError:  # so for a module that is marked as missing
+    except ValueError:  # raised for a module that is marked as missing
         found = None
     if found is None:
         raise NoRay("Engine 'ray' needs the package ray.", hint="pip install 'flyball[ray]'")
@@ -132,13 +137,13 @@ def import_ray() -> Any:
 
 
 def _first_sentence(error: Exception) -> str:
-    """Return the first sentence; Ray's errors have pages."""
+    """Return an error's first sentence, because Ray's errors have pages."""
     line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
     return line.split(". ")[0].rstrip(".")
 
 
 def _perform(function: str, spec: bytes, paths: Sequence[str], traceparent: str) -> Iterator[bytes]:
-    """Run a job in a Ray worker, and yield ``started`` and the job's frames.
+    """Run a job in a Ray worker; yield ``started`` and its frames.
 
     The worker finds modules where the caller does, as far as its machine has the same folders.
     """

@@ -10,9 +10,10 @@ from app.engine.port import JsonObject
 async def spread(
     function: str, specs: Sequence[JsonObject], processes: int, on_result: Callable[[JsonObject], None]
 ) -> list[JsonObject]:
-    """Call ``function`` for all specs in processes of their own; return the results in the order of the specs.
+    """Call ``function`` for all specs in separate processes.
 
-    ``on_result`` receives each result as it comes. The first failure ends the others.
+    Returns the results in the order of the specs. ``on_result`` receives each result as it comes. The first failure
+    ends the others.
     """
     engine = LocalEngine(min(processes, len(specs)))
 

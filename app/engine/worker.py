@@ -31,7 +31,10 @@ def _job(function: str) -> Job:
 
 
 def perform(function: str, spec: JsonObject, send: Callable[[JsonObject], None]) -> None:
-    """Run a job and send its frames: any number of ``progress``, then one ``result`` or ``error``."""
+    """Run a job and send its frames.
+
+    They are any number of ``progress`` frames, then one ``result`` or ``error``.
+    """
     try:
         result = _job(function)(spec, lambda progress: send({"progress": progress}))
         send({"result": result})
@@ -44,7 +47,10 @@ def perform(function: str, spec: JsonObject, send: Callable[[JsonObject], None])
 
 
 def perform_here(function: str, spec: JsonObject, send: Callable[[JsonObject], None]) -> None:
-    """Run a job as ``perform`` does, in a process that must not end with it."""
+    """Run a job as ``perform`` does, but survive a job that exits.
+
+    A job that raises ``SystemExit`` sends a ``lost`` frame.
+    """
     try:
         perform(function, spec, send)
     except SystemExit as error:
@@ -57,7 +63,10 @@ async def follow(
     on_progress: Report | None,
     deadline_seconds: float | None = None,
 ) -> JsonObject:
-    """Receive a job's frames until it ends; return the result or raise as ``Engine.run`` does."""
+    """Receive a job's frames until it ends, and return the result.
+
+    Raises the errors of ``Engine.run``.
+    """
     end = None if deadline_seconds is None else asyncio.get_running_loop().time() + deadline_seconds
     while True:
         try:
@@ -84,7 +93,10 @@ async def follow(
 
 
 def encode(frame: JsonObject) -> bytes:
-    """Return a frame as JSON. Raises ``ValueError`` for a NaN, ``TypeError`` for a type that JSON lacks."""
+    """Return a frame as JSON.
+
+    Raises ``ValueError`` for a NaN, and ``TypeError`` for a type that JSON lacks.
+    """
     return json.dumps(frame, allow_nan=False, separators=(",", ":")).encode()
 
 

@@ -37,7 +37,10 @@ BY_NAME: dict[str, type[Payload]] = {payload.event_name: payload for payload in 
 
 @cache
 def envelope_model(payload: type[Payload]) -> type[EnvelopeModel[Any]]:
-    """Return the envelope's model for an event type; the JSON Schemas are made from them."""
+    """Return the envelope's model for an event type.
+
+    The JSON Schemas are made from these models.
+    """
     fields: dict[str, Any] = {
         "type": (Literal[payload.event_type], ...),
         "dataversion": (Literal[payload.dataversion], ...),
@@ -48,9 +51,9 @@ def envelope_model(payload: type[Payload]) -> type[EnvelopeModel[Any]]:
 
 
 def resolve(name: str) -> type[Payload]:
-    """Find a payload class by type, with or without ``flyball.``, or by event name.
+    """Find a payload class by type or event name.
 
-    Raises ``UnknownEventType``, whose hint gives the nearest name.
+    The type may omit ``flyball.``. Raises ``UnknownEventType``, whose hint gives the nearest name.
     """
     found = BY_TYPE.get(name) or BY_TYPE.get(TYPE_PREFIX + name) or BY_NAME.get(name.upper())
     if found is None:
@@ -61,9 +64,9 @@ def resolve(name: str) -> type[Payload]:
 
 
 def matching(pattern: str) -> list[type[Payload]]:
-    """Return the payload classes whose event name or type matches a glob pattern.
+    """Return the payload classes that match a glob pattern.
 
-    Raises ``UnknownEventType`` for no match.
+    The pattern applies to event names and to types. Raises ``UnknownEventType`` for no match.
     """
     if not _MAGIC.search(pattern):
         return [resolve(pattern)]
@@ -78,9 +81,10 @@ def matching(pattern: str) -> list[type[Payload]]:
 def originate(
     data: Payload, *, event_id: str, time: datetime, subject: str | None = None, traceparent: str | None = None
 ) -> Envelope[Payload]:
-    """Return the first event of a causal chain; its correlation id is its own id.
+    """Return the first event of a causal chain.
 
-    ``traceparent`` is the trace of the program that asked for the event, if there is one.
+    The event's correlation id is its own id. ``traceparent`` is the trace of the program that asked for the event, if
+    there is one.
     """
     return _validated(
         data, event_id=event_id, time=time, subject=subject, correlationid=event_id, traceparent=traceparent
@@ -97,7 +101,9 @@ def follow(
     time: datetime | None = None,
     evidence: Cause | None = None,
 ) -> Envelope[Payload]:
-    """Return an event caused by another, with an id derived from (by, cause, index).
+    """Return an event that another event causes.
+
+    The id is derived from ``by``, the cause's id and ``index``.
 
     Args:
         data: the payload.

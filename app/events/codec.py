@@ -1,4 +1,4 @@
-"""Decode envelopes from bytes, and lift old versions of payloads to the current one.
+"""Decode envelopes from bytes, and lift old payloads to current versions.
 
 msgspec decodes the envelope, then the validator of the payload's type decodes ``data``. This takes less than half of
 the time that pydantic needs for the whole. If it fails, an old version is lifted, and the models behind the JSON
@@ -23,12 +23,18 @@ from app.events.payload import Payload, Scope
 
 
 class MalformedEvent(FlyballError):
-    """Bytes that are not one of our events; ``hint`` names the wrong field."""
+    """Bytes that are not one of our events.
+
+    ``hint`` names the wrong field.
+    """
 
 
 @cache
 def _reader() -> TypeAdapter[EnvelopeModel[Payload]]:
-    """Return the models of all event types as one; built when first used, because it takes as long as an import."""
+    """Return the models of all event types as one.
+
+    The adapter is built on first use, because building it takes as long as an import.
+    """
     models = (envelope_model(payload) for payload in CATALOGUE)
     return TypeAdapter(Annotated[reduce(or_, models), Field(discriminator="type")])  # type: ignore[arg-type]
 
@@ -39,9 +45,10 @@ class _Identified(Struct):
 
 @cache
 def _kind(event_type: str) -> tuple[int, bool, Callable[..., Payload]]:
-    """Return a type's version, whether it is about a configuration, and its validator.
+    """Return an event type's version, its scope, and its validator.
 
-    They are looked up once, because class attributes cost a fifth of a small event's decoding. Raises ``KeyError``.
+    The scope is True for events about a configuration. All three are looked up once, because class attributes cost a
+    fifth of a small event's decoding. Raises ``KeyError``.
     """
     payload = BY_TYPE[event_type]
     return payload.dataversion, payload.scope is Scope.CONFIG, payload.__pydantic_validator__.validate_json
@@ -60,7 +67,7 @@ def id_in(body: bytes) -> str | None:
 
 
 def decode(body: bytes) -> Envelope[Payload]:
-    """Decode an envelope, lifting an older version of its payload to the current one.
+    """Decode an envelope, and lift its payload to the current version.
 
     Raises ``MalformedEvent``, whose hint names the wrong field, and ``NoUpcast``.
     """
@@ -71,7 +78,10 @@ def decode(body: bytes) -> Envelope[Payload]:
 
 
 def _decode_fast(body: bytes) -> Envelope[Payload]:
-    """Decode a valid envelope of the current version. Raises ``ValueError``, ``KeyError`` or ``RecursionError``."""
+    """Decode a valid envelope of the current version.
+
+    Raises ``ValueError``, ``KeyError`` or ``RecursionError``.
+    """
     envelope = _open(body)
     dataversion, about_config, validate = _kind(envelope.type)
     if (
@@ -94,7 +104,7 @@ def _decode_slowly(body: bytes) -> Envelope[Payload]:
 
 
 def _lifted(body: bytes) -> bytes:
-    """Lift the payload of an older version to the current one; return other bytes unchanged."""
+    """Lift the payload of an older version; return other bytes unchanged."""
     try:
         raw: dict[str, Any] = from_json(body)
         payload, version, data = BY_TYPE[raw["type"]], raw["dataversion"], raw["data"]
@@ -127,7 +137,7 @@ def _malformed(error: ValidationError) -> MalformedEvent:
 
 
 class NoUpcast(FlyballError):
-    """An event newer than this program, or without an upcast to the current version."""
+    """An event newer than this program, or without an upcast."""
 
 
 def lift(event_type: str, data: dict[str, Any], version: int, target: int) -> dict[str, Any]:
@@ -154,7 +164,10 @@ def _worker_into_shard(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _neutral_knobs(data: dict[str, Any]) -> dict[str, Any]:
-    """Move learning rate and epochs out of PPO's settings. Other data stays; whether it is settings is seen later."""
+    """Move learning rate and epochs out of PPO's settings.
+
+    Other data stays unchanged, because settings are validated later.
+    """
     settings = data["settings"]
     if not isinstance(settings, dict) or not isinstance(settings.get("configs"), list):
         return data
@@ -187,7 +200,7 @@ def _named_progress(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _named_metrics(data: dict[str, Any]) -> dict[str, Any]:
-    """Leave out what was not measured: the explained variance was null then."""
+    """Leave out unmeasured metrics, which version 1 recorded as null."""
     metrics = data["metrics"]
     known = None if metrics is None else {name: value for name, value in metrics.items() if value is not None}
     return {**data, "metrics": known}

@@ -57,7 +57,10 @@ class TrainingUnblocked(Decision, type="quality.training_unblocked", name="TRAIN
 
 
 class NodeQuarantined(Decision, type="node.quarantined", name="NODE_QUARANTINED", notable=True):
-    """A worker delivers bad shards: untrained ones are dropped, and it plays only probes."""
+    """A worker that delivered bad shards plays only probes.
+
+    The worker's untrained shards are dropped.
+    """
 
     scope: ClassVar[Scope] = Scope.SYSTEM
 
@@ -111,7 +114,7 @@ class CurriculumRebalanced(Decision, type="curriculum.rebalanced", name="CURRICU
 
 
 class MatchmakingUpdated(Decision, type="league.matchmaking_updated", name="MATCHMAKING_UPDATED", version=2):
-    """A model's opponents in self-play from now on. The probabilities sum to 1."""
+    """A model's new opponents in self-play; the probabilities sum to 1."""
 
     model: ModelHash
     picks: tuple[OpponentPick, ...] = Field(min_length=1, max_length=MOST_ITEMS)
@@ -137,7 +140,7 @@ class PromotionRejected(Decision, type="model.promotion_rejected", name="PROMOTI
 
 
 class ModelRolledBack(Decision, type="model.rolled_back", name="MODEL_ROLLED_BACK", notable=True):
-    """The current model is replaced by an earlier one; its rows are quarantined."""
+    """An earlier model replaces the current one, whose shards are dropped."""
 
     from_model: ModelHash
     to_model: ModelHash
@@ -145,8 +148,8 @@ class ModelRolledBack(Decision, type="model.rolled_back", name="MODEL_ROLLED_BAC
     reason: Text
 
     def holds(self, current: str | None) -> bool:
-        """Return whether it changes anything where this model is current: not if repeated or late.
+        """Return whether the rollback applies to the current model.
 
-        Where none is known to be current, it is believed.
+        A repeated or late rollback does not apply. If no current model is known, the rollback applies.
         """
         return current in (None, self.from_model)

@@ -1,4 +1,4 @@
-"""CloudEvents 1.0 envelopes, as producers write them, and events, as readers of the journal get them.
+"""CloudEvents 1.0 envelopes, which producers write, and recorded events.
 
 A producer writes an ``Envelope`` once, and the broker never opens it. The broker stamps position, time and producer on
 the *frame* that carries the envelope. An ``Event`` is an envelope with these stamps.
@@ -31,12 +31,18 @@ SEQUENCE_DIGITS = 19
 
 
 def _optional(**constraints: Any) -> Any:
-    """Return the field of an attribute that is omitted when ``None``; inside ``data``, ``None`` is written."""
+    """Return the field of an attribute that is omitted when ``None``.
+
+    Inside ``data``, ``None`` is written.
+    """
     return Field(default=None, exclude_if=lambda value: value is None, **constraints)
 
 
 class Envelope(Struct, Generic[P_co], frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One event as its producer wrote it; validated when read, not when built."""
+    """One event as its producer wrote it.
+
+    An envelope is validated when read, not when built.
+    """
 
     specversion: Literal["1.0"]
     id: Annotated[str, _NAME]
@@ -92,7 +98,10 @@ _write = Encoder(enc_hook=lambda payload: Raw(payload.__pydantic_serializer__.to
 
 
 def encode(envelope: Envelope[Payload]) -> bytes:
-    """Write an envelope as CloudEvents structured JSON, without the attributes that the broker stamps."""
+    """Write an envelope as CloudEvents structured JSON.
+
+    The attributes that the broker stamps are left out.
+    """
     return _write(envelope)
 
 
@@ -132,12 +141,15 @@ class Event(Struct, Generic[P_co], frozen=True):
 
     @property
     def subject(self) -> str:
-        """The configuration key, or the empty string for events about the whole system."""
+        """The configuration key; empty for events about the whole system."""
         return self.envelope.subject or ""
 
     @property
     def recordedtime(self) -> datetime:
-        """Time at which the broker recorded the event: the only time that reducers know."""
+        """Time at which the broker recorded the event.
+
+        Reducers know no other time.
+        """
         return EPOCH + timedelta(microseconds=self.recorded_us)
 
     @property

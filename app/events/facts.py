@@ -1,4 +1,7 @@
-"""Facts: what happened. Past tense; a failure is a fact of its own."""
+"""Facts: what happened, in the past tense.
+
+A failure is a separate fact.
+"""
 
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -56,7 +59,7 @@ class SelfplayFailed(Fact, type="selfplay.failed", name="SELFPLAY_FAILED", notab
 
 
 class QualityScoreUpdated(Fact, type="quality.score_updated", name="QUALITY_SCORE_UPDATED", version=2):
-    """A shard was inspected; ``score`` in [0, 1] sums it up, ``components`` says why."""
+    """A shard was inspected; ``components`` explain its ``score`` in [0, 1]."""
 
     request_id: EventId
     shard: ShardRef
@@ -74,7 +77,7 @@ class QualityDegraded(Fact, type="quality.degraded", name="QUALITY_DEGRADED", ve
 
 
 class ParityChecked(Fact, type="quality.parity_checked", name="PARITY_CHECKED", version=3):
-    """Recorded games were played again. ``against`` names the rules that played them; ``None``: unknown."""
+    """Recorded games were played again by the rules ``against`` (None: unknown)."""
 
     request_id: EventId
     worker: ShardWorker
@@ -116,7 +119,10 @@ class TrainingProgress(Fact, type="training.progress", name="TRAINING_PROGRESS",
 
 
 class TrainingCompleted(Fact, type="training.completed", name="TRAINING_COMPLETED", version=2):
-    """A new model is stored. ``step`` counts updates since the initial model, which is step 0 and has no metrics."""
+    """A new model is stored.
+
+    ``step`` counts updates since the initial model, which has step 0 and no metrics.
+    """
 
     request_id: EventId
     model: ModelHash
@@ -147,7 +153,7 @@ class LossAnomalyDetected(
 
 
 class EvaluationCompleted(Fact, type="evaluation.completed", name="EVALUATION_COMPLETED", version=2):
-    """A model played its gauntlet; ratings are anchored on the random bot at 0."""
+    """A model played its gauntlet; the random bot's rating is 0."""
 
     request_id: EventId
     purpose: Purpose
@@ -180,7 +186,10 @@ class EvaluationFailed(Fact, type="evaluation.failed", name="EVALUATION_FAILED",
 
 
 class RegressionDetected(Fact, type="evaluation.regression_detected", name="REGRESSION_DETECTED", notable=True):
-    """The current model plays worse than earlier ones did; ``last_good`` was current before the decline began."""
+    """The current model plays worse than earlier models did.
+
+    ``last_good`` was current before the decline began.
+    """
 
     model: ModelHash
     last_good: ModelHash | None
@@ -244,7 +253,10 @@ class DistributionLate(Fact, type="model.distribution_late", name="MODEL_DISTRIB
 class DistributionFailed(
     Fact, type="model.distribution_failed", name="MODEL_DISTRIBUTION_FAILED", version=2, notable=True
 ):
-    """The current model could not be brought to a node; its distributor tries again later."""
+    """The current model could not be brought to a node.
+
+    The node's distributor tries again later.
+    """
 
     model: ModelHash
     step: Count
@@ -255,7 +267,10 @@ class DistributionFailed(
 
 
 class CheckpointAdded(Fact, type="league.checkpoint_added", name="CHECKPOINT_ADDED"):
-    """A model entered the league; ``parent`` is its nearest ancestor there, ``games`` what its rating rests on."""
+    """A model entered the league.
+
+    ``parent`` is the model's nearest ancestor in the league. The rating rests on ``games`` games.
+    """
 
     model: ModelHash
     parent: ModelHash | None
@@ -281,13 +296,16 @@ class CheckpointRetired(Fact, type="league.checkpoint_retired", name="CHECKPOINT
 
 
 class EloUpdated(Fact, type="league.elo_updated", name="ELO_UPDATED", version=2):
-    """An evaluation's games changed the ratings of others than the model that was evaluated."""
+    """An evaluation changed ratings of agents other than the evaluated model."""
 
     ratings: tuple[AgentRating, ...] = Field(min_length=1, max_length=MOST_ITEMS)
 
 
 class OpponentSampled(Fact, type="league.opponent_sampled", name="OPPONENT_SAMPLED", version=2):
-    """Matchmaking chose the opponents of a model's self-play: one entry for each draw, mirrors too."""
+    """Matchmaking chose the opponents of a model's self-play.
+
+    There is one entry for each draw, mirrors included.
+    """
 
     request_id: EventId
     model: ModelHash
@@ -295,13 +313,13 @@ class OpponentSampled(Fact, type="league.opponent_sampled", name="OPPONENT_SAMPL
 
 
 class SystemFact(Fact):
-    """Base of what concerns no single configuration."""
+    """Base of facts about the whole system."""
 
     scope: ClassVar[Scope] = Scope.SYSTEM
 
 
 class DaemonFact(SystemFact):
-    """Base of what daemons say of themselves."""
+    """Base of daemons' facts about themselves."""
 
     daemon: DaemonName
     node: NodeName
@@ -315,14 +333,17 @@ class DaemonStarted(DaemonFact, type="daemon.started", name="DAEMON_STARTED"):
 
 
 class DaemonReady(DaemonFact, type="daemon.ready", name="DAEMON_READY"):
-    """A daemon has caught up with the journal; ``capacity`` is how many jobs it runs at once."""
+    """A daemon has caught up with the journal.
+
+    The daemon runs up to ``capacity`` jobs at once.
+    """
 
     position: Position
     capacity: Count
 
 
 class DaemonHeartbeat(DaemonFact, type="daemon.heartbeat", name="DAEMON_HEARTBEAT", version=2):
-    """A daemon's event loop turns; ``lag`` is how many events it has not read yet."""
+    """A daemon's event loop runs; ``lag`` events are still unread."""
 
     position: Position
     lag: Count
@@ -340,7 +361,7 @@ class DaemonStopped(DaemonFact, type="daemon.stopped", name="DAEMON_STOPPED"):
 
 
 class DaemonFailed(DaemonFact, type="daemon.failed", name="DAEMON_FAILED", notable=True):
-    """A daemon met an error it could not handle and leaves; its supervisor restarts it."""
+    """A daemon leaves after an unhandled error; its supervisor restarts it."""
 
     error: Text
 
@@ -355,13 +376,19 @@ class RollEntry(Value):
 
 
 class RollCall(SystemFact, type="daemon.roll_call", name="ROLL_CALL"):
-    """All daemons that the broker knows: at its start, each hour, and after many events. Others are gone."""
+    """All daemons that the broker knows; any others are gone.
+
+    The broker publishes a roll call at its start, each hour, and after many events.
+    """
 
     daemons: tuple[RollEntry, ...] = Field(max_length=MOST_ITEMS)
 
 
 class NodeLost(SystemFact, type="node.lost", name="NODE_LOST", version=2, notable=True):
-    """A daemon that did not stop is silent: its process, machine or network failed."""
+    """A daemon that did not stop is silent.
+
+    Its process, machine or network failed.
+    """
 
     daemon: DaemonName
     node: NodeName
@@ -377,7 +404,10 @@ class NodeReturned(SystemFact, type="node.returned", name="NODE_RETURNED", notab
 
 
 class NodeDegraded(SystemFact, type="node.degraded", name="NODE_DEGRADED", notable=True):
-    """Requests failed in a row: the worker pauses, then gets one at a time until one succeeds."""
+    """A worker pauses, because its requests failed in a row.
+
+    After the pause, the worker gets one request at a time until one succeeds.
+    """
 
     worker: Name
     failures: PositiveCount = Field(description="in a row")
@@ -408,25 +438,31 @@ class ClockTick(SystemFact, type="clock.tick", name="CLOCK_TICK"):
 
 
 class EventVoided(SystemFact, type="event.voided", name="EVENT_VOIDED"):
-    """An operator voided a recorded event: every fold skips it from now on."""
+    """An operator voided a recorded event, which every fold then skips."""
 
     position: Annotated[Position, Field(ge=1)]
     reason: Annotated[Text, Field(min_length=1)]
 
 
 class RunConfigured(SystemFact, type="run.configured", name="RUN_CONFIGURED", version=3):
-    """The first record of a journal: all the settings, so that replay needs no file."""
+    """All settings of a run, so that replay needs no file.
+
+    This is the first record of a journal. Changed settings are recorded at a later start.
+    """
 
     run_id: Name
     settings: dict[Name, JsonValue] = Field(max_length=1000)
 
 
 RefusalReason = Literal["unknown_key", "ended", "revoked", "producer", "rights", "connections"]
-"""Reason for refusing access: a stranger's key, a key that has ended, a revoked one, another's name, a foreign type."""
+"""Reason for refusal: an unknown, ended or revoked key, another's name, a forbidden type, too many connections."""
 
 
 class AccessRefused(SystemFact, type="access.refused", name="ACCESS_REFUSED", notable=True):
-    """The broker refused a connection or a message. One event stands for all of a minute with one key and reason."""
+    """The broker refused a connection or a message.
+
+    One event stands for all refusals of a minute with one key and reason.
+    """
 
     key: Name | None = Field(description="the node or person; null: an unknown key")
     role: Name | None

@@ -1,4 +1,4 @@
-"""Frames and records: the binary units in which events are sent, stored and delivered.
+"""Frames and records: binary units of sending, storing and delivering events.
 
 A frame holds events of one producer; their bodies stay bytes until they are decoded. Little-endian layout::
 
@@ -142,7 +142,10 @@ class Frame(Struct, frozen=True):
 
 
 def peek(buffer: bytes) -> tuple[int, int, int] | None:
-    """Return a frame's (epoch, base, count) without verifying it; None if it does not begin like one."""
+    """Return a frame's (epoch, base, count) without verifying the frame.
+
+    Returns None if ``buffer`` does not begin like a frame.
+    """
     if len(buffer) < FIXED.size or not buffer.startswith(MAGIC):
         return None
     _, _, _, epoch, base, count, _, _, _, _ = FIXED.unpack_from(buffer)
@@ -167,7 +170,10 @@ _short_names = lru_cache(maxsize=4096)(_names)
 
 
 class Draft(NamedTuple):
-    """An event to put into a frame; ``subject`` is empty for events about the whole system."""
+    """An event to put into a frame.
+
+    ``subject`` is empty for events about the whole system.
+    """
 
     id_hash: int
     type: str
@@ -195,7 +201,10 @@ class FrameBuilder:
         return len(self._drafts)
 
     def take(self, drafts: Sequence[Draft], max_bytes: int) -> int:
-        """Add the first drafts that fit and return their number. One always fits an empty frame."""
+        """Add the first drafts that fit and return their number.
+
+        One draft always fits an empty frame.
+        """
         sizes = [len(draft.body) for draft in drafts[: MAX_EVENTS - len(self)]]
         if self._size + sum(sizes) > max_bytes:
             fitting = bisect_right(list(accumulate(sizes)), max_bytes - self._size)
@@ -209,7 +218,10 @@ class FrameBuilder:
         self._drafts += drafts
 
     def build(self, epoch: int, base: int) -> bytes:
-        """Pack the frame that holds the events ``base``, ``base + 1``, … of ``epoch``."""
+        """Pack the collected events into a frame.
+
+        They become the events ``base``, ``base + 1``, … of ``epoch``.
+        """
         ids, of_types, of_subjects, of_bodies = zip(*self._drafts, strict=True)
         types, subjects, bodies = _numbers(of_types), _numbers(of_subjects), b"".join(of_bodies)
         refs = (*map(types.__getitem__, of_types), *map(subjects.__getitem__, of_subjects))
@@ -241,14 +253,14 @@ def without(frame: Frame, dropped: set[int]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """An event, or a frame, that could not be read, recorded or folded."""
+    """An event or frame that could not be read, recorded or folded."""
 
     position: int  # of the event in the journal; 0 when it was refused before being recorded
     producer: str  # name of the sender
     reporter: str  # the broker, or the name of the subscriber that failed
     error: str  # the reason, in a sentence
     body: bytes  # the event, or the whole frame when that could not be read
-    number: int = 0  # in its journal; 0 before it is kept
+    number: int = 0  # in the journal; 0 before the dead letter is stored
 
 
 RECORD_MAGIC = b"FBR1"
@@ -260,7 +272,10 @@ class DamagedRecord(FlyballError):
 
 
 def damaged(position: int | None, what: str) -> DamagedRecord:
-    """Return the error for a record, naming the ``position`` where it was expected to begin."""
+    """Return the error for a damaged record.
+
+    The error names the ``position`` where the record was expected to begin.
+    """
     where = "a record" if position is None else f"the record at position {position}"
     return DamagedRecord(
         f"Damaged journal: {what} in {where}.",
@@ -284,9 +299,10 @@ class Record(Struct, frozen=True):
 
     @classmethod
     def open(cls, raw: bytes, *, expected: int | None = None, bodies: bool = True) -> "Record":
-        """Parse and verify a record; pass ``bodies=False`` if ``raw`` ends with the frame's header.
+        """Parse and verify a record.
 
-        Raises ``DamagedRecord`` if a byte is wrong, missing or superfluous, or if the position is not ``expected``.
+        Pass ``bodies=False`` if ``raw`` ends with the frame's header. Raises ``DamagedRecord`` if a byte is wrong,
+        missing or superfluous, or if the position is not ``expected``.
         """
         try:
             magic, crc, first, recorded_us, length = STAMP.unpack_from(raw)
@@ -303,9 +319,10 @@ class Record(Struct, frozen=True):
 
 
 def ids_of(head: bytes, first: int) -> tuple[int, ...]:
-    """Return the id hashes from the header of the record at position ``first``. Raises ``DamagedRecord``.
+    """Return the id hashes from the header of a record.
 
-    Nothing else is parsed, because a broker reads a million hashes when it starts.
+    ``first`` is the record's position. Nothing else is parsed, because a broker reads a million hashes when it starts.
+    Raises ``DamagedRecord``.
     """
     try:
         start = STAMP.size + STAMP.unpack_from(head)[4]
@@ -349,9 +366,10 @@ class Stored(Struct, frozen=True):
     body: bytes
 
     def open(self, reporter: str, on_dead: Callable[[DeadLetter], None]) -> Event[Payload] | None:
-        """Decode the event; return ``None`` if that fails or if the frame's header contradicts the event.
+        """Decode the event; return ``None`` if that fails.
 
-        ``on_dead`` is then called with a dead letter from ``reporter``.
+        Decoding also fails if the frame's header contradicts the event. After a failure, ``on_dead`` is called with a
+        dead letter from ``reporter``.
         """
         try:
             envelope = decode(self.body)
@@ -391,9 +409,9 @@ def read_events(
     reporter: str,
     on_dead: Callable[[DeadLetter], None],
 ) -> list[Event[Payload]]:
-    """Decode a record's events that are ``after`` a position and of the ``types`` (None: all).
+    """Decode a record's events after a position.
 
-    Unreadable events are left out; see ``Stored.open``.
+    ``types`` selects event types; None selects all. Unreadable events are left out; see ``Stored.open``.
     """
     return [
         event
@@ -403,7 +421,10 @@ def read_events(
 
 
 def refuse(dead: DeadLetter) -> NoReturn:
-    """Raise ``DamagedRecord``; pass it as ``on_dead`` to stop at the first unreadable event."""
+    """Raise ``DamagedRecord`` for an unreadable event.
+
+    Pass this function as ``on_dead`` to stop at the first unreadable event.
+    """
     raise DamagedRecord(
         f"The event at position {dead.position} can't be read: {dead.error}",
         hint="Was it written by a newer Flyball?",

@@ -1,4 +1,4 @@
-"""The bases of all payloads, the three kinds of event, and value types.
+"""Bases of payloads, the three kinds of event, and value types.
 
 Numbers have ranges and texts bounds, so that no event stops a fold.
 """
@@ -22,7 +22,10 @@ class Kind(StrEnum):
 
 
 class Scope(StrEnum):
-    """Scope of an event: one configuration (its key is the envelope's subject) or the whole system."""
+    """Scope of an event: one configuration or the whole system.
+
+    A configuration's key is the envelope's subject.
+    """
 
     CONFIG = "config"
     SYSTEM = "system"
@@ -37,12 +40,17 @@ class Value(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
     def replace(self, **changes: Any) -> Self:
-        """Return a copy with some fields changed, validated. Raises ``ValidationError``, also for an unknown field."""
+        """Return a validated copy with some fields changed.
+
+        Raises ``ValidationError``, also for an unknown field.
+        """
         return self.model_validate({**self.__dict__, **changes})
 
 
 class Payload(Value):
-    """The data of one event type. No field has a default, because a forgotten value would be recorded unnoticed.
+    """The data of one event type.
+
+    No field has a default, because otherwise a forgotten value would be recorded unnoticed.
 
     Class arguments: ``type`` is the CloudEvents type without its prefix, ``name`` the event name. ``notable`` marks
     a rare event that matters to an operator: it is logged at INFO, and stays on the screen of ``flyball up``.
@@ -78,7 +86,10 @@ class Fact(Payload):
 
 
 class Request(Payload):
-    """Work that is wanted. Its event id names the request in every result."""
+    """Work that is wanted.
+
+    Every result names the request by its event id.
+    """
 
     kind = Kind.REQUEST
 
@@ -114,7 +125,10 @@ Velocity = Annotated[EloPerHour, Field(ge=-1e12, le=1e12)]
 
 
 def _cut(text: object) -> object:
-    """Shorten a text and replace what UTF-8 can't encode, so that any failure can be reported."""
+    """Shorten a text, and replace what UTF-8 can't encode.
+
+    Any failure can then be reported.
+    """
     return text.encode(errors="replace").decode()[:TEXT_LENGTH] if isinstance(text, str) else text
 
 
@@ -124,8 +138,8 @@ Text = Annotated[str, BeforeValidator(_cut), Field(max_length=TEXT_LENGTH)]
 Reason = Literal["tournament", "retest"]
 """Reason for playing single matches.
 
-Tournaments are among members of the league: they refine ratings, and nothing waits for them. A retest is of a model
-that is doubted, against the opponent that the doubt is about, and decides whether it stays.
+Tournaments are among members of the league: they refine ratings, and nothing waits for them. A retest plays a doubted
+model against the opponent that the doubt is about, and decides whether the model stays.
 """
 
 Purpose = Literal["rating", "gate"] | Reason
@@ -142,7 +156,10 @@ Category = Literal["mirror", "peers", "exploitable", "baselines", "prioritised"]
 
 
 class SampledOpponent(Value):
-    """One draw of matchmaking: an opponent by its name in the league, why it was chosen, how many games it plays."""
+    """One draw of matchmaking: an opponent, its category and its games.
+
+    ``agent`` is the opponent's name in the league, ``category`` the reason for choosing it.
+    """
 
     agent: PlayerName
     category: Category
@@ -158,7 +175,7 @@ class OpponentPick(Value):
 
 
 class AgentRating(Value):
-    """An agent's rating; ``games`` is how many it rests on."""
+    """An agent's rating, which rests on ``games`` games."""
 
     agent: PlayerName
     elo: Rating
@@ -167,7 +184,9 @@ class AgentRating(Value):
 
 
 class Lineup(Value):
-    """Games with the same players. The hero takes every seat in turn; ``opponents`` sit in those after its, in order.
+    """Games with the same players.
+
+    The hero takes every seat in turn. ``opponents`` sit in the seats after the hero's, in order.
 
     An opponent may be the hero's model: a mirror, whose moves are as good to learn from as the hero's.
     """
@@ -195,14 +214,13 @@ class ShardRef(Value):
 class MatchResult(Value):
     """Games of one model against one opponent, seats rotated.
 
-    ``score`` is the mean of each game's score: 1 won, 1/2 drawn, 0 lost with two players; with more, the share of
-    opponents beaten, ties half. Games that were cut off are half a point there, and neither wins, draws nor losses:
-    wins + draws + losses + truncated = games.
+    ``score`` is the mean of the games' scores. With two players, a won game scores 1, a drawn game 1/2 and a lost game
+    0. With more players, a game scores the share of opponents beaten, and a tie counts half. A game that was cut off
+    counts as half a point, and is no win, draw or loss: wins + draws + losses + truncated = games.
 
-    ``rotations`` counts the games by what shares an opening or a deal: P games, the model in each seat. It says how
-    many rotations brought none of the 2 P (P - 1) half points that there are (a game has one for every opponent tied,
-    two for every opponent beaten), how many one, and so on. With two players these are the five counts of the
-    pentanomial model.
+    A rotation is P games with the same opening or deal, one with the model in each seat. ``rotations`` counts the
+    rotations by their half points, from 0 to 2 P (P - 1). A game has one half point for every opponent tied, and two
+    for every opponent beaten. With two players, these are the five counts of the pentanomial model.
     """
 
     opponent: Name = Field(description="its role, for instance 'champion'; a bot's name")

@@ -1,4 +1,4 @@
-"""Protocol of pure controllers: an event and rows of state in, changed rows and emissions out.
+"""Protocol of pure controllers: events and rows in, changes and emissions out.
 
 State is a table of frozen rows, mostly one for each configuration, under its key. An event's cost therefore does not
 depend on the number of configurations. The host of a reducer applies the changes, writes the emissions as events that
@@ -29,7 +29,10 @@ class Emission(NamedTuple):
 
 
 class Step(Struct, Generic[R], frozen=True):
-    """The effect of one event. A row that maps to ``None`` is deleted."""
+    """The effect of one event.
+
+    A row that maps to ``None`` is deleted.
+    """
 
     rows: Mapping[str, R | None] = MappingProxyType({})
     emissions: tuple[Emission, ...] = ()
@@ -53,7 +56,10 @@ class Reducer(Protocol[R]):
 
 
 class Follower(Protocol[R]):
-    """A reducer that also gets another reducer's events, and its rows. See ``Reducer``."""
+    """A reducer that also gets another reducer's events and rows.
+
+    See ``Reducer``.
+    """
 
     name: ClassVar[str]
     follows: ClassVar[str]  # name of the followed reducer
@@ -66,7 +72,7 @@ class Follower(Protocol[R]):
         ...
 
     def step(self, rows: Mapping[str, R], event: Event[Payload], followed: Mapping[str, Any]) -> Step[R]:
-        """Fold one event; ``followed`` are the other one's rows after it."""
+        """Fold one event; ``followed`` are the followed reducer's rows after it."""
         ...
 
 
@@ -74,7 +80,10 @@ H = TypeVar("H", bound=Callable[..., Step[Any]])
 
 
 def handles(*types: type[Payload]) -> Callable[[H], H]:
-    """Mark a method of a ``HandlerReducer`` as the handler of these payload types. Raises ``TypeError`` for others."""
+    """Mark a method of a ``HandlerReducer`` as handler of event types.
+
+    Raises ``TypeError`` for anything but an event type.
+    """
     for kind in types:
         if not hasattr(kind, "event_name"):
             raise TypeError(f"handles takes event types, such as events.TrainingCompleted, not {kind!r}")
@@ -87,13 +96,19 @@ def handles(*types: type[Payload]) -> Callable[[H], H]:
 
 
 class HandlerReducer:
-    """Base of reducers with a handler for each event type; ``reads`` lists the handled types."""
+    """Base of reducers with a handler for each event type.
+
+    ``reads`` lists the handled types.
+    """
 
     reads: ClassVar[frozenset[type[Payload]]] = frozenset()
     _handlers: ClassVar[Mapping[type[Payload], str]] = MappingProxyType({})
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Register the handlers of the class. Raises ``TypeError`` where two handle the same type."""
+        """Register the handlers of the class.
+
+        Raises ``TypeError`` if two handle the same type.
+        """
         super().__init_subclass__(**kwargs)
         own: dict[type[Payload], str] = {}
         for name, member in vars(cls).items():
@@ -105,6 +120,9 @@ class HandlerReducer:
             cls.reads = frozenset(cls._handlers)
 
     def step(self, rows: Mapping[str, Any], event: Event[Payload], *shown: Mapping[str, Any]) -> Step[Any]:
-        """Fold one event: call the handler of its type with the same arguments."""
+        """Fold one event by the handler of its type.
+
+        The handler gets the same arguments.
+        """
         handler: Callable[..., Step[Any]] = getattr(self, self._handlers[type(event.data)])
         return handler(rows, event, *shown)

@@ -1,4 +1,7 @@
-"""Requests: work that is wanted. The request's event id is its name in every result."""
+"""Requests: work that is wanted.
+
+Every result names its request by the request's event id.
+"""
 
 from typing import Annotated, Literal, Self
 
@@ -36,7 +39,10 @@ class SelfplayRequested(Request, type="selfplay.requested", name="SELFPLAY_REQUE
 
 
 class TrainingRequested(Request, type="training.requested", name="TRAINING_REQUESTED", version=2):
-    """Train a model on these shards. Without a base model: make the initial one (then there are no shards)."""
+    """Train a model on these shards.
+
+    Without a base model, make the initial model; then there are no shards.
+    """
 
     base_model: ModelHash | None
     shards: tuple[ShardRef, ...] = Field(max_length=MOST_ITEMS)
@@ -47,7 +53,7 @@ class TrainingRequested(Request, type="training.requested", name="TRAINING_REQUE
 
 
 class EvaluationRequested(Request, type="evaluation.requested", name="EVALUATION_REQUESTED"):
-    """Play a model's gauntlet, or, as a gate, against the current model only."""
+    """Play a model's gauntlet, or a gate against the current model."""
 
     purpose: Literal["rating", "gate"]
     model: ModelHash
@@ -56,7 +62,10 @@ class EvaluationRequested(Request, type="evaluation.requested", name="EVALUATION
 
 
 class MatchesRequested(Request, type="league.matches_requested", name="MATCHES_REQUESTED", version=3):
-    """Let a model play some others: at once in a retest, in a tournament when there is nothing else to evaluate."""
+    """Play a model against some others.
+
+    A retest is played at once, a tournament when there is nothing else to evaluate.
+    """
 
     purpose: Reason
     model: ModelHash

@@ -3,7 +3,7 @@
 Nothing is added to an event. Its trace id is its correlation id, and its span id is the beginning of its own id, so
 ``flyball trace`` finds the event of either. Whoever publishes an event because of a trace of another program gives
 that trace's ``traceparent``. It is recorded, and the events that follow keep it, because CloudEvents' attribute names
-where a trace begins. Then the trace id is that program's.
+where a trace begins. Then the trace id is the other program's.
 
 Sources: https://www.w3.org/TR/trace-context/ (format), CloudEvents' distributed tracing extension (the attribute).
 """
@@ -34,7 +34,7 @@ def check_traceparent(text: str) -> str:
 
 
 def trace_id(event: Envelope[Any] | Cause) -> str:
-    """Return the 32 hexadecimal digits that all events of a causal chain share."""
+    """Return the 32 hexadecimal digits shared by a causal chain."""
     if external := _external(event.traceparent):
         return external[0]
     return _digits(event.correlationid, TRACE_DIGITS)
@@ -46,7 +46,10 @@ def span_id(event_id: str) -> str:
 
 
 def parent_span_id(envelope: Envelope[Any]) -> str | None:
-    """Return the span id of an event's cause, or of the other program's span that led to it; None without one."""
+    """Return the span id of an event's cause; None without one.
+
+    The cause may be another program's span.
+    """
     if envelope.causationid is not None:
         return span_id(envelope.causationid)
     external = _external(envelope.traceparent)
@@ -54,13 +57,19 @@ def parent_span_id(envelope: Envelope[Any]) -> str | None:
 
 
 def traceparent_of(event: Envelope[Any] | Cause) -> str:
-    """Return the trace context of what an event causes: logs, jobs, and spans of other programs."""
+    """Return the trace context of what an event causes.
+
+    An event causes logs, jobs, and spans of other programs.
+    """
     external = _external(event.traceparent)
     return f"00-{trace_id(event)}-{span_id(event.id)}-{external[2] if external else SAMPLED}"
 
 
 def _external(traceparent: str | None) -> tuple[str, str, str] | None:
-    """Return trace id, span id and flags of a recorded trace context; None for an invalid one."""
+    """Split a trace context into trace id, span id and flags.
+
+    Returns None for a missing or invalid trace context.
+    """
     if traceparent is None or not re.fullmatch(TRACEPARENT, traceparent):
         return None
     version, trace, span, flags = traceparent.split("-")
@@ -68,6 +77,9 @@ def _external(traceparent: str | None) -> tuple[str, str, str] | None:
 
 
 def _digits(identifier: str, count: int) -> str:
-    """Return the beginning of an id, or of its hash if it does not consist of hexadecimal digits or is all 0."""
+    """Return the first hexadecimal digits of an id or its hash.
+
+    The hash is used if the id is not 32 hexadecimal digits, or begins with ``count`` zeros.
+    """
     digits = identifier[:count] if _ID.fullmatch(identifier) else ""
     return digits if digits.strip("0") else derive_id("trace", identifier)[:count]

@@ -1,8 +1,9 @@
-"""Two-player board games by our own compiled rules, all games of a table in one array.
+"""Two-player board games by our own compiled rules.
 
-A game is a record, as small as its rules allow, because a search copies it for every position. It keeps the legal
-actions up to date; observations are written on demand. Kernels read and write a record's fields by the names in
-``game_type``, and take the size of a board from the shapes of these fields, so that one kernel plays all sizes.
+All games of a table are in one array. A game is a record, as small as its rules allow, because a search copies it for
+every position. The record keeps the legal actions up to date; observations are written on demand. Kernels read and
+write a record's fields by the names in ``game_type``, and take the size of a board from the shapes of these fields, so
+that one kernel plays all sizes.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,11 +19,17 @@ from app.games.table import FINISHED, Floats, IllegalAction, Indices, Mask, Seat
 
 SEATS = 2
 EMPTY = 2
-"""Value of a cell that holds neither seat's piece; others hold the seat's number."""
+"""Value of an empty cell; other cells hold the seat's number."""
 Play = Callable[[NDArray[np.void], Indices, Indices, int], None]
-"""Kernel that plays actions [K] in slots [K] of games [N], then forced moves, up to a move limit."""
+"""Kernel that plays actions, then forced moves, up to a move limit.
+
+Its arguments are games [N], slots [K], actions [K] and the limit.
+"""
 Show = Callable[[NDArray[np.void], Indices, Seats, NDArray[np.uint8]], None]
-"""Kernel that writes what seats [K] see in slots [K] of games [N] into observations [K, D]."""
+"""Kernel that writes the observations of seats.
+
+Its arguments are games [N], slots [K], seats [K] and observations [K, D] to write.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,7 +48,10 @@ class BoardRules:
 
 
 def game_type(codec: Codec, longest: int, *fields: tuple[Any, ...]) -> np.dtype[np.void]:
-    """Return the record type of a game with at most ``longest`` moves; ``fields`` are extra."""
+    """Return the record type of a game with at most ``longest`` moves.
+
+    ``fields`` are added to the fields that all games share.
+    """
     actions = codec.to_game.shape[1]
     shared = [
         ("open", np.uint8, actions),  # 1 for each legal action; all 0 once the game is over
@@ -55,21 +65,27 @@ def game_type(codec: Codec, longest: int, *fields: tuple[Any, ...]) -> np.dtype[
 
 
 class BoardTable(Table):
-    """N games at once, truncated after ``max_moves`` moves of the players, forced moves included."""
+    """N games at once.
+
+    A game is truncated after ``max_moves`` moves of the players; forced moves count.
+    """
 
     def __init__(self, rules: BoardRules, slots: int, max_moves: int | None = None) -> None:
         self.spec = rules.codec.spec(f"flyball-{rules.version}:{rules.name}", searchable=True)
         self._rules = rules
         self._games = np.zeros(slots, dtype=rules.begun.dtype)
         self._games["mover"] = FINISHED
-        self._seats = np.full(slots, FINISHED, dtype=np.int8)  # the movers again: reading them all from records is slow
+        self._seats = np.full(slots, FINISHED, dtype=np.int8)  # the movers; reading them from all records is slow
         # The same memory without fields, because NumPy copies records field by field, which takes ten times as long.
         self._records = self._games.view(f"V{self._games.itemsize}")
         longest = self._games["moves"].shape[1]
         self._limit = min(max_moves or longest, longest)
 
     def reset(self, slots: Indices, seeds: Sequence[int]) -> None:
-        """See ``Table.reset``; seeds are only counted, because no move is random."""
+        """See ``Table.reset``.
+
+        Seeds are only counted, because no move is random.
+        """
         if len(seeds) != len(slots):
             raise ValueError(f"{len(slots)} slots cannot begin from {len(seeds)} seeds")
         self._games[slots], self._seats[slots] = self._rules.begun, self._rules.begun["mover"]
@@ -128,7 +144,10 @@ class BoardTable(Table):
 
 @kernel
 def _first_illegal(games: NDArray[np.void], slots: Indices, actions: Indices) -> int:
-    """Return the index of the first illegal action in ``actions`` [K], -1 if all are legal."""
+    """Return the index of the first illegal action, or -1.
+
+    -1 means that all are legal. ``slots`` and ``actions`` are [K].
+    """
     for k in range(len(slots)):
         may = games[slots[k]]["open"]
         if actions[k] < 0 or actions[k] >= len(may) or not may[actions[k]]:
@@ -138,7 +157,7 @@ def _first_illegal(games: NDArray[np.void], slots: Indices, actions: Indices) ->
 
 @kernel
 def _outcomes(games: NDArray[np.void], slots: Indices) -> tuple[Seats, Floats]:
-    """Return the seats to move [K] and the outcomes [K, P] of games."""
+    """Return the seats to move [K] and the outcomes [K, P]."""
     seats, returns = np.empty(len(slots), dtype=np.int8), np.empty((len(slots), SEATS), dtype=np.float32)
     for k in range(len(slots)):
         game = games[slots[k]]
@@ -148,7 +167,7 @@ def _outcomes(games: NDArray[np.void], slots: Indices) -> tuple[Seats, Floats]:
 
 @inlined
 def write_move(game: np.void, action: int) -> int:
-    """Record the action of the seat to move; return the number of moves so far."""
+    """Record the mover's action; return the number of moves so far."""
     played = int(game["played"]) + 1
     game["moves"][played - 1] = action
     game["played"] = played
@@ -179,7 +198,10 @@ def bit_count(bits: np.uint64) -> int:
 
 @inlined
 def show_pieces(pieces: NDArray[np.uint8], seat: int, view: NDArray[np.uint8]) -> None:
-    """Write planes of own, opponent's and empty cells, from the values of cells [rows, columns]."""
+    """Write planes of own, opponent's and empty cells.
+
+    ``pieces`` [rows, columns] holds the values of the cells.
+    """
     rows, columns = pieces.shape
     cells = rows * columns
     for row in range(rows):
@@ -192,7 +214,10 @@ def show_pieces(pieces: NDArray[np.uint8], seat: int, view: NDArray[np.uint8]) -
 
 @kernel
 def show_boards(games: NDArray[np.void], slots: Indices, seats: Seats, views: NDArray[np.uint8]) -> None:
-    """Show the ``pieces`` of games alone, the same way up to both seats; see ``Show``."""
+    """Show games whose observation is their ``pieces`` alone; see ``Show``.
+
+    Both seats see the board the same way up.
+    """
     for k in range(len(slots)):
         show_pieces(games[slots[k]]["pieces"], seats[k], views[k])
 

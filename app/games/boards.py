@@ -1,10 +1,10 @@
-"""Codecs of board games that OpenSpiel plays, and a heuristic player of Chinese checkers.
+"""Codecs of board games from OpenSpiel, and a Chinese checkers heuristic.
 
 Tensor layouts and action numbers are those of OpenSpiel 2.0. Tests check the codecs: a position with swapped colours
 must look the same to the other seat, and a symmetry must map a legal game to a legal game.
 
-A heuristic sees what a model sees. It returns log-weights: differences of a few units make a choice almost certain,
-and differences below 1 leave it open, so that games seldom repeat.
+A heuristic sees what a model sees. It returns log-weights: differences of a few units make a choice almost certain, and
+differences below 1 leave it open, so that games seldom repeat.
 """
 
 import numpy as np
@@ -17,9 +17,10 @@ _COLOURS = 4
 
 
 def maedn(players: int = 2) -> Codec:
-    """Encode fields x (me, left, across, right), counts of pieces outside (0 to 4), and the die.
+    """Encode fields x (me, left, across, right), pieces outside, and the die.
 
-    OpenSpiel rotates the board for the observer but not the colours of the pieces; this codec rotates both.
+    The numbers of pieces outside are 0 to 4. OpenSpiel rotates the board for the observer but not the colours of the
+    pieces; this codec rotates both.
     """
     field, colour = np.divmod(np.arange(_FIELDS * _COLOURS), _COLOURS)
     outside = _FIELDS * _COLOURS + np.arange(4)
@@ -39,12 +40,13 @@ _HOME = 10  # cells of a home and of a goal
 
 
 def chinese_checkers(players: int = 2) -> Codec:
-    """Encode planes own, next seat's, …, empty; the star is turned to put the own home first.
+    """Encode planes own, next seat's, …, empty, on a turned star.
 
-    Actions are 121 cells x 6 directions, then passing. OpenSpiel has layouts for 2, 3, 4 and 6 players only.
+    The star is turned to put the observer's home first. Actions are 121 cells x 6 directions, then passing. OpenSpiel
+    has layouts for 2, 3, 4 and 6 players only.
     """
     homes = {2: (0, 3), 3: (0, 2, 4), 4: (0, 1, 3, 4), 6: (0, 1, 2, 3, 4, 5)}[players]
-    # Index that each cell [H, 121] and each direction [H, 6] has in the game, for each of the H homes.
+    # Index of each cell [H, 121] and each direction [H, 6] in the game's numbers, for each of the H homes.
     cells = [_turned(_STAR, home) for home in homes]
     directions = [_turned(_STEPS, home) for home in homes]
     cell, direction = np.divmod(np.arange(121 * 6), 6)
@@ -54,9 +56,9 @@ def chinese_checkers(players: int = 2) -> Codec:
 
 
 def _turned(points: Indices, sixths: int) -> Indices:
-    """Return the index of each point's image under a clockwise turn by sixths.
+    """Return the index of each point's image under a clockwise turn.
 
-    In axial coordinates a sixth maps (x, z) to (-z, x + z).
+    In axial coordinates a sixth of a turn maps (x, z) to (-z, x + z).
     """
     z, x = points[:, 0], (points[:, 1] - points[:, 0]) // 2
     for _ in range(sixths):
@@ -72,15 +74,18 @@ _FAR = 99
 
 
 def _chinese_checkers_heuristic() -> Heuristic:
-    """Prefer jumps and steps towards the goal's free cells, of the pieces furthest behind.
+    """Prefer moves of the rearmost pieces towards the goal's free cells.
 
-    It looks one step or jump ahead.
+    The heuristic looks one step or jump ahead.
     """
     cells, origin = len(_STAR), np.repeat(np.arange(len(_STAR)), len(_STEPS))
     places = {tuple(cell): k for k, cell in enumerate(_STAR.tolist())}
 
     def targets(moves: Indices) -> Indices:
-        """Return the target cells [C x 6] of the moves [6, 2] from every cell; C is off the star."""
+        """Return the target cells [C x 6] of moves from every cell.
+
+        ``moves`` is [6, 2]. The index C stands for a target off the star.
+        """
         return np.array([places.get(tuple(cell), cells) for cell in (_STAR[:, None] + moves).reshape(-1, 2).tolist()])
 
     def distances(goals: Indices) -> Floats:

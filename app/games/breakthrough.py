@@ -1,4 +1,4 @@
-"""Breakthrough: its codec, a heuristic, and our own rules, on boards of any size."""
+"""Breakthrough on boards of any size: codec, heuristic, and our own rules."""
 
 from functools import cache
 
@@ -12,7 +12,10 @@ from app.games.table import Floats, Heuristic, Indices, Mask, Observations, Seat
 
 
 def breakthrough(rows: int = 8, columns: int = 8) -> Codec:
-    """Encode planes of own, opponent's and empty cells, own moving up; actions: cell x (left, up, right) x capture."""
+    """Encode planes of own, opponent's and empty cells, own moving up.
+
+    Actions are cell x (left, up, right) x capture.
+    """
     here, flipped = np.arange(rows * columns), turn("up_down", rows, columns)
     views = np.stack([planes((0, 1, 2), here), planes((1, 0, 2), flipped)])
     cell, direction, capture = np.unravel_index(np.arange(rows * columns * 6), (rows * columns, 3, 2))
@@ -32,9 +35,9 @@ _STOP = (25.0, 8.0, 3.0)  # worth of taking a piece that is 1, 2 or 3 rows from 
 
 
 def _breakthrough_heuristic(rows: int, columns: int) -> Heuristic:
-    """Prefer winning, then stopping a piece about to win, safe captures and free runs.
+    """Prefer winning, then stopping a piece about to win.
 
-    A cell is safe by the numbers of pieces that attack and defend it.
+    Safe captures and free runs follow. A cell is safe by the numbers of pieces that attack and defend it.
     """
     cells = rows * columns
     origin, way, capture = np.unravel_index(np.arange(cells * 6), (cells, 3, 2))
@@ -44,7 +47,8 @@ def _breakthrough_heuristic(rows: int, columns: int) -> Heuristic:
     fixed = _WIN * (row == rows - 2) + _ADVANCE * (row + 1) + _LEAVE_HOME * (row == 0)
     stopped = np.pad(_STOP, (1, rows))
     taken = capture * (_CAPTURE + stopped[row + 1])
-    # Whether a piece on one cell [from] bears on another [to]: diagonally from above or below, or to stop a runner.
+    # Relations [from, to]: the cell "from" is diagonally above or below the cell "to", or a piece on it could stop a
+    # runner.
     cell_row, cell_column = np.divmod(np.arange(cells), columns)
     up, aside = cell_row[:, None] - cell_row, np.abs(cell_column[:, None] - cell_column)
     relations = ((up == 1) & (aside == 1), (up == -1) & (aside == 1), (up > 0) & (aside <= up))
@@ -90,7 +94,10 @@ def _play(games: NDArray[np.void], slots: Indices, actions: Indices, limit: int)
 
 @inlined
 def _move(game: np.void, action: int, limit: int) -> None:
-    """Move a piece of the mover; end the game if it comes home, takes the last other one, or is at the limit."""
+    """Move a piece of the mover.
+
+    The game ends if the piece reaches the last row or the other seat has no piece left, or at the limit.
+    """
     mover, played = int(game["mover"]), write_move(game, action)
     board = game["pieces"][:: 1 - 2 * mover]  # from the mover's home
     rows, columns = board.shape
@@ -99,7 +106,7 @@ def _move(game: np.void, action: int, limit: int) -> None:
     board[row, column], board[row + 1, column + way - 1] = EMPTY, mover
     game["mover"] = 1 - mover
     can_move = _allow(game, 1 - mover)
-    if row + 1 == rows - 1 or not can_move:  # on two columns or more, a seat with pieces can move
+    if row + 1 == rows - 1 or not can_move:  # on two columns or more, a seat with pieces can always move
         finish(game, 1 - 2 * mover)
     elif played == limit:
         cut_off(game)
@@ -114,7 +121,7 @@ def _show(games: NDArray[np.void], slots: Indices, seats: Seats, views: NDArray[
 
 @inlined
 def _allow(game: np.void, mover: int) -> bool:
-    """Open the legal actions of the seat to move; return whether there are any."""
+    """Open the mover's legal actions; return whether there are any."""
     board, found = game["pieces"][:: 1 - 2 * mover], False
     rows, columns = board.shape
     game["open"][:] = 0

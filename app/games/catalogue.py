@@ -3,7 +3,7 @@
 - Any OpenSpiel game can be played without code, from a configuration alone.
 - ``CODECS``: OpenSpiel games with observations from the mover's perspective, and perhaps symmetries and a heuristic.
 - ``BOARDS``, Hearts, Shogi and minishogi: games by our own rules, for configurations with ``engine = "flyball"``.
-- ``app.games.own``: games of the user's own, and PettingZoo's.
+- ``app.games.own``: user-defined games, and PettingZoo's.
 """
 
 from collections.abc import Callable
@@ -51,7 +51,10 @@ CODECS: dict[str, Callable[..., Codec]] = {
     "tic_tac_toe": tic_tac_toe,
     "ultimate_tic_tac_toe": ultimate_tic_tac_toe,
 }
-"""Codecs by OpenSpiel's name; a codec's arguments are the game options that change its layout."""
+"""Codecs by OpenSpiel's name.
+
+A codec's arguments are the game options that change its layout.
+"""
 
 _HARMLESS = frozenset(
     {
@@ -61,7 +64,7 @@ _HARMLESS = frozenset(
         *("must_break_hearts", "no_pts_on_first_trick", "pass_cards"),
     }
 )
-"""Options that a codec may ignore, because they change neither actions nor tensor layout."""
+"""Options that codecs may ignore: they change neither actions nor tensor layout."""
 
 BOARDS: dict[str, Callable[..., BoardRules]] = {
     "breakthrough": breakthrough_rules,
@@ -73,11 +76,17 @@ BOARDS: dict[str, Callable[..., BoardRules]] = {
     "tic_tac_toe": lambda: TIC_TAC_TOE,
     "ultimate_tic_tac_toe": lambda: ULTIMATE_TIC_TAC_TOE,
 }
-"""Board games by our own rules, which take some of the game's options. If others are set, OpenSpiel plays the game."""
+"""Board games by our own rules, by OpenSpiel's name.
+
+A function's arguments are the game options that our rules support. If other options are set, OpenSpiel plays the game.
+"""
 
 
 def open_table(config: GameConfig, slots: int) -> Table:
-    """Return a table for ``slots`` games of a configuration. Raises ``UnknownGame`` or ``UnknownPlugin``."""
+    """Return a table for ``slots`` games of a configuration.
+
+    Raises ``UnknownGame`` or ``UnknownPlugin``.
+    """
     import_modules(config.imports)
     own = is_own(config.game)
     hearts = None if own else own_hearts(config)
@@ -102,9 +111,10 @@ def open_table(config: GameConfig, slots: int) -> Table:
 
 
 def bots_of(config: GameConfig) -> tuple[str, ...]:
-    """Return the names of the bots that a configuration can play: the game's, weakest first, then the user's own.
+    """Return the names of the bots that a configuration can play.
 
-    Raises ``UnknownGame``, also when one of the user's own has the name of one of the game's.
+    The game's bots come first, weakest first, then the configured ones. Raises ``UnknownGame``, also when a configured
+    bot has the name of one of the game's bots.
     """
     theirs = open_table(config, slots=0).spec.bots
     if taken := sorted({*theirs} & {*config.bots}):
@@ -115,7 +125,10 @@ def bots_of(config: GameConfig) -> tuple[str, ...]:
 
 
 def checker_for(config: GameConfig) -> Checker:
-    """Return the parity checker of a configuration. Raises ``UnknownGame`` or ``UnknownPlugin``."""
+    """Return the parity checker of a configuration.
+
+    Raises ``UnknownGame`` or ``UnknownPlugin``.
+    """
     import_modules(config.imports)
     if is_own(config.game):
         return own_checker(config)
@@ -130,14 +143,14 @@ def checker_for(config: GameConfig) -> Checker:
 
 
 def own_hearts(config: GameConfig) -> HeartsRules | None:
-    """Return the rules of a configuration that plays our own Hearts, else None.
+    """Return the rules if a configuration plays our own Hearts, else None.
 
     Raises ``UnknownGame`` for engine "flyball" with a game, number of players or move limit that it does not support.
     """
     if config.engine != "flyball" or _name(config) in {*BOARDS, *VARIANTS}:
         return None
     if _name(config) not in CODECS:
-        load_game(config.game, config.players)  # which names the games nearest to a misspelt one
+        load_game(config.game, config.players)  # for a misspelt name, its error suggests the nearest games
     rules = parse_rules(config.game)
     if (config.players, config.max_moves) != (SEATS, None):
         raise UnknownGame(
@@ -149,7 +162,10 @@ def own_hearts(config: GameConfig) -> HeartsRules | None:
 
 
 def own_shogi(config: GameConfig) -> ShogiRules | None:
-    """Return the rules of a configuration that plays our own Shogi or minishogi, else None. Raises ``UnknownGame``."""
+    """Return the rules if a configuration plays our own Shogi, else None.
+
+    Minishogi is included. Raises ``UnknownGame``.
+    """
     if config.engine != "flyball" or _name(config) not in VARIANTS:
         return None
     if config.players != 2:
@@ -160,20 +176,29 @@ def own_shogi(config: GameConfig) -> ShogiRules | None:
 
 
 def openspiel_rules(game: str, players: int) -> Rules:
-    """Load a game string of OpenSpiel with the codec of its game. Raises ``UnknownGame``."""
+    """Load an OpenSpiel game string with the codec of its game.
+
+    Raises ``UnknownGame``.
+    """
     loaded = load_game(game, players)
     return Rules(loaded, game, _codec_for(loaded))
 
 
 def _codec_for(game: Any) -> Codec | None:
-    """Return the codec of a loaded game; None if no codec supports the game and its options."""
+    """Return the codec of a loaded game, or None.
+
+    None means that no codec supports the game and its options.
+    """
     make = CODECS.get(game.get_type().short_name)
     options = None if make is None else _options_for(make, game, _HARMLESS)
     return None if make is None or options is None else make(**options)
 
 
 def _options_for(make: Callable[..., Any], game: Any, harmless: frozenset[str] = frozenset()) -> dict[str, Any] | None:
-    """Return a loaded game's values of the options that ``make`` takes; None if it lacks one that is set."""
+    """Return a loaded game's values of the options that ``make`` takes.
+
+    Return None if any other option differs from its default, except for the ``harmless`` ones.
+    """
     options = game.get_parameters()
     known = {option: options[option] for option in signature(make).parameters if option in options}
     usual = pyspiel.load_game(game.get_type().short_name, known).get_parameters()

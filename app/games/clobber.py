@@ -12,7 +12,10 @@ from app.games.table import Indices, Symmetry
 
 
 def clobber(rows: int = 5, columns: int = 6) -> Codec:
-    """Encode planes of own, opponent's and empty cells; actions are cell x (up, right, down, left)."""
+    """Encode planes of own, opponent's and empty cells.
+
+    Actions are cell x (up, right, down, left).
+    """
     views = np.tile(planes((0, 1, 2), np.arange(rows * columns)), (2, 1))
     actions = rows * columns * 4
     symmetries: tuple[Symmetry, ...] = ()
@@ -33,7 +36,7 @@ def clobber_rules(rows: int = 5, columns: int = 6) -> BoardRules:
     codec = clobber(rows, columns)
     longest = max(rows * columns - 1, 1)  # every move takes a piece
     begun = np.zeros((), dtype=game_type(codec, longest, ("pieces", np.uint8, (rows, columns))))
-    begun["pieces"] = (np.arange(rows)[::-1, None] + np.arange(columns)) % SEATS  # the first seat's lie in the corner
+    begun["pieces"] = (np.arange(rows)[::-1, None] + np.arange(columns)) % SEATS  # the first seat has the corner
     _allow(begun.reshape(1)[0], 0)
     return BoardRules(f"clobber(rows={rows},columns={columns})", 1, codec, begun, _play, show_boards)
 
@@ -50,7 +53,10 @@ def _play(games: NDArray[np.void], slots: Indices, actions: Indices, limit: int)
 
 @inlined
 def _take(game: np.void, action: int, limit: int) -> None:
-    """Take the piece beside one of the mover's; end the game if the other seat can't, or at the limit."""
+    """Take a piece next to one of the mover's.
+
+    The game ends if the other seat cannot move, or at the limit.
+    """
     mover, played, pieces = int(game["mover"]), write_move(game, action), game["pieces"]
     cell, way = action // len(_STEPS), action % len(_STEPS)
     row, column = cell // pieces.shape[1], cell % pieces.shape[1]
@@ -64,7 +70,7 @@ def _take(game: np.void, action: int, limit: int) -> None:
 
 @inlined
 def _allow(game: np.void, mover: int) -> bool:
-    """Open the legal actions of the seat to move; return whether there are any."""
+    """Open the mover's legal actions; return whether there are any."""
     pieces, found = game["pieces"], False
     rows, columns = pieces.shape
     for row in range(rows):

@@ -1,4 +1,4 @@
-"""Codecs from a game's tensors and actions to the perspective of the seat to move."""
+"""Codecs of game tensors and actions to the mover's perspective."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,10 @@ Encode = Callable[[Floats, Seats], Observations]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Codec:
-    """A game's encoding from the observing seat's perspective, with every seat facing the same way."""
+    """A game's encoding from the observing seat's perspective.
+
+    Every seat sees the game facing the same way.
+    """
 
     size: int  # features of an observation, D
     encode: Encode  # the game's tensors [N, R] and the observing seats [N] to observations [N, D]
@@ -26,7 +29,7 @@ class Codec:
     uniform_chance: bool = False  # chance outcomes are equally likely, so no probabilities are listed
     heuristic: Heuristic | None = None  # the heuristic player, in the same perspective
     planes: tuple[int, int, int] | None = None  # see ``TableSpec.planes``
-    from_game: Indices = field(init=False)  # [P, the game's actions] the inverse; -1: a seat has no such action
+    from_game: Indices = field(init=False)  # [P, the game's actions] inverse of ``to_game``; -1: not the seat's
 
     def __post_init__(self) -> None:
         """Invert ``to_game``."""
@@ -52,12 +55,15 @@ class Codec:
 
 
 def identical(players: int, actions: int) -> Indices:
-    """Return a ``to_game`` [P, A] in which every seat uses the game's own numbers."""
+    """Return a ``to_game`` [P, A] that keeps the game's own numbers."""
     return np.tile(np.arange(actions), (players, 1))
 
 
 def gather(views: Indices) -> Encode:
-    """Return an encoder that picks features of the game's tensor by each seat's indices [P, D]."""
+    """Return an encoder that picks features of the game's tensor.
+
+    ``views`` [P, D] holds each seat's feature indices.
+    """
     if (views == views[0]).all():
         return lambda raw, _seats: raw[:, views[0]].astype(np.uint8)
 
@@ -73,7 +79,10 @@ def gather(views: Indices) -> Encode:
 
 
 def planes(order: Sequence[int], cells: Indices) -> Indices:
-    """Return the feature indices of planes in ``order``, each with its cells in the order ``cells``."""
+    """Return the feature indices of planes in ``order``.
+
+    Each plane has its cells in the order ``cells``.
+    """
     return (np.asarray(order, dtype=np.int64)[:, None] * len(cells) + cells[None, :]).ravel()
 
 
@@ -86,11 +95,17 @@ TURNS: dict[str, Callable[[Indices], Indices]] = {
     "quarter_turn": np.rot90,
     "three_quarter_turn": lambda grid: np.rot90(grid, 3),
 }
-"""Symmetries of a square without the identity, as operations on a grid of cell numbers."""
+"""Symmetries of a square, as operations on a grid of cell numbers.
+
+The identity is left out.
+"""
 
 
 def turn(name: str, rows: int, columns: int) -> Indices:
-    """Return the original cell of each cell of a turned grid, [rows x columns]."""
+    """Return the original cell of each cell of a turned grid.
+
+    The result is [rows x columns].
+    """
     return np.ascontiguousarray(TURNS[name](np.arange(rows * columns).reshape(rows, columns))).ravel()
 
 
@@ -100,7 +115,10 @@ def symmetry(name: str, observation: Indices, action: Indices) -> Symmetry:
 
 
 def square_symmetries(names: Iterable[str], side: int, count: int, *, passing: bool = False) -> tuple[Symmetry, ...]:
-    """Build symmetries of ``count`` square planes; actions are cells, then a pass if ``passing``."""
+    """Build symmetries of ``count`` square planes.
+
+    Actions are cells, then a pass if ``passing``.
+    """
 
     def build(name: str) -> Symmetry:
         cells = turn(name, side, side)

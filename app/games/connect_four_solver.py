@@ -1,8 +1,8 @@
-"""The value of every move in connect four, by search to the end of the game.
+"""Solver of connect four, by search to the end of the game.
 
 A depth-first search asks whether the mover reaches a goal: a win, or at least a draw. A position is two sets of cells:
-the mover's stones, and all stones. Row r of column c is bit 7 c + r. The seventh bit of a column stays empty: so no
-line runs from one column into the next, and adding a column's lowest bit to all stones gives its next cell.
+the mover's stones, and all stones. Row r of column c is bit 7 c + r. The seventh bit of a column stays empty, so that
+no line runs from one column into the next. Adding a column's lowest bit to all stones gives its next cell.
 
 Sources: the representation and the idea of safe moves are in P. Pons, "Solving Connect 4: how to build a perfect AI"
 (blog.gamesolver.org) and J. Tromp's Fhourstones; following up in a column is the rule "claimeven" of L. V. Allis, "A
@@ -27,19 +27,28 @@ _CELLS_OF_COLUMN = (1 << ROWS) - 1
 
 _NO, _YES, _UNKNOWN = 0, 1, -1
 _FACTS = np.array([[0b0101, 0b0010], [0b0100, 0b1010]])
-"""Bits of an entry that follow from a goal [0 a draw, 1 a win] and an answer [no, yes]. Each goal has a bit for no,
-then one for yes. Who wins gets at least a draw, and who does not get a draw does not win."""
+"""Bits of an entry that follow from a goal and an answer.
+
+The axes are the goal [0 a draw, 1 a win] and the answer [no, yes]. Each goal has a bit for no, then one for yes.
+Whoever wins gets at least a draw, and whoever does not get a draw does not win.
+"""
 
 _TABLE_BITS = 22
 _SHIFT, _SPREAD = np.uint64(64 - _TABLE_BITS), np.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio
 _ILLEGAL = -2
 
 Entries = NDArray[np.int64]
-"""Facts by position, a word each, so that threads may share them: its key times 16, plus the facts."""
+"""Known facts by position, one word each.
+
+A word is the position's key times 16, plus the facts. Threads may share the words, because each is written as a whole.
+"""
 
 
 class ConnectFourSolver:
-    """Solves positions of the usual game on 6 x 7 cells; see ``solver.Solver``. Threads may share it."""
+    """Solver of positions on the usual 6 x 7 cells.
+
+    See ``solver.Solver``. Threads may share a solver.
+    """
 
     lengths = (8, 34)
 
@@ -70,7 +79,10 @@ def _position(history: Sequence[int]) -> tuple[int, int]:
 
 @kernel
 def _values(mine: int, stones: int, entries: Entries) -> NDArray[np.int8]:
-    """Return the value of each column [7] for the mover: 1 a win, 0 a draw, -1 a loss, -2 a full column."""
+    """Return the value of each column [7] for the mover.
+
+    1 is a win, 0 a draw, -1 a loss, and -2 a full column.
+    """
     values = np.full(COLUMNS, _ILLEGAL, dtype=np.int8)
     for column in range(COLUMNS):
         move = _cell(stones, column)
@@ -84,7 +96,10 @@ def _values(mine: int, stones: int, entries: Entries) -> NDArray[np.int8]:
 
 @kernel
 def _optimal(mine: int, stones: int, entries: Entries) -> NDArray[np.bool_]:
-    """Return which columns [7] keep the position's value, without a look at how much worse the others are."""
+    """Return which columns [7] keep the position's value.
+
+    The search does not find out how much worse the other columns are.
+    """
     kept = np.zeros(COLUMNS, dtype=np.bool_)
     for goal in (1, 0):
         for column in range(COLUMNS):
@@ -99,7 +114,10 @@ def _optimal(mine: int, stones: int, entries: Entries) -> NDArray[np.bool_]:
 
 @kernel
 def _keeps(mine: int, stones: int, move: int, goal: int, entries: Entries) -> bool:
-    """Return whether the mover gets at least ``goal`` by a move: 1 a win, 0 a draw."""
+    """Return whether the mover gets at least ``goal`` by a move.
+
+    The goal 1 is a win, 0 a draw.
+    """
     theirs, after = mine ^ stones, stones | move
     if _completing(mine, stones) & move:
         return True
@@ -118,10 +136,11 @@ def _quiet(mine: int, stones: int) -> bool:
 
 @kernel
 def _reaches(mine: int, stones: int, goal: int, entries: Entries) -> bool:
-    """Return whether the mover, who cannot win at once, gets at least ``goal``: 1 a win, 0 a draw.
+    """Return whether the mover gets at least ``goal``.
 
-    The opponent's goal is then 1 - ``goal``: a draw against a win, and a win against a draw. The search keeps its own
-    stack, because calls would count references to the entries.
+    The goal 1 is a win, 0 a draw. The mover must not have a winning move. The opponent's goal is 1 - ``goal``: a draw
+    against a win, and a win against a draw. The search keeps its own stack, because calls would count references to the
+    entries.
     """
     movers, boards = np.empty(CELLS, dtype=np.int64), np.empty(CELLS, dtype=np.int64)
     moves, queues = np.empty(CELLS, dtype=np.int64), np.empty(CELLS, dtype=np.int64)
@@ -160,7 +179,10 @@ def _safe(mine: int, stones: int) -> int:
 
 @inlined
 def _safe_from(threats: int, stones: int) -> int:
-    """Return the cells that neither leave nor open one of the opponent's winning cells."""
+    """Return the playable cells that allow the opponent no immediate win.
+
+    ``threats`` are the opponent's winning cells.
+    """
     safe = _next_cells(stones)
     forced = safe & threats
     if forced:
@@ -170,7 +192,10 @@ def _safe_from(threats: int, stones: int) -> int:
 
 @inlined
 def _seen(mine: int, stones: int, safe: int, wanted: int, entries: Entries) -> int:
-    """Return whether the mover reaches its goal, as far as it can be seen without playing on."""
+    """Return whether the mover reaches its goal, as known without search.
+
+    Return ``_UNKNOWN`` if only a search can tell.
+    """
     if safe == 0:
         return _NO
     empty = _BOARD ^ stones
@@ -178,9 +203,9 @@ def _seen(mine: int, stones: int, safe: int, wanted: int, entries: Entries) -> i
     if left <= 2:  # the mover's stone wins nothing, and is safe
         return _YES if wanted == 0 else _NO
     if left % 2 == 0:
-        # The first seat moves. The second can answer each stone by one above it, and so get every even row. Columns
-        # whose next cell is in an even row are as many as there are pairs of them: it answers one in another. So the
-        # first seat gets no more than these cells and the odd rows.
+        # The first seat is to move. The second seat can answer each stone with one above it, and so gets every even
+        # row. The number of columns whose next cell is in an even row is even: the second seat answers a stone in one
+        # of them with a stone in another. So the first seat gets at most these cells and the odd rows.
         either = _next_cells(stones) & _EVEN_ROWS
         if not _four(mine | empty & _ODD_ROWS | either):
             if wanted == 1:
@@ -192,9 +217,10 @@ def _seen(mine: int, stones: int, safe: int, wanted: int, entries: Entries) -> i
 
 @inlined
 def _ordered(mine: int, stones: int, safe: int, wanted: int, entries: Entries) -> int:
-    """Return the columns of safe cells plus 1, best first, 3 bits each: by threats made, then from the centre.
+    """Return the columns of safe cells, best first, 3 bits each.
 
-    Moves that the entries refute are left out. Return -1 if a move is seen to reach the goal.
+    Each number is a column plus 1. Columns are ordered by threats made, then from the centre. Moves that the entries
+    refute are left out. Return -1 if a move is seen to reach the goal.
     """
     queue, count = 0, 0
     scores = np.empty(COLUMNS, dtype=np.int64)
@@ -223,7 +249,10 @@ def _ordered(mine: int, stones: int, safe: int, wanted: int, entries: Entries) -
 
 @inlined
 def _stored(key: int, wanted: int, entries: Entries) -> int:
-    """Return the entries' answer for a position: the mover's stones plus all stones name it."""
+    """Return the stored answer for a position, ``_UNKNOWN`` if missing.
+
+    The key is the mover's stones plus all stones.
+    """
     entry = entries[_place(key)]
     if entry >> 4 != key:
         return _UNKNOWN
@@ -245,7 +274,10 @@ def _place(key: int) -> int:
 
 @inlined
 def _cell(stones: int, column: int) -> int:
-    """Return the cell that a stone in a column falls to, 0 if it is full."""
+    """Return the cell that a stone in a column falls to.
+
+    Return 0 if the column is full.
+    """
     return _next_cells(stones) & _CELLS_OF_COLUMN << _COLUMN * column
 
 
@@ -257,7 +289,10 @@ def _next_cells(stones: int) -> int:
 
 @inlined
 def _completing(mine: int, stones: int) -> int:
-    """Return the empty cells that would complete a line of mine, also those that no stone can fall to yet."""
+    """Return the empty cells that would complete a line of ``mine``.
+
+    Cells that no stone can fall to yet are included.
+    """
     found = mine << 1 & mine << 2 & mine << 3
     for step in (_COLUMN - 1, _COLUMN, _COLUMN + 1):
         pairs = mine << step & mine << 2 * step

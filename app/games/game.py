@@ -1,7 +1,7 @@
-"""Games written as one class, and the table that plays many of them.
+"""Games written as one class, and their table.
 
-``Game`` is the base class of such a class. ``GameTable`` plays N of its games at once: it draws chance from each
-game's seed, plays forced moves, cuts off long games, keeps histories, and checks whatever the class returns.
+``Game`` is the base class of such a class. ``GameTable`` plays N of its games at once: it draws chance from each game's
+seed, plays forced moves, cuts off long games, keeps histories, and checks whatever the class returns.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -35,36 +35,41 @@ R = TypeVar("R")
 
 
 class BrokenGame(UnknownGame):
-    """A game of the user's own that is incomplete, raises, or returns impossible values."""
+    """A user-defined game that is incomplete, raises, or returns impossible values."""
 
 
 class Game:
-    """Base class of a game of the user's own. An object plays one game after the other.
+    """Base class of a user-defined game.
 
-    Seats and actions are numbered from 0. All chance is drawn from the generator that ``reset`` is given. Clocks and
-    global random numbers may not be read, because games are played again to be checked. ``legal``, ``seat``,
-    ``observe`` and ``returns`` change nothing.
+    An object plays one game after the other. Seats and actions are numbered from 0. All chance is drawn from the
+    generator that ``reset`` is given. Clocks and global random numbers may not be read, because games are played again
+    to be checked. ``legal``, ``seat``, ``observe`` and ``returns`` change nothing.
     """
 
     version: ClassVar[int]
     """Version of the rules and observations; raise it when either changes."""
     players: ClassVar[int]
     actions: ClassVar[int]
-    """A, all actions of the game, legal or not."""
+    """A, the number of actions of the game, legal or not."""
     observation_size: ClassVar[int]
-    """D, the numbers that ``observe`` returns. It may be left out where ``planes`` is set."""
+    """D, how many numbers ``observe`` returns; optional if ``planes`` is set."""
     observation_type: ClassVar[type[np.uint8] | type[np.float32]] = np.float32
-    """``numpy.uint8`` where all numbers are whole, from 0 to 255."""
+    """``numpy.uint8`` if all observed numbers are whole, from 0 to 255."""
     planes: ClassVar[tuple[int, int, int] | None] = None
     """See ``TableSpec.planes``."""
     symmetries: ClassVar[tuple[Symmetry, ...]] = ()
     heuristic: ClassVar[Heuristic | None] = None
     """A static method: the built-in player ``heuristic``."""
     searchable: ClassVar[bool] = False
-    """True where nothing is drawn or hidden, and ``copy.deepcopy`` of an object copies its game: then the backend
-    ``search`` can look ahead in it."""
+    """Whether the backend ``search`` can look ahead in the game.
+
+    Set it if nothing is drawn or hidden, and ``copy.deepcopy`` of an object copies its game.
+    """
     checker: ClassVar[Callable[[], Checker] | None] = None
-    """Makes a parity checker of the user's own. Without it, this class plays recorded games again."""
+    """Maker of a user-defined parity checker.
+
+    Without it, this class plays recorded games again.
+    """
 
     def reset(self, rng: Random) -> None:
         """Begin a game; ``rng`` is the source of all its chance."""
@@ -83,27 +88,39 @@ class Game:
         raise NotImplementedError
 
     def observe(self, seat: int) -> ArrayLike:
-        """Return what a seat sees: D numbers, or planes [C, H, W]; seats in like positions see the same."""
+        """Return a seat's observation: D numbers, or planes [C, H, W].
+
+        Seats in equivalent positions see the same.
+        """
         raise NotImplementedError
 
     def returns(self) -> Sequence[float]:
-        """Return each seat's outcome of a finished game, in [-1, 1], with the sum 0."""
+        """Return each seat's outcome of a finished game.
+
+        Outcomes are in [-1, 1], and their sum is 0.
+        """
         raise NotImplementedError
 
     def cut_off(self) -> bool:
-        """Return whether a move limit of the game's own ended it undecided."""
+        """Return whether the game's own move limit ended it undecided."""
         return False
 
 
 ENDLESS = 100_000
-"""Moves after which a game without a move limit counts as endless; otherwise forced moves could go on for ever."""
+"""Moves after which a game without a move limit counts as endless.
+
+Otherwise forced moves could go on for ever.
+"""
 
 METHODS = ("reset", "seat", "legal", "play", "observe", "returns")
 """Methods that a game has to define."""
 
 
 def game_spec(game: type[Game], name: str) -> TableSpec:
-    """Return the description of a class's games, which messages call ``name``. Raises ``BrokenGame``."""
+    """Return the description of a class's games.
+
+    Messages call the game ``name``. Raises ``BrokenGame``.
+    """
     for method in METHODS:
         if getattr(game, method) is getattr(Game, method):
             raise BrokenGame(f"{name} has no method {method}.", hint=f"Define {method}, as flyball.Game describes it.")
@@ -134,7 +151,7 @@ def game_spec(game: type[Game], name: str) -> TableSpec:
 
 
 class GameTable(Table):
-    """Plays N games of a ``Game`` at once, each truncated after ``max_moves`` moves.
+    """Table of N games of a ``Game``, each truncated after ``max_moves`` moves.
 
     Args:
         make: makes a game; called once for each slot.
@@ -220,7 +237,10 @@ class GameTable(Table):
         return self._truncated.copy()
 
     def history(self, slot: int) -> list[int]:
-        """See ``Table.history``; chance is not in it, because the seed decides it."""
+        """See ``Table.history``.
+
+        Chance is not in it, because the seed decides chance.
+        """
         return self._histories[slot].copy()
 
     def _play(self, slot: int, action: int) -> None:
@@ -228,7 +248,7 @@ class GameTable(Table):
         self._histories[slot].append(action)
 
     def _settle(self, slot: int) -> None:
-        """Play forced moves until a seat has a choice or the game ends."""
+        """Play forced moves until a seat has a choice, or the end."""
         game = self._games[slot]
         while (seat := self._called(slot, "seat", game.seat)) is not None:
             if not _is_number(seat, self.spec.players):
@@ -300,10 +320,13 @@ class GameTable(Table):
         return outcome
 
     def _called(self, slot: int, method: str, function: Callable[..., R], *arguments: Any) -> R:
-        """Call a method of a slot's game. Raises ``BrokenGame`` if it raises."""
+        """Call a method of a slot's game.
+
+        Raises ``BrokenGame`` if the method raises.
+        """
         try:
             return function(*arguments)
-        except Exception as error:  # a method of the user's may raise anything
+        except Exception as error:  # a user's method may raise anything
             words = ", ".join(map(repr, arguments)) if method in ("play", "observe") else ""
             what = f"raised {type(error).__name__}: {located(error)}"
             raise self._broken(slot, f"{method}({words})", what, "Fix the method.") from error
@@ -317,5 +340,5 @@ class GameTable(Table):
 
 
 def _is_number(value: Any, count: int) -> bool:
-    """Return whether a value is a whole number from 0 to ``count`` - 1."""
+    """Return whether a value is an integer in [0, ``count``)."""
     return isinstance(value, int | np.integer) and type(value) is not bool and bool(0 <= value < count)

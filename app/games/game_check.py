@@ -1,4 +1,4 @@
-"""Check of a game: what self-play, training and the parity check rely on.
+"""Check of a game for what self-play, training and parity need.
 
 Games are played at random, several on one table and in an uneven order, then again one by one. Each rule reports its
 first fault, with the seed of the game and the number of the decision.
@@ -27,7 +27,7 @@ PURE = "Derive all chance from the seed, and keep nothing from one game to the n
 
 @dataclass(slots=True, eq=False)
 class _Played:
-    """A game that was played at random, and its rows: one for each decision."""
+    """A game played at random, with one row for each decision."""
 
     seed: int
     seats: list[int] = field(default_factory=list)
@@ -55,10 +55,10 @@ class _Played:
 
 
 def check_game(config: GameConfig, games: int = GAMES, seed: int = 0) -> list[Finding]:
-    """Return the faults of a configuration's game; a sound one has none.
+    """Return the faults of a configuration's game; empty if it is sound.
 
     Args:
-        config: the configuration; its network is not looked at.
+        config: the configuration; its network is not checked.
         games: games to play, 2 or more.
         seed: seed of the first game; the others follow.
     """
@@ -84,7 +84,10 @@ class _Trial:
         self._found: dict[str, Finding] = {}
 
     def run(self) -> list[Finding]:
-        """Check one rule after the other; those about finished games only if all games ended."""
+        """Check one rule after the other.
+
+        Rules about finished games are checked only if all games ended.
+        """
         self._part("reset", self._check_seeds)
         if self._part("play", self._play):
             self._part("determinism", self._play_again)
@@ -96,7 +99,7 @@ class _Trial:
         return list(self._found.values())
 
     def _part(self, rule: str, check: Callable[[], None]) -> bool:
-        """Run a part of the check; return whether it came to its end."""
+        """Run a part of the check; return whether it ended normally."""
         try:
             check()
         except _Fault:
@@ -104,7 +107,7 @@ class _Trial:
         except FlyballError as error:
             self._find(rule, error.message, error.hint)
             return False
-        except Exception as error:  # noqa: BLE001 - a game of the user's may raise anything
+        except Exception as error:  # noqa: BLE001 - a user's game may raise anything
             longest = max(self._games, key=lambda game: len(game.actions))
             what = f"{type(error).__name__}: {located(error)}."
             self._find(rule, what, "Fix the game, or raise a FlyballError.", longest)
@@ -126,7 +129,10 @@ class _Trial:
         self._find("reset", "reset() took 1 seed for 2 slots.", "Raise ValueError unless each slot has a seed.")
 
     def _play(self) -> None:
-        """Play all games, each time in some of the slots, and check every position."""
+        """Play all games, and check every position.
+
+        Each step moves in some of the slots only.
+        """
         table, games = self._table, self._games
         table.reset(np.arange(len(games)), [game.seed for game in games])
         while len(live := np.flatnonzero(self._seats(table, len(games)) != FINISHED)):
@@ -154,7 +160,7 @@ class _Trial:
         return seats
 
     def _position(self, live: Indices) -> tuple[Observations, Mask]:
-        """Check and return copies of what the seats to move in ``live`` see."""
+        """Return checked copies of observations and masks in ``live`` slots."""
         obs, mask = self._table.observe(live)
         self._check_rows(live, obs, mask)
         seen = obs.copy(), mask.copy()
@@ -214,7 +220,7 @@ class _Trial:
             self._find("perspective", "Looking at a position changes it.", "observe and view change nothing.", first)
 
     def _check_illegal(self, slot: int, mask: Mask) -> None:
-        """Try an illegal action, which has to be refused and to change nothing."""
+        """Try an illegal action, which must be refused and change nothing."""
         if mask.all():
             return
         table, place, game = self._table, np.array([slot]), self._games[slot]
@@ -234,7 +240,10 @@ class _Trial:
         raise _Fault
 
     def _step(self, slots: Indices, actions: NDArray[np.int32], obs: Observations, mask: Mask) -> None:
-        """Play ``actions`` and record the rows; the games of other slots have to stay as they are."""
+        """Play ``actions`` and record the rows.
+
+        The games of other slots have to stay as they are.
+        """
         table, games, seats = self._table, self._games, self._table.seats()
         before = [list(table.history(slot)) for slot in range(len(games))]
         returned, legal = table.observe(slots)
@@ -282,7 +291,10 @@ class _Trial:
             self._find("shape", f"view() of a finished game returned {_kind(seen)}.", "Encode it as any other.", game)
 
     def _play_again(self) -> None:
-        """Play each game alone, all in one slot; rows and outcomes have to be the same."""
+        """Play each game alone, all in one slot.
+
+        Rows and outcomes have to be the same.
+        """
         table, slot = open_table(self._config, 1), np.zeros(1, dtype=np.int64)
         for game in self._games:
             table.reset(slot, [game.seed])
@@ -307,7 +319,10 @@ class _Trial:
                 self._find("replay", f"By {checker.against}: {failures[0]}", hint, game)
 
     def _check_copies(self) -> None:
-        """Copy a searchable game halfway, and play copy and original to the same end, the copy first."""
+        """Copy a searchable game halfway, and play both to the end.
+
+        The copy is played first. Both have to end as the recorded game did.
+        """
         for game in self._games if self._spec.searchable else ():
             try:
                 alike = self._copies_end_alike(game)
@@ -335,7 +350,7 @@ class _Trial:
         return all(_same(end, ended) for end in ends)
 
     def _check_truncation(self) -> None:
-        """Play the longest game again with half as many moves as it has decisions."""
+        """Play the longest game again with a limit of half its decisions."""
         longest = max(self._games, key=lambda game: len(game.actions))
         limit = len(longest.actions) // 2
         if not limit:
@@ -376,7 +391,7 @@ class _Trial:
             self._find("symmetries", f"The image under {symmetry.name} ends otherwise.", hint, image)
 
     def _check_heuristics(self) -> None:
-        """Ask each heuristic player for its weights in all positions of a game."""
+        """Check each heuristic player's weights in all positions of a game."""
         game = next((game for game in self._games if game.actions), None)
         if game is None:
             return

@@ -1,7 +1,8 @@
-"""Go: its codec and our own rules, which are OpenSpiel's.
+"""Go: its codec and our own rules, which equal OpenSpiel's.
 
 Suicide is illegal, as is taking back at once in a ko. A stone that repeats any former position ends the game as a draw.
-Otherwise two passes or the longest game end it; area and komi are counted, and all stones count as alive.
+Otherwise the game ends after two passes, or at its greatest length. Then area and komi are counted, and all stones
+count as alive.
 
 A set of points is a row of 64-bit words, between two words that stay empty. On a board of side n, the point in row r,
 column c is bit (n + 1) r + c. One bit between the rows is in no set, so that no step runs round the edge.
@@ -21,7 +22,10 @@ Words = NDArray[np.uint64]
 
 
 def go(board_size: int = 19) -> Codec:
-    """Encode planes of own, opponent's and empty cells, and ones for the second seat (komi); the last action passes."""
+    """Encode planes of own, opponent's and empty cells, and komi.
+
+    The komi plane has ones for the second seat. The last action passes.
+    """
     cells = np.arange(board_size**2)
     views = np.stack([planes((0, 1, 2, 3), cells), planes((1, 0, 2, 3), cells)])
     actions = board_size**2 + 1
@@ -31,21 +35,27 @@ def go(board_size: int = 19) -> Codec:
 
 LARGEST = 19
 _MARKS = np.random.default_rng(0).integers(2**16, size=(2, LARGEST * (LARGEST + 1)), dtype=np.uint16)
-"""Numbers by seat and bit. A position's mark is the exclusive or of its stones' numbers (Zobrist, 1970)."""
+"""Random numbers by seat and bit (Zobrist, 1970).
+
+A position's mark is the exclusive or of its stones' numbers.
+"""
 _WORD = 64  # bits
 _ONE, _NONE = np.uint64(1), np.uint64(0)
-_BOARD, _FREE, _POINT, _TAKEN, _CHAIN, _REST, _LEGAL = range(7)  # sets that a turn works with; _FREE: empty points
+_BOARD, _FREE, _POINT, _TAKEN, _CHAIN, _REST, _LEGAL = range(7)  # working sets of a turn; _FREE: empty points
 
 
 @cache
 def go_rules(board_size: int = LARGEST, komi: float = 7.5, max_game_length: int = 2 * LARGEST**2) -> BoardRules:
-    """Return the rules on a board of ``board_size`` x ``board_size`` points. Raises ``UnknownGame``."""
+    """Return the rules on a board of ``board_size`` x ``board_size`` points.
+
+    Raises ``UnknownGame``.
+    """
     if not 2 <= board_size <= LARGEST:
         raise UnknownGame(f"No Go on a board of size {board_size}.", hint=f"Set board_size to 2 to {LARGEST}.")
     codec, longest = go(board_size), max(max_game_length, 2)
     fields = (
         ("stones", np.uint64, (2, board_size * (board_size + 1) // _WORD + 3)),  # a set for each seat
-        ("ko", np.int16),  # the bit of the point that may not be taken back; -1 if there is none
+        ("ko", np.int16),  # the bit of the point that may not be taken back; -1: no such point
         ("marks", np.uint16, longest + 1),  # of the positions so far
         ("komi", np.float32),
     )
@@ -74,7 +84,10 @@ def _play(games: NDArray[np.void], slots: Indices, actions: Indices, limit: int)
 
 @inlined
 def _turn(game: np.void, action: int, limit: int, side: int, sets: Words) -> None:  # noqa: C901 - the rules of a turn
-    """Place the mover's stone or pass; end the game if it is over or at the limit."""
+    """Place the mover's stone or pass.
+
+    The game ends if the rules say so, or at the limit.
+    """
     mover, played, passing = int(game["mover"]), write_move(game, action), side * side
     moves, marks, stones, taken = game["moves"], game["marks"], game["stones"], sets[_TAKEN]
     mark, repeated = marks[played - 1], False
@@ -113,7 +126,7 @@ def _turn(game: np.void, action: int, limit: int, side: int, sets: Words) -> Non
 
 @inlined
 def _place(stones: Words, mover: int, action: int, side: int, sets: Words) -> None:
-    """Place a stone and take the other seat's chains that it leaves without a liberty."""
+    """Place a stone and take the opponent's chains left without a liberty."""
     mine, theirs = stones[mover], stones[1 - mover]
     point, chain, rest, taken = sets[_POINT], sets[_CHAIN], sets[_REST], sets[_TAKEN]
     for word in range(1, len(mine) - 1):
@@ -169,7 +182,10 @@ def _allow(game: np.void, side: int, sets: Words) -> None:  # noqa: C901 - one r
 
 @kernel
 def _repeated(stones: Words, moves: Indices, marks: NDArray[np.uint16], side: int, board: Words) -> bool:
-    """Return whether the last of ``moves`` repeats a position; positions of the same mark are played again."""
+    """Return whether the last of ``moves`` repeats an earlier position.
+
+    The game is played again to compare the positions of the same mark.
+    """
     sets, former = np.zeros((_LEGAL + 1, len(board)), dtype=np.uint64), np.zeros(stones.shape, dtype=np.uint64)
     for word in range(len(board)):
         sets[_BOARD, word] = board[word]
@@ -187,7 +203,10 @@ def _repeated(stones: Words, moves: Indices, marks: NDArray[np.uint16], side: in
 
 @kernel
 def _area(stones: Words, side: int, board: Words) -> int:
-    """Return the first seat's lead in stones and in empty points that border only its stones (Tromp-Taylor)."""
+    """Return the first seat's lead in area (Tromp-Taylor).
+
+    Area is a seat's stones, and the empty points that border only these stones.
+    """
     free, rest, chain = np.zeros((3, len(board)), dtype=np.uint64)
     lead = 0
     for word in range(len(board)):
@@ -225,7 +244,10 @@ def _holds(points: Words, bit: int) -> np.uint64:
 
 @kernel
 def _near(points: Words, word: int, side: int) -> np.uint64:
-    """Return a word of the neighbours of points; some are bits between the rows, or beyond the board."""
+    """Return a word of the neighbours of points.
+
+    Some are bits between the rows, or beyond the board.
+    """
     before, here, after = points[word - 1], points[word], points[word + 1]
     row, back = np.uint64(side + 1), np.uint64(_WORD - side - 1)
     last = np.uint64(_WORD - 1)
@@ -237,7 +259,10 @@ def _near(points: Words, word: int, side: int) -> np.uint64:
 
 @inlined
 def _pick(rest: Words, area: Words, chain: Words, side: int) -> bool:
-    """Move a point of ``rest``, and all of ``area`` connected to it, to ``chain``; return False if there is none."""
+    """Move a connected set from ``rest`` to ``chain``.
+
+    The set is a point of ``rest``, and all of ``area`` connected to it. Return False if ``rest`` is empty.
+    """
     for first in range(1, len(rest) - 1):
         if rest[first]:
             for word in range(1, len(rest) - 1):

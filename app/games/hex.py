@@ -1,7 +1,7 @@
 """Hex: its codec and our own rules, on boards of any size.
 
 The first seat joins top and bottom, the second left and right. As OpenSpiel does, a position marks the stones that are
-joined to one of their edges, so that the stone that wins is the one beside stones of both.
+joined to one of their edges. A stone wins if it reaches both edges, by itself or through its neighbours.
 """
 
 from functools import cache
@@ -16,7 +16,7 @@ from app.games.table import Indices, Seats
 
 
 def hex_board(board_size: int = 11) -> Codec:
-    """Encode own, opponent's and empty cells; the own edges are top and bottom.
+    """Encode own, opponent's and empty cells, own edges at top and bottom.
 
     Stones have three planes a seat: joined to no edge, to the first, to the second. The second seat joins left and
     right, so it sees the board transposed. OpenSpiel's planes of winning chains, 0 and 8, are left out: they are empty
@@ -38,7 +38,10 @@ COLOUR = 3
 EMPTY = SEATS * COLOUR
 WINNER = EMPTY + 1  # the stone that joined both edges, which is in no plane
 _PLANES = np.array([COLOUR, COLOUR + FIRST, COLOUR + SECOND, FREE, FIRST, SECOND, EMPTY, WINNER])
-"""The second seat's plane for each value of a cell; the first seat's is the value itself."""
+"""The second seat's plane for each value of a cell.
+
+The first seat's plane is the value itself.
+"""
 _NEIGHBOURS = np.array([(-1, 0), (-1, 1), (0, -1), (0, 1), (1, -1), (1, 0)])
 
 
@@ -64,7 +67,10 @@ def _play(games: NDArray[np.void], slots: Indices, actions: Indices, limit: int)
 
 @inlined
 def _place(game: np.void, action: int, limit: int, found: Indices) -> None:
-    """Place the mover's stone; end the game if it joins both edges or is at the limit."""
+    """Place the mover's stone.
+
+    The game ends if the stone joins both edges, or at the limit.
+    """
     cells, mover, played = game["cells"], int(game["mover"]), write_move(game, action)
     side, colour = len(cells), COLOUR * mover
     along, across = action // side, action % side  # from the mover's first edge to the second, and from left to right
@@ -90,7 +96,7 @@ def _place(game: np.void, action: int, limit: int, found: Indices) -> None:
 
 @inlined
 def _join(cells: NDArray[np.uint8], row: int, column: int, colour: int, found: Indices) -> None:
-    """Join the free stones that are connected to a stone to its edge."""
+    """Mark free stones connected to a stone as joined to its edge."""
     side, count = len(cells), 1
     found[0] = row * side + column
     while count:

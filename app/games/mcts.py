@@ -1,6 +1,7 @@
-"""Monte Carlo tree search by random playouts: games for two with perfect information and without chance.
+"""Monte Carlo tree search by random playouts.
 
-OpenSpiel's search plays the games that it knows. Our own plays Shogi and minishogi (``app.games.shogi.playouts``).
+It plays games for two with perfect information and without chance. OpenSpiel's search plays the games that it knows.
+Our own plays Shogi and minishogi (``app.games.shogi.playouts``).
 """
 
 from collections.abc import Sequence
@@ -21,14 +22,20 @@ _MEMORY_MB = 1000  # of a tree, at most
 
 
 class TreeSearch(Protocol):
-    """UCT with a random playout for each new node, and with proven values."""
+    """UCT with a random playout for each new node, and proven values."""
 
     def move(self, history: Sequence[int], seed: int) -> int:
-        """Return an action, in the numbers of the seat to move, after a history in the rules' numbers."""
+        """Return an action after a history.
+
+        The action has the numbers of the seat to move, the history those of the rules.
+        """
 
 
 def tree_search(config: GameConfig, playouts: int) -> TreeSearch:
-    """Return the tree search that plays a configuration with ``playouts`` for a move. Raises ``UnknownGame``."""
+    """Return the tree search that plays a configuration.
+
+    It uses ``playouts`` playouts for a move. Raises ``UnknownGame``.
+    """
     if not is_own(config.game):
         if (shogi := own_shogi(config)) is not None:
             return PlayoutSearch(shogi, config.max_moves or LONGEST, playouts, _EXPLORATION)

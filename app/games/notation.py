@@ -14,11 +14,11 @@ from app.games.shogi.sfen import write_move
 from app.games.shogi.table import ShogiRules
 
 MoveText = Callable[[Any, int], str]
-"""Writes a legal action of an OpenSpiel state as the protocol does."""
+"""Function that writes an OpenSpiel state's legal action as the protocol does."""
 
 
 class NoNotation(FlyballError):
-    """A game that engines of a protocol do not play with these options."""
+    """A game that a protocol's engines do not play with these options."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +49,13 @@ NOTATIONS: dict[tuple[str, EngineProtocol], MoveText] = {
     ("chess", "uci"): _squares,
     ("shogi", "usi"): _usi,
 }
-"""Writers of moves, by OpenSpiel's name of the game and protocol. A seat's actions have the game's own numbers."""
+"""Writers of moves, by OpenSpiel's name of the game and protocol.
+
+A seat's actions have the game's own numbers.
+"""
 
 _VARIABLE = frozenset({"board_size", "komi", "max_game_length"})
-"""Options of games that engines are given, or need not know."""
+"""Game options that engines are given, or need not know."""
 
 
 class Notation(Protocol):
@@ -67,7 +70,10 @@ class Notation(Protocol):
 
 
 def notation_of(config: GameConfig, protocol: EngineProtocol) -> Notation:
-    """Return the notation of a configuration's game. Raises ``NoNotation`` or ``UnknownGame``."""
+    """Return the notation of a configuration's game.
+
+    Raises ``NoNotation`` or ``UnknownGame``.
+    """
     shogi = own_shogi(config)
     return ShogiNotation(shogi) if shogi is not None and protocol == "usi" else OpenSpielNotation(config, protocol)
 

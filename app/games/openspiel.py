@@ -1,4 +1,7 @@
-"""Tables of OpenSpiel games, with its fast observers and one query of legal actions a state."""
+"""Tables of OpenSpiel games.
+
+They use OpenSpiel's fast observers, and ask a state for its legal actions once.
+"""
 
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -20,7 +23,10 @@ CHANCE = int(pyspiel.PlayerId.CHANCE)
 
 
 def load_game(game: str, players: int) -> Any:
-    """Load an OpenSpiel game. Raises ``UnknownGame`` where it cannot be played here."""
+    """Load an OpenSpiel game.
+
+    Raises ``UnknownGame`` if it cannot be played here.
+    """
     name, known = game.partition("(")[0], pyspiel.registered_names()
     if name not in known:  # OpenSpiel's own error lists all of its games
         near = get_close_matches(name, known)
@@ -51,7 +57,7 @@ def load_game(game: str, players: int) -> Any:
 
 
 class Rules:
-    """A loaded game: its rules, its codec and the scale of its outcomes.
+    """A loaded game: its rules, codec and scale of outcomes.
 
     Args:
         game: as ``load_game`` returns it.
@@ -80,10 +86,11 @@ class Rules:
         self._scale = self.codec.scale or (max(-low, high) if self._zero_sum else high - low)
 
     def outcome(self, state: Any) -> Floats:
-        """Return the returns of a finished game [P], in [-1, 1] and summing to 0.
+        """Return the outcome [P] of a finished game.
 
-        A zero-sum game's returns are divided by the largest possible one. Other games give each seat's lead over the
-        mean of the others, divided by the range of the utility. A codec's ``scale`` replaces either divisor.
+        It is in [-1, 1] and sums to 0. A zero-sum game's returns are divided by the largest possible one. Other games
+        give each seat's lead over the mean of the others, divided by the range of the utility. A codec's ``scale``
+        replaces either divisor.
         """
         utility = np.asarray(state.returns())
         if not self._zero_sum:
@@ -103,7 +110,10 @@ class Rules:
         return self.codec.encode(self._raw[: len(states)], seats)
 
     def masks(self, legal: Sequence[Sequence[int]], seats: Seats) -> Mask:
-        """Return masks [K, A] of the legal actions of ``seats`` [K], from the game's own numbers."""
+        """Return masks [K, A] of the legal actions of ``seats`` [K].
+
+        ``legal`` has the game's own numbers.
+        """
         counts = list(map(len, legal))
         flat = np.fromiter(chain.from_iterable(legal), dtype=np.int64, count=sum(counts))
         rows = np.repeat(np.arange(len(legal)), counts)
@@ -113,7 +123,10 @@ class Rules:
 
 
 def _planes(game: Any, size: int) -> tuple[int, int, int] | None:
-    """Return the shape of the game's tensor of ``size`` numbers if it is planes."""
+    """Return the shape of the game's tensor if it is planes.
+
+    Return None for other tensors, or if ``size`` is not the shape's.
+    """
     if not game.get_type().provides_observation_tensor:
         return None
     shape = game.observation_tensor_shape()
@@ -122,7 +135,10 @@ def _planes(game: Any, size: int) -> tuple[int, int, int] | None:
 
 
 class OpenSpielTable(Table):
-    """N games of OpenSpiel at once, truncated after ``max_moves`` moves of the players, forced ones included."""
+    """N games of OpenSpiel at once.
+
+    A game is truncated after ``max_moves`` moves of the players; forced moves count.
+    """
 
     def __init__(self, rules: Rules, slots: int, max_moves: int | None = None) -> None:
         self.spec = rules.spec
@@ -193,7 +209,10 @@ class OpenSpielTable(Table):
         return [int(action) for action in self._states[slot].history()]
 
     def _settle(self, slots: Indices) -> None:
-        """Play chance and forced moves until a seat has a choice, or the game is over."""
+        """Play chance and forced moves until a seat has a choice.
+
+        Stop as well when the game is over or at its limit.
+        """
         moves, limit, seats = self._moves, self._limit, []
         for slot in slots.tolist():
             state = self._states[slot]

@@ -59,9 +59,10 @@ def _play(games: NDArray[np.void], slots: Indices, actions: Indices, limit: int)
 
 @inlined
 def _turn(game: np.void, action: int, limit: int) -> np.uint64:
-    """Play the mover's disc or pass; end the game if it is over or at the limit.
+    """Play the mover's disc or pass.
 
-    Return the cells on which the other seat may place a disc.
+    The game ends if neither seat can place a disc, or at the limit. Return the cells on which the other seat may place
+    a disc.
     """
     mover, played = int(game["mover"]), write_move(game, action)
     other = 1 - mover
@@ -81,7 +82,7 @@ def _turn(game: np.void, action: int, limit: int) -> np.uint64:
 
 @inlined
 def _forced(game: np.void, moves: np.uint64) -> int:
-    """Return the mover's only action, -1 if it has several or the game is over."""
+    """Return the mover's only action, -1 for several or a finished game."""
     if game["mover"] == FINISHED or moves & moves - _ONE:
         return -1
     return bit_count(moves - _ONE) if moves else PASS
@@ -102,7 +103,10 @@ def _show(games: NDArray[np.void], slots: Indices, seats: Seats, views: NDArray[
 
 @kernel
 def legal(mine: np.uint64, theirs: np.uint64) -> np.uint64:
-    """Return my legal cells: the empty ends of runs of their discs that begin beside mine."""
+    """Return my legal cells.
+
+    They are the empty ends of runs of the opponent's discs that begin beside mine.
+    """
     moves = _NONE
     for k in range(len(_STEPS)):
         moves |= _rotated(_run(mine, theirs & _BETWEEN[k], _STEPS[k]), _STEPS[k])
@@ -111,7 +115,10 @@ def legal(mine: np.uint64, theirs: np.uint64) -> np.uint64:
 
 @kernel
 def flips(mine: np.uint64, theirs: np.uint64, cell: int) -> np.uint64:
-    """Return their discs that turn if I play ``cell``: all runs from it to another disc of mine."""
+    """Return the opponent's discs that turn if I play ``cell``.
+
+    They are all runs from the cell to another disc of mine.
+    """
     turned = _NONE
     for k in range(len(_STEPS)):
         run = _run(_ONE << np.uint64(cell), theirs & _BETWEEN[k], _STEPS[k])
@@ -121,7 +128,7 @@ def flips(mine: np.uint64, theirs: np.uint64, cell: int) -> np.uint64:
 
 @inlined
 def _run(begin: np.uint64, between: np.uint64, step: np.uint64) -> np.uint64:
-    """Return the unbroken runs of ``between`` that begin beside ``begin``, in one direction."""
+    """Return one direction's unbroken runs of ``between`` that begin beside ``begin``."""
     run = between & _rotated(begin, step)
     for _ in range(_LONGEST_RUN - 1):
         run |= between & _rotated(run, step)

@@ -1,4 +1,4 @@
-"""Games of the user's own, by the game strings that name them.
+"""User-defined games, by the game strings that name them.
 
 - ``package.module:name``, or an entry point of group ``flyball.games``: a ``Game`` class, or a factory
   ``factory(config, slots)`` of a ``Table``.
@@ -23,11 +23,14 @@ GAMES = "flyball.games"
 
 TABLE_METHODS = ("reset", "seats", "observe", "view", "step", "earned", "returns", "truncated", "history")
 SEARCH_METHODS = ("copy_from", "branch")
-"""Methods of tables whose games can be searched, in addition to ``TABLE_METHODS``."""
+"""Further methods of tables whose games can be searched."""
 
 
 def is_own(game: str) -> bool:
-    """Return whether a game string names an object or entry point; OpenSpiel's names come first."""
+    """Return whether a game string names an object or entry point.
+
+    An OpenSpiel game takes precedence over an entry point of the same name.
+    """
     name = game.partition("(")[0]
     return ":" in name or (name not in pyspiel.registered_names() and bool(entry_points(group=GAMES, name=game)))
 
@@ -49,13 +52,16 @@ def open_own(config: GameConfig, slots: int) -> Table:
 
 
 def own_checker(config: GameConfig) -> Checker:
-    """Return the parity checker of a game of the user's own: its own one, or a replay."""
+    """Return the parity checker of a user-defined game.
+
+    It is the game's own checker, or a replay.
+    """
     make = getattr(open_own(config, 0), "checker", None)
     if make is None:
         return ReplayChecker(lambda: open_own(config, 1))
     try:
         checker: Checker = make()
-    except Exception as error:  # a function of the user's may raise anything
+    except Exception as error:  # a user's function may raise anything
         raise BrokenGame(
             f"{config.game} has a checker that raised {type(error).__name__}: {error}.",
             hint="It is called without arguments.",
@@ -87,7 +93,7 @@ def _table(config: GameConfig, slots: int) -> Table:
         table = found(config, slots)
     except FlyballError:
         raise
-    except Exception as error:  # a function of the user's may raise anything
+    except Exception as error:  # a user's function may raise anything
         raise BrokenGame(
             f"{name} makes no table of {slots} slots: {type(error).__name__}: {located(error)}.",
             hint="It is called with a GameConfig and the number of slots, which may be 0.",
@@ -96,7 +102,10 @@ def _table(config: GameConfig, slots: int) -> Table:
 
 
 def _checked(table: Any, name: str) -> Table:
-    """Return a factory's result if it has all that a table has. Raises ``BrokenGame``."""
+    """Return a factory's result if it is a complete table.
+
+    Raises ``BrokenGame`` if anything is missing or wrong.
+    """
     spec = getattr(table, "spec", None)
     methods = (*TABLE_METHODS, *SEARCH_METHODS) if getattr(spec, "searchable", False) else TABLE_METHODS
     if missing := [method for method in methods if not callable(getattr(table, method, None))]:

@@ -42,10 +42,13 @@ class Checker(Protocol):
     """Compares recorded games with another play of them."""
 
     against: str
-    """The rules that play the games again, for people; at most 100 characters."""
+    """Name of the rules that play the games again.
+
+    It is for people, and has at most 100 characters.
+    """
 
     def failures(self, record: GameRecord) -> Sequence[str]:
-        """Return a message for each difference between a recorded game and its replay."""
+        """Return a message for each difference between a record and its replay."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,7 +71,10 @@ class ReplayedGame:
 
 
 class IllegalMove(ValueError):
-    """A recorded move that OpenSpiel does not allow; the message becomes a parity failure."""
+    """A recorded move that OpenSpiel does not allow.
+
+    Its message becomes a parity failure.
+    """
 
 
 class ParityChecker(Checker):
@@ -81,7 +87,7 @@ class ParityChecker(Checker):
         self._limit = max_moves
 
     def failures(self, record: GameRecord) -> list[str]:
-        """Return messages on all differences between a recorded game and its replay."""
+        """See ``Checker.failures``."""
         try:
             replay = self.replay(record.history)
         except IllegalMove as illegal:
@@ -157,7 +163,9 @@ _SCORES = slice(SCORES, SCORES + SEATS)  # of the four seats, in an observation
 
 
 class HeartsChecker(ParityChecker):
-    """Replay of our own Hearts: OpenSpiel plays each hand, and this class adds up the match.
+    """Replay of our own Hearts.
+
+    OpenSpiel plays each hand, and this class adds up the match.
 
     Args:
         hand: OpenSpiel's rules of a hand.
@@ -244,7 +252,7 @@ class ReplayChecker(Checker):
 
 
 def _ending_differences(table: Table, record: GameRecord) -> Iterator[str]:
-    """Compare the ends of a recorded game and of its replay in slot 0."""
+    """Compare a record's end with that of its replay in slot 0."""
     if (history := table.history(0)) != list(record.history):
         yield f"history {list(record.history)} recorded, {history} by the rules"
     truncated = bool(table.truncated()[0])

@@ -3,9 +3,9 @@
 An environment has PettingZoo's AEC interface (https://pettingzoo.farama.org/api/aec). Its agents observe a dictionary
 of ``observation`` and ``action_mask``, and choose among numbered actions.
 
-**Outcomes** are the sums of the agents' rewards, less their mean, so that they sum to 0. If one is then beyond [-1, 1],
-all are divided by the largest. So wins of +1 and losses of -1 stay as they are. In a game for chips, a large win counts
-as much as a larger one, and small ones keep their size.
+**Outcomes** are the sums of the agents' rewards, less their mean, so that they sum to 0. If an outcome is then beyond
+[-1, 1], all are divided by the largest absolute one. So wins of +1 and losses of -1 stay as they are. In a game for
+chips, a large win counts as much as a larger one, and small ones keep their size.
 """
 
 import warnings
@@ -28,18 +28,24 @@ PREFIX = "pettingzoo:"
 """Beginning of the game strings of environments."""
 
 FAMILIES = ("classic", "butterfly", "atari", "sisl")
-SEED_BITS = 31  # NumPy's older generators, which some environments use, take no seed of more than 32
+SEED_BITS = 31  # NumPy's older generators, which some environments use, take seeds of at most 32 bits
 
 
 def pettingzoo_table(game: str, slots: int, max_moves: int | None = None) -> GameTable:
-    """Return a table of a game string such as ``pettingzoo:connect_four_v3``. Raises ``UnknownGame``."""
+    """Return a table of a game string such as ``pettingzoo:connect_four_v3``.
+
+    Raises ``UnknownGame``.
+    """
     make, spec = _environment(game)
     return GameTable(partial(EnvironmentGame, make), spec, game, slots, max_moves=max_moves)
 
 
 @cache
 def _environment(game: str) -> tuple[Callable[[], Any], TableSpec]:
-    """Return the maker of a game's environments, and their description, taken from one of them."""
+    """Return the maker of a game's environments, and their description.
+
+    The description is taken from one environment.
+    """
     name = game.removeprefix(PREFIX)
     make = _maker(game, name)
     try:
@@ -76,7 +82,10 @@ def _maker(game: str, name: str) -> Callable[[], Any]:
 
 
 def _spec(env: Any, game: str, rules_version: str) -> TableSpec:
-    """Return an environment's description. Raises ``UnknownGame`` for one that cannot be played here."""
+    """Return an environment's description.
+
+    Raises ``UnknownGame`` for an environment that cannot be played here.
+    """
     agents = env.possible_agents
     spaces = [(env.observation_space(agent), env.action_space(agent)) for agent in agents]
     seen, actions = spaces[0]
@@ -108,7 +117,10 @@ def _spec(env: Any, game: str, rules_version: str) -> TableSpec:
 
 
 def _channels_first(observation: NDArray[Any]) -> NDArray[Any]:
-    """Return PettingZoo's image [H, W, C] as planes [C, H, W]; other shapes unchanged."""
+    """Return an image [H, W, C] as planes [C, H, W].
+
+    Other shapes are returned unchanged.
+    """
     return observation.transpose(2, 0, 1) if observation.ndim == 3 else observation
 
 
@@ -160,9 +172,10 @@ class EnvironmentGame(Game):
         return self._cut
 
     def _advance(self) -> None:
-        """Add up rewards until an agent is to move; agents that are out take their leave, by a step of None.
+        """Add up rewards until an agent is to move.
 
-        An agent's rewards since its last step are its own once it is selected.
+        Agents that are out are removed by a step with None. ``last`` returns the selected agent's rewards since its
+        previous step.
         """
         env = self._env
         while True:

@@ -1,6 +1,7 @@
-"""Positions of a game as people look at them, ply by ply, from the history that ``Table.history`` returns.
+"""Positions of a game, ply by ply, as people look at them.
 
-A spectator sees everything, also hidden cards. Rows of a board count from the top, as the board is printed.
+They follow from the history that ``Table.history`` returns. A spectator sees everything, also hidden cards. Rows of a
+board count from the top, as the board is printed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,7 +29,10 @@ from app.games.table import FINISHED
 from app.games.tic_tac_toe import LINES
 
 NOBODY = -1
-"""Mover of a ply that no seat played: the beginning of a game, or a deal of cards."""
+"""Mover of a ply that no seat played.
+
+Such a ply is the beginning of a game, or a deal of cards.
+"""
 
 Cell = tuple[int, int]
 """Row and column."""
@@ -36,7 +40,10 @@ Cell = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Ply:
-    """A position's place in a history, and the move that led to it, together with the chance that follows."""
+    """A position's place in a history, and the move that led there.
+
+    The move includes the chance that follows it.
+    """
 
     played: int  # entries of the history up to the position
     mover: int  # a seat, or NOBODY
@@ -77,7 +84,7 @@ class HeartsPosition:
     """A hand of Hearts; cards have the numbers of ``app.games.hearts.cards``."""
 
     hands: tuple[tuple[int, ...], ...]  # of each seat
-    passing: str  # left, across, right or nobody: to whom cards are passed in this hand
+    passing: str  # direction in which cards are passed in this hand: left, across, right or nobody
     given: tuple[tuple[int, ...], ...]  # cards that each seat has passed or is going to
     trick: tuple[tuple[int, int], ...]  # seat and card of the trick being played, or of the last one
     taker: int | None  # of a complete trick
@@ -99,7 +106,7 @@ class Spectator(Protocol):
     """Reads the histories of a configuration's games."""
 
     def plies(self, history: Sequence[int]) -> list[Ply]:
-        """Return all positions worth a look; the first is the beginning of the game."""
+        """Return all positions worth a look, from the beginning of the game."""
         ...
 
     def position(self, history: Sequence[int]) -> Position:
@@ -107,7 +114,10 @@ class Spectator(Protocol):
         ...
 
     def names(self, history: Sequence[int], actions: Sequence[int]) -> list[str]:
-        """Return texts of actions after a history, in the numbers of the seat to move."""
+        """Return texts of actions after a history.
+
+        ``actions`` have the numbers of the seat to move.
+        """
         ...
 
 
@@ -124,7 +134,7 @@ def spectator_of(config: GameConfig) -> Spectator:
 
 
 class NumberSpectator(Spectator):
-    """Games of the user's own, of which only the numbers of the actions are known."""
+    """User-defined games, of which only the action numbers are known."""
 
     def plies(self, history: Sequence[int]) -> list[Ply]:
         """See ``Spectator.plies``; who moved is not in the history."""
@@ -140,14 +150,17 @@ class NumberSpectator(Spectator):
 
 
 _BOARDS = frozenset({"breakthrough", "clobber", "connect_four", "go", "hex", "othello", "tic_tac_toe"})
-_FROM_BELOW = frozenset({"connect_four", "go"})  # whose first row is at the bottom
+_FROM_BELOW = frozenset({"connect_four", "go"})  # games whose first row is at the bottom
 _NINE = (9, 9)  # boards and cells of ultimate tic-tac-toe
 _HEX = np.array([1, 1, 1, 1, EMPTY, 0, 0, 0, 0], dtype=np.int8)
 """The owner of a stone in each plane of OpenSpiel's hex."""
 
 
 class OpenSpielSpectator(Spectator):
-    """Games that have OpenSpiel's action numbers: its own, and board games by our own rules."""
+    """Games that have OpenSpiel's action numbers.
+
+    They are OpenSpiel's games, and board games by our own rules.
+    """
 
     def __init__(self, config: GameConfig) -> None:
         self._rules = openspiel_rules(config.game, config.players)
@@ -215,7 +228,7 @@ class OpenSpielSpectator(Spectator):
 
     def _cells(self, state: Any) -> NDArray[np.int8]:
         """Return the pieces [rows, columns]; in ultimate tic-tac-toe [board, cell]."""
-        if self._name == "hex":  # whose codec has no plane for the stone that wins
+        if self._name == "hex":  # its codec has no plane for the winning stone
             planes = np.asarray(state.observation_tensor(0)).reshape(self._rules.game.observation_tensor_shape())
             stones: NDArray[np.int8] = _HEX[planes.argmax(axis=0)]
             return stones
@@ -234,7 +247,10 @@ class OpenSpielSpectator(Spectator):
 
 
 class ShogiSpectator(Spectator):
-    """Shogi and minishogi by our own rules. Texts of moves are those of USI."""
+    """Shogi and minishogi by our own rules.
+
+    Texts of moves are those of USI.
+    """
 
     def __init__(self, rules: ShogiRules) -> None:
         self._variant, self._numbering = rules.variant, rules.numbering
@@ -315,7 +331,10 @@ def card_name(card: int) -> str:
 
 
 def _dealt(deck: Sequence[int], direction: int, options: int) -> Any:
-    """Return the record of a hand in which card k of the deck was dealt to seat k mod 4."""
+    """Return the record of a hand.
+
+    Card k of ``deck`` was dealt to seat k mod 4.
+    """
     game = np.zeros(1, dtype=GAME)[0]
     for k, card in enumerate(deck):
         game["hand"][k % SEATS] |= 1 << card
@@ -344,9 +363,10 @@ def _cards(held: int) -> tuple[int, ...]:
 
 
 def _last(before: NDArray[np.int8], after: NDArray[np.int8], empty: int = EMPTY) -> tuple[Cell, ...]:
-    """Return the cell that the last move went to, then where its piece came from, by the owners of all pieces.
+    """Return the cell that the last move went to, then its origin.
 
-    Pieces that turned or were taken by the way do not count.
+    The origin is the cell that the piece came from, if it was not placed. ``before`` and ``after`` hold the owners of
+    all pieces. Pieces that turned or were taken on the way do not count.
     """
     placed = (before == empty) & (after != empty)
     arrived = placed if placed.any() else (before != after) & (after != empty)
@@ -355,7 +375,7 @@ def _last(before: NDArray[np.int8], after: NDArray[np.int8], empty: int = EMPTY)
 
 
 def _owner(board: NDArray[np.int8]) -> int:
-    """Return the seat with a line on a board of ultimate tic-tac-toe, or EMPTY."""
+    """Return the seat with a line on a small board, or EMPTY."""
     lines = board[LINES]
     return next((seat for seat in (0, 1) if (lines == seat).all(axis=1).any()), EMPTY)
 
@@ -368,5 +388,5 @@ def _shogi_position(before: Record, after: Record, variant: Variant) -> ShogiPos
 
 
 def _as_black(board: NDArray[np.int8], seat: int, variant: Variant) -> NDArray[np.int8]:
-    """Return a board, seen by the seat to move, as Black sees it."""
+    """Turn a board from the mover's view to Black's."""
     return (-board[::-1] if seat else board.copy()).reshape(variant.side, variant.side)

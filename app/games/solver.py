@@ -1,6 +1,6 @@
 """Solvers: the game-theoretic value of every move of a position.
 
-They judge players, and nobody learns from them: see ``app.play.judges``.
+They judge players, and no model learns from them: see ``app.play.judges``.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,18 +21,27 @@ class NoSolver(FlyballError):
 
 
 class Solver(Protocol):
-    """Solves positions of one game for two. Actions have the rules' numbers, which both seats share."""
+    """Solver of positions of one game for two.
+
+    Actions have the rules' numbers, which both seats share.
+    """
 
     lengths: tuple[int, int]  # fewest and most moves before a position that tests are drawn from
 
     def values(self, history: Sequence[int]) -> dict[int, int]:
-        """Return the value of each legal action for the mover after a history: 1 a win, 0 a draw, -1 a loss."""
+        """Return the value of each legal action for the mover.
+
+        1 is a win, 0 a draw, -1 a loss. ``history`` leads to the position.
+        """
 
     def optimal(self, history: Sequence[int]) -> frozenset[int]:
-        """Return the actions that keep the position's value. It can be faster than ``values``."""
+        """Return the actions that keep the position's value.
+
+        This can be faster than ``values``.
+        """
 
     def quiet(self, history: Sequence[int]) -> bool:
-        """Return whether neither side could win with the next move, if it were to move."""
+        """Return whether neither side could win at once, if to move."""
 
 
 SOLVERS: dict[str, Callable[[], Solver]] = {"connect_four": ConnectFourSolver, "tic_tac_toe": TicTacToeSolver}
@@ -40,7 +49,10 @@ SOLVERS: dict[str, Callable[[], Solver]] = {"connect_four": ConnectFourSolver, "
 
 
 def solver_for(config: GameConfig) -> Solver:
-    """Return the solver of a configuration's game; a process has one of each. Raises ``NoSolver``."""
+    """Return the solver of a configuration's game.
+
+    A process has one solver of each game. Raises ``NoSolver``.
+    """
     name = config.game.partition("(")[0]
     if name not in SOLVERS or is_own(config.game) or config.max_moves is not None or not _usual(config.game, name):
         raise NoSolver(

@@ -1,4 +1,7 @@
-"""The interface of game rules: many games at once, seen by the seats to move."""
+"""The interface of game rules, for many games at once.
+
+Games are seen by the seats to move.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,10 +28,10 @@ class IllegalAction(FlyballError):
 
 
 NORMAL = "normal"
-"""Level of built-in players that ``HEURISTIC`` names where a game has several levels."""
+"""Level of built-in players that ``HEURISTIC`` names if there are several."""
 
 FINISHED = -1
-"""Value of the seat to move when a game is over or has not begun."""
+"""Seat to move when a game is over or has not begun."""
 
 Floats = NDArray[np.float32]
 Observations = NDArray[np.uint8] | Floats
@@ -36,7 +39,10 @@ Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Seats = NDArray[np.int8]
 Heuristic = Callable[[Observations, Mask], Floats]
-"""A player as action log-weights [K, A], from observations [K, D] and masks [K, A]."""
+"""A player, as a function that returns action log-weights [K, A].
+
+Its arguments are observations [K, D] and masks [K, A].
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,12 +89,17 @@ class TableSpec:
         return self.levels.get(self.bot(HEURISTIC))
 
     def bot(self, name: str) -> str:
-        """Return a name as in ``bots``: ``HEURISTIC`` becomes ``NORMAL`` if the game has that level."""
+        """Return a player's name as in ``bots``.
+
+        ``HEURISTIC`` becomes ``NORMAL`` if the game has that level.
+        """
         return NORMAL if name == HEURISTIC and NORMAL in self.levels else name
 
 
 class Table(Protocol):
-    """N games at once, in slots 0 … N - 1. Every slot is empty until it is reset.
+    """N games at once, in slots 0 … N - 1.
+
+    Every slot is empty until it is reset.
 
     The table itself plays chance, from the slot's seed, and forced moves, where a seat has a single legal action. So a
     seat to move always has a choice. Tables read no clock and no global randomness: the same seeds and actions give
@@ -98,16 +109,25 @@ class Table(Protocol):
     spec: TableSpec
 
     def reset(self, slots: Indices, seeds: Sequence[int]) -> None:
-        """Begin a game in each of ``slots`` from its own seed. Raises ``ValueError`` unless the numbers match."""
+        """Begin a game in each of ``slots`` from its own seed.
+
+        Raises ``ValueError`` unless there are as many seeds as slots.
+        """
 
     def seats(self) -> Seats:
         """Return the seat to move in every slot [N], or ``FINISHED``."""
 
     def observe(self, slots: Indices) -> tuple[Observations, Mask]:
-        """Return observations [K, D] and legal masks [K, A] of the seats to move in ``slots`` [K]."""
+        """Return observations [K, D] and legal masks [K, A] for ``slots`` [K].
+
+        They are those of the seats to move.
+        """
 
     def view(self, slots: Indices, seats: Seats) -> Observations:
-        """Return observations [K, D] of any seats [K], for instance at the end of a truncated game."""
+        """Return observations [K, D] of any seats [K].
+
+        They need not be the seats to move, for instance at the end of a truncated game.
+        """
 
     def step(self, slots: Indices, actions: NDArray[np.int32]) -> None:
         """Play ``actions`` [K] in distinct ``slots`` [K], then chance and forced moves.
@@ -116,18 +136,20 @@ class Table(Protocol):
         """
 
     def copy_from(self, other: Self, sources: Indices, targets: Indices) -> None:  # noqa: ARG002
-        """Copy the games in slots ``sources`` [K] of a table of the same game, perhaps this one, into ``targets`` [K].
+        """Copy the games in slots ``sources`` [K] into ``targets`` [K].
 
-        Targets are distinct and no sources. Only for searchable games.
+        ``other`` is a table of the same game, perhaps this one. Targets are distinct and not among the
+        sources. Only searchable games can be copied.
         """
         raise UnknownGame(
             f"Games of {self.spec.rules_version} cannot be copied.", hint="Its spec must not say that it is searchable."
         )
 
     def branch(self, sources: Indices, actions: NDArray[np.int32], targets: Indices) -> tuple[Seats, Floats]:
-        """Play legal ``actions`` [K] in copies of games, as ``copy_from`` this table and then ``step`` would.
+        """Play legal ``actions`` [K] in copies of games.
 
-        Return the seats to move in the copies [K], and the outcomes of those that are over [K, P].
+        The effect is that of ``copy_from`` with this table, then ``step``. Return the seats to move in the copies [K],
+        and the outcomes of those that are over [K, P].
         """
         self.copy_from(self, sources, targets)
         self.step(targets, actions)
@@ -137,18 +159,24 @@ class Table(Protocol):
         return seats, np.zeros((len(targets), self.spec.players), dtype=np.float32)
 
     def earned(self, slots: Indices, seats: Seats) -> Floats:  # noqa: ARG002
-        """Return the rewards [K] that any seats [K] have earned so far in their games.
+        """Return the rewards [K] of any seats [K] so far.
 
-        By default only a game's end is rewarded, so all are 0. The reward of a decision is the difference to the
-        seat's next decision.
+        By default only a game's end is rewarded, so all are 0. The reward of a decision is the difference to the seat's
+        next decision.
         """
         return np.zeros(len(slots), dtype=np.float32)
 
     def returns(self) -> Floats:
-        """Return outcomes [N, P] in [-1, 1], summing to 0; all 0 for unfinished and truncated games."""
+        """Return outcomes [N, P] in [-1, 1], summing to 0.
+
+        All are 0 for unfinished and truncated games.
+        """
 
     def truncated(self) -> Mask:
         """Return which games [N] were cut off at the move limit."""
 
     def history(self, slot: int) -> list[int]:
-        """Return a game's actions, with chance and forced moves, in the rules' numbers."""
+        """Return a game's actions in the rules' numbers.
+
+        Chance and forced moves are included.
+        """

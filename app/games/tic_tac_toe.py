@@ -37,7 +37,10 @@ def _play(games: NDArray[np.void], slots: Indices, actions: Indices, limit: int)
 
 @inlined
 def _mark(game: np.void, action: int, limit: int) -> None:
-    """Mark a cell for the mover; end the game if won, full or at the limit."""
+    """Mark a cell for the mover.
+
+    The game ends if it is won or full, or at the limit.
+    """
     mover, played, cells = int(game["mover"]), write_move(game, action), game["pieces"].ravel()
     cells[action], game["open"][action] = mover, 0
     game["mover"] = 1 - mover
@@ -50,7 +53,7 @@ def _mark(game: np.void, action: int, limit: int) -> None:
 
 @inlined
 def has_line(cells: NDArray[np.uint8], seat: int) -> bool:
-    """Return whether a seat holds a line of nine cells."""
+    """Return whether a seat holds a line among nine cells."""
     found = False
     for k in range(len(LINES)):
         found |= cells[LINES[k, 0]] == cells[LINES[k, 1]] == cells[LINES[k, 2]] == seat

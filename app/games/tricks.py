@@ -14,7 +14,10 @@ from app.games.table import Floats, Indices, Mask, Seats
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Played:
-    """M cards played in K positions, sorted by position, then by order of play."""
+    """M cards played in K positions.
+
+    They are sorted by position, then by order of play.
+    """
 
     row: Indices  # [M] the position, 0 … K - 1
     card: Indices  # [M] suit x 13 + rank
@@ -26,7 +29,9 @@ class Played:
 
 
 def read_tricks(block: Floats, seats: Seats, players: int, cards: Indices) -> Played:
-    """Read the played cards from information states, relative to the observers ``seats`` [K].
+    """Read the played cards from information states.
+
+    Players are numbered relative to the observers ``seats`` [K].
 
     ``block`` is [K, tricks x (2 x players - 1) x 52]; each trick is written from its leader's seat onward. ``cards``
     [52] gives our number for each of OpenSpiel's cards.
@@ -43,7 +48,7 @@ def read_tricks(block: Floats, seats: Seats, players: int, cards: Indices) -> Pl
 
 
 def relative(values: Floats, seats: Seats) -> Floats:
-    """Rotate per-seat values [K, P, ...] so that each observer's own come first."""
+    """Rotate per-seat values [K, P, ...] to put the observers' own first."""
     players = values.shape[1]
     turned = (np.arange(players)[None, :] + seats[:, None]) % players
     own_first: Floats = values[np.arange(len(values))[:, None], turned]
@@ -54,7 +59,9 @@ _OH_HELL_CARDS = np.arange(CARDS) % SUITS * RANKS + np.arange(CARDS) // SUITS  #
 
 
 def oh_hell(players: int = 3) -> Codec:
-    """Encode Oh Hell; actions are OpenSpiel's 52 cards, then bids of 0 and up.
+    """Encode Oh Hell.
+
+    Actions are OpenSpiel's 52 cards, then bids of 0 and up.
 
     Features and their sizes, for at most T tricks and P players in the order me, left, …: tricks in this hand T;
     dealer P; trump card 52 and suit 4; own hand 52; bids P x (none, 0 … T); tricks won, as P thermometers of T; cards

@@ -1,6 +1,6 @@
 """Ultimate tic-tac-toe: its codec and our own rules.
 
-Nine boards are the cells of a board. A mark sends the other seat to the board of the cell's number. If that one is
+Nine boards are the cells of a board. A mark sends the other seat to the board of the cell's number. If that board is
 over, the other seat first chooses a board, which is an action of its own.
 """
 
@@ -22,7 +22,9 @@ _SIZE = _WON + 18
 
 
 def ultimate_tic_tac_toe() -> Codec:
-    """Encode 9 boards x 9 cells, the forced board, its cells, and the boards won.
+    """Encode 9 boards x 9 cells, the forced board and boards won.
+
+    The forced board's cells come before the boards won.
 
     The cells have planes own, opponent's, empty. The forced board is a one-hot of 10; the tenth is free choice. Its
     cells and the boards won have two planes of nine, own and opponent's. OpenSpiel's tensor lacks these two parts.
@@ -77,7 +79,10 @@ def _play(games: NDArray[np.void], slots: Indices, actions: Indices, limit: int)
 
 @inlined
 def _act(game: np.void, action: int, limit: int) -> None:
-    """Choose a board, or mark a cell of the board; end the game if won, full or at the limit."""
+    """Choose a board, or mark a cell of the board.
+
+    The game ends if it is won or full, or at the limit.
+    """
     mover, played, board = int(game["mover"]), write_move(game, action), int(game["board"])
     cells, owners = game["cells"], game["owners"]
     won = over = False

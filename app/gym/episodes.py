@@ -207,7 +207,9 @@ def _not_finite(what: str, values: Numbers, where: Flags) -> NotFinite:
 
 
 def trajectory_rows(state: EvalState, actions: NDArray[Any], result: StepResult) -> Iterator[dict[str, Any]]:
-    """Yield one row for each environment whose step counts, to inspect a failing policy.
+    """Yield one row for each environment whose step counts.
+
+    The rows serve to inspect a failing policy.
 
     ``state`` is the state before the step. ``episode`` counts an environment's episodes from 0, ``t`` the episode's
     steps from 0. ``action`` is a number or a list of numbers. ``dist`` is the distance after the step (at an episode's

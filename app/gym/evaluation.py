@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
 
 DIST = "dist"
-"""The key of ``info`` under which an environment reports its distance to the goal."""
+"""Key of ``info`` for an environment's distance to the goal."""
 
 _AUTORESET: dict[str, Autoreset] = {"NextStep": "next_step", "SameStep": "same_step"}
 
@@ -43,13 +43,16 @@ class BadEnvironment(FlyballError):
 
 
 Observations = Any
-"""A batch of N observations: an array [N, ...], or as the environment's space batches them."""
+"""A batch of N observations.
+
+It is an array [N, ...], or as the environment's space batches them.
+"""
 
 Actor = Callable[[Observations], NDArray[Any]]
 """Choice of the actions [N, ...] for a batch of observations."""
 
 Watcher = Callable[[EvalState, NDArray[Any], StepResult], None]
-"""Receiver of every step: the state before the step, the actions, the result."""
+"""Receiver of every step: state before the step, actions, and result."""
 
 
 class GymnasiumEnvironments:
@@ -80,7 +83,10 @@ class GymnasiumEnvironments:
         self.action_space = vector.single_action_space
 
     def reset(self, seed: int) -> Any:
-        """Reset all environments, number i with ``seed`` + i; return the first observations."""
+        """Reset all environments; return the first observations.
+
+        Environment i gets the seed ``seed`` + i.
+        """
         with _running(self._name):
             return self._vector.reset(seed=seed)[0]
 
@@ -155,7 +161,9 @@ def _running(name: str, *expected: type[Exception]) -> Iterator[None]:
 
 
 def _reported(infos: dict[str, Any], key: str, count: int) -> NDArray[np.float64] | None:
-    """Return the values [N] under a key, NaN where missing; None when all lack it.
+    """Return the values [N] under a key, NaN where missing.
+
+    Return None if all environments lack the key.
 
     Gymnasium collects the infos in one array a key; under ``_key`` is a mask of the environments that set ``key``.
 
@@ -184,7 +192,9 @@ def evaluate_episodes(
     max_steps: int,
     watch: Watcher | None = None,
 ) -> EpisodeSummary:
-    """Play episodes and return their summary. Deterministic if the environments and the actor are.
+    """Play episodes and return their summary.
+
+    It is deterministic if the environments and the actor are.
 
     Args:
         environments: are all reset first.

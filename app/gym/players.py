@@ -1,4 +1,6 @@
-"""Policies by name, and action codecs that turn policy outputs [N, K] into actions.
+"""Policies by name, and action codecs that turn outputs into actions.
+
+Outputs are [N, K] for N environments.
 
 A package adds a policy as an entry point of the group ``flyball.policies``: a callable that takes a ``PolicyRequest``
 and returns an ``EnvironmentPolicy``. The built-in ``mlp`` reads a perceptron from a safetensors file with a manifest in
@@ -64,7 +66,7 @@ class BadPolicy(FlyballError):
 
 
 class UnsuitedCodec(FlyballError):
-    """An action codec that does not fit the action space or the policy's outputs."""
+    """An action codec that does not fit the action space or outputs."""
 
 
 class EnvironmentPolicy(Protocol):
@@ -119,7 +121,10 @@ def load_policy(name: str, request: PolicyRequest) -> EnvironmentPolicy:
 
 
 def fingerprint(source: str | None) -> str | None:
-    """Return the SHA-256 of a policy's file; None when ``source`` is not a file."""
+    """Return the SHA-256 of a policy's file.
+
+    Return None when ``source`` is not a file.
+    """
     if source is None or not Path(source).is_file():
         return None
     return sha256(Path(source).read_bytes()).hexdigest()
@@ -149,7 +154,10 @@ class PolicyManifest(Settings):
 
 
 class Perceptron:
-    """A perceptron from a safetensors file (format: see the module). Raises ``BadPolicy`` or ``UnusableFile``."""
+    """A perceptron from a safetensors file (format: see the module).
+
+    Raises ``BadPolicy`` or ``UnusableFile``.
+    """
 
     def __init__(self, request: PolicyRequest) -> None:
         path = Path(request.source or "")
@@ -196,7 +204,10 @@ _OURS: dict[str, Factory] = {"mlp": Perceptron, "random": RandomActions}
 
 
 def _observation_size(space: Any) -> int:
-    """Return D, the flattened size of observations. Raises ``BadPolicy`` unless they are one numeric array."""
+    """Return D, the flattened size of observations.
+
+    Raises ``BadPolicy`` unless they are Discrete or one numeric array.
+    """
     if hasattr(space, "n") and space.shape == ():
         return int(space.n)
     if not space.shape or not np.issubdtype(space.dtype, np.number):
@@ -216,7 +227,9 @@ def _flattened(observations: NDArray[Any], space: Any) -> NDArray[np.float32]:
 
 
 def coded_actor(policy: EnvironmentPolicy, codec: str, space: Any, seed: int) -> Callable[[Any], Outputs]:
-    """Return an actor that plays a policy through an action codec, for a single evaluation.
+    """Return an actor that plays a policy through an action codec.
+
+    The actor is for a single evaluation.
 
     Under ``sample``, each environment draws from its own random stream. Raises ``UnsuitedCodec``; so does the actor
     when the policy's outputs are not K wide.
@@ -239,7 +252,10 @@ def coded_actor(policy: EnvironmentPolicy, codec: str, space: Any, seed: int) ->
 
 
 def default_codec(action_space: Any) -> str:
-    """Return the codec for logits or means over an action space. Raises ``UnsuitedCodec``."""
+    """Return the codec for logits or means over an action space.
+
+    Raises ``UnsuitedCodec``.
+    """
     return "clip" if _kind(action_space) == "Box" else "greedy"
 
 
@@ -252,7 +268,10 @@ def output_width(action_space: Any) -> int:
 
 
 def _kind(space: Any) -> str:
-    """Return the name of the Gymnasium class that a space derives from. Raises ``UnsuitedCodec``."""
+    """Return the name of the Gymnasium class of a space.
+
+    The space's own class may derive from that class. Raises ``UnsuitedCodec``.
+    """
     known = {"Discrete", "MultiDiscrete", "MultiBinary", "Box"}
     name = next((kind.__name__ for kind in type(space).__mro__ if kind.__name__ in known), None)
     if name is None:

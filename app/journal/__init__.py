@@ -1,4 +1,4 @@
-"""The journal, daemons' state and clients' outboxes: ports, and their adapters to SQLite."""
+"""Journal, daemons' state and clients' outboxes: ports and SQLite adapters."""
 
 from app.journal.damage import rebuild
 from app.journal.database import DamagedDatabase, NotAJournal, OtherFormat

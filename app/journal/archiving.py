@@ -19,7 +19,9 @@ SEGMENT_EVENTS = 250_000
 
 
 def archive(path: Path, until: int, *, say: Callable[[SegmentRow], None] = lambda _: None) -> list[SegmentRow]:
-    """Write segments of a journal's records up to a position; the journal's writer takes them over.
+    """Write segments of a journal's records up to a position.
+
+    The journal's writer takes the segments over.
 
     Args:
         path: the journal.
@@ -47,7 +49,10 @@ def archive(path: Path, until: int, *, say: Callable[[SegmentRow], None] = lambd
 
 
 def _cut(reader: SqliteJournalReader, after: int, until: int) -> tuple[int, int] | None:
-    """Return the next segment's last position and raw size in bytes; None without records."""
+    """Return the next segment's last position and size; None without records.
+
+    The size is that of the uncompressed records in bytes.
+    """
     end, size, head = after, 0, reader.head
     for record in reader.headers(after, until):
         if record.last > until or record.last >= head or record.last - after > SEGMENT_EVENTS:

@@ -43,7 +43,10 @@ class _Line(NamedTuple):
 
 
 def export_lines(reader: JournalReader, after: int = 0) -> Iterator[bytes]:
-    """Iterate over all events after a position, one line each. Raises ``DamagedRecord`` or ``MissingEvents``."""
+    """Iterate over all events after a position, one line each.
+
+    Raises ``DamagedRecord`` or ``MissingEvents``.
+    """
     while (chunk := reader.read(after)).position > after:
         for record in chunk.records:
             yield from _lines_of(record, after)
@@ -68,7 +71,10 @@ def _lines_of(record: Record, after: int) -> Iterator[bytes]:
 
 
 def _is_plain(body: bytes, id_hash: int, event_type: str, subject: str) -> bool:
-    """Return whether an event's bytes can be read, and are those that an import makes of a line's attributes."""
+    """Return whether an event can be exported as plain attributes.
+
+    Its bytes must be readable, and be those that an import makes of a line's attributes.
+    """
     try:
         envelope = decode(body)
     except FlyballError:
@@ -119,7 +125,7 @@ def _remove(path: Path) -> None:
 
 
 def _records(lines: Iterable[_Line]) -> Iterator[Record]:
-    """Seal what one source published at one moment as records."""
+    """Seal the events that one source published at one moment as records."""
     for (source, recorded_us), group in groupby(lines, key=lambda line: (line.source, line.recorded_us)):
         while part := list(islice(group, RECORD_EVENTS)):
             first = part[0].sequence

@@ -110,7 +110,7 @@ def _fits(table: str, row: tuple[Any, ...], derived: Derived, archived: int) -> 
 
 
 def damaged_landmark(first: int) -> DamagedDatabase:
-    """Return the error for a damaged copy of a record with a landmark."""
+    """Return the error for a damaged copy of a landmark's record."""
     return DamagedDatabase(f"Damaged journal: the record at {first} in its table landmarks is damaged.")
 
 
@@ -125,7 +125,7 @@ def _damaged_landmarks(db: sqlite3.Connection) -> Iterator[FlyballError]:
                 record = open_record(first, head, bodies)
                 if not has_landmark(record) or not (same or first <= archived):
                     yield DamagedDatabase(f"Damaged journal: the record at {first} in its table landmarks is another.")
-            except DamagedRecord:  # not as it is, because a rebuild mends a copy
+            except DamagedRecord:  # a milder error, because a rebuild repairs a copy
                 yield damaged_landmark(first)
 
 
@@ -187,9 +187,9 @@ def rebuild(path: Path) -> Rebuilt:
 
 
 def _copy_segments(old: sqlite3.Connection, db: sqlite3.Connection, path: Path) -> int:
-    """Derive the list of segments and their landmarks from the files; return the position of the last archived event.
+    """Derive the list of segments and their landmarks from the files.
 
-    Rows of deleted segments are copied.
+    Rows of deleted segments are copied. Returns the position of the last archived event.
     """
     deleted = [row for row in verified_rows(old, "segments", "deleted = 1 ORDER BY first") if isinstance(row, tuple)]
     for row in deleted:
@@ -207,7 +207,10 @@ def _copy_segments(old: sqlite3.Connection, db: sqlite3.Connection, path: Path) 
 
 
 def _is_foreign(old: sqlite3.Connection, row: SegmentRow, last: Record) -> bool:
-    """Return whether a journal names another segment, has another last record of it, or ends before."""
+    """Return whether a segment contradicts the journal.
+
+    The journal then names another segment, has another last record of the segment, or has no live record after it.
+    """
     named = [one for one in verified_rows(old, "segments", "first = ?", row.first) if isinstance(one, tuple)]
     newest = old.execute("SELECT max(first) FROM frames").fetchone()[0]
     live = old.execute("SELECT head FROM frames WHERE first = ?", (last.first,)).fetchone()
@@ -232,7 +235,10 @@ def _copy_records(old: sqlite3.Connection, db: sqlite3.Connection, archived: int
 
 
 def _copy_landmarks(old: sqlite3.Connection, db: sqlite3.Connection, archived: int, lost: list[str]) -> None:
-    """Copy the sound landmarks whose records are archived; add descriptions of the lost ones."""
+    """Copy the sound landmarks whose records are archived.
+
+    Descriptions of lost landmarks are added to ``lost``.
+    """
     try:
         for row in old.execute("SELECT first, head, bodies FROM landmarks WHERE first <= ?", (archived,)):
             try:

@@ -1,4 +1,4 @@
-"""SQLite files in WAL mode, with one writing and checkpointing connection for each file.
+"""SQLite files in WAL mode, with one writing connection for each.
 
 SQLite before 3.51.3 can corrupt a WAL that several connections write and checkpoint at once. So a lock file keeps a
 second writer out, and readers open the file read-only and never checkpoint. A connection may be created in one thread
@@ -48,7 +48,10 @@ class StorageError(FlyballError):
 
 
 class StorageFull(StorageError):
-    """The disk is full, or a size limit is reached. Acknowledged events are safe."""
+    """The disk is full, or a size limit is reached.
+
+    Acknowledged events are safe.
+    """
 
 
 class StorageInUse(StorageError):
@@ -56,7 +59,7 @@ class StorageInUse(StorageError):
 
 
 class NotAJournal(StorageError):
-    """The file is missing, is not a Flyball database, or has another format."""
+    """The file is missing, no Flyball database, or of another format."""
 
 
 class OtherFormat(NotAJournal):
@@ -163,7 +166,10 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Write in one transaction, committed on leaving and rolled back on an error."""
+        """Write in one transaction.
+
+        The transaction is committed on leaving and rolled back on an error.
+        """
         try:
             with explained(self.path):
                 self.connection.execute("BEGIN IMMEDIATE")
@@ -265,7 +271,7 @@ def _check_header(path: Path) -> None:
 
 
 def _version(path: Path, connection: sqlite3.Connection, form: Format) -> int:
-    """Return the format version of a file; refuse another kind or a newer version."""
+    """Return a file's format version; refuse other kinds and newer versions."""
     found = connection.execute("PRAGMA application_id").fetchone()[0]
     if found != form.kind:
         if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
@@ -345,7 +351,10 @@ def _explain(path: Path, error: sqlite3.Error | UnicodeDecodeError) -> StorageEr
 
 
 def _has_room(path: Path) -> bool:
-    """Return whether the disk has room. SQLite may report a full disk as an I/O error."""
+    """Return whether the disk has room.
+
+    SQLite may report a full disk as an I/O error.
+    """
     try:
         found = os.statvfs(path.parent)
     except OSError:

@@ -17,7 +17,7 @@ def history(
     types: Collection[type[Payload]] | None = None,
     on_dead: Callable[[DeadLetter], None] | None = None,
 ) -> Iterator[Event[Any]]:
-    """Iterate over the events of a journal, in order, up to its head.
+    """Iterate over a journal's events in order, up to its head.
 
     Args:
         journal: read in chunks.
@@ -49,7 +49,7 @@ def _landmark_events(journal: JournalReader, kind: type[Payload]) -> Iterator[Ev
 
 
 def recorded_dead_letters(journal: JournalReader) -> list[DeadLetter]:
-    """Return the dead letters about recorded events, in the order of the journal."""
+    """Return the dead letters about recorded events, sorted by position."""
     return sorted((dead for dead in journal.dead_letters() if dead.position), key=lambda dead: dead.position)
 
 
@@ -85,5 +85,8 @@ def past_settings(journal: JournalReader) -> Generator[RunSettings, None, None]:
 
 
 def last_settings(journal: JournalReader) -> RunSettings | None:
-    """Return the settings in force; None in a new journal. Raises ``ForeignSettings``: see ``past_settings``."""
+    """Return the settings in force; None in a new journal.
+
+    Raises ``ForeignSettings``; see ``past_settings``.
+    """
     return next(past_settings(journal), None)

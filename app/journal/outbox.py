@@ -15,7 +15,10 @@ MAX_BYTES = 256 << 20
 
 
 class SqliteOutbox:
-    """Frames in a SQLite file, up to ``max_bytes``; durable when ``put`` returns. Raises what ``Database`` raises."""
+    """Frames in a SQLite file, up to ``max_bytes``.
+
+    Frames are durable when ``put`` returns. Raises what ``Database`` raises.
+    """
 
     def __init__(self, path: Path, *, max_bytes: int = MAX_BYTES) -> None:
         self._db = Database(path, FORMAT)
@@ -51,7 +54,10 @@ class SqliteOutbox:
 
 
 def key_of(frame: bytes) -> tuple[int, int]:
-    """Return the (epoch, base) that identifies a frame of a producer. Raises ``DamagedFrame``."""
+    """Return the (epoch, base) that identifies a producer's frame.
+
+    Raises ``DamagedFrame``.
+    """
     parsed = Frame.parse(frame)
     return parsed.epoch, parsed.base
 

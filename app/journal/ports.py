@@ -1,4 +1,7 @@
-"""Ports of journals, state stores and outboxes; all adapters of a port pass one contract suite."""
+"""Ports of journals, state stores and outboxes.
+
+All adapters of a port pass one contract suite.
+"""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +35,9 @@ class Snapshot:
 
 
 class JournalReader(Protocol):
-    """Reads a journal, also while a broker writes it. Archived and live records are one sequence.
+    """Reads a journal, also while a broker writes it.
+
+    Archived and live records are one sequence.
 
     Whatever reads archived records raises ``MissingEvents`` if their segment is missing or was deleted.
     """
@@ -44,7 +49,10 @@ class JournalReader(Protocol):
 
     @property
     def first(self) -> int:
-        """Position of the oldest event that is kept; 1 unless older ones were deleted for good."""
+        """Position of the oldest event that is kept.
+
+        It is 1 unless older events were deleted for good.
+        """
         ...
 
     def read(
@@ -69,14 +77,17 @@ class JournalReader(Protocol):
         ...
 
     def headers_back(self, upto: int) -> Iterator[Record]:
-        """Iterate backwards over the records that hold events up to a position, without their bodies.
+        """Iterate backwards over the records up to a position, without bodies.
 
         The first record holds the position, or is the journal's last; an index finds it.
         """
         ...
 
     def landmark(self, event_type: str) -> int:
-        """Return the latest position of an event type in ``LANDMARKS``; 0 without such an event."""
+        """Return an event type's latest position; 0 without such an event.
+
+        The type must be in ``LANDMARKS``.
+        """
         ...
 
     def landmarks(self) -> Iterator[Record]:
@@ -101,7 +112,10 @@ class Journal(JournalReader, Protocol):
 
     @property
     def recorded_us(self) -> int:
-        """Time of the last record, microseconds since 1970 UTC; 0 in an empty journal."""
+        """Time of the last record; 0 in an empty journal.
+
+        The unit is microseconds since 1970 UTC.
+        """
         ...
 
     def append(
@@ -126,14 +140,18 @@ class Journal(JournalReader, Protocol):
         ...
 
     def ids(self, after: int) -> Iterator[tuple[int, Sequence[int]]]:
-        """Iterate over (first position, hashed event ids) of the records with events after a position.
+        """Iterate over records' first positions and hashed event ids.
 
-        Deleted events are left out, because a broker has to start without them.
+        The records are those with events after a position. Deleted events are left out, because a broker has to start
+        without them.
         """
         ...
 
     def mark(self, producer: str, epoch: int) -> int | None:
-        """Return the next event number of a producer's epoch; None if no mark is kept."""
+        """Return the next event number of a producer's epoch.
+
+        Returns None if no mark is kept.
+        """
         ...
 
     def remove_dead_letter(self, number: int) -> bool:
@@ -146,7 +164,10 @@ class Journal(JournalReader, Protocol):
 
 
 class StateStore(Protocol):
-    """A daemon's state and cursor, saved together so that each event counts exactly once."""
+    """A daemon's state and cursor.
+
+    Both are saved together, so that each event counts exactly once.
+    """
 
     def load(self) -> tuple[int, dict[StateKey, bytes]]:
         """Return the cursor and all rows; (0, {}) at first.
@@ -157,7 +178,10 @@ class StateStore(Protocol):
         ...
 
     def save(self, cursor: int, changed: Mapping[StateKey, bytes | None]) -> None:
-        """Save the cursor and the rows that changed (None deletes) in one transaction."""
+        """Save the cursor and the changed rows in one transaction.
+
+        A row that maps to None is deleted.
+        """
         ...
 
     def close(self) -> None:
@@ -166,7 +190,10 @@ class StateStore(Protocol):
 
 
 class Outbox(Protocol):
-    """Frames that wait for the broker to come back; they outlive the program that wrote them."""
+    """Frames that wait for the broker to come back.
+
+    The frames outlive the program that wrote them.
+    """
 
     def put(self, frames: Sequence[bytes]) -> None:
         """Append frames durably. A frame that is already stored keeps its place.

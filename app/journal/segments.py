@@ -55,7 +55,11 @@ class MissingEvents(StorageError):
 
 
 class SegmentRow(NamedTuple):
-    """A segment of the journal: its events, the time of its last record, its SHA-256, and whether it was deleted."""
+    """A segment of the journal, with the events ``first`` to ``last``.
+
+    ``recorded_us`` is the time of its last record, in microseconds since 1970 UTC. ``digest`` is the SHA-256 of its
+    file. ``deleted`` is 1 if the segment was deleted.
+    """
 
     first: int
     last: int
@@ -136,9 +140,10 @@ class Segment:
 
 @contextmanager
 def closed_file(path: Path, form: Format) -> Iterator[sqlite3.Connection]:
-    """Create an immutable database, to be filled by the caller; durable on leaving, and removed on an error.
+    """Create an immutable database that the caller fills.
 
-    Raises ``StorageFull`` if the disk is full, and ``StorageError`` if the folder cannot be written.
+    The file is durable on leaving, and is removed on an error. Raises ``StorageFull`` if the disk is full, and
+    ``StorageError`` if the folder cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -170,7 +175,7 @@ def write_segment(folder: Path, records: Iterable[Record], raw_bytes: int) -> Se
     Args:
         folder: the archive's; created when missing.
         records: without gaps.
-        raw_bytes: their size, at least. So much space is needed, and some more must stay free.
+        raw_bytes: at least the size of the records. The disk needs this space and ``ROOM_BYTES`` more.
 
     Raises:
         StorageFull: there is not enough space.
@@ -251,7 +256,9 @@ class Archive:
             return int(self._connection.execute(query).fetchone()[0]) + 1
 
     def holding(self, position: int) -> Segment | None:
-        """Return the open segment that holds a position; None if the position is not archived.
+        """Return the open segment that holds a position.
+
+        Returns None if the position is not archived.
 
         Raises:
             MissingEvents: the segment is missing or was deleted.
@@ -288,7 +295,10 @@ class Archive:
                 upto = record.first - 1
 
     def damage(self) -> Iterator[FlyballError]:
-        """Iterate over missing and changed segments; each file is read as a whole. Damaged rows are left out."""
+        """Iterate over missing and changed segments.
+
+        Each file is read as a whole. Damaged rows are left out.
+        """
         yield from self.missing()
         for row in self._kept():
             path = self.folder / row.name

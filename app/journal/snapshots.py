@@ -1,7 +1,7 @@
-"""Snapshots: reducers' rows at a position, from which a daemon without state begins (ADR-045).
+"""Snapshots: reducers' rows at a position (ADR-045).
 
-A snapshot is a file in the archive's folder. It is a cache: one that is missing, damaged or of another journal is
-passed over, and the rows are folded from an earlier position.
+A daemon without state begins from a snapshot. A snapshot is a file in the archive's folder. It is a cache: a snapshot
+that is missing, damaged or of another journal is skipped, and the rows are folded from an earlier position.
 """
 
 from collections.abc import Callable
@@ -21,14 +21,14 @@ KEPT = 4
 """Number of latest snapshots that are kept."""
 
 KEPT_EVENTS = 250_000
-"""Events between older snapshots, kept for rebuilds without an event voided late."""
+"""Events between older snapshots, which are kept for rebuilds without an event that was voided late."""
 
 
 def write_snapshot(folder: Path, snapshot: Snapshot, head: bytes) -> None:
-    """Write a snapshot durably, and remove superseded ones. ``head`` is the header of the record at its position.
+    """Write a snapshot durably, and remove superseded ones.
 
-    Later ones are removed, too: they are of a journal in whose place a copy was put, or hold an event voided since.
-    Raises what ``closed_file`` raises.
+    ``head`` is the header of the record at the snapshot's position. Later snapshots are removed, too: they are of a
+    journal that a copy has replaced, or hold an event that was voided since. Raises what ``closed_file`` raises.
     """
     unfinished = folder / "snapshot.partial"
     with closed_file(unfinished, state.FORMAT) as db:

@@ -1,4 +1,7 @@
-"""The journal in a SQLite file: a row per frame, a transaction per group of frames."""
+"""The journal in a SQLite file.
+
+A row holds a frame, a transaction a group of frames.
+"""
 
 import sqlite3
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
@@ -129,7 +132,10 @@ class _JournalTables:
         return read_snapshot(self.archive.folder, min(upto, self.head), self.head_at)
 
     def head_at(self, position: int) -> bytes | None:
-        """Return the header of the record that ends at a position; None if no record ends there."""
+        """Return the header of the record that ends at a position.
+
+        Returns None if no record ends there.
+        """
         record = next(self.headers_back(position), None)
         return record.raw if record and record.last == position else None
 
@@ -143,9 +149,10 @@ class _JournalTables:
             ]
 
     def _rows(self, after: int, limit: int, *, bodies: bool) -> Generator[Row]:
-        """Iterate over up to ``limit`` records (-1: all) that hold events after a position.
+        """Iterate over the records that hold events after a position.
 
-        Live records come first: the writer deletes them only after it has named their segment.
+        At most ``limit`` records are read; -1 reads all. Live records come first, because the writer deletes them only
+        after it has named their segment.
         """
         while limit:
             start = after + 1
@@ -176,7 +183,10 @@ class _JournalTables:
         return row[0] if row else None
 
     def _check_end(self, after: int) -> None:
-        """Refuse a damaged index that hides later records, because readers would miss them."""
+        """Refuse a damaged index that hides later records.
+
+        Otherwise readers would miss these records.
+        """
         query = "SELECT max(first), EXISTS (SELECT 1 FROM frames WHERE first > ?) FROM frames"
         last, found = self._connection.execute(query, (after,)).fetchone()
         if last is not None and last > after and not found:
@@ -184,11 +194,13 @@ class _JournalTables:
 
 
 class SqliteJournal(_JournalTables):
-    """The one writer of a journal file. Opening creates a missing file and migrates an older format.
+    """The one writer of a journal file.
 
-    Once ``append`` returns, its records survive kill -9 and a loss of power. Every row has a checksum, and a
-    damaged row is refused. Opening checks the structure of the file, the latest records, and all rows of the other
-    tables (ADR-021). It raises ``DamagedRecord``, or what ``Database`` raises.
+    Opening creates a missing file and migrates an older format. It checks the structure of the file, the latest
+    records, and all rows of the other tables (ADR-021). Opening raises ``DamagedRecord``, or what ``Database`` raises.
+
+    Once ``append`` returns, its records survive kill -9 and a loss of power. Every row has a checksum, and a damaged
+    row is refused.
     """
 
     def __init__(self, path: Path) -> None:
@@ -262,9 +274,10 @@ class SqliteJournal(_JournalTables):
             return db.execute("DELETE FROM dead_letters WHERE number = ?", (number,)).rowcount == 1
 
     def adopt(self, *, most: int = MOST_SEGMENTS) -> int:
-        """Take over up to ``most`` complete segments that continue the archive; return its end.
+        """Take over complete segments that continue the archive; return its end.
 
-        From then on their records are read from the segments. ``rest`` deletes the live ones.
+        At most ``most`` segments are taken over. From then on their records are read from the segments. ``rest``
+        deletes the live ones.
 
         Raises:
             DamagedDatabase: a segment is not of this journal.
@@ -305,9 +318,10 @@ class SqliteJournal(_JournalTables):
         return doomed
 
     def rest(self, *, idle: bool = True) -> None:
-        """Checkpoint the WAL if it is long; if ``idle``, also a short one, and delete some archived live records.
+        """Checkpoint a long WAL; if ``idle``, also a short one.
 
-        A checkpoint between transactions delays no commit; one during commits would set their 99th-percentile latency.
+        If ``idle``, some archived live records are deleted, too. A checkpoint between transactions delays no commit. A
+        checkpoint during commits would set their 99th-percentile latency.
         """
         if idle and not self._trimmed:
             self._trim()
@@ -324,7 +338,10 @@ class SqliteJournal(_JournalTables):
         self._wal_pages += len(gone) and PAGES_PER_COMMIT + len(gone) // 4
 
     def shrink(self) -> None:
-        """Delete all archived live records, and return their space to the disk; takes seconds per gigabyte left."""
+        """Delete all archived live records, and shrink the file.
+
+        This takes seconds per gigabyte that is left.
+        """
         while not self._trimmed:
             self.rest()
         with explained(self._path):
@@ -338,13 +355,19 @@ class SqliteJournal(_JournalTables):
 
 
 class SqliteJournalReader(_JournalTables):
-    """Reads a journal file, also while a broker writes it. Raises what ``open_read_only`` raises."""
+    """Reads a journal file, also while a broker writes it.
+
+    Raises what ``open_read_only`` raises.
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, open_read_only(path, queries.FORMAT))
 
     def damage(self) -> Iterator[FlyballError]:
-        """Iterate over all damage: of pages, records and other tables, and of archived segments."""
+        """Iterate over all damage of the journal's file and its archive.
+
+        Damage is found in pages, records, other tables, and archived segments.
+        """
         yield from self.live_damage()
         yield from self.archive.damage()
 
@@ -356,7 +379,10 @@ class SqliteJournalReader(_JournalTables):
         yield from self.latest_damage(MOST_EVENTS)
 
     def latest_damage(self, events: int = CHECKED_EVENTS) -> Iterator[FlyballError]:
-        """Iterate over the damage of the latest live records and of all other tables, as at a start of the broker."""
+        """Iterate over damage of the latest live records and other tables.
+
+        A start of the broker makes the same checks.
+        """
         with explained(self._path):
             # Read all tables in one snapshot, because otherwise rows that a broker writes meanwhile look like damage.
             self._connection.execute("BEGIN")
@@ -367,10 +393,10 @@ class SqliteJournalReader(_JournalTables):
                 self._connection.execute("ROLLBACK")
 
     def backup(self, path: Path) -> int:
-        """Copy the journal as it is now into a new file, also while a broker writes it.
+        """Copy the journal as it is now into a new file.
 
-        Segments that the folder ``archive`` beside the file lacks are copied, too. The file gets its name once it is
-        complete, and its records are checked.
+        A broker may write the journal meanwhile. Segments that the folder ``archive`` beside the file lacks are copied,
+        too. The file gets its name once it is complete, and its records are checked.
 
         Returns:
             Position of the copy's last event.
@@ -386,9 +412,9 @@ class SqliteJournalReader(_JournalTables):
             unfinished.unlink(missing_ok=True)
             with explained(unfinished), closing(sqlite3.connect(unfinished)) as copy:
                 unfinished.touch()
-                unfinished.chmod(S_IMODE(self._path.stat().st_mode))  # whoever may read the journal
+                unfinished.chmod(S_IMODE(self._path.stat().st_mode))  # the copy has the journal's permissions
                 self._connection.backup(copy)  # in one step, so it is one snapshot
-                copy.execute("PRAGMA journal_mode = DELETE")  # no file beside it
+                copy.execute("PRAGMA journal_mode = DELETE")  # leaves no file beside the copy
             with closing(SqliteJournalReader(unfinished)) as reader:
                 for damage in reader.live_damage():
                     raise damage

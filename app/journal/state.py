@@ -1,4 +1,7 @@
-"""State store in SQLite: rows of a daemon's state, saved together with their cursor."""
+"""State store in SQLite: rows of a daemon's state, and their cursor.
+
+Rows and cursor are saved together.
+"""
 
 import sqlite3
 from collections.abc import Mapping

@@ -1,1 +1,4 @@
-"""The league of models: members, ratings, matchmaking, retention. Pure."""
+"""The league of models: members, ratings, matchmaking, retention.
+
+Its functions are pure: they have no side effects.
+"""

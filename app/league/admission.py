@@ -1,4 +1,4 @@
-"""Admission to a league, and retention.
+"""Admission to a league, and retention of its members.
 
 Recent checkpoints expire. Anchors and elites stay, and so do the current model and the target of a rollback.
 """
@@ -12,18 +12,19 @@ from app.league.league import Agent, League
 
 
 class Retirement(NamedTuple):
-    """A member that leaves, with the reason."""
+    """A member that leaves the league, with the reason."""
 
     agent: Agent
     reason: Literal["expired", "evicted"]
 
 
 def admission(step: int, elo: float | None, league: League, settings: AdmissionSettings) -> tuple[LeagueRole, ...]:
-    """Return the roles of a new checkpoint; without any, it does not enter the league.
+    """Return the roles of a new checkpoint.
 
-    The first ``founders`` checkpoints are always recent, so that self-play soon has other opponents than built-in
-    players. An elite is rated above all members, and by a margin above the permanent ones. The margin does not apply to
-    recent members, because they leave again. An unrated checkpoint is neither elite nor lasting.
+    A checkpoint without roles does not enter the league. The first ``founders`` checkpoints are always recent, so that
+    self-play soon has other opponents than built-in players. An elite is rated above all members, and by a margin above
+    the permanent ones. The margin does not apply to recent members, because they leave again. An unrated checkpoint is
+    neither elite nor lasting.
     """
     latest, checkpoints = league.latest_step, league.checkpoints
     due = len(checkpoints) < settings.founders or step % settings.recent_every == 0
@@ -41,7 +42,11 @@ def admission(step: int, elo: float | None, league: League, settings: AdmissionS
 
 
 def retirements(league: League, settings: AdmissionSettings) -> tuple[Retirement, ...]:
-    """Return the members to retire, oldest first: expired recents, then the oldest above the capacity."""
+    """Return the members to retire, oldest first.
+
+    Expired recent members come first, then the oldest members above the capacity. The current model and the target of a
+    rollback are never retired.
+    """
     kept, latest, checkpoints = {league.champion, league.last_good}, league.latest_step or 0, league.checkpoints
     mortal = [agent for agent in checkpoints if not agent.permanent and agent.id not in kept]
     expired = [agent for agent in mortal if _expired(agent.step or 0, latest, settings)]

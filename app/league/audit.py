@@ -1,4 +1,4 @@
-"""Checks of ratings: comparison with an independent round robin, and a search for cycles.
+"""Checks of ratings: an independent round robin, and a cycle search.
 
 Ratings cannot show a cycle: they may rise while a league runs in circles, as in rock, paper, scissors.
 """
@@ -33,7 +33,10 @@ class AuditedMember(NamedTuple):
 
     @property
     def covered(self) -> bool:
-        """True if the two agree within a 95% interval, the round robin's own error included."""
+        """True if the two ratings agree within a 95% interval.
+
+        The interval includes the round robin's own error.
+        """
         return abs(self.error) <= Z_95 * hypot(self.published.stderr, self.found.stderr)
 
 
@@ -50,7 +53,7 @@ class Audit(NamedTuple):
 
 
 def audit(published: Mapping[str, Estimate], played: Iterable[PairTotals]) -> Audit:
-    """Compare published ratings with those from a round robin of the members alone.
+    """Compare published ratings with those from the members' round robin.
 
     The round robin has no zero, so both scales are aligned by their means over the members that played. The random
     bot's place on the scale moves all learned models alike, and is not judged here.
@@ -79,14 +82,20 @@ def audit(published: Mapping[str, Estimate], played: Iterable[PairTotals]) -> Au
 
 
 def _aligned(published: Mapping[str, Estimate], truth: Ratings) -> tuple[float, float]:
-    """Return the mean difference of the two ratings, and the root mean square about that mean."""
+    """Return the two ratings' mean difference, and the RMS about it.
+
+    RMS is the root mean square of the agents' differences minus their mean.
+    """
     differences = [published[agent].elo - truth.rating(agent).elo for agent in truth.agents]
     shift = sum(differences) / len(differences)
     return shift, sqrt(sum((difference - shift) ** 2 for difference in differences) / len(differences))
 
 
 class Cycle(NamedTuple):
-    """Three agents: the first beats the second, the second the third, the third the first."""
+    """Three agents that beat each other in a circle.
+
+    The first beats the second, the second the third, the third the first.
+    """
 
     agents: tuple[str, str, str]  # rotated so that the first name in sort order leads
     scores: tuple[float, float, float]  # mean scores: first against second, second against third, third against first
@@ -94,12 +103,12 @@ class Cycle(NamedTuple):
 
 
 def find_cycle(pairs: Iterable[PairTotals], significance: float = 0.05) -> Cycle | None:
-    """Return the clearest cycle whose three scores are all significantly above 1/2, or ``None``.
+    """Return the clearest significant cycle, or None.
 
-    An edge's p-value comes from Student's two-sided test of its mean score against 1/2. Observations are rotations, and
-    the variance is that under the null hypothesis. Holm's correction covers all edges, so that with probability
-    1 - ``significance`` no edge is wrong, and no cycle either. Source: S. Holm, Scandinavian Journal of Statistics 6
-    (1979), 65-70.
+    All three scores of a cycle are significantly above 1/2. An edge's p-value comes from Student's two-sided test of
+    its mean score against 1/2. Observations are rotations, and the variance is that under the null hypothesis. Holm's
+    correction covers all edges, so that with probability 1 - ``significance`` no edge is wrong, and no cycle either.
+    Source: S. Holm, Scandinavian Journal of Statistics 6 (1979), 65-70.
     """
     from scipy.special import stdtr
 

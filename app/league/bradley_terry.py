@@ -55,7 +55,7 @@ def fit_bradley_terry(
     agents: Iterable[str] = (),
     misfit: float = 0.0,
 ) -> Ratings:
-    """Return the ratings of all agents in the totals, the anchors, and ``agents``.
+    """Return the ratings of ``agents``, the anchors, and all agents with games.
 
     The same totals give the same ratings, bit for bit, in any order. On other machines, where the linear algebra adds
     up in another order, the last digits may differ.
@@ -87,7 +87,10 @@ def fit_bradley_terry(
 
 
 class Quadratic(NamedTuple):
-    """A function at a point: value, gradient [A], and its curvature, the negative Hessian [A, A]."""
+    """A function at a point: value, gradient [A] and curvature [A, A].
+
+    The curvature is the negative Hessian.
+    """
 
     value: float
     gradient: Floats
@@ -95,9 +98,9 @@ class Quadratic(NamedTuple):
 
 
 def maximise(function: Callable[[Floats], Quadratic], start: Floats) -> tuple[Floats, Quadratic]:
-    """Return the maximum of a concave function and the function there, by Newton's method.
+    """Return a concave function's maximum and the function there.
 
-    A step that would lower the function is halved until it does not. Raises ``NoConvergence``.
+    Newton's method: a step that would lower the function is halved until it does not. Raises ``NoConvergence``.
     """
     here, there = start, function(start)
     for _ in range(NEWTON_STEPS):
@@ -125,13 +128,16 @@ class Scale:
         self._mean, self._precision = prior.mean * PER_ELO, (prior.deviation * PER_ELO) ** -2
 
     def strengths(self, free: Floats) -> Floats:
-        """Return all strengths [A] from those that are fitted."""
+        """Return all strengths [A] from the fitted ones."""
         strengths = self.start.copy()
         strengths[self.free] = free
         return strengths
 
     def with_prior(self, strengths: Floats, likelihood: Quadratic) -> Quadratic:
-        """Add the prior to a likelihood of all strengths, and leave out the anchors."""
+        """Add the prior to a likelihood of all strengths.
+
+        The anchors are left out.
+        """
         off = strengths[self.free] - self._mean
         curvature = likelihood.curvature[self._both]
         curvature.flat[:: len(off) + 1] += self._precision
@@ -162,7 +168,7 @@ class _Games:
     games: Floats  # [M]
     score: Floats  # of the first agent [M]
     dispersion: Floats  # [M]; see ``PairTotals.dispersion``
-    agents: int  # A
+    agents: int  # number of agents A
 
     @classmethod
     def of(cls, pairs: Sequence[PairTotals], agents: Sequence[str]) -> Self:
@@ -183,7 +189,10 @@ class _Games:
 
     @cached_property
     def cells(self) -> NDArray[np.int64]:
-        """Flat indices of the pairs in a matrix of agents: diagonal, then opponents [4 M]."""
+        """Flat indices [4 M] of the pairs in a matrix of agents.
+
+        The diagonal comes first, then the opponents.
+        """
         turned = np.concatenate((self.second, self.first))
         return np.concatenate((self.sides * (self.agents + 1), self.sides * self.agents + turned))
 
@@ -194,7 +203,10 @@ class _Games:
         return replace(self, games=share * self.games, score=share * self.score)
 
     def excess(self, strengths: Floats, misfit: float) -> float:
-        """Return chi-squared over its degrees of freedom, given the misfit; at least 1."""
+        """Return chi-squared over its degrees of freedom, at least 1.
+
+        It allows for the misfit.
+        """
         if not misfit:
             return 1.0
         expected = self._expected(strengths)
@@ -205,7 +217,7 @@ class _Games:
         return max(1.0, float(squared[judged].sum()) / freedom) if freedom > 0 else 1.0
 
     def likelihood(self, strengths: Floats) -> Quadratic:
-        """Return the logarithm of the likelihood as a function of all strengths [A]."""
+        """Return the log-likelihood as a function of all strengths [A]."""
         difference = strengths[self.first] - strengths[self.second]
         expected = _logistic(difference)
         lost = self.games - self.score
@@ -215,7 +227,10 @@ class _Games:
         return Quadratic(value, gradient, self._laplacian(self.games * expected * (1 - expected)))
 
     def information(self, strengths: Floats) -> Floats:
-        """Return the covariance of the log-likelihood's gradient [A, A], which allows for draws and shared openings."""
+        """Return the covariance [A, A] of the log-likelihood's gradient.
+
+        It allows for draws and shared openings.
+        """
         expected = self._expected(strengths)
         return self._laplacian(self.dispersion * self.games * expected * (1 - expected))
 
@@ -223,7 +238,10 @@ class _Games:
         return _logistic(strengths[self.first] - strengths[self.second])
 
     def _game_variance(self, expected: Floats) -> Floats:
-        """Return the variance of one game's score in each pair [M], kept above 0."""
+        """Return the variance of one game's score in each pair [M].
+
+        It is kept above 0.
+        """
         return np.asarray(np.maximum(self.dispersion * expected * (1 - expected), LEAST_VARIANCE))
 
     def _laplacian(self, weights: Floats) -> Floats:
@@ -238,7 +256,10 @@ def _score_variance(expected: Floats, misfit: float) -> Floats:
 
 
 def _sums(places: NDArray[np.int64], values: Floats, length: int) -> Floats:
-    """Add up the values that share a place; places are below ``length``."""
+    """Add up the values that share a place.
+
+    Places are below ``length``, which is the length of the result.
+    """
     return np.asarray(np.bincount(places, values, length), dtype=np.float64)
 
 

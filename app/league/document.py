@@ -25,7 +25,7 @@ from app.league.league import Agent, League
 from app.league.totals import PairTotals
 
 MICROSECOND = timedelta(microseconds=1)
-SHARED_FIELDS = ("elo", "elo_stderr", "matches", "parent", "retired", "roles", "step")  # as they are in ``Agent``
+SHARED_FIELDS = ("elo", "elo_stderr", "matches", "parent", "retired", "roles", "step")  # the same as in ``Agent``
 ROUNDING = 1e-9  # relative error of a sum of scores
 
 
@@ -62,7 +62,11 @@ class Result(Value):
 
 
 class HistoryEntry(Value):
-    """The games of ``p1`` against ``p2``, and the step of the later of the two, as far as the file has them."""
+    """The games of ``p1`` against ``p2``.
+
+    ``step`` is that of the later agent of the two, as far as the file has them; None if it has neither, or only
+    baselines.
+    """
 
     step: NonNegativeInt | None
     p1: str
@@ -71,9 +75,10 @@ class HistoryEntry(Value):
 
 
 class LeagueMetadata(Value):
-    """Metadata of the file. ``sha256`` is that of the rest; remove it when editing by hand.
+    """Metadata of the file.
 
-    ``champion`` and ``last_good`` need not be agents of the file, because the current model need not be a member.
+    ``sha256`` is the checksum of the rest of the file; remove it when editing by hand. ``champion`` and ``last_good``
+    need not be agents of the file, because the current model need not be a member.
     """
 
     run_name: str
@@ -139,7 +144,10 @@ def dump_league(league: League, run_name: str, config_key: str) -> bytes:
 
 
 def load_league(data: bytes, name: str) -> tuple[League, LeagueMetadata]:
-    """Read a file's content. Raises ``DamagedLeague``, whose message names the file ``name``."""
+    """Read a file's content. Raises ``DamagedLeague``.
+
+    The error's message names the file ``name``.
+    """
     try:
         document = LeagueDocument.model_validate_json(data)
     except ValidationError as error:

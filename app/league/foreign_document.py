@@ -1,6 +1,6 @@
 """Translation of a foreign ``league.json``.
 
-It has names and paths of adapters instead of hashes, and its own names of bots.
+A foreign file has names and paths of adapters instead of hashes, and its own names of bots.
 """
 
 from collections.abc import Mapping
@@ -13,9 +13,9 @@ BOTS = {"random_bot": RANDOM, "chaos_bot": "chaos"}
 
 
 def foreign_paths(document: Any) -> dict[str, str]:
-    """Return the paths of checkpoints that are not hashes.
+    """Return the paths of checkpoints that are not hashes, by agent.
 
-    There are none in a file of ours, or in one that is no league.
+    A file of ours has none, and neither has a file that is not a league.
     """
     agents = document.get("agents") if isinstance(document, dict) else None
     entries = agents.items() if isinstance(agents, dict) else ()
@@ -27,11 +27,12 @@ def foreign_paths(document: Any) -> dict[str, str]:
 
 
 def translated(document: Mapping[str, Any], hashes: Mapping[str, str]) -> dict[str, Any]:
-    """Return a league's file with our names of bots, hashes of adapters, and ratings with the random bot at 0.
+    """Return a foreign league's file in our form.
 
-    Parents that are not in the file are left out. ``hashes`` are those of the agents with foreign paths; agents of one
-    hash become one. Raises ``UnusableFile`` for a result that says no score, and ``AttributeError``, ``KeyError`` or
-    ``TypeError`` for a document of another form.
+    Bots get our names, adapters their hashes, and ratings are shifted so that the random bot is at 0. Parents that are
+    not in the file are left out. ``hashes`` are those of the agents with foreign paths; agents of one hash become one.
+    Raises ``UnusableFile`` for a result without a score, and ``AttributeError``, ``KeyError`` or ``TypeError`` for a
+    document of another form.
     """
     names = {**BOTS, **hashes}
     agents = document["agents"]
@@ -64,14 +65,17 @@ def translated(document: Mapping[str, Any], hashes: Mapping[str, str]) -> dict[s
                 "result": _result(match.get("result")),
             }
             for match in document.get("history", ())
-            if named(match["p1"]) != named(match["p2"])  # clones say nothing of each other
+            if named(match["p1"]) != named(match["p2"])  # games between clones do not inform ratings
         ],
         "metadata": {**about, **renamed},
     }
 
 
 def _result(result: Any) -> Any:
-    """Return games and points of ``p1``: a number is the score of one game, in [0, 1]."""
+    """Return the games and points of ``p1``.
+
+    A number is the score of one game, in [0, 1].
+    """
     if isinstance(result, bool) or not isinstance(result, int | float | dict):
         raise UnusableFile(
             f"{result!r} is no result of a league's history.",

@@ -1,4 +1,7 @@
-"""A league: its agents and their games, folded from the journal. Frozen; every change returns a new one."""
+"""A league: its agents and their games, folded from the journal.
+
+A league is immutable: every change returns a new one.
+"""
 
 from collections.abc import Iterable
 from operator import attrgetter
@@ -39,11 +42,14 @@ class Agent(Row, frozen=True):
     created_us: int | None = None  # time of admission, microseconds since 1970 UTC; None for a baseline
     parent: str | None = None  # its nearest ancestor in the league
     roles: tuple[LeagueRole, ...] = ()  # the reasons for keeping a checkpoint
-    retired: bool = False  # it is no longer an opponent; its games are still known
+    retired: bool = False  # a retired agent is no longer an opponent; its games are still known
 
     @property
     def permanent(self) -> bool:
-        """True for baselines, and for checkpoints with another role than ``recent``: they stay for ever."""
+        """True for members that never expire.
+
+        These are the baselines, and the checkpoints with another role than ``recent``.
+        """
         return self.kind == "baseline" or any(role != "recent" for role in self.roles)
 
     def rated(self, elo: float, stderr: float, matches: int) -> Self:
@@ -52,7 +58,10 @@ class Agent(Row, frozen=True):
 
 
 def baseline(name: str) -> Agent:
-    """Return a built-in player; only the random bot's rating is known before any game."""
+    """Return a built-in player as an agent without games.
+
+    Only the random bot's rating is known before any game: 0.
+    """
     if name == RANDOM:
         return Agent(id=name, kind="baseline", elo=Elo(0.0), elo_stderr=0.0)
     return Agent(id=name, kind="baseline")
@@ -97,19 +106,28 @@ class League(Row, frozen=True):
 
     @property
     def best(self) -> Agent | None:
-        """The active checkpoint of the highest rating, the oldest if tied; None before one is rated."""
+        """The active checkpoint of the highest rating, the oldest if tied.
+
+        None before any checkpoint is rated.
+        """
         rated = [agent for agent in self.checkpoints if agent.elo is not None]
         return max(rated, key=lambda agent: agent.elo or 0.0, default=None)
 
     def between(self, one: str, other: str) -> PairTotals | None:
-        """Return the games of two agents from the side of ``one``; None without any."""
+        """Return the games of two agents from the side of ``one``.
+
+        None if they have played no games.
+        """
         if one < other:
             return self.games.get(one, {}).get(other)
         games = self.games.get(other, {}).get(one)
         return games and games.flipped
 
     def lineage(self, agent: Agent) -> tuple[str, ...]:
-        """Return the ids of an agent's known ancestors, nearest first; the agent need not be a member."""
+        """Return the ids of an agent's known ancestors, nearest first.
+
+        The agent need not be a member.
+        """
         found: list[str] = []
         parent = agent.parent
         while parent is not None and parent not in found:
@@ -119,11 +137,14 @@ class League(Row, frozen=True):
         return tuple(found)
 
     def with_agent(self, agent: Agent) -> Self:
-        """Add an agent, or replace the one of its id."""
+        """Add an agent, or replace the agent of the same id."""
         return self.replace(agents={**self.agents, agent.id: agent})
 
     def with_baselines(self, names: Iterable[str]) -> Self:
-        """Return the league with exactly these built-in players; ratings of kept ones and all games stay."""
+        """Return the league with exactly these built-in players.
+
+        Ratings of kept players and all games stay.
+        """
         wanted, present = set(names), {agent.id for agent in self.baselines}
         if wanted == present:
             return self
@@ -140,9 +161,10 @@ class League(Row, frozen=True):
         )
 
     def joined(self, other: "League") -> Self:
-        """Add the agents and games of another league that are unknown here; a repetition changes nothing.
+        """Add another league's agents and games that are unknown here.
 
-        Known agents and pairs stay as they are, and so does the champion.
+        Known agents and pairs stay as they are, and so does the champion. Joining the same league again changes
+        nothing.
         """
         pairs = sorted({*other.games, *self.games})
         return self.replace(
@@ -158,7 +180,10 @@ class League(Row, frozen=True):
         return self if agent is None else self.with_agent(agent.replace(retired=True))
 
     def forgetting(self, before_step: int) -> Self:
-        """Drop retired agents older than a step, and the games of all agents that are no longer known."""
+        """Drop retired agents older than a step.
+
+        Games stay only between known agents, the champion and the target of a rollback.
+        """
         agents = {
             name: agent
             for name, agent in self.agents.items()
@@ -196,9 +221,10 @@ def fold_league(league: League, event: Event[Payload], settings: AdmissionSettin
 def league_after(  # noqa: C901 - one case an event
     league: League, data: Payload, now_us: int, settings: AdmissionSettings
 ) -> League:
-    """Return the league after an event's data; ``now_us`` is in microseconds since 1970 UTC.
+    """Return the league after an event's data.
 
-    Gate games are left out, because they repeat one pair and would bias the ratings.
+    ``now_us`` is in microseconds since 1970 UTC. Gate games are left out, because they repeat one pair and would bias
+    the ratings.
     """
     match data:
         case CheckpointAdded():

@@ -1,8 +1,8 @@
-"""Matchmaking: a model's opponents, by categories in self-play and by strategy in evaluations.
+"""Matchmaking: a model's opponents in self-play and in evaluations.
 
-In self-play the category is drawn first, then the agent in it, because otherwise the number of agents would change the
-shares. A category without members leaves its share to the others, in proportion. Agents may be in several categories: a
-baseline of about the hero's rating is a peer too.
+Self-play draws by category, evaluations by strategy. In self-play the category is drawn first, then the agent in it,
+because otherwise the number of agents would change the shares. A category without members leaves its share to the
+others, in proportion. Agents may be in several categories: a baseline of about the hero's rating is a peer too.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ def win_probability(league: League, hero: Agent, other: Agent, prior_games: floa
     """Return the hero's expected score, in (0, 1), against another agent.
 
     The score that ratings predict, 1/2 without ratings, counts as ``prior_games`` games in addition to those really
-    played. So few games hardly move it, and many outweigh it.
+    played. So a few real games hardly move it, and many outweigh it.
     """
     believed = 0.5 if hero.elo is None or other.elo is None else expected_score(hero.elo - other.elo)
     played = league.between(hero.id, other.id)
@@ -37,7 +37,7 @@ def win_probability(league: League, hero: Agent, other: Agent, prior_games: floa
 
 
 def curve_weight(curve: Curve, p: float) -> float:
-    """Return the weight of an opponent that the hero beats with probability p.
+    """Return an opponent's weight, where the hero beats it with probability ``p``.
 
     ``hard`` prefers opponents that beat the hero, ``var`` its equals. Source: Vinyals et al., Nature 575
     (2019), Methods, "Prioritized fictitious self-play".
@@ -52,7 +52,10 @@ def curve_weight(curve: Curve, p: float) -> float:
 
 
 def former_winners(league: League, hero: Agent, lost_games: int) -> frozenset[str]:
-    """Return the agents that beat an ancestor of the hero, in at least ``lost_games`` games."""
+    """Return the agents that beat an ancestor of the hero.
+
+    Only pairs with at least ``lost_games`` games count.
+    """
     ancestors, winners = set(league.lineage(hero)), set[str]()
     for one, others in league.games.items():
         for other, played in others.items():
@@ -65,9 +68,10 @@ def former_winners(league: League, hero: Agent, lost_games: int) -> frozenset[st
 
 
 def categories(league: League, hero: Agent, settings: MatchmakingSettings) -> Mapping[Category, Weights]:
-    """Return the agents of every category; the hero is only in the mirror.
+    """Return the weights of the agents in every category.
 
-    With fewer than ``cold_start`` checkpoints there are only baselines, not even the mirror.
+    The hero is only in the mirror. With fewer than ``cold_start`` checkpoints there are only baselines, not even the
+    mirror.
     """
     builtins, checkpoints = league.baselines, league.checkpoints
     baselines = {agent.id: 1.0 for agent in builtins if agent.id != hero.id}
@@ -97,10 +101,13 @@ def categories(league: League, hero: Agent, settings: MatchmakingSettings) -> Ma
 
 
 def distribution(league: League, hero: Agent, settings: MatchmakingSettings) -> dict[Pick, float]:
-    """Return the probability of every pick; they sum to 1. Without other agents the hero plays itself."""
+    """Return the probability of every pick; probabilities sum to 1.
+
+    Without other agents the hero plays itself.
+    """
     members = categories(league, hero, settings)
     shares = {category: getattr(settings, category) for category, weights in members.items() if weights}
-    if len(shares) == 1:  # a cold start plays the baselines whatever their share
+    if len(shares) == 1:  # at a cold start the baselines are played, whatever their share
         shares = dict.fromkeys(shares, 1.0)
     total = sum(shares.values())
     if not total:
@@ -123,7 +130,9 @@ PRIOR_GAMES = 10.0  # games that the ratings count for in the strategy ``pfsp``
 def select(
     league: League, strategy: Strategy, hero: Agent, count: int = 1, *, seed: int = 0, curve: Curve = "hard"
 ) -> tuple[Agent, ...]:
-    """Return up to ``count`` different active members other than the hero, which need not be a member.
+    """Return up to ``count`` different active members other than the hero.
+
+    The hero need not be a member. The strategies are:
 
     - ``champion``: the current model, or the first of ``top_k`` if that is the hero or no member; at most one.
     - ``top_k``: the checkpoints of the highest ratings first; the unrated are left out.

@@ -1,8 +1,8 @@
-"""Plackett-Luce: the ratings that explain the final ranks of games for more than two agents.
+"""Plackett-Luce: ratings from the final ranks of games.
 
-Ranks come about as if the best seat were chosen first, then the next one of those that are left, and so on. An agent
-is chosen with a probability in proportion to 10 ** (Elo / 400). Sources: R. D. Luce, Individual Choice Behavior (1959);
-R. L. Plackett, Applied Statistics 24 (1975), 193-202.
+A game may have more than two agents. Ranks come about as if the best seat were chosen first, then the next one of those
+that are left, and so on. An agent is chosen with a probability in proportion to 10 ** (Elo / 400). Sources: R. D. Luce,
+Individual Choice Behavior (1959); R. L. Plackett, Applied Statistics 24 (1975), 193-202.
 
 - A seat is rated, and agents may have several seats (clones). Clones are left out of the set that a seat is chosen
   from, because otherwise an agent would gain and lose by games against itself.
@@ -23,25 +23,30 @@ from app.league.ratings import UNKNOWN, Floats, RatingPrior, Ratings
 
 
 class RankedGame(NamedTuple):
-    """A game's seats: who had them, and their final ranks, the best 1; equal seats share the better rank."""
+    """The agents in a game's seats, and the seats' final ranks.
+
+    The best rank is 1; equal seats share the better rank.
+    """
 
     agents: tuple[str, ...]
     ranks: tuple[int, ...]
-    event: int | None = None  # games of one event depend on each other, as those from one start; None: on no other
+    event: int | None = None  # games of one event depend on each other, like those from one start; None: independent
 
 
 class _Choice(NamedTuple):
-    """A seat's agent, and the agents of the other seats that it was preferred to."""
+    """A seat's agent, preferred to the agents of other seats."""
 
     chosen: str
     others: tuple[str, ...]
-    weight: float  # share of the orders of equal ranks in which it was chosen from these
+    weight: float  # share of the orders of equal ranks in which the agent was chosen from among these others
 
 
 def fit_plackett_luce(
     games: Iterable[RankedGame], anchors: Mapping[str, Elo] = ANCHORS, prior: RatingPrior = UNKNOWN
 ) -> Ratings:
-    """Return the ratings of all agents in the games, and of the anchors; events count as independent in their errors.
+    """Return the ratings of all agents in the games and the anchors.
+
+    The standard errors take events as independent of each other.
 
     Args:
         games: games with at least two seats.
@@ -49,7 +54,7 @@ def fit_plackett_luce(
         prior: prior of all ratings that are not given.
     """
     events: dict[tuple[int | None, int], int] = {}
-    choices: list[tuple[int, _Choice]] = []  # with the number of its event
+    choices: list[tuple[int, _Choice]] = []  # each with the number of its event
     for number, game in enumerate(games):
         event = events.setdefault((game.event, number if game.event is None else 0), len(events))
         choices += [(event, choice) for choice in _choices(game)]
@@ -64,7 +69,10 @@ def fit_plackett_luce(
             seats[row, index[name]] += 1
 
     def shares(strengths: Floats) -> tuple[Floats, Floats]:
-        """Return the probabilities [C, A] that an agent is chosen, and the logarithms of the sums [C]."""
+        """Return the probabilities [C, A] that an agent is chosen.
+
+        Also return the logarithms [C] of the sums that normalise them.
+        """
         top = strengths.max()
         powers = seats * np.exp(strengths - top)
         sums = powers.sum(axis=1)

@@ -1,4 +1,4 @@
-"""The pool: the agents whose games among each other give the published ratings.
+"""The pool: agents whose mutual games give the published ratings.
 
 Two ratings are comparable only if they follow from one fit of games that are all remembered. So an agent stays in the
 pool as long as it may be rated again, and all its members are rated together. The games of all other agents are
@@ -6,8 +6,8 @@ forgotten. Most are games of candidates, which are trained against their predece
 gain on other agents; these games would stretch the scale with each generation (ADR-017).
 
 Learned models are rated by their games against each other. A bot beats any model now and then, because of openings and
-noise, so its games count only against models that it scores a tenth or more against. These place it and, for the random
-bot, the zero of the scale.
+noise, so a bot's games count only against models against which it scores a tenth or more. These games place the bot
+and, for the random bot, the zero of the scale.
 """
 
 from collections import Counter
@@ -20,22 +20,25 @@ from app.league.bradley_terry import ANCHORS, fit_bradley_terry
 from app.league.ratings import RatingPrior, Ratings
 from app.league.totals import PairTotals, total
 
-CANDIDATES = 2  # models rated last that may still be promoted: one, and another requested before the verdict
+CANDIDATES = 2  # newly rated models that may still be promoted: one, and another requested before its verdict
 MISFIT = 0.03  # standard deviation of a pair's true score about the fit; round robins showed 0.02 to 0.05 (ADR-017)
 PRIOR = RatingPrior(deviation=1600.0)  # so wide that it does not pull strong models towards the random bot
 SATURATED = 0.9  # mean score beyond which games against a bot say almost nothing
 
 
 def saturated(score: float) -> bool:
-    """Return whether either side's mean score is too one-sided to learn from more games."""
+    """Return whether a mean score is too one-sided to learn from.
+
+    The side does not matter: a score near 0 is as saturated as one near 1.
+    """
     return max(score, 1 - score) > SATURATED
 
 
 def rate(pairs: Iterable[PairTotals], agents: Iterable[str] = (), anchors: Mapping[str, Elo] = ANCHORS) -> Ratings:
-    """Return the ratings of all agents in some totals, of the anchors and of ``agents``.
+    """Return the ratings of ``agents``, the anchors, and all agents with games.
 
     Saturated games against bots count only where nothing else connects two agents, the least saturated
-    first (Kruskal's algorithm). Otherwise the models that beat such a player would be rated as if they had no games.
+    first (Kruskal's algorithm). Otherwise the models that beat such a bot would be rated as if they had no games.
     """
     counted, saturating = list[PairTotals](), list[PairTotals]()
     for pair in total(pairs):
@@ -68,10 +71,10 @@ class Pool(Row, frozen=True):
     pairs: tuple[PairTotals, ...] = ()
 
     def after(self, played: Iterable[PairTotals], known: Collection[str], candidate: str | None = None) -> Self:
-        """Add games, and forget those of agents that are neither known nor candidates.
+        """Add games, and drop those of agents that are no longer rated.
 
-        ``known`` agents (members, latest champions) are rated again with new games. ``candidate`` is the model that
-        these games rate, if any; it may be a known agent.
+        Kept are the games among ``known`` agents and candidates. ``known`` agents (members, latest champions) are rated
+        again with new games. ``candidate`` is the model that the new games rate, if any; it may be a known agent.
         """
         others = (name for name in self.candidates if name != candidate)
         latest = [name for name in (*others, candidate) if name is not None and name not in known]

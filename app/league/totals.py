@@ -1,4 +1,7 @@
-"""Totals of two agents' games, for ratings, matchmaking and the search for cycles."""
+"""Totals of two agents' games.
+
+Ratings, matchmaking and the search for cycles use them.
+"""
 
 from collections.abc import Iterable
 from typing import Self
@@ -6,22 +9,28 @@ from typing import Self
 from app.core import PLAYERS_OF
 from app.events import MatchResult, Row
 
-PRIOR_VARIANCE = 1.0  # that of four games between equals
+PRIOR_VARIANCE = 1.0  # the variance of four games between equals
 
 
 class PairTotals(Row, frozen=True):
-    """Totals of all games between two agents; with more than two players, the other agent has all other seats."""
+    """Totals of all games between two agents.
+
+    With more than two players, the second agent has all other seats.
+    """
 
     first: str  # the agent whose scores these are
     second: str  # its opponent
     games: int  # at least 1
     rotations: int  # independent observations among them: groups of games of one deal or opening, or single games
-    score: float  # sum of the games' scores in [0, 1], ties half
+    score: float  # sum of the games' scores in [0, 1], a tie counting half
     squares: float  # sum over the rotations of the square of a rotation's score
 
     @classmethod
     def of_rotations(cls, first: str, second: str, counts: tuple[int, ...]) -> Self:
-        """Return totals of rotations: ``counts[k]`` of them brought k half points, as in ``MatchResult``."""
+        """Return the totals of some rotations.
+
+        ``counts[k]`` rotations gave k half points, as in ``MatchResult``.
+        """
         players, rotations = PLAYERS_OF[len(counts)], sum(counts)
         scores = [half_points / (2 * (players - 1)) for half_points in range(len(counts))]
         return cls(
@@ -58,10 +67,11 @@ class PairTotals(Row, frozen=True):
 
     @property
     def dispersion(self) -> float:
-        """The variance of the score, relative to that of independent games without draws, n m (1 - m).
+        """The variance of the score, relative to independent games without draws.
 
-        Draws, and openings that are played from both sides, make it less than one; games that repeat each other make
-        it more. A few observations hardly move it away from one.
+        The variance of n such games of mean m is n m (1 - m). Draws, and openings that are played from both sides, make
+        the dispersion less than one; games that repeat each other make it more. A few observations hardly move it away
+        from one.
         """
         observed = max(0.0, self.squares - self.score**2 / self.rotations)
         binomial = self.score * (1 - self.score / self.games)
@@ -69,13 +79,19 @@ class PairTotals(Row, frozen=True):
 
 
 def totals_of(hero: str, matches: Iterable[MatchResult]) -> tuple[PairTotals, ...]:
-    """Return an evaluated model's totals against each opponent but itself, over finished rotations."""
+    """Return an evaluated model's totals against each other opponent.
+
+    Only finished rotations count. Games against itself are left out.
+    """
     finished = (match for match in matches if match.player != hero and sum(match.rotations) > 0)
     return tuple(PairTotals.of_rotations(hero, match.player, match.rotations) for match in finished)
 
 
 def total(pairs: Iterable[PairTotals]) -> tuple[PairTotals, ...]:
-    """Add up the totals of the same two agents, seen from either side, in the order of the names."""
+    """Add up the totals of the same two agents.
+
+    Totals may be seen from either side. The result is ordered by the names.
+    """
     found: dict[tuple[str, str], PairTotals] = {}
     for pair in pairs:
         ordered = pair if pair.first < pair.second else pair.flipped

@@ -14,7 +14,7 @@ from app.events import MatchesRequested
 from app.league.league import Agent, League
 from app.league.pool import saturated
 
-OPPONENTS_AT_ONCE = 4  # most opponents of one request, because other evaluations wait until a running one is finished
+OPPONENTS_AT_ONCE = 4  # most opponents of one request: few, because other evaluations wait until it is finished
 
 
 class Pairing(NamedTuple):
@@ -25,7 +25,7 @@ class Pairing(NamedTuple):
 
 
 def round_robin(names: Sequence[str]) -> tuple[tuple[Pairing, ...], ...]:
-    """Return the rounds of a tournament in which everybody is matched with everybody once.
+    """Return the rounds of a tournament that pairs all agents once.
 
     The circle method: one agent stays, the others rotate; with an odd number, one pauses in each round.
     """
@@ -48,7 +48,10 @@ def placement(league: League, newcomer: Agent, count: int) -> tuple[Pairing, ...
     """
 
     def information(agent: Agent) -> float:
-        """Return p (1 - p) divided by 1 + the games already played."""
+        """Return how informative a match against an agent would be.
+
+        The value is p (1 - p) divided by 1 + the games already played.
+        """
         if newcomer.elo is None and agent.elo is None:
             return 0.0
         p = 0.5 if newcomer.elo is None or agent.elo is None else expected_score(newcomer.elo - agent.elo)

@@ -1,1 +1,1 @@
-"""Networks, samples and proximal policy optimisation; the jobs that make models."""
+"""Networks, samples and proximal policy optimisation; jobs that make models."""

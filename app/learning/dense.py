@@ -1,4 +1,4 @@
-"""Networks that play as dense layers: a perceptron, and windows of a board under one."""
+"""Networks that play as dense layers: a perceptron and board windows."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -13,16 +13,17 @@ from app.core import NetworkShape
 from app.learning.layers import POLICY_GAIN, TRUNK_GAIN, VALUE_GAIN, draw, empty_conv, empty_linear
 
 LARGEST_WINDOW = 4  # cells a side
-WINDOWS_GAIN = sqrt(1 / 3)  # that of PyTorch's default layers; windows learn faster with it than with the other gains
+WINDOWS_GAIN = sqrt(1 / 3)  # gain of PyTorch's default layers; windows learn faster with it than with other gains
 
 DenseLayer = tuple[Tensor, Tensor]
 """Weight [outputs, inputs] and bias [outputs]."""
 
 
 class ActorCritic(nn.Module):
-    """A ReLU trunk of ``settings.hidden`` layers, perhaps residual blocks, and two linear heads.
+    """A perceptron: a ReLU trunk with a policy and a value head.
 
-    The weights are not initialised: see ``init_policy`` and ``load_network``.
+    The trunk has layers of ``settings.hidden`` units, and then ``settings.residual`` residual blocks. The heads are
+    linear. The weights are not initialised: see ``init_policy`` and ``load_network``.
     """
 
     trunk_gain, policy_gain, value_gain = TRUNK_GAIN, POLICY_GAIN, VALUE_GAIN
@@ -44,7 +45,10 @@ class ActorCritic(nn.Module):
                 draw(layer, gains.get(name.rpartition(".")[2], self.trunk_gain), generator)
 
     def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits [N, A], unmasked, and values [N] of float observations [N, D]."""
+        """Return logits [N, A] and values [N] of observations [N, D].
+
+        Observations are floats. The logits are not masked.
+        """
         features = obs
         for layer in self.trunk:
             features = torch.relu(layer(features))
@@ -58,23 +62,27 @@ class ActorCritic(nn.Module):
 
 
 class DenseBlock(nn.Module):
-    """Two layers beside a shortcut; the second begins small, as in ``app.learning.tower``."""
+    """Two layers beside a shortcut.
+
+    The second layer begins with small weights, as in ``app.learning.tower``.
+    """
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.first, self.second = empty_linear(width, width), empty_linear(width, width)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Return features [N, width] of features of the same shape."""
+        """Return features of the same shape [N, width]."""
         change: Tensor = self.second(torch.relu(self.first(features)))
         return features + change
 
 
 class Windows(ActorCritic):
-    """All windows of a board through one small layer, then an ``ActorCritic``.
+    """A small layer over all windows of a board, then an ``ActorCritic``.
 
     A window is a square of at most ``LARGEST_WINDOW`` cells a side that lies on the board. Each is mapped to
-    ``settings.filters`` numbers by the same weights, as by a convolution without padding; scalars are added to each.
+    ``settings.filters`` numbers by the same weights, as by a convolution without padding. A linear map of the scalars
+    is added to the numbers of each window.
     """
 
     trunk_gain = policy_gain = value_gain = WINDOWS_GAIN
@@ -90,7 +98,10 @@ class Windows(ActorCritic):
         self.scalars = empty_linear(shape.scalars, settings.filters) if shape.scalars else None
 
     def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits [N, A], unmasked, and values [N] of float observations [N, D]."""
+        """Return logits [N, A] and values [N] of observations [N, D].
+
+        Observations are floats. The logits are not masked.
+        """
         planes, scalars = self._parts(obs)
         sums = self.windows(planes)
         if self.scalars is not None:
@@ -98,9 +109,10 @@ class Windows(ActorCritic):
         return super().forward(torch.relu(sums.flatten(1)))
 
     def hidden_layers(self) -> list[DenseLayer]:
-        """Return the layers before the blocks, with ReLU after each; the windows are one sparse matrix.
+        """Return the layers before the blocks, with ReLU after each.
 
-        On the processor's matrix units the zeros cost less than gathering each window's cells.
+        The windows are one sparse matrix: on the processor's matrix units its zeros cost less than gathering each
+        window's cells.
         """
         weight, bias = self.windows.weight.detach(), self.windows.bias
         assert bias is not None
@@ -109,10 +121,10 @@ class Windows(ActorCritic):
         places = sums[0, 0].numel()
         if self.scalars is not None:
             sums, bias = sums + (scalars @ self.scalars.weight.detach().t())[:, :, None, None], bias + self.scalars.bias
-        columns = sums.flatten(1)  # of each feature
+        columns = sums.flatten(1)  # one row of weights for each feature
         return [(columns.t().contiguous(), bias.detach().repeat_interleave(places)), *super().hidden_layers()]
 
     def _parts(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the planes [N, C, H, W] and the scalars [N, S] of observations [N, D]."""
+        """Split observations into planes [N, C, H, W] and scalars [N, S]."""
         size = prod(self._planes)
         return obs[:, :size].reshape(-1, *self._planes), obs[:, size:]

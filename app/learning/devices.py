@@ -1,4 +1,4 @@
-"""Devices of networks: look-up by name, transfers, precision of the arithmetic.
+"""Devices of networks: look-up by name, transfers, arithmetic precision.
 
 On a CUDA device the same seed gives the same games and weights again, on the same kind of device with the same
 libraries. ``resolve`` sees to it: convolutions and multiplications by TF32 are off, algorithms are deterministic. Sums
@@ -19,7 +19,7 @@ from app.config.devices import AUTO, DEVICE_NAMES, DEVICE_PATTERN, GPU_GAMES
 from app.core import FlyballError
 from app.engine import JsonObject, Report
 
-_WORKSPACE = ":4096:8"  # two settings make cuBLAS deterministic; this is the faster one
+_WORKSPACE = ":4096:8"  # two values make cuBLAS deterministic; this is the faster one
 
 
 C = TypeVar("C", bound=Compute)
@@ -34,9 +34,9 @@ class MissingDevice(FlyballError):
 
 
 def missing_device(device: str, processes: int = 1) -> str | None:
-    """Return why ``device`` is unavailable here, None if it is available. Raises ``UnknownDevice``.
+    """Return why ``device`` is unavailable here, or None if it is available.
 
-    Each of several processes needs a GPU of its own: the named one and those after it.
+    Each of several processes needs a GPU of its own: the named one and those after it. Raises ``UnknownDevice``.
     """
     match = DEVICE_PATTERN.fullmatch(device)
     if match is None:
@@ -51,16 +51,19 @@ def missing_device(device: str, processes: int = 1) -> str | None:
 
 
 def missing(spec: JsonObject, report: Report) -> JsonObject:  # noqa: ARG001  # a job, with nothing to report
-    """Return ``{"reasons": …}``: for each of the spec's ``devices``, pairs of a device and a number of processes.
+    """Return ``{"reasons": …}``: why devices are unavailable (a job).
 
-    A reason says why the device is unavailable; None: it is available. This is a job so that processes
-    without PyTorch, which takes a second to import, can ask.
+    The spec's ``devices`` are pairs of a device and a number of processes. Each has a reason, None if it is available.
+    This is a job, so that processes without PyTorch, which takes a second to import, can ask.
     """
     return {"reasons": [missing_device(device, processes) for device, processes in spec["devices"]]}
 
 
 def require(device: str, processes: int = 1) -> None:
-    """Raise ``MissingDevice`` if ``device`` is unavailable here. Raises ``UnknownDevice``. See ``missing_device``."""
+    """Raise ``MissingDevice`` if ``device`` is unavailable here.
+
+    Raises ``UnknownDevice`` for an unknown name. See ``missing_device``.
+    """
     if reason := missing_device(device, processes):
         raise MissingDevice(
             f"The device is missing: {reason}.",
@@ -71,9 +74,10 @@ def require(device: str, processes: int = 1) -> None:
 
 @cache
 def resolve(device: str) -> torch.device:
-    """Return the device called ``device``; ``auto`` is cuda where PyTorch finds one, otherwise cpu.
+    """Return the device called ``device``.
 
-    The first call logs what a device resolves to. Raises ``MissingDevice`` or ``UnknownDevice``.
+    ``auto`` is cuda where PyTorch finds one, otherwise cpu. The first call logs what a device resolves to. Raises
+    ``MissingDevice`` or ``UnknownDevice``.
     """
     require(device)
     found = torch.device(_automatic() if device == AUTO else device)
@@ -90,7 +94,10 @@ def _automatic() -> str:
 
 
 def _be_deterministic() -> None:
-    """Make the process's CUDA arithmetic repeatable. An operation that can't be only warns: it may be a user's."""
+    """Make the process's CUDA arithmetic repeatable.
+
+    An operation that cannot be repeatable only warns, because it may be part of a user's network.
+    """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", _WORKSPACE)  # read by cuBLAS at its first multiplication
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
@@ -98,16 +105,21 @@ def _be_deterministic() -> None:
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """Return ``tensor`` on ``device``. Copies to a GPU come from pinned memory and don't block the processor."""
+    """Return ``tensor`` on ``device``.
+
+    Copies to a GPU come from pinned memory and do not block the processor.
+    """
     if device.type == "cuda" and not tensor.is_cuda:
         return tensor.pin_memory().to(device, non_blocking=True)
     return tensor.to(device)
 
 
 def decided(compute: C, backend: str) -> C:
-    """Return ``compute`` with the precision that ``auto`` means for a backend here. Raises as ``resolve``.
+    """Return ``compute`` with the precision that ``auto`` means.
 
-    Searches correct what rounding does to a network; PPO would compare the probabilities of two precisions.
+    It depends on the backend and the device. With the search backend it is bfloat16 where the device has units for it,
+    because searches correct what rounding does to a network. Otherwise it is float32, because PPO would compare the
+    probabilities of two precisions. Raises as ``resolve``.
     """
     if compute.precision != AUTO:
         return compute
@@ -118,15 +130,21 @@ def decided(compute: C, backend: str) -> C:
 def _has_bfloat16_units(device: torch.device) -> bool:
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    known: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # which older versions of PyTorch lack
+    known: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # older versions of PyTorch lack it
     return any(known.get(unit, False) for unit in ("amx_bf16", "avx512_bf16"))
 
 
 def arithmetic(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
-    """Return the context in which networks run: PyTorch's autocast for bfloat16, otherwise none."""
+    """Return the context in which networks run.
+
+    It is PyTorch's autocast for bfloat16, otherwise a context without effect.
+    """
     return torch.autocast(device.type, torch.bfloat16) if precision == "bfloat16" else nullcontext()
 
 
 def games_at_once(device: str, on_cpu: int) -> int:
-    """Return how many games a process should play at once on ``device``. Raises as ``resolve``."""
+    """Return how many games a process plays at once on ``device``.
+
+    Raises as ``resolve``.
+    """
     return max(on_cpu, GPU_GAMES) if resolve(device).type == "cuda" else on_cpu

@@ -1,4 +1,4 @@
-"""Fast inference for play: no gradients, heads joined, outputs independent of the batch.
+"""Fast inference for play: no gradients, outputs independent of the batch.
 
 Libraries choose the order of sums by the size of the batch. So all networks run a constant number of rows at a time,
 except dense layers in float32. A position's outputs then depend on no other position, as long as no layer mixes rows.
@@ -22,7 +22,7 @@ from app.learning.network import Parameters, load_network, masked_log_probs
 from app.learning.products import Convolution, OneDnnLinear, linear, packed, padded
 from app.learning.tower import Block, Tower, at_places
 
-ALIGNED = 32  # inputs; in bfloat16, another number takes up to twice as long
+ALIGNED = 32  # inputs are padded to a multiple; in bfloat16, another number takes up to twice as long
 GPU_CHUNK = 1024  # rows of a pass; on a GPU, small passes take as long as large ones
 CHUNK: Mapping[Precision, int] = {"auto": 64, "float32": 64, "bfloat16": 256}  # on a CPU; units idle in smaller passes
 
@@ -78,13 +78,19 @@ class Policy:
             return log_probs.cpu().numpy(), output[:, self.actions].cpu().numpy()
 
     def outputs(self, obs: NDArray[np.generic]) -> NDArray[np.float32]:
-        """Return the raw outputs [N, A + 1]: a logit for each action, legal or not, then the value."""
+        """Return the raw outputs [N, A + 1].
+
+        The first A are the logits of all actions, legal or not; the last is the value.
+        """
         with torch.inference_mode():
             outputs: NDArray[np.float32] = self._forward(obs).cpu().numpy()
             return outputs
 
     def weights(self) -> dict[str, NDArray[np.float32]]:
-        """Return each layer's weights by name: of an mlp [inputs, outputs], of other networks as they are."""
+        """Return each layer's weights by name.
+
+        Weights of an mlp are [inputs, outputs]; those of other networks have their own layout.
+        """
         weights = {name: tensor.detach() for name, tensor in self._network.named_parameters() if tensor.ndim > 1}
         if type(self._network) is ActorCritic:
             weights = {name.removesuffix(".weight"): weight.t() for name, weight in weights.items()}
@@ -104,12 +110,15 @@ class Policy:
         return outputs
 
     def _tensor(self, array: NDArray[np.generic]) -> Tensor:
-        # Read-only arrays, as in shards read from disk, are copied, because PyTorch warns of tensors that share them.
+        # Read-only arrays, as in shards read from disk, are copied, because PyTorch warns if a tensor shares them.
         return to_device(torch.from_numpy(array if array.flags.writeable else array.copy()), self._device)
 
 
 class _Dense:
-    """A network of dense layers as tensors, its heads joined."""
+    """A network of dense layers as tensors, its heads joined.
+
+    Both heads are computed as one layer.
+    """
 
     def __init__(self, network: ActorCritic, shape: NetworkShape, rows: int) -> None:
         self._scale = shape.scale
@@ -144,7 +153,10 @@ class _Dense:
 
 
 class _Tower:
-    """A tower's layers, the ReLU and the shortcut of each joined to its convolution, and the heads' planes joined."""
+    """A tower with fused layers.
+
+    ReLU and shortcut are part of each convolution, and the heads' planes are computed by one.
+    """
 
     any_rows = False
 
@@ -194,7 +206,7 @@ def _linear(layer: nn.Linear, features: Tensor, *, relu: bool = False) -> Tensor
 
 
 def _convolution(*layers: nn.Conv2d, rows: int, board: tuple[int, int]) -> Convolution:
-    """Return the layers as one, which computes all their channels."""
+    """Return one convolution that computes the channels of all layers."""
     biases = [layer.bias.detach() for layer in layers if layer.bias is not None]
     return Convolution(torch.cat([layer.weight.detach() for layer in layers]), torch.cat(biases), rows, board)
 

@@ -1,4 +1,7 @@
-"""Engine jobs: draw a first model, or train one by PPO. Results depend on the spec alone."""
+"""Engine jobs: draw a first model, or train one by PPO.
+
+Results depend on the spec alone.
+"""
 
 from dataclasses import asdict
 from functools import partial
@@ -19,7 +22,10 @@ from app.store import Manifest, open_store, put_checkpoint
 
 
 def first_model(config: GameConfig, game: TableSpec, seed: int) -> tuple[Manifest, bytes]:
-    """Draw parameters from a seed; return the manifest, at step 0, and the parameters' safetensors file."""
+    """Draw a first model from a seed.
+
+    Return its manifest, at step 0, and its parameters as a safetensors file.
+    """
     shape = seen_shape(config.network, game.shape)
     parameters = init_policy(config.network, shape, seed)
     manifest = Manifest(
@@ -39,9 +45,10 @@ def first_model(config: GameConfig, game: TableSpec, seed: int) -> tuple[Manifes
 
 
 class InitialiseSpec(Compute):
-    """Arguments of ``initialise``; ``store`` is the folder or URL of the blob store.
+    """Arguments of ``initialise``.
 
-    Parameters are drawn on the CPU for every device, so that a seed gives the same ones everywhere.
+    ``store`` is the folder or URL of the blob store. Parameters are drawn on the CPU for every device, so that a seed
+    gives the same ones everywhere.
     """
 
     store: str
@@ -50,7 +57,10 @@ class InitialiseSpec(Compute):
 
 
 def initialise(spec: JsonObject, report: Report) -> JsonObject:  # noqa: ARG001  # a job, with nothing to report
-    """Draw a configuration's first parameters and store them; return the model, at step 0."""
+    """Draw and store a configuration's first parameters (a job).
+
+    Return the model, at step 0.
+    """
     wanted = InitialiseSpec.model_validate(spec)
     config = wanted.config
     seed = derive_seed(wanted.seed, config.key, "parameters")
@@ -60,11 +70,11 @@ def initialise(spec: JsonObject, report: Report) -> JsonObject:  # noqa: ARG001 
 
 
 def train(spec: JsonObject, report: Report) -> JsonObject:
-    """Train a model by PPO and store the result; return it with the metrics of its last epoch (a job).
+    """Train a model by PPO and store the result (a job).
 
-    Reports ``epoch``, ``epochs`` and the ``metrics`` after each epoch. Nothing is stored after an error. The same
-    spec gives the same model. Raises what ``Training`` raises, ``UnfinishedEpisode``, ``TrainingDiverged``, or what
-    ``run_on_ranks`` raises.
+    Return the new model with the metrics of its last epoch. Reports ``epoch``, ``epochs`` and the ``metrics`` after
+    each epoch. Nothing is stored after an error. The same spec gives the same model. Raises what ``Training`` raises,
+    ``UnfinishedEpisode``, ``TrainingDiverged``, or what ``run_on_ranks`` raises.
     """
     training = Training(spec, report)
     knobs = {"learning_rate": training.learning_rate, "epochs": training.epochs}
@@ -94,5 +104,5 @@ def annealed(ppo: PpoSettings, step: int) -> PpoSettings:
 
 
 def _published(metrics: EpochMetrics) -> dict[str, float]:
-    """Return the metrics of an epoch that are published in events."""
+    """Return the epoch's metrics that are published in events."""
     return {name: value for name, value in asdict(metrics).items() if name != "gradient_norm"}

@@ -1,4 +1,4 @@
-"""Layers, and the drawing of their first parameters from an explicit generator.
+"""Layers, and their first parameters drawn from an explicit generator.
 
 Layers are made without storage first, because PyTorch's default initialisation would draw from the global generator.
 """
@@ -17,13 +17,19 @@ def empty_linear(inputs: int, outputs: int) -> nn.Linear:
 
 
 def empty_conv(inputs: int, outputs: int, size: int, padding: int | None = None) -> nn.Conv2d:
-    """Return a convolution with undefined parameters; unless padded otherwise, it keeps the board's size."""
+    """Return a convolution with undefined parameters.
+
+    Unless ``padding`` is given, the convolution keeps the board's size.
+    """
     edge = size // 2 if padding is None else padding
     return nn.Conv2d(inputs, outputs, size, padding=edge, device="meta").to_empty(device="cpu")
 
 
 def draw(layer: nn.Linear | nn.Conv2d, gain: float, generator: torch.Generator) -> None:
-    """Draw orthogonal weights, each output's as one row, and set the biases to 0."""
+    """Draw orthogonal weights, and set the biases to 0.
+
+    Each output's weights are one row of the orthogonal matrix.
+    """
     nn.init.orthogonal_(layer.weight, gain, generator=generator)
     assert layer.bias is not None
     nn.init.zeros_(layer.bias)

@@ -1,4 +1,4 @@
-"""Training of one model into the next, by PPO or imitation, in memory."""
+"""Training of one model in memory, by PPO or imitation."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ _EPSILON = 1e-5  # as in the reference implementation of PPO; PyTorch's 1e-8 let
 
 @dataclass(frozen=True, slots=True)
 class CloningMetrics:
-    """Means over the last epoch."""
+    """Means over the last epoch of a cloning."""
 
     cross_entropy: float  # of the player's actions under the network, nats
     value_loss: float  # mean squared error of the critic
@@ -60,10 +60,11 @@ def improve(
     ranks: Ranks = ALONE,
     report: Callable[[int, EpochMetrics], None],
 ) -> Improvement[EpochMetrics]:
-    """Train a copy of ``base`` by PPO, with its optimiser's state if it has one. Raises ``TrainingDiverged``.
+    """Train a copy of ``base`` by PPO. Raises ``TrainingDiverged``.
 
-    The same arguments give the same bytes on one kind of device; on the CPU, with the same number of threads. Among
-    ``ranks``, each trains the same copy. Raises ``MissingDevice``.
+    Training continues with the optimiser's state of ``base``, if there is one. The same arguments give the same bytes
+    on one kind of device; on the CPU, with the same number of threads. Among ``ranks``, each trains the same copy.
+    Raises ``MissingDevice``.
     """
     device, precision = resolve(compute.device), compute.precision
     network, optimizer = learner(base, settings.learning_rate, device)
@@ -82,7 +83,10 @@ def imitate(
     seed: int,
     compute: Compute = CPU,
 ) -> Improvement[CloningMetrics]:
-    """Train a copy of ``base`` to imitate the actions in ``samples``; otherwise as ``improve``."""
+    """Train a copy of ``base`` to imitate the actions in ``samples``.
+
+    Otherwise as ``improve``.
+    """
     device = resolve(compute.device)
     network, optimizer = learner(base, settings.learning_rate, device)
     generator, samples = torch.Generator().manual_seed(seed), samples.to(device)
@@ -101,9 +105,10 @@ def imitate(
 
 
 def load_adam(network: nn.Module, learning_rate: float, state: bytes | None) -> Adam:
-    """Return Adam over a network's parameters, with a ``state`` from ``adam_to_bytes``, if any.
+    """Return Adam over a network's parameters.
 
-    Raises ``BadParameters`` when the state is of another network.
+    It continues from ``state``, made by ``adam_to_bytes``, if there is one. Raises ``BadParameters`` when the state is
+    of another network.
     """
     optimizer = Adam(network.parameters(), lr=learning_rate, eps=_EPSILON, fused=True)
     tensors = {} if state is None else bytes_to_parameters(state)
@@ -120,9 +125,9 @@ def load_adam(network: nn.Module, learning_rate: float, state: bytes | None) -> 
 
 
 def adam_to_bytes(network: nn.Module, optimizer: Adam) -> bytes:
-    """Return Adam's state as a safetensors file; tensors are named ``exp_avg.<parameter>`` and so on.
+    """Return Adam's state as a safetensors file.
 
-    Raises ``BadNetwork`` for a parameter that had no gradient.
+    Its tensors are named ``exp_avg.<parameter>`` and so on. Raises ``BadNetwork`` for a parameter that had no gradient.
     """
     named = dict(network.named_parameters())
     if idle := [name for name, parameter in named.items() if parameter not in optimizer.state]:
@@ -143,7 +148,7 @@ def learner(base: Checkpoint, learning_rate: float, device: torch.device) -> tup
 
 
 def improvement(network: nn.Module, optimizer: Adam, metrics: M) -> Improvement[M]:
-    """Return the trained network's parameters, its optimiser's state, and the metrics."""
+    """Return the result of a training: parameters, optimiser's state and metrics."""
     named = network.named_parameters()
     return Improvement(
         parameters=parameters_to_bytes(network.state_dict()),

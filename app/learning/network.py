@@ -1,4 +1,4 @@
-"""Actor-critic networks, ours and the user's, and their serialisation."""
+"""Actor-critic networks, built in or the user's, and their serialisation."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ from app.learning.dense import ActorCritic, Windows
 from app.learning.devices import to_device
 from app.learning.tower import Tower
 
-MASKED_LOGIT = -1e9  # as minus infinity: its probability underflows to exactly 0 and its gradient is 0, not NaN
+MASKED_LOGIT = -1e9  # acts as minus infinity: the probability underflows to exactly 0, and the gradient is 0, not NaN
 PLUGINS = "flyball.networks"
 PROBED = 2  # observations that a user's network is tried with
 NO_OPTIONS = " It got no options; write them as the table [games.KEY.network.options], and check the network of KEY."
@@ -31,23 +31,27 @@ class BadParameters(FlyballError):
 
 
 class BadNetwork(FlyballError):
-    """A network that cannot be built for a game, or cannot be used for it."""
+    """A network that cannot be built or used for a game."""
 
 
 NETWORKS: Mapping[str, type[ActorCritic | Tower]] = {MLP: ActorCritic, WINDOWS: Windows, TOWER: Tower}
 
 
 def seen_shape(settings: NetworkSettings, game: NetworkShape) -> NetworkShape:
-    """Return the shape that a network sees of a game: only a head of planes sees actions' planes, an mlp no planes.
+    """Return the shape that a network sees of a game.
 
-    So a network fits the game whether or not these were known when the network was made.
+    Only a policy head of planes sees the actions' planes, and an mlp sees no planes at all. So a network fits the game
+    whether or not these planes were known when the network was made.
     """
     seen = game if settings.policy_head == PLANES else replace(game, action_planes=0, action_places=None)
     return replace(seen, planes=None) if settings.kind == MLP else seen
 
 
 def init_policy(settings: NetworkSettings, shape: NetworkShape, seed: int) -> Parameters:
-    """Draw a network's first parameters from a seed. Raises ``BadNetwork`` or ``UnknownPlugin``."""
+    """Draw a network's first parameters from a seed.
+
+    Raises ``BadNetwork`` or ``UnknownPlugin``.
+    """
     return {name: tensor.detach() for name, tensor in _build(settings, shape, seed).state_dict().items()}
 
 
@@ -74,7 +78,10 @@ def load_network(settings: NetworkSettings, shape: NetworkShape, parameters: Par
 
 
 def _scaled(network: nn.Module, args: tuple[Tensor], scale: float) -> tuple[Tensor]:
-    """Return the observations in the type of the network's parameters, divided by ``scale``."""
+    """Return the observations divided by ``scale``.
+
+    They get the type of the network's parameters.
+    """
     features = args[0].to(next(network.parameters()).dtype)
     return (features if scale == 1 else features / scale,)
 
@@ -101,9 +108,12 @@ def _build(settings: NetworkSettings, shape: NetworkShape, seed: int | None) -> 
 
 
 def _own_network(settings: NetworkSettings, shape: NetworkShape, seed: int) -> nn.Module:
-    """Build a user's network, its parameters drawn from a seed. Raises ``BadNetwork`` or ``UnknownPlugin``."""
+    """Build a user's network, its parameters drawn from a seed.
+
+    Raises ``BadNetwork`` or ``UnknownPlugin``.
+    """
     factory, probe = load_plugin(PLUGINS, settings.kind, tuple(NETWORKS)), torch.zeros(PROBED, shape.features)
-    # PyTorch's layers draw their first parameters from the global generator, so it is seeded here, and put back after.
+    # PyTorch's layers draw their first parameters from the global generator, so it is seeded here and restored after.
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         try:
@@ -128,16 +138,20 @@ def _own_network(settings: NetworkSettings, shape: NetworkShape, seed: int) -> n
 
 
 def masked_log_probs(logits: Tensor, mask: Tensor) -> Tensor:
-    """Return log-probabilities [N, A], float32, over the actions of a mask [N, A]; others get ``MASKED_LOGIT``."""
+    """Return log-probabilities [N, A], float32, over a mask's actions.
+
+    Actions outside the mask [N, A] get ``MASKED_LOGIT``.
+    """
     # In float32, because MASKED_LOGIT overflows float16 and differences of large logits vanish in bfloat16.
     return torch.log_softmax(logits.float().masked_fill(~mask, MASKED_LOGIT), dim=-1)
 
 
 def candidates(logits: Tensor, legal: Tensor | LegalActions, action: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return logits, a mask and the places of actions [N, 1] among the candidates of each row.
+    """Return logits, mask and action indices [N, 1] among candidate actions.
 
-    All A actions are candidates if ``legal`` is a mask [N, A]. Of lists only the legal ones are, L of the longest list,
-    because functions of all logits would take longer than a small network: logits and mask are [N, L].
+    With a mask [N, A] as ``legal``, all A actions are candidates. With lists, only the legal actions of each row are,
+    and logits and mask are [N, L] for a longest list of L. Functions of all logits would take longer than a small
+    network.
     """
     if not isinstance(legal, LegalActions):
         return logits, legal, action
@@ -151,16 +165,20 @@ def candidates(logits: Tensor, legal: Tensor | LegalActions, action: Tensor) -> 
 
 
 def parameters_to_bytes(state: Mapping[str, Tensor]) -> bytes:
-    """Return tensors as a safetensors file; their order and device do not change its bytes."""
+    """Return tensors as a safetensors file.
+
+    The tensors' order and device do not change the bytes.
+    """
     # Each tensor is copied, because the format forbids tensors that share memory.
     copies = {name: state[name].detach().cpu().clone(memory_format=torch.contiguous_format) for name in sorted(state)}
     return safetensors.torch.save(copies)
 
 
 def bytes_to_parameters(data: bytes) -> Parameters:
-    """Return the tensors, sorted by name. Raises ``BadParameters`` for anything but a safetensors file.
+    """Return the tensors of a safetensors file, sorted by name.
 
-    Damage inside a tensor is not noticed here: compare the hash first (``app.store`` does).
+    Raises ``BadParameters`` for anything but a safetensors file. Damage inside a tensor is not noticed here: compare
+    the hash first (``app.store`` does).
     """
     try:
         found = safetensors.torch.load(data)
@@ -176,7 +194,7 @@ def bytes_to_parameters(data: bytes) -> Parameters:
 def threads(count: int) -> Iterator[None]:
     """Give PyTorch ``count`` threads in the block.
 
-    Small batches gain nothing from more than one, and one keeps the order of sums.
+    Small batches gain nothing from more than one thread, and a single thread keeps the order of sums.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(count)

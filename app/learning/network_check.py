@@ -17,7 +17,7 @@ TOLERANCE = 1e-4
 
 
 def check_network(settings: NetworkSettings, shape: NetworkShape, seed: int = 0) -> list[Finding]:
-    """Return the faults of a network for a game's shape; a sound one has none.
+    """Return the faults found in a network for a game's shape.
 
     The network is built twice from one seed, run on random observations in several batches, and one gradient is taken.
     """
@@ -63,7 +63,7 @@ def _outputs(network: nn.Module, rows: Tensor) -> Iterator[Finding]:
 
 
 def _batches(policy: Policy, network: nn.Module, obs: NDArray[np.float32]) -> Iterator[Finding]:
-    """Compare the outputs of positions together, in another order, and alone."""
+    """Compare positions' outputs together, in another order, and alone."""
     together, reordered = policy.outputs(obs), policy.outputs(obs[::-1].copy())[::-1]
     with torch.no_grad():
         each = [network(torch.from_numpy(row[None])) for row in obs]

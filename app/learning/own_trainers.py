@@ -1,4 +1,4 @@
-"""Jobs that train by a trainer of the user's own: a function or a command."""
+"""Jobs that run the user's own trainer: a function or a command."""
 
 import fcntl
 import json
@@ -28,7 +28,7 @@ from app.learning.training import Training, TrainSpec
 from app.store import get_checkpoint, open_store, scratch_folder
 
 FORMAT: Final = 1
-"""Version of the folder's format; it rises when a command would have to change."""
+"""Version of the folder's format; it rises when users' commands have to change."""
 
 REQUEST, BASE, BASE_NPZ, ROWS = "request.json", "base.safetensors", "base.npz", "rows.npz"
 RESULT, MODEL, MODEL_NPZ = "result.json", "model.safetensors", "model.npz"
@@ -38,11 +38,11 @@ NO_NUMPY_TYPE = frozenset({torch.bfloat16})
 
 
 class CommandFailed(FlyballError):
-    """A command that could not be started, or did not exit with code 0."""
+    """A command that could not start, or did not exit with 0."""
 
 
 class BadResult(FlyballError):
-    """A trainer's result that is missing, incomplete, or not of this training."""
+    """A trainer's result that is missing, incomplete, or of another training."""
 
 
 class TrainerExited(FlyballError):
@@ -50,7 +50,7 @@ class TrainerExited(FlyballError):
 
 
 class TrainResult(Settings):
-    """The result of a job that trains."""
+    """Result of a job that trains."""
 
     model: ModelHash
     parent: ModelHash
@@ -107,7 +107,7 @@ def train_by_command(spec: JsonObject, report: Report) -> JsonObject:
 
     def on_line(line: str) -> None:
         if (fields := _progress(line)) is None:
-            print(line, file=sys.stderr)  # noqa: T201 - the daemon's log of what its jobs print
+            print(line, file=sys.stderr)  # noqa: T201 - the daemon logs what its jobs print
         else:
             training.progress(fields.pop("epoch"), fields.pop("epochs"), **fields)
 
@@ -132,15 +132,16 @@ _HINT = "The base model stands. Its output is in logs/training.stderr."
 
 @contextmanager
 def private_folder(parent: Path) -> Iterator[Path]:
-    """Make a folder in ``parent`` for the block, and remove those of dead processes.
+    """Make a folder in ``parent`` for the block.
 
-    The owner holds a lock on its folder, which the system releases when a process dies.
+    Folders of dead processes are removed. The owner holds a lock on its folder, which the system releases when a
+    process dies.
     """
     parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as lock:
         with _locked(parent):  # otherwise a new folder could be swept before its owner has locked it
             for old in parent.iterdir():
-                with suppress(BlockingIOError, FileNotFoundError), _locked(old, fcntl.LOCK_NB):  # in use, or gone
+                with suppress(BlockingIOError, FileNotFoundError), _locked(old, fcntl.LOCK_NB):  # in use, or removed
                     shutil.rmtree(old, ignore_errors=True)  # a dying command may still write; the next job sweeps
             folder = Path(mkdtemp(dir=parent)).absolute()
             lock.enter_context(_locked(folder))
@@ -163,8 +164,8 @@ def _locked(folder: Path, flags: int = 0) -> Iterator[None]:
 def write_request(training: Training, folder: Path) -> None:
     """Write a training's request, base model and rows into a folder.
 
-    The base is written twice: safetensors keep every type, and NumPy alone reads ``.npz``, which lacks bfloat16; there
-    is no ``base.npz`` of a model that has it.
+    The base is written twice: as safetensors, which keep every type, and as ``.npz``, which NumPy alone can read. NumPy
+    lacks bfloat16, so a model with such a tensor has no ``base.npz``.
     """
     config, game, rows = training.config, training.game, training.rows
     (folder / BASE).write_bytes(training.base.parameters)
@@ -198,7 +199,10 @@ def write_request(training: Training, folder: Path) -> None:
 
 
 def read_result(training: Training, path: Path) -> dict[str, Any]:
-    """Return the metrics in a result file. Raises ``BadResult``, or ``DiscardedUpdate`` if the file says so."""
+    """Return the metrics in a result file.
+
+    Raises ``BadResult``, or ``DiscardedUpdate`` if the file asks for it.
+    """
     try:
         result = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -217,7 +221,10 @@ _RESULT_HINT = 'Write {"metrics": {"policy_loss": 0.1}}, or {"discard": "why"} w
 
 
 def read_model(folder: Path) -> Mapping[str, Tensor | NDArray[np.generic]]:
-    """Return the tensors of the model that a command wrote. Raises ``BadResult``."""
+    """Return the tensors of the model that a command wrote.
+
+    Raises ``BadResult``.
+    """
     written = [path for path in (folder / MODEL, folder / MODEL_NPZ) if path.exists()]
     if len(written) != 1:
         raise BadResult(
@@ -235,7 +242,10 @@ def read_model(folder: Path) -> Mapping[str, Tensor | NDArray[np.generic]]:
 
 
 def _progress(line: str) -> dict[str, Any] | None:
-    """Return the fields of a progress report: a JSON object with integers ``epoch`` and ``epochs``."""
+    """Return the fields of a progress report, None for any other line.
+
+    A report is a JSON object with integers ``epoch`` and ``epochs``.
+    """
     if not line.startswith("{"):
         return None
     try:

@@ -17,18 +17,24 @@ from app.learning.samples import Samples, minibatches
 
 @dataclass(frozen=True, slots=True)
 class EpochMetrics:
-    """Means over one epoch. Losses exclude their coefficients; entropy and KL divergence are in nats."""
+    """Means over one epoch.
+
+    Losses exclude their coefficients; entropy and KL divergence are in nats.
+    """
 
     policy_loss: float
     value_loss: float
     entropy: float
     approx_kl: float
     clip_fraction: float
-    gradient_norm: float  # of a batch, before it was clipped
+    gradient_norm: float  # of a batch, before clipping
 
 
 class TrainingDiverged(FlyballError):
-    """The update diverged and must be discarded; ``metrics`` are those of its last epoch."""
+    """The update diverged and must be discarded.
+
+    ``metrics`` are those of its last epoch.
+    """
 
     def __init__(self, complaint: str, metrics: EpochMetrics) -> None:
         super().__init__(
@@ -49,7 +55,9 @@ def update(
     ranks: Ranks = ALONE,
     report: Callable[[int, EpochMetrics], None],
 ) -> EpochMetrics:
-    """Improve ``network`` in place; return the metrics of the last epoch. Raises ``TrainingDiverged``.
+    """Improve ``network`` in place; return the metrics of the last epoch.
+
+    Raises ``TrainingDiverged``.
 
     Args:
         network: on the device of ``samples``; it played them, or is a slightly later policy.
@@ -80,9 +88,10 @@ def update(
 
 
 def losses(logits: Tensor, values: Tensor, batch: Samples, settings: PpoSettings) -> tuple[Tensor, Tensor]:
-    """Return the loss of N samples, and the first five metrics of ``EpochMetrics`` as one tensor without gradient.
+    """Return the loss of N samples, and its metrics.
 
-    The network's ``logits`` [N, A] are unmasked; its ``values`` are [N].
+    The metrics are the first five of ``EpochMetrics``, as one tensor without gradient. The network's ``logits`` [N, A]
+    are unmasked; its ``values`` are [N].
     """
     logits, mask, action = candidates(logits, batch.mask, batch.action)
     all_log_probs = masked_log_probs(logits / batch.temperature, mask)
@@ -101,15 +110,18 @@ def losses(logits: Tensor, values: Tensor, batch: Samples, settings: PpoSettings
 
 
 def clipped_value_loss(values: Tensor, old: Tensor, target: Tensor, epsilon: float) -> Tensor:
-    """Return the mean of the larger squared error: of the values [N] or of the clipped values."""
+    """Return the mean squared error of values [N], clipped as in PPO.
+
+    For each sample, the larger squared error counts: that of the value or that of the clipped value.
+    """
     clipped = old + (values - old).clamp(-epsilon, epsilon)
     return torch.maximum((values - target).square(), (clipped - target).square()).mean()
 
 
 def descend(network: nn.Module, optimizer: Adam, loss: Tensor, max_norm: float, ranks: Ranks = ALONE) -> Tensor:
-    """Take an optimiser step; return the gradient's norm [] before it was clipped to ``max_norm``.
+    """Take an optimiser step; return the gradient's norm [] before clipping.
 
-    The ranks' losses add up to the minibatch's. All take the same step.
+    The gradient is clipped to ``max_norm``. The ranks' losses add up to the minibatch's. All ranks take the same step.
     """
     optimizer.zero_grad()
     torch.autograd.backward(loss)

@@ -4,7 +4,8 @@ oneDNN computes linear layers and convolutions, ReLU included. MKL would sum a r
 on the number of rows or, with AVX2, on the row's place. oneDNN keeps one order in float32 from ``FEWEST`` rows on. In
 bfloat16, which needs AVX-512, it keeps none, but multiplies several times as fast on processors with AMX. On
 processors other than Intel's it is also faster than MKL, which uses only AVX2 there. ``torch.compile`` replaces layers
-by the same operations. They are private to PyTorch; where they are missing, the usual ones compute the layers.
+by the same operations. The operations are private to PyTorch; where they are missing, PyTorch's public ones compute
+the layers.
 """
 
 from typing import Any
@@ -18,7 +19,7 @@ _AVX512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
 
 
 def _operation(name: str) -> Any:
-    """Return an operation of oneDNN, None where it is missing."""
+    """Return an operation of oneDNN, or None where it is missing."""
     has_onednn = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     found: Any = torch.ops.mkldnn if has_onednn else None
     for part in name.split("."):
@@ -37,11 +38,14 @@ def _is_fast(tensor: Tensor) -> bool:
 
 
 FEWEST = 4  # rows; with fewer, both libraries sum in another order
-STEP = 16  # rows; padded to multiples, because oneDNN compiles for each number, as slowly as it multiplies
+STEP = 16  # rows are padded to multiples: oneDNN compiles for each number, which takes as long as multiplying
 
 
 class OneDnnLinear(TorchFunctionMode):
-    """Computes any network's linear layers by ``linear``: MKL's sums also depend on a row's place."""
+    """Computes any network's linear layers by ``linear``.
+
+    MKL's sums would also depend on a row's place.
+    """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         named = kwargs or {}
@@ -58,9 +62,10 @@ def linear(
     relu: bool = False,
     shortcut: Tensor | None = None,
 ) -> Tensor:
-    """Return ``input`` [N, K] times transposed ``weight`` [M, K] plus ``bias`` [M], without gradients.
+    """Return a linear layer's output [N, M], without gradients.
 
-    Then comes ReLU, or ``shortcut`` [N, M] is added.
+    It is ``input`` [N, K] times transposed ``weight`` [M, K] plus ``bias`` [M]. Then comes ReLU, or ``shortcut`` [N, M]
+    is added.
     """
     if _ONEDNN and _is_fast(input):
         product: Tensor = (
@@ -76,7 +81,10 @@ def linear(
 
 
 class Convolution:
-    """A convolution [N, C, H, W] that keeps the board's size, its weight packed for a number of rows."""
+    """A convolution [N, C, H, W] that keeps the board's size.
+
+    Its weight is packed for a number of rows.
+    """
 
     def __init__(self, weight: Tensor, bias: Tensor, rows: int, board: tuple[int, int]) -> None:
         self._padding, self._bias = [weight.shape[-1] // 2] * 2, bias
@@ -87,7 +95,10 @@ class Convolution:
             self._weight = _PACK_KERNEL(self._weight, self._padding, [1, 1], [1, 1], 1, size)
 
     def __call__(self, cells: Tensor, onto: Tensor | None = None, *, relu: bool = True) -> Tensor:
-        """Return the convolution of ``cells``, perhaps with ReLU; ``onto`` is added before, and overwritten."""
+        """Return the convolution of ``cells``, with ReLU unless it is off.
+
+        ``onto`` is added before the ReLU, and overwritten.
+        """
         layer = self._weight, self._bias, self._padding, [1, 1], [1, 1], 1
         if self._fused:
             then = "relu" if relu else "none"
@@ -104,12 +115,18 @@ class Convolution:
 
 
 def packed(weight: Tensor, rows: int) -> Tensor:
-    """Return ``weight`` as ``linear`` reads it fastest for inputs of ``rows`` rows."""
+    """Return ``weight`` in the layout that is fastest for ``linear``.
+
+    The inputs will have ``rows`` rows.
+    """
     return _PACK(weight, rows) if _PACK and _is_fast(weight) else weight
 
 
 def padded(features: Tensor) -> Tensor:
-    """Return ``features`` [N, K] as float32, padded with the rows of zeros that ``linear`` needs."""
+    """Return ``features`` [N, K] as float32, with rows of zeros added.
+
+    ``linear`` needs the additional rows.
+    """
     rows = len(features)
     wanted = max(rows, FEWEST)
     if _ONEDNN and features.is_cpu:  # a multiple of STEP, below it a power of two

@@ -1,4 +1,7 @@
-"""The program of a training's ranks, which ``torchrun`` starts: ``python -m app.learning.rank_process FOLDER``."""
+"""The program of a training's ranks: ``python -m app.learning.rank_process FOLDER``.
+
+``torchrun`` starts it.
+"""
 
 import os
 import shutil
@@ -18,11 +21,12 @@ def main() -> None:
 
 
 def _end_with_parent(folder: Path) -> None:
-    """Exit when stdin closes, and remove the folder: the process that wants the result is dead.
+    """Remove the folder and exit when stdin closes.
 
-    torchrun gives each rank a session of its own, so the guard that kills torchrun does not reach it.
+    stdin closes when the process that wants the result dies. torchrun gives each rank a session of its own, so the
+    guard that kills torchrun does not reach it.
     """
-    os.read(0, 1)  # not by sys.stdin, whose lock would be held when the interpreter ends
+    os.read(0, 1)  # not by sys.stdin, because its lock would be held when the interpreter ends
     for _ in range(10):  # torchrun may restart a rank, and make its folder again, until it is killed as well
         shutil.rmtree(folder, ignore_errors=True)
         time.sleep(0.1)

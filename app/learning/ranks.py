@@ -1,4 +1,4 @@
-"""Ranks: processes that share each minibatch of a training, and sum up gradients.
+"""Ranks: processes that share a training's minibatches and sum up gradients.
 
 Sums are the same bits on every rank, and so are optimiser steps, metrics and early stops.
 """
@@ -20,20 +20,24 @@ class RankFailed(FlyballError):
 
 
 class PeerLost(Exception):
-    """Another rank ended. ``torchrun`` starts all of them again."""
+    """Another rank ended.
+
+    ``torchrun`` then starts all ranks again.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """This process among those of a training."""
+    """This process's number among the processes of a training."""
 
     rank: int = 0
     size: int = 1
 
     def share(self, rows: int) -> slice:
-        """Return this rank's rows of a minibatch; the ranks' shares are a partition, equal but for one row.
+        """Return this rank's rows of a minibatch.
 
-        Raises ``TooFewRows``, because means over no rows are undefined.
+        The ranks' shares are a partition; their sizes differ by at most one row. Raises ``TooFewRows``, because means
+        over no rows are undefined.
         """
         if rows < self.size:
             raise TooFewRows(
@@ -44,7 +48,10 @@ class Ranks:
         return slice(rows * self.rank // self.size, rows * (self.rank + 1) // self.size)
 
     def total(self, tensor: Tensor) -> Tensor:
-        """Return the sum of all ranks' tensors, in place. Raises ``PeerLost``."""
+        """Return the sum of all ranks' tensors, in place.
+
+        Raises ``PeerLost``.
+        """
         if self.size > 1:
             try:
                 distributed.all_reduce(tensor)
@@ -53,9 +60,9 @@ class Ranks:
         return tensor
 
     def total_gradients(self, network: nn.Module) -> None:
-        """Replace each parameter's gradient by the sum of all ranks' gradients. Raises ``PeerLost``.
+        """Sum each parameter's gradient over all ranks. Raises ``PeerLost``.
 
-        A parameter without a gradient on every rank keeps none, as in one process.
+        The sum replaces the gradient. A parameter that has no gradient on any rank keeps none, as in one process.
         """
         if self.size == 1:
             return

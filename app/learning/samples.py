@@ -1,4 +1,4 @@
-"""Samples: the tensors an update reads, made from shards, with advantages."""
+"""Samples: an update's tensors, made from shards, with advantages."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
@@ -19,7 +19,10 @@ from app.store import Shard
 
 
 class UnfinishedEpisode(FlyballError):
-    """An episode's last row is neither done nor truncated, so the value after it is unknown."""
+    """An episode whose last row is neither done nor truncated.
+
+    The value after that row is unknown.
+    """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +42,10 @@ class Samples:
         return len(self.action)
 
     def to(self, device: torch.device) -> Self:
-        """Return the samples on ``device``; lists of legal actions stay, because each batch makes a mask of its own."""
+        """Return the samples on ``device``.
+
+        Lists of legal actions stay in main memory, because each batch makes a mask of its own.
+        """
         columns = {field.name: getattr(self, field.name) for field in fields(self)}
         moved = {name: to_device(column, device) for name, column in columns.items() if isinstance(column, Tensor)}
         return replace(self, **moved)
@@ -50,7 +56,10 @@ class Samples:
 
 
 def minibatches(samples: Samples, size: int, generator: torch.Generator) -> Iterator[Samples]:
-    """Return all samples, shuffled, in batches of about ``size``. A seed gives one order on every device."""
+    """Return all samples, shuffled, in batches of about ``size``.
+
+    A seed gives one order on every device.
+    """
     batches = max(1, round(len(samples) / size))
     order = torch.randperm(len(samples), generator=generator)
     cuts = [len(samples) * batch // batches for batch in range(1, batches)]
@@ -69,11 +78,11 @@ def _shuffled(column: Tensor | LegalActions, order: Tensor, cuts: Sequence[int])
 
 
 def advantages(rows: Shard, gamma: float, gae_lambda: float) -> NDArray[np.float32]:
-    """Return the advantage of each row [R] by generalised advantage estimation (Schulman et al. 2016).
+    """Return the advantage of each row [R], estimated by GAE.
 
-    An episode is one seat's rows of one game, in the order of its steps. The value after a row is 0 if the row is
-    done, even if it is truncated too; ``bootstrap`` if it is truncated; otherwise the value of the seat's next row.
-    Raises ``UnfinishedEpisode``.
+    GAE is generalised advantage estimation (Schulman et al. 2016). An episode is one seat's rows of one game, in the
+    order of its steps. The value after a row is 0 if the row is done, even if it is truncated too; ``bootstrap`` if it
+    is truncated; otherwise the value of the seat's next row. Raises ``UnfinishedEpisode``.
     """
     order = np.lexsort((rows.step, rows.seat, rows.game))
     ends = (rows.done | rows.truncated)[order]
@@ -102,7 +111,10 @@ def _check_ends(rows: Shard, order: NDArray[np.int64], ends: NDArray[np.bool_]) 
 
 
 def _layers(ends: NDArray[np.bool_]) -> list[NDArray[np.int64]]:
-    """Group sorted rows by their distance from the end of their episode, nearest first."""
+    """Group sorted rows by their distance from the episode's end.
+
+    The nearest rows come first.
+    """
     if not len(ends):
         return []
     positions = np.arange(len(ends))
@@ -113,9 +125,10 @@ def _layers(ends: NDArray[np.bool_]) -> list[NDArray[np.int64]]:
 
 
 def make_samples(shards: Sequence[Shard], gamma: float, gae_lambda: float, *, normalise: bool = True) -> Samples:
-    """Join the rows of all shards, with advantages estimated within each shard. Raises ``UnfinishedEpisode``.
+    """Join the rows of all shards. Raises ``UnfinishedEpisode``.
 
-    With a lambda of 1 the targets are the returns. ``normalise`` gives the advantages mean 0 and deviation 1.
+    Advantages are estimated within each shard; ``normalise`` gives them mean 0 and deviation 1. With a lambda of 1 the
+    targets are the returns.
     """
     advantage = np.concatenate([advantages(shard, gamma, gae_lambda) for shard in shards])
     scaled = np.asarray((advantage - advantage.mean()) / (advantage.std() + 1e-8), dtype=np.float32)
@@ -135,7 +148,10 @@ def make_samples(shards: Sequence[Shard], gamma: float, gae_lambda: float, *, no
 
 
 def explained_variance(samples: Samples) -> float | None:
-    """Return the part of the targets' variance that the old values explain; None if targets do not vary."""
+    """Return the share of the targets' variance that the old values explain.
+
+    None if the targets do not vary.
+    """
     variance = float(samples.target.var(correction=0))
     if variance < 1e-12:
         return None
@@ -143,12 +159,13 @@ def explained_variance(samples: Samples) -> float | None:
 
 
 def oriented(samples: Samples, symmetries: Sequence[Symmetry], generator: torch.Generator) -> Samples:
-    """Replace each sample by itself or one of its symmetric images, drawn uniformly.
+    """Replace each sample by a random image of itself.
 
-    An image keeps the log-probability of the action as it was played, because the action was drawn in the original.
-    PPO's ratio is then the importance weight of the image, and its clip lets the policy approach an image until it
-    treats the image like the original. So the KL divergence of an update includes the policy's asymmetry. The policy's
-    own log-probability of the image would hide the asymmetry, and makes policies collapse (ADR-022).
+    The image is drawn uniformly from the sample itself and its symmetric images. An image keeps the log-probability of
+    the action as it was played, because the action was drawn in the original. PPO's ratio is then the importance weight
+    of the image, and its clip lets the policy approach an image until it treats the image like the original. So the KL
+    divergence of an update includes the policy's asymmetry. The policy's own log-probability of the image would hide
+    the asymmetry, and makes policies collapse (ADR-022).
     """
     if not symmetries:
         return samples
@@ -175,9 +192,9 @@ def prepare(
     *,
     normalise: bool = True,
 ) -> Samples:
-    """Return the shards' samples with advantages, replaced by symmetric images if the settings say so.
+    """Return the shards' samples with advantages.
 
-    Raises ``UnfinishedEpisode``.
+    If the settings say so, samples are replaced by symmetric images. Raises ``UnfinishedEpisode``.
     """
     samples = make_samples(shards, settings.gamma, settings.gae_lambda, normalise=normalise)
     if not settings.symmetries:

@@ -1,8 +1,9 @@
-"""Training on what searches found (Danihelka et al. 2022; AlphaZero, Silver et al. 2018).
+"""Training on the results of searches.
 
-The network learns to give each move the probability that a search gave it, and to foresee how the game ends. Searches
-are better than the network that guided them, so rows of earlier models stay worth learning from: each training draws
-from its fresh shards and from those of earlier trainings alike.
+Sources: Danihelka et al. 2022; AlphaZero, Silver et al. 2018. The network learns to give each move the probability that
+a search gave it, and to foresee how the game ends. Searches are better than the network that guided them, so rows of
+earlier models stay worth learning from: each training draws from its fresh shards and from those of earlier trainings
+alike.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -34,20 +35,24 @@ from app.store import Checkpoint, Shard
 
 @dataclass(frozen=True, slots=True)
 class SearchMetrics:
-    """Means over one epoch; nats, losses without their coefficients."""
+    """Means over one epoch; losses exclude their coefficients.
+
+    Policy loss, divergence and entropy are in nats.
+    """
 
     policy_loss: float  # cross-entropy of the searches' policies under the network
     value_loss: float  # mean squared error of the critic
     divergence: float  # of the network's policy from the searches'
     entropy: float  # of the network's policy
-    gradient_norm: float  # of a batch, before it was clipped
+    gradient_norm: float  # of a batch, before clipping
     explained_variance: float  # share of the variance of the critic's targets; 0 where they do not vary
 
 
 def train(spec: JsonObject, report: Report) -> JsonObject:
-    """Train a model on searches and store the result (a job). The same spec gives the same model on one device.
+    """Train a model on searches and store the result (a job).
 
-    Replayed shards that have gone missing are left out. Raises what ``Training``, ``learn`` and ``run_on_ranks`` raise.
+    The same spec gives the same model on one device. Replayed shards that are missing are left out. Raises what
+    ``Training``, ``learn`` and ``run_on_ranks`` raise.
     """
     training = Training(spec, report)
     replayed = training.replayed()
@@ -85,12 +90,12 @@ def learn(
     ranks: Ranks = ALONE,
     report: Callable[[int, SearchMetrics], None],
 ) -> Improvement[SearchMetrics]:
-    """Train a copy of ``base`` on searches, with its optimiser's state if it has one.
+    """Train a copy of ``base`` on searches.
 
-    An epoch has as many samples as there are fresh rows, drawn from fresh and replayed shards alike. The same arguments
-    give the same bytes on one kind of device. ``report`` receives each epoch's number, from 1, and its metrics. Among
-    ``ranks``, each trains the same copy. Raises ``UnfitData`` for rows without searches, ``DiscardedUpdate`` or
-    ``MissingDevice``.
+    Training continues with the optimiser's state of ``base``, if there is one. An epoch has as many samples as there
+    are fresh rows, drawn from fresh and replayed shards alike. The same arguments give the same bytes on one kind of
+    device. ``report`` receives each epoch's number, from 1, and its metrics. Among ``ranks``, each trains the same
+    copy. Raises ``UnfitData`` for rows without searches, ``DiscardedUpdate`` or ``MissingDevice``.
     """
     device, rows = resolve(compute.device), sum(shard.rows for shard in fresh)
     rng = np.random.default_rng(derive_seed(seed, "replay"))
@@ -127,19 +132,20 @@ class SearchSamples:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SearchBatch:
-    """B positions to learn from, this rank's of a minibatch."""
+    """B positions to learn from: this rank's share of a minibatch."""
 
     obs: NDArray[np.generic]  # [B, D]
     mask: NDArray[np.bool_]  # [B, A]
     policy: NDArray[np.float32]  # [B, A]; all 0 in rows that teach no policy
     target: NDArray[np.float32]  # [B]
-    weight: float  # their part of the minibatch's positions
+    weight: float  # share of the minibatch's positions that are in this batch
 
 
 def draw(shards: Sequence[Shard], count: int, root_value_share: float, rng: np.random.Generator) -> SearchSamples:
-    """Draw ``count`` rows of all shards, each with equal probability. Raises ``UnfitData`` for rows without searches.
+    """Draw ``count`` rows of all shards, each with equal probability.
 
-    The critic's target is the seat's outcome, mixed with the search's value; in truncated games that value alone.
+    The critic's target is the seat's outcome, mixed with the search's value; in truncated games it is the search's
+    value alone. Raises ``UnfitData`` for rows without searches.
     """
     rows = np.array([shard.rows for shard in shards])
     taken = rng.multinomial(count, rows / rows.sum())
@@ -182,9 +188,10 @@ def batches(
     rng: np.random.Generator,
     ranks: Ranks = ALONE,
 ) -> Iterator[SearchBatch]:
-    """Yield all samples or their images, shuffled, in batches of about ``size``.
+    """Yield all samples, shuffled, in batches of about ``size``.
 
-    Each rank draws for all of a minibatch, and yields its share.
+    Each sample is replaced by itself or a symmetric image, drawn uniformly. Each rank draws for the whole minibatch,
+    and yields its share.
     """
     counts, order = legal_counts(samples.mask), rng.permutation(len(samples))
     for minibatch in np.array_split(order, max(1, round(len(samples) / size))):
@@ -210,9 +217,10 @@ def _step(
     precision: Precision,
     ranks: Ranks,
 ) -> Tensor:
-    """Take a step of the optimiser; return the first five fields of ``SearchMetrics`` as one tensor.
+    """Take an optimiser step; return its metrics.
 
-    The ranks' losses and figures add up to the minibatch's.
+    The metrics are the first five fields of ``SearchMetrics``, as one tensor. The ranks' losses and metrics add up to
+    the minibatch's.
     """
     device = next(network.parameters()).device
     obs, mask, policy, target = (

@@ -1,7 +1,8 @@
-"""Trainings by several processes of this machine, started by PyTorch's ``torchrun`` (ADR-044).
+"""Training by several processes of this machine, started by ``torchrun`` (ADR-044).
 
-What they compute travels in a pickle, as between the processes of ``multiprocessing``: in a folder that only its owner
-can read, to a program that this one starts. Ranks find each other by files there, and talk over the loopback device.
+The work and its result travel in pickles, as between the processes of ``multiprocessing``. They lie in a folder that
+only its owner can read, and the program that reads them is started here. Ranks find each other by files in that folder,
+and communicate over the loopback device.
 """
 
 import os
@@ -40,12 +41,13 @@ class ProcessesLost(FlyballError):
 
 
 def run_on_ranks(work: Callable[..., R], compute: Compute, *, report: Callable[[int, Any], None]) -> R:
-    """Run ``work(compute=…, report=…)`` in ``compute.processes`` processes; return its result.
+    """Run ``work`` in ``compute.processes`` processes; return its result.
 
-    A single process is this one. Each of several calls ``work`` with its own device, and with ``ranks``. The result is
-    that of rank 0. An error of a rank is raised here, as ``RankFailed`` if it is no ``FlyballError``. When a rank dies,
-    all begin again, so ``work`` must depend on its arguments alone. ``work`` and its result are pickled. ``report``
-    receives each epoch's number and metrics once. Raises ``ProcessesLost`` or ``MissingDevice``.
+    ``work`` is called as ``work(compute=…, report=…)``. With one process, it runs in this one. With several, each calls
+    it with its own device, and also with ``ranks``; the result is that of rank 0. An error of a rank is raised here, as
+    ``RankFailed`` if it is no ``FlyballError``. When a rank dies, all begin again, so ``work`` must depend on its
+    arguments alone. ``work`` and its result are pickled. ``report`` receives each epoch's number and metrics once.
+    Raises ``ProcessesLost`` or ``MissingDevice``.
     """
     if compute.processes == 1:
         return work(compute=compute, report=report)
@@ -80,7 +82,10 @@ def run_on_ranks(work: Callable[..., R], compute: Compute, *, report: Callable[[
 
 
 def _cause(ended: Ended) -> str:
-    """Return how the first rank failed, by torchrun's report, or torchrun itself."""
+    """Return how the first rank to fail, or torchrun itself, ended.
+
+    The source is torchrun's report.
+    """
     first = re.search(r"Root Cause.*?\brank +: (\d+).*?\bexitcode +: (-?\d+)", ended.errors, re.DOTALL)
     if first is None:
         return f"torchrun {ended.described}"
@@ -114,9 +119,9 @@ def _environment() -> dict[str, str]:
 
 
 def run_rank(folder: Path) -> None:
-    """Run the work as the rank that torchrun started; write its result or error.
+    """Run the work as the rank that torchrun started.
 
-    A rank ends without a result when another one is lost.
+    Write its result or error. A rank ends without a result when another one is lost.
     """
     lines = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a user's network prints goes to stderr, because otherwise it would mix with the reports
@@ -147,7 +152,10 @@ def run_rank(folder: Path) -> None:
 
 
 def own_device(compute: Compute, rank: int) -> Compute:
-    """Return a rank's device: the GPUs from the named one on, or the CPU for all."""
+    """Return ``compute`` with a rank's own device.
+
+    Rank k gets the k-th GPU from the named one on, counted from 0; on a CPU all ranks share it.
+    """
     device = resolve(compute.device)
     own = f"cuda:{(device.index or 0) + rank}" if device.type == "cuda" else "cpu"
     return compute.replace(device=own, processes=1)

@@ -1,8 +1,8 @@
-"""Residual towers (He et al. 2016) for games with planes, with policy and value heads as in AlphaZero.
+"""Residual towers (He et al. 2016) for games with planes.
 
-A tower has no normalisation: a block begins as a small change of its input, because its second convolution is drawn
-with a small gain (Zhang et al. 2019, Fixup). So a position's outputs depend on that position alone, and playing and
-training compute the same function.
+Policy and value heads are as in AlphaZero. A tower has no normalisation: a block begins as a small change of its input,
+because its second convolution is drawn with a small gain (Zhang et al. 2019, Fixup). So a position's outputs depend on
+that position alone, and playing and training compute the same function.
 """
 
 import numpy as np
@@ -15,13 +15,14 @@ from app.learning.layers import POLICY_GAIN, TRUNK_GAIN, VALUE_GAIN, draw, empty
 
 POLICY_PLANES, VALUE_PLANES = 8, 4  # channels that a dense head reads, after a 1 x 1 convolution
 VALUE_UNITS = 64  # of the value head's hidden layer
-SQUEEZED, LEAST_SQUEEZED = 4, 8  # channels to a unit of the squeezed layer; its fewest units, lest all be dead ReLUs
+SQUEEZED, LEAST_SQUEEZED = 4, 8  # channels per unit of the squeezed layer; fewest units: fewer may all be dead ReLUs
 
 
 class Tower(nn.Module):
-    """A 3 x 3 convolution and residual blocks under two heads; scalars are added to each cell of the first layer.
+    """A 3 x 3 convolution and residual blocks under two heads.
 
-    Adding a linear map of the scalars is what a 1 x 1 convolution of constant planes would do.
+    A linear map of the scalars is added to each cell of the first layer, as a 1 x 1 convolution of constant planes
+    would do.
     """
 
     action_places: Tensor | None
@@ -52,14 +53,20 @@ class Tower(nn.Module):
         self.value_head = empty_linear(VALUE_UNITS, 1)
 
     def initialise(self, generator: torch.Generator) -> None:
-        """Draw all parameters: orthogonal weights, with small gains where a block or the policy ends."""
+        """Draw orthogonal weights; set biases to 0.
+
+        Gains are small where a block or the policy ends.
+        """
         gains = {"second": TRUNK_GAIN / len(self.blocks), "policy_head": POLICY_GAIN, "value_head": VALUE_GAIN}
         for name, layer in self.named_modules():
             if isinstance(layer, nn.Linear | nn.Conv2d):
                 draw(layer, gains.get(name.rpartition(".")[2], TRUNK_GAIN), generator)
 
     def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits [N, A], unmasked, and values [N] of float observations [N, D]."""
+        """Return logits [N, A] and values [N] of observations [N, D].
+
+        Observations are floats. The logits are not masked.
+        """
         channels, height, width = self._planes
         size = channels * height * width
         planes = obs[:, :size].reshape(-1, channels, height, width)
@@ -80,12 +87,18 @@ class Tower(nn.Module):
 
 
 def at_places(planes: Tensor, places: Tensor) -> Tensor:
-    """Return the numbers [N, A] of planes [N, P, H, W] at ``places`` [A] in H x W x P."""
+    """Return the numbers [N, A] of planes at given places.
+
+    ``planes`` are [N, P, H, W]; ``places`` [A] are flat indices in the order H x W x P.
+    """
     return planes.permute(0, 2, 3, 1).flatten(1).index_select(1, places)
 
 
 class Block(nn.Module):
-    """Two 3 x 3 convolutions beside a shortcut; perhaps with squeeze and excitation (Hu et al. 2018)."""
+    """Two 3 x 3 convolutions beside a shortcut.
+
+    With ``squeeze_excite``, also squeeze and excitation (Hu et al. 2018).
+    """
 
     def __init__(self, channels: int, squeeze_excite: bool) -> None:  # noqa: FBT001 - a setting
         super().__init__()
@@ -95,7 +108,7 @@ class Block(nn.Module):
         self.excite: nn.Linear | None = empty_linear(units, channels) if squeeze_excite else None
 
     def forward(self, features: Tensor) -> Tensor:
-        """Return features [N, channels, H, W] of features of the same shape."""
+        """Return features of the same shape [N, channels, H, W]."""
         change = self.second(torch.relu(self.first(features)))
         if self.squeeze is not None and self.excite is not None:
             weights = torch.sigmoid(self.excite(torch.relu(self.squeeze(change.mean(dim=(2, 3))))))

@@ -1,4 +1,4 @@
-"""One training: its checked inputs, and the storing of its result; used by all trainers."""
+"""One training: checked inputs and a stored result, for all trainers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -34,7 +34,10 @@ class UnfitModel(FlyballError):
 
 
 class DiscardedUpdate(FlyballError):
-    """An update that must be discarded: its trainer says so, or a number of it is NaN or infinity."""
+    """An update that must be discarded.
+
+    Its trainer says so, or one of its numbers is NaN or infinity.
+    """
 
 
 class BadProgress(FlyballError):
@@ -47,8 +50,8 @@ _METRICS = TypeAdapter(Metrics, config=ConfigDict(strict=True))
 class TrainSpec(Compute):
     """Arguments of every job that trains.
 
-    ``step`` is the base model's; the new model's is one higher. ``learning_rate`` and ``epochs`` are set by the
-    feedback.
+    ``step`` is the base model's; the new model's is one higher. The feedback controllers set ``learning_rate`` and
+    ``epochs``.
     """
 
     store: str
@@ -64,13 +67,13 @@ class TrainSpec(Compute):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """R decisions of the self-play games to learn from; D features, A actions.
+    """R decisions of self-play to learn from; D features, A actions.
 
     The rows of a seat in a game are an episode; sort by ``game``, ``seat`` and ``step`` to get them in order.
     """
 
     obs: NDArray[np.generic]  # [R, D] uint8 or float32
-    mask: NDArray[np.bool_]  # [R, A] legal actions; of every game, also where the shards hold lists of them
+    mask: NDArray[np.bool_]  # [R, A] legal actions; a mask also where the shards hold lists of legal actions
     action: NDArray[np.int32]  # [R]
     temperature: NDArray[np.float32]  # [R] divisor of the logits when the action was drawn
     log_prob: NDArray[np.float32]  # [R] of the action, under the policy that played, temperature included
@@ -149,7 +152,10 @@ class Training:
                 )
 
     def replayed(self) -> list[Shard]:
-        """Return the shards of earlier trainings, without those that are missing, damaged or of other rules."""
+        """Return the usable shards of earlier trainings.
+
+        Shards that are missing, damaged or of other rules are left out.
+        """
         shards = []
         for key in self._replayed:
             try:
@@ -171,9 +177,10 @@ class Training:
         return Rows(**columns, temperature=np.concatenate(temperature), game=np.concatenate(game))
 
     def advantages(self, gamma: float | None = None, gae_lambda: float | None = None) -> NDArray[np.float32]:
-        """Return the advantage of each row [R] by GAE; the settings' ``gamma`` and ``gae_lambda`` are the default.
+        """Return the advantage of each row [R] by generalised advantage estimation.
 
-        Add ``rows.value`` to get targets of a critic. Raises ``UnfinishedEpisode``.
+        ``gamma`` and ``gae_lambda`` default to those of the settings. Add ``rows.value`` to get targets of a critic.
+        Raises ``UnfinishedEpisode``.
         """
         discount = self.config.ppo.gamma if gamma is None else gamma
         decay = self.config.ppo.gae_lambda if gae_lambda is None else gae_lambda
@@ -184,7 +191,10 @@ class Training:
         return {name: tensor.to(self.device) for name, tensor in bytes_to_parameters(self.base.parameters).items()}
 
     def network(self) -> nn.Module:
-        """Return a network with the base model's parameters, on ``device``; it maps observations to logits, values."""
+        """Return a network with the base model's parameters, on ``device``.
+
+        The network maps observations to logits and values.
+        """
         return load_network(self.config.network, self.base.manifest.shape, self.parameters()).to(self.device)
 
     def progress(self, epoch: int, epochs: int, /, **metrics: float) -> None:
@@ -201,22 +211,26 @@ class Training:
         self._report({"epoch": epoch, "epochs": epochs, "metrics": _checked_metrics(metrics)})
 
     def discard(self, reason: str) -> NoReturn:
-        """Throw the update away, because it diverged; the base model stands. Raises ``DiscardedUpdate``."""
+        """Discard a diverged update, always raising ``DiscardedUpdate``.
+
+        The base model stays.
+        """
         raise DiscardedUpdate(f"The trainer discarded its update: {reason}", hint="The base model stands.")
 
     def finish(self, parameters: Mapping[str, Tensor | NDArray[np.generic]], /, **metrics: float) -> JsonObject:
-        """Store parameters as the base model's successor; return the job's result, with the metrics and ``seconds``.
+        """Store parameters as the base model's successor; return the job's result.
 
-        Names, shapes and types have to be the base model's. Raises ``UnfitModel``, ``BadProgress``, or
-        ``DiscardedUpdate`` when a number is not finite; then nothing is stored.
+        The result has the metrics, and also ``seconds``. Names, shapes and types have to be the base model's. Raises
+        ``UnfitModel``, ``BadProgress``, or ``DiscardedUpdate`` when a number is not finite; then nothing is stored.
         """
         fitting = _fitting(parameters, bytes_to_parameters(self.base.parameters))
         return self.store(parameters_to_bytes(fitting), None, metrics)
 
     def store(self, parameters: bytes, optimizer: bytes | None, metrics: Mapping[str, float]) -> JsonObject:
-        """Store a safetensors file of checked parameters as the base's successor; return the job's result.
+        """Store checked parameters as the base's successor; return the job's result.
 
-        Raises ``BadProgress`` or ``DiscardedUpdate`` for a metric; then nothing is stored.
+        ``parameters`` is a safetensors file. Raises ``BadProgress`` or ``DiscardedUpdate`` for a metric; then nothing
+        is stored.
         """
         checked = _checked_metrics({**metrics, "seconds": perf_counter() - self._begun})
         manifest = self.base.manifest.successor(self.base.model)
@@ -246,7 +260,11 @@ def _checked_metrics(metrics: Mapping[str, object]) -> dict[str, float]:
 
 
 def _fitting(parameters: Mapping[str, Tensor | NDArray[np.generic]], base: Parameters) -> Parameters:
-    """Return parameters as tensors. Names, shapes and types are those of ``base``, all numbers finite."""
+    """Return parameters as tensors, checked against ``base``.
+
+    Names, shapes and types must be those of ``base``, and all numbers finite. Raises ``UnfitModel`` or
+    ``DiscardedUpdate``.
+    """
     if parameters.keys() != base.keys():
         lacking, unknown = sorted(base.keys() - parameters.keys()), sorted(parameters.keys() - base.keys())
         raise UnfitModel(

@@ -1,1 +1,1 @@
-"""Playing: rollouts of many games at once, self-play, matches, gauntlets, inspection of shards."""
+"""Playing of games: rollouts, self-play, matches, gauntlets and shard inspection."""

@@ -17,16 +17,16 @@ from app.play.rng import draw_points, number_streams
 from app.play.rollout import ask
 from app.store import MemoryStore
 
-POSITIONS = 12  # that a player is tried with, each some moves deeper into a game
+POSITIONS = 12  # test positions; each is one decision deeper into a game than the one before
 GAMES = 4  # whole games; each move of an engine may take seconds
-TOLERANCE = 1e-3  # of probabilities
+TOLERANCE = 1e-3  # largest accepted error of a probability
 SEED = 7
 
 Actions = NDArray[np.int32]
 
 
 def check_player(name: str, config: GameConfig, compute: Compute = CPU) -> list[Finding]:
-    """Return the faults of one of a configuration's ``bots``; a sound one has none.
+    """Return the faults found in one of a configuration's ``bots``.
 
     The player is loaded twice. It is asked about the same positions together, again, one by one, and, if it is an
     engine, after a restart. Then it plays some whole games.
@@ -51,10 +51,13 @@ def check_player(name: str, config: GameConfig, compute: Compute = CPU) -> list[
 
 
 def measure_player(name: str, config: GameConfig, compute: Compute = CPU, games: int = GAMES) -> dict[str, float]:
-    """Return a player's ``moves_per_second`` in one batch, and its ``score_against_random``. Raises as its player."""
+    """Return a player's ``moves_per_second`` in one batch, and its ``score_against_random``.
+
+    Raises whatever the player raises.
+    """
     player = _loaded(name, config, compute)
     turn, points = _turn(config, POSITIONS)
-    _moves(player, turn, points)  # an engine starts
+    _moves(player, turn, points)  # not timed, because an engine starts at its first move
     began = perf_counter()
     _moves(player, turn, points)
     seconds = perf_counter() - began
@@ -66,7 +69,10 @@ def _loaded(name: str, config: GameConfig, compute: Compute) -> Player:
 
 
 def _turn(config: GameConfig, count: int) -> tuple[Turn, Points]:
-    """Return positions of random games: slot k is k decisions deep, less in short games."""
+    """Return positions of random games; slot k is k decisions deep.
+
+    In short games, a slot may be less deep: a finished game begins again.
+    """
     table, slots = open_table(config, count), np.arange(count)
     table.reset(slots, slots.tolist())
     for depth in range(count - 1):
@@ -76,7 +82,7 @@ def _turn(config: GameConfig, count: int) -> tuple[Turn, Points]:
 
 
 def _play_at_random(table: Table, slots: NDArray[np.int64], depth: int) -> None:
-    """Play a move in each of ``slots``; a game that ends begins again."""
+    """Play a random move in each slot; restart games that end."""
     points = draw_points(number_streams(SEED + 1, slots), np.full(len(slots), depth))
     table.step(slots, ask(RandomPlayer(), *table.observe(slots), 1.0, points).action)
     ended = slots[table.seats()[slots] == FINISHED]
@@ -90,7 +96,7 @@ def _moves(player: Player, turn: Turn, points: Points) -> Actions:
 
 
 def _differences(player: Player, other: Player, turn: Turn, points: Points) -> Iterator[Finding]:
-    """Compare a player's moves with those that it makes under other circumstances."""
+    """Compare a player's moves with its moves under other circumstances."""
     moves = _moves(player, turn, points)
     again = "its games cannot be repeated, and a job that runs twice gives another result"
     if not np.array_equal(_moves(player, turn, points), moves):
@@ -130,7 +136,10 @@ def _probabilities(player: PolicyPlayer, turn: Turn) -> Iterator[Finding]:
 
 
 def _play(config: GameConfig, player: Player, games: int) -> float:
-    """Play whole games against the random bot, in rotation; return the mean score."""
+    """Play whole games against the random bot; return the mean score.
+
+    The player takes every seat in turn.
+    """
     plan = MatchPlan(max(games, config.players), SEED, config.evaluation.temperature, config.evaluation.opening_plies)
     scores = play_match(config, player, RandomPlayer(), plan).scores
     return float(np.mean(scores))

@@ -1,4 +1,4 @@
-"""An engine's process: commands to it, answers from it within a time limit."""
+"""An engine's process: send commands, read answers within a time limit."""
 
 import os
 import select
@@ -16,24 +16,29 @@ _MOST_BYTES = 1 << 24
 
 
 class EngineProcess:
-    """A started engine. Its process ends with this object, and with this process; see ``Guarded``.
+    """A started engine process, killed when this object or our process ends.
+
+    See ``Guarded``.
 
     Args:
         command: the program and its arguments.
-        folder: where it runs.
+        folder: the working directory.
         answer_seconds: longest wait for an answer.
     """
 
     def __init__(self, command: Sequence[str], folder: str, answer_seconds: float) -> None:
         self._running = Guarded(command, folder, command_environment(), asked=True)
         self._seconds = answer_seconds
-        self._read: deque[str] = deque()  # lines after the last answer
+        self._read: deque[str] = deque()  # lines received after the last answer
         self._rest = b""  # the beginning of the next line
         self.end = finalize(self, self._running.end)
-        """Kill the process; return how it ended, None when called again."""
+        """Kill the process; return how it ended, or None when called again."""
 
     def exchange(self, exchange: Exchange) -> str:
-        """Write commands, and return the content of the answer. Raises ``EngineFault``; end the process then."""
+        """Write commands, and return the content of the answer.
+
+        Raises ``EngineFault``. The caller must then end the process.
+        """
         assert self._running.stdin is not None
         with suppress(BrokenPipeError):  # the process ended: reading from it shows how
             self._running.stdin.write("".join(f"{command}\n" for command in exchange.commands).encode())
@@ -47,12 +52,15 @@ class EngineProcess:
         raise EngineFault(f"it {ended.described if ended else 'has ended'}")
 
     def _lines(self, command: str) -> Iterator[str]:
-        """Iterate over lines that are not empty, until the process ends. Raises ``EngineFault``."""
+        """Iterate over non-empty lines until the process ends.
+
+        Raises ``EngineFault`` if the answer takes too long or is too large.
+        """
         source, deadline, read = self._running.stdout.fileno(), perf_counter() + self._seconds, 0
         while True:
             while self._read:
                 yield self._read.popleft()
-            left = deadline - perf_counter()  # also of an engine that writes all the time
+            left = deadline - perf_counter()  # checked here too, because an engine may write without a pause
             if left <= 0 or not select.select([source], [], [], left)[0]:
                 raise EngineFault(f"it did not answer {command!r} within {self._seconds:g} s")
             data = os.read(source, 1 << 16)

@@ -1,8 +1,8 @@
-"""Engines' protocols: questions about a position, and the reading of answers.
+"""Engine protocols: how to ask about a position and read the answer.
 
 Sources: Go Text Protocol, version 2 (https://www.lysator.liu.se/~gunnar/gtp); UCI, April 2006
-(https://backscattering.de/chess/uci); USI (http://shogidokoro.starfree.jp/usi.html). What an engine remembers is
-cleared before each question, so that a position's answer does not depend on the games beside it.
+(https://backscattering.de/chess/uci); USI (http://shogidokoro.starfree.jp/usi.html). Before each question the engine's
+memory is cleared, so that its answer does not depend on other games.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,11 +14,11 @@ from app.core import FlyballError
 from app.games.notation import Position
 
 RESIGNED = "resign"
-"""The move of an engine that gives the game up."""
+"""The move of an engine that resigns."""
 
 
 class EngineFault(FlyballError):
-    """An engine that ended, was silent for too long, or broke its protocol."""
+    """An engine that ended, answered too late, or broke its protocol."""
 
 
 class Exchange(NamedTuple):
@@ -30,7 +30,7 @@ class Exchange(NamedTuple):
 
 
 class EngineSpeech(Protocol):
-    """A protocol, with a bot's settings."""
+    """A protocol, configured by a bot's settings."""
 
     @property
     def start(self) -> tuple[Exchange, ...]:
@@ -38,12 +38,18 @@ class EngineSpeech(Protocol):
         ...
 
     def question(self, position: Position, point: float) -> Exchange:
-        """Return the question for a move; ``point`` in [0, 1) seeds the engine's own choices if it has a command."""
+        """Return the exchange that asks for a move.
+
+        ``point`` in [0, 1) seeds the engine's own random choices, if the protocol has a command for it.
+        """
         ...
 
 
 class Gtp:
-    """Go Text Protocol; ``game`` holds the game's options. Commands are numbered, and so are their answers."""
+    """Go Text Protocol; ``game`` holds the game's options.
+
+    Commands and their answers are numbered.
+    """
 
     def __init__(self, settings: BotSettings, game: Mapping[str, Any]) -> None:
         self._board: tuple[str, ...] = (f"boardsize {game['board_size']}", "clear_board", f"komi {game['komi']:g}")
@@ -56,12 +62,15 @@ class Gtp:
         """See ``EngineSpeech.question``."""
         played = [f"play {'bw'[number % 2]} {move}" for number, move in enumerate(position.moves)]
         asked = f"genmove {'bw'[len(played) % 2]}"
-        # The seed's command is common but not of the standard, so it may be refused.
+        # The engine may refuse the seed command, because it is common but not part of the standard.
         return _numbered((f"set_random_seed {int(point * 2**31)}", *self._board, *played, asked), may_refuse=1)
 
 
 def _numbered(commands: tuple[str, ...], may_refuse: int = 0) -> Exchange:
-    """Return GTP commands with numbers from 1; the first ``may_refuse`` may be refused."""
+    """Return an exchange of GTP commands, numbered from 1.
+
+    The engine may refuse the first ``may_refuse`` of them.
+    """
 
     def read(lines: Sequence[str]) -> str:
         for line in lines:
@@ -91,12 +100,12 @@ class Uci:
         )
 
     def limits(self, settings: BotSettings) -> str:
-        """Return the limits of a search, as ``go`` takes them."""
+        """Return the search limits, as arguments of ``go``."""
         nodes = [] if settings.nodes is None else [f"nodes {settings.nodes}"]
         return " ".join([*nodes, *([] if settings.seconds is None else [self.time(settings.seconds)])])
 
     def time(self, seconds: float) -> str:
-        """Return the limit of time for one move."""
+        """Return the time limit for one move."""
         return f"movetime {ceil(1000 * seconds)}"
 
     def question(self, position: Position, point: float) -> Exchange:  # noqa: ARG002 - engines draw by themselves
@@ -106,7 +115,10 @@ class Uci:
         return Exchange(commands, ("bestmove",), _best_move)
 
     def _check_options(self, lines: Sequence[str]) -> str:
-        """Refuse an option that the engine does not have, because it would ignore it."""
+        """Raise ``EngineFault`` for an option that the engine lacks.
+
+        An engine would ignore an unknown option.
+        """
         known = [line.split(" type ")[0].removeprefix("option name ") for line in lines if line.startswith("option ")]
         unknown = {name.lower() for name in self._options} - {name.lower() for name in known}
         if unknown:

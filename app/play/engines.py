@@ -1,4 +1,4 @@
-"""Players that are engines: processes that speak GTP, UCI or USI."""
+"""Players that are engines: external programs that speak GTP, UCI or USI."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,17 +16,18 @@ from app.play.engine_protocols import RESIGNED, SPEECHES, EngineFault
 from app.play.own_players import DecidingPlayer, Turn
 
 ATTEMPTS = 3
-"""Processes that are tried for one move."""
+"""Attempts at one move; each fault ends the process, so the next attempt starts a new one."""
 
 
 class EngineFailed(FlyballError):
-    """An engine that cannot be started, or that failed too often in a row."""
+    """An engine that cannot be started, or failed repeatedly."""
 
 
 class EnginePlayer(DecidingPlayer):
-    """A bot that is an engine. Its process is started at the first move, and again after each fault.
+    """A bot that is an external engine.
 
-    Raises ``EngineFailed`` for a program that does not exist, ``NoNotation`` for a game that it does not play.
+    Its process starts at the first move, and again after each fault. Raises ``EngineFailed`` for a program that does
+    not exist, and ``NoNotation`` for a game without a notation in the engine's protocol.
     """
 
     def __init__(self, name: str, settings: BotSettings, config: GameConfig, folder: str) -> None:
@@ -44,7 +45,10 @@ class EnginePlayer(DecidingPlayer):
             )
 
     def decide(self, turn: Turn, points: NDArray[np.float64]) -> NDArray[np.int32]:
-        """See ``DecidingPlayer.decide``. The engine is asked about one position after another."""
+        """See ``DecidingPlayer.decide``.
+
+        The engine is asked about one position after another.
+        """
         with self._lock:
             moves = [
                 self._move(self._notation.position(turn.table.history(slot)), point)
@@ -53,7 +57,10 @@ class EnginePlayer(DecidingPlayer):
         return np.array(moves, dtype=np.int32)
 
     def _move(self, position: Position, point: float) -> int:
-        """Return the engine's move. Raises ``EngineFailed`` after ``ATTEMPTS`` faults in a row."""
+        """Return the engine's move.
+
+        Raises ``EngineFailed`` after ``ATTEMPTS`` faults in a row.
+        """
         faults: list[str] = []
         while len(faults) < ATTEMPTS:
             try:
@@ -61,7 +68,7 @@ class EnginePlayer(DecidingPlayer):
             except EngineFault as fault:
                 faults.append(fault.message)
                 self.close()
-            except BaseException:  # interrupted: the rest of the answer would count as that to the next question
+            except BaseException:  # interrupted: otherwise the next question would read the rest of this answer
                 self.close()
                 raise
         command = " ".join(self._settings.command or ())
@@ -85,7 +92,7 @@ class EnginePlayer(DecidingPlayer):
         return position.legal[move]
 
     def close(self) -> None:
-        """End the process; the next move starts another one."""
+        """End the process; the next move starts a new one."""
         if self._process is not None:
             self._process.end()
             self._process = None

@@ -1,4 +1,4 @@
-"""Gauntlets: plan a model's opponents, split the games into batches, gather the results.
+"""Gauntlets: plan a model's opponents, split games into batches, merge results.
 
 The games against one opponent are split too, because a single champion would otherwise keep one process busy and leave
 the others idle. A lost batch costs only its own games.
@@ -16,8 +16,8 @@ from app.play.match_statistics import MatchGames, MatchStatistics, match_statist
 
 CHAMPION = "champion"
 MODEL = "model"
-MEMBER = "member_"  # role prefix of drawn league members; such a role lasts for one gauntlet only
-ATTEMPTS = 2  # tries of a batch that raises
+MEMBER = "member_"  # role prefix of randomly drawn league members; such a role lasts for one gauntlet only
+ATTEMPTS = 2  # attempts at a batch that raises
 
 
 class Opponent(Settings):
@@ -49,7 +49,9 @@ def plan_gauntlet(
     *,
     saturated: Collection[str] = (),
 ) -> tuple[Opponent, ...]:
-    """Return the opponents of ``model``: bots, random first, then ``candidates``, pairs of role and model.
+    """Return the opponents of ``model``: first the bots, then the ``candidates``.
+
+    The random bot is the first of all. A candidate is a pair of role and model.
 
     A model never plays itself, because a champion would lose rating by beating itself. A candidate with several roles
     plays once, in its first role. Games are rounded up to whole rotations, so that every seat is taken equally often.
@@ -77,7 +79,10 @@ def plan_gauntlet(
 
 
 def plan_matches(players: Iterable[str], games: int, config: GameConfig) -> tuple[Opponent, ...]:
-    """Return ``players``, model hashes or bots' names, as opponents with whole rotations of games."""
+    """Return ``players`` as opponents, with games rounded up to whole rotations.
+
+    ``players`` are model hashes or bots' names.
+    """
     rotated = _rotated(games, config.players)
     return tuple(
         Opponent(name=f"{MEMBER}{number}", kind=MODEL, model=ModelHash(name), games=rotated)
@@ -96,7 +101,10 @@ class NothingPlayed(FlyballError):
 
 
 class GameBatch(Settings):
-    """Consecutive games of one match, in whole rotations; the first game has the number ``first``."""
+    """Consecutive games of one match, in whole rotations.
+
+    ``first`` is the number of the first game.
+    """
 
     opponent: Opponent
     first: int = Field(ge=0)
@@ -126,7 +134,7 @@ class BatchSpec(_ModelSpec):
 
 
 class BatchResult(Settings):
-    """Results of a batch."""
+    """Result of a batch."""
 
     games: MatchGames
     seconds: float = Field(ge=0, description="that its process needed")
@@ -140,7 +148,10 @@ class OpponentResult(MatchStatistics):
 
 
 class GauntletResult(Settings):
-    """Results by opponent, in the order requested; opponents without a played batch are missing."""
+    """Results by opponent, in the order requested.
+
+    Opponents without a played batch are missing.
+    """
 
     results: tuple[OpponentResult, ...] = Field(min_length=1)
     lost_games: int = Field(default=0, ge=0, description="that were planned and could not be played")
@@ -155,7 +166,11 @@ class GauntletSpec(_ModelSpec):
 
     @property
     def batches(self) -> tuple[GameBatch, ...]:
-        """The gauntlet's batches: at most ``batch_games`` games each, more on a GPU, but at least one rotation."""
+        """The gauntlet's batches, each of whole rotations against one opponent.
+
+        A batch has at least one rotation, and otherwise at most ``batch_games`` games; on a GPU the limit is at least
+        ``GPU_GAMES``.
+        """
         players, most = self.config.players, self.config.evaluation.batch_games
         if self.device.startswith("cuda"):
             most = max(most, GPU_GAMES)
@@ -174,7 +189,10 @@ class GauntletSpec(_ModelSpec):
         return tuple(spec.model_dump(mode="json") for spec in specs)
 
     def gather(self, parts: Sequence[Mapping[str, Any] | FlyballError]) -> GauntletResult:
-        """Merge ``parts``: a result for each batch, or the error that lost it. Raises ``NothingPlayed``."""
+        """Merge the batches' results. Raises ``NothingPlayed``.
+
+        ``parts`` has, for each batch, its result or the error that lost it.
+        """
         played, seats = dict[Opponent, MatchGames](), self.config.players
         lost, last, seconds = 0, None, 0.0
         for batch, part in zip(self.batches, parts, strict=True):

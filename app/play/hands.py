@@ -1,4 +1,6 @@
-"""Paired comparison of two policies at Hearts: the same deals, seats and opponents for both.
+"""Paired comparison of two Hearts policies on the same deals.
+
+Both policies get the same seats and opponents.
 
 Four equal players average 6.5 points a hand at any strength. A seat's points scatter by 6.8 around that, mostly by
 luck of the deal. So the same cards are dealt to the hero and to a reference policy, in every seat in turn. Each deal is
@@ -28,7 +30,10 @@ Floats = NDArray[np.float64]
 
 
 class HandResults(Columns):
-    """Results of a policy's hands: P for each deal, with the policy in seats 0 … P - 1."""
+    """Results of a policy's hands, P for each deal.
+
+    In the hands of a deal, the policy sits in seats 0, 1 … P - 1.
+    """
 
     points: tuple[float, ...] = ()
     win_shares: tuple[float, ...] = Field(default=(), description="1 for the fewest points alone, else the part of it")
@@ -45,7 +50,10 @@ class Side(Settings):
 
 
 class PairedStatistics(Settings):
-    """Comparison of a hero and a reference on the same deals. A negative difference favours the hero."""
+    """Comparison of a hero and a reference on the same deals.
+
+    A negative difference favours the hero.
+    """
 
     hands: int = Field(ge=4, description="of each of the two")
     deals: int = Field(ge=2)
@@ -59,15 +67,18 @@ class PairedStatistics(Settings):
 
 
 def win_shares(points: NDArray[Any]) -> Floats:
-    """Return each seat's share of the win [G, P]: the fewest ``points`` [G, P] win, a tie splits it."""
+    """Return each seat's share of the win [G, P].
+
+    The fewest ``points`` [G, P] win; a tie splits the win.
+    """
     best = points == points.min(axis=1, keepdims=True)
     return np.asarray(best / best.sum(axis=1, keepdims=True), dtype=np.float64)
 
 
 def compare_paired(hero: HandResults, reference: HandResults, players: int) -> PairedStatistics:
-    """Compare two policies on the same deals in the same order, P hands each.
+    """Compare two policies on the same deals, P hands each.
 
-    Raises ``NoGames`` for fewer than two deals.
+    The deals must be in the same order. Raises ``NoGames`` for fewer than two deals.
     """
     deals = len(hero.points) // players
     if deals < 2 or len(hero.points) != len(reference.points):
@@ -105,9 +116,10 @@ def _mean(values: Floats) -> tuple[float, float]:
 
 
 def single_hands(config: GameConfig) -> tuple[GameConfig, bool]:
-    """Return the configuration with one hand a game, and whether a moon counts for its shooter.
+    """Return the configuration with one hand a game, and its moon rule.
 
-    Raises ``UnknownGame`` for a game other than Flyball's own Hearts.
+    The moon rule is true if shooting the moon changes the shooter's points rather than the others'. Raises
+    ``UnknownGame`` for a game other than Flyball's own Hearts.
     """
     hearts = own_hearts(config)
     if hearts is None:
@@ -124,10 +136,11 @@ def single_hands(config: GameConfig) -> tuple[GameConfig, bool]:
 def play_hands(
     config: GameConfig, policy: Player, others: Player, plan: MatchPlan, in_flight: int | None = None
 ) -> HandResults:
-    """Play single hands of Hearts, even if the configured game has several; a rotation is one deal.
+    """Play single hands of Hearts; a rotation is one deal.
 
-    Where ``policy`` and ``others`` are the same object, each deal is played once, and all seats count as the policy's.
-    Deterministic on a CPU. Raises ``UnknownGame`` for a game other than Flyball's own Hearts.
+    A configured game of several hands is also played as single hands. Where ``policy`` and ``others`` are the same
+    object, each deal is played once, and all seats count as the policy's. Deterministic on a CPU. Raises
+    ``UnknownGame`` for a game other than Flyball's own Hearts.
     """
     config, moon_for_shooter = single_hands(config)
     if alone := policy is others:
@@ -144,7 +157,10 @@ def play_hands(
 
 
 class HandsSpec(Compute):
-    """Arguments of ``hands``: deals of a policy against copies of another; see ``load_player`` for names."""
+    """Arguments of ``hands``: deals of a policy against copies of another.
+
+    See ``load_player`` for the names of the policies.
+    """
 
     store: StoreName
     config: GameConfig
@@ -157,7 +173,10 @@ class HandsSpec(Compute):
 
 
 def hands(spec: JsonObject, report: Report) -> JsonObject:
-    """Run the job of a ``HandsSpec``; return ``HandResults``. Raises as ``play_hands`` and ``load_player``."""
+    """Run the job of a ``HandsSpec``; return ``HandResults``.
+
+    Raises as ``play_hands`` and ``load_player``.
+    """
     asked = HandsSpec.model_validate(spec)
     store, game, seats = open_store(asked.store), open_table(asked.config, 0).spec, asked.config.players
     policy, others = (PLAYERS.load(store, name, game, asked, asked.config) for name in (asked.policy, asked.others))

@@ -1,4 +1,6 @@
-"""The quality job: check that a shard is what it claims to be, and score it for training.
+"""The quality job: check a shard and score it for training.
+
+The job checks a shard's origin, plays a sample of its games again, and looks for copies of earlier shards.
 
 **Repetition.** Where a game is small or its players are confident, games repeat by chance, so a count of repeated games
 shows nothing. An improbable game that repeats is stronger evidence than a probable one. Each game gives a likelihood
@@ -13,7 +15,7 @@ newly played shard the expected ratio is at most 1, whatever the earlier shards 
 probability at most 1/x (Markov's inequality; V. Vovk and R. Wang, "E-values: Calibration, combination and
 applications", 2021). A shard does not record the probabilities of chance and of opponents. They count as 1, which makes
 p too large and the evidence too small. A move that a search found counts with its probability given part of the
-search's noise: the expected ratio is at most 1 given any part of it, therefore over all of it, too.
+search's noise: the expected ratio is at most 1 given any part of it, and therefore also over all of it.
 
 **Quality** is the weighted geometric mean of components in [0, 1], because one component near 0 makes a shard useless,
 which an arithmetic mean would hide:
@@ -48,7 +50,7 @@ from app.store import BlobStore, DamagedBlob, MissingBlob, Shard, game_seed, get
 Games = Sequence[bytes]  # a shard's games in order, each as the bytes of its history
 
 CERTAIN = -log(1e-9)  # nats; a shard with this much evidence counts as a copy: at most 1e-9 false alarms
-COMPARED = 16  # a shard is compared with this many latest shards; ``daemons.quality_monitor`` keeps as many
+COMPARED = 16  # a shard is compared with so many of the latest shards; ``daemons.quality_monitor`` keeps as many
 
 WEIGHTS = {"diversity": 0.3, "originality": 0.2, "completion": 0.2, "balance": 0.15, "entropy": 0.15}
 ENOUGH_DIVERSITY, ENOUGH_ORIGINALITY, ENOUGH_ENTROPY, FLOOR = 1 / 3, 1 / 2, 1 / 10, 1 / 10
@@ -60,7 +62,7 @@ class RepeatedShard(FlyballError):
 
 
 class ForeignShard(FlyballError):
-    """A shard of another configuration, other rules, or another model than its request named."""
+    """A shard whose configuration, rules or model differ from its request's."""
 
 
 class InspectionSpec(Settings):
@@ -99,7 +101,10 @@ class QualityScore(Settings):
 
 
 class InspectionResult(QualityScore):
-    """Result of an inspection. A shard with failures must not be trained on, whatever its score."""
+    """Result of an inspection.
+
+    A shard with failures must not be trained on, whatever its score.
+    """
 
     statistics: ShardStatistics
     checked: int = Field(description="games played again")
@@ -108,9 +113,10 @@ class InspectionResult(QualityScore):
 
 
 def inspect(spec: JsonObject, report: Report) -> JsonObject:
-    """Run the job of an ``InspectionSpec``: delete spent shards, inspect one, return ``InspectionResult``.
+    """Run the job of an ``InspectionSpec``; return ``InspectionResult``.
 
-    Raises ``MissingBlob``, ``DamagedBlob`` for a changed bit, ``ForeignShard`` or ``RepeatedShard``.
+    The job deletes the spent shards, then inspects one. Raises ``MissingBlob``, ``DamagedBlob`` for a changed bit,
+    ``ForeignShard`` or ``RepeatedShard``.
     """
     settings = InspectionSpec.model_validate(spec)
     store = open_store(settings.store)
@@ -120,7 +126,10 @@ def inspect(spec: JsonObject, report: Report) -> JsonObject:
 
 
 def inspect_in(store: BlobStore, spec: InspectionSpec, report: Report) -> InspectionResult:
-    """Inspect a shard of ``store``; the store named in the spec is not opened."""
+    """Inspect a shard of ``store``. Raises as ``inspect``.
+
+    The store named in the spec is not opened.
+    """
     if spec.shard in spec.earlier:
         raise RepeatedShard(
             f"Shard {spec.shard} was delivered before, for another request.",
@@ -151,7 +160,10 @@ def inspect_in(store: BlobStore, spec: InspectionSpec, report: Report) -> Inspec
 
 
 def _check_repetition(store: BlobStore, shard: Shard, earlier: Sequence[ShardKey]) -> None:
-    """Raise ``RepeatedShard`` for a copy of earlier shards; missing and damaged ones are skipped."""
+    """Raise ``RepeatedShard`` for a copy of earlier shards.
+
+    Missing and damaged earlier shards are skipped.
+    """
     before = []
     for key in earlier:
         try:
@@ -171,9 +183,10 @@ def _check_repetition(store: BlobStore, shard: Shard, earlier: Sequence[ShardKey
 
 
 def repetition_evidence(games: Games, log_probs: NDArray[np.float64], earlier: Sequence[Games]) -> float:
-    """Return the evidence in nats that ``games`` are copied from ``earlier`` shards; 0 without earlier games.
+    """Return the evidence in nats that ``games`` are copied from ``earlier`` shards.
 
-    ``log_probs`` [G] are the games' log-probabilities under the policy that played them, nats.
+    ``log_probs`` [G] are the games' log-probabilities under the policy that played them, nats. Without earlier games
+    the evidence is 0.
     """
     known = Counter(game for shard in earlier for game in shard)
     if not known:
@@ -181,7 +194,10 @@ def repetition_evidence(games: Games, log_probs: NDArray[np.float64], earlier: S
     total = known.total()
 
     def evidence(copied: Sequence[float]) -> float:
-        """Return the log of the product of 1/2 + 1/2 ``copied`` / p over all games."""
+        """Return the log-likelihood ratio of one kind of copying.
+
+        It is the log of the product of 1/2 + 1/2 ``copied`` / p over all games.
+        """
         with np.errstate(divide="ignore"):  # the log of 0 is -inf, as it should be
             surplus = np.log(np.array(copied, dtype=np.float64)) - log_probs
         return float((np.logaddexp(0.0, surplus) - log(2)).sum())
@@ -213,7 +229,10 @@ def shard_statistics(shard: Shard) -> ShardStatistics:
 
 
 def quality_score(counted: ShardStatistics) -> QualityScore:
-    """Score a shard from its statistics; see the module's docstring for the formula."""
+    """Score a shard from its statistics.
+
+    See the module's docstring for the formula.
+    """
     results = [count for count in (*counted.wins, counted.drawn_games) if count]
     finished = sum(results)
     balance = -sum(n / finished * log(n / finished) for n in results) if finished else ENOUGH_BALANCE
@@ -235,9 +254,10 @@ def history(shard: Shard, game: int) -> NDArray[np.int32]:
 
 @lru_cache(maxsize=256)  # enough for 15 configurations; 512 games of connect four take 80 kB
 def _games_of(store: BlobStore, key: ShardKey) -> list[bytes]:
-    """Return a stored shard's games, read once: to read 16 shards takes longer than the rest of an inspection.
+    """Return a stored shard's games, cached.
 
-    A shard's name is its content hash, so its games never change.
+    Reading 16 shards takes longer than the rest of an inspection. A shard's name is its content hash, so its games
+    never change.
     """
     return _games(get_shard(store, key))
 
@@ -270,7 +290,10 @@ def _differences(shard: Shard, checker: Checker, games: NDArray[np.int64]) -> It
 
 
 def _rewards(shard: Shard, game: int) -> Iterator[str]:
-    """Yield a failure for each seat whose rewards do not sum to its outcome."""
+    """Yield a failure for each seat whose rewards miss its outcome.
+
+    A seat's rewards must sum to its outcome.
+    """
     for seat in np.unique(shard.seat[shard.game == game]).tolist():
         rows = (shard.game == game) & (shard.seat == seat)
         total, outcome = float(shard.reward[rows].sum()), float(shard.returns[game, seat])

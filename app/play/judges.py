@@ -1,7 +1,8 @@
-"""Judges: opponents for evaluations alone. Nobody learns from them, so their verdict stays independent.
+"""Judges: opponents that are used only in evaluations.
 
-``solver`` plays perfectly; ``mcts:1000`` is a Monte Carlo tree search with 1,000 random playouts a move. All other uses
-of players load them by ``load_player``, which refuses judges.
+No model learns from judges, so their verdict stays independent. ``solver`` plays perfectly; ``mcts:1000`` is a Monte
+Carlo tree search with 1,000 random playouts a move. All other uses of players load them by ``load_player``, which
+refuses judges.
 """
 
 import numpy as np
@@ -25,12 +26,18 @@ class NoJudge(FlyballError):
 
 
 def load_player_or_judge(store: BlobStore, name: str, spec: TableSpec, compute: Compute, config: GameConfig) -> Player:
-    """Return a player for an evaluation by an operator. Raises as ``load_judge`` and ``load_player``."""
+    """Return a player for an operator's evaluation, or a judge.
+
+    Raises as ``load_judge`` and ``load_player``.
+    """
     return load_judge(name, config) if is_judge(name) else PLAYERS.load(store, name, spec, compute, config)
 
 
 def load_judge(name: str, config: GameConfig) -> DecidingPlayer:
-    """Return the judge of a name: ``solver`` or ``mcts:N``. Raises ``NoSolver``, ``NoJudge`` or ``UnknownGame``."""
+    """Return the judge called ``solver`` or ``mcts:N``.
+
+    Raises ``NoSolver``, ``NoJudge`` or ``UnknownGame``.
+    """
     kind, _, playouts = name.partition(":")
     if name == SOLVER:
         return SolverPlayer(config)
@@ -43,7 +50,10 @@ def load_judge(name: str, config: GameConfig) -> DecidingPlayer:
 
 
 class SolverPlayer(DecidingPlayer):
-    """Plays a move that keeps the position's value, each of these equally often. Raises ``NoSolver``."""
+    """Plays a random optimal move. Raises ``NoSolver``.
+
+    Optimal moves keep the position's value under perfect play; all of them are equally probable.
+    """
 
     def __init__(self, config: GameConfig) -> None:
         self._solver = solver_for(config)
@@ -58,7 +68,10 @@ class SolverPlayer(DecidingPlayer):
 
 
 class MctsPlayer(DecidingPlayer):
-    """Plays by Monte Carlo tree search, with a new tree for each move. Raises ``UnknownGame``."""
+    """Plays by Monte Carlo tree search. Raises ``UnknownGame``.
+
+    Each move starts a new tree.
+    """
 
     def __init__(self, playouts: int, config: GameConfig) -> None:
         self._search = tree_search(config, playouts)

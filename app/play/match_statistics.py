@@ -14,24 +14,28 @@ from app.core import FlyballError, Rate, rotation_outcomes
 
 
 class NoGames(FlyballError):
-    """Too few games for the statistics asked for."""
+    """Too few games for the requested statistics."""
 
 
 Verdict = Literal["won", "drawn", "lost", "truncated"]
 
 
 class Columns(Settings):
-    """Base of results in columns: tuples of equal length."""
+    """Base of results that are stored in columns: tuples of equal length."""
 
     def plus(self, later: Self) -> Self:
-        """Return these columns followed by those of ``later``, which begins with a new rotation."""
+        """Return these columns followed by those of ``later``.
+
+        ``later`` must begin with a new rotation.
+        """
         return self.replace(**{name: getattr(self, name) + getattr(later, name) for name in type(self).model_fields})
 
 
 class MatchGames(Columns):
-    """Results of a match's games for the hero; P consecutive games are a rotation.
+    """Results of a match's games for the hero.
 
-    ``scores`` are from ``game_scores``; ``fingerprints`` are hashes of whole histories.
+    P consecutive games are a rotation. ``scores`` are from ``game_scores``; ``fingerprints`` are hashes of whole
+    histories.
     """
 
     scores: tuple[float, ...] = ()
@@ -63,9 +67,10 @@ class MatchStatistics(Settings):
 
 
 def game_scores(returns: NDArray[np.float32], heroes: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return each game's score [G] in [0, 1]: the share of opponents the hero beat, a tie counting half.
+    """Return each game's score [G] in [0, 1].
 
-    ``returns`` [G, P] are the outcomes, ``heroes`` [G] the hero's seats.
+    The score is the share of opponents that the hero beat; a tie counts half. ``returns`` [G, P] are the outcomes,
+    ``heroes`` [G] the hero's seats.
     """
     own, others = _apart(returns, heroes)
     beaten = (own > others).sum(axis=1) + (own == others).sum(axis=1) / 2
@@ -79,7 +84,10 @@ def match_games(
     lengths: NDArray[np.int64],
     histories: Sequence[Sequence[int]],
 ) -> MatchGames:
-    """Return the games' results for the hero in seats ``heroes`` [G]; see ``Outcomes`` for the other columns."""
+    """Return the games' results for the hero.
+
+    ``heroes`` [G] are the hero's seats; see ``Outcomes`` for the other columns.
+    """
     own, others = _apart(returns, heroes)
     best = others.max(axis=1)
     verdicts = np.select([truncated, own[:, 0] > best, own[:, 0] == best], ["truncated", "won", "drawn"], "lost")
@@ -94,7 +102,10 @@ def match_games(
 
 
 def match_statistics(games: MatchGames, players: int) -> MatchStatistics:
-    """Return the statistics of a match. Raises ``NoGames``."""
+    """Return the statistics of a match.
+
+    Raises ``NoGames`` for a match without games.
+    """
     if not games.scores:
         raise NoGames("A match of 0 games has no statistics.", hint="Play at least one game.")
     count = {verdict: games.verdicts.count(verdict) for verdict in get_args(Verdict)}
@@ -115,10 +126,10 @@ def match_statistics(games: MatchGames, players: int) -> MatchStatistics:
 
 
 def count_rotations(scores: NDArray[np.float64], players: int) -> tuple[int, ...]:
-    """Count the rotations of P games that scored 0, 1 … 2 P (P - 1) half points.
+    """Count the rotations by their score in half points.
 
-    ``scores`` [G] are from ``game_scores``. A beaten opponent gives two half points, a tie gives one. An incomplete
-    rotation is left out.
+    Entry k is the number of rotations that scored k half points, from 0 to 2 P (P - 1). ``scores`` [G] are from
+    ``game_scores``. A beaten opponent gives two half points, a tie gives one. An incomplete rotation is left out.
     """
     sums = _by_rotation(scores, players).sum(axis=1)
     half_points = np.rint(sums * 2 * (players - 1)).astype(np.int64)
@@ -126,7 +137,10 @@ def count_rotations(scores: NDArray[np.float64], players: int) -> tuple[int, ...
 
 
 def seat_wins(returns: NDArray[np.float32], truncated: NDArray[np.bool_]) -> tuple[tuple[int, ...], int]:
-    """Return how many finished games [G, P] each seat won alone, and how many had no single winner."""
+    """Return each seat's wins, and the number of games without one winner.
+
+    Of the games [G, P], only finished ones count. A win is the best result alone.
+    """
     best = returns == returns.max(axis=1, keepdims=True)
     alone = (best.sum(axis=1) == 1) & ~truncated
     wins = tuple(int(count) for count in best[alone].sum(axis=0))
@@ -140,7 +154,10 @@ def _by_rotation(scores: NDArray[np.float64], players: int) -> NDArray[np.float6
 
 
 def _apart(returns: NDArray[np.float32], heroes: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the hero's outcomes [G, 1] and those of the others [G, P - 1]."""
+    """Return the outcomes of the hero and of the others.
+
+    Their shapes are [G, 1] and [G, P - 1].
+    """
     games, players = returns.shape
     mine = np.arange(players)[None, :] == heroes[:, None]
     return returns[mine].reshape(games, 1), returns[~mine].reshape(games, players - 1)

@@ -1,4 +1,4 @@
-"""Matches between two players, and the manager that spreads gauntlets over an engine's processes.
+"""Matches between two players, and gauntlets on an engine's processes.
 
 A model plays from a snapshot: the store's checkpoint under the model's hash. A training that runs at the same time has
 its own network, optimiser and games, so an evaluation cannot affect it.
@@ -31,9 +31,9 @@ _OPPONENT = 1
 
 @dataclass(frozen=True, slots=True)
 class MatchPlan:
-    """Games, seed and temperature of a match, or of a part of it."""
+    """Games, seed and temperature of a match or a part of it."""
 
-    games: int  # P consecutive games are a rotation: the same cards and opening, with the hero in each seat
+    games: int  # P consecutive games are a rotation: the same cards and opening, with the hero in each seat in turn
     seed: int  # of the deals, the openings and the players' choices
     temperature: float  # of both sides; at 0 only chance and the openings make games differ
     opening_plies: int = 0  # random decisions at the start of each game
@@ -43,7 +43,10 @@ class MatchPlan:
 def play_match(
     config: GameConfig, hero: Player, opponent: Player, plan: MatchPlan, in_flight: int | None = None
 ) -> MatchGames:
-    """Play a match, or a part of it. Deterministic for its plan on a CPU, for plan and ``in_flight`` on a GPU."""
+    """Play a match, or a part of it.
+
+    On a CPU the plan determines the games; on a GPU the plan and ``in_flight`` do.
+    """
     outcomes, heroes = play_rotations(config, hero, opponent, plan, in_flight=in_flight)
     return match_games(outcomes.returns, heroes, outcomes.truncated, outcomes.lengths, outcomes.histories)
 
@@ -57,7 +60,7 @@ def play_rotations(
     *,
     in_flight: int | None = None,
 ) -> tuple[Outcomes, NDArray[np.int64]]:
-    """Play a match; return the outcomes of its games, and the hero's seats [G].
+    """Play a match; return its games' outcomes and the hero's seats [G].
 
     In a rotation the hero takes each of the first ``seats`` seats, by default all. At most ``in_flight`` games
     are played at once.
@@ -79,9 +82,10 @@ def play_rotations(
 
 
 def batch(spec: JsonObject, report: Report) -> JsonObject:
-    """Run the job of a ``BatchSpec``; return ``BatchResult``. Deterministic on a CPU, except ``seconds``.
+    """Run the job of a ``BatchSpec``; return ``BatchResult``.
 
-    Raises ``MissingBlob``, ``DamagedBlob``, ``WrongModel``, ``UnknownGame`` or ``MissingDevice``.
+    Deterministic on a CPU, except ``seconds``. Raises ``MissingBlob``, ``DamagedBlob``, ``WrongModel``, ``UnknownGame``
+    or ``MissingDevice``.
     """
     began, asked = perf_counter(), BatchSpec.model_validate(spec)
     config, part, name = asked.config, asked.batch, asked.batch.opponent.player
@@ -97,19 +101,20 @@ def batch(spec: JsonObject, report: Report) -> JsonObject:
 
 
 class EvaluationManager:
-    """Plays gauntlets on an engine. A batch whose process dies, hangs or fails is tried again, then counted as lost.
+    """Plays gauntlets on an engine.
 
-    ``function`` is the job that plays a batch; a backend of the user's own has another (``app.backends``).
+    A batch whose process dies, hangs or fails is tried again, then counted as lost. ``function`` is the job that plays
+    a batch; a backend of the user's own has another (``app.backends``).
     """
 
     def __init__(self, engine: Engine, function: str = "app.play.matches:batch") -> None:
         self._engine, self._function = engine, function
 
     async def evaluate(self, spec: GauntletSpec, on_progress: Report | None = None) -> GauntletResult:
-        """Play a gauntlet and return its results; any number of processes plays the same games.
+        """Play a gauntlet and return its results. Raises ``NothingPlayed``.
 
-        Cancelling stops the games. ``on_progress`` receives ``{"opponent", "games"}`` of each finished batch. Raises
-        ``NothingPlayed``.
+        Any number of processes plays the same games. Cancelling stops the games. ``on_progress`` receives
+        ``{"opponent", "games"}`` of each finished batch.
         """
         parts = await scatter(
             self._engine,

@@ -1,7 +1,7 @@
-"""The share of a player's moves that are optimal: moves that keep the position's value under perfect play.
+"""The share of a player's moves that are optimal.
 
-The test positions come from random play, and legal moves differ in value in each of them. They are the same for each
-player and seed.
+An optimal move keeps the position's value under perfect play. The test positions come from random play, and legal moves
+differ in value in each of them. They are the same for each player and seed.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ from app.play.rollout import ask, ask_any
 from app.store.blobs import replace_durably
 
 _BATCH = 512  # random games at once
-_FRUITLESS = 8  # batches without a new position after which a game has no more
+_FRUITLESS = 8  # after so many batches without a new position, a game counts as having no more
 
 
 class TooFewPositions(FlyballError):
@@ -31,7 +31,7 @@ class TooFewPositions(FlyballError):
 
 
 class Exercise(Settings):
-    """A test position, and what is optimal in it."""
+    """A test position and its optimal moves."""
 
     history: tuple[int, ...] = Field(description="actions from the start, in the rules' numbers")
     optimal: frozenset[int] = Field(description="the actions that keep its value")
@@ -39,7 +39,10 @@ class Exercise(Settings):
 
 
 class OptimalShare(Settings):
-    """Shares of moves that were optimal, in all positions and in those that are ``Exercise.hard``."""
+    """Shares of moves that were optimal.
+
+    ``all`` is over all positions, ``hard`` over those that are ``Exercise.hard``.
+    """
 
     all: Rate
     hard: Rate | None  # None without hard positions
@@ -52,9 +55,10 @@ _VERSION = 1  # raised when the same arguments could give other positions
 def saved_positions(
     config: GameConfig, count: int, seed: int, progress: Callable[[int], None] = lambda _found: None
 ) -> list[Exercise]:
-    """Return ``draw_positions``, from a file in the user's cache folder if there is one.
+    """Return ``draw_positions``, cached in a file in the user's cache folder.
 
-    Solving connect four's takes minutes. Without a writable folder they are solved each time.
+    Solving the positions of connect four takes minutes. Without a writable folder they are solved each time. Raises as
+    ``draw_positions``.
     """
     rules = open_table(config, 0).spec.rules_version
     name = derive_id("exercises", _VERSION, rules, count, seed)
@@ -73,10 +77,11 @@ def saved_positions(
 def draw_positions(
     config: GameConfig, count: int, seed: int, progress: Callable[[int], None] = lambda _found: None
 ) -> list[Exercise]:
-    """Return distinct positions in which legal moves differ in value. Raises ``NoSolver`` or ``TooFewPositions``.
+    """Return distinct positions in which legal moves differ in value.
 
     Random games reach them. Each number of moves within the solver's ``lengths`` has the same share of positions, as
-    far as there are as many. ``progress`` receives the number of positions found so far.
+    far as there are enough. ``progress`` receives the number of positions found so far. Raises ``NoSolver`` or
+    ``TooFewPositions``.
     """
     solver, table = solver_for(config), open_table(config, _BATCH)
     fewest, most = solver.lengths
@@ -85,7 +90,7 @@ def draw_positions(
     batch = 0
     while (missing := count - len(positions)) and lengths:
         wanted = {length: (missing + place) // len(lengths) for place, length in enumerate(lengths)}
-        last = batch  # with a new position
+        last = batch  # the latest batch with a new position
         while (unfilled := [length for length in lengths if wanted[length]]) and batch - last < _FRUITLESS:
             batch += 1
             for slot, view in _random_positions(table, unfilled, derive_seed(seed, "test positions", batch)):
@@ -109,9 +114,9 @@ def draw_positions(
 
 
 def _random_positions(table: Table, lengths: Sequence[int], seed: int) -> list[tuple[int, bytes]]:
-    """Play a random game in each slot to one of ``lengths`` of moves.
+    """Play a random game in each slot to one of ``lengths``.
 
-    Return the slots whose games got there, each with the bytes of its observation.
+    Lengths count moves. Return the slots whose games got there, each with the bytes of its observation.
     """
     slots = np.arange(len(table.seats()))
     streams = number_streams(seed, slots)
@@ -135,7 +140,10 @@ def _lengths(table: Table, slots: np.ndarray) -> np.ndarray:
 def optimal_share(
     config: GameConfig, player: Player, positions: Sequence[Exercise], temperature: float, seed: int
 ) -> OptimalShare:
-    """Ask a player for a move in each position, as in a rollout, and return the share of optimal ones."""
+    """Return the share of optimal moves among a player's moves.
+
+    The player moves once in each position, chosen as in a rollout.
+    """
     table, slots = open_table(config, len(positions)), np.arange(len(positions))
     table.reset(slots, [0] * len(slots))
     lengths = np.array([len(position.history) for position in positions])

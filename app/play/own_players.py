@@ -1,4 +1,4 @@
-"""Players of the user's own: Python objects, whose answers are checked.
+"""Players written by the user: Python objects, whose answers are checked.
 
 A factory, ``factory(config, options)``, returns an object with one of these methods:
 
@@ -23,34 +23,43 @@ from app.games.table import Floats
 Points = NDArray[np.float64]
 
 PLAYERS_GROUP = "flyball.players"
-"""Group of entry points that are factories of players."""
+"""Group of package entry points that are factories of players."""
 
 _CHECK = "See: flyball check player"
 
 
 class UnusablePlayer(FlyballError):
-    """A factory that makes no player, or a player whose answer cannot be used."""
+    """A factory that makes no player, or a player with unusable answers."""
 
 
 class Turn(NamedTuple):
-    """K positions in which a player is to move; D features, A actions."""
+    """K positions with a player to move; D features, A actions."""
 
     obs: Observations  # [K, D], from the seat to move
     mask: Mask  # [K, A] legal actions
     table: Table  # holds the games; ``table.history(slot)`` are a game's actions so far
-    slots: NDArray[np.int64]  # [K] of the table
+    slots: NDArray[np.int64]  # [K] the games' slots in the table
 
 
 class DecidingPlayer(ABC):
-    """A player that chooses actions without probabilities. It ignores the temperature; its values are 0."""
+    """A player that chooses actions without probabilities.
+
+    It ignores the temperature, and its values are 0.
+    """
 
     @abstractmethod
     def decide(self, turn: Turn, points: Points) -> NDArray[np.int32]:
-        """Return a legal action for each position [K]; ``points`` [K] are uniform in [0, 1), to draw by."""
+        """Return a legal action for each position [K].
+
+        ``points`` [K] are uniform in [0, 1); the player draws its random choices by them.
+        """
 
 
 def load_own_player(name: str, settings: BotSettings, config: GameConfig) -> "OwnPolicy | OwnDecider":
-    """Return the Python player that a configuration calls ``name``. Raises ``UnknownPlugin`` or ``UnusablePlayer``."""
+    """Return the Python player that a configuration calls ``name``.
+
+    Raises ``UnknownPlugin`` or ``UnusablePlayer``.
+    """
     assert settings.player is not None
     factory = load_plugin(PLAYERS_GROUP, settings.player)
     player = _called(name, settings.player, factory, config, deepcopy(settings.options))
@@ -64,7 +73,10 @@ def load_own_player(name: str, settings: BotSettings, config: GameConfig) -> "Ow
 
 
 def _called(name: str, what: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a user's function. Raises ``UnusablePlayer`` naming the bot if the function raises anything."""
+    """Call a user's function.
+
+    If the function raises anything, raises ``UnusablePlayer`` naming the bot. A ``FlyballError`` passes unchanged.
+    """
     try:
         return function(*arguments)
     except FlyballError:

@@ -1,4 +1,4 @@
-"""Players: a model's policy, a built-in player, or one of the user's own."""
+"""Players: model policies, built-in players and the user's own bots."""
 
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ from app.store import NETWORK, BlobStore, Checkpoint, get_checkpoint
 
 
 class WrongModel(FlyballError):
-    """A model of another game, or of another encoding of this game."""
+    """A model of another game or another encoding, or not a network."""
 
 
 class JudgeInTraining(FlyballError):
-    """A judge where a model could learn from it."""
+    """A judge named where a model could learn from it."""
 
 
 class NoHeuristic(FlyballError):
@@ -36,16 +36,25 @@ class PolicyPlayer(Protocol):
     """A player with a probability for each action."""
 
     def forward(self, obs: Observations, mask: Mask, temperature: float = 1.0) -> tuple[Floats, Floats]:
-        """Return log-probabilities [K, A], illegal ones at -1e9, and values [K] of observations [K, D]."""
+        """Return log-probabilities [K, A] and values [K] of observations [K, D].
+
+        Illegal actions have the log-probability -1e9.
+        """
         ...
 
 
 @runtime_checkable
 class LogitPlayer(PolicyPlayer, Protocol):
-    """A player by logits, which suffice to draw actions: normalising and masking all of them would double the cost."""
+    """A player by logits, which suffice to draw actions.
+
+    Normalising and masking all of them would double the cost.
+    """
 
     def outputs(self, obs: Observations) -> Floats:
-        """Return a logit for each action, legal or not, then the value: [K, A + 1] of observations [K, D]."""
+        """Return logits and value [K, A + 1] of observations [K, D].
+
+        The first A columns are the logits of all actions, legal or not; the last is the value.
+        """
         ...
 
 
@@ -64,7 +73,10 @@ class RandomPlayer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeuristicPlayer:
-    """Plays by a heuristic and ignores the temperature, so that its strength is a fixed yardstick."""
+    """Plays by a heuristic.
+
+    The temperature is ignored, so that the player's strength is a fixed yardstick.
+    """
 
     heuristic: Heuristic
 
@@ -82,12 +94,15 @@ BUILT_IN = (RandomPlayer, HeuristicPlayer)  # these players ignore the temperatu
 def load_player(  # noqa: C901 - a case for each kind of player
     store: BlobStore, name: str, spec: TableSpec, compute: Compute = CPU, config: GameConfig | None = None
 ) -> Player:
-    """Return the player of a name: a model's hash, ``'random'``, ``'heuristic'``, a heuristic's level, or an own bot.
+    """Return the player of a name.
 
-    After a hash, ``+64`` adds a search of 64 positions for each move; it needs the configuration. ``config`` is the
-    configuration whose ``bots`` are known. Raises ``WrongModel``, ``NoHeuristic``, ``MissingBlob``, ``DamagedBlob``,
-    ``MissingDevice``, ``Unsearchable`` or ``JudgeInTraining``; for a bot of the user's own ``UnknownPlugin``,
-    ``UnusablePlayer``, ``EngineFailed`` or ``NoNotation``.
+    A name is a model's hash, ``'random'``, ``'heuristic'``, a heuristic's level, or a bot of the configuration. After a
+    hash, ``+64`` adds a search of 64 positions for each move; the search needs ``config``. ``config`` is also the
+    configuration whose ``bots`` are known.
+
+    Raises ``WrongModel``, ``NoHeuristic``, ``MissingBlob``, ``DamagedBlob``, ``MissingDevice``, ``Unsearchable`` or
+    ``JudgeInTraining``; for a bot of the user's own ``UnknownPlugin``, ``UnusablePlayer``, ``EngineFailed`` or
+    ``NoNotation``.
     """
     if is_judge(name):
         raise JudgeInTraining(
@@ -126,9 +141,10 @@ def load_player(  # noqa: C901 - a case for each kind of player
 
 
 def policy_of(checkpoint: Checkpoint, compute: Compute = CPU) -> Policy:
-    """Return the policy of a checkpoint; its backend decides what precision ``auto`` means.
+    """Return the policy of a checkpoint.
 
-    Raises ``WrongModel`` for a model that is no network, or ``MissingDevice``.
+    The checkpoint's backend decides what precision ``auto`` means. Raises ``WrongModel`` for a model that is not a
+    network, or ``MissingDevice``.
     """
     _check_network(checkpoint)
     manifest = checkpoint.manifest
@@ -159,9 +175,10 @@ class PlayerCache:
     def load(
         self, store: BlobStore, name: str, spec: TableSpec, compute: Compute = CPU, config: GameConfig | None = None
     ) -> Player:
-        """Return a player, loaded on first use; see ``load_player``. One that searches is loaded each time.
+        """Return a player, loaded on first use; see ``load_player``.
 
-        It depends on the settings of its search, and holds the games that it searches, so no two threads may share it.
+        A player that searches is loaded each time. It depends on the settings of its search, and holds the games that
+        it searches, so no two threads may share it.
         """
         if split_search(name)[1] is not None:
             return load_player(store, name, spec, compute, config)

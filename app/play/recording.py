@@ -1,4 +1,4 @@
-"""Recording: decisions collected step by step into a shard for training."""
+"""Recording: collect decisions step by step into a shard for training."""
 
 from dataclasses import dataclass, fields
 from itertools import chain
@@ -17,11 +17,13 @@ Indices = NDArray[np.int64]
 
 
 class NoExperience(FlyballError):
-    """The hero had no decision to take in any game."""
+    """The hero had no decision to make in any game."""
 
 
 def step_rewards(earned: Floats, last: NDArray[np.bool_], outcome: Floats) -> Floats:
-    """Return the reward of each row [R]; the rewards of an episode sum to its outcome.
+    """Return the reward of each row [R].
+
+    The rewards of an episode sum to its outcome.
 
     Args:
         earned: [R] earnings of the seat before each decision. Earnings before the first decision are added to the
@@ -38,7 +40,10 @@ def step_rewards(earned: Floats, last: NDArray[np.bool_], outcome: Floats) -> Fl
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decisions:
-    """One player's decisions in one step: K rows, each of another game. See ``app.store.Shard`` for the columns."""
+    """One player's decisions in one step, each in another game.
+
+    K rows; see ``app.store.Shard`` for the columns.
+    """
 
     game: NDArray[np.int32]
     seat: NDArray[np.int8]
@@ -74,14 +79,17 @@ class ShardRecorder:
         self._decisions.append(decisions)
 
     def cut_off(self, game: int, seats: NDArray[np.int8], values: Floats) -> None:
-        """Add the critic's ``values`` of a truncated game, one for each of the hero's ``seats``."""
+        """Add the critic's values of a truncated game.
+
+        ``values`` has one value for each of the hero's ``seats``.
+        """
         self._bootstraps.update({(game, int(seat)): float(v) for seat, v in zip(seats, values, strict=True)})
 
     def shard(self, outcomes: Outcomes, meta: ShardMeta) -> Shard:
-        """Return the rows ordered by game, seat and step, with the rewards of ``step_rewards``.
+        """Return the rows as a shard. Raises ``NoExperience``.
 
-        The last row of an episode is ``done``. In a truncated game it is ``truncated`` instead, and its ``bootstrap``
-        is the critic's value. Raises ``NoExperience``.
+        The rows are ordered by game, seat and step, with the rewards of ``step_rewards``. The last row of an episode is
+        ``done``. In a truncated game it is ``truncated`` instead, and its ``bootstrap`` is the critic's value.
         """
         rows = self._ordered()
         earned = rows.pop("earned")
@@ -106,7 +114,10 @@ class ShardRecorder:
         )
 
     def _ordered(self) -> dict[str, Any]:
-        """Return every column sorted by game, seat and step; each row is copied once."""
+        """Return every column sorted by game, seat and step.
+
+        Each row is copied only once. Raises ``NoExperience``.
+        """
         if not self._decisions:
             raise NoExperience(
                 "The hero had no choice in any of these games.", hint="Play more games, or give it more seats."
@@ -133,7 +144,7 @@ class ShardRecorder:
         return rows
 
     def _policy(self, order: Indices) -> NDArray[np.float16]:
-        """Return the policies that searches found, of the rows in ``order``."""
+        """Return the search policies of the rows in ``order``."""
         found = [part.policy for part in self._decisions if part.policy is not None]
         counts = np.concatenate([legal_counts(part.mask) for part in self._decisions])
         return np.concatenate(found)[listed_places(counts, order)]

@@ -1,4 +1,4 @@
-"""Rollouts: many games at once, with one forward pass a step for each player.
+"""Rollouts: many games at once, one forward pass a step per player.
 
 A random number depends on the game and the step that it is for, not on when it is drawn. So a game's draws are the same
 whichever games are played beside it, in any batches and on any number of processes.
@@ -23,14 +23,14 @@ from app.play.recording import Decisions, Indices, Outcomes, ShardRecorder
 from app.play.rng import Streams, draw_points, number_streams
 from app.play.search import SearchPlayer
 
-GREEDY = -1.0  # instead of a point: take the most probable action, the first of equals
+GREEDY = -1.0  # in place of a point: take the most probable action, the first of equals
 HERO = 0  # the player whose decisions are recorded: the first of the list
 _OPENING = -1  # player index during a game's random opening
 _REFILL = 8  # slots are refilled once 1/8 of them are empty
 
 
 class Choices(NamedTuple):
-    """A player's decisions in K positions: actions, log-probabilities and values."""
+    """A player's actions, log-probabilities and values in K positions."""
 
     action: NDArray[np.int32]
     log_prob: Floats
@@ -41,10 +41,10 @@ class Choices(NamedTuple):
 def ask(
     player: PolicyPlayer, obs: Observations, mask: Mask, temperature: float, points: NDArray[np.float64]
 ) -> Choices:
-    """Return a player's choices in K positions, drawn by ``points`` [K], which are uniform in [0, 1).
+    """Return a player's choices in K positions. Raises ``NoLegalAction``.
 
-    A temperature of 0 takes the most probable action, and returns its log-probability at a temperature of 1. Built-in
-    players ignore the temperature. Raises ``NoLegalAction``.
+    The choices are drawn by ``points`` [K], uniform in [0, 1). A temperature of 0 takes the most probable action, and
+    returns its log-probability at a temperature of 1. Built-in players ignore the temperature.
     """
     divisor = temperature or 1.0
     if not temperature and not isinstance(player, BUILT_IN):
@@ -65,7 +65,10 @@ def ask(
 
 
 def ask_any(player: Player, turn: Turn, temperature: float, points: NDArray[np.float64]) -> Choices:
-    """Return any player's choices in a turn; log-probabilities and values are 0 where it has none. See ``ask``."""
+    """Return any player's choices in a turn; see ``ask``.
+
+    Log-probabilities and values are 0 for a player that has none.
+    """
     if isinstance(player, SearchPlayer):
         return Choices(*player.search(turn, points))
     if isinstance(player, DecidingPlayer):
@@ -78,9 +81,10 @@ def ask_any(player: Player, turn: Turn, temperature: float, points: NDArray[np.f
 def choose(  # noqa: C901 - a row of the batch from top to bottom
     logits: Floats, mask: Mask, scale: float, points: NDArray[np.float64]
 ) -> tuple[NDArray[np.int32], Floats]:
-    """Return the action that each point [K] falls on, and its log-probability [K]; -1 where none is legal.
+    """Return the action that each point [K] selects, and its log-probability [K].
 
-    ``logits`` [K, A or more] are multiplied by ``scale``; a point is in [0, 1), or ``GREEDY``.
+    The action is -1 where none is legal. ``logits`` [K, A or more] are multiplied by ``scale``; a point is in [0, 1),
+    or ``GREEDY``.
     """
     rows, actions = mask.shape
     chosen, log_probs = np.full(rows, -1, dtype=np.int32), np.zeros(rows, dtype=np.float32)
@@ -119,14 +123,17 @@ class Schedule:
     temperatures: Sequence[float]  # of each player: divides its logits; 0 always takes the most probable action
     seed: int  # of the players' choices, together with a game's number
     first: int = 0  # number of the first game; a schedule played in parts has the same games
-    # number of random decisions at the start of each game [G]; they are drawn from the game's own seed, so that games
-    # of one seed open alike, and they are not recorded
+    # Number of random decisions at the start of each game [G]. They are drawn from the game's own seed, so that games
+    # of one seed have the same opening. They are not recorded.
     openings: Indices | None = None
 
 
 @dataclass(slots=True, eq=False)
 class Rollout:
-    """Plays all games of a schedule to their end, because dropping unfinished games would favour short ones."""
+    """Plays all games of a schedule to their end.
+
+    Dropping unfinished games would favour short ones.
+    """
 
     table: Table  # it has a slot for each game played at once
     players: Sequence[Player]  # indexed by the seating; the hero is the first
@@ -168,7 +175,10 @@ class Rollout:
         return outcomes
 
     def _begin(self) -> None:
-        """Fill the empty slots once there are enough, because filling few costs as much as filling many."""
+        """Fill the empty slots once there are enough of them.
+
+        Filling few slots costs as much as filling many.
+        """
         empty = np.flatnonzero(self._games < 0)
         count = min(len(empty), len(self.schedule.seeds) - self._begun)
         if count and len(empty) * _REFILL >= len(self._games):
@@ -193,7 +203,7 @@ class Rollout:
                 hero, values = self.players[HERO], np.zeros(len(seats), dtype=np.float32)
                 if isinstance(hero, SearchPlayer):
                     values = hero.network.outputs(obs)[:, -1]
-                elif not isinstance(hero, DecidingPlayer):  # which has no values
+                elif not isinstance(hero, DecidingPlayer):  # a deciding player has no values
                     values = hero.forward(obs, anything)[1]
                 self.recorder.cut_off(game, seats, values)
         self._games[slots] = -1

@@ -1,4 +1,7 @@
-"""Players that search: a network's policy, improved by a tree search (``app.play.tree``)."""
+"""Players that search: a network's policy improved by tree search.
+
+See ``app.play.tree`` for the search.
+"""
 
 from typing import NamedTuple, Protocol
 
@@ -26,13 +29,16 @@ from app.play.tree import (
     zero_sum,
 )
 
-TREES = 1024  # trees searched at once: as some games end, a pass for few costs as much as one for hundreds
-POSITIONS = 1 << 18  # of all trees searched at once: a position takes a few kilobytes where many moves are legal
-_EDGES = 64  # edges a node for which new trees have room, at most; ``with_room`` adds more
+TREES = 1024  # trees searched at once: many, because a forward pass for few costs as much as one for hundreds
+POSITIONS = 1 << 18  # in all trees searched at once: a position takes a few kilobytes where many moves are legal
+_EDGES = 64  # new trees have room for at most this many edges a node; ``with_room`` adds more
 
 
 class Unsearchable(FlyballError):
-    """A game with chance or hidden information, or a table that cannot copy its games."""
+    """A game that cannot be searched.
+
+    It has chance or hidden information, or its table cannot copy games.
+    """
 
 
 def check_searchable(config: GameConfig, spec: TableSpec) -> None:
@@ -48,7 +54,10 @@ class PositionNetwork(Protocol):
     """A network that estimates policies and values of positions."""
 
     def outputs(self, obs: Observations) -> Floats:
-        """Return a logit for each action, then the value for the seat to move: [K, A + 1] of observations [K, D]."""
+        """Return logits and value [K, A + 1] of observations [K, D].
+
+        The first A columns are the logits of all actions; the last is the value for the seat to move.
+        """
         ...
 
 
@@ -85,7 +94,10 @@ class SearchPlayer(DecidingPlayer):
         return self.search(turn, points).action
 
     def search(self, turn: Turn, points: Points) -> Found:
-        """Search the K positions of a turn; ``points`` [K] in [0, 1) give the noise."""
+        """Search the K positions of a turn.
+
+        ``points`` [K] in [0, 1) determine the noise.
+        """
         trees, parts = max(1, min(TREES, POSITIONS // self._nodes)), []
         for begin in range(0, len(points), trees):
             rows = slice(begin, begin + trees)
@@ -118,16 +130,19 @@ class SearchPlayer(DecidingPlayer):
         return Found(*conclude(trees, self._rule, policy), policy)
 
     def _grown(self, trees: Trees, node: int, games: Indices, turn: Turn, noise: Floats) -> Trees:
-        """Fill a node of the trees of ``games`` [K] with the positions of a turn; return the trees, perhaps larger."""
+        """Fill node ``node`` in some trees with a turn's positions.
+
+        ``games`` [K] are the numbers of the trees. Return the trees: the same, or larger copies.
+        """
         outputs, seats = self.network.outputs(turn.obs), turn.table.seats()[turn.slots]
         trees = with_room(trees, turn.mask)
         grow(trees, node, Positions(games, seats, outputs, self._values(outputs, seats, turn), turn.mask, noise))
         return trees
 
     def _values(self, outputs: Floats, seats: Seats, turn: Turn) -> Floats:
-        """Return each seat's estimated outcome [K, P], with the sum 0, as all outcomes have.
+        """Return each seat's estimated outcome [K, P]; the estimates sum to 0.
 
-        With more than two seats, the critic judges each seat's own view.
+        All real outcomes sum to 0, too. With more than two seats, the critic judges each seat's own view.
         """
         if self._seats == 2:
             return zero_sum(outputs[:, -1], seats)
@@ -136,7 +151,10 @@ class SearchPlayer(DecidingPlayer):
         return np.asarray(np.clip(values - values.mean(axis=1, keepdims=True), -1, 1), dtype=np.float32)
 
     def _table_of(self, slots: int) -> Table:
-        """Return a table with at least so many slots, the same one while it suffices."""
+        """Return a table with at least ``slots`` slots.
+
+        It is the same table as long as that is large enough.
+        """
         if len(self._table.seats()) < slots:
             self._table = open_table(self._config, slots)
         return self._table

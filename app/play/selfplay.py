@@ -21,8 +21,8 @@ from app.play.search import TREES, SearchPlayer
 from app.store import BlobStore, Shard, ShardMeta, game_seed, open_store, put_shard
 
 IN_FLIGHT = 256  # games at once: more make a forward pass no cheaper per row, fewer raise Python's share of the time
-LESSON_GAMES = 1024  # games in a shard of lessons: tens of megabytes where observations are long
-_REPORTS = 10  # progress reports of a job
+LESSON_GAMES = 1024  # games in a shard of lessons, which takes tens of megabytes where observations are long
+_REPORTS = 10  # number of progress reports of a job
 
 
 def selfplay_schedule(
@@ -34,10 +34,11 @@ def selfplay_schedule(
     *,
     opening_plies: int = 0,
 ) -> Schedule:
-    """Return games drawn from ``seed``, each opened by 0 to ``opening_plies`` random decisions.
+    """Return games drawn from ``seed``, with random openings.
 
-    A lineup is the players in the seats after the hero's, and a number of games; the hero's seat rotates. In the games
-    left over, the hero takes every seat.
+    Each game begins with 0 to ``opening_plies`` random decisions. A lineup is a pair: the players in the seats after
+    the hero's, and a number of games; the hero's seat rotates. In the games that no lineup takes, the hero takes every
+    seat.
     """
     seating = np.full((games, players), HERO, dtype=np.int8)
     first = 0
@@ -58,7 +59,10 @@ def selfplay_schedule(
 
 
 class Lineup(Settings):
-    """Games with the same players: ``opponents`` sit after the hero, whose seat rotates."""
+    """Games with the same players; the hero's seat rotates.
+
+    ``opponents`` sit in the seats after the hero's.
+    """
 
     opponents: tuple[str, ...] = Field(min_length=1)
     games: int = Field(ge=1)
@@ -99,7 +103,7 @@ class SelfplaySpec(Compute):
 
 
 class SelfplayResult(Settings):
-    """The result of self-play."""
+    """Result of self-play."""
 
     shard: str
     rows: int
@@ -122,13 +126,19 @@ def play(spec: JsonObject, report: Report) -> JsonObject:
 
 
 def play_by_search(spec: JsonObject, report: Report) -> JsonObject:
-    """Run the job of a ``SelfplaySpec`` whose model searches; see ``play``. Raises ``Unsearchable``, too."""
+    """Run the job of a ``SelfplaySpec`` whose model searches.
+
+    See ``play``. Also raises ``Unsearchable``.
+    """
     settings = SelfplaySpec.model_validate(spec)
     return play_into(open_store(settings.store), settings, report, search=True).model_dump(mode="json")
 
 
 def play_into(store: BlobStore, spec: SelfplaySpec, report: Report, *, search: bool = False) -> SelfplayResult:
-    """Play ``spec`` and put the shard into ``store``; the store named in the spec is not opened."""
+    """Play ``spec`` and put the shard into ``store``.
+
+    The store named in the spec is not opened. Raises as ``play``, with ``search`` as ``play_by_search``.
+    """
     began = perf_counter()
     game, selfplay = open_table(spec.config, slots=0).spec, spec.config.selfplay
     names = (spec.model, *spec.opponents)
@@ -176,7 +186,10 @@ def play_into(store: BlobStore, spec: SelfplaySpec, report: Report, *, search: b
 
 
 def searching_player(network: Player, config: GameConfig, temperature: float) -> SearchPlayer:
-    """Return the player of a network that searches as the configuration says. Raises ``Unsearchable``."""
+    """Return a player that searches with a network. Raises ``Unsearchable``.
+
+    The search has the configuration's settings.
+    """
     assert isinstance(network, LogitPlayer)
     return SearchPlayer(network, config, config.search.simulations, temperature)
 
@@ -193,7 +206,7 @@ def play_recorded(
     opponents: Sequence[str] = (),
     progress: Callable[[int], None] = lambda _finished: None,
 ) -> tuple[Shard, Outcomes]:
-    """Play a schedule; return a shard of the hero's rows, and the outcomes.
+    """Play a schedule; return a shard of the hero's rows, and outcomes.
 
     The shard's metadata records ``model``, ``seed``, ``worker`` and ``opponents``. At most ``in_flight`` games are
     played at once. See ``Rollout`` for ``players`` and ``progress``. Raises ``NoExperience``.
@@ -216,7 +229,10 @@ def play_recorded(
 def play_lessons(
     config: GameConfig, player: Player, name: str, games: int, *, seed: int, temperature: float
 ) -> Iterator[Shard]:
-    """Yield shards of games that one player plays in every seat. Deterministic on a CPU. Raises ``NoExperience``."""
+    """Yield shards of games that one player plays in every seat.
+
+    Deterministic on a CPU. Raises ``NoExperience``.
+    """
     for first in range(0, games, LESSON_GAMES):
         part = derive_seed(seed, "lessons", first)
         schedule = selfplay_schedule(min(LESSON_GAMES, games - first), config.players, [], (temperature,), part)

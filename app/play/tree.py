@@ -1,12 +1,12 @@
-"""Kernels of a tree search over many games at once: Gumbel AlphaZero (Danihelka et al. 2022).
+"""Kernels of Gumbel AlphaZero's tree search (Danihelka et al. 2022).
 
-A tree's nodes are positions, its edges their legal actions. Node 0 is the root. A simulation descends from the root,
-and where it leaves the tree, it adds one node, whose value is then counted on each edge of its path. Edges count values
-for the seat that chose them, so that seats may follow each other in any order.
+They search many games at once. A tree's nodes are positions, its edges their legal actions. Node 0 is the root. A
+simulation descends from the root, and where it leaves the tree, it adds one node, whose value is then counted on each
+edge of its path. Edges count values for the seat that chose them, so that seats may follow each other in any order.
 
 At the root, sequential halving divides the simulations among the actions with the largest sums of logit and Gumbel
 noise. Below it, selection is deterministic: it keeps the shares of visits near the improved policy. That policy is the
-softmax of each action's logit plus its transformed value, where actions without a visit get a mean of the values known.
+softmax of each action's logit plus its transformed value, where actions without a visit get a mean of the known values.
 Without noise the same position always gets the same search.
 """
 
@@ -37,7 +37,7 @@ EDGE = np.dtype(
     [
         ("action", np.int32),  # number of the action
         ("prior", np.float32),  # log-probability under the network's policy
-        ("share", np.float32),  # probability under it
+        ("share", np.float32),  # probability under the network's policy
         ("noise", np.float32),  # Gumbel noise, times its temperature, at the root, else 0
         ("former", np.float32),  # at the root, mean value before the last visit
         ("visits", np.int32),  # number of simulations that took the edge
@@ -45,11 +45,11 @@ EDGE = np.dtype(
         ("child", np.int32),  # the node that the edge leads to, or ``NONE``
     ]
 )
-"""A record of half a cache line, because in arrays of their own the fields of an edge would take a line each."""
+"""A record of half a cache line; in separate arrays the fields of an edge would take a cache line each."""
 
 
 class Trees(NamedTuple):
-    """G trees of at most N nodes and E edges each, for P seats."""
+    """G trees with room for N nodes and E edges; P seats."""
 
     seat: Seats  # [G, N] to move, or ``FINISHED``
     value: Floats  # [G, N, P] outcome of each seat in [-1, 1], or the network's estimate of it
@@ -64,7 +64,7 @@ class Rule(NamedTuple):
     plan: Counts  # [C + 1, S] see ``considered_visits``
     visit_offset: float  # c_visit of the paper: values count as much as after so many visits
     value_scale: float  # c_scale of the paper: weight of a value in [0, 1] beside a logit, per visit
-    temperature: float  # of the noise; 0: there is none
+    temperature: float  # of the noise; 0 means no noise
 
 
 def plant(games: int, nodes: int, edges: int, seats: int) -> Trees:
@@ -81,7 +81,10 @@ def plant(games: int, nodes: int, edges: int, seats: int) -> Trees:
 
 
 def with_room(trees: Trees, mask: Mask) -> Trees:
-    """Return trees with room for the legal actions [K, A] of another node of each: the same, or larger copies."""
+    """Return trees with room for one more node in each.
+
+    ``mask`` [K, A] has the new nodes' legal actions. The trees are the same, or larger copies.
+    """
     nodes, edges = trees.seat.shape[1], trees.edge.shape[1]
     if nodes * mask.shape[1] <= edges:
         return trees
@@ -93,10 +96,10 @@ def with_room(trees: Trees, mask: Mask) -> Trees:
 
 
 def considered_visits(considered: int, simulations: int) -> Counts:
-    """Return sequential halving's plan [C + 1, S], for each number of actions to try, up to C.
+    """Return the plan of sequential halving [C + 1, S].
 
-    Entry s is the number of visits of the action that simulation s has to try. After each phase, the better half of the
-    actions goes on.
+    Row c is the plan for c actions to try. Its entry s is the number of visits of the action that simulation s has to
+    try. After each phase, the better half of the actions goes on.
     """
     plan = np.zeros((considered + 1, simulations), dtype=np.int32)
     for actions in range(1, considered + 1):
@@ -120,27 +123,27 @@ class Leaves(NamedTuple):
     """Nodes and edges by which simulations leave K of the trees."""
 
     games: Indices  # [K] numbers of the trees
-    nodes: Indices  # [K] left
-    edges: Counts  # [K] by which they are left
-    actions: Counts  # [K] of these edges
+    nodes: Indices  # [K] last node of the path in the tree
+    edges: Counts  # [K] edges by which the simulations leave
+    actions: Counts  # [K] actions of these edges
 
 
 class Positions(NamedTuple):
-    """Positions of K trees, with A actions."""
+    """Positions of K trees; A actions."""
 
     games: Indices  # [K] numbers of the trees
     seats: Seats  # [K] to move
     logits: Floats  # [K, A or more]
     values: Floats  # [K, P] estimated outcome of each seat
     mask: Mask  # [K, A] legal actions
-    noise: Floats  # [K, A] Gumbel noise, or without columns for none
+    noise: Floats  # [K, A] Gumbel noise; [K, 0] for none
 
 
 @kernel
 def grow(trees: Trees, node: int, positions: Positions) -> None:
-    """Fill a node, which has the same number in all trees, and give it all legal actions as edges.
+    """Fill a node in some trees; its edges are all legal actions.
 
-    The trees need room for the edges.
+    The node has the same number in all trees. The trees need room for the edges.
     """
     games, seats, logits, values, mask, noise = positions
     actions = mask.shape[1]
@@ -170,7 +173,10 @@ def grow(trees: Trees, node: int, positions: Positions) -> None:
 
 @kernel
 def close(trees: Trees, node: int, games: Indices, seats: Seats, returns: Floats) -> Indices:
-    """Give a node the outcomes [K, P] of games that are over; return the places in ``games`` [K] of the others."""
+    """Give a node the outcomes [K, P] of finished games.
+
+    Return the indices into ``games`` [K] of the unfinished ones.
+    """
     going, count = np.empty(len(games), dtype=np.int64), 0
     for k in range(len(games)):
         if seats[k] == FINISHED:
@@ -183,7 +189,10 @@ def close(trees: Trees, node: int, games: Indices, seats: Seats, returns: Floats
 
 @kernel
 def zero_sum(values: Floats, seats: Seats) -> Floats:
-    """Return the values of two seats [K, 2] from the values for the seats to move [K], limited to [-1, 1]."""
+    """Return both seats' values [K, 2] from the moving seats' values [K].
+
+    Values are limited to [-1, 1].
+    """
     both = np.empty((len(seats), 2), dtype=np.float32)
     for k in range(len(seats)):
         own = min(max(values[k], np.float32(-1)), np.float32(1))
@@ -193,9 +202,9 @@ def zero_sum(values: Floats, seats: Seats) -> Floats:
 
 @kernel
 def descend(trees: Trees, simulation: int, rule: Rule) -> Leaves:
-    """Return where a simulation leaves each tree.
+    """Return the leaves where a simulation leaves the trees.
 
-    One that comes to the end of a game stays in the tree; its value is counted, and it is not among those returned.
+    A simulation that comes to the end of a game stays in its tree: its value is counted, and it has no leaf.
     """
     count, games = 0, len(trees.used)
     leaves = Leaves(
@@ -227,7 +236,10 @@ def descend(trees: Trees, simulation: int, rule: Rule) -> Leaves:
 
 @kernel
 def attach(trees: Trees, node: int, leaves: Leaves) -> None:
-    """Link a node, which has the same number in all trees, to its leaves; count its value."""
+    """Link a new node to each leaf, and count its value.
+
+    The node has the same number in all trees.
+    """
     for k in range(len(leaves.games)):
         game, edge = leaves.games[k], leaves.edges[k]
         trees.node[game, node]["parent"], trees.node[game, node]["above"] = leaves.nodes[k], edge
@@ -248,14 +260,20 @@ def _count(trees: Trees, game: int, node: int) -> None:
 
 @inlined
 def _scale(rule: Rule, most: int) -> np.float32:
-    """Return the weight of values where the most visited action has ``most`` visits."""
+    """Return the weight of values in the improved policy.
+
+    ``most`` is the number of visits of the most visited action.
+    """
     # Values are in [-1, 1], and the paper's in [0, 1].
     return np.float32((rule.visit_offset + most) * rule.value_scale / 2)
 
 
 @inlined
 def _improve(trees: Trees, game: int, node: int, rule: Rule, logits: Floats) -> float:
-    """Write the logits of a node's improved policy, one for each of its edges; return the node's mixed value."""
+    """Write the improved policy's logits; return the node's mixed value.
+
+    ``logits`` gets one entry for each of the node's edges.
+    """
     begin, count = trees.node[game, node]["first"], trees.node[game, node]["edges"]
     visits, most, known, weighted = 0, 0, np.float32(0), np.float32(0)
     for number in range(begin, begin + count):
@@ -279,7 +297,10 @@ def _improve(trees: Trees, game: int, node: int, rule: Rule, logits: Floats) -> 
 
 @inlined
 def _root_choice(trees: Trees, game: int, simulation: int, rule: Rule, logits: Floats) -> int:
-    """Return the root's edge to try: the best of those with as many visits as the plan says."""
+    """Return the root's edge to try.
+
+    It is the best edge of those with as many visits as the plan says.
+    """
     _improve(trees, game, 0, rule, logits)
     begin, count = trees.node[game, 0]["first"], trees.node[game, 0]["edges"]
     wanted, best, chosen = rule.plan[min(len(rule.plan) - 1, count), simulation], np.float32(-np.inf), begin
@@ -293,7 +314,10 @@ def _root_choice(trees: Trees, game: int, simulation: int, rule: Rule, logits: F
 
 @inlined
 def _inner_choice(trees: Trees, game: int, node: int, rule: Rule, logits: Floats) -> int:
-    """Return the edge whose share of visits is furthest below its share of the improved policy."""
+    """Return the edge with the largest shortfall of visits.
+
+    The shortfall is the edge's share of the improved policy minus its share of the visits.
+    """
     _improve(trees, game, node, rule, logits)
     begin, count = trees.node[game, node]["first"], trees.node[game, node]["edges"]
     top, whole, visits = np.float32(-np.inf), np.float32(0), 1
@@ -313,7 +337,7 @@ def _inner_choice(trees: Trees, game: int, node: int, rule: Rule, logits: Floats
 
 @kernel
 def conclude(trees: Trees, rule: Rule, policy: Floats) -> tuple[Counts, Floats, Floats]:
-    """Return each tree's action [G], its log-probability [G], and the root's value [G].
+    """Return each tree's action, its log-probability and the root's value [G].
 
     The action is the best of those with the most visits. ``policy`` [G, A] is filled with the root's improved policy.
     The value is the improved policy's mean. The probability is an upper bound given the other actions' noise: that the

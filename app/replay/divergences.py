@@ -1,4 +1,4 @@
-"""Differences that other settings make to a journal: read event by event, and put into words."""
+"""Differences that other settings make to a journal, and their texts."""
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import takewhile
@@ -14,7 +14,10 @@ from app.replay.what_if import Divergence, WhatIf
 from app.status.summary import summarise
 
 WORK = frozenset(payload for payload in CATALOGUE if payload.kind is Kind.REQUEST) | {OpponentSampled}
-"""Types that are only counted by default, because nearly all differ after the first different decision."""
+"""Types that are only counted by default.
+
+Nearly all their events differ after the first different decision.
+"""
 
 
 def read_divergences(
@@ -48,12 +51,18 @@ def read_divergences(
 
 
 def divergence_name(one: Divergence) -> str:
-    """Return the name of the event that differs; of both, if one took the place of another type."""
+    """Return the name of the event that differs.
+
+    Return both names if one event took the place of another type.
+    """
     return " → ".join(dict.fromkeys(envelope.data.event_name for envelope in one.envelopes))
 
 
 def divergence_text(one: Divergence) -> str:
-    """Return both events' summaries in a line; if these are equal, the first field that differs."""
+    """Return both events' summaries in a line.
+
+    If these are equal, return the first field that differs.
+    """
     lines = [summarise(envelope.data) for envelope in one.envelopes]
     if len(set(lines)) == len(lines):
         return " → ".join(lines)

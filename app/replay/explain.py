@@ -1,4 +1,4 @@
-"""Explain how a recorded event differs from the recomputed one, and its causes. Pure."""
+"""Explain how recorded and recomputed events differ, and their causes. Pure."""
 
 import json
 from collections.abc import Iterable
@@ -17,7 +17,10 @@ ABSENT = "-"
 
 @dataclass(frozen=True, slots=True)
 class ChangedField:
-    """A field that differs, with both values as JSON; ``-`` stands for an absent one."""
+    """A field that differs, with both values as JSON.
+
+    ``-`` stands for an absent value.
+    """
 
     path: str
     recorded: str
@@ -75,7 +78,9 @@ class NonDeterministicReplay(FlyballError):
 
 
 def explain(read: Read, difference: Difference, *, causes: int = 8) -> Story:
-    """Find the fields in which an event differs, and its nearest ``causes`` causes.
+    """Find the fields in which an event differs, and its causes.
+
+    ``causes`` is the largest number of the nearest causes to return.
 
     ``read`` is called twice; each call has to read the history from its beginning.
     """

@@ -1,4 +1,7 @@
-"""The blobs that a run still needs: those that the state folded from its journal names."""
+"""The blobs that a run still needs.
+
+The state that is folded from the run's journal names them.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -40,13 +43,15 @@ class Named:
 
 
 def named_blobs(journal: JournalReader, daemons: Mapping[str, DaemonSpec], since: datetime) -> Named:
-    """Fold a journal from its latest snapshot on, and return the keys of blobs that its state names.
+    """Return the keys of blobs that a journal's state names.
+
+    The journal is folded from its latest snapshot on.
 
     Raises ``MissingEvents`` if old events were deleted, and this program can't read the snapshots.
 
     Args:
         journal: of the run.
-        daemons: those whose reducers are folded: all of them.
+        daemons: all daemons; their reducers are folded.
         since: events recorded from then on count, too, because the jobs that they request may still run.
     """
     place = WorkerPlace("reachability", "reachability", store="")
@@ -66,7 +71,10 @@ def named_blobs(journal: JournalReader, daemons: Mapping[str, DaemonSpec], since
 
 
 def _end_before(journal: JournalReader, head: int, since: datetime) -> int:
-    """Return the position of the last event that was recorded before a time, and is kept."""
+    """Return the position of the last event recorded before a time.
+
+    Deleted events do not count; without any, return the position before the first event.
+    """
     since_us = (since - EPOCH) // MICROSECOND
     earlier = (record.last for record in journal.headers_back(head) if record.recorded_us < since_us)
     return next(earlier, journal.first - 1)

@@ -48,7 +48,7 @@ class Difference(Value):
 
 
 class Handover(Value):
-    """A change of a daemon's program, with the number of differences before it.
+    """A change of a daemon's program, and the differences before it.
 
     Attributes:
         daemon: its name.
@@ -150,7 +150,10 @@ class Reconciliation:
             self._enter_unexpected(event)
 
     def settles(self, stored: Stored) -> bool:
-        """Match an undecoded event with its conclusion byte by byte; return whether they agree."""
+        """Match an undecoded event with its conclusion byte by byte.
+
+        Return whether they agree.
+        """
         event_id = id_in(stored.body) or ""
         expected = self._pending.get(event_id)
         if expected is None or encode(expected.envelope) != stored.body:
@@ -162,7 +165,10 @@ class Reconciliation:
         return True
 
     def _account(self, position: int, fact: DaemonFact | RollCall) -> None:
-        """Update the daemons' positions; if a program changes, move its differences into a handover."""
+        """Update the daemons' positions.
+
+        If a program changes, move its differences into a handover.
+        """
         self._accounts.add(fact)
         if not isinstance(fact, DaemonStarted) or fact.daemon not in self._emits:
             return
@@ -176,7 +182,10 @@ class Reconciliation:
         found.handovers[daemon] = Handover(daemon=daemon, version=fact.version, position=position, differing=differing)
 
     def _enter_unexpected(self, event: Event[Payload]) -> None:
-        """Keep a decision that no controller concludes, unless an operator or a voided event explains it."""
+        """Keep a decision that no controller concludes.
+
+        An operator's decision counts as foreign instead. A decision that a voided event explains is dropped.
+        """
         daemon = event.source.partition("@")[0]
         if type(event.data) not in self._emits.get(daemon, ()):
             self.found.foreign += 1
@@ -236,20 +245,26 @@ class Reconciliation:
         return self._host.get(difference.by) or difference.by.partition("@")[0]
 
     def differences(self) -> list[Difference]:
-        """Return the first differences in journal order; at one position, an unexpected event comes first."""
+        """Return the first differences in journal order.
+
+        At one position, an unexpected event comes first.
+        """
         order = sorted(
             self.found.differences, key=lambda one: (one.position, one.kind != "unexpected", one.recorded_at or 0)
         )
         return order[:KEPT]
 
     def settle(self) -> None:
-        """Report conclusions as missing if their daemon has passed the cause without publishing them."""
+        """Report unpublished conclusions as missing.
+
+        A conclusion is missing if its daemon has passed the cause without publishing it.
+        """
         missing = [one for one in self._pending.values() if one.position <= self._accounts.settled[self._host[one.by]]]
         for one in missing:
             self._differ("missing", self._pending.pop(one.envelope.id), None)
 
     def in_flight(self) -> tuple[Conclusion, ...]:
-        """Return the conclusions that await their record, in the order of their causes."""
+        """Return the conclusions that await their record, ordered by cause."""
         waiting = (one for one in self._pending.values() if self._is_compared(one))
         return tuple(sorted(waiting, key=lambda one: one.position))
 

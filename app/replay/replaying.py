@@ -1,4 +1,7 @@
-"""Replay a history through the controllers and compare conclusions with the recorded ones. Pure."""
+"""Replay a history and compare conclusions with the recorded ones. Pure.
+
+The history is folded through the controllers, which draw the conclusions.
+"""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -35,7 +38,10 @@ class ForeignCheckpoint(FlyballError):
 
 
 class Unfolded(NamedTuple):
-    """A skipped event; ``by`` is the reducer that failed, or the producer of an unreadable event."""
+    """A skipped event.
+
+    ``by`` is the reducer that failed, or the producer of an unreadable event.
+    """
 
     position: int
     by: str
@@ -80,7 +86,10 @@ def controllers(daemons: Mapping[str, DaemonSpec] = DAEMONS) -> tuple[Factory, .
 
 
 def state_hash(tables: Mapping[str, Mapping[str, Row]]) -> str:
-    """Return SHA-256 over all rows, by reducer and key, as canonical JSON lines."""
+    """Return the SHA-256 of all rows.
+
+    It is over canonical JSON lines, by reducer and key.
+    """
     digest = sha256()
     for name, rows in sorted(tables.items()):
         for key, row in sorted(rows.items()):
@@ -97,7 +106,7 @@ class Replay:
         first: differences before this position are ignored, but the fold begins at 1.
         saved: rows from ``changes`` to continue from.
         voids: the position of each voided event, mapped to the position where it was voided.
-        run: id of the run's first event; empty if there is none.
+        run: id of the run's first event; empty for an empty journal.
 
     Raises:
         ForeignCheckpoint: the saved rows are of another version or run, or hold an event that was voided since.
@@ -135,7 +144,10 @@ class Replay:
         self._kept = Outcome()
 
     def feed(self, events: list[Event[Payload]], *, keep: bool = False) -> None:
-        """Fold events in order and reconcile them; ``keep`` collects row changes for ``changes``."""
+        """Fold events in order and reconcile them.
+
+        ``keep`` collects row changes for ``changes``.
+        """
         outcome = self._fold.feed(events)
         self._records.expect(outcome.conclusions)
         self._unfolded += [Unfolded(one.event.sequence, one.by, one.error) for one in outcome.failures]
@@ -164,7 +176,7 @@ class Replay:
         self._unfolded.append(Unfolded(dead.position, dead.producer, dead.error))
 
     def changes(self) -> dict[RowKey, bytes | None]:
-        """Return the rows that changed since the last call, ready to be saved."""
+        """Return the rows changed since the last call, ready to save."""
         kept, self._kept = self._kept, Outcome()
         own = {LEDGER_KEY: self._records.dump(), RUN_KEY: self._run.encode(), SCHEMAS_KEY: self._schemas}
         own[UNFOLDED_KEY] = _UNFOLDED.dump_json(self._unfolded)
@@ -197,7 +209,10 @@ EVERY = 50_000
 """Events between checkpoints."""
 
 PART = 64
-"""Records read at once, so few that their events stay in the processor's cache until folded."""
+"""Records read at once.
+
+They are so few that their events stay in the processor's cache until folded.
+"""
 
 
 class CheckpointAhead(FlyballError):
@@ -220,7 +235,9 @@ def replay_journal(
     checkpoints: StateStore | None = None,
     every: int = EVERY,
 ) -> Report:
-    """Fold a journal through all controllers, those of the user's own included, and compare.
+    """Fold a journal through all controllers, and compare the conclusions.
+
+    User-defined controllers are included.
 
     Args:
         reader: the journal.
@@ -232,7 +249,7 @@ def replay_journal(
     Raises:
         CheckpointAhead: the saved position is beyond the last one to fold.
         ForeignCheckpoint: see ``Replay``.
-        BadSettings: a controller of the user's own, which the run's settings name, cannot be used.
+        BadSettings: a user-defined controller, which the run's settings name, cannot be used.
         DamagedRecord: the journal is damaged.
     """
     end = reader.head if last is None else min(last, reader.head)

@@ -1,4 +1,4 @@
-"""Compare the conclusions from a history under its own settings and under others. Pure.
+"""Compare a history's conclusions under its own and other settings. Pure.
 
 The comparison is open loop: all recorded facts stay. Other settings would have led to other games, but their results
 are unknown. Recomputed decisions replace the recorded ones: controllers read the new decisions, and no longer read
@@ -26,7 +26,10 @@ from daemons.registry import daemons_of
 SOURCE = "what-if@replay"
 
 Change = Literal["missing", "added", "replaced", "changed"]
-"""Effect of other settings on a conclusion: gone, new, of another type, or with other content."""
+"""Effect of other settings on a conclusion.
+
+The conclusion is gone, new, of another type, or has other content.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +59,11 @@ class WhatIf:
 
     Args:
         values: the settings that differ, by dotted key.
-        past: the run's settings, the latest first; they name its controllers of the user's own.
+        past: the run's settings, the latest first; they name its user-defined controllers.
         voided: positions of events to leave out.
 
     Raises:
-        BadSettings: the other settings are invalid, or a controller of the user's own cannot be used.
+        BadSettings: the other settings are invalid, or a user-defined controller cannot be used.
     """
 
     def __init__(
@@ -101,7 +104,7 @@ class WhatIf:
         return found
 
     def _altered(self, event: Event[Payload]) -> tuple[Event[Payload], ...]:
-        """Return the event under the other settings; nothing if it would not exist."""
+        """Return the event under the other settings, if it would exist."""
         if event.id in self._instead:
             instead = self._instead.pop(event.id)
             return () if instead is None else (replace(event, envelope=instead),)
@@ -113,7 +116,7 @@ class WhatIf:
         return (event,)
 
     def _changed(self, settings: RunSettings) -> dict[str, JsonValue]:
-        """Return settings with the values, as far as they have their tables.
+        """Return settings with those values whose tables the settings have.
 
         A run may have got a configuration or a controller later. Tables that no settings have are errors.
         """

@@ -1,4 +1,6 @@
-"""Scenarios: troubles that an operator can cause in a running loop, and the expected steps.
+"""Scenarios: troubles that an operator can cause in a running loop.
+
+Each scenario knows the steps that the loop is expected to take.
 
 A trouble enters a run as an operator's mistake or a broken node would: as an event, or as an artifact in the store. No
 daemon knows of scenarios.

@@ -70,7 +70,10 @@ def _plan(known: Known, store: BlobStore) -> Plan:
 
 
 def _falsely_played(known: Known, store: BlobStore) -> SelfplayComplete:
-    """Play games and store them with false outcomes; return the event that a worker would publish."""
+    """Play games and store them with false outcomes.
+
+    Returns the event that a worker would publish.
+    """
     from app.play.selfplay import SelfplaySpec, play_into  # imported late, because the other scenarios don't need torch
 
     assert known.model is not None  # see _lacks
@@ -102,7 +105,7 @@ def _falsely_played(known: Known, store: BlobStore) -> SelfplayComplete:
 
 
 def falsified(shard: Shard) -> Shard:
-    """Return a copy of a shard in which every seat wins every finished game.
+    """Return a copy of a shard; every seat wins every finished game.
 
     Rewards agree with the outcomes, so only a replay of the games shows that the outcomes are false.
     """

@@ -1,6 +1,6 @@
 """dead-node: a self-play worker receives a request, and falls silent.
 
-The scenario announces a worker, again and again until a request for games is addressed to it, and then stops.
+The scenario announces a worker repeatedly until a request for games is addressed to it, and then stops.
 """
 
 from app.controllers.scheduler import WORKER_DAEMON

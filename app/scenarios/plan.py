@@ -1,4 +1,4 @@
-"""Scenarios: knowledge of a configuration, plans, and the watch for a plan's expected steps."""
+"""Plans of scenarios, and the watch for their expected steps."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,10 @@ READS = frozenset(payload for payload in FeedbackFold.reads if payload.scope is 
 """Event types that ``Known`` is folded from."""
 
 Stage = Literal["struck", "detected", "decided", "recovered"]
-"""Kind of a step: the trouble takes effect, is noticed, leads to a decision, or is over."""
+"""Kind of a step.
+
+The trouble takes effect, is noticed, leads to a decision, or is over.
+"""
 
 TRACED = 6
 """Generations of effects that ``flyball trace`` shows by default."""
@@ -36,7 +39,10 @@ class Pointless(FlyballError):
 
 @dataclass
 class Known:
-    """One configuration of a run: its state, the promotions of its models, and its latest shard."""
+    """The scenarios' knowledge of one configuration of a run.
+
+    ``promotions`` are those of its models; ``shard`` is its latest.
+    """
 
     settings: RunSettings
     state: FeedbackState
@@ -142,7 +148,9 @@ class Scenario:
 
 
 def choose(scenario: Scenario, known: Mapping[str, Known], key: str | None, store: BlobStore) -> Known:
-    """Return the configuration of this key. Without a key: the first that lacks nothing.
+    """Return the configuration of this key; without a key, a ready one.
+
+    A ready configuration is the first that lacks nothing.
 
     Raises:
         NotReady: the configuration, or each one without a key, lacks something.
@@ -157,7 +165,10 @@ def choose(scenario: Scenario, known: Mapping[str, Known], key: str | None, stor
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A step that was seen. ``seconds``: since the trouble. ``follows``: the trouble is among the step's causes."""
+    """A step that was seen.
+
+    ``seconds`` is the time since the trouble. ``follows``: the trouble is among the step's causes.
+    """
 
     stage: Stage
     event: Event[Any]
@@ -166,7 +177,7 @@ class Seen:
 
 
 class Watch:
-    """Looks for a plan's steps, in order, among the events after the recorded trouble."""
+    """Looks for a plan's steps, in order, after the recorded trouble."""
 
     def __init__(self, plan: Plan, trouble: Event[Any]) -> None:
         self._plan, self._trouble = plan, trouble
@@ -180,7 +191,7 @@ class Watch:
         return self._plan.expected[len(self.seen)] if len(self.seen) < len(self._plan.expected) else None
 
     def feed(self, event: Event[Any]) -> Seen | None:
-        """Read the next event. Returns it as a step if it is the awaited one."""
+        """Read the next event; return the step if it is awaited."""
         cause = event.envelope.causationid
         if cause in self._descendants:
             self._descendants.add(event.id)
@@ -200,9 +211,10 @@ class Watch:
         return found
 
     def traces(self) -> dict[str, str]:
-        """Return event ids whose traces together show every step, each with the steps in its trace.
+        """Return event ids whose traces together show every step.
 
-        The ids are the trouble's, unless its trace shows no step, and those of other causes of steps.
+        The value of an id names the steps in its trace. The ids are the trouble's, unless its trace shows no step, and
+        those of other causes of steps.
         """
         found: dict[str, list[str]] = {}
         for stage, event in (("injected", self._trouble), *((seen.stage, seen.event) for seen in self.seen)):

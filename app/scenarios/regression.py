@@ -19,7 +19,10 @@ from app.scenarios.plan import Expected, Known, Plan, Scenario
 from app.store import NETWORK, BlobStore, get_checkpoint, put_checkpoint
 
 ENOUGH_ELO = 150.0
-"""Least Elo of the current model. A weaker one may play no worse with reversed preferences."""
+"""Least Elo of the current model.
+
+A weaker model may play no worse with reversed preferences.
+"""
 
 POLICY_HEAD = "policy_head."
 """Prefix of the tensors that score actions, in our networks."""
@@ -81,7 +84,7 @@ def _plan(known: Known, store: BlobStore) -> Plan:
 
 
 def turned_round(store: BlobStore, model: ModelHash) -> ModelHash:
-    """Store a successor of a model, with reversed preferences for actions; return its hash.
+    """Store a successor of a model, with reversed preferences; return its hash.
 
     The successor has no optimiser state, because the store would remove that together with the model.
     """

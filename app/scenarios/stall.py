@@ -17,8 +17,10 @@ velocity = 5000.0
 precision = 5000.0
 boost_hours = 0.002
 """
-"""Settings that show a stall within minutes. A learning model gains 10,000 Elo/h at first, and ratings of half a minute
-show its velocity to within 5,000 Elo/h."""
+"""Settings that show a stall within minutes.
+
+A learning model gains 10,000 Elo/h at first, and ratings of half a minute show its velocity to within 5,000 Elo/h.
+"""
 
 
 def _lacks(known: Known, store: BlobStore) -> str | None:  # noqa: ARG001 - a scenario's

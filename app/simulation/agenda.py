@@ -1,4 +1,4 @@
-"""Virtual clock of a simulation, and workers' facts at its times."""
+"""Virtual clock of a simulation, and envelopes of workers' facts."""
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
@@ -18,7 +18,10 @@ Happening = Callable[[int], Envelopes]
 
 
 class Appointment(NamedTuple):
-    """A scheduled happening; ``number`` orders simultaneous appointments."""
+    """A scheduled happening.
+
+    ``number`` orders simultaneous appointments.
+    """
 
     at_us: int
     number: int
@@ -27,7 +30,7 @@ class Appointment(NamedTuple):
 
 
 class Agenda:
-    """Virtual clock with appointments, ordered by time and then by entry."""
+    """Virtual clock with appointments, ordered by time, then by entry."""
 
     def __init__(self) -> None:
         self.now_us = START_US
@@ -35,13 +38,19 @@ class Agenda:
         self._heap: list[Appointment] = []
 
     def enter(self, seconds: float, source: str, happening: Happening) -> None:
-        """Schedule a happening ``seconds`` from now (negative: now); ``source`` is the daemon that publishes."""
+        """Schedule a happening ``seconds`` from now.
+
+        Negative ``seconds`` mean now. ``source`` is the daemon that publishes.
+        """
         self._entered += 1
         at_us = self.now_us + max(0, round(seconds * SECOND_US))
         heappush(self._heap, Appointment(at_us, self._entered, source, happening))
 
     def next_until(self, end_us: int) -> Appointment | None:
-        """Advance to the next appointment and return it; without one up to ``end_us``, advance to ``end_us``."""
+        """Advance to the next appointment and return it.
+
+        Without an appointment up to ``end_us``, advance to ``end_us`` and return None.
+        """
         if not self._heap or self._heap[0].at_us > end_us:
             self.now_us = end_us
             return None

@@ -55,9 +55,10 @@ ARMS: Mapping[str, Arm] = {
 
 
 def arms_of(settings: RunSettings) -> Mapping[str, Arm]:
-    """Return the arms of a run: those of ``ARMS``, with its controllers of the user's own, and one without each.
+    """Return the arms of a run.
 
-    The arm without controllers has none of the user's own either.
+    They are those of ``ARMS``, with the user's own controllers added, and one arm without each own controller. The arm
+    without controllers has none of the user's own either.
     """
     own = own_controllers([settings])
     arms = {name: arm if name == NONE else (*arm, *own) for name, arm in ARMS.items()}
@@ -68,8 +69,8 @@ def arms_of(settings: RunSettings) -> Mapping[str, Arm]:
 def arm_settings(settings: RunSettings, arm: Arm, seed: int) -> RunSettings:
     """Return the settings of an arm's run with a seed.
 
-    Controllers of the user's own that are not in the arm are taken out, so that built-in ones own their knobs.
-    Parameters that a backend does not understand are taken out, too.
+    Controllers of the user's own that are not in the arm are taken out, so that the built-in ones set the parameters
+    that the user's would set. Parameters that a backend does not understand are taken out, too.
     """
     hosted = {one.name for one in arm}
     own = {name: table for name, table in settings.controllers.items() if name in hosted}
@@ -77,7 +78,10 @@ def arm_settings(settings: RunSettings, arm: Arm, seed: int) -> RunSettings:
 
 
 def daemons_of_arm(arm: Arm) -> Mapping[str, DaemonSpec]:
-    """Return all daemons with an arm's controllers; a baseline runs in the daemon of the controller it replaces."""
+    """Return all daemons with an arm's controllers.
+
+    A baseline runs in the daemon of the controller it replaces.
+    """
     replaced = {baseline: one for one, baseline in BASELINES.items()}
     replaced[UniformBesideTrigger] = SelfplayScheduler
 

@@ -1,9 +1,9 @@
-"""Baselines that replace a controller: the simplest rules that keep the loop going.
+"""Baselines that replace controllers: the simplest rules that work.
 
-They evaluate every trained model, promote every evaluated one, train as soon as there are enough rows, and serve all
-configurations in turn. They ignore ratings and troubles, and, except for ``UniformBesideTrigger``, quality. They
-follow other controllers' decisions on the learning rate, the epochs, the temperature and the rows per training, so that
-leaving one controller out disables only that one.
+They keep the loop going: they evaluate every trained model, promote every evaluated one, train as soon as there are
+enough rows, and serve all configurations in turn. They ignore ratings and troubles, and, except for
+``UniformBesideTrigger``, quality. They follow other controllers' decisions on the learning rate, the epochs, the
+temperature and the rows per training, so that leaving one controller out disables only that one.
 """
 
 from collections.abc import Mapping
@@ -52,7 +52,7 @@ from app.events import (
 
 
 class TrainedModel(Row, frozen=True):
-    """The latest model of a configuration that was trained, or promoted."""
+    """A configuration's latest model that was trained or promoted."""
 
     model: ModelHash
     step: int
@@ -116,14 +116,17 @@ class PromoteAlways(Controller):
 
 
 class Learner(Row, frozen=True):
-    """One configuration's shards of fresh rows, and its number of requested trainings."""
+    """One configuration's fresh shards and number of requested trainings."""
 
     shards: tuple[ShardRef, ...] = ()
     trainings: int = 0
 
 
 class TrainAlways(Controller):
-    """Requests a training once the model has enough rows of any quality; never pauses."""
+    """Requests a training once the model has enough rows.
+
+    Rows of any quality count. Training never pauses.
+    """
 
     name: ClassVar[str] = "TrainAlways"
     row: ClassVar[type[Learner]] = Learner
@@ -147,7 +150,10 @@ class TrainAlways(Controller):
         TrainingIntensityChanged,
     )
     def train(self, rows: Mapping[str, Learner], event: Event[Payload], states: States) -> Step[Learner]:
-        """Apply an event to a configuration; request a training if it has enough rows."""
+        """Apply an event to a configuration.
+
+        A training is requested if the configuration has enough rows.
+        """
         row, state, data = rows.get(event.subject), state_of(states, event.subject), event.data
         if row is None:
             return Step()
@@ -182,7 +188,10 @@ def _fresh(state: FeedbackState, settings: RunSettings, shards: tuple[ShardRef, 
 
 
 class FreshRows(Row, frozen=True):
-    """One configuration's shards of fresh rows, its requests under way, and the rows that each brings."""
+    """One configuration's fresh shards and its requests under way.
+
+    ``rows_each`` is the number of rows that each request brings, ``requested`` the number of requests so far.
+    """
 
     shards: tuple[ShardRef, ...] = ()
     requests: tuple[EventId, ...] = ()
@@ -190,7 +199,10 @@ class FreshRows(Row, frozen=True):
     requested: int = 0
 
     def lacking(self, state: FeedbackState, settings: RunSettings) -> bool:
-        """Return whether to request more rows; while training is paused, one request at a time."""
+        """Return whether to request more rows.
+
+        While training is paused, there is one request at a time.
+        """
         if state.lineage.distributed is None:
             return False
         needed, rows = rows_needed(state, settings), sum(shard.rows for shard in self.shards)
@@ -210,7 +222,10 @@ class UniformLease(Row, frozen=True):
 
 
 class UniformRow(Row, frozen=True):
-    """The whole allocation: configurations, leases by worker, free workers, queued configurations."""
+    """The whole allocation of workers to configurations.
+
+    ``leases`` are by worker; ``free`` are workers, ``queue`` configurations.
+    """
 
     configs: dict[str, FreshRows]
     leases: dict[str, UniformLease]
@@ -229,7 +244,10 @@ class UniformAllocation:
         self.queue = list(row.queue) if row else []
 
     def config(self, key: str) -> FreshRows:
-        """Return a configuration's row, empty if new: decisions may precede its first model."""
+        """Return a configuration's row, empty if it is new.
+
+        Decisions may precede a configuration's first model.
+        """
         return self.configs.get(key) or FreshRows()
 
     def update(self, key: str, config: FreshRows) -> None:
@@ -267,7 +285,8 @@ class UniformScheduler(Controller):
     """Serves all configurations in turn; replaces SelfplayScheduler.
 
     Configurations that lack fresh rows wait in one queue, without priorities. A free worker gets one request for the
-    first of them, which then goes to the end, or leaves if its fresh and requested rows suffice for a training.
+    first configuration. That configuration then goes to the end of the queue, or leaves it if its fresh and requested
+    rows suffice for a training.
     """
 
     name: ClassVar[str] = "UniformScheduler"
@@ -316,7 +335,10 @@ class UniformScheduler(Controller):
         return Step({self.name: allocation.row()}, emissions)
 
     def _sweep(self, allocation: UniformAllocation, now_us: int) -> None:
-        """Give up requests with an expired lease; their workers stay busy until they answer."""
+        """Give up requests with an expired lease.
+
+        Their workers stay busy until they answer.
+        """
         limit = self.settings.feedback.scheduler.lease_seconds * US
         for lease in allocation.leases.values():
             if lease and now_us - lease.at_us >= limit:
@@ -377,9 +399,10 @@ class UniformScheduler(Controller):
 
 
 class UniformBesideTrigger(UniformScheduler):
-    """UniformScheduler for use with the real TrainingTrigger, which does not train on poor rows.
+    """UniformScheduler for use with the real TrainingTrigger.
 
-    If poor rows counted as fresh, the requests would end, and the trigger would wait for usable rows for ever.
+    The trigger does not train on poor rows. If poor rows counted as fresh, the requests would end, and the trigger
+    would wait for usable rows for ever.
     """
 
     counts_poor_rows: ClassVar[bool] = False

@@ -42,7 +42,7 @@ from daemons.selfplay_worker import SelfplayWorker
 from daemons.training import Trainer
 
 SILENT_SECONDS = Deployment().node_silent_seconds
-"""Time until the broker reports a dead node as lost. Nodes show life in between, which no journal records."""
+"""Time until the broker reports a dead node as lost. Nodes' signs of life are not modelled: no journal records them."""
 
 BROKER = "broker@cluster"
 
@@ -54,7 +54,7 @@ SCALED: tuple[StationKind, ...] = ("inspection", "training", "evaluation")
 
 
 class Playing(NamedTuple):
-    """A request that a node plays, microseconds since 1970."""
+    """A request that a node plays; times in microseconds since 1970."""
 
     queued_us: int
     started_us: int
@@ -68,7 +68,8 @@ def processes_of(machine: str, world: World) -> MachineProcesses:
 class SimulatedNode:
     """A machine whose self-play worker plays ``processes`` requests at once.
 
-    The jobs of ``stations`` that it runs are lost with it. The head, without which nothing runs, is never lost.
+    If the machine dies, the jobs of ``stations`` that run on it are lost. The head never dies, because nothing runs
+    without it.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class SimulatedNode:
 
     @property
     def services(self) -> list[Service]:
-        """All requests so far, those that run or wait now last."""
+        """All requests so far; those that run or wait now come last."""
         running = [Service(one.queued_us, one.started_us, None) for one in self._playing.values()]
         waiting = [Service(one.recorded_us, None, None) for one in self._requests if one.id not in self._playing]
         return [*self._ended, *running, *waiting]
@@ -126,7 +127,10 @@ class SimulatedNode:
         return self._publish(now_us, started, DaemonReady(**self._daemon, position=0, capacity=self.processes))
 
     def _die(self, _: int) -> Envelopes:
-        """Stop without an event; the next start repeats the requests under way from their beginning."""
+        """Stop without an event.
+
+        The next start repeats the requests under way from their beginning.
+        """
         self._alive = False
         self._stop_playing()
         for station in self._stations:
@@ -181,7 +185,10 @@ class SimulatedNode:
 
 
 class Cluster:
-    """Answers requests with facts: games on ``nodes``, all other jobs at the ``stations`` of their kinds."""
+    """Answers requests with facts.
+
+    Games are played on ``nodes``; all other jobs run at the ``stations`` of their kinds.
+    """
 
     def __init__(self, settings: RunSettings, world: World, agenda: Agenda) -> None:
         distribution = world.plant.time.distribution
@@ -224,7 +231,7 @@ class Cluster:
             node.boot()
 
     def observe(self, event: Event[Payload], changed: Changed, states: States) -> None:
-        """Start the work that follows from an event and from the changed rows."""
+        """Start the work that follows from an event and changed rows."""
         data = event.envelope.data
         for station in self.stations.values():
             station.take(changed, states)

@@ -33,7 +33,10 @@ class Task(Settings):
 
 
 class Interval(Settings):
-    """A mean over seeds with its 95% interval; the bounds need two seeds."""
+    """A mean over seeds with its 95% interval.
+
+    The bounds need two seeds; they are None for one.
+    """
 
     mean: float
     lower: float | None
@@ -92,7 +95,7 @@ def run_job(spec: JsonObject, _: Report) -> JsonObject:
 def run_tasks(tasks: Sequence[Task], jobs: int, on_result: Callable[[RunResult], None]) -> list[RunResult]:
     """Simulate ``jobs`` runs at once; a failure ends the others.
 
-    Returns the results in the order of the tasks; ``on_result`` receives each as it comes.
+    Returns the results in the order of the tasks; ``on_result`` receives each when it is finished.
     """
     if jobs == 1 or len(tasks) == 1:
         results = []
@@ -152,7 +155,10 @@ def _ratio(runs: Mapping[int, RunResult], baseline: Mapping[int, RunResult]) -> 
 
 
 def bootstrap(above: Sequence[float], below: Sequence[float]) -> Interval:
-    """Return sum(above) / sum(below) with its percentile interval from resampled pairs (Efron 1979)."""
+    """Return sum(above) / sum(below) with its 95% interval.
+
+    The interval is the percentile interval from resampled pairs (Efron 1979). It needs two pairs.
+    """
     pairs = np.array([above, below])
     mean = float(pairs[0].sum() / pairs[1].sum())
     if len(above) < 2:
@@ -170,9 +176,10 @@ INCHES = (11.0, 4.5)
 
 
 def plot(results: Sequence[RunResult], summaries: Sequence[ArmSummary], path: Path) -> None:
-    """Plot a comparison into a file, in the format of its suffix (.svg, .png, .pdf).
+    """Plot a comparison into a file.
 
-    Raises ``NoPlots``, or ``UnusableFile`` when the file cannot be written.
+    The file's suffix decides its format (.svg, .png, .pdf). Raises ``NoPlots``, or ``UnusableFile`` when the file
+    cannot be written.
     """
     with drawn(path, INCHES) as figure:
         curves, bars = figure.subplots(1, 2)

@@ -40,7 +40,10 @@ LENGTH_SD = 0.03
 
 
 def play(world: World, node: NodeTruth, config: GameConfig, job: Job[SelfplayRequested], now_us: int) -> Computed:
-    """Model ``app.play.selfplay`` on a node; add the shard's true quality to ``world``."""
+    """Model ``app.play.selfplay`` on a node.
+
+    The shard's true quality is added to ``world``.
+    """
     if node.severity("failing", now_us):
         return Computed(FAILURE_SECONDS, FlyballError("The modelled node fails."))
     request, plant = job.request, world.plant
@@ -72,7 +75,10 @@ def play(world: World, node: NodeTruth, config: GameConfig, job: Job[SelfplayReq
 
 
 def own_share(request: SelfplayRequested, players: int) -> float:
-    """Return the share of seats that the model itself plays; only these give rows."""
+    """Return the share of seats that the model itself plays.
+
+    Only these seats give rows.
+    """
     others = sum(
         lineup.games * sum(opponent != request.model for opponent in lineup.opponents) for lineup in request.lineups
     )
@@ -100,9 +106,10 @@ def inspect(world: World, job: Job[SelfplayComplete], now_us: int) -> Computed: 
 
 
 def train(world: World, job: Job[TrainingRequested], now_us: int) -> Computed:
-    """Simulate a training job of ``app.learning.jobs``: its duration, and its result or failure.
+    """Model a training job of ``app.learning.jobs``.
 
-    The metrics are only plausible: flawed rows raise the value loss, a higher learning rate raises ``approx_kl``.
+    The model gives the job's duration, and its result or failure. The metrics are only plausible: flawed rows raise the
+    value loss, a higher learning rate raises ``approx_kl``.
     """
     request, key = job.request, job.cause.subject or ""
     time = world.plant.curve(key).time
@@ -132,7 +139,10 @@ def train(world: World, job: Job[TrainingRequested], now_us: int) -> Computed:
 
 
 def evaluate(world: World, job: Job[Any], now_us: int) -> Computed:  # noqa: ARG001 - as all models of jobs
-    """Model ``app.play.matches``: draw every game's result from the difference in true strength."""
+    """Model ``app.play.matches``.
+
+    Every game's result is drawn from the difference in true strength.
+    """
     key, players = job.cause.subject or "", job.parts[0]["config"]["players"]
     rng, curve = world.rng("gauntlets", key), world.plant.curve(key)
     opponents: tuple[Opponent, ...] = job.context["opponents"]
@@ -163,10 +173,10 @@ def evaluate(world: World, job: Job[Any], now_us: int) -> Computed:  # noqa: ARG
 
 
 def played(difference: float, games: int, draws: float, rng: Generator) -> tuple[int, int, int]:
-    """Draw the numbers of wins, draws and losses between players ``difference`` Elo apart.
+    """Draw the numbers of wins, draws and losses between two players.
 
-    The expected score is the logistic model's. The share of drawn games is ``draws`` times the weaker side's expected
-    score. Games for more than two players are modelled as duels.
+    The first player is ``difference`` Elo stronger. The expected score is the logistic model's. The share of drawn
+    games is ``draws`` times the weaker side's expected score. Games for more than two players are modelled as duels.
     """
     chance = expected_score(difference)
     drawn = draws * min(chance, 1 - chance)

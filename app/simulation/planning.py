@@ -1,4 +1,7 @@
-"""Plan a cluster: the fewest processes without long waits, and the useful nodes."""
+"""Plan a cluster: the fewest processes and the useful nodes.
+
+The processes are the fewest whose jobs do not wait long.
+"""
 
 from collections.abc import Callable, Mapping
 from math import ceil
@@ -9,13 +12,13 @@ from app.simulation.settings import ClusterSettings, MachineProcesses, PlantSett
 from app.simulation.workload import SELFPLAY, ClusterLoad, measured_load
 
 GUESSED_BUSY = 0.7
-"""Share of time that the first guess keeps processes busy. Queues are short there, and it is verified by simulation."""
+"""Share of time that the first guess keeps processes busy. Queues are then short; simulations verify the guess."""
 
 REQUESTS = 24
 """Default length of a simulation, in mean durations of a self-play request."""
 
 USEFUL = 0.9
-"""Share of a larger cluster's rows that makes its further nodes useless."""
+"""Share of a larger cluster's rows. A cluster that gets this share has all useful nodes."""
 
 MOST_GROWTH = 4
 """Most nodes to simulate, as a multiple of the given ones."""
@@ -27,13 +30,13 @@ ProcessCounts = Mapping[StationKind, int]
 
 
 class Sizing(Settings):
-    """A cluster's size, and its load.
+    """A cluster's size and load.
 
     Attributes:
         processes: by kind of job, of the head and all nodes.
-        load: with so many nodes and processes.
-        useful_nodes: the fewest nodes whose games let trainings learn from 90% of the rows that more nodes do. If the
-            nodes are the bottleneck, there are more of them than in ``load``.
+        load: the load with these nodes and processes.
+        useful_nodes: the fewest nodes whose games let trainings learn from 90% of the rows that more nodes would
+            give. If the nodes are the bottleneck, this is more nodes than ``load`` has.
     """
 
     processes: dict[str, int]
@@ -67,7 +70,10 @@ def default_hours(settings: RunSettings, plant: PlantSettings) -> float:
 
 
 def too_slow(load: ClusterLoad, most_wait: float) -> list[StationKind]:
-    """Return the kinds whose jobs wait (95th percentile) over ``most_wait`` loops."""
+    """Return the kinds whose jobs wait longer than ``most_wait`` loops.
+
+    The wait is the 95th percentile.
+    """
     return [kind for kind in SCALED if load.kind(kind).wait_95_seconds > most_wait * load.loop_seconds]
 
 
@@ -81,7 +87,7 @@ class Planner:
         self.loads: dict[tuple[ClusterSettings, int], ClusterLoad] = {}
 
     def load(self, cluster: ClusterSettings, nodes: int) -> ClusterLoad:
-        """Return the load of a cluster with so many nodes."""
+        """Return the load of a cluster with ``nodes`` nodes."""
         if (cluster, nodes) not in self.loads:
             settings = self._settings.replace(selfplay_workers=tuple(workers(nodes)))
             plant = self._plant.replace(cluster=cluster)
@@ -94,7 +100,8 @@ class Planner:
         """Return a cluster's size with its useful nodes, found by bisection.
 
         By the utilisation law (busy = rate x seconds), processes get busy in proportion to the nodes that play. So if
-        nodes are the bottleneck, there are as many to try as keep another kind of job busy all the time.
+        nodes are the bottleneck, the search goes up to the number of nodes that keeps another kind of job busy all the
+        time.
         """
         load = most = self.load(cluster, nodes)
         if load.bottleneck == SELFPLAY:
@@ -124,7 +131,7 @@ def make_plan(
 
     A simulation with more processes than jobs shows the load that the nodes can cause. By the utilisation law it gives
     a first guess, which grows until waits are short, and then shrinks by one process at a time while they stay short.
-    Inspectors and trainers are processes of the head; which machine has them decides nothing but what is lost with it.
+    Inspectors and trainers are processes of the head; the choice of machine only matters for the jobs lost with it.
     Evaluators are processes of different machines. ``say`` receives a line for each simulation.
     """
     hours = default_hours(settings, plant) if hours is None else hours
@@ -154,7 +161,10 @@ def make_plan(
 
 
 def with_counts(cluster: ClusterSettings, counts: ProcessCounts) -> ClusterSettings:
-    """Return a cluster with these processes, which no node's death removes."""
+    """Return a cluster with these processes.
+
+    No node's death removes any of them.
+    """
     node = MachineProcesses(selfplay=cluster.node.selfplay, inspection=0, training=0, evaluation=0)
     head = cluster.head.replace(inspection=counts["inspection"], training=counts["training"], evaluation=1)
     return cluster.replace(head=head, node=node, evaluators=counts["evaluation"] - 1)

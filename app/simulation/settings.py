@@ -1,6 +1,6 @@
-"""Settings of a simulation: the modelled cluster (the plant), and presets for the run.
+"""Settings of a simulation: the modelled cluster and presets for runs.
 
-``plant.toml`` holds the values of the plant and says where each comes from.
+The modelled cluster is called the plant. ``plant.toml`` holds its values and says where each comes from.
 """
 
 import tomllib
@@ -36,7 +36,10 @@ Shares = Annotated[tuple[float, float], AfterValidator(_ascending)]
 
 
 class BadPlant(FlyballError):
-    """Unusable plant file; the message names the file and, if one is wrong, the key."""
+    """Unusable plant file.
+
+    The message names the file and, if one is wrong, the key.
+    """
 
 
 class JobTimes(Settings):
@@ -45,7 +48,7 @@ class JobTimes(Settings):
     Attributes:
         request: a request of the configured number of games, on a node of speed 1.
         inspection: of such a request's shard.
-        training: what every training takes, apart from its rows.
+        training: the fixed duration of a training, apart from its rows.
         trained_row: a row in an epoch.
         rated_game: a game of an evaluation.
     """
@@ -62,8 +65,8 @@ class TimeSettings(Settings):
 
     Attributes:
         scale: factor on the times of all configurations' jobs; 1 is the machine that they were measured on.
-        distribution: until a current model is where it is played.
-        latency: from an event to what a controller concludes from it.
+        distribution: time to bring a new current model to the machines that play it.
+        latency: from an event to a controller's conclusion from it.
     """
 
     scale: float = Positive
@@ -72,7 +75,10 @@ class TimeSettings(Settings):
 
 
 class MachineProcesses(Settings):
-    """Processes of one machine by kind of job, as ``deployment.processes``; 0: it has no such daemon."""
+    """Processes of one machine by kind of job.
+
+    As in ``deployment.processes``; 0 means that the machine has no such daemon.
+    """
 
     selfplay: int = Field(ge=0)
     inspection: int = Field(ge=0)
@@ -100,7 +106,7 @@ class ClusterSettings(Settings):
 
 
 class LearningSettings(Settings):
-    """Effect of trainings on strength."""
+    """Effect of trainings on strength; see ``Pupil`` in ``app.simulation.world``."""
 
     rows_per_lesson: float = Positive
     epochs: int = Field(ge=1)
@@ -116,7 +122,10 @@ class LearningSettings(Settings):
 
 
 class PlateauSettings(Settings):
-    """Plateaus, where learning gets stuck, and the rate of escapes; see ``escape_chance``."""
+    """Plateaus, where learning gets stuck, and the rate of escapes.
+
+    See ``escape_chance``.
+    """
 
     per_config: float = NonNegative
     lowest: float = Probability
@@ -164,7 +173,7 @@ class InspectionSettings(Settings):
 
 
 class CurveSettings(Settings):
-    """One configuration's learning curve, and the games it plays.
+    """One configuration's learning curve and games.
 
     Attributes:
         ceiling: strength that training approaches, Elo over the random bot.
@@ -173,7 +182,7 @@ class CurveSettings(Settings):
         rows_per_game: mean number of rows (decisions) in a game.
         draws: share of drawn games / expected score of the weaker side, which is 0.5 between equals.
         heuristic: strength of the built-in heuristic player, where there is one.
-        time: how long its jobs take.
+        time: durations of its jobs.
     """
 
     ceiling: float = Positive
@@ -199,7 +208,10 @@ class PlantSettings(Settings):
     configs: dict[str, CurveSettings]
 
     def curve(self, key: str) -> CurveSettings:
-        """Return a configuration's learning curve, or the default one if the file has none for it."""
+        """Return a configuration's learning curve.
+
+        It is the default curve if the file has none for the configuration.
+        """
         return self.configs.get(key, self.default)
 
 
@@ -226,7 +238,10 @@ def load_plant(path: Path | None = None, known: Collection[str] = GAMES) -> Plan
 
 
 def _refusal(error: ValidationError, where: Path | Traversable) -> BadPlant:
-    """Return the error to report: unknown settings first, because a misspelt setting is also missing."""
+    """Return the error to report.
+
+    Unknown settings come first, because a misspelt setting is also missing.
+    """
     errors = error.errors(include_url=False, include_input=False)
     unknown = next((one["loc"] for one in errors if one["type"] == "extra_forbidden"), None)
     if unknown is None:
@@ -252,20 +267,26 @@ PACE: Mapping[str, float] = {
     "tick_seconds": 60.0,
     "feedback.scheduler.lease_seconds": 7200.0,
 }
-"""Longer leases: requests take 15 minutes, two wait at a node, slow nodes need up to 5 times as long."""
+"""Longer leases, because requests take 15 minutes, two wait at a node, and slow nodes need up to 5 times as long."""
 
 PLAYED_ALONE = {f"league.matchmaking.{name}": value for name, value in MATCHMAKING["mirror"].model_dump().items()}
 """Models play only themselves, because the plant does not model what games against others teach."""
 
 
 def simulated(nodes: int, keys: Sequence[ConfigKey]) -> dict[str, Any]:
-    """Return presets for a comparison of arms, by dotted key of ``flyball.toml``."""
+    """Return presets for a comparison of arms.
+
+    The keys are dotted keys of ``flyball.toml``.
+    """
     rows = {f"games.{key}.rows_per_training": ROWS_PER_TRAINING for key in keys}
     return {**planned(nodes), "configs": list(keys), **rows}
 
 
 def planned(nodes: int) -> dict[str, Any]:
-    """Return presets for a plan, by dotted key; configurations stay as set."""
+    """Return presets for a plan, by dotted key of ``flyball.toml``.
+
+    The configurations stay as set.
+    """
     return {**PACE, **PLAYED_ALONE, "selfplay_workers": workers(nodes)}
 
 

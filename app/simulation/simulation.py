@@ -1,4 +1,4 @@
-"""The closed loop on a virtual clock: controllers decide, the modelled cluster answers."""
+"""The closed loop of controllers and modelled cluster on a virtual clock."""
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -22,7 +22,10 @@ Listener = Callable[[Event[Payload]], None]
 
 
 class VirtualBroker:
-    """Records envelopes as the broker does: gapless positions from 1, time never decreasing, known ids dropped."""
+    """Records envelopes as the broker does.
+
+    Positions are gapless from 1, time never decreases, and envelopes with known ids are dropped.
+    """
 
     def __init__(self) -> None:
         self.head = 0
@@ -64,7 +67,10 @@ class Simulation:
         self.continue_until(self.end_us)
 
     def start(self) -> None:
-        """Schedule the event with the settings, then the first tick and the nodes' starts."""
+        """Schedule the first events.
+
+        They are the event with the settings, the first tick and the nodes' starts.
+        """
         self.agenda.enter(0, BROKER, self._configured)
         self.agenda.enter(self.settings.tick_seconds, BROKER, self._tick)
         self.cluster.boot()

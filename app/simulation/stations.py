@@ -1,7 +1,7 @@
 """Stations: the jobs of one kind, on the processes of all machines.
 
-As in the running system, a worker's reducer decides which jobs are wanted. The most urgent one goes to the least busy
-live machine as soon as a process is free there. A lost machine's jobs wait again, and begin again on another one.
+As in the running system, a worker's reducer decides which jobs are wanted. The most urgent job goes to the least busy
+live machine as soon as a process is free there. A lost machine's jobs wait again, and start over on another machine.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ JobModel = Callable[[Job[Any], int], Computed]
 
 
 class Service(NamedTuple):
-    """One job's times, microseconds since 1970; ``None``: not yet.
+    """One job's times in microseconds since 1970; ``None`` means not yet.
 
     Attributes:
         processes: number of processes that do the job.
@@ -43,7 +43,10 @@ class Waiting(NamedTuple):
 
 
 class Running(NamedTuple):
-    """A job on a machine, since ``started_us``; ``processes`` do its parts."""
+    """A job on a machine, since ``started_us``.
+
+    ``processes`` processes do its parts.
+    """
 
     job: Job[Any]
     machine: str
@@ -111,13 +114,16 @@ class Station:
 
     @property
     def services(self) -> list[Service]:
-        """All jobs so far, those that run or wait now last."""
+        """All jobs so far; those that run or wait now come last."""
         running = [one.until(None) for one in self._running.values()]
         waiting = [Service(one.queued_us, None, None, urgent=is_urgent(one.job)) for one in self._waiting.values()]
         return [*self.ended, *running, *waiting]
 
     def take(self, changed: Changed, states: States) -> None:
-        """Queue changed rows' new jobs, drop unwanted ones, start what fits."""
+        """Queue changed rows' new jobs, and drop unwanted ones.
+
+        Waiting jobs then start on free processes.
+        """
         for (owner, key), row in changed.items():
             if owner == self._worker.name:
                 jobs = self._worker.jobs({key: row}, states) if row is not None else ()
@@ -125,7 +131,7 @@ class Station:
         self._start_waiting()
 
     def lose(self, machine: str) -> None:
-        """Stop all jobs on a machine; they wait for another one."""
+        """Stop all jobs on a machine; they wait for another machine."""
         self._lost.add(machine)
         for running in [one for one in self._running.values() if one.machine == machine]:
             self._stop(running)

@@ -1,4 +1,4 @@
-"""Load of a simulated cluster: busy processes and waits by kind of job."""
+"""Load of a simulated cluster by kind of job: busy processes, waits."""
 
 from collections.abc import Iterable, Sequence
 from typing import Literal
@@ -20,7 +20,7 @@ WorkKind = Literal["selfplay", "inspection", "training", "evaluation", "distribu
 SELFPLAY: WorkKind = "selfplay"
 
 WARM_UP = 0.25
-"""Share of a run before measuring, because queues and leagues begin empty."""
+"""Share of a run that is not measured, because queues and leagues begin empty."""
 
 BUSY = 0.8
 """Share of time from which a kind of job is a bottleneck: one server's queue has 1.6 jobs on average there (M/D/1)."""
@@ -30,14 +30,14 @@ class KindLoad(Settings):
     """Load of one kind of job.
 
     Attributes:
-        processes: of the cluster.
+        processes: number of processes in the cluster.
         busy: share of the processes' time in which they work.
         jobs_per_hour: jobs that ended.
-        seconds: mean duration of these; ``None`` without any.
+        seconds: mean duration of the jobs that ended; ``None`` without any.
         wait_seconds: mean wait for a process; of jobs that still wait, the wait until the end of the run. Matches of
             tournaments do not count, because they are played when nothing else waits.
         wait_95_seconds: the 95th percentile of these waits.
-        growth: by how many jobs the queue, tournaments included, grows in an hour.
+        growth: number of jobs by which the queue, tournaments included, grows in an hour.
     """
 
     kind: WorkKind
@@ -54,7 +54,7 @@ class ClusterLoad(Settings):
     """Load of a cluster with all controllers.
 
     Attributes:
-        nodes: machines beside the head.
+        nodes: machines other than the head.
         kinds: loads, self-play first.
         rows_per_hour: rows that trainings learned from.
         bottleneck: the busiest kind; ``None`` if none is busy, so that configurations wait for their own loops alone.
@@ -67,7 +67,10 @@ class ClusterLoad(Settings):
 
     @property
     def loop_seconds(self) -> float:
-        """Mean duration of a loop without waits: of one job of each kind."""
+        """Mean duration of a loop without waits.
+
+        A loop is one job of each kind.
+        """
         return sum(one.seconds or 0.0 for one in self.kinds)
 
     def kind(self, name: WorkKind) -> KindLoad:
@@ -103,7 +106,10 @@ def measured_load(settings: RunSettings, plant: PlantSettings, seed: int, second
 
 
 def bottleneck_of(kinds: Sequence[KindLoad]) -> WorkKind | None:
-    """Return the busiest kind of job, if it holds up the others."""
+    """Return the busiest kind of job if it delays the others.
+
+    None if no kind is that busy.
+    """
     busiest = max(kinds, key=lambda one: one.busy)
     return busiest.kind if busiest.busy >= BUSY else None
 
@@ -113,7 +119,7 @@ def kind_load(kind: WorkKind, processes: int, services: Sequence[Service], start
     hours, middle_us = (end_us - start_us) / HOUR_US, (start_us + end_us) // 2
 
     def spent(spans: Iterable[tuple[int, int | None, int]], since_us: int, until_us: int) -> int:
-        """Return how much of weighted spans, microseconds, lies between two times."""
+        """Return the weighted time, microseconds, that spans have between two times."""
         clipped = (
             (min(until_us, until_us if end is None else end) - max(since_us, begin), n) for begin, end, n in spans
         )

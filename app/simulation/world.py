@@ -1,14 +1,15 @@
-"""True state of a simulation, hidden from the controllers: strengths, learning, troubles.
+"""True state of a simulation: strengths, learning, troubles.
 
-Strength is measured in Elo over the random bot, experience in lessons. A lesson is the effect of one of our trainings
-on a laptop; ``plant.toml`` says how the curves were fitted. Strength approaches the configuration's ceiling:
+It is hidden from the controllers. Strength is measured in Elo over the random bot, experience in lessons. A lesson is
+the effect of one of our trainings on a laptop; ``plant.toml`` says how the curves were fitted. Strength approaches the
+configuration's ceiling:
 
     gain = (ceiling - strength) * (1 - exp(-experience / lessons))
 
-On the way lie plateaus. A model on a plateau stays there until a training happens to escape it; exploration makes that
-likelier. Each model also deviates from its trend by a random jitter, its luck, which its children partly inherit.
-Selection can only act on this jitter. Flawed rows, which teach something wrong, pull strength down in proportion to
-their share.
+On the way lie plateaus. A model on a plateau stays there until a training happens to escape it; exploration makes an
+escape likelier. Each model also deviates from its trend by a random jitter, its luck, which its children partly
+inherit. Selection can only act on this jitter. Flawed rows, which teach something wrong, pull strength down in
+proportion to their share.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,16 +32,22 @@ START_US = 1_767_225_600 * SECOND_US
 """Start of every simulation: 2026-01-01, 00:00 UTC."""
 
 WORTH_PLANTING = 1.5
-"""Strength from which a regression is planted, as a multiple of the strength it costs."""
+"""Strength from which regressions are planted, as a multiple of the strength that one costs."""
 
 
 def digest(*parts: str | int) -> str:
-    """Return 64 hexadecimal digits in place of the hash of real parameters or rows."""
+    """Return 64 hexadecimal digits that stand for a real hash.
+
+    In the running system it would be the hash of parameters or rows.
+    """
     return sha256("/".join(map(str, parts)).encode()).hexdigest()
 
 
 class Trouble(NamedTuple):
-    """A trouble during [start, end), microseconds since 1970; ``severity`` from 0 to 1."""
+    """A trouble during [start, end), microseconds since 1970.
+
+    ``severity`` is from 0 to 1.
+    """
 
     start_us: int
     end_us: int
@@ -48,7 +55,10 @@ class Trouble(NamedTuple):
 
 
 def draw_times(per_day: float, end_us: int, rng: Generator) -> list[int]:
-    """Draw the times of a Poisson process from the start of the simulation to its end."""
+    """Draw the times of a Poisson process over the simulation.
+
+    Times are in microseconds since 1970.
+    """
     times, now = [], float(START_US)
     while per_day > 0:
         now += float(rng.exponential(DAY_US / per_day))
@@ -70,7 +80,7 @@ def draw_troubles(settings: EpisodeSettings, end_us: int, rng: Generator) -> tup
 
 
 def severity_at(troubles: Sequence[Trouble], now_us: int) -> float:
-    """Return the severity of the trouble at a time; 0 without one."""
+    """Return the severity of the trouble at a time, 0 without one."""
     return next((one.severity for one in troubles if one.start_us <= now_us < one.end_us), 0.0)
 
 
@@ -78,14 +88,17 @@ NodeTrouble = Literal["dead", "slow", "corrupt", "parity", "failing"]
 
 
 class NodeTruth(NamedTuple):
-    """A node's speed (median 1), its troubles, and the random generator of its games."""
+    """A node's speed (median 1), its troubles and its games' random generator."""
 
     speed: float
     troubles: Mapping[NodeTrouble, Sequence[Trouble]]
     rng: Generator
 
     def severity(self, kind: NodeTrouble, now_us: int) -> float:
-        """Return the severity of a kind of trouble at a time; 0 without one."""
+        """Return the severity of a kind of trouble at a time.
+
+        0 without a trouble.
+        """
         return severity_at(self.troubles[kind], now_us)
 
 
@@ -156,12 +169,18 @@ def useful_experience(
 
 
 def escape_chance(settings: PlateauSettings, experience: float, temperature: float) -> float:
-    """Return the chance to escape a plateau: 1 - exp(-rate * experience * temperature ** exponent)."""
+    """Return the chance to escape a plateau.
+
+    It is 1 - exp(-rate * experience * temperature ** exponent).
+    """
     return 1 - exp(-settings.escape * experience * temperature**settings.escape_exponent)
 
 
 class Pupil:
-    """Learning of one configuration: its curve, plateaus (Elo, lowest first) and random generator."""
+    """Learning of one configuration: its curve, plateaus and random generator.
+
+    Plateaus are in Elo, lowest first.
+    """
 
     def __init__(self, plant: PlantSettings, key: str, rng: Generator) -> None:
         self.curve = plant.curve(key)
@@ -172,7 +191,10 @@ class Pupil:
     def trained(
         self, base: ModelTruth, shards: Sequence[ShardTruth], learning_rate: float, epochs: int
     ) -> ModelTruth | None:
-        """Train ``base``, and return the new model; ``None`` if the training diverges."""
+        """Train ``base``, and return the new model.
+
+        None if the training diverges.
+        """
         settings, regressions, rng = self._plant.learning, self._plant.regressions, self._rng
         rows = sum(shard.rows for shard in shards)
         flawed = sum(shard.rows * shard.flawed for shard in shards) / max(1, rows)
@@ -202,7 +224,10 @@ class Pupil:
 
 
 class ConfigTruth(NamedTuple):
-    """One configuration's learning, episodes of poor data, and times of planted regressions, soonest first."""
+    """One configuration's learning and troubles.
+
+    ``poor`` are episodes of poor data; ``planted_us`` are the times of planted regressions, soonest first.
+    """
 
     pupil: Pupil
     poor: Sequence[Trouble]
@@ -210,7 +235,7 @@ class ConfigTruth(NamedTuple):
 
 
 class World:
-    """True state of the modelled cluster, up to the end of the simulation.
+    """True state of the modelled cluster over the simulation.
 
     Attributes:
         models: true strength of every model.
@@ -234,7 +259,7 @@ class World:
         return self._rngs[purpose]
 
     def config(self, key: str) -> ConfigTruth:
-        """Return a configuration's true state; the first call draws it at random."""
+        """Return a configuration's true state; the first call draws it."""
         if key not in self._configs:
             self._configs[key] = ConfigTruth(
                 Pupil(self.plant, key, self.rng("pupil", key)),
@@ -254,7 +279,10 @@ class World:
         return NodeTruth(speed, troubles, rng)
 
     def train(self, key: str, request: TrainingRequested, request_id: EventId, now_us: int) -> ModelHash | None:
-        """Train a new model; ``None`` if the training diverges. The shards are removed either way."""
+        """Train a new model; ``None`` if the training diverges.
+
+        The shards are removed either way.
+        """
         model = ModelHash(digest("model", key, request_id))
         if request.base_model is None:
             self.models[model] = ModelTruth()
@@ -268,7 +296,10 @@ class World:
         return model
 
     def _spoilt(self, key: str, child: ModelTruth, parent: ModelHash, now_us: int) -> ModelTruth:
-        """Plant a regression if one is due: the child gets weaker, except against its parent."""
+        """Plant a regression if one is due.
+
+        The child gets weaker, except against its parent.
+        """
         settings, due_us = self.plant.regressions, self.config(key).planted_us
         if not due_us or now_us < due_us[0] or child.trend < WORTH_PLANTING * settings.planted_elo:
             return child
@@ -280,7 +311,10 @@ class World:
         )
 
     def difference(self, model: ModelHash, opponent: ModelHash | None) -> float:
-        """Return a model's strength minus its opponent's, Elo; ``None`` is the random bot."""
+        """Return a model's strength minus its opponent's, Elo.
+
+        ``None`` as the opponent is the random bot.
+        """
         hero = self.models[model]
         if opponent is None:
             return hero.skill

@@ -66,7 +66,10 @@ class Progress(Row, frozen=True):
 
 
 class Boosted(Row, frozen=True):
-    """An exploration boost: the factor on the sampling temperature, its start and its duration."""
+    """An exploration boost.
+
+    ``multiplier`` is the factor on the sampling temperature.
+    """
 
     multiplier: float
     since_us: int
@@ -74,14 +77,21 @@ class Boosted(Row, frozen=True):
 
 
 class Failing(Row, frozen=True):
-    """Failures in a row of one kind of work, without a success since, and the last error."""
+    """Failures in a row of one kind of work.
+
+    ``error`` is the last one's.
+    """
 
     times: int
     error: str
 
 
 class Untrained(Row, frozen=True):
-    """Shards and rows played since a training began or ended, its model was judged or distributed, or it paused."""
+    """Shards and rows played since training last had its chance.
+
+    A training that is requested, completed or failed resets them. So does a rejected or distributed model, a lifted
+    block, or a change of the training intensity.
+    """
 
     shards: int = 0
     rows: int = 0
@@ -192,7 +202,10 @@ def _evaluation(row: ConfigRow, event: Event[EvaluationCompleted]) -> Changes:
 
 
 def _progress(row: ConfigRow, data: EvaluationCompleted) -> Progress | None:
-    """Return the score against the earliest champion among the opponents, unless it is the current one."""
+    """Return the score against the earliest champion among the opponents.
+
+    None if no champion before the current one is among them.
+    """
     scores = {match.opponent_model: match.score for match in data.results if match.opponent in ("recent", "champion")}
     played = [champion for champion in row.champions[:-1] if champion.model in scores]
     return Progress(score=scores[played[0].model], loops=row.loops - played[0].loops) if played else None
@@ -232,7 +245,10 @@ def _boost(_: ConfigRow, event: Event[ExplorationBoost]) -> Changes:
 
 
 def _undistributed(row: ConfigRow, event: Event[DistributionFailed]) -> Changes:
-    """Note a failure that the loop waits for; it does not wait for nodes beside the head."""
+    """Note a failure that the loop waits for.
+
+    If the model is played already, only nodes other than the head lack it, and the loop does not wait for these.
+    """
     return {} if event.data.model == row.lineage.playing else {"undistributed": event.data}
 
 
@@ -287,4 +303,4 @@ CHANGED_BY: Mapping[type[Payload], Callable[[ConfigRow, Event[Any]], Changes]] =
     RegressionDetected: _regression,
     RegressionCleared: lambda *_: {"regression": None},
 }
-"""For each event type, the function that returns its changes to the configuration's row."""
+"""Functions that return an event's changes to a configuration's row, by type."""

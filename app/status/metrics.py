@@ -1,7 +1,7 @@
 """The metrics of a run for Prometheus, and their values (ADR-049).
 
 Names and units follow https://prometheus.io/docs/practices/naming/. No label has an id of an event, model or shard,
-because Prometheus keeps a series for every value. What is unknown has no sample, because 0 would be a claim.
+because Prometheus keeps a series for every value. An unknown value has no sample, because 0 would be a claim.
 """
 
 import sys
@@ -34,7 +34,10 @@ Activity = Literal["selfplay", "training", "evaluation", "promotion"]
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Sizes of a run's files, in bytes, and its dead letters. ``free`` is what the run folder's disk has left."""
+    """Sizes of a run's files, in bytes, and its dead letters.
+
+    ``free`` and ``size`` are of the run folder's disk.
+    """
 
     journal: int
     archive: int
@@ -45,7 +48,10 @@ class Storage:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Messages of a webhook or collector by outcome, and the number of events that wait for it."""
+    """Messages of a webhook or collector, by outcome.
+
+    ``behind`` is the number of events that wait for it.
+    """
 
     outcomes: Mapping[str, int]
     behind: int
@@ -103,7 +109,7 @@ class Config:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric: its name, kind, meaning, labels, and its samples in a view.
+    """One metric: name, kind, meaning, labels, and samples in a view.
 
     A histogram's samples are made by ``Exposition``.
     """
@@ -129,7 +135,10 @@ def _daemons(view: View, value: Callable[[Present], float | None]) -> Iterator[S
 
 
 def _up(view: View) -> Iterator[Sample]:
-    """Yield 1 for each daemon with signs of life, the broker included, which has just answered."""
+    """Yield 1 for each living daemon, and 0 for each lost one.
+
+    The broker lives if it has just answered.
+    """
     for row in view.daemons.values():
         if row.daemon == BROKER and row.state != "stopped":
             yield (row.daemon, row.node), float(view.presence is not None)
@@ -339,13 +348,16 @@ METRICS: tuple[Metric, ...] = (
 
 
 class Exposition(Collector):
-    """Gives the metrics of the present view to ``prometheus_client``; without a view there are none."""
+    """Gives the metrics of the present view to ``prometheus_client``.
+
+    Without a view there are no metrics.
+    """
 
     def __init__(self, view: Callable[[], View | None]) -> None:
         self._view = view
 
     def describe(self) -> Iterable[Family]:
-        """Return nothing: the names are known only together with the values."""
+        """Return nothing, because the names are known only together with the values."""
         return ()
 
     def collect(self) -> Iterator[Family]:

@@ -1,7 +1,7 @@
-"""Rows that metrics are made of, folded from events by reducers that decide nothing.
+"""Rows of which metrics are made, folded by reducers that decide nothing.
 
-The daemon ``monitoring`` hosts them, so the rows outlive it: a counter goes on where it was, and the same journal gives
-the same figures.
+The daemon ``monitoring`` hosts the reducers, so the rows outlive it: a counter continues where it was, and the same
+journal gives the same figures.
 """
 
 from bisect import bisect_left
@@ -73,30 +73,40 @@ CAUSES: frozenset[type[Payload]] = frozenset(
 """The events that jobs are done for."""
 
 MOST_WAITING = 256
-"""Most events of a configuration whose jobs are waited for; of older ones the duration is not known."""
+"""Most events of a configuration whose jobs are waited for.
+
+The durations of older jobs are not known.
+"""
 
 BOUNDS = (1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0, 10_000.0)
-"""Upper bounds of the durations that are counted together, in seconds; the last count has none."""
+"""Upper bounds of durations that are counted together, in seconds.
+
+The last count has no bound.
+"""
 
 
 class Durations(Row, frozen=True):
-    """Durations, counted between ``BOUNDS``; and their sum, in seconds."""
+    """Durations, counted between ``BOUNDS``, and their sum."""
 
     counts: tuple[int, ...] = (0,) * (len(BOUNDS) + 1)
     sum_seconds: float = 0.0
 
     def with_one(self, seconds: float) -> "Durations":
-        """Return the durations with one more. A bound belongs to the durations below it, as Prometheus has it."""
+        """Return the durations with one more.
+
+        A duration that equals a bound counts below it, as in Prometheus.
+        """
         place = bisect_left(BOUNDS, seconds)
         counts = (*self.counts[:place], self.counts[place] + 1, *self.counts[place + 1 :])
         return Durations(counts=counts, sum_seconds=self.sum_seconds + seconds)
 
 
 class CountRow(Row, frozen=True):
-    """Counts of one configuration, or of the run: events by name, jobs by kind and outcome, durations by kind.
+    """Counts of one configuration, or of the run.
 
-    ``waiting`` holds, by id, when the latest events were recorded whose jobs have not completed, in microseconds since
-    1970; ``last_us`` is when the latest event was recorded.
+    Events are counted by name, jobs by kind and outcome, durations by kind. ``waiting`` holds, by id, when the latest
+    events were recorded whose jobs have not completed, in microseconds since 1970; ``last_us`` is when the latest event
+    was recorded.
     """
 
     events: dict[str, int] = field(default_factory=dict)
@@ -108,7 +118,10 @@ class CountRow(Row, frozen=True):
 
 @dataclass(frozen=True)
 class EventCounts:
-    """Counts all events; the rows' keys are configurations, and the empty string for events about the run."""
+    """Counts all events.
+
+    The rows' keys are configurations, and the empty string for events about the run.
+    """
 
     settings: RunSettings
     name: ClassVar[str] = "EventCounts"
@@ -130,7 +143,10 @@ class EventCounts:
 
 
 def _ended(row: CountRow, event: Event[Payload], kind: str, outcome: JobOutcome) -> dict[str, Any]:
-    """Count a job that ended. If it completed, and what it was done for is known, count its duration."""
+    """Count a job that ended.
+
+    Its duration is counted if it completed and its cause is known.
+    """
     of_kind = row.jobs.get(kind, {})
     changes: dict[str, Any] = {"jobs": {**row.jobs, kind: {**of_kind, outcome: of_kind.get(outcome, 0) + 1}}}
     since_us = row.waiting.get(event.envelope.causationid or "") if outcome == "completed" else None

@@ -1,4 +1,4 @@
-"""One configuration's FeedbackState, each field with the event that set it."""
+"""FeedbackState by configuration, each field with the event that set it."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -15,7 +15,10 @@ STATE_READS: frozenset[type[Payload]] = FeedbackFold.reads | {EventVoided, RunCo
 """Event types that the state is folded from."""
 
 FIELDS = (*(name for name in FeedbackState.__struct_fields__ if name != "lineage"), *Lineage.__struct_fields__)
-"""Names of the shown fields; the lineage's own fields replace the field ``lineage``."""
+"""Names of the shown fields.
+
+The lineage's own fields replace the field ``lineage``.
+"""
 
 
 SHOWN_KNOBS: Mapping[str, tuple[Knob, ...]] = {
@@ -33,7 +36,7 @@ class Field(NamedTuple):
         value: the value.
         event: the event that set it; ``None``: the value is the initial one.
         fixed: why the feedback does not change this parameter; ``None``: it may, or the field is no parameter.
-        owner: the controllers of the user's own that took its knobs over; ``None``: there are none.
+        owner: the user's own controllers that took its knobs over; ``None``: there are none.
     """
 
     value: Any
@@ -43,7 +46,7 @@ class Field(NamedTuple):
 
 
 class StateFields:
-    """The fields of FeedbackState of every configuration, folded from events of ``STATE_READS`` one by one."""
+    """The FeedbackState fields of all configurations, folded from ``STATE_READS`` events."""
 
     def __init__(self, voided: frozenset[int]) -> None:
         self._fold = Fold((FeedbackFold,), voided=voided)
@@ -85,7 +88,10 @@ def _initial(config_key: str) -> dict[str, Field]:
 
 
 def state_fields(events: Iterable[Event[Any]], config_key: ConfigKey, voided: frozenset[int]) -> dict[str, Field]:
-    """Return the fields of a configuration's FeedbackState by name, folded from all events of ``STATE_READS``."""
+    """Return the fields of a configuration's FeedbackState, by name.
+
+    ``events`` are all events of ``STATE_READS``.
+    """
     fields = StateFields(voided)
     for event in events:
         if event.envelope.subject in (None, config_key):
@@ -94,7 +100,10 @@ def state_fields(events: Iterable[Event[Any]], config_key: ConfigKey, voided: fr
 
 
 def _is_as_configured(name: str, before: Field, value: Any, fold: Fold, key: ConfigKey) -> bool:
-    """Return whether an event names a parameter that it left as configured, because it names all of them."""
+    """Return whether an event left a parameter as configured.
+
+    An event may name all parameters, even those that it does not change.
+    """
     settings = fold.settings
     if before.value is not None or name not in PARAMETERS or settings is None or key not in settings:
         return False
@@ -102,7 +111,10 @@ def _is_as_configured(name: str, before: Field, value: Any, fold: Fold, key: Con
 
 
 def feedback_state(events: Iterable[Event[Any]], config_key: ConfigKey, voided: frozenset[int]) -> FeedbackState:
-    """Return a configuration's FeedbackState, folded from all events of ``STATE_READS``."""
+    """Return a configuration's FeedbackState.
+
+    ``events`` are all events of ``STATE_READS``.
+    """
     fold = Fold((FeedbackFold,), voided=voided)
     fold.feed(event for event in events if event.envelope.subject in (None, config_key))
     return fold.states.get(config_key, FeedbackState(config_key=config_key))

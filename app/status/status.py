@@ -55,13 +55,17 @@ MANY_FAILURES = 3
 """Failures in a row after which a configuration's status names them."""
 
 FORMAT = 8
-"""Version of saved boards. Raise it when the rows change, or when a fold counts events differently."""
+"""Version of saved boards.
+
+Raise it when the rows change, or when a fold counts events differently.
+"""
 
 
 class DaemonRow(Row, frozen=True):
-    """One daemon on one node. ``restarts`` counts starts without an orderly stop before them.
+    """One daemon on one node.
 
-    ``version`` is its program's, ``None`` before its first recorded start.
+    ``restarts`` counts starts without an orderly stop before them. ``version`` is its program's, ``None`` before its
+    first recorded start.
     """
 
     daemon: str
@@ -77,7 +81,10 @@ class DaemonRow(Row, frozen=True):
     quarantined: bool = False
 
     def state_in(self, presence: Presence | None, *, running: bool) -> State:
-        """Return the state. ``silent``: the broker lost it. ``gone``: the run ended without the daemon's stop."""
+        """Return the daemon's state.
+
+        ``silent``: the broker lost the daemon. ``gone``: the run ended without the daemon's stop.
+        """
         if self.state not in ("started", "ready"):
             return self.state
         if not running:
@@ -92,7 +99,10 @@ class DaemonRow(Row, frozen=True):
 
 
 def fold_daemon(row: DaemonRow | None, event: Event[Payload]) -> DaemonRow:
-    """Return the row after one more event by its daemon, whose payload is a ``DaemonFact``."""
+    """Return the row after one more event by its daemon.
+
+    The event's payload is a ``DaemonFact``.
+    """
     data = event.data
     assert isinstance(data, DaemonFact)
     if row is None:
@@ -115,7 +125,7 @@ def fold_daemon(row: DaemonRow | None, event: Event[Payload]) -> DaemonRow:
 
 
 def fold_trouble(row: DaemonRow, data: Trouble) -> DaemonRow:
-    """Return a worker's row after the start or the end of a pause or quarantine."""
+    """Return a worker's row after a pause or quarantine begins or ends."""
     match data:
         case NodeDegraded(error=error):
             return row.replace(degraded=True, error=error)
@@ -180,7 +190,10 @@ class ConfigStatus(Row, frozen=True):
 
 
 class DaemonStatus(Row, frozen=True):
-    """One daemon on one node. ``lag`` and ``jobs`` are of its latest sign of life; ``None``: it has sent no sign."""
+    """One daemon on one node.
+
+    ``lag`` and ``jobs`` are of its latest sign of life; ``None``: it has sent no sign.
+    """
 
     daemon: str
     node: str
@@ -196,7 +209,10 @@ class DaemonStatus(Row, frozen=True):
 
 
 class Status(Row, frozen=True):
-    """Status of a run at one time; ``position`` is the position of the last event counted."""
+    """Status of a run at one time.
+
+    ``position`` is the position of the last event counted.
+    """
 
     time: datetime
     running: bool
@@ -274,9 +290,10 @@ class Board(Row, frozen=False):  # type: ignore[misc]
         )
 
     def _present(self) -> list[DaemonRow]:
-        """Return the daemons of nodes that have not stopped. If all have: those of the node heard last.
+        """Return the daemons of nodes that have not stopped.
 
-        Other nodes are left out, because a node that was shut down would stay in the table for ever.
+        If all nodes have stopped, these are the daemons of the node heard last. Other nodes are left out, because a
+        node that was shut down would stay in the table for ever.
         """
         rows = list(self.daemons.values())
         nodes = {row.node for row in rows if row.state != "stopped"}
@@ -286,7 +303,10 @@ class Board(Row, frozen=False):  # type: ignore[misc]
 
 
 def load_board(path: Path, reader: JournalReader) -> Board:
-    """Return the saved board if it belongs to the journal, otherwise an empty one."""
+    """Return the saved board, or an empty one.
+
+    A saved board counts only if it belongs to the journal.
+    """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         text = document["state"]
@@ -299,7 +319,10 @@ def load_board(path: Path, reader: JournalReader) -> Board:
 
 
 def _belongs(board: Board, reader: JournalReader) -> bool:
-    """Return whether the journal holds the last counted event, and no event was voided after it."""
+    """Return whether a board belongs to a journal.
+
+    The journal must hold the last counted event, and no event was voided after it.
+    """
     if not reader.landmark(EventVoided.event_type) <= board.position <= reader.head or not board.position:
         return False
     event: Event[Any] | None = next(history(reader, after=board.position - 1, on_dead=lambda _: None), None)
@@ -307,7 +330,10 @@ def _belongs(board: Board, reader: JournalReader) -> bool:
 
 
 def _maker() -> str:
-    """Return a text that names the code's version, the board's format, and the events read."""
+    """Return a text that identifies the code that saved a board.
+
+    It names the code's version, the board's format, and the events read.
+    """
     names = sorted(f"{payload.event_type} {payload.dataversion}" for payload in READS)
     return f"flyball {version('flyball')} {FORMAT} {sha256(' '.join(names).encode()).hexdigest()[:16]}"
 
@@ -338,7 +364,7 @@ def _daemon(row: DaemonRow, now_us: int, presence: Presence | None, *, running: 
 
 
 def _shared(row: Row, shown: type[Row]) -> dict[str, Any]:
-    """Return the fields of a row that the shown type has under the same names."""
+    """Return a row's fields whose names the shown type has too."""
     return {name: getattr(row, name) for name in row.__struct_fields__ if name in shown.__struct_fields__}
 
 
@@ -347,13 +373,19 @@ def _age(then_us: int, now_us: int) -> float:
 
 
 def on_one_line(error: str) -> str:
-    """Return the beginning and the end of an error: what failed, and what a command wrote last."""
+    """Return an error in one line, at most about ``MOST_SHOWN`` characters.
+
+    A longer error keeps its beginning, which says what failed, and its end, which a command wrote last.
+    """
     text = one_line(error).rstrip(".")
     return text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN // 2]} … {text[-MOST_SHOWN // 2 :]}"
 
 
 def waiting_for(row: ConfigRow, settings: RunSettings) -> str | None:
-    """Return the obstacle that a configuration waits for, with a remedy; ``None`` without one."""
+    """Return the obstacle that a configuration waits for, with a remedy.
+
+    ``None`` without an obstacle.
+    """
     if (failed := row.undistributed) is not None:
         return f"model {short(failed.model)} cannot be distributed (attempt {failed.attempt}): {failed.error}"
     if row.blocked is not None:

@@ -46,14 +46,20 @@ def show_elo(elo: float | None, stderr: float | None) -> str:
 
 
 def show_rate(rate: Rate | None) -> str:
-    """Return a proportion with its 95% interval and sample size; a dash when unknown."""
+    """Return a proportion with its 95% interval and sample size.
+
+    A dash when unknown.
+    """
     if rate is None:
         return UNKNOWN
     return f"{rate.mean:.1%} [{rate.lower:.1%}, {rate.upper:.1%}] n={rate.n}"
 
 
 def show_progress(progress: Progress | None) -> str:
-    """Return the score against an earlier champion, and its age in loops; a dash when unknown."""
+    """Return the score against an earlier champion, and its age in loops.
+
+    A dash when unknown.
+    """
     if progress is None:
         return UNKNOWN
     score = progress.score
@@ -61,7 +67,10 @@ def show_progress(progress: Progress | None) -> str:
 
 
 def show_age(seconds: float) -> str:
-    """Return a duration in the largest unit that it contains twice, otherwise in seconds."""
+    """Return a duration in the largest unit that it contains twice.
+
+    Seconds if there is no such unit.
+    """
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"
@@ -74,7 +83,10 @@ def show_time(moment: datetime, precision: str = "seconds") -> str:
 
 
 def chances(picks: Iterable[OpponentPick]) -> dict[str, float]:
-    """Return each agent's probability as an opponent, summed over its picks; the likeliest first."""
+    """Return each agent's probability as an opponent, the likeliest first.
+
+    It is summed over the agent's picks.
+    """
     met: dict[str, float] = {}
     for pick in picks:
         met[pick.agent] = met.get(pick.agent, 0.0) + pick.probability
@@ -82,7 +94,10 @@ def chances(picks: Iterable[OpponentPick]) -> dict[str, float]:
 
 
 def one_line(text: str) -> str:
-    """Return a text in one line, without what a terminal would obey, such as escape sequences."""
+    """Return a text in one line, without control characters.
+
+    Otherwise a terminal would obey its escape sequences.
+    """
     return " ".join("".join(one if one.isprintable() else " " for one in text).split())
 
 
@@ -95,7 +110,10 @@ def event_text(event: Event[Any]) -> Text:
 
 
 def summarise(data: Payload) -> str:
-    """Return a payload's content in one line, even if its texts contain line breaks."""
+    """Return a payload's content in one line.
+
+    Line breaks in its texts become blanks.
+    """
     return one_line(SUMMARIES.get(type(data), _fields)(data))
 
 
@@ -117,11 +135,14 @@ METRICS = {
     "entropy": "entropy {:.3f}",
     "seconds": "{:.1f} s",
 }
-"""Formats of the metrics that most trainings have, by PPO or by search."""
+"""Formats of the usual metrics of trainings by PPO or search."""
 
 
 def _training(data: TrainingCompleted) -> str:
-    """Return the metrics that are usually shown, or, of another backend's training, the first ones."""
+    """Return a training's step, model, rows and usual metrics.
+
+    If another backend's training has no usual metrics, these are its first ones.
+    """
     metrics = data.metrics or {}
     usual = [text.format(metrics[name]) for name, text in METRICS.items() if name in metrics]
     others = [f"{name} {_value(value)}" for name, value in metrics.items()]
@@ -135,7 +156,10 @@ def _evaluation(data: EvaluationCompleted) -> str:
 
 
 def _judged(data: ModelPromoted | PromotionRejected) -> str:
-    """Return the decision with its evidence. Figures are left out if they are 0, as in an operator's decision."""
+    """Return the decision with its evidence.
+
+    Figures are left out if they are 0, as in an operator's decision.
+    """
     what = f" after {short(data.previous)}" if isinstance(data, ModelPromoted) else f", {short(data.current)} stays"
     evidence, figures = data.evidence, ""
     if evidence.value or evidence.threshold:

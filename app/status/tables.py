@@ -1,4 +1,4 @@
-"""The status as tables, with as many columns as fit into the width."""
+"""The status as tables, with as many columns as fit."""
 
 from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
@@ -57,7 +57,7 @@ def _jobs(daemon: DaemonStatus) -> str:
 
 
 def _state(config: ConfigStatus) -> Text:
-    """Return obstacles to a configuration's training, divergence in a row, and its exploration boost."""
+    """Return obstacles to a configuration's training, and its exploration boost."""
     states = [Text("blocked", "bold red")] if config.blocked is not None else []
     states += [Text("paused", "red")] if config.paused else []
     states += [Text(f"diverged {config.diverged} x", "red")] if config.diverged else []
@@ -92,17 +92,26 @@ DAEMONS: tuple[Column[DaemonStatus], ...] = (
 
 
 def status_table(status: Status, width: int | None = None) -> Table:
-    """Return a table with a row for each configuration, no wider than ``width`` if possible."""
+    """Return a table with a row for each configuration.
+
+    It is no wider than ``width`` if possible.
+    """
     return _table(CONFIGS, status.configs, width)
 
 
 def daemons_table(status: Status, width: int | None = None) -> Table:
-    """Return a table with a row for each daemon, no wider than ``width`` if possible."""
+    """Return a table with a row for each daemon.
+
+    It is no wider than ``width`` if possible.
+    """
     return _table(DAEMONS, status.daemons, width)
 
 
 def fitting(columns: Sequence[Column[R]], rows: Sequence[R], width: int | None) -> list[Column[R]]:
-    """Return the columns that fit into a width, without the least important ones."""
+    """Return the columns that fit into a width.
+
+    The least important ones are left out first.
+    """
     kept = list(columns)
     while width is not None and len(kept) > 1 and _width(kept, rows) > width:
         kept.remove(min(kept, key=lambda column: column.need))

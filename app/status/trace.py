@@ -27,7 +27,10 @@ class AmbiguousEvent(FlyballError):
 
 @dataclass(frozen=True, slots=True)
 class TracedEvent:
-    """An event in a trace. ``level``: steps after the first one shown. ``hidden``: number of omitted direct effects."""
+    """An event in a trace.
+
+    ``level``: steps after the first event shown. ``hidden``: number of omitted direct effects.
+    """
 
     event: Event[Any]
     level: int

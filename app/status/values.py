@@ -19,7 +19,10 @@ BRIEF_PICKS = 2
 
 
 def brief(value: Any) -> Any:
-    """Return a value as the table shows it: a matchmaking by its likeliest opponents."""
+    """Return a value as the table shows it.
+
+    A matchmaking is shown by its likeliest opponents.
+    """
     if not isinstance(value, MatchmakingUpdated) or len(value.picks) <= BRIEF_PICKS + 1:
         return value
     likeliest = sorted(value.picks, key=lambda pick: -pick.probability)[:BRIEF_PICKS]
@@ -31,7 +34,10 @@ def _picks(picks: Sequence[OpponentPick]) -> str:
 
 
 def shown(name: str, value: Any, field: Field) -> str:
-    """Return a field's value as text, with its owner if it was taken over; an undecided knob is "as configured"."""
+    """Return a field's value as text.
+
+    The owner is added if the field was taken over. A parameter that was never decided is "as configured".
+    """
     text = value_text(value)
     if value is None and name in PARAMETERS:
         text = f"as configured; {field.fixed}" if field.fixed else "as configured"

@@ -1,4 +1,7 @@
-"""Checkpoints and shards of experience, content-addressed and verified when read; the league in a file."""
+"""Storage of checkpoints, shards of experience, and leagues.
+
+Checkpoints and shards are content-addressed, and verified when read. A league is a file.
+"""
 
 from app.store.blobs import BlobStore, DamagedBlob, FileStore, MemoryStore, MissingBlob, StoredBlob
 from app.store.checkpoints import (

@@ -1,4 +1,7 @@
-"""Blob stores: bytes under their own SHA-256, in memory or in a folder; ``objects`` has those by URL."""
+"""Blob stores: bytes under their own SHA-256.
+
+These stores are in memory or in a folder; ``objects`` has those by URL.
+"""
 
 import hashlib
 import os
@@ -25,7 +28,10 @@ class DamagedBlob(FlyballError):
 
 
 class StoredBlob(NamedTuple):
-    """A stored blob: its key, size, and the time at which it was stored, if that is known."""
+    """A stored blob: its key, its size, and when it was stored.
+
+    ``modified`` is None if the time is unknown.
+    """
 
     key: str
     size_bytes: int
@@ -33,18 +39,27 @@ class StoredBlob(NamedTuple):
 
 
 class BlobStore(Protocol):
-    """Keeps bytes under their own SHA-256, 64 hexadecimal digits. Safe to share between processes and threads."""
+    """Keeps bytes under their own SHA-256, 64 hexadecimal digits.
+
+    Processes and threads may share a store.
+    """
 
     def __hash__(self) -> int:
         """Return a hash; stores are keys of caches."""
         ...
 
     def put(self, data: bytes) -> str:
-        """Store ``data`` durably and return its key. Storing it again repairs a damaged copy."""
+        """Store ``data`` durably and return its key.
+
+        Storing the data again repairs a damaged copy.
+        """
         ...
 
     def get(self, key: str) -> bytes:
-        """Return the blob. Raises ``MissingBlob``, or ``DamagedBlob`` when the content has another hash."""
+        """Return the blob.
+
+        Raises ``MissingBlob``, or ``DamagedBlob`` if the content has another hash.
+        """
         ...
 
     def has(self, key: str) -> bool:
@@ -70,7 +85,10 @@ def key_of(data: bytes) -> str:
 
 
 def checked_key(key: str) -> str:
-    """Return ``key`` if it is well-formed, so that it is never a path. Raises ``MissingBlob``."""
+    """Return ``key`` if it is well-formed.
+
+    A well-formed key is never a path. Raises ``MissingBlob``.
+    """
     if not KEY.fullmatch(key):
         raise MissingBlob(f"{key!r} is no blob key.", hint="A key is a SHA-256: 64 lowercase hexadecimal digits.")
     return key
@@ -201,7 +219,10 @@ def _holds(path: Path, data: bytes) -> bool:
 
 
 def _renewed(path: Path) -> bool:
-    """Make a blob young, because the event that names it is still to come; return whether it is still there."""
+    """Make a blob young; return whether it is still there.
+
+    Garbage collection keeps young blobs, because the event that names such a blob is still to come.
+    """
     try:
         os.utime(path)
     except FileNotFoundError:  # garbage collection has just deleted it
@@ -212,7 +233,9 @@ def _renewed(path: Path) -> bool:
 
 
 def replace_durably(path: Path, data: bytes, aside: Path) -> None:
-    """Replace a file atomically and durably. A reader sees the old content or the new.
+    """Replace a file atomically and durably.
+
+    A reader sees the old content or the new.
 
     Args:
         path: the file.
@@ -234,7 +257,10 @@ def replace_durably(path: Path, data: bytes, aside: Path) -> None:
 
 
 def flush_folder(folder: Path) -> None:
-    """Flush a folder, because otherwise a power cut may undo a rename in it."""
+    """Flush a folder's entries to the disk.
+
+    Otherwise a power cut may undo a rename in the folder.
+    """
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

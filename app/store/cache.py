@@ -1,4 +1,7 @@
-"""This node's cache of a store by URL: a bounded folder of verified blobs, shared by any number of processes."""
+"""This node's cache of a store by URL.
+
+The cache is a bounded folder of verified blobs, shared by any number of processes.
+"""
 
 import fcntl
 import os
@@ -20,22 +23,27 @@ At 1, every further blob would need a search of the whole folder.
 
 
 class BlobCache:
-    """Copies of blobs in one folder. The least recently used are evicted, except pinned ones.
+    """Copies of blobs in one folder.
+
+    The least recently used copies are evicted, except pinned ones.
 
     A reader verifies a copy, so that a damaged one counts as missing. A process killed while it adds one leaves a file
     that is evicted like a blob.
 
     Args:
         folder: where the copies are; created when missing.
-        capacity_bytes: most bytes, except for blobs that are being added. Without room beside the pinned ones, nothing
-            is added; those stay.
+        capacity_bytes: most bytes, except for blobs that are being added. Pinned blobs stay: without room beside them,
+            nothing is added.
     """
 
     def __init__(self, folder: Path, capacity_bytes: int) -> None:
         self._folder, self._capacity = folder, capacity_bytes
 
     def get(self, key: str) -> bytes | None:
-        """Return a blob, and mark it as used; None if the cache has no sound copy."""
+        """Return a blob; None if the cache has no sound copy.
+
+        A returned blob is marked as used.
+        """
         path = self._folder / key
         try:
             data = path.read_bytes()
@@ -48,7 +56,10 @@ class BlobCache:
         return data
 
     def add(self, key: str, data: bytes) -> None:
-        """Add a blob, and evict others to make room. On a full disk it is not added."""
+        """Add a blob, and evict others to make room.
+
+        On a full disk, the blob is not added.
+        """
         with suppress(OSError):  # a cache that cannot keep a blob only costs time
             self._folder.mkdir(parents=True, exist_ok=True)
             if not self._reserve(len(data)):
@@ -75,8 +86,8 @@ class BlobCache:
     def _reserve(self, size: int) -> bool:
         """Make room for a blob; return whether there is any.
 
-        The file that is locked holds a count of bytes, at least those in the folder, because to look at thousands of
-        files for each blob would take longer than to fetch it.
+        The locked file holds an upper bound of the bytes in the folder, because looking at thousands of files for each
+        blob would take longer than fetching the blob.
         """
         with (self._folder / LOCK).open("a+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -91,7 +102,10 @@ class BlobCache:
             return has_room
 
     def _evict(self, room: float) -> int:
-        """Evict blobs to leave at most ``room`` bytes, if possible; return the bytes left."""
+        """Evict blobs until at most ``room`` bytes are left, if possible.
+
+        Returns the bytes left.
+        """
         files = [one for one in os.scandir(self._folder) if one.is_file() and one.name not in (PINNED, LOCK)]
         known = [(found.st_mtime_ns, one.name, found.st_size) for one in files if (found := _stat(one))]
         left, pinned = sum(size for *_, size in known), self._pinned()

@@ -1,7 +1,8 @@
-"""Checkpoints: a model's parameters and manifest in one blob, its optimiser's state in another.
+"""Checkpoints: a model's parameters and manifest, and its optimiser's state.
 
-The manifest lies in the header of the parameters file. So the model's hash covers both, a checkpoint appears in the
-store in one step, and no index maps models to manifests.
+Parameters and manifest are in one blob, the optimiser's state is in another. The manifest lies in the header of the
+parameters file. So the model's hash covers both, a checkpoint appears in the store in one step, and no index maps
+models to manifests.
 """
 
 from contextlib import suppress
@@ -50,7 +51,7 @@ class UnusablePolicy(UnusableFile):
 
 
 class Canary(Settings):
-    """Log-probabilities of fixed texts under a model of language, by which whoever loads it recognises it."""
+    """Log-probabilities of fixed texts, by which a language model is recognised."""
 
     ids: tuple[tuple[int, ...], ...] = Field(min_length=1, description="tokens of each text")
     log_probs: tuple[tuple[float, ...], ...] = Field(description="of each token but a text's first, nats")
@@ -72,7 +73,7 @@ class LoraManifest(Settings):
 
 
 class Manifest(ManifestPart):
-    """Metadata of a model: configuration, network, step, parent, and the backend that made it."""
+    """Metadata of a model: configuration, network, step, parent and backend."""
 
     later: ClassVar[frozenset[str]] = frozenset(
         {"backend", "base", "content", "planes", "scale", "action_planes", "lora"}
@@ -111,7 +112,10 @@ class Manifest(ManifestPart):
         return self.model_dump_json(exclude=self.left_out)
 
     def successor(self, model: ModelHash) -> Self:
-        """Return the manifest of the next model, trained from ``model``; this is ``model``'s own."""
+        """Return the manifest of the next model, trained from ``model``.
+
+        This manifest is that of ``model``.
+        """
         return self.replace(step=self.step + 1, parent=model)
 
 
@@ -126,7 +130,9 @@ class Checkpoint:
 
 
 def put_checkpoint(store: BlobStore, manifest: Manifest, parameters: bytes, optimizer: bytes | None) -> ModelHash:
-    """Store a model and return its hash: the SHA-256 of its parameters file including the manifest.
+    """Store a model and return its hash.
+
+    The hash is the SHA-256 of the parameters file including the manifest.
 
     Args:
         store: where the blobs are put.
@@ -142,7 +148,9 @@ def put_checkpoint(store: BlobStore, manifest: Manifest, parameters: bytes, opti
 
 
 def get_checkpoint(store: BlobStore, model: ModelHash, *, optimizer: bool = False) -> Checkpoint:
-    """Return a verified model; with ``optimizer``, also the state that further training needs.
+    """Return a verified model.
+
+    With ``optimizer``, the checkpoint also has the state that further training needs.
 
     Raises ``MissingBlob``, ``DamagedBlob`` when any bit of it has changed, or ``NoModel``.
     """
@@ -153,7 +161,10 @@ def get_checkpoint(store: BlobStore, model: ModelHash, *, optimizer: bool = Fals
 
 
 def delete_checkpoint(store: BlobStore, model: ModelHash) -> None:
-    """Delete a model and its optimiser's state, if stored. A damaged model's state stays."""
+    """Delete a model and its optimiser's state, if stored.
+
+    The optimiser's state of a damaged model stays.
+    """
     with suppress(MissingBlob, DamagedBlob):
         manifest = manifest_of(model, store.get(model))
         if manifest.optimizer:
@@ -173,7 +184,9 @@ def manifest_of(model: ModelHash, parameters: bytes) -> Manifest:
 
 
 def export_checkpoint(checkpoint: Checkpoint, path: Path) -> PortablePolicy:
-    """Write a model as a portable policy, ``.npz`` or ``.json``, and return it; see ``app.portable``.
+    """Write a model as a portable policy and return the policy.
+
+    The suffix ``.npz`` or ``.json`` names the format; see ``app.portable``.
 
     Raises ``UnusablePolicy`` for another suffix or a model that is no network, or ``UnusableFile``.
     """
@@ -224,7 +237,9 @@ def read_model(path: Path) -> bytes:
 
 
 def imported_checkpoint(path: Path) -> bytes:
-    """Rebuild, byte for byte, the parameters file from which a policy was exported.
+    """Rebuild the parameters file from which a policy was exported.
+
+    The rebuilt file is equal byte for byte.
 
     Raises ``UnusablePolicy``, or ``UnusableFile`` when it cannot be read.
     """
@@ -274,7 +289,10 @@ def _network_of(policy: PortablePolicy) -> NetworkSettings:
 
 
 class DistributionSpec(Settings):
-    """Arguments of ``distribute``. ``needed`` are the models that this node's cache has to keep."""
+    """Arguments of ``distribute``.
+
+    ``needed`` are the models that this node's cache has to keep.
+    """
 
     store: StoreName
     model: ModelHash | None
@@ -283,9 +301,9 @@ class DistributionSpec(Settings):
 
 
 def distribute(spec: dict[str, object], report: object) -> dict[str, object]:  # noqa: ARG001 - every job's signature
-    """Verify a model and its optimiser's state, then delete the models to discard (a job).
+    """Verify a model, then delete the models to discard (a job).
 
-    Raises ``MissingBlob`` or ``DamagedBlob``; then nothing is deleted.
+    The optimiser's state is verified, too. Raises ``MissingBlob`` or ``DamagedBlob``; then nothing is deleted.
     """
     wanted = DistributionSpec.model_validate(spec)
     store = open_store(wanted.store)

@@ -34,7 +34,10 @@ class BadExperience(UnusableFile):
 
 
 class Experience(Settings):
-    """One decision of one seat. An episode is a seat's decisions in a game, in the order of ``step_id``."""
+    """One decision of one seat.
+
+    An episode is a seat's decisions in a game, in the order of ``step_id``.
+    """
 
     obs: list[float] = Field(min_length=1)
     mask: list[Literal[0, 1]] = Field(min_length=1, description="legal actions")
@@ -59,7 +62,9 @@ class Experience(Settings):
 
 
 def experience_lines(shard: Shard, first_game: int = 0) -> Iterator[str]:
-    """Write a shard's rows as lines of JSON, in order and without rounding.
+    """Write a shard's rows as lines of JSON, in order.
+
+    Numbers are not rounded.
 
     ``first_game`` is the id of the shard's first game, so that one file can hold several shards.
     """
@@ -82,7 +87,10 @@ def experience_lines(shard: Shard, first_game: int = 0) -> Iterator[str]:
 
 
 class _Row(NamedTuple):
-    """A parsed line. ``obs`` and ``mask`` are arrays, which take a tenth of the memory of lists."""
+    """A parsed line.
+
+    ``obs`` and ``mask`` are arrays, which take a tenth of the memory of lists.
+    """
 
     number: int
     decision: Experience
@@ -137,9 +145,10 @@ def read_experience(lines: Iterable[str | bytes], name: str, meta: ShardMeta, ga
 
 
 def steps_left_out(shard: Shard) -> int:
-    """Return how many steps are missing between the shard's first step and each game's last.
+    """Return how many steps are missing from a shard's games.
 
-    In a file of every seat's decisions, missing steps are lost ones. Reading refuses an episode without its end.
+    The steps from the shard's first step to each game's last are counted. In a file of every seat's decisions, missing
+    steps are lost ones. Reading refuses an episode without its end.
     """
     first = int(shard.step.min())
     lengths = np.zeros(shard.games, dtype=np.int64)
@@ -173,7 +182,10 @@ def _row(name: str, number: int, line: str | bytes, game: "TableSpec") -> _Row:
 
 
 def _check_episodes(name: str, rows: list[_Row]) -> None:
-    """Check that every episode ends exactly once; rows are sorted by game, seat and step."""
+    """Check that every episode ends exactly once.
+
+    ``rows`` are sorted by game, seat and step. Raises ``BadExperience``.
+    """
     for (number, row, _, _), following in zip(rows, [*rows[1:], None], strict=True):
         after = following and following.decision
         goes_on = after is not None and (row.game_id, row.seat) == (after.game_id, after.seat)

@@ -1,4 +1,4 @@
-"""A league in a file that any number of processes share without a broker."""
+"""A league in a file that processes share without a broker."""
 
 import fcntl
 import os
@@ -54,7 +54,9 @@ class LeagueFile:
         return league
 
     def update(self, change: Callable[[League], League]) -> League:
-        """Apply ``change`` and return the new league; if it raises, the file stays unchanged.
+        """Apply ``change`` and return the new league.
+
+        If ``change`` raises, the file stays unchanged.
 
         Args:
             change: a pure function of the league that is read under the lock.

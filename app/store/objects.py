@@ -46,7 +46,9 @@ class StoreUnavailable(FlyballError):
 
 
 class ObjectStore:
-    """Blobs as objects ``root/ab/cd/abcd…``, as in a folder; so either can be copied to the other.
+    """Blobs as objects ``root/ab/cd/abcd…`` of an object store.
+
+    A folder store has the same layout, so either can be copied to the other.
 
     An object appears whole or not at all. A process killed while it uploads a large one leaves parts that no reader
     sees.
@@ -70,7 +72,10 @@ class ObjectStore:
         return hash(str(self._address))
 
     def put(self, data: bytes) -> str:
-        """See ``BlobStore.put``. A whole blob is not sent again. Raises as ``get``, and ``UnusableStore``."""
+        """See ``BlobStore.put``. A blob that is stored intact is not sent again.
+
+        Also raises ``UnusableStore``, ``StoreRefused`` or ``StoreUnavailable``.
+        """
         key = key_of(data)
         path = self._path(key)
 
@@ -90,7 +95,7 @@ class ObjectStore:
         return key
 
     def get(self, key: str) -> bytes:
-        """See ``BlobStore.get``. Raises ``StoreRefused`` or ``StoreUnavailable``, too."""
+        """See ``BlobStore.get``. Also raises ``UnusableStore``, ``StoreRefused`` or ``StoreUnavailable``."""
         path = self._path(checked_key(key))
         try:
             data: bytes = self._patiently(lambda files: files.cat_file(path))
@@ -144,7 +149,10 @@ class ObjectStore:
         return fsspec.filesystem(self._address.scheme, use_listings_cache=False, **self._options)
 
     def _patiently(self, request: Callable[[Any], T]) -> T:
-        """Make a request, again after transient errors. Raises ``FileNotFoundError`` and as the public methods do."""
+        """Make a request, and repeat it after transient errors.
+
+        Raises ``FileNotFoundError``, ``UnusableStore``, ``StoreRefused`` or ``StoreUnavailable``.
+        """
         for pause in (*self._pauses, None):
             try:
                 return request(self._files())
@@ -181,7 +189,10 @@ def _reason_of(error: Exception) -> str:
 
 
 def _holds(files: Any, path: str, data: bytes) -> bool:
-    """Return whether an object has this content. S3 knows the MD5 of objects that came in one part."""
+    """Return whether an object has this content.
+
+    S3 knows the MD5 of an object that came in one part. Any other object of the same size is read.
+    """
     try:
         info = files.info(path)
     except FileNotFoundError:
@@ -196,7 +207,10 @@ def _holds(files: Any, path: str, data: bytes) -> bool:
 
 
 def _modified(info: dict[str, Any]) -> datetime | None:
-    """Return the time of an object's last change, which file systems give as a time or in seconds since 1970."""
+    """Return the time of an object's last change; None if unknown.
+
+    File systems give a time, or seconds since 1970.
+    """
     for name in MODIFIED:
         match info.get(name):
             case datetime() as time:

@@ -1,4 +1,7 @@
-"""Opening a store by the name that jobs get: a folder, or a URL with this node's cache."""
+"""Opening a store by the name that jobs get.
+
+The name is a folder, or a URL with this node's cache.
+"""
 
 import os
 from collections.abc import Mapping
@@ -16,9 +19,9 @@ GIB = 1 << 30
 
 
 def open_store(name: str | Path, *, cached: bool = True) -> BlobStore:
-    """Return the store at a folder or URL; not ``cached``: without this node's cache.
+    """Return the store at a folder or URL.
 
-    Nothing is asked of a server yet. Raises ``UnusableStore``.
+    Without ``cached``, this node's cache is not used. No request is sent to a server yet. Raises ``UnusableStore``.
     """
     address = _parsed(name)
     if address.is_folder:
@@ -30,9 +33,9 @@ def open_store(name: str | Path, *, cached: bool = True) -> BlobStore:
 
 
 def check_folder(name: str | Path) -> None:
-    """Try to write to a store that is a folder; a URL is not tried, because only the daemons have its credentials.
+    """Try to write to a store that is a folder.
 
-    Raises ``UnusableStore``.
+    A URL is not tried, because only the daemons have its credentials. Raises ``UnusableStore``.
     """
     address = _parsed(name)
     if not address.is_folder:
@@ -53,7 +56,10 @@ def check_folder(name: str | Path) -> None:
 
 
 def scratch_folder(name: str | Path) -> Path:
-    """Return a folder for temporary files of jobs on a store: its own, or this node's cache."""
+    """Return a folder for temporary files of jobs on a store.
+
+    It is the store's own folder, this node's cache, or the system's temporary folder.
+    """
     address = _parsed(name)
     options: Mapping[str, Any] = address.options
     return Path(address.root if address.is_folder else options.get(CACHE) or gettempdir())

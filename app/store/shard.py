@@ -1,4 +1,6 @@
-"""Shards of experience: the decisions of some self-play games, for training and for the parity check.
+"""Shards of experience: the decisions of some self-play games.
+
+Training and the parity check read shards.
 
 A shard is one safetensors file whose header holds its metadata as a note: a single entry with one spelling. So equal
 shards have equal bytes and one key, although the safetensors library writes metadata entries in no fixed order.
@@ -81,14 +83,18 @@ class BadShard(FlyballError):
 
 
 def game_seed(seed: int, game: int) -> int:
-    """Return the seed from which game number ``game`` of a shard draws chance; ``seed`` is the shard's."""
+    """Return the seed from which a game of a shard draws chance.
+
+    ``seed`` is the shard's, ``game`` the game's number in the shard.
+    """
     return derive_seed(seed, "game", game)
 
 
 class ShardMeta(Settings):
-    """Origin of a shard. ``model`` and ``opponents`` are its players: models by hash, bots by name.
+    """Origin of a shard.
 
-    Their type is ``Name``, because a ``PlayerName`` cannot name some bots, such as the levels of Hearts.
+    ``model`` and ``opponents`` are the players: models by hash, bots by name. Their type is ``Name``, because a
+    ``PlayerName`` cannot name some bots, such as the levels of Hearts.
     """
 
     config_key: ConfigKey
@@ -102,7 +108,9 @@ class ShardMeta(Settings):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shard:
-    """R rows (one decision each) of G games with P seats; D features, A actions.
+    """R rows of G games with P seats; D features, A actions.
+
+    A row is one decision.
 
     Attributes:
         obs: [R, D] observations, uint8 or float32.
@@ -217,7 +225,10 @@ _GAPS: Final = 2  # version of the format: legal actions as the gaps between the
 
 
 class _Note(ShardMeta):
-    """Metadata, and the mask's width A, because neither packed bits nor gaps show it."""
+    """Metadata of a shard, and the mask's width A.
+
+    Neither packed bits nor gaps show the width.
+    """
 
     actions: int
     version: Literal[1, 2] = _BITS  # left out if it is the first, so that such shards keep their bytes
@@ -227,9 +238,9 @@ _LEAP = 255  # stands for a gap that is in the list of leaps, because it does no
 
 
 def _gaps(legal: LegalActions) -> dict[str, NDArray[Any]]:
-    """Return the gaps between legal actions in the flattened mask [R x A].
+    """Return the gaps between legal actions in the flattened mask.
 
-    Gaps of ``_LEAP`` or more are in a list of their own.
+    The mask has the shape [R x A]. Gaps of ``_LEAP`` or more are in a separate list.
     """
     gaps = np.diff(legal.places, prepend=-1)
     far = gaps >= _LEAP
@@ -249,7 +260,10 @@ def _legal(arrays: dict[str, NDArray[Any]], note: _Note) -> Legal:
 
 
 def put_shard(store: BlobStore, shard: Shard) -> ShardKey:
-    """Store a shard and return its key. The same shard always has the same key."""
+    """Store a shard and return its key.
+
+    The same shard always has the same key.
+    """
     arrays: dict[str, NDArray[Any]] = {name: np.ascontiguousarray(getattr(shard, name)) for name in _ARRAYS}
     mask = compact(shard.mask)
     lists = isinstance(mask, LegalActions)
@@ -261,7 +275,10 @@ def put_shard(store: BlobStore, shard: Shard) -> ShardKey:
 
 
 def get_shard(store: BlobStore, key: ShardKey) -> Shard:
-    """Return a shard. Raises ``MissingBlob``, or ``DamagedBlob`` when it has changed or is no shard."""
+    """Return a shard.
+
+    Raises ``MissingBlob``, or ``DamagedBlob`` if the blob has changed or is no shard.
+    """
     data = store.get(key)
     try:
         note = _Note.model_validate_json(note_of(data))
@@ -276,7 +293,10 @@ def get_shard(store: BlobStore, key: ShardKey) -> Shard:
 
 
 class ShardCache:
-    """Thread-safe cache of shards; the least recently used are dropped. A shard's key is the hash of its content."""
+    """Thread-safe cache of shards.
+
+    The least recently used shards are dropped. A shard's key is the hash of its content.
+    """
 
     def __init__(self, capacity_bytes: int) -> None:
         self._capacity, self._size = capacity_bytes, 0

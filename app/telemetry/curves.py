@@ -59,9 +59,9 @@ def _rating_points(data: EvaluationCompleted) -> Iterator[Point]:
 
 
 class TensorBoardFile:
-    """Adds a TensorBoard file to a folder; both are created at the first write.
+    """Adds a TensorBoard file to a folder.
 
-    TensorBoard is imported only then, because that takes half a second.
+    Both are created at the first write. TensorBoard is imported only then, because the import takes half a second.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -69,7 +69,10 @@ class TensorBoardFile:
         self._writer: EventFileWriter | None = None
 
     def go_on(self, step: int, seconds: float) -> None:
-        """Continue from ``step``; TensorBoard then hides the points of earlier files from ``step`` on."""
+        """Continue from ``step``, at ``seconds`` since 1970.
+
+        TensorBoard then hides the points of earlier files from ``step`` on.
+        """
         from tensorboard.compat.proto.event_pb2 import SessionLog
 
         self._add(seconds, step, session_log=SessionLog(status=SessionLog.START))
@@ -114,7 +117,10 @@ class TensorBoardFile:
 
 
 class Curves(Protocol):
-    """Receives the points of events. An event taken twice is written twice, at the same step of the same curve."""
+    """Receives the points of events.
+
+    An event that is taken twice is written twice, at the same step of the same curve.
+    """
 
     reads: ClassVar[frozenset[type[Payload]]] = frozenset({CheckpointAdded, EvaluationCompleted, TrainingCompleted})
 
@@ -129,7 +135,10 @@ class Curves(Protocol):
 
 
 class TensorBoardCurves(Curves):
-    """Writes the points of events into a subfolder for each configuration; each start of a process adds files."""
+    """Writes the points of events into a subfolder for each configuration.
+
+    Each start of a process adds files.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

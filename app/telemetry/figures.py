@@ -1,4 +1,7 @@
-"""Figures as files, drawn with matplotlib (optional); the same data gives the same file."""
+"""Figures as files, drawn with matplotlib (optional).
+
+The same data gives the same file.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,9 +26,10 @@ class NoPlots(FlyballError):
 
 @contextmanager
 def drawn(path: Path, inches: tuple[float, float]) -> Iterator["Figure"]:
-    """Yield a figure, then write it into a file in the format of its suffix, one of ``FIGURE_FORMATS``.
+    """Yield a figure of ``inches``, then write it into a file.
 
-    Raises ``NoPlots``, or ``UnusableFile`` when the file cannot be written.
+    The file's suffix, one of ``FIGURE_FORMATS``, gives the format. Raises ``NoPlots``, or ``UnusableFile`` when the
+    file cannot be written.
     """
     try:
         from matplotlib import rc_context

@@ -42,7 +42,10 @@ def shape(logger: WrappedLogger, level: str, event: EventDict) -> EventDict:
 
 
 def render(_: WrappedLogger, __: str, record: EventDict) -> str:
-    """Return a record as one line of JSON; values that JSON does not know become text."""
+    """Return a record as one line of JSON.
+
+    Values that JSON does not know become text.
+    """
     try:
         return to_json(record, inf_nan_mode="null", fallback=repr, serialize_unknown=True).decode()
     except ValueError:  # bytes that are not UTF-8 or lone surrogates, for instance in a file name
@@ -63,7 +66,10 @@ def _exception(exc_info: object) -> dict[str, str]:
 
 
 def _error(exc_info: object) -> BaseException | None:
-    """Return the exception to log: ``exc_info`` itself, the one in a tuple, or for True the one being handled."""
+    """Return the exception to log; ``None`` without one.
+
+    It is ``exc_info`` itself, the exception in a tuple, or for True the exception being handled.
+    """
     if isinstance(exc_info, BaseException):
         return exc_info
     handled = exc_info if isinstance(exc_info, tuple) else sys.exc_info()
@@ -75,12 +81,13 @@ FILES = 3
 
 
 class LogFile:
-    """Appends lines to a file, one system call each, so that lines of several processes don't mix.
+    """Appends lines to a file.
 
-    A file of ``max_bytes`` becomes ``NAME.1``, the one before ``NAME.2``, and the oldest is removed. Several
-    processes may write and rotate it: each follows the name to the present file, and rotates only a file that it has
-    locked and that still has the name. A line that cannot be written is lost, because a full disk must not end a
-    daemon; stderr gets a message for the first of several lost in a row.
+    Each line is one system call, so that lines of several processes don't mix. A file of ``max_bytes`` becomes
+    ``NAME.1``, the one before ``NAME.2``, and the oldest is removed. Several processes may write and rotate it: each
+    follows the name to the present file, and rotates only a file that it has locked and that still has the name. A line
+    that cannot be written is lost, because a full disk must not end a daemon; stderr gets a message for the first of
+    several lost in a row.
 
     Args:
         path: the file; created with its folders when missing.
@@ -110,7 +117,10 @@ class LogFile:
             self._failing = False
 
     def _present(self, descriptor: int) -> int:
-        """Return a descriptor of the file that has the name now; a full one is rotated first."""
+        """Return a descriptor of the file that has the name now.
+
+        A full file is rotated first.
+        """
         if self._is_named(descriptor):
             if os.fstat(descriptor).st_size < self._max_bytes:
                 return descriptor
@@ -176,7 +186,10 @@ class Bridge(logging.Handler):
 
 
 class _Echo:
-    """Copies events to stderr: all of them at a terminal, otherwise errors only, one line each."""
+    """Copies events to stderr.
+
+    At a terminal it copies all events, otherwise only errors, one line each.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -200,10 +213,10 @@ def _reason(event: EventDict) -> str:
 
 
 def configure(daemon: str, node: str, path: Path, level: str = "INFO", *, echo: bool = True) -> LogFile:
-    """Send all logs of this process to a file as JSON lines; lines below ``level`` are left out.
+    """Send all logs of this process to a file as JSON lines.
 
-    Every line names the daemon and its node. With ``echo``, some are copied to stderr (``_Echo``). The returned file
-    is open; close it at the end of the process.
+    Lines below ``level`` are left out. Every line names the daemon and its node. With ``echo``, some are copied to
+    stderr (``_Echo``). The returned file is open; close it at the end of the process.
     """
 
     def who(_: WrappedLogger, __: str, event: EventDict) -> EventDict:

@@ -7,9 +7,10 @@ from app.telemetry.wandb_runs import WandbCurves
 
 
 class RunCurves(Curves):
-    """Writes points for TensorBoard and, if ``deployment.wandb`` asks for it, to Weights & Biases.
+    """Writes points for TensorBoard and perhaps to Weights & Biases.
 
-    ``fresh_id`` becomes part of the IDs of new W&B runs. Raises ``NoWandb``.
+    W&B receives points if ``deployment.wandb`` asks for it. ``fresh_id`` becomes part of the IDs of new W&B runs.
+    Raises ``NoWandb``.
     """
 
     def __init__(self, folder: RunFolder, deployment: Deployment, fresh_id: str) -> None:

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from opentelemetry.trace import SpanContext
 
 REMEMBERED = 20_000
-"""Latest events whose record times are remembered, because later events may follow from them."""
+"""Latest events whose record times are remembered.
+
+Later events may follow from them.
+"""
 
 NANOSECONDS = 1000  # of a microsecond
 
@@ -56,7 +59,7 @@ def otlp_exporter(endpoint: str, timeout_seconds: float) -> "SpanExporter":
 class SpanReceiver:
     """A receiver of events that exports them as spans; see ``daemons.receivers.Receiver``.
 
-    Ticks of the clock begin a trace only if something follows from them, and are exported then.
+    A clock tick begins a trace only if an event follows from it, and is exported with that event.
 
     Args:
         exporter: called in a thread, because it waits for its collector.
@@ -86,7 +89,10 @@ class SpanReceiver:
             self._ticks.pop(event.envelope.causationid or "", None)  # only now, because a failed message is sent again
 
     def spans(self, events: Sequence[Event[Any]]) -> "list[ReadableSpan]":
-        """Return the spans of events, each tick before the first event that follows from it."""
+        """Return the spans of events.
+
+        A tick comes before the first event that follows from it.
+        """
         shown: dict[str, Event[Any]] = {}
         for event in events:
             if isinstance(event.data, ClockTick):
@@ -103,7 +109,7 @@ class SpanReceiver:
         return spans
 
     def close(self) -> None:
-        """End the exporter; a waiting export gives up."""
+        """Shut the exporter down; a waiting export gives up."""
         self._exporter.shutdown()
 
     def _span(self, event: Event[Any]) -> "ReadableSpan":

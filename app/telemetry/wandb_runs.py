@@ -1,4 +1,7 @@
-"""Weights & Biases: runs that receive curves. W&B is an extra: ``pip install 'flyball[wandb]'``."""
+"""Weights & Biases: runs that receive curves.
+
+W&B is an extra: ``pip install 'flyball[wandb]'``.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +20,10 @@ from app.telemetry.curves import Curves, points
 
 ID_FILE = "wandb.id"
 FINISH_SECONDS = 5.0
-"""Longest wait for W&B when a daemon ends. What was not sent by then lies in the run folder, for ``wandb sync``."""
+"""Longest wait for W&B when a daemon ends.
+
+Points that were not sent by then lie in the run folder, for ``wandb sync``.
+"""
 
 
 class NoWandb(FlyballError):
@@ -25,7 +31,10 @@ class NoWandb(FlyballError):
 
 
 def check_wandb(mode: WandbMode, setting: str) -> None:
-    """Check that curves can be written to W&B; ``setting`` names the setting that asks for it. Raises ``NoWandb``."""
+    """Check that curves can be written to W&B.
+
+    ``setting`` names the setting that asks for it. Raises ``NoWandb``.
+    """
     if mode == "off":
         return
     wandb = loaded_wandb(setting)
@@ -49,10 +58,11 @@ def loaded_wandb(setting: str) -> Any:
 
 
 class WandbRun:
-    """A W&B run. An offline one lies in ``folder/wandb``, ready for ``wandb sync``.
+    """A W&B run.
 
-    Curves are drawn over a logged ``step``, because steps fall after a resume or a rollback, and W&B's own cannot. The
-    folder keeps ``fresh_id``, so that a later start continues under the first ID. Raises ``NoWandb``.
+    An offline run lies in ``folder/wandb``, ready for ``wandb sync``. Curves are drawn over a logged ``step``, because
+    steps fall after a resume or a rollback, and W&B's own step cannot fall. The folder keeps ``fresh_id``, so that a
+    later start continues under the first ID. Raises ``NoWandb``.
     """
 
     def __init__(  # noqa: PLR0917 - all are needed, by name at every call

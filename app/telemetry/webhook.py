@@ -1,6 +1,7 @@
-"""POST requests to webhooks, over asyncio, so that a slow server delays nothing else and an attempt can be cancelled.
+"""POST requests to webhooks.
 
-No proxies and no redirects: a webhook that answers with a redirect has another address.
+They run on asyncio, so that a slow server delays nothing else and an attempt can be cancelled. No proxies and no
+redirects: a webhook that answers with a redirect has another address.
 """
 
 import asyncio
@@ -20,7 +21,10 @@ LONGEST_RETRY_SECONDS = 3600.0
 """Longest wait that a server may ask for."""
 
 FINAL = frozenset({400, 413, 415, 422})
-"""Answers that refuse this message, whenever it is sent. Others may be about the address, the token, or the moment."""
+"""Statuses that refuse this message whenever it is sent.
+
+Other statuses may be about the address, the token, or the moment.
+"""
 
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})(?: [^\r\n]*)?\r\n")
 
@@ -41,10 +45,10 @@ class Undelivered(FlyballError):
 
 
 async def post(url: str, body: bytes, headers: Mapping[str, str], now: datetime) -> None:
-    """Send a POST request, and return if the server accepts it (status 2xx).
+    """Send a POST request; return once the server accepts it (2xx).
 
     Args:
-        url: of HTTP or HTTPS; a secret in its path is in no error.
+        url: of HTTP or HTTPS; errors do not show its path, which may hold a secret.
         body: the request's content.
         headers: in addition to ``Host``, ``Content-Length``, ``Connection`` and ``User-Agent``.
         now: the time of day, for a server that names the time of the next attempt.
@@ -86,7 +90,10 @@ async def post(url: str, body: bytes, headers: Mapping[str, str], now: datetime)
 
 
 async def _answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
-    """Return the status and the headers of an answer; informational ones (1xx) come before it."""
+    """Return the status and the headers of an answer.
+
+    Informational answers (1xx) that come before it are skipped.
+    """
     while True:
         head = await reader.readuntil(b"\r\n\r\n")
         found = _STATUS.match(head)
@@ -111,9 +118,9 @@ def _check(host: str, status: int, head: bytes, now: datetime) -> None:
 
 
 def retry_after(head: bytes, now: datetime) -> float | None:
-    """Return the wait in seconds that the header ``Retry-After`` asks for, at most an hour; ``None`` without one.
+    """Return the wait that the header ``Retry-After`` asks for.
 
-    Source: RFC 9110, 10.2.3: a number of seconds, or a date.
+    In seconds, at most an hour; ``None`` without the header. Source: RFC 9110, 10.2.3: a number of seconds, or a date.
     """
     found = re.search(rb"(?i)\r\nretry-after:[ \t]*([^\r\n]*)", head)
     if found is None:

@@ -44,12 +44,18 @@ class RunGame:
         return open_table(self.config, slots=0).spec
 
     def points(self, returns: NDArray[np.float32]) -> NDArray[np.int64] | None:
-        """Return the points [G, P] of single hands of Hearts by outcomes [G, P]; None for other games."""
+        """Return the points [G, P] of single hands of Hearts.
+
+        ``returns`` [G, P] are the outcomes. None for other games.
+        """
         rules = self._single_hands
         return None if rules is None else hand_points(returns, moon_for_shooter=rules.moon_for_shooter)
 
     def moons(self, returns: NDArray[np.float32]) -> NDArray[np.bool_] | None:
-        """Return who shot the moon [G, P] in single hands of Hearts; None for other games."""
+        """Return who shot the moon [G, P] in single hands of Hearts.
+
+        ``returns`` [G, P] are the outcomes. None for other games.
+        """
         return None if self._single_hands is None else moons(returns)
 
     @cached_property
@@ -59,11 +65,14 @@ class RunGame:
 
     @cached_property
     def bots(self) -> tuple[str, ...]:
-        """The names of its bots; see ``bots_of``."""
+        """The names of the game's bots; see ``bots_of``."""
         return bots_of(self.config)
 
     def bot(self, name: str) -> Player:
-        """Return a bot, always the same one, because an engine takes long to start."""
+        """Return a bot, loaded on first use.
+
+        Bots are kept, because an engine takes long to start.
+        """
         if name not in self._loaded:
             compute = Compute(settings_folder=self.folder)
             self._loaded[name] = load_player(MemoryStore(), name, self.spec, compute, self.config)
@@ -118,7 +127,10 @@ class Collected:
 
 
 def collect(game: RunGame, model: ModelHash, policy: Player, settings: PipelineSettings, seed: int) -> Collected:
-    """Play an iteration's games and record the rows of ``policy``, whose network's hash is ``model``."""
+    """Play an iteration's games, and record the rows of ``policy``.
+
+    ``model`` is the hash of the policy's network.
+    """
     asked, seats = settings.collection, game.config.players
     names = [name for name in asked.opponents if name != SELF or not settings.env.collect_all_seats]
     players = [policy, *(policy if name == SELF else game.bot(name) for name in names)]
@@ -147,7 +159,10 @@ def collect(game: RunGame, model: ModelHash, policy: Player, settings: PipelineS
 
 
 def lessons(game: RunGame, teacher: Player, model: ModelHash, games: int, seed: int) -> Shard:
-    """Return the rows of a teacher in all seats, for ``model`` to learn from."""
+    """Return the rows of a teacher in all seats.
+
+    ``model``, the model that learns from them, is recorded in the shard.
+    """
     schedule = selfplay_schedule(games, game.config.players, [], (1.0,), seed)
     shard, _ = play_recorded(
         game.config, [teacher], schedule, model=model, seed=seed, worker=WORKER, in_flight=IN_FLIGHT
@@ -162,9 +177,10 @@ def divided(games: int, shares: Mapping[str, float]) -> dict[str, int]:
 
 
 def evaluate(game: RunGame, policy: Player, opponent: str, *, games: int, temperature: float, seed: int) -> Evaluation:
-    """Play a policy against copies of a bot; games are rounded up to whole rotations, at least two.
+    """Play a policy against copies of a bot.
 
-    The temperature is the policy's; 0 is greedy. The same seed gives every policy the same deals.
+    Games are rounded up to whole rotations, at least two. The temperature is the policy's; 0 is greedy. The same seed
+    gives every policy the same deals.
     """
     seats = game.config.players
     rotations = max(2, -(-games // seats))

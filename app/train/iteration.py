@@ -10,12 +10,15 @@ from app.learning.inference import Policy
 
 Floats = NDArray[np.float32]
 PHASES = ("collect", "advantages", "update", "evaluate", "checkpoint")
-"""Of an iteration; with search, ``advantages`` is the reading of the replayed shards."""
+"""Phases of an iteration; with search, ``advantages`` is the reading of the replayed shards."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Results of a hero against copies of one opponent in all other seats, seats rotated."""
+    """Results of a hero against copies of one opponent.
+
+    The opponent has all other seats; the hero's seat rotates.
+    """
 
     opponent: str  # ``random``, ``heuristic``, or a level of the game's bots, for instance ``normal``
     games: int  # number of games played
@@ -35,11 +38,14 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Distributions:
-    """Data of histograms: a sample of the iteration's rows under the resulting policy."""
+    """Data of histograms, from a sample of the iteration's rows.
+
+    The rows are seen by the resulting policy.
+    """
 
     logits: Floats  # [K] of the legal actions of all sampled rows, at temperature 1
     values: Floats  # [N] estimates of the critic
-    advantages: Floats  # [N] as estimated, before they were normalised; empty where none are
+    advantages: Floats  # [N] as estimated, before normalisation; empty where none are estimated
     gradients: Mapping[str, float]  # the norm of each layer's gradient in the last batch, by the parameter's name
 
 
@@ -78,8 +84,8 @@ class Iteration:
     """
 
     number: int  # from 1
-    games: int  # played in it
-    rows: int  # decisions recorded in them
+    games: int  # number of games played in the iteration
+    rows: int  # number of decisions recorded in these games
     mean_return: float  # mean outcome of the recorded seats, in [-1, 1]
     mean_points: float | None  # mean points a hand of the recorded seats, where the game counts them
     metrics: Mapping[str, float]  # of the update, by name
@@ -94,7 +100,10 @@ class Sink:
     """Base class of receivers of a run's iterations: curves, tables, terminal output."""
 
     def begin(self, evaluation: Evaluation) -> None:
-        """Record the first policy's evaluation; called again if the run stops before its first checkpoint."""
+        """Record the first policy's evaluation.
+
+        It is called again if the run stops before its first checkpoint and is resumed.
+        """
 
     def write(self, iteration: Iteration, policy: Policy) -> None:
         """Record an iteration and its resulting policy.

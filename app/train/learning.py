@@ -1,4 +1,7 @@
-"""A run's first policy, random or cloned, and the successors of a policy."""
+"""A run's first policy and the successors of a policy.
+
+The first policy is random or cloned.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +17,10 @@ from app.train.game import RunGame, UnfitSettings, lessons
 
 
 def check_start(settings: PipelineSettings, *, begun: bool) -> None:
-    """Check that the devices exist, and before a run has ``begun``, the file to clone from.
+    """Check that a run can start with its settings.
 
-    Raises ``UnfitSettings`` or ``UnusableFile``.
+    The devices must exist and, before a run has ``begun``, the file to clone from. Raises ``UnfitSettings`` or
+    ``UnusableFile``.
     """
     for key, compute in (("training.device", settings.updates), ("collection.device", settings.games)):
         if reason := missing_device(compute.device, compute.processes):
@@ -30,7 +34,10 @@ def check_start(settings: PipelineSettings, *, begun: bool) -> None:
 
 
 def first_policy(game: RunGame, settings: PipelineSettings, seed: int, say: Callable[[str], None]) -> Checkpoint:
-    """Return the policy that a run begins with; ``say`` receives the progress of cloning."""
+    """Return the policy that a run begins with.
+
+    ``say`` receives the progress of cloning.
+    """
     drawn = _checkpoint(*first_model(game.config, game.spec, derive_seed(seed, "parameters")), None)
     return drawn if settings.collection.initial_policy == "random" else _cloned(game, drawn, settings, seed, say)
 
@@ -38,7 +45,10 @@ def first_policy(game: RunGame, settings: PipelineSettings, seed: int, say: Call
 def _cloned(
     game: RunGame, student: Checkpoint, settings: PipelineSettings, seed: int, say: Callable[[str], None]
 ) -> Checkpoint:
-    """Clone the teacher in rounds, each on new games of its own; or clone the player of a file's rows."""
+    """Clone the teacher, or the player of a file's rows.
+
+    A teacher is cloned in rounds, each on new games of its own.
+    """
     asked = settings.cloning
     given = load_experience(Path(asked.experience), game.config) if asked.experience else None
     if given is None:  # the first round may take minutes
@@ -59,7 +69,7 @@ def _cloned(
 
 
 def successor(base: Checkpoint, parameters: bytes, optimizer: bytes | None) -> Checkpoint:
-    """Return the model that training made of ``base``."""
+    """Return the model that training made from ``base``."""
     return _checkpoint(base.manifest.successor(base.model), parameters, optimizer)
 
 

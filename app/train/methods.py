@@ -1,4 +1,7 @@
-"""Ways to learn: which player collects a run's games, and how its policy is updated from them."""
+"""Learning methods of a run: collecting games, updating the policy.
+
+A method says which player collects a run's games, and how its policy is updated from them.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -45,22 +48,22 @@ class Update:
     """An update whose samples are ready."""
 
     train: Callable[..., Improvement[Any]]  # its argument ``report`` receives each epoch's number and metrics
-    metrics: Mapping[str, float]  # known before: the scheduled settings, and figures of the samples
-    advantages: Floats  # [R] of the fresh rows, before they were normalised; empty where none are estimated
+    metrics: Mapping[str, float]  # known before training: the scheduled settings, and figures of the samples
+    advantages: Floats  # [R] of the fresh rows, before normalisation; empty where none are estimated
 
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """The result of an update."""
+    """Result of an update."""
 
     checkpoint: Checkpoint  # the new policy; the old one where the update diverged
     metrics: Mapping[str, float]  # of the last epoch, and those of the ``Update``
     gradients: Mapping[str, float]  # norms of the last batch's gradient by parameter; empty where the update diverged
-    complaint: str | None = None  # why the update was discarded, None where it was not
+    complaint: str | None = None  # why the update was discarded; None where it was not
 
 
 def learn(base: Checkpoint, update: Update) -> Learned:
-    """Make an update of ``base``; one that diverges is discarded."""
+    """Update ``base``; an update that diverges is discarded."""
     known = {**update.metrics, "epochs": 0.0}
 
     def count(number: int, _metrics: object) -> None:
@@ -77,7 +80,7 @@ def learn(base: Checkpoint, update: Update) -> Learned:
 
 
 class Method(NamedTuple):
-    """A way to learn."""
+    """A learning method."""
 
     player: Callable[[RunGame, PipelineSettings, Policy], Player]  # collects the games of a policy
     prepare: Callable[[RunGame, PipelineSettings, Task], Update]  # makes the samples of an update
@@ -132,7 +135,10 @@ METHODS: dict[TrainedBackend, Method] = {
 
 
 def scheduled(settings: PipelinePpoSettings, progress: float, recoveries: int) -> PipelinePpoSettings:
-    """Return an iteration's settings, after ``recoveries`` divergences; progress rises from 0 to 1 over the run."""
+    """Return an iteration's settings, after ``recoveries`` divergences.
+
+    ``progress`` rises from 0 to 1 over the run.
+    """
     calm = CAUTION**recoveries
     rate = _between(settings, settings.learning_rate, settings.learning_rate_end, progress)
     entropy = _between(settings, settings.entropy_coef, settings.entropy_coef_end, progress)
@@ -146,6 +152,9 @@ def scheduled(settings: PipelinePpoSettings, progress: float, recoveries: int) -
 def _between(
     settings: PipelinePpoSettings | PipelineSearchSettings, first: float, last: float | None, progress: float
 ) -> float:
-    """Return a value on its way from ``first`` to ``last``, if any."""
+    """Return the value on the schedule from ``first`` to ``last``.
+
+    Without ``last`` the value stays ``first``.
+    """
     weight = progress if settings.schedule == "linear" else (1 - cos(pi * progress)) / 2
     return first if last is None else first + (last - first) * weight

@@ -36,10 +36,10 @@ _PANELS = {
 
 
 def p_value(found: Evaluation, players: int) -> float:
-    """Return the two-sided p-value of a mean outcome of 0, by Student's t over rotations.
+    """Return the two-sided p-value of a mean outcome of 0.
 
-    A mean of 0 is that of the bot's equal. In a rotation of ``players`` games the policy plays one deal in every seat,
-    so luck of the deal cancels.
+    The test is Student's t over rotations. A mean of 0 is that of the bot's equal. In a rotation of ``players`` games
+    the policy plays one deal in every seat, so luck of the deal cancels.
     """
     return student(found.outcome, found.stderr, found.games // players - 1)[1]
 
@@ -47,7 +47,10 @@ def p_value(found: Evaluation, players: int) -> float:
 def summary_text(
     head: RunHead, state: RunState, finals: Sequence[Evaluation], players: int, rows: Sequence[Mapping[str, str]]
 ) -> str:
-    """Return a run's course, from its log's ``rows``, if any, and its best policy's strength, in Markdown."""
+    """Return a run's summary in Markdown.
+
+    It has the course of the run, from its log's ``rows`` if there are any, and the strength of its best policy.
+    """
     course = f"{state.iteration} iterations, {state.games:,} games"
     if rows:
         made, wall, processor = (
@@ -73,14 +76,20 @@ def summary_text(
 
 
 def write_report(folder: Path, head: RunHead, summary: str, *, curves: bool) -> None:
-    """Write the report into the run's folder: the summary, the curves if there are any, the settings."""
+    """Write the report into the run's folder.
+
+    It has the summary, the curves if there are any, and the settings.
+    """
     parts = [summary, *([f"## Curves\n\n![curves]({CURVES})\n"] if curves else [])]
     parts.append(f"## Settings\n\n{settings_text(head.settings.model_dump(mode='json'))}\n")
     (folder / REPORT).write_text("\n".join(parts))
 
 
 def draw_curves(folder: Path, log: Path) -> bool:
-    """Draw a log's curves into ``folder``; return False for fewer than two rows. Raises ``NoPlots``."""
+    """Draw a log's curves into ``folder``. Raises ``NoPlots``.
+
+    Return False, without drawing, for fewer than two rows.
+    """
     rows = read_log(log)
     if len(rows) < 2:
         return False

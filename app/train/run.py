@@ -32,7 +32,10 @@ class TooManyDivergences(FlyballError):
 
 
 def _distributions(policy: Policy, shard: Shard, advantages: Floats, learned: Learned) -> Distributions:
-    """Return the data of histograms, from rows spread evenly over the iteration's."""
+    """Return the data of histograms.
+
+    They come from a sample of rows, spread evenly over the iteration's rows.
+    """
     rows = np.linspace(0, shard.rows - 1, min(SAMPLED, shard.rows)).astype(np.int64)
     outputs = policy.outputs(shard.obs[rows])
     return Distributions(
@@ -44,11 +47,11 @@ def _distributions(policy: Policy, shard: Shard, advantages: Floats, learned: Le
 
 
 def most_rise(evaluations: Sequence[tuple[float, float]]) -> float:
-    """Return the upper 95% bound on the outcome's rise from the first evaluation to the last.
+    """Return the upper 95% bound on the outcome's rise over ``evaluations``.
 
     An evaluation is an outcome with its standard error; at least two are needed, at even intervals. The rise is that of
-    the least-squares line, because evaluations are noisier than a policy's gain between two of them. So neither a
-    slump nor a series without a new best is evidence.
+    the least-squares line from the first evaluation to the last, because evaluations are noisier than a policy's gain
+    between two of them. So neither a slump nor a series without a new best is evidence.
     """
     outcomes, stderrs = np.array(evaluations).T
     place = np.linspace(-0.5, 0.5, len(outcomes))
@@ -73,7 +76,10 @@ class TrainingRun:
         self._method = METHODS[self.settings.backend]
 
     def run(self) -> RunState:
-        """Train until the run ends; return its final state. Raises ``TooManyDivergences``."""
+        """Train until the run ends; return its final state.
+
+        Raises ``TooManyDivergences``.
+        """
         state = self._begin()
         while (reason := self._ended(state)) is None:
             state = self._iterate(state)
@@ -157,7 +163,10 @@ class TrainingRun:
         return after
 
     def _judged(self, state: RunState, learned: Learned, found: Evaluation | None, replay: ReplayBuffer) -> RunState:
-        """Return the state after an iteration; ``found`` is its evaluation, if any."""
+        """Return the state after an iteration.
+
+        ``found`` is the iteration's evaluation, if any.
+        """
         number, model = state.iteration + 1, self._current.model
         best, recent, recoveries = state.best, state.recent, state.recoveries
         if learned.complaint is not None:
@@ -165,7 +174,8 @@ class TrainingRun:
             self.say(f"{learned.complaint} The update was thrown away; the next ones learn more slowly.")
         if found is not None:
             recent = (*recent, (found.outcome, found.stderr))[-self.settings.training.patience :]
-        # Of equals the later one is better: against a weak opponent all evaluations end at 100%, and learning goes on.
+        # Of equals the later one counts as better: against a weak opponent, all evaluations end at 100% while the
+        # policy still learns.
         if found is not None and found.outcome >= best.outcome and model != best.model:
             best = Best.of(number, model, found)
         return RunState(
@@ -180,7 +190,10 @@ class TrainingRun:
         )
 
     def _replayed(self, state: RunState, shard: Shard) -> ReplayBuffer:
-        """Return what the next iteration replays; store an iteration's shard if the run replays any."""
+        """Return the rows that the next iteration replays.
+
+        If the run replays any, the iteration's shard is stored.
+        """
         if not self.game.config.replay_rows:
             return ReplayBuffer(rows=state.rows)
         key, meta = self.place.keep_shard(shard), shard.meta

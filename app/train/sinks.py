@@ -1,4 +1,4 @@
-"""Records of a run: a log as CSV, and curves in TensorBoard and at Weights & Biases."""
+"""Records of a run: a CSV log, TensorBoard and Weights & Biases."""
 
 import csv
 from collections.abc import Iterable, Iterator, Mapping
@@ -34,10 +34,11 @@ class ForeignLog(UnusableFile):
 
 
 class CsvLog(Sink):
-    """CSV log with a row for each iteration; row 0 is the first policy's evaluation. Unknown values are empty.
+    """CSV log with a row for each iteration.
 
-    An interrupted run repeats the iterations after its last checkpoint, and their rows are replaced. A half-written row
-    of a killed process is dropped. ``begin`` and ``write`` raise ``ForeignLog`` or ``UnusableFile``.
+    Row 0 is the first policy's evaluation. Unknown values are empty. An interrupted run repeats the iterations after
+    its last checkpoint, and their rows are replaced. A half-written row of a killed process is dropped. ``begin`` and
+    ``write`` raise ``ForeignLog`` or ``UnusableFile``.
     """
 
     def __init__(self, path: Path, clock: Clock) -> None:
@@ -82,7 +83,10 @@ class CsvLog(Sink):
 
 
 def read_log(path: Path) -> list[dict[str, str]]:
-    """Return the complete rows of a log, by column; earlier versions had fewer columns. Raises ``ForeignLog``."""
+    """Return the complete rows of a log, by column. Raises ``ForeignLog``.
+
+    Earlier versions had fewer columns.
+    """
     if not path.exists():
         return []
     first, *lines = path.read_bytes().splitlines(keepends=True) or [b""]
@@ -141,7 +145,10 @@ def scalars(iteration: Iteration) -> Iterator[tuple[str, float]]:
 
 
 def evaluation_scalars(evaluation: Evaluation) -> dict[str, float]:
-    """Return an evaluation's values by curve name; values that the game does not count are left out."""
+    """Return an evaluation's values by curve name.
+
+    Values that the game does not count are left out.
+    """
     named = {
         "eval/avg_points": evaluation.points,
         "eval/win_rate": evaluation.win_share,
@@ -153,7 +160,10 @@ def evaluation_scalars(evaluation: Evaluation) -> dict[str, float]:
 
 
 def histograms(iteration: Iteration, policy: Policy) -> Iterator[tuple[str, Floats]]:
-    """Yield histogram names and values of any shape; empty and non-finite arrays are left out."""
+    """Yield names and values of histograms.
+
+    The values have any shape. Empty arrays, and those with a NaN or infinity, are left out.
+    """
     found = iteration.distributions
     named = {
         "network/actor_logits": found.logits,
@@ -171,7 +181,7 @@ def settings_text(settings: Mapping[str, Any]) -> str:
 
 
 class TensorBoardSink(Sink):
-    """Writes curves, histograms and the settings into a folder for ``tensorboard --logdir RUN``.
+    """Writes curves, histograms and settings for ``tensorboard --logdir RUN``.
 
     A resumed run continues the same curves; iterations that it repeats are shown once.
     """
@@ -181,7 +191,7 @@ class TensorBoardSink(Sink):
         self._last: int | None = None
 
     def begin(self, evaluation: Evaluation) -> None:
-        """See ``Sink.begin``; the evaluation is iteration 0 of the curves."""
+        """See ``Sink.begin``. The evaluation is iteration 0 of the curves."""
         seconds = self._clock.now().timestamp()
         self._board.go_on(0, seconds)
         for tag, value in evaluation_scalars(evaluation).items():
@@ -216,7 +226,7 @@ class WandbSink(Sink):
         self._run = WandbRun(folder, name, fresh_id, settings, mode, "iteration")
 
     def begin(self, evaluation: Evaluation) -> None:
-        """See ``Sink.begin``; the evaluation is iteration 0 of the curves."""
+        """See ``Sink.begin``. The evaluation is iteration 0 of the curves."""
         self._run.log(0, evaluation_scalars(evaluation))
 
     def write(self, iteration: Iteration, policy: Policy) -> None:

@@ -1,4 +1,4 @@
-"""The folder of a run, and the checkpoint that a resumed run continues from."""
+"""A run's folder, with the checkpoint that a resumed run continues."""
 
 import fcntl
 from collections.abc import Collection, Iterator
@@ -51,12 +51,15 @@ class Best(Settings):
 
     @classmethod
     def of(cls, iteration: int, model: ModelHash, evaluation: Evaluation) -> Self:
-        """Return an evaluated policy as the best."""
+        """Return an evaluated policy as the best one."""
         return cls(iteration=iteration, model=model, outcome=evaluation.outcome, evaluation=asdict(evaluation))
 
 
 class RunState(Settings):
-    """State that an iteration needs from earlier ones, apart from the model's parameters."""
+    """State that an iteration needs from earlier ones.
+
+    The model's parameters are stored separately.
+    """
 
     iteration: int = Field(ge=0, description="that were made")
     model: ModelHash
@@ -81,7 +84,7 @@ class RunState(Settings):
 
 
 class RunHead(Settings):
-    """Identity and settings of a run, in the first file of its folder."""
+    """Identity and settings of a run: the first file of its folder."""
 
     config: ConfigKey
     seed: int = Field(ge=0)
@@ -89,7 +92,10 @@ class RunHead(Settings):
 
 
 class RunPlace:
-    """A run's folder: ``run.json``, ``state.json``, the latest and best model, and the shards that are replayed."""
+    """A run's folder.
+
+    It holds ``run.json``, ``state.json``, the latest and the best model, and the shards that are replayed.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path, self.models, self._shards = path, path / "models", path / "shards"
@@ -102,9 +108,10 @@ class RunPlace:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Lock the folder, creating it if it is missing. Raises ``RunInUse`` or ``UnusableFile``.
+        """Lock the folder, creating it if it is missing.
 
-        Without the lock, two processes that train one run would delete each other's models.
+        Without the lock, two processes that train one run would delete each other's models. Raises ``RunInUse`` or
+        ``UnusableFile``.
         """
         with writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
@@ -117,7 +124,10 @@ class RunPlace:
             yield
 
     def begin(self, head: RunHead) -> None:
-        """Write the head of a new run; the folder must be ``held``. Raises ``RunExists``."""
+        """Write the head of a new run. Raises ``RunExists``.
+
+        The folder must be ``held``.
+        """
         if self.exists:
             raise RunExists(
                 f"{self.path} holds a run.",
@@ -134,7 +144,10 @@ class RunPlace:
         self._write(self._head, head)
 
     def state(self) -> RunState | None:
-        """Return the run's last checkpoint; None before the first. Raises as ``head``."""
+        """Return the run's last checkpoint, or None before the first.
+
+        Raises as ``head``.
+        """
         return self._read(self._state, RunState) if self._state.exists() else None
 
     def model(self, model: ModelHash) -> Checkpoint:
@@ -160,7 +173,10 @@ class RunPlace:
         return put_shard(FileStore(self._shards), shard)
 
     def save(self, state: RunState, current: Checkpoint) -> None:
-        """Save a checkpoint to resume the run from; models and shards that it does not need are deleted."""
+        """Save a checkpoint to resume the run from.
+
+        Models and shards that the checkpoint does not need are deleted.
+        """
         self.keep(current)
         self._write(self._state, state)
         needed: set[str] = {state.model, state.best.model}

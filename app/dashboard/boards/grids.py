@@ -1,4 +1,7 @@
-"""Boards of squares: tic-tac-toe and its ultimate form, connect four, Othello, Breakthrough and Clobber."""
+"""Boards of squares.
+
+The games are tic-tac-toe and its ultimate form, connect four, Othello, Breakthrough and Clobber.
+"""
 
 from collections.abc import Sequence
 
@@ -44,7 +47,10 @@ def tic_tac_toe(position: BoardPosition) -> str:
 
 
 def _mark(seat: int, reach: float, *, last: bool = False, class_: str = "") -> str:
-    """Return a cross or a nought around the origin; that of the last move is on a bright ground."""
+    """Return a cross or a nought around the origin.
+
+    The mark of the last move has a bright background.
+    """
     ground = box(-reach * 1.45, -reach * 1.45, reach * 2.9, reach * 2.9, "last-square", reach * 0.3) if last else ""
     if seat:
         return ground + disc(0, 0, reach, f"nought {class_}".rstrip())
@@ -53,7 +59,10 @@ def _mark(seat: int, reach: float, *, last: bool = False, class_: str = "") -> s
 
 
 def ultimate_tic_tac_toe(position: NinePosition) -> str:
-    """Draw nine boards; those that are won show a large mark, and the one to play on is bright."""
+    """Draw nine boards.
+
+    Boards that are won show a large mark, and the board to play on is bright.
+    """
     cell, gap = 34.0, 14.0
     side = 3 * cell
     size = 3 * side + 4 * gap
@@ -89,7 +98,7 @@ def ultimate_tic_tac_toe(position: NinePosition) -> str:
 
 
 def connect_four(position: BoardPosition) -> str:
-    """Draw discs in an upright frame, with the numbers of the columns above."""
+    """Draw discs in an upright frame, with column numbers above."""
     rows, columns = position.cells.shape
     width, height, radius = columns * CELL + 20, rows * CELL + 20 + EDGE, CELL * 0.4
     parts = [box(0, EDGE, width, height - EDGE, "frame", 14)]

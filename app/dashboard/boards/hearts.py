@@ -10,7 +10,7 @@ PITCH, PITCH_AT_SIDES = 34.0, 26.0
 """Distance of two cards of a hand."""
 
 PLACES = ((WIDTH / 2, HEIGHT - 54), (92.0, HEIGHT / 2), (WIDTH / 2, 54.0), (WIDTH - 92, HEIGHT / 2))
-"""Middles of the hands: the first seat is at the bottom, the others follow clockwise."""
+"""Middles of the hands, clockwise from the first seat at the bottom."""
 TRICK = ((0, 58), (-54, 0), (0, -58), (54, 0))
 """Position of each seat's card of the trick, from the middle."""
 IN_A_ROW = 5
@@ -33,7 +33,10 @@ def hearts(position: HeartsPosition) -> str:
 
 
 def _hand(seat: int, x: float, y: float, position: HeartsPosition) -> list[str]:
-    """Return a hand in one row, or in several at the sides, with the seat's points."""
+    """Return a hand with the seat's points.
+
+    A hand is in one row, but at the sides in several.
+    """
     held, at_side = position.hands[seat], seat % 2 == 1
     pitch, in_a_row = (PITCH_AT_SIDES, IN_A_ROW) if at_side else (PITCH, RANKS)
     rows = [held[first : first + in_a_row] for first in range(0, len(held), in_a_row)]

@@ -40,7 +40,10 @@ def go(position: BoardPosition) -> str:
 
 
 def hex_(position: BoardPosition) -> str:
-    """Draw a rhombus of hexagons; Red joins top and bottom, Blue left and right."""
+    """Draw a rhombus of hexagons.
+
+    Red joins top and bottom, Blue left and right.
+    """
     side, radius = len(position.cells), 26.0
     across, down, margin = radius * sqrt(3), radius * 1.5, 40.0
 
@@ -48,7 +51,7 @@ def hex_(position: BoardPosition) -> str:
         return margin + across * (column + row / 2 + 0.5), margin + radius + down * row
 
     def corner(row: float, column: float, k: int) -> tuple[float, float]:
-        """Return a corner of a cell; they count clockwise from the top."""
+        """Return corner ``k`` of a cell; corners count clockwise from the top."""
         x, y = middle(row, column)
         right, low = ((0, -1), (1, -0.5), (1, 0.5), (0, 1), (-1, 0.5), (-1, -0.5))[k]
         return x + right * across / 2, y + low * radius

@@ -1,13 +1,13 @@
-"""Games that are shown as they print themselves."""
+"""Positions of games without a drawing of their own, as text."""
 
 from app.dashboard.boards.svg import box, drawing, tag, words
 
 ADVANCE = 9.7
-"""Width of a character of the size 16 in a font of equal widths."""
+"""Width of a character of size 16 in a monospaced font."""
 LINE = 21.0
 MARGIN = 20.0
 NO_BREAK = "\N{NO-BREAK SPACE}"
-"""Unlike spaces, SVG keeps all of them."""
+"""SVG keeps all of these, but merges ordinary spaces."""
 NARROWEST = 40
 """Characters in the shortest line for which there is room."""
 

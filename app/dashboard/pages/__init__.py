@@ -1,1 +1,1 @@
-"""The pages, each with what serves it and its parts."""
+"""The pages, each with the routes that serve it and its parts."""

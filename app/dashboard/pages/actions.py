@@ -1,4 +1,7 @@
-"""Acting on a configuration: what an operator wants is shown as an event, confirmed, and then published."""
+"""Acting on a configuration.
+
+An operator's wish is shown as an event, confirmed, and then published.
+"""
 
 import asyncio
 import json
@@ -18,14 +21,17 @@ from app.dashboard.session import form_of
 from app.events import Payload
 
 MOST_PENDING = 100
-"""Events that wait for confirmation; older ones have to be asked for again."""
+"""Most events that wait for confirmation; older ones expire."""
 
 SEEN_SECONDS = 5.0
 """Longest wait for a published event to come back from the journal."""
 
 
 class Expired(FlyballError):
-    """The action to confirm is unknown, for instance because the dashboard was restarted."""
+    """The action to confirm is unknown.
+
+    It is too old, for instance, or the dashboard was restarted.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +66,10 @@ async def ask(request: Request) -> Response:
 
 
 async def confirm(request: Request) -> Response:
-    """Publish the confirmed event, and show it once it is recorded. Doing it twice records it once."""
+    """Publish the confirmed event, and show it once it is recorded.
+
+    An event that is confirmed twice is recorded once.
+    """
     feed, fields = feed_of(request), await form_of(request)
     event_id = fields.get("event_id", "")
     wanted: Pending | None = request.app.state.pending.get(event_id)

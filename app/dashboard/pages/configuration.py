@@ -1,4 +1,7 @@
-"""Configuration: signals, knobs and lineage of one configuration, each value with the event that set it."""
+"""Configuration: signals, knobs and lineage of one configuration.
+
+Each value is shown with the event that set it.
+"""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -74,7 +77,10 @@ OWNERS = owners()
 
 
 def fields_of(feed: Feed, key: str) -> dict[str, list[ShownField]]:
-    """Return the rows of a configuration, by the heading of their table. The caller is ``feed.reading()``."""
+    """Return the rows of a configuration, by their table's heading.
+
+    The caller is inside ``feed.reading()``.
+    """
     tables: dict[str, list[ShownField]] = {"Signals": [], "Knobs": [], "Lineage": []}
     fields = feed.model.states.of(key)
     for name in FIELDS:
@@ -138,7 +144,7 @@ def _values(request: Request) -> dict[str, Any]:
 
 
 def first(request: Request) -> Response:
-    """Go to the page of a configuration."""
+    """Redirect to the page of a configuration."""
     return to_config(request, "/configuration")
 
 

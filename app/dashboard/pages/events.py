@@ -1,4 +1,7 @@
-"""Events: the latest, new ones as they come, and one of them with its causes and effects."""
+"""Events: the latest, and new ones as they come.
+
+One event is shown with its causes and effects.
+"""
 
 import json
 from collections.abc import Sequence
@@ -118,7 +121,10 @@ def event(request: Request) -> Response:
 
 
 def _tree(trace: Trace) -> list[tuple[TracedEvent, float]]:
-    """Return the traced events, each with the milliseconds from the shown event to it."""
+    """Return the traced events with their times after the shown one.
+
+    The times are in milliseconds, negative for causes.
+    """
     start = next(node.event.recorded_us for node in trace.nodes if node.event.id == trace.id)
     return [(node, (node.event.recorded_us - start) / 1000) for node in trace.nodes]
 

@@ -1,4 +1,4 @@
-"""Games: watch one between two players of a configuration, move by move."""
+"""Games: watch two players of a configuration, move by move."""
 
 import asyncio
 import re
@@ -26,10 +26,13 @@ from app.status.summary import short, show_elo
 
 JOB = "app.api.watch_job:watch"
 DEADLINE_SECONDS = 900.0
-"""Longest time for a game; one of Shogi by a search of hundreds of positions takes minutes."""
+"""Longest time for a game.
+
+A game of Shogi by a search of hundreds of positions takes minutes.
+"""
 
 FAR_BEHIND = 1000
-"""Events that the feed has not read yet, among which there may be promotions."""
+"""Unread events at which the feed's current model may be outdated."""
 
 HASH = re.compile(rf"[0-9a-f]{{{SHORTEST_HASH},64}}")
 MOST_MEMBERS = 30
@@ -48,19 +51,22 @@ class Asked:
 
     @classmethod
     def of(cls, request: Request, configs: list[str]) -> "Asked":
-        """Read the query; what it lacks gets a default."""
+        """Read the query; missing fields get defaults."""
         usual = {"config": configs[0] if configs else "", "player": "current", "against": RANDOM}
         usual |= {"seat": "0", "seed": "0"}
         return cls(**{name: request.query_params.get(name, "").strip() or value for name, value in usual.items()})
 
     @property
     def query(self) -> str:
-        """The query again."""
+        """The game as a URL's query."""
         names = ("config", "player", "against", "seat", "seed")
         return urlencode({name: getattr(self, name) for name in names})
 
     def spec(self, place: Place, current: str | None) -> WatchSpec:
-        """Return the job's arguments, with ``current`` in the place of its name. Raises ``BadUsage``."""
+        """Return the job's arguments. Raises ``BadUsage``.
+
+        ``current`` is the hash of the current model, which replaces its name; ``None`` leaves the name.
+        """
 
         def named(player: str) -> str:
             model, simulations = split_search(player)
@@ -85,7 +91,7 @@ class Asked:
 
 
 async def games(request: Request) -> Response:
-    """Show the form; with a query, begin the game and show it too."""
+    """Show the form; with a query, also begin and show the game."""
     feed, wanted = feed_of(request), "config" in request.query_params
     configs = await asyncio.to_thread(_configs, request)
     asked = Asked.of(request, configs)
@@ -112,7 +118,10 @@ async def games(request: Request) -> Response:
 
 
 async def part(request: Request) -> Response:
-    """Show a ply of a game that was begun; a page refreshes it while the game is being played."""
+    """Show a ply of a game that was begun.
+
+    The page refreshes this part while the game is being played.
+    """
     asked = Asked.of(request, [])
     job = job_of(request)
     return await asyncio.to_thread(
@@ -148,16 +157,19 @@ def _configs(request: Request) -> list[str]:
 
 
 def _current(feed: Feed, config: str) -> str | None:
-    """Return the current model of a configuration; None while the feed is too far behind to know it."""
+    """Return the current model of a configuration.
+
+    None while the feed is too far behind to know it.
+    """
     with feed.reading() as model:
         row = model.board.configs.get(ConfigKey(config))
         return row.model if row and model.position > feed.head - FAR_BEHIND else None
 
 
 def _check(place: Place, asked: Asked) -> None:
-    """Refuse a configuration whose games cannot be watched, and players that are files.
+    """Refuse games that cannot be watched, and players that are files.
 
-    Files could be named on a command line, but whoever sees the dashboard need not be allowed to read them.
+    A command line may name files, but not everybody who sees the dashboard is allowed to read them.
     """
     config = place.config(asked.config)
     check_watchable(config)
@@ -172,7 +184,10 @@ def _check(place: Place, asked: Asked) -> None:
 
 
 def _players(config: GameConfig, rated: Mapping[str, tuple[int, float, float]]) -> list[tuple[str, str]]:
-    """Return names of players, and what they are; ``rated`` are step, Elo and standard error of the models."""
+    """Return names of players, each with a description.
+
+    ``rated`` has the step, Elo and standard error of each model.
+    """
     offered = [("current", "the current champion")]
     if open_table(config, 0).spec.searchable:
         offered.append(("current+64", "the champion, searching 64 positions a move"))
@@ -182,7 +197,10 @@ def _players(config: GameConfig, rated: Mapping[str, tuple[int, float, float]]) 
 
 
 def _shown(request: Request, job: PageJob | None, asked: Asked) -> dict[str, Any]:
-    """Return the values of the part that shows a game; what is played stands in the job, not in the query."""
+    """Return the template values of the part that shows a game.
+
+    The job says what is played, not the query.
+    """
     if job is None or job.function != JOB:
         return {"job": None, "view": None, "follow": True}
     number = whole_number(request.query_params.get("ply", ""))

@@ -1,4 +1,4 @@
-"""League: members with their intervals, scores against each other, lineage, and opponents of self-play."""
+"""League: members, their mutual scores, lineage, and self-play's opponents."""
 
 from typing import Any, NamedTuple
 
@@ -22,14 +22,20 @@ SHADES = 10
 
 
 class Cell(NamedTuple):
-    """A pairing of the heat map: the row's mean score in [0, 1], and its shade; ``None``: they have not played."""
+    """A pairing of the heat map.
+
+    ``score`` is the row's mean score in [0, 1]. Both values are ``None`` if the two have not played.
+    """
 
     score: float | None
     shade: int | None
 
 
 class Node(NamedTuple):
-    """A member in the lineage's drawing, at (x, y), with the place of its parent if that is drawn too."""
+    """A member in the lineage's drawing, at (x, y).
+
+    ``parent`` is the place of its parent if that is drawn too.
+    """
 
     agent: Agent
     x: float
@@ -46,15 +52,18 @@ class Lineage(NamedTuple):
 
 
 def heat_map(view: LeagueView, members: list[dict[str, Any]]) -> list[list[Cell]]:
-    """Return the scores of the members against each other, as rows of cells."""
+    """Return the members' scores against each other, as rows of cells."""
     matrix = view.matrix(member["agent"] for member in members)
     return [[Cell(one, None if one is None else round(one * SHADES)) for one in row] for row in matrix]
 
 
 def lineage_of(view: LeagueView) -> Lineage | None:
-    """Return the drawing of the checkpoints and their parents; ``None`` before any is rated."""
+    """Return the drawing of the rated checkpoints and their parents.
+
+    ``None`` before any checkpoint is rated.
+    """
     agents = {one.id: one for one in view.league.active if one.step is not None and one.elo is not None}
-    for agent in list(agents.values()):  # retired parents, whose children would otherwise hang in the air
+    for agent in list(agents.values()):  # add retired parents, because otherwise their children have no line to them
         parent = view.league.agents.get(agent.parent or "")
         if parent and parent.step is not None and parent.elo is not None:
             agents.setdefault(parent.id, parent)
@@ -114,7 +123,7 @@ def _values(request: Request) -> dict[str, Any]:
 
 
 def first(request: Request) -> Response:
-    """Go to the page of a configuration."""
+    """Redirect to the page of a configuration."""
     return to_config(request, "/league")
 
 

@@ -12,11 +12,17 @@ from app.dashboard.layout import Page, feed_of, render
 from app.status.status import ConfigStatus
 
 RATING_POINTS = 240
-"""Most points of a rating curve; a chart is a few hundred pixels wide."""
+"""Most points of a rating curve.
+
+A chart is only a few hundred pixels wide.
+"""
 
 
 def card_of(feed: Feed, config: ConfigStatus) -> dict[str, Any]:
-    """Return what a card shows of a configuration: its status, and values of its FeedbackState."""
+    """Return what a card shows of a configuration.
+
+    These are its status, values of its FeedbackState, and its last decision.
+    """
     fields = feed.model.states.of(config.key)
     return {
         "config": config,
@@ -69,7 +75,10 @@ def part(request: Request) -> Response:
 
 
 def ratings(request: Request) -> Response:
-    """Return a configuration's rating curve; nothing if the client ``have`` it already."""
+    """Return a configuration's rating curve.
+
+    The response is empty if the query's ``have`` names the curve's present tag.
+    """
     with feed_of(request).reading() as model:
         if (curves := model.curves.get(request.path_params["key"])) is None:
             return JSONResponse({"x": [], "step": [], "elo": [], "low": [], "high": [], "marks": [], "tag": ""})

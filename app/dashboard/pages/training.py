@@ -1,4 +1,4 @@
-"""Training: curves of trainings, evaluations and the league over the training step."""
+"""Training: curves of trainings, evaluations and the league."""
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -30,7 +30,7 @@ def curves(request: Request) -> Response:
 
 
 def first(request: Request) -> Response:
-    """Go to the page of a configuration."""
+    """Redirect to the page of a configuration."""
     return to_config(request, "/training")
 
 

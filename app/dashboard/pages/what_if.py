@@ -28,9 +28,9 @@ SET, LAST = "set", "to"
 
 
 async def what_if(request: Request) -> Response:
-    """Show the form; with settings, begin the comparison and show its answer.
+    """Show the form; with settings, also begin and show the comparison.
 
-    The address then names the position up to which the journal is compared, so that it always means the same.
+    The address then names the position up to which the journal is compared, so that it always gives the same answer.
     """
     feed, assignments = feed_of(request), _assignments(request)
     job: PageJob | None = None
@@ -85,7 +85,10 @@ def _spec(place: Place, assignments: tuple[str, ...], last: int) -> dict[str, An
 
 
 def _offered(place: Place) -> Iterator[tuple[str, str]]:
-    """Iterate over the settings of the controllers as ``KEY=VALUE`` of the run, with descriptions."""
+    """Iterate over the controllers' settings, with descriptions.
+
+    A setting is ``KEY=VALUE``, with the run's value.
+    """
     try:
         with open_run(place) as reader:
             settings = last_settings(reader) or RunSettings()

@@ -1,7 +1,10 @@
-"""Published contract, made from the models: JSON Schemas of all event types, one AsyncAPI document.
+"""Published contract: JSON Schemas of all event types, one AsyncAPI document.
+
+The documents are made from the models.
 
 The files are checked in beside this module. ``python -m app.events.schemas check`` lists the files that differ from the
 models. ``write`` updates them, but refuses to change the schema of a published version.
+
 Source: AsyncAPI 3.0.0 (https://www.asyncapi.com/docs/reference/specification/v3.0.0).
 """
 
@@ -21,7 +24,10 @@ CHANNEL = "journal"
 
 
 def asyncapi_document(files: Mapping[type[Payload], str]) -> dict[str, Any]:
-    """Return the AsyncAPI document: one channel, the journal; ``files`` names each event's schema file."""
+    """Return the AsyncAPI document, whose one channel is the journal.
+
+    ``files`` names each event's schema file.
+    """
     messages = {
         payload.event_name: {
             "name": payload.event_type,
@@ -86,12 +92,12 @@ class _Untitled(GenerateJsonSchema):
 
 
 def file_name(event_type: str, version: int) -> str:
-    """Return the name of the file with the schema of this version of an event type."""
+    """Return the name of the schema file of an event's version."""
     return f"{event_type}.v{version}.json"
 
 
 def envelope_schema(payload: type[Payload]) -> dict[str, Any]:
-    """Return the JSON Schema of a whole event, envelope and payload, of this type."""
+    """Return the JSON Schema of an event type's envelope and payload."""
     schema = envelope_model(payload).model_json_schema(ref_template="#/definitions/{model}", schema_generator=_Untitled)
     definitions = schema.pop("$defs")
     properties = schema["properties"]
@@ -108,16 +114,20 @@ def envelope_schema(payload: type[Payload]) -> dict[str, Any]:
 
 
 def documents() -> dict[str, dict[str, Any]]:
-    """Return all documents by file name: the schemas of the current versions and the AsyncAPI document."""
+    """Return all documents by file name.
+
+    They are the schemas of the current versions and the AsyncAPI document.
+    """
     files = {payload: file_name(payload.event_type, payload.dataversion) for payload in CATALOGUE}
     schemas = {file: envelope_schema(payload) for payload, file in files.items()}
     return schemas | {ASYNCAPI_FILE: asyncapi_document(files)}
 
 
 def shape(schema: Any, *, names: bool = False) -> Any:
-    """Return a schema without annotations and order, to compare which events it admits.
+    """Return a schema without annotations and order.
 
-    With ``names``, the keys are names of properties or definitions, and all of them stay.
+    Two schemas with the same shape admit the same events. With ``names``, the keys are names of properties or
+    definitions, and all of them stay.
     """
     if isinstance(schema, list):
         return sorted((shape(item) for item in schema), key=repr)
@@ -135,7 +145,10 @@ class SchemaProblem(NamedTuple):
 
 
 def problems(published: Mapping[str, str]) -> list[SchemaProblem]:
-    """Compare the checked-in files, given as text by file name, with the models."""
+    """Compare the checked-in files with the models.
+
+    ``published`` has the files' texts by file name.
+    """
     found: list[SchemaProblem] = []
     present = documents()
     for name, document in present.items():

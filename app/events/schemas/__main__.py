@@ -15,14 +15,17 @@ def read(folder: Path) -> dict[str, str]:
 
 
 def write(folder: Path) -> None:
-    """Write all documents into a folder, unless a problem needs a decision first."""
+    """Write all documents, unless a problem needs a decision first."""
     if all(problem.rewrites for problem in problems(read(folder))):
         for name, document in documents().items():
             (folder / name).write_text(render(document), encoding="utf-8")
 
 
 def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
-    """Check the documents in a folder, after writing them if asked, and return the exit code."""
+    """Check the documents in a folder, and return the exit code.
+
+    The argument ``write`` writes the documents first.
+    """
     if list(arguments) not in (["check"], ["write"]):
         sys.stderr.write("usage: python -m app.events.schemas check|write\n")
         return 2

@@ -8,7 +8,7 @@ from app.games.diplomacy.orders import BUILD, DISBAND, NOWHERE, RETREAT, WAIVE, 
 from app.games.diplomacy.position import Dislodged, Position
 
 DISBANDED = "disband"
-"""The result of a unit that is gone."""
+"""Result of a disbanded unit."""
 
 
 def retreats_of(board: Map, unit: Unit, attacked_from: int, forbidden: int) -> tuple[int, ...]:
@@ -46,7 +46,7 @@ def after_movement(position: Position, found: Movement) -> tuple[dict[int, Unit]
 
 
 def retreat(position: Position, orders: Mapping[int, Order]) -> tuple[dict[int, Unit], dict[int, tuple[str, ...]]]:
-    """Return the units after retreats, and results by province of the dislodged units.
+    """Return the units after retreats, and the dislodged units' results by province.
 
     A unit without a legal order is disbanded. So are all units that retreat to the same province.
     """
@@ -73,7 +73,10 @@ def retreat(position: Position, orders: Mapping[int, Order]) -> tuple[dict[int, 
 
 
 def _retreat_target(board: Map, lost: Dislodged, order: Order) -> int:
-    """Return the location of a retreat, NOWHERE if it is not allowed. A coast need not be named if only one is left."""
+    """Return the location of a retreat, NOWHERE if it is not allowed.
+
+    A coast need not be named if only one is left.
+    """
     if order.to in lost.retreats:
         return order.to
     matching = [to for to in lost.retreats if board.province_of[to] == board.province_of[order.to]]
@@ -82,10 +85,10 @@ def _retreat_target(board: Map, lost: Dislodged, order: Order) -> int:
 
 
 def adjust(position: Position, orders: Mapping[int, Sequence[Order]]) -> tuple[dict[int, Unit], list[list[bool]]]:
-    """Return the units after adjustments, and for each power which of its orders were carried out.
+    """Return the units after adjustments, and which orders were carried out.
 
-    Orders count in the order given, as long as the power may build or has to disband. Missing disbands follow from
-    ``civil_disorder``; missing builds are waived.
+    The second value has a flag for each order of each power. Orders count in the order given, as long as the power may
+    build or has to disband. Missing disbands follow from ``civil_disorder``; missing builds are waived.
     """
     board = position.board
     units = dict(position.units)
@@ -106,7 +109,7 @@ def adjust(position: Position, orders: Mapping[int, Sequence[Order]]) -> tuple[d
 
 
 def _adjusted(position: Position, units: dict[int, Unit], power: int, order: Order, builds: bool) -> bool:  # noqa: FBT001
-    """Carry out one order of an adjustment phase; return whether it is legal."""
+    """Carry out one adjustment order; return whether it is legal."""
     board = position.board
     if order.kind == WAIVE:
         return builds
@@ -126,10 +129,11 @@ def _adjusted(position: Position, units: dict[int, Unit], power: int, order: Ord
 
 
 def civil_disorder(position: Position, power: int, units: Mapping[int, Unit], count: int) -> list[int]:
-    """Return the provinces of the units that a power loses when it orders too few disbands.
+    """Return the provinces of ``count`` units to disband in civil disorder.
 
-    The farthest from its homes go first, fleets before armies, then by the alphabet. Distances are to the nearest home
-    centre, whoever has it; see ``Map.distances``.
+    A power loses these units when it orders too few disbands. The farthest from its homes go first, fleets before
+    armies, then in alphabetical order. Distances are to the nearest home centre, whoever owns it; see
+    ``Map.distances``.
     """
     board = position.board
     own = [province for province, unit in units.items() if unit.power == power]

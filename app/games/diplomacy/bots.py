@@ -1,7 +1,7 @@
 """Built-in players: hold, random, chaos, defensive, territorial and coordinated.
 
 A bot is a function of a position, a power and a random generator, and returns legal orders for all units of the power.
-The last three look one phase ahead, and do not reckon with what others order.
+The last three look one phase ahead, and do not take the orders of others into account.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,10 @@ Bot = Callable[[Position, int, Random], list[Order]]
 
 
 def hold_bot(position: Position, power: int, rng: Random) -> list[Order]:  # noqa: ARG001 - the signature of bots
-    """Hold with all units, disband what is dislodged, build nothing; disband what is farthest from home."""
+    """Hold with all units, and build nothing.
+
+    Dislodged units are disbanded. Required disbands take the units farthest from home.
+    """
     if position.phase.kind == ADJUSTMENTS:
         return _disbands(position, power)
     return [
@@ -28,7 +31,10 @@ def hold_bot(position: Position, power: int, rng: Random) -> list[Order]:  # noq
 
 
 def random_bot(position: Position, power: int, rng: Random) -> list[Order]:
-    """Draw from the legal orders of each unit, and build or disband as much as possible."""
+    """Draw from the legal orders of each unit.
+
+    The bot builds or disbands as much as possible.
+    """
     legal = legal_orders(position, power)
     places = sorted(legal)
     if position.phase.kind == ADJUSTMENTS:
@@ -37,7 +43,10 @@ def random_bot(position: Position, power: int, rng: Random) -> list[Order]:
 
 
 def chaos_bot(position: Position, power: int, rng: Random) -> list[Order]:
-    """Move or retreat with every unit that can, anywhere; otherwise as the random bot."""
+    """Move or retreat with every unit that can, anywhere.
+
+    Otherwise the bot plays as the random bot.
+    """
     if position.phase.kind == ADJUSTMENTS:
         return random_bot(position, power, rng)
     chosen = []
@@ -48,7 +57,10 @@ def chaos_bot(position: Position, power: int, rng: Random) -> list[Order]:
 
 
 def defensive_bot(position: Position, power: int, rng: Random) -> list[Order]:
-    """Garrison the own centres that others could enter, and support the garrisons with the other units."""
+    """Garrison the own centres that others could enter.
+
+    The other units support the garrisons, or approach such centres.
+    """
     if position.phase.kind != MOVEMENT:
         return _between_movements(position, power, rng)
     board = position.board
@@ -75,7 +87,10 @@ def defensive_bot(position: Position, power: int, rng: Random) -> list[Order]:
 
 
 def territorial_bot(position: Position, power: int, rng: Random) -> list[Order]:
-    """Move each unit towards the nearest centre that the power does not own, no two into one province."""
+    """Move each unit towards the nearest centre not yet owned.
+
+    No two units move into one province.
+    """
     if position.phase.kind != MOVEMENT:
         return _between_movements(position, power, rng)
     goals = set(position.board.centers) - set(position.centers_of(power))
@@ -88,7 +103,10 @@ def territorial_bot(position: Position, power: int, rng: Random) -> list[Order]:
 
 
 def coordinated_bot(position: Position, power: int, rng: Random) -> list[Order]:  # noqa: C901
-    """Attack centres with as many supports as the defence seems to need; the other units help or approach."""
+    """Attack centres with as many supports as the defence seems to need.
+
+    The other units support or approach.
+    """
     if position.phase.kind != MOVEMENT:
         return _between_movements(position, power, rng)
     board = position.board
@@ -124,13 +142,16 @@ BOTS: dict[str, Bot] = {
 
 
 def _enemies_near(position: Position, power: int, province: int) -> int:
-    """Return how many units of other powers are a step away from a province."""
+    """Return the number of other powers' units one step from a province."""
     reach = position.board.reach
     return sum(unit.power != power and reach[unit.fleet][unit.at] >> province & 1 for unit in position.units.values())
 
 
 def _resistance(position: Position, power: int, goal: int) -> int:
-    """Return the strength that an attack on a province seems to need: more than what may defend or want it."""
+    """Return the strength that an attack on a province seems to need.
+
+    It is more than the strength that may defend the province or want it.
+    """
     occupant = position.units.get(goal)
     rivals = _enemies_near(position, power, goal)
     if occupant is None:
@@ -139,7 +160,7 @@ def _resistance(position: Position, power: int, goal: int) -> int:
 
 
 def _attack(position: Position, power: int, goal: int, orders: dict[int, Order]) -> None:
-    """Order a supported attack on a province if enough units are free for it."""
+    """Order a supported attack on a province if enough units are free."""
     board = position.board
     free = [
         unit
@@ -158,7 +179,7 @@ def _attack(position: Position, power: int, goal: int, orders: dict[int, Order])
 
 
 def _taken(position: Position, province: int, orders: dict[int, Order]) -> bool:
-    """Return whether another unit of the power goes to a province, or stays there."""
+    """Return whether an ordered unit goes to a province or stays there."""
     board = position.board
     return (province in orders and orders[province].kind != MOVE) or any(
         order.kind == MOVE and board.province_of[order.to] == province for order in orders.values()
@@ -166,7 +187,10 @@ def _taken(position: Position, province: int, orders: dict[int, Order]) -> bool:
 
 
 def _help(position: Position, unit: Unit, orders: dict[int, Order], rng: Random) -> Order | None:
-    """Return a support of what another unit of the power is ordered to do, if an enemy is near there."""
+    """Return a support of another unit's move or hold, or None.
+
+    Only orders with an enemy near their target are supported.
+    """
     board, found = position.board, []
     for province, order in orders.items():
         target = board.province_of[order.to] if order.kind == MOVE else province
@@ -178,7 +202,10 @@ def _help(position: Position, unit: Unit, orders: dict[int, Order], rng: Random)
 
 
 def _approach(position: Position, unit: Unit, goals: set[int], orders: dict[int, Order], rng: Random) -> Order:
-    """Return a move a step nearer to the nearest of some provinces; hold if no step does, or others are in the way."""
+    """Return a move one step towards the nearest of some provinces.
+
+    Return a hold if no step leads nearer, or if the power's other units are in the way.
+    """
     board = position.board
     far = _distances(board, unit.fleet)
 
@@ -217,7 +244,11 @@ def _steps_from(board: Map, fleet: bool, start: int) -> list[int]:  # noqa: FBT0
 
 
 def _between_movements(position: Position, power: int, rng: Random) -> list[Order]:
-    """Retreat into a centre if possible; build where enemies are nearest; disband what is farthest from home."""
+    """Return the orders of a retreat or adjustment phase.
+
+    Units retreat into a centre if possible. Builds go where most enemies are near. Disbands take the units farthest
+    from home.
+    """
     board = position.board
     if position.phase.kind == ADJUSTMENTS:
         if position.builds(power) < 0:

@@ -11,7 +11,7 @@ from app.games.diplomacy.orders import WAIVE, Order, parse_order
 from app.games.diplomacy.position import ADJUSTMENTS, MOVEMENT, RETREATS, Phase, Position, opening
 
 Results = dict[str, tuple[str, ...]]
-"""Failures of orders, by the unit's text, such as ``A PAR``; empty for orders that succeeded."""
+"""Failures of orders by unit text, such as ``A PAR``; empty: success."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +20,8 @@ class Ending:
 
     Attributes:
         to_win: the number of centres that wins alone; None: the map's own.
-        last_year: the year after which the game ends, None if there is none.
-        quiet_years: the game is drawn after so many years in which no centre has changed hands, None if it never is.
+        last_year: the year after which the game ends; None: no such year.
+        quiet_years: the game is drawn after so many years in which no centre has changed hands; None: never.
     """
 
     to_win: int | None = None
@@ -31,7 +31,7 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A phase that was played: its position, the orders by power, and the results."""
+    """A played phase: its position, the orders by power, and the results."""
 
     position: Position
     orders: tuple[tuple[Order, ...], ...]
@@ -40,7 +40,12 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """End of a game: ``solo``, ``draw`` (also the last year's) or ``limit``; and who won or shares the draw."""
+    """End of a game.
+
+    Attributes:
+        kind: ``solo``, ``draw``, or ``limit`` after the last year.
+        powers: the winner, or all powers that are left.
+    """
 
     kind: str
     powers: tuple[int, ...]
@@ -68,10 +73,11 @@ class Game:
         self.position = opening(self.board)
 
     def play(self, orders: Mapping[str, Sequence[str | Order]]) -> Turn:
-        """Play a phase with the orders of each power by its name, and return it.
+        """Play a phase with the orders of each power, and return it.
 
-        An order that is not legal is void, and its unit holds. Of several orders to a unit, the first one counts. Units
-        without orders hold, or are disbanded if they have to retreat; missing disbands follow from civil disorder.
+        ``orders`` is by the power's name. An order that is not legal is void, and its unit holds. Of several orders to
+        a unit, the first one counts. Units without orders hold, or are disbanded if they have to retreat; missing
+        disbands follow from civil disorder.
 
         Raises:
             BadOrder: a text is no order.
@@ -112,7 +118,10 @@ class Game:
         return None
 
     def _quiet(self, years: int) -> bool:
-        """Return whether the centres are those of the beginning of so many years before."""
+        """Return whether no centre has changed hands in the last ``years`` years.
+
+        It is true only in a spring movement phase.
+        """
         before = Phase(self.position.phase.year - years, "S", MOVEMENT)
         if self.position.phase[1:] != before[1:]:
             return False
@@ -123,7 +132,9 @@ class Game:
 
 
 def play_phase(position: Position, orders: Sequence[Sequence[Order]]) -> tuple[Position, Results]:
-    """Return the position of the next phase in which somebody has a choice, and the results of the orders.
+    """Return the position after a phase, and the results of its orders.
+
+    The position is that of the next phase in which somebody has a choice.
 
     Args:
         position: the position before.

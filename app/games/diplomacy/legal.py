@@ -1,4 +1,4 @@
-"""Legal orders: lists by unit, options order by order, and tries over their characters."""
+"""Legal orders: by unit, order by order, and as tries of characters."""
 
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
@@ -22,9 +22,10 @@ from app.games.diplomacy.position import ADJUSTMENTS, MOVEMENT, Position
 
 @lru_cache(maxsize=512)
 def legal_orders(position: Position, power: int) -> dict[int, list[Order]]:
-    """Return the legal orders of a power in the phase that comes next, by the province of the unit or build site.
+    """Return the legal orders of a power in the position's phase.
 
-    In an adjustment phase, the power gives as many of them as ``Position.builds`` says, no two in one province.
+    The orders are by the province of the unit or build site. In an adjustment phase, the power gives as many of them as
+    ``Position.builds`` says, no two in one province.
     """
     if position.phase.kind == MOVEMENT:
         return _moves(position).of(power)
@@ -41,10 +42,10 @@ def legal_orders(position: Position, power: int) -> dict[int, list[Order]]:
 
 
 def next_orders(position: Position, power: int, given: Sequence[Order]) -> list[Order]:
-    """Return the legal orders that may follow those already given; none if the power has given all.
+    """Return the legal orders that may follow those already given.
 
-    Units are ordered by the alphabet of their provinces, so are builds and disbands, and waived builds come last. So
-    each set of orders can be given in one way only.
+    The list is empty if the power has given all. Units, builds and disbands are in the alphabetical order of their
+    provinces, and waived builds come last. So each set of orders can be given in one way only.
     """
     legal = legal_orders(position, power)
     places = sorted(legal)
@@ -65,7 +66,10 @@ def next_orders(position: Position, power: int, given: Sequence[Order]) -> list[
 
 
 def in_order(position: Position, power: int, orders: Sequence[Order]) -> list[Order]:
-    """Return legal orders of all units, or builds or disbands, as ``next_orders`` asks for them."""
+    """Return legal orders as ``next_orders`` asks for them.
+
+    The orders are those of all units, or builds or disbands. Missing builds are waived.
+    """
     board = position.board
     given = sorted((order for order in orders if order.kind != WAIVE), key=lambda order: board.province_of[order.at])
     if position.phase.kind == ADJUSTMENTS:
@@ -97,8 +101,8 @@ def _buildable(board: Map, site: int) -> Iterable[tuple[bool, int]]:
 class Moves:
     """The legal orders of a movement phase.
 
-    A unit may support any other unit, whoever has it, in what that one might do; an army moves by sea, and a fleet
-    convoys it, wherever a chain of fleets could carry it.
+    A unit may support any other unit, of any power, in anything that the other unit might do. An army moves by sea, and
+    a fleet convoys it, wherever a chain of fleets could carry it.
     """
 
     def __init__(self, position: Position) -> None:
@@ -134,7 +138,10 @@ class Moves:
         return orders
 
     def _needs(self, helper: int, source: int, target: int) -> bool:
-        """Return whether an army reaches a province only by the convoy of the fleet that would support it."""
+        """Return whether an army needs a fleet's convoy to reach a province.
+
+        If it does, the fleet, ``helper``, cannot support the army's move.
+        """
         return not self._board.convoy_reach(source, self._fleets & ~(1 << helper)) >> target & 1
 
     def _convoys(self, province: int, at: int) -> list[Order]:
@@ -168,7 +175,7 @@ def _support(board: Map, fleet: bool, at: int, source: int, target: int) -> Orde
 
 @cache
 def _supports(board: Map, fleet: bool, at: int, other_fleet: bool, other: int) -> tuple[Order, ...]:  # noqa: FBT001
-    """Return the orders that support another unit in its province, and in its steps.
+    """Return the orders that support another unit's hold or steps.
 
     A fleet's move to a province with two coasts is supported with and without the coast.
     """
@@ -181,7 +188,10 @@ def _supports(board: Map, fleet: bool, at: int, other_fleet: bool, other: int) -
 
 
 def trie(texts: Iterable[str]) -> dict[str, dict]:  # type: ignore[type-arg]
-    """Return texts as a trie: nested dictionaries by character, an empty one at the end of a text."""
+    """Return texts as a trie.
+
+    It is nested dictionaries by character, with an empty one at the end of a text.
+    """
     root: dict[str, dict] = {}  # type: ignore[type-arg]
     for text in texts:
         node = root

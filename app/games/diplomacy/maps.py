@@ -1,4 +1,4 @@
-"""Maps of Diplomacy: provinces, coasts and borders as small integers and bit sets.
+"""Maps of Diplomacy: provinces, coasts and borders as integers and bit sets.
 
 A *province* is a number below ``Map.provinces``, in the order of the codes. A *location* is where a unit stands or
 goes: a province, or one of the coasts of a province that has two, numbered after the provinces. Armies and fleets in a
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from app.core import FlyballError
 
 UNREACHABLE = 1_000
-"""The distance to a home from which there is no way."""
+"""Distance to a home centre that cannot be reached."""
 
 
 class BadMap(FlyballError):
@@ -20,7 +20,7 @@ class BadMap(FlyballError):
 
 
 class Unit(NamedTuple):
-    """An army or fleet: the number of its power, its kind, and its location."""
+    """An army or fleet: its power's number, its kind, and its location."""
 
     power: int
     fleet: bool
@@ -28,7 +28,10 @@ class Unit(NamedTuple):
 
 
 class Province(NamedTuple):
-    """A line of a map's table; ``fleets`` has a list of borders for each coast, '' for an only one."""
+    """A line of a map's table.
+
+    ``fleets`` has a list of borders for each coast; the key of an only coast is ''.
+    """
 
     code: str
     name: str
@@ -55,10 +58,11 @@ class Map:
         homes: by power, its home centres, ascending.
         start: the units at the beginning.
         steps: by kind (0 army, 1 fleet) and location, the locations that are a step away, ascending.
-        targets: the same as provinces.
-        reach: the same as sets of provinces.
+        targets: the same steps, as provinces.
+        reach: the same steps, as sets of provinces.
         borders: by province, the set of provinces that a unit of any kind may enter from there.
-        near: by kind and location, the set of provinces from which a unit might go where this one might.
+        near: by kind and location, the set of provinces whose units might go to, or stay in, a province that the unit
+            might go to.
         distances: by kind, power and location, the steps to the nearest home centre. Armies count steps over land and
             sea alike, as if they could always be convoyed.
     """
@@ -148,7 +152,10 @@ class Map:
         return found & ~self.seas
 
     def convoy_reach(self, start: int, fleets: int) -> int:
-        """Return the set of provinces to which ``fleets``, a set of seas, can convoy an army from ``start``."""
+        """Return the set of provinces to which fleets can convoy an army.
+
+        The army is in ``start``; ``fleets`` is a set of seas.
+        """
         found, around, edge = 0, 0, self.borders[start] & fleets
         while edge:
             found |= edge
@@ -170,7 +177,9 @@ _LINE = re.compile(r"([A-Z]{3}) ([^,:]+)(?:, (?:home of ([A-Z]+)|(centre)))?: (.
 
 
 def parse_map(name: str, provinces: str, powers: Mapping[str, str], to_win: int) -> Map:
-    """Return a map from a table of provinces, a line for each, and the units of its powers at the start.
+    """Return the map that a table of provinces describes.
+
+    The table has a line for each province; ``powers`` gives the units of each power at the start.
 
     Raises:
         BadMap: a line is unreadable, a border has one side only, or a place does not exist.

@@ -1,13 +1,14 @@
 """Adjudication of movement: deduction, and Szykman's rule for convoy paradoxes.
 
-Each order of a unit succeeds or fails, and whether it does may depend on others. What is known decides some orders,
-those decide more, and so on. Orders that are left hang together in circles. The solutions of a circle are all ways
-in which its orders can succeed or fail without contradiction. If there is one, that is it. Otherwise the circle is a
-convoy paradox, and the convoys that the solutions disagree on fail, or it is units that move in a circle, and succeed.
+Each order succeeds or fails, which may depend on other orders. What is known decides some orders, those decide more,
+and so on. The orders that are left depend on each other in circles. The solutions of a circle are all ways in which its
+orders can succeed or fail without contradiction. A single solution decides the circle. Otherwise the circle is a convoy
+paradox, where the convoys that the solutions disagree on fail, or it consists of units that move in a circle, where the
+moves succeed.
 
 Terms and choices are those of Lucas B. Kruijswijk's "Diplomacy Adjudicator Test Cases" (DATC) and "The Math of
-Adjudication" (The Diplomatic Pouch, 2009). ADR/050-adjudication.md compares the ways, and says which of DATC's
-alternatives are ours.
+Adjudication" (The Diplomatic Pouch, 2009). ADR/050-adjudication.md compares the methods, and says which of DATC's
+alternatives we chose.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +18,7 @@ from app.games.diplomacy.maps import Map, Unit, bits
 from app.games.diplomacy.orders import CONVOY, HOLD, MOVE, NOWHERE, SUPPORT, Order
 
 VOID, BOUNCE, CUT, NO_CONVOY, DISRUPTED, DISLODGED = "void", "bounce", "cut", "no convoy", "disrupted", "dislodged"
-"""Results of orders, in the words of saved games. An order that succeeds has none."""
+"""Results of failed orders and dislodged units, as in saved games."""
 
 
 @dataclass(slots=True)
@@ -38,9 +39,9 @@ class Movement:
 
 
 def why_illegal(board: Map, units: Mapping[int, Unit], order: Order) -> str:
-    """Return why a unit cannot be given an order of the movement phase; '' if it can.
+    """Return why a movement order is illegal; '' if it is legal.
 
-    Coasts are read leniently: that of the ordered unit, and those of armies, do not count. A fleet's move to a
+    Coasts are read leniently: the coast of the ordered unit, and those of armies, do not count. A fleet's move to a
     province with two coasts names one, unless it reaches only one of them.
     """
     here = board.province_of[order.at]
@@ -59,7 +60,10 @@ def why_illegal(board: Map, units: Mapping[int, Unit], order: Order) -> str:
 
 
 def move_target(board: Map, units: Mapping[int, Unit], unit: Unit, order: Order) -> int:
-    """Return the location where a move ends if it succeeds; NOWHERE if no unit could go there from its place."""
+    """Return the location where a move ends if it succeeds, or NOWHERE.
+
+    NOWHERE means that the unit could not go there, even unopposed.
+    """
     to, here = order.to, board.province_of[unit.at]
     target = board.province_of[to]
     if unit.fleet:
@@ -125,7 +129,7 @@ def connected_fleets(board: Map, sea: int, fleets: int) -> int:
 
 
 def adjudicate(board: Map, units: Mapping[int, Unit], orders: Mapping[int, Order]) -> Movement:
-    """Return what orders of a movement phase lead to.
+    """Adjudicate the orders of a movement phase.
 
     Args:
         board: the map.
@@ -136,9 +140,9 @@ def adjudicate(board: Map, units: Mapping[int, Unit], orders: Mapping[int, Order
 
 
 class _Resolver:
-    """The orders of a phase, by province, and what is known of their success.
+    """Orders of a phase by province, and what is known so far.
 
-    ``going`` is the province where a unit moves, NOWHERE if it does not move. ``attackers`` has the provinces whose
+    ``going`` is the province to which a unit moves, NOWHERE if it does not move. ``attackers`` has the provinces whose
     units move to a province, ``helpers`` those whose supports match what a unit does, ``carriers`` those whose convoys
     match an army's move by sea.
     """
@@ -155,7 +159,7 @@ class _Resolver:
         self.target = [NOWHERE] * count  # the province that a support is directed at
         self.attackers: list[list[int]] = [[] for _ in range(count)]
         self.helpers: list[list[int]] = [[] for _ in range(count)]
-        self.carriers: dict[int, int] = {}  # sets; only armies that move by sea have one
+        self.carriers: dict[int, int] = {}  # sets of fleets; only armies that move by sea have one
         self.results: dict[int, tuple[str, ...]] = {}
         self.success: list[bool | None] = [False] * count  # None: not decided yet
         legal = {}
@@ -199,7 +203,10 @@ class _Resolver:
                 self.results[province], self.success[province] = (VOID,), False
 
     def _own(self, fleets: int, power: int) -> bool:
-        """Return whether a power has one of some fleets: its own convoy says that an army is to go by sea."""
+        """Return whether a power has one of some fleets.
+
+        An order to convoy by the power's own fleet means that its army is to go by sea.
+        """
         return any(self.power[fleet] == power for fleet in bits(fleets))
 
     def _path(self, start: int, target: int, fleets: int) -> bool:
@@ -225,7 +232,7 @@ class _Resolver:
                 self.results[province] = (VOID,)
 
     def outcome(self) -> Movement:
-        """Resolve all orders, and return what they lead to."""
+        """Resolve all orders, and return their result."""
         self._settle()
         found = Movement(results=self.results)
         for province in self.units:
@@ -239,7 +246,7 @@ class _Resolver:
         return found
 
     def _describe(self, found: Movement) -> None:  # noqa: C901 - all kinds of results
-        """Add the results of orders, and the provinces that standoffs have left vacant."""
+        """Add the results of orders, and provinces left vacant by standoffs."""
         occupied = 0
         for province in self.units:
             if province in found.moved:
@@ -274,7 +281,7 @@ class _Resolver:
             left = self._deduce([province for province in left if province not in settled])
 
     def _deduce(self, left: list[int]) -> list[int]:
-        """Decide orders as far as they follow from those that are decided; return those that do not."""
+        """Decide orders that follow from decided ones; return the undecided rest."""
         before = len(left) + 1
         while len(left) < before:
             before = len(left)
@@ -305,7 +312,10 @@ class _Resolver:
         return found
 
     def _broken(self, circle: list[int], solutions: list[dict[int, bool]]) -> dict[int, bool]:
-        """Return what decides a circle with no solution, or several: Szykman's rule, or a circle of moving units."""
+        """Return the results of a circle that has no solution, or several.
+
+        Disputed convoys fail by Szykman's rule. If there are none, units that move in a circle succeed.
+        """
         disputed = [
             province for province in circle if not solutions or len({solution[province] for solution in solutions}) == 2
         ]
@@ -327,7 +337,7 @@ class _Resolver:
         return False
 
     def _depends_on(self, province: int) -> set[int]:
-        """Return the orders that may have to be known to decide an order."""
+        """Return the orders that may have to be known to decide another."""
         kind = self.kind[province]
         if kind == CONVOY:
             return set(self.attackers[province])
@@ -344,7 +354,7 @@ class _Resolver:
         return found
 
     def _succeeds(self, province: int) -> bool | None:
-        """Return whether an order succeeds; None if that does not follow from what is decided."""
+        """Return whether an order succeeds, None if that is still open."""
         kind = self.kind[province]
         if kind == MOVE:
             return self._move_succeeds(province)
@@ -357,7 +367,7 @@ class _Resolver:
         return _none_of(self.success[attacker] for attacker in self.attackers[province])  # a convoy
 
     def _move_succeeds(self, province: int) -> bool | None:
-        """Return whether a unit gets into the province where it goes; None if that is not decided."""
+        """Return whether a move succeeds, None if that is still open."""
         arrives = self.arrives(province)
         if arrives is False:
             return False
@@ -371,9 +381,10 @@ class _Resolver:
         return True if arrives and least > hold_most else None
 
     def _attack(self, province: int) -> tuple[int, int, int, int]:
-        """Return bounds of a unit's strength against the unit in its target, and bounds of that one's strength.
+        """Return bounds of a move's strength and of its target's defence.
 
-        A unit's own power cannot help to dislodge it, and does not dislodge it.
+        They are the least and most of the strength, then of the defence. A power does not dislodge its own unit, and
+        its supports do not help others to do so.
         """
         going, power = self.going[province], self.power
         strength = self._strength(province)
@@ -388,11 +399,14 @@ class _Resolver:
         return (*dislodging, *holding)
 
     def _swaps(self, province: int, going: int) -> bool:
-        """Return whether the unit in the target moves the opposite way, and none of the two by sea."""
+        """Return whether two units exchange places, neither of them by sea."""
         return self.going[going] == province and province not in self.carriers and going not in self.carriers
 
     def _strength(self, province: int, without: int = NOWHERE) -> tuple[int, int]:
-        """Return bounds of 1 and the number of supports of a unit, not counting those of the power ``without``."""
+        """Return bounds of 1 plus the number of a unit's supports.
+
+        Supports of the power ``without`` do not count.
+        """
         least = most = 1
         for helper in self.helpers[province]:
             if self.power[helper] != without and self.success[helper] is not False:
@@ -401,7 +415,10 @@ class _Resolver:
         return least, most
 
     def _hindrance(self, rival: int) -> tuple[int, int]:
-        """Return bounds of the strength with which a unit keeps others out of the province where it goes."""
+        """Return bounds of the strength with which a move blocks others.
+
+        The others are moves to the same province.
+        """
         going = self.going[rival]
         arrives, beaten = self.arrives(rival), self.success[going] if self._swaps(rival, going) else False
         if arrives is False or beaten:
@@ -410,7 +427,10 @@ class _Resolver:
         return (0 if arrives is None or beaten is None else least), most
 
     def arrives(self, province: int) -> bool | None:
-        """Return whether a moving unit gets as far as the border: on foot always, by sea if its convoy holds."""
+        """Return whether a moving unit gets as far as the border.
+
+        On foot it always does, by sea if its convoy holds. Return None if that is still open.
+        """
         fleets = self.carriers.get(province)
         if fleets is None:
             return True
@@ -426,7 +446,7 @@ class _Resolver:
 
 
 def _none_of(values: Iterable[bool | None]) -> bool | None:
-    """Return whether no value is true; None if that depends on values that are None."""
+    """Return whether no value is true; None if unknown values matter."""
     unknown = False
     for value in values:
         if value:
@@ -436,7 +456,7 @@ def _none_of(values: Iterable[bool | None]) -> bool | None:
 
 
 def _first_circle(depends_on: Mapping[int, set[int]]) -> list[int]:
-    """Return orders that depend on each other, and on no others that are undecided."""
+    """Return the smallest set of orders that depend only on each other."""
 
     def reached(start: int) -> set[int]:
         found, edge = {start}, [start]

@@ -23,14 +23,14 @@ from app.games.diplomacy.maps import Map
 HOLD, MOVE, SUPPORT, CONVOY, RETREAT, DISBAND, BUILD, WAIVE = "H", "-", "S", "C", "R", "D", "B", "WAIVE"
 
 NOWHERE = -1
-"""The location of what an order does not name."""
+"""Value of a location that an order does not name."""
 
 LONGEST = 40
-"""Characters; no order is as long."""
+"""No order has as many characters."""
 
 
 class BadOrder(FlyballError):
-    """A text that is no order, or an order that cannot be given."""
+    """A text that is no order, or an order that is impossible."""
 
 
 class Order(NamedTuple):
@@ -40,7 +40,7 @@ class Order(NamedTuple):
     fleet: bool = False  # the unit's kind
     at: int = NOWHERE  # its location
     to: int = (
-        NOWHERE  # where a move, retreat, supported or convoyed move goes; NOWHERE in a support of a unit that stays
+        NOWHERE  # the goal of a move, retreat, supported or convoyed move; NOWHERE in a support of a unit that stays
     )
     other: int = NOWHERE  # the location of the unit that is supported or convoyed
     other_fleet: bool = False
@@ -74,7 +74,7 @@ _ORDER = re.compile(
 
 
 def parse_order(board: Map, text: str) -> Order:
-    """Return the order that a text is, legal in a position or not.
+    """Parse the text of an order, legal in a position or not.
 
     Raises:
         BadOrder: the text is unreadable, or names a place that the map does not have.

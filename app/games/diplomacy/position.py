@@ -11,7 +11,7 @@ FIRST_YEAR = 1901
 
 
 class Phase(NamedTuple):
-    """A phase: spring or fall with movement and retreats, or winter with adjustments."""
+    """A phase: movement or retreats in spring or fall, adjustments in winter."""
 
     year: int
     season: str  # S, F or W
@@ -24,7 +24,7 @@ class Phase(NamedTuple):
 
 
 class Dislodged(NamedTuple):
-    """A unit that has to retreat, and the locations where it may go."""
+    """A unit that has to retreat, and where it may go."""
 
     unit: Unit
     retreats: tuple[int, ...]
@@ -32,14 +32,16 @@ class Dislodged(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Position:
-    """A position. Nobody changes its dictionaries; two positions are equal only if they are the same object.
+    """A position; its dictionaries are never changed.
+
+    Two positions are equal only if they are the same object.
 
     Attributes:
         board: the map.
         phase: the phase whose orders come next.
         units: by province; none of them dislodged.
         dislodged: by the province that the unit has lost.
-        owners: power by supply centre, for centres that have one.
+        owners: power by supply centre, for centres that have an owner.
         influence: the last power by province whose unit was there, for provinces where any was.
     """
 
@@ -59,7 +61,7 @@ class Position:
         return [unit for _, unit in sorted(self.units.items()) if unit.power == power]
 
     def counts(self) -> list[tuple[int, int]]:
-        """Return the numbers of centres and units of each power, dislodged units included."""
+        """Return each power's numbers of centres and units, dislodged units included."""
         centers, units = [0] * len(self.board.powers), [0] * len(self.board.powers)
         for owner in self.owners.values():
             centers[owner] += 1
@@ -70,11 +72,14 @@ class Position:
         return list(zip(centers, units, strict=True))
 
     def build_sites(self, power: int) -> list[int]:
-        """Return the home centres where a power may build: its own, and vacant."""
+        """Return the vacant home centres that a power owns, to build in."""
         return [home for home in self.board.homes[power] if self.owners.get(home) == power and home not in self.units]
 
     def builds(self, power: int) -> int:
-        """Return how many units a power may build; if negative, how many it has to disband."""
+        """Return how many units a power may build.
+
+        If it is negative, the power has to disband that many.
+        """
         centers, units = self.counts()[power]
         return min(centers - units, len(self.build_sites(power)))
 

@@ -2,8 +2,8 @@
 
 A game is ``id``, ``map``, ``rules`` and ``phases``; a phase is ``name``, ``state``, ``orders``, ``results`` and
 ``messages``; the last phase is the present position. A dislodged unit's text begins with ``*`` among the units. Our
-settings are among the rules, ``END_`` and a name and a number; other rules are read over. Of a game that is over, the
-last phase has a ``note``: how it ended, in which phase, and who won.
+settings are among the rules, such as ``END_TO_WIN_18``; other rules are ignored. The last phase of a game that is over
+has a ``note``: how the game ended, in which phase, and who won.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ _SETTINGS = {"END_TO_WIN": "to_win", "END_LAST_YEAR": "last_year", "END_QUIET_YE
 
 
 class BadSavedGame(FlyballError):
-    """A document that is no saved game, or of another map."""
+    """A document that is no saved game, or of an unknown map."""
 
 
 def save(game: Game, name: str = "") -> dict[str, Any]:
@@ -100,7 +100,9 @@ def _state(position: Position, name: str) -> dict[str, Any]:
 
 
 def load(document: Mapping[str, Any]) -> Game:
-    """Return the game of a document; positions and results are the document's, not judged again.
+    """Return the game of a document.
+
+    Positions and results are taken from the document, and not adjudicated again.
 
     Raises:
         BadSavedGame: a field is missing or unreadable, or the map is unknown.

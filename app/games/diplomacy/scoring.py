@@ -1,4 +1,4 @@
-"""Scores of a game from its final position: pure functions of centres and units."""
+"""Scores of a game: pure functions of its final centres and units."""
 
 from collections.abc import Sequence
 
@@ -13,12 +13,14 @@ LEAST_PLACED = ELIMINATED
 
 
 def material_scores(counts: Sequence[tuple[int, int]], win_bonus: float = 5.0, bonus_from: int = 10) -> list[float]:
-    """Return each power's score: a point for a centre, half a point for a unit, and a bonus for a clear leader.
+    """Return each power's score from its centres and units.
+
+    A centre gives a point, a unit half a point, and a clear leader gets a bonus.
 
     Args:
         counts: centres and units of each power.
         win_bonus: points for the sole leader in centres.
-        bonus_from: the centres that a leader needs to get them.
+        bonus_from: the centres that a leader needs to get the bonus.
     """
     scores = [centers + 0.5 * units for centers, units in counts]
     most = max(centers for centers, _ in counts)
@@ -29,8 +31,9 @@ def material_scores(counts: Sequence[tuple[int, int]], win_bonus: float = 5.0, b
 
 
 def placed_scores(counts: Sequence[tuple[int, int]], to_win: int = 18) -> list[float]:
-    """Return each power's score by its place: 2 a centre, 0.2 a unit, a bonus by rank, 50 for a solo, -30 if out.
+    """Return each power's score by its place.
 
+    A score is 2 for each centre, 0.2 for each unit, a bonus by rank, 50 for a solo, and -30 for an eliminated power.
     Powers of one rank share the bonuses of the places that they take together. Places follow from centres, then units.
     """
     places = ranks([centers + units / 100 for centers, units in counts])
@@ -48,16 +51,25 @@ def placed_scores(counts: Sequence[tuple[int, int]], to_win: int = 18) -> list[f
 
 
 def ranks(scores: Sequence[float]) -> list[int]:
-    """Return the rank of each score, the best 1; equal scores share the better rank."""
+    """Return the rank of each score, the best 1.
+
+    Equal scores share the better rank.
+    """
     return [1 + sum(other > score for other in scores) for score in scores]
 
 
 def shares(scores: Sequence[float]) -> list[float]:
-    """Return each score's part of their sum; equal parts if the sum is 0. No score is negative."""
+    """Return each score's part of their sum.
+
+    The parts are equal if the sum is 0. Scores must not be negative.
+    """
     total = sum(scores)
     return [score / total if total else 1 / len(scores) for score in scores]
 
 
 def zero_sum(parts: Sequence[float]) -> list[float]:
-    """Return parts of a whole as outcomes from -1/(P - 1) to 1 that sum to 0."""
+    """Return parts of a whole as outcomes that sum to 0.
+
+    Outcomes are from -1/(P - 1) to 1.
+    """
     return [(part * len(parts) - 1) / (len(parts) - 1) for part in parts]

@@ -1,8 +1,8 @@
-"""A small map for quick games: 13 provinces, ten supply centres, three powers.
+"""A small map: 13 provinces, ten supply centres, three powers.
 
-The coast is a ring. Each power has two home centres there and a sea before them; a neutral centre lies between any two
-powers, and an island, the fourth neutral centre, in the middle of the three seas. A turn by a third maps the map onto
-itself, so that no power has an advantage.
+It is for quick games. The coast is a ring. Each power has two home centres there and a sea before them; a neutral
+centre lies between any two powers, and an island, the fourth neutral centre, in the middle of the three seas. A turn by
+a third maps the map onto itself, so that no power has an advantage.
 """
 
 from app.games.diplomacy.maps import Map, parse_map

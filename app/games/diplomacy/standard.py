@@ -1,8 +1,8 @@
 """The standard map: 75 provinces, 34 supply centres, seven powers.
 
-Each line of the table is a province: its code, its name, whose home centre it is or ``centre`` if it is neutral, then
-its borders. An inland province has borders for armies only, a sea for fleets only. A province with two coasts has one
-list of borders for fleets for each coast. Source: the board of the published rules.
+Each line of the table is a province: its code, its name, the power whose home centre it is or ``centre`` if it is a
+neutral centre, then its borders. An inland province has borders for armies only, a sea for fleets only. A province with
+two coasts has one list of borders for fleets for each coast. Source: the board of the published rules.
 """
 
 from app.games.diplomacy.maps import Map, parse_map

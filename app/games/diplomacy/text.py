@@ -1,4 +1,4 @@
-"""Texts that a player reads: rules and map, then the history, then the position.
+"""Texts that a player reads: rules, map, history and position.
 
 The parts are in the order in which they change, so that prompts of one game share a long beginning: ``preamble`` is the
 same for all games on a map, ``history`` only grows, and ``situation`` is the same for all powers in a phase.
@@ -46,7 +46,10 @@ def _province(board: Map, province: int) -> str:
 
 
 def history(turns: Sequence[Turn]) -> str:
-    """Return phases that were played: each power's orders, with the results of those that failed."""
+    """Return the text of phases that were played.
+
+    It lists each power's orders, with the results of those that failed.
+    """
     return "".join(_turn(turn) for turn in turns)
 
 
@@ -85,12 +88,12 @@ def _unit(board: Map, unit: Unit) -> str:
 
 
 def prompt(position: Position, power: int, turns: Sequence[Turn] = ()) -> str:
-    """Return what a power reads before its orders.
+    """Return the text that a power reads before it gives orders.
 
     Args:
         position: the position.
-        power: who is asked.
-        turns: the phases that it is shown, the latest last.
+        power: the number of the power that is asked.
+        turns: the phases that the power is shown, the latest last.
     """
     name = position.board.powers[power]
     return f"{preamble(position.board)}{history(turns)}{situation(position)}You are {name}.\n{OPEN}"

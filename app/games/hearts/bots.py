@@ -22,13 +22,22 @@ from app.games.hearts.rules import HeartsRules
 from app.games.table import NORMAL, Floats, Heuristic, Indices, Mask, Observations
 
 DEALS = 128
-"""Deals of the hard bot. With 20 it plays worse than the normal bot, because noise looks like moons."""
+"""Random deals of the hard bot for each decision.
+
+With 20 it plays worse than the normal bot, because noise looks like moons.
+"""
 
 _SURE = 40.0
-"""Log-weight of the chosen card; all others have 0, so that the choice is practically certain."""
+"""Log-weight of the chosen card.
+
+All others have 0, so that the choice is practically certain.
+"""
 
 _TRIES = 20
-"""Attempts to deal the hidden cards. Dealing card by card can get stuck, so the last one ignores voids."""
+"""Attempts to deal the hidden cards.
+
+Dealing card by card can get stuck, so the last attempt ignores voids.
+"""
 
 
 def normal(rules: HeartsRules) -> Heuristic:
@@ -37,7 +46,7 @@ def normal(rules: HeartsRules) -> Heuristic:
 
 
 def hard(rules: HeartsRules, deals: int = DEALS) -> Heuristic:
-    """Return the hard bot for a set of rules. It is deterministic."""
+    """Return the deterministic hard bot for a set of rules."""
     return lambda obs, mask: _only(_choose_hard(*_dense(obs, mask), rules.option_set, deals))
 
 
@@ -143,7 +152,9 @@ def _gather(features: Floats | Mask) -> int:
 
 @kernel
 def search(scratch: Games, choices: int, seed: int, deals: int) -> int:
-    """Return the card of ``choices`` with seat 0's best average lead; seat 0 is to move.
+    """Return the card of ``choices`` with seat 0's best average lead.
+
+    Seat 0 is to move.
 
     Perfect-information Monte Carlo (Ginsberg 2001): each deal distributes the hidden cards at random, consistent with
     the shown voids. Every choice is played out on the same deals, with the normal bot in every seat. After an eighth, a
@@ -188,7 +199,10 @@ def _best(cards: int, worth: NDArray[np.float64], number: int) -> int:
 
 @kernel
 def _played_out(game: Game, card: int) -> float:
-    """Return seat 0's final lead in points after ``card``, with normal bots playing on."""
+    """Return seat 0's final lead in points after playing ``card``.
+
+    Normal bots play on.
+    """
     choose(game, card)
     choices = legal(game)
     while choices:
@@ -219,7 +233,10 @@ def deal_hidden(game: Game, seed: int) -> None:
 
 @kernel
 def _dealt(game: Game, hidden: int, seed: int, by_voids: int) -> bool:
-    """Deal the hidden cards, those with the fewest possible holders first; return False if stuck."""
+    """Deal the hidden cards; return False if stuck.
+
+    The cards with the fewest possible holders are dealt first.
+    """
     room = np.zeros(SEATS, dtype=np.int64)  # cards that each seat still needs
     for seat in range(1, SEATS):
         game["hand"][seat] = 0
@@ -242,7 +259,7 @@ def _dealt(game: Game, hidden: int, seed: int, by_voids: int) -> bool:
 
 @kernel
 def _held_by(game: Game, hidden: int, holders: int) -> int:
-    """Return the hidden cards that exactly ``holders`` of the other seats may hold."""
+    """Return the hidden cards that exactly ``holders`` other seats may hold."""
     cards = 0
     for card in range(CARDS):
         if hidden >> card & 1:
@@ -256,7 +273,10 @@ def _held_by(game: Game, hidden: int, holders: int) -> int:
 
 @kernel
 def _holder(game: Game, room: Indices, suit: int, point: int, by_voids: int) -> int:
-    """Draw the seat that gets a card by a random ``point``, in proportion to its room; -1 if no seat can take it."""
+    """Draw the seat that gets a card, in proportion to its room.
+
+    ``point`` is uniform in [0, 2**32). Return -1 if no seat can take the card.
+    """
     total = 0
     for seat in range(1, SEATS):
         if not (by_voids and game["voids"][seat] >> suit & 1):
@@ -272,7 +292,10 @@ def _holder(game: Game, room: Indices, suit: int, point: int, by_voids: int) -> 
 
 @kernel
 def _pick(cards: int, point: int) -> int:
-    """Return a card of a set, random for a ``point`` uniform in [0, 2**32)."""
+    """Return a random card of a set.
+
+    ``point`` is uniform in [0, 2**32).
+    """
     for _ in range(point * count(cards) >> 32):
         cards &= cards - 1
     return lowest(cards)

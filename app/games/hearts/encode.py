@@ -1,11 +1,13 @@
-"""The 270 features of an observation. Seats are in the order me, left, across, right.
+"""The 270 features of an observation.
+
+Seats are in the order me, left, across, right.
 
 Own hand 52; cards played 52; led suit 4; the trick's cards in order of play 4 x (suit 4 + rank 13); cards in the trick
-/ 4, own position / 4, padding; scores / 100; hearts broken; tricks / 13; passing; direction left, right, across,
-hold; voids shown by left, across, right 3 x 4; the last four cards, newest first, 4 x 17.
+/ 4, own position / 4, padding; scores / 100; hearts broken; tricks / 13; passing; direction left, right, across, hold;
+voids shown by left, across, right 3 x 4; the last four cards, newest first, 4 x 17.
 
-Scores are the match's before this hand plus the points taken in this hand. In a game of one hand they are its points.
-The features omit the three cards that the seat passed, and who played which card in older tricks.
+Scores are the match's before this hand plus the points taken in this hand. In a game of one hand they are the hand's
+points. The features omit the three cards that the seat passed, and who played which card in older tricks.
 """
 
 import numpy as np
@@ -47,7 +49,10 @@ _CARD[np.arange(CARDS), SUITS + np.arange(CARDS) % RANKS] = 1
 
 @kernel
 def observe(games: Games, slots: Indices, obs: Floats, mask: NDArray[np.uint8]) -> None:
-    """Write ``obs`` [K, 270] and ``mask`` [K, 52] for the seats to move in ``slots`` [K]."""
+    """Write observations and masks for the seats to move in ``slots``.
+
+    ``slots`` is [K], ``obs`` [K, 270] and ``mask`` [K, 52].
+    """
     for k in range(len(slots)):
         game = games[slots[k]]
         _write(game, game["mover"], obs, k)
@@ -88,7 +93,10 @@ def _write(game: Game, seat: int, obs: Floats, row: int) -> None:
 
 @inlined
 def _spread(cards: int, table: NDArray[np.generic], out: NDArray[np.generic], row: int, start: int) -> None:
-    """Write the features of a set of cards: six groups of eight, then four."""
+    """Write the features of a set of cards.
+
+    They are six groups of eight, then four.
+    """
     for byte in range(CARDS // 8):
         for k in range(8):
             out[row, start + 8 * byte + k] = table[cards >> 8 * byte & 255, k]

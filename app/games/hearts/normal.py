@@ -1,11 +1,11 @@
-"""The normal bot, which weighs the danger of keeping each card against the cost of playing it.
+"""The normal bot, which weighs keeping each card against playing it.
 
-It plays the card with the largest difference. The cost now is the chance that the card takes the trick, times the
-trick's points and those that later players may add. The danger of keeping it grows with the lower cards that others
-still have, and shrinks with the seat's own lower cards, its guards. So the bot ducks with the highest losing card,
-discards the queen and then dangerous cards, takes clean tricks early and empties short suits. It gives no points to a
-seat that may be shooting the moon, and takes a trick from it if that is cheap. It shoots its own moon only when nothing
-can stop it.
+It plays the card with the largest difference between the danger of keeping it and the cost of playing it now. The cost
+is the chance that the card takes the trick, times the trick's points and those that later players may add. The danger
+of keeping it grows with the lower cards that others still have, and shrinks with the seat's own lower cards, its
+guards. So the bot ducks with the highest losing card, discards the queen and then dangerous cards, takes clean tricks
+early and empties short suits. It gives no points to a seat that may be shooting the moon, and takes a trick from that
+seat if that is cheap. It shoots its own moon only when nothing can stop it.
 
 The bot reads only its own hand, the played cards, the points and the shown voids, so other seats' hidden cards cannot
 matter (``tests/unit/test_hearts_bots.py``).
@@ -42,7 +42,10 @@ _ROB = 2.0  # worth of taking a trick with points while a seat may be shooting
 _ALARM = 4.0  # cost of giving points to a seat that may be shooting
 
 _EVEN = 1e-3
-"""Weight of a card's number: among equally dangerous cards, the highest is played first."""
+"""Weight of a card's number, which breaks ties.
+
+Among equally dangerous cards, the highest is played first.
+"""
 
 
 class View(NamedTuple):
@@ -62,7 +65,7 @@ class View(NamedTuple):
 
 @kernel
 def normal_choice(game: Game, choices: int) -> int:
-    """Return the card of ``choices`` that the bot passes or plays for the seat to move."""
+    """Return the card of ``choices`` that the bot passes or plays."""
     passing = is_passing(game)
     view = look(game)
     shooting = not passing and cannot_be_stopped(game, view)
@@ -111,7 +114,10 @@ def _threat(game: Game) -> int:
 
 @kernel
 def cannot_be_stopped(game: Game, view: View) -> bool:
-    """Return whether the seat is certain to shoot the moon, however the other cards lie."""
+    """Return whether the seat to move is certain to shoot the moon.
+
+    It is certain only if it succeeds however the other cards lie.
+    """
     if view.led >= 0 and highest(1 << view.best | view.hand & SUIT << view.led * RANKS) == view.best:
         return False
     for other in range(SEATS):
@@ -141,7 +147,10 @@ def _pass_worth(hand: int, card: int) -> float:
 
 @kernel
 def _play_worth(game: Game, view: View, card: int) -> float:
-    """Return a card's worth now: the danger that playing it removes, less its expected cost."""
+    """Return a card's worth now.
+
+    It is the danger that playing the card removes, less the expected cost of playing it.
+    """
     suit, points = card // RANKS, points_of(card)
     takes, added = 0.0, 0.0
     if card > view.best and (view.led < 0 or suit == view.led):
@@ -158,7 +167,10 @@ def _play_worth(game: Game, view: View, card: int) -> float:
 
 @kernel
 def _taking(game: Game, view: View, card: int) -> tuple[float, float]:
-    """Return the chance that ``card``, best so far, takes the trick, and the expected further points."""
+    """Return the chance that a card takes the trick, and further points.
+
+    The card is the best so far. The points are those expected from later players.
+    """
     suit = card // RANKS
     outside = view.out & SUIT << suit * RANKS
     length = count(outside)

@@ -1,4 +1,4 @@
-"""A hand of Hearts: its record, dealing, passing, legal cards, playing, and its points.
+"""A hand of Hearts: record, dealing, passing, legal cards, playing and points.
 
 A record holds one game. A table calls the kernels that take ``Games`` once a step, for many records.
 """
@@ -66,12 +66,18 @@ _SUIT = np.arange(CARDS) // RANKS
 _SAME_SUIT = SUIT << RANKS * _SUIT
 _POINTS = (np.arange(CARDS) >= FIRST_HEART) + 13 * (np.arange(CARDS) == QUEEN_OF_SPADES)
 _OPENSPIEL = (np.arange(CARDS) % RANKS * SEATS + np.array([0, 1, 3, 2])[_SUIT]).astype(np.uint8).tobytes().ljust(256)
-"""OpenSpiel's card numbers (hearts before spades), for ``bytes.translate``, which is as fast as a kernel."""
+"""OpenSpiel's card numbers (hearts before spades), for ``bytes.translate``.
+
+That is as fast as a kernel.
+"""
 
 
 @kernel
 def drawn(seed: int, number: int) -> int:
-    """Return random number ``number`` of a seed, uniform in [0, 2**32): SplitMix64 (Steele et al. 2014)."""
+    """Return random number ``number`` of a seed, uniform in [0, 2**32).
+
+    Source: SplitMix64 (Steele et al. 2014).
+    """
     z = np.uint64(seed) + np.uint64(_GOLDEN) * np.uint64(number + 1)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(_MIX_1)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(_MIX_2)
@@ -81,7 +87,10 @@ def drawn(seed: int, number: int) -> int:
 
 @kernel
 def deal(game: Game, seed: int, direction: int, options: int) -> None:
-    """Shuffle and deal a hand; keep the scores. A negative ``direction`` is replaced by a random one."""
+    """Shuffle and deal a hand; keep the scores.
+
+    A negative ``direction`` is replaced by a random one.
+    """
     deck = game["deck"]
     for k in range(CARDS):
         deck[k] = k
@@ -114,7 +123,7 @@ def is_passing(game: Game) -> bool:
 
 @kernel
 def legal(game: Game) -> int:
-    """Return the mover's legal cards, an empty set when the hand is over."""
+    """Return the mover's legal cards, none when the hand is over."""
     seat = game["mover"]
     if seat == FINISHED:
         return 0
@@ -206,7 +215,10 @@ def result(game: Game, seat: int, moon_for_shooter: int) -> int:
 
 @inlined
 def play_forced(game: Game) -> None:
-    """Play forced cards, then store the legal ones in ``choices`` (empty when the hand is over)."""
+    """Play forced cards, then store the legal cards in ``choices``.
+
+    ``choices`` is empty when the hand is over.
+    """
     choices = legal(game)
     while choices and choices & (choices - 1) == 0:
         choose(game, lowest(choices))
@@ -216,7 +228,7 @@ def play_forced(game: Game) -> None:
 
 @kernel
 def deal_hands(games: Games, slots: Indices, seeds: Indices, directions: Indices, options: int) -> None:
-    """Begin a hand in each of ``slots`` and play forced cards; see ``deal``."""
+    """Begin hands in ``slots`` and play forced cards; see ``deal``."""
     for k in range(len(slots)):
         game = games[slots[k]]
         deal(game, seeds[k], directions[k], options)
@@ -225,10 +237,10 @@ def deal_hands(games: Games, slots: Indices, seeds: Indices, directions: Indices
 
 @kernel
 def play_hands(games: Games, slots: Indices, actions: Indices, over: Indices) -> tuple[int, int]:
-    """Play ``actions`` [K] in ``slots`` [K], then forced cards; write slots of ended hands into ``over``.
+    """Play ``actions`` [K] in ``slots`` [K], then forced cards.
 
-    Return the index of the first illegal action, K if none, and the number of ended hands. The illegal action and all
-    after it are not played.
+    Write the slots of ended hands into ``over``. Return the index of the first illegal action, K if all are legal, and
+    the number of ended hands. The illegal action and all after it are not played.
     """
     ended = 0
     for k in range(len(slots)):
@@ -245,7 +257,10 @@ def play_hands(games: Games, slots: Indices, actions: Indices, over: Indices) ->
 
 
 def hand_history(game: Game) -> list[int]:
-    """Return a hand's actions so far in OpenSpiel's numbers: direction, deal, passes, plays."""
+    """Return a hand's actions so far in OpenSpiel's numbers.
+
+    Their order is direction, deal, passes, plays.
+    """
     passed = game["cards_passed"] if game["direction"] != HOLD else 0
     cards = game["deck"].tobytes() + game["passes"][:passed].tobytes() + game["plays"][: game["cards_played"]].tobytes()
     return [int(game["direction"]), *cards.translate(_OPENSPIEL)]

@@ -12,7 +12,10 @@ CLEAN_FIRST_TRICK, MUST_BREAK, QUEEN_BREAKS = 1, 2, 4
 
 @dataclass(frozen=True, slots=True)
 class HeartsRules:
-    """Rules of a table, named as in game strings. Options shared with OpenSpiel have its defaults."""
+    """Rules of a table, named as in game strings.
+
+    Options shared with OpenSpiel have OpenSpiel's defaults.
+    """
 
     # each seat passes three cards: in a match left, right, across, then none, in the order ``DIRECTION_ORDER``; in a
     # game of one hand in a random direction
@@ -33,13 +36,13 @@ class HeartsRules:
 
     @property
     def hand(self) -> str:
-        """OpenSpiel's game string for one hand, without the options that only we have."""
+        """OpenSpiel's game string for one hand, without options that OpenSpiel lacks."""
         usual = HeartsRules()
         return replace(self, moon_for_shooter=usual.moon_for_shooter, hands=usual.hands, limit=usual.limit).game
 
     @property
     def option_set(self) -> int:
-        """Options that the kernels of a hand need, as a set of bits."""
+        """Options that the kernels of a hand need, as bits."""
         return (
             CLEAN_FIRST_TRICK * self.no_pts_on_first_trick
             | MUST_BREAK * self.must_break_hearts

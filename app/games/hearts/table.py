@@ -1,15 +1,15 @@
-"""Hearts by our own rules: thousands of games in one array, their outcomes and rewards.
+"""Tables of Hearts by our own rules, with outcomes and rewards.
 
-A table reports what a seat has earned so far (``Table.earned``). The reward of a decision is the difference to the
-seat's next decision, and the last reward is the difference to the outcome. So the rewards of an episode always sum to
-its outcome. For games of one hand, the modes of earning are:
+A table holds thousands of games in one array, and reports what a seat has earned so far (``Table.earned``). The reward
+of a decision is the difference to the seat's next decision, and the last reward is the difference to the outcome. So
+the rewards of an episode always sum to its outcome. For games of one hand, the modes of earning are:
 
 - ``terminal``: nothing is earned before the end.
 - ``per_trick``: a seat that takes p points earns -p / 26, and each other seat a third of p / 26. This matches the
   outcome, the lead over the mean of the others. The last reward corrects for a moon.
 - ``shaped``: as ``per_trick``, plus 0.02 for each suit missing in the seat's hand, less 0.05 for each lead of unbroken
-  hearts while holding another suit (legal only without ``must_break_hearts``). The last reward takes both back,
-  so they are a potential (Ng et al. 1999) and the best policy stays the same.
+  hearts while holding another suit (legal only without ``must_break_hearts``). The last reward takes both back, so they
+  are a potential (Ng et al. 1999) and the best policy stays the same.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,10 @@ from app.games.hearts.rules import HeartsRules
 from app.games.table import FINISHED, Floats, IllegalAction, Indices, Mask, Seats, Table, TableSpec, UnknownGame
 
 VERSION = 1
-"""Version of this implementation: raised when the same actions could give another game or observation."""
+"""Version of this implementation.
+
+It is raised when the same actions could give another game or observation.
+"""
 
 Rewards = Literal["terminal", "per_trick", "shaped"]
 VOID_BONUS, HEARTS_PENALTY = 0.02, 0.05
@@ -36,7 +39,9 @@ _DRAWN = -1  # stands for a random direction of passing
 
 
 class HeartsTable(Table):
-    """N games of Hearts at once. A game is one hand, or a match of several.
+    """N games of Hearts at once.
+
+    A game is one hand, or a match of several.
 
     The outcome of a hand is a seat's lead over the mean of the others, in units of 26 points: 1 for a moon. The outcome
     of several hands is their mean. In a match to a limit of points, each of k winners gets (4 / k - 1) / 3, and each
@@ -132,7 +137,10 @@ class HeartsTable(Table):
         self._hands[slots] += 1
 
     def _settle(self, over: Indices) -> None:
-        """Score the ended hands in the slots ``over``; end their games or deal the next hands."""
+        """Score the ended hands in the slots ``over``.
+
+        Their games end, or their next hands are dealt.
+        """
         rules = (self._rules.hands, self._rules.limit, int(self._rules.moon_for_shooter))
         going_on = _settle_hands(self._games, over, self._hands, rules, self._returns)
         for slot in going_on.tolist():
@@ -144,18 +152,21 @@ class HeartsTable(Table):
 
 
 def _dense(numbers: NDArray[np.integer]) -> Indices:
-    """Return slots or actions as contiguous int64, as the kernels are compiled for."""
+    """Return contiguous int64, for which the kernels are compiled."""
     return np.ascontiguousarray(numbers, dtype=np.int64)
 
 
 def moons(outcomes: Floats) -> Mask:
-    """Return which seats [G, 4] shot the moon: their outcome [G, 4] of a single hand is 1."""
+    """Return which seats [G, 4] shot the moon.
+
+    ``outcomes`` [G, 4] are those of single hands; a moon's outcome is 1.
+    """
     shot: Mask = outcomes > 1 - 1 / POINTS
     return shot
 
 
 def hand_points(outcomes: Floats, *, moon_for_shooter: bool) -> Indices:
-    """Return the points [G, 4] of single hands from their outcomes [G, 4].
+    """Return the points [G, 4] of single hands from outcomes [G, 4].
 
     A moon scores 26 for each other seat, or with ``moon_for_shooter`` -26 for its shooter.
     """
@@ -167,7 +178,10 @@ def hand_points(outcomes: Floats, *, moon_for_shooter: bool) -> Indices:
 
 @kernel
 def _earned(games: Games, slots: Indices, seats: Seats, hands: int, shaped: int) -> Floats:
-    """Return the rewards [K] of ``seats`` [K] so far, in games of ``hands`` hands."""
+    """Return the rewards [K] of ``seats`` [K] so far.
+
+    Their games have ``hands`` hands.
+    """
     out = np.empty(len(slots), dtype=np.float32)
     for k in range(len(slots)):
         game, seat = games[slots[k]], seats[k]
@@ -185,7 +199,10 @@ def _earned(games: Games, slots: Indices, seats: Seats, hands: int, shaped: int)
 
 @kernel
 def _lead(own: int, total: int, hands: int) -> float:
-    """Return a seat's lead over the mean of the others, per hand, in units of 26 points."""
+    """Return a seat's lead per hand, in units of 26 points.
+
+    The lead is over the mean of the others; ``total`` is the points of all seats.
+    """
     return ((total - own) / (SEATS - 1) - own) / (POINTS * hands)
 
 
@@ -193,7 +210,7 @@ def _lead(own: int, total: int, hands: int) -> float:
 def _settle_hands(
     games: Games, slots: Indices, begun: Indices, rules: tuple[int, int, int], returns: Floats
 ) -> Indices:
-    """Score the ended hands in ``slots``; return the slots whose games go on.
+    """Score the ended hands in ``slots``; return slots whose games go on.
 
     Args:
         games: [N]; the scores of games that go on are updated.

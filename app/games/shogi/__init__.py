@@ -1,4 +1,4 @@
-"""Shogi and minishogi by our own compiled rules: games move by move, and their notations.
+"""Shogi and minishogi by our own compiled rules: games and notations.
 
 >>> from flyball import shogi
 >>> game = shogi.Replay(shogi.SHOGI)

@@ -1,4 +1,6 @@
-"""Players of Shogi and minishogi by rule and search, which see what a network sees.
+"""Players of Shogi and minishogi by rule and search.
+
+They see what a network sees.
 
 - ``heuristic``: looks one ply ahead at captures, promotion, checks, and whether the moved piece can be taken.
 - ``mate``: gives mate if it can, and otherwise plays as ``heuristic``.
@@ -33,19 +35,31 @@ DEPTH = 3
 """Plies of ``search`` before it looks at captures only."""
 
 _CAPTURES = 4
-"""Most plies of captures after these."""
+"""Most plies of captures after the first ``DEPTH`` plies."""
 
 _VALUES = np.array([0, 90, 315, 405, 495, 540, 855, 990, 10_000, 540, 540, 540, 540, 945, 1395], dtype=np.int64)
-"""Values of pieces by code; in a hand, a piece has that of its base."""
+"""Values of pieces by code.
+
+In a hand, a piece has the value of its unpromoted base.
+"""
 _WORTH = _VALUES + _VALUES[BASE]
-"""Gain in material by capturing a piece: the opponent loses it, and the own hand gains its base."""
+"""Gain in material by capturing a piece, by its code.
+
+The opponent loses the piece, and the own hand gains its base.
+"""
 
 _CHECK = 60
 _PER_NAT = 60.0
-"""Difference in score at which the better of two moves is e times as likely for ``heuristic``."""
+"""Difference in score that makes a move e times as likely.
+
+It applies to the better of two moves of ``heuristic``.
+"""
 
 _SURE = 40.0
-"""Log-weight of a chosen move; all others have 0, so that the choice is practically certain."""
+"""Log-weight of a chosen move.
+
+All others have 0, so that the choice is practically certain.
+"""
 
 _MATE, _INFINITY = 1_000_000, 10_000_000
 
@@ -89,7 +103,10 @@ def _grade(
     asked: tuple[NDArray[np.uint8], bool],
     weights: Floats,
 ) -> None:
-    """Write log-weights [K, A] of the positions that observations [K, D] show; perhaps a mate is sure."""
+    """Write log-weights [K, A] for observations [K, D].
+
+    ``asked`` is the observations, and whether a mate is chosen for certain.
+    """
     obs, mates = asked
     games, work = np.zeros(2, dtype=POSITION), np.zeros(2, dtype=WORKSPACE)
     game, child = games[0], games[1]
@@ -110,7 +127,10 @@ def _grade(
 
 @kernel
 def target(tables: np.void, board: Cells, action: int) -> tuple[int, int, int, int]:
-    """Return an action's squares from (-1: a drop) and to, and the piece before and after it."""
+    """Return an action's squares, and the piece before and after it.
+
+    The squares are from (-1: a drop) and to.
+    """
     cells = tables["cells"]
     if action >= tables["drops"]:
         place, kind = divmod(action - tables["drops"], tables["kinds"])
@@ -132,7 +152,10 @@ def gain(tables: np.void, board: Cells, action: int) -> int:
 
 @kernel
 def one_ply(tables: np.void, game: Position, action: int) -> int:
-    """Return the gain of an action, less what the opponent gains by taking the moved piece."""
+    """Return the gain of an action, less that of a recapture.
+
+    The opponent recaptures the moved piece with its cheapest attacker, if that gains something.
+    """
     board = game["board"]
     won = gain(tables, board, action)
     cell, place, _, after = target(tables, board, action)
@@ -155,7 +178,11 @@ def one_ply(tables: np.void, game: Position, action: int) -> int:
 def exchange(  # noqa: C901 - one look around
     tables: np.void, board: Cells, cell: int
 ) -> tuple[int, bool]:
-    """Return the cheapest piece with which the other seat attacks a square (0: none), and whether an own one does."""
+    """Return the cheapest attacker of a square, and whether it is defended.
+
+    The attacker is the code of a piece of the other seat, 0 if none attacks. A square is defended
+    if an own piece attacks it.
+    """
     step, cheapest, defended = tables["step"], 0, False
     for direction in range(DIRECTIONS):
         back = direction if direction >= RAYS else (direction + 4) % RAYS
@@ -186,7 +213,7 @@ NODE = np.dtype(
     ],
     align=True,
 )
-"""A position of a search and its window, for the seat to move."""
+"""A position of a search and its window, for the mover."""
 
 
 class Stack(NamedTuple):
@@ -201,7 +228,7 @@ class Stack(NamedTuple):
 
 @kernel
 def best_actions(tables: np.void, layout: np.void, obs: NDArray[np.uint8], depth: int) -> NDArray[np.int64]:
-    """Return the best action, by search, of each position that observations [K, D] show."""
+    """Return the best action, by search, for each observation [K, D]."""
     plies = depth + _CAPTURES + 1
     stack = Stack(
         np.zeros(plies, dtype=POSITION),
@@ -221,7 +248,10 @@ def best_actions(tables: np.void, layout: np.void, obs: NDArray[np.uint8], depth
 
 @kernel
 def search(tables: np.void, stack: Stack) -> int:
-    """Return the best action at the root, node 0. A loop, because compiled recursion cannot be loaded from disk."""
+    """Return the best action at the root, node 0.
+
+    The search is a loop, because compiled recursion cannot be loaded from disk.
+    """
     expand(tables, stack, 0)
     ply, chosen = 0, -1
     while True:
@@ -250,7 +280,10 @@ def search(tables: np.void, stack: Stack) -> int:
 
 @kernel
 def expand(tables: np.void, stack: Stack, ply: int) -> None:
-    """List the actions to try in a node: all, or captures below the depth, where standing still is allowed."""
+    """List the actions to try in a node.
+
+    These are all legal actions, or captures alone below the depth. There, the seat to move may also stand pat.
+    """
     node, game, found, scores = stack.nodes[ply], stack.games[ply], stack.found[ply], stack.scores[ply]
     board, depth, quiet = game["board"], node["depth"], node["depth"] <= 0
     node["next"] = node["count"] = 0
@@ -273,7 +306,7 @@ def expand(tables: np.void, stack: Stack, ply: int) -> None:
 
 @kernel
 def pick(stack: Stack, ply: int, begin: int, count: int) -> int:
-    """Return the most promising action of those from ``begin`` on, and put it there."""
+    """Return the most promising action from ``begin`` on, and put it there."""
     found, scores, top = stack.found[ply], stack.scores[ply], begin
     for j in range(begin + 1, count):
         if scores[j] > scores[top]:

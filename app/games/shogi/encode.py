@@ -12,7 +12,7 @@ The planes of an observation, each of side x side squares:
    then a plane for check;
 8. in Shogi an empty plane or two, so that there are 46 planes, or 50 with ``repetition_planes``.
 
-A 1 is written as ``UNIT``, which is divisible by all the sets, and is the scale that a network divides by. So hands are
+A 1 is written as ``UNIT``, which is divisible by the size of each set, and by which a network divides. So hands are
 exact, and the number of moves is rounded down to a 252nd of the limit.
 """
 
@@ -78,7 +78,7 @@ class Layout:
 def see(  # noqa: C901 - plane after plane
     tables: np.void, layout: np.void, games: NDArray[np.void], slots: Indices, seats: Seats
 ) -> NDArray[np.uint8]:
-    """Return what ``seats`` [K] see in ``slots`` [K], [K, D]."""
+    """Return the observations [K, D] of ``seats`` [K] in ``slots`` [K]."""
     cells, kinds, seat_plane = tables["cells"], tables["kinds"], layout["seat"]
     out = np.zeros((len(slots), layout["planes"], cells), dtype=np.uint8)
     for k in range(len(slots)):
@@ -108,7 +108,10 @@ def see(  # noqa: C901 - plane after plane
 
 @kernel
 def recall(tables: np.void, layout: np.void, obs: NDArray[np.uint8], game: Position) -> None:
-    """Rebuild the position that a seat to move sees, except its number of moves, in ``game``."""
+    """Rebuild in ``game`` the position that a seat to move sees.
+
+    Only board, hands and seat are written.
+    """
     cells, kinds = tables["cells"], tables["kinds"]
     board, hands = game["board"], game["hands"]
     board[:cells] = 0
@@ -139,17 +142,21 @@ class Numbering:
 
 
 def plain_numbers(variant: Variant) -> Numbering:
-    """Return the variant's own numbers: from square, to square and promotion, then drops."""
+    """Return the variant's own numbers.
+
+    Moves come first, by from square, to square and promotion, then drops.
+    """
     same = np.arange(variant.actions)
     return Numbering(variant.actions, same, same)
 
 
 @cache
 def direction_numbers(variant: Variant) -> Numbering:
-    """Return numbers of a square and a way to move: 81 x 139 in Shogi (Silver et al. 2017).
+    """Return numbers of a square and a way to move.
 
-    The ways are eight directions by distance and the knight's two jumps, the same with promotion, and drops of each
-    kind. The square is where a piece comes from, or where it is dropped.
+    There are 81 x 139 in Shogi (Silver et al. 2017). The ways are eight directions by distance and the knight's two
+    jumps, the same with promotion, and drops of each kind. The square is where a piece comes from, or where it is
+    dropped.
     """
     side, cells, kinds = variant.side, variant.side * variant.side, len(variant.codes)
     reach, jumps = side - 1, 2 * (KNIGHT in variant.counts)
@@ -173,10 +180,10 @@ def direction_numbers(variant: Variant) -> Numbering:
 
 @cache
 def arrival_places(variant: Variant) -> tuple[int, Indices]:
-    """Return the ways to move, and the place of each of the variant's actions in squares x ways.
+    """Return the number of ways, and each action's index in (square, way).
 
-    The ways are those of ``direction_numbers``. The square is where a piece arrives: there a network sees what is taken
-    and who could take back. An action that no piece can make has some place.
+    The actions are the variant's, the ways those of ``direction_numbers``. The square is where a piece arrives: there a
+    network sees what is taken and who could take back. An action that no piece can make has some index.
     """
     directions, cells, kinds = direction_numbers(variant), variant.cells, len(variant.codes)
     ways, drops = directions.actions // cells, int(variant.tables["drops"])

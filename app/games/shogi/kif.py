@@ -1,7 +1,7 @@
 """KIF, the usual format of records of Shogi games, read and written.
 
 Source: http://kakinoki.o.oo7.jp/kif_format.html. A file named ``.kifu`` is UTF-8, one named ``.kif`` Shift-JIS. Only
-games from the usual first position are read, without variations; comments are passed over.
+games from the usual first position are read, without variations; comments are ignored.
 """
 
 import re
@@ -64,7 +64,10 @@ def write_kif(actions: Sequence[int], names: tuple[str, str] = ("", ""), variant
 
 
 def _ending(game: Replay) -> str:
-    """Return the word for how a game stands; one that goes on, or was cut off, is interrupted."""
+    """Return the word for how a game stands.
+
+    A game that goes on, or was cut off, is interrupted.
+    """
     if game.position["occurrences"] >= OCCURRENCES:
         return "千日手" if game.winner == FINISHED else "反則勝ち" if game.winner == game.seat else "反則負け"
     if game.winner == game.seat:
@@ -75,7 +78,10 @@ def _ending(game: Replay) -> str:
 def parse_kif(  # noqa: C901 - a line after the other
     text: str, variant: Variant = SHOGI
 ) -> KifGame:
-    """Return the game of a record. Raises ``BadNotation`` with the number of the line."""
+    """Return the game of a record.
+
+    Raises ``BadNotation`` with the number of the line.
+    """
     game, names, last = Replay(variant), ["", ""], -1
     for number, raw in enumerate(text.lstrip("\ufeff").splitlines(), 1):
         line = raw.translate(_NARROW).rstrip()
@@ -101,7 +107,7 @@ def parse_kif(  # noqa: C901 - a line after the other
 
 
 def _play(game: Replay, text: str, last: int, number: int, raw: str) -> int:
-    """Play the move of a line; return its square as Black sees it."""
+    """Play a line's move; return its square as Black sees it."""
     variant, found = game.variant, _MOVE.fullmatch(text)
     if found is None:
         raise _bad(number, raw, "it is no move, such as 7六歩(77)")
@@ -125,12 +131,15 @@ def _play(game: Replay, text: str, last: int, number: int, raw: str) -> int:
 
 
 def _seen(cell: int, seat: int, variant: Variant) -> int:
-    """Return the number for one seat of a square that has the number ``cell`` for the other one, or for Black."""
+    """Convert a square between Black's view and that of ``seat``.
+
+    A negative number stays as it is.
+    """
     return variant.cells - 1 - cell if seat and cell >= 0 else cell
 
 
 def _cell(file: int, rank: int, variant: Variant) -> int:
-    """Return a square as Black sees it; -1: it is not on the board."""
+    """Return a square as Black sees it, -1 off the board."""
     inside = file <= variant.side and rank <= variant.side
     return (rank - 1) * variant.side + variant.side - file if inside else -1
 

@@ -1,10 +1,10 @@
-"""Parity check of Shogi: our own rules replay a recorded game, and OpenSpiel's replay it beside them.
+"""Parity check of Shogi: our own rules and OpenSpiel's replay a game.
 
-OpenSpiel ends some games otherwise than the official rules. These are no failures:
+OpenSpiel ends some games differently from the official rules. These differences are no failures:
 
 - OpenSpiel ends a game when both kings are in the opponents' camps (drawn), and when a seat has moved with its king
-  there and has 28 points (won). Officially the seat to move declares, and needs ten pieces in the camp too. From there
-  on, only our own rules replay the game.
+  there and has 28 points (won). Officially the seat to move declares, and needs ten pieces in the camp too. After
+  OpenSpiel's end, only our own rules replay the game.
 - OpenSpiel knows no declaration by White with 27 points.
 - At a fourth occurrence, OpenSpiel counts six checks in a row as perpetual check, even if not all moves since the first
   occurrence gave check.
@@ -26,7 +26,10 @@ from app.games.shogi.variant import BASE, BISHOP, KING, ROOK, SHOGI
 from app.games.table import Indices
 
 Ruling = Literal["same", "camp", "declaration", "perpetual", "unexplained"]
-"""Ends of a game in two engines: alike, for one of the reasons above, or otherwise."""
+"""Ends of a game in two engines.
+
+They are the same, differ for one of the reasons above, or differ for no known reason.
+"""
 
 _CAMP = SHOGI.zone * SHOGI.side
 _POINTS, _CHECKS = 28, 6  # of OpenSpiel's rulings
@@ -42,7 +45,10 @@ class Comparison:
 
 
 class ShogiChecker(Checker):
-    """Replays a game by our own rules, and compares legal moves and ending with OpenSpiel's."""
+    """Checker that replays a game by our own rules and OpenSpiel's.
+
+    It compares legal moves and the ending.
+    """
 
     against = "openspiel and its own rules"
 
@@ -59,9 +65,10 @@ class ShogiChecker(Checker):
 
 
 def compare(openspiel: Any, actions: Sequence[int], sfen: str = SHOGI.sfen) -> Comparison:
-    """Play legal actions, in the variant's numbers, by both engines, until either ends the game.
+    """Play legal actions by both engines until either ends the game.
 
-    A game that goes on for both engines after the last action ends in the same way.
+    ``actions`` have the variant's numbers. A game that goes on for both engines after the last action ends in the same
+    way.
     """
     ours, theirs = Replay(SHOGI, sfen, limit=len(actions) + 1), openspiel.new_initial_state(sfen)
     for number in range(len(actions) + 1):
@@ -95,7 +102,10 @@ def _ruling(ours: Replay, theirs: Any) -> Ruling:
 
 
 def _in_camp(game: Replay) -> list[float] | None:
-    """Return OpenSpiel's outcome for kings in the camps; None if its game goes on."""
+    """Return OpenSpiel's outcome for kings in the camps, or None.
+
+    None means that OpenSpiel's game goes on.
+    """
     board, hand = game.position["board"], game.position["hands"][1]
     camp = -board[SHOGI.cells - _CAMP : SHOGI.cells]  # of the seat that has just moved
     if KING not in camp:
@@ -108,7 +118,10 @@ def _in_camp(game: Replay) -> list[float] | None:
 
 @cache
 def openspiel_actions() -> Indices:
-    """Return OpenSpiel's number of each action of each seat: its squares begin at the corner nearest to 9i."""
+    """Return OpenSpiel's number of each action of each seat.
+
+    OpenSpiel's squares begin at the corner nearest to 9i.
+    """
     side, cells = SHOGI.side, SHOGI.cells
     rows, columns = np.divmod(np.arange(cells), side)
     black = (side - 1 - rows) * side + columns

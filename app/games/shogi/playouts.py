@@ -1,7 +1,8 @@
-"""Monte Carlo tree search by random playouts in Shogi and minishogi: UCT with proven values.
+"""Tree search by random playouts in Shogi and minishogi.
 
-The search is that of OpenSpiel's ``MCTSBot``, move for move, by our own rules. OpenSpiel's cannot judge our games: it
-has no minishogi, and ends some games of Shogi that go on by our rules (``app.games.shogi.parity``).
+It is UCT with proven values, and equals OpenSpiel's ``MCTSBot`` move for move, by our own rules. OpenSpiel's search
+cannot judge our games: OpenSpiel has no minishogi, and ends some games of Shogi that go on by our rules
+(``app.games.shogi.parity``).
 
 Sources: L. Kocsis and C. Szepesvari, "Bandit based Monte-Carlo Planning" (2006); M. H. M. Winands et al., "Monte-Carlo
 Tree Search Solver" (2008).
@@ -22,26 +23,33 @@ from app.games.shogi.variant import MOST_LEGAL
 from app.games.table import FINISHED
 
 _MOST_EDGES = 10_000_000
-"""Most edges of a tree, 180 MB; in a full tree, playouts begin at its leaves."""
+"""Most edges of a tree, 180 MB.
+
+In a full tree, playouts begin at its leaves.
+"""
 
 _OPEN = 2
-"""Instead of an outcome: not proven."""
+"""Value of ``Tree.proven`` for an outcome that is not proven."""
 
 _ROOT = 0
 """The edge that leads to the root."""
 
 
 class PlayoutSearch:
-    """Chooses moves by a tree search with N random playouts, with a new tree for each move.
+    """Player that chooses moves by a tree search with random playouts.
 
-    ``exploration`` is the constant c of UCT. A game that reaches the limit of ``max_moves`` counts as drawn.
+    Each move has a new tree and ``playouts`` playouts. ``exploration`` is the constant c of UCT. A game that reaches
+    the limit of ``max_moves`` counts as drawn.
     """
 
     def __init__(self, rules: ShogiRules, max_moves: int, playouts: int, exploration: float) -> None:
         self._rules, self._limit, self._playouts, self._exploration = rules, max_moves, playouts, exploration
 
     def move(self, history: Sequence[int], seed: int) -> int:
-        """Return an action after a history, both in the numbers of the seats to move."""
+        """Return an action after a history.
+
+        Both have the numbers of the seats to move.
+        """
         numbers, game = self._rules.numbering, Replay(self._rules.variant, limit=self._limit)
         for number in history:
             game.play(int(numbers.action[number]))
@@ -49,14 +57,20 @@ class PlayoutSearch:
 
 
 def best_move(game: Replay, playouts: int, exploration: float, seed: int) -> int:
-    """Return the action, in the variant's numbers, that a search from an unfinished game's position finds."""
+    """Return the action that a search from an unfinished game finds.
+
+    The action has the variant's number.
+    """
     tables, lists = game.variant.tables, Lists(game.lists.moves.copy(), game.lists.keys.copy(), game.lists.legal.copy())
     state = np.array([seed], dtype=np.uint64)
     return int(_best_action(tables, game.position, lists, (playouts, exploration), state))
 
 
 class Tree(NamedTuple):
-    """E edges of a tree. Those of a node follow each other, in random order; ``_ROOT`` leads to the root."""
+    """E edges of a tree.
+
+    The edges of a node follow each other, in random order; ``_ROOT`` leads to the root.
+    """
 
     action: NDArray[np.uint16]  # [E]
     chooser: NDArray[np.int8]  # [E] the seat that plays the action
@@ -72,9 +86,10 @@ class Tree(NamedTuple):
 def _best_action(
     tables: np.void, position: Position, lists: Lists, rule: tuple[int, float], state: NDArray[np.uint64]
 ) -> int:
-    """Return the best action of a position, by playouts and exploration of a rule.
+    """Return the best action of a position.
 
-    ``lists`` are its game's, and are overwritten from there on.
+    ``rule`` is the number of playouts and the constant of exploration. ``lists`` are those of the position's game, and
+    are overwritten from the position on.
     """
     playouts, exploration = rule
     room = min(_MOST_EDGES, (playouts + 1) * MOST_LEGAL)
@@ -118,7 +133,10 @@ def _best_action(
 
 @kernel
 def _expand(tree: Tree, edge: int, game: Position, lists: Lists, state: NDArray[np.uint64]) -> None:
-    """Add a game's legal actions to the tree, below an edge. The tree needs room for them."""
+    """Add a game's legal actions to the tree, below an edge.
+
+    The tree needs room for them.
+    """
     begin = tree.used[0]
     tree.first[edge], tree.edges[edge] = begin, game["legal"]
     for k in range(game["legal"]):
@@ -131,7 +149,10 @@ def _expand(tree: Tree, edge: int, game: Position, lists: Lists, state: NDArray[
 
 @inlined
 def _choose(tree: Tree, edge: int, exploration: float) -> int:
-    """Return the edge below another with the largest upper confidence bound: its outcome if it is proven."""
+    """Return the edge below another with the largest upper confidence bound.
+
+    A proven edge's bound is its outcome. An edge without visits is returned at once.
+    """
     best, chosen, spread = -np.inf, -1, log(tree.visits[edge])
     for below in range(tree.first[edge], tree.first[edge] + tree.edges[edge]):
         seen = tree.visits[below]
@@ -148,7 +169,10 @@ def _choose(tree: Tree, edge: int, exploration: float) -> int:
 
 @kernel
 def _count(tree: Tree, path: NDArray[np.int32], winner: int) -> None:
-    """Count the end of a game on the edges of its path; prove what follows if the last edge is proven."""
+    """Count the end of a game on the edges of its path.
+
+    If the last edge is proven, prove the outcomes that follow from it.
+    """
     sure = tree.proven[path[-1]] != _OPEN
     for edge in path[::-1]:
         tree.visits[edge] += 1
@@ -180,7 +204,10 @@ def _proof(tree: Tree, edge: int) -> int:
 
 @kernel
 def _most(tree: Tree) -> int:
-    """Return the root's edge to play: by proven outcome, which counts as 0 if it is open, visits, and total."""
+    """Return the root's edge to play.
+
+    Edges are compared by proven outcome (0 if it is open), then by visits, then by total.
+    """
     begin, chosen = tree.first[_ROOT], tree.first[_ROOT]
     for edge in range(begin, begin + tree.edges[_ROOT]):
         sure = tree.proven[edge] if tree.proven[edge] != _OPEN else 0
@@ -192,7 +219,10 @@ def _most(tree: Tree) -> int:
 
 @inlined
 def _draw(state: NDArray[np.uint64], count: int) -> int:
-    """Return a number below ``count``, drawn by SplitMix64 (Steele, Lea and Flood 2014)."""
+    """Return a random number below ``count``.
+
+    Source: SplitMix64 (Steele, Lea and Flood 2014).
+    """
     state[0] += np.uint64(0x9E3779B97F4A7C15)
     mixed = state[0]
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -13,7 +13,9 @@ LONGEST = 4096
 
 
 class Replay:
-    """One game of at most ``limit`` moves. Unlike a table, it does not play forced moves by itself.
+    """One game of at most ``limit`` moves.
+
+    Unlike a table, it does not play forced moves by itself.
 
     Actions have the variant's numbers, as the seat to move counts. ``sfen`` is the first position, by default the
     usual one. ``lists`` are those of the rules' kernels. Raises ``BadNotation``.
@@ -27,7 +29,7 @@ class Replay:
 
     @property
     def seat(self) -> int:
-        """The seat to move, or that would be to move in a finished game."""
+        """The seat to move, or next to move in a finished game."""
         return int(self.position["seat"])
 
     @property

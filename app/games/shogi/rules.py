@@ -1,9 +1,11 @@
-"""The rules of Shogi as kernels on records of positions, seen by the seat to move.
+"""The rules of Shogi as kernels on records of positions.
+
+Positions are seen by the seat to move.
 
 Sources: the rules of the Japan Shogi Association (https://www.shogi.or.jp) on drops, promotion and repetition, and of
 the Computer Shogi Association (http://www2.computer-shogi.org) on the declaration by 27 points:
 
-- Pieces that could never move again have to promote, and are not dropped so.
+- Pieces that could never move again have to promote, and are not dropped where they could never move.
 - No pawn is dropped into a file with an unpromoted pawn of the same seat (nifu), nor to give mate (uchifuzume).
 - A seat without a legal move has lost, in check or not.
 - At the fourth occurrence of a position (squares, hands and seat to move; the first position of a game counts), the
@@ -76,7 +78,10 @@ WORKSPACE = np.dtype(
     ],
     align=True,
 )
-"""Memory of the generator of moves: one record for a thread, with any content."""
+"""Memory of the move generator: one record for a thread.
+
+A record may hold any content.
+"""
 
 
 def _random_keys(seed: int, *shape: int) -> NDArray[np.uint64]:
@@ -86,7 +91,10 @@ def _random_keys(seed: int, *shape: int) -> NDArray[np.uint64]:
 _CELL_KEYS = _random_keys(1, 2 * CODES - 1, MOST_CELLS)  # by code + 14
 _HAND_KEYS = _random_keys(2, 2, KINDS, MOST_IN_HAND + 1)
 _CHECKED = np.uint64(1)
-"""Bit of a key that says whether the seat to move is in check; the others are a hash (Zobrist 1970)."""
+"""Key bit that says whether the seat to move is in check.
+
+The other bits are a hash (Zobrist 1970).
+"""
 
 
 @kernel
@@ -122,7 +130,10 @@ def find_king(tables: np.void, board: Cells) -> int:
 
 @kernel
 def checks(tables: np.void, board: Cells, king: int, marks: Cells) -> int:  # noqa: C901 - one look around
-    """Return the number of pieces that give check, and mark pins and the squares that end a single check."""
+    """Return the number of pieces that give check, and write ``marks``.
+
+    The marks are pins, and the squares where a piece ends a single check.
+    """
     step, cells, pins, open_ = tables["step"], tables["cells"], marks[0], marks[1]
     pins[:cells], open_[:cells] = -1, 0
     count = 0
@@ -162,7 +173,10 @@ def checks(tables: np.void, board: Cells, king: int, marks: Cells) -> int:  # no
 def board_moves(  # noqa: C901, PLR0912 - from piece to piece
     tables: np.void, board: Cells, count: int, marks: Cells, out: Actions
 ) -> int:
-    """Write the legal moves of pieces on the board, ascending; return their number. ``count`` pieces give check."""
+    """Write the legal moves of pieces on the board; return their number.
+
+    The moves are ascending. ``count`` pieces give check.
+    """
     step, side, cells, zone = tables["step"], tables["side"], tables["cells"], tables["zone"]
     pins, open_ = marks[0], marks[1]
     written = 0
@@ -209,7 +223,10 @@ def board_moves(  # noqa: C901, PLR0912 - from piece to piece
 
 @kernel
 def legal_moves(tables: np.void, game: Position, work: np.void, out: Actions) -> int:  # noqa: C901 - moves, then drops
-    """Write the legal actions of the seat to move, ascending; return their number, and set ``checked``."""
+    """Write the legal actions of the seat to move; return their number.
+
+    The actions are ascending. ``checked`` is set.
+    """
     board, hand, side, cells = game["board"], game["hands"][0], tables["side"], tables["cells"]
     marks, files, step = work["marks"], work["files"], tables["step"]
     open_ = marks[1]
@@ -243,7 +260,10 @@ def legal_moves(tables: np.void, game: Position, work: np.void, out: Actions) ->
 
 @kernel
 def _pawn_mates(tables: np.void, board: Cells, cell: int, work: np.void) -> bool:
-    """Return whether a pawn dropped before the king gives mate; no drop could come between them."""
+    """Return whether a pawn dropped before the king gives mate.
+
+    No drop could come between the pawn and the king.
+    """
     cells, turned, marks = tables["cells"], work["turned"], work["turned_marks"]
     for place in range(cells):
         turned[place] = -board[cells - 1 - place]
@@ -254,7 +274,10 @@ def _pawn_mates(tables: np.void, board: Cells, cell: int, work: np.void) -> bool
 
 @kernel
 def move(tables: np.void, game: Position, action: int) -> None:
-    """Play a legal action, and turn the position to the other seat. ``checked`` and ``legal`` are not brought up."""
+    """Play a legal action, and turn the position to the other seat.
+
+    ``checked`` and ``legal`` are not updated.
+    """
     board, hands, cells, kinds = game["board"], game["hands"], tables["cells"], tables["kinds"]
     if action >= tables["drops"]:
         place, kind = divmod(action - tables["drops"], kinds)
@@ -279,7 +302,10 @@ def move(tables: np.void, game: Position, action: int) -> None:
 
 @kernel
 def position_key(tables: np.void, game: Position) -> np.uint64:
-    """Return the key of a position, equal for equal positions of one seat; ``checked`` has to be up to date."""
+    """Return the key of a position.
+
+    Equal positions of one seat have equal keys. ``checked`` has to be up to date.
+    """
     board, hands = game["board"], game["hands"]
     key = _CHECKED if game["checked"] else np.uint64(0)
     for cell in range(tables["cells"]):
@@ -304,7 +330,10 @@ def occurred(keys: Keys, last: int) -> tuple[int, int]:
 
 @kernel
 def always_checked(keys: Keys, first: int, last: int) -> bool:
-    """Return whether the seat that moved into ``keys[last]`` gave check with each move since ``keys[first]``."""
+    """Return whether a seat gave check with each of its moves.
+
+    The seat is the one that moved into ``keys[last]``, the moves are those since ``keys[first]``.
+    """
     for ply in range(last, first, -2):  # noqa: SIM110 - kernels have no all()
         if not keys[ply] & _CHECKED:
             return False
@@ -313,7 +342,10 @@ def always_checked(keys: Keys, first: int, last: int) -> bool:
 
 @kernel
 def may_declare(tables: np.void, game: Position) -> bool:
-    """Return whether the seat to move may declare a win; ``checked`` has to be up to date."""
+    """Return whether the seat to move may declare a win.
+
+    ``checked`` has to be up to date.
+    """
     board, camp, needed = game["board"], tables["zone"] * tables["side"], tables["points"][game["seat"]]
     if not needed or game["checked"]:
         return False
@@ -330,7 +362,10 @@ def may_declare(tables: np.void, game: Position) -> bool:
 
 
 class Lists(NamedTuple):
-    """Moves, positions and legal actions of N games; the first numbers of each row are in use."""
+    """Moves, positions and legal actions of N games.
+
+    The first numbers of each row are in use.
+    """
 
     moves: NDArray[np.uint16]  # [N, limit]
     keys: Keys  # [N, limit + 1] of the positions
@@ -348,9 +383,10 @@ def new_lists(slots: int, limit: int) -> Lists:
 
 @kernel
 def arrive(tables: np.void, game: Position, lists: Lists, slot: int, work: np.void) -> None:
-    """Take up a new position: write its key and its legal actions, and end the game if it is over.
+    """Update a game after a move, or at its beginning.
 
-    A game is cut off after as many moves as ``lists`` hold.
+    Write the position's key and its legal actions, and end the game if it is over. A game is cut off after as many
+    moves as ``lists`` hold.
     """
     played, seat, out, keys = int(game["played"]), game["seat"], work["found"], lists.keys[slot]
     count = legal_moves(tables, game, work, out)
@@ -376,7 +412,7 @@ def arrive(tables: np.void, game: Position, lists: Lists, slot: int, work: np.vo
 
 @kernel
 def play(tables: np.void, game: Position, lists: Lists, slot: int, action: int) -> None:
-    """Play a legal action; the position is not taken up yet."""
+    """Play a legal action; ``arrive`` has to follow."""
     lists.moves[slot, game["played"]] = action
     game["played"] += 1
     move(tables, game, action)
@@ -384,7 +420,7 @@ def play(tables: np.void, game: Position, lists: Lists, slot: int, action: int) 
 
 @kernel
 def settle(tables: np.void, game: Position, lists: Lists, slot: int, work: np.void) -> None:
-    """Take up a new position, then play forced moves."""
+    """Update a game by ``arrive``, then play forced moves."""
     arrive(tables, game, lists, slot, work)
     while game["legal"] == 1:
         play(tables, game, lists, slot, int(lists.legal[slot, 0]))

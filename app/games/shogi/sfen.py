@@ -31,10 +31,10 @@ _CODE_OF = {letters(code): code for code in range(1, CODES)}
 
 
 def parse_sfen(text: str, variant: Variant) -> Position:
-    """Return the position of an SFEN, as the first of a game. Raises ``BadNotation``.
+    """Return the position of an SFEN, as the first of a game.
 
-    Each seat has one king. The seat that is not to move is not in check. No piece is where it could never move, and no
-    file has two unpromoted pawns of one seat.
+    Each seat must have one king, and the seat that is not to move must not be in check. No piece may stand where it
+    could never move, and no file may have two unpromoted pawns of one seat. Raises ``BadNotation`` otherwise.
     """
     fields = text.split()
     if len(fields) not in (3, 4) or fields[1] not in ("b", "w"):
@@ -95,7 +95,7 @@ def _in_hands(text: str, hands: str, variant: Variant) -> Iterator[tuple[int, st
 
 
 def _check(text: str, variant: Variant, board: np.ndarray, hands: np.ndarray) -> None:
-    """Check the pieces; everything that the rules' kernels rely on."""
+    """Check everything about the pieces that the rules' kernels rely on."""
     for seat, name in enumerate(("Black", "White")):
         own = -board[::-1] if seat else board
         if (own == KING).sum() != 1:
@@ -116,7 +116,7 @@ def _bad(text: str, why: str, variant: Variant) -> BadNotation:
 
 
 def write_sfen(position: Position, variant: Variant, number: int = 1) -> str:
-    """Return the SFEN of a position, with the number of its next move."""
+    """Return the SFEN of a position; ``number`` is its next move's."""
     board, hands, seat = position["board"][: variant.cells], position["hands"], int(position["seat"])
     if seat:
         board, hands = -board[::-1], hands[::-1]
@@ -134,7 +134,10 @@ def write_sfen(position: Position, variant: Variant, number: int = 1) -> str:
 
 
 def square_name(cell: int, seat: int, variant: Variant) -> str:
-    """Return the name of a square that ``seat`` sees as ``cell``, for instance ``7g``."""
+    """Return the name of a square, for instance ``7g``.
+
+    ``seat`` sees the square as ``cell``.
+    """
     row, column = divmod(variant.cells - 1 - cell if seat else cell, variant.side)
     return f"{variant.side - column}{'abcdefghi'[row]}"
 
@@ -145,14 +148,20 @@ def _square(name: str, seat: int, variant: Variant) -> int:
 
 
 def write_move(action: int, seat: int, variant: Variant) -> str:
-    """Return the USI text of a seat's action, for instance ``7g7f``, ``2d2c+`` or ``P*5e``."""
+    """Return the USI text of a seat's action.
+
+    Examples are ``7g7f``, ``2d2c+`` and ``P*5e``.
+    """
     cell, place, promotes, code = variant.parts(action)
     to = square_name(place, seat, variant)
     return f"{LETTERS[code]}*{to}" if code else square_name(cell, seat, variant) + to + "+" * promotes
 
 
 def parse_move(text: str, seat: int, variant: Variant) -> int:
-    """Return the action of a seat's move in USI, legal or not. Raises ``BadNotation``."""
+    """Return the action of a seat's move in USI, legal or not.
+
+    Raises ``BadNotation``.
+    """
     last = "abcdefghi"[variant.side - 1]
     square = f"[1-{variant.side}][a-{last}]"
     kinds = "".join(LETTERS[code] for code in variant.codes)

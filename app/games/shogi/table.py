@@ -23,7 +23,10 @@ from app.games.shogi.variant import VARIANTS, Variant
 from app.games.table import FINISHED, Floats, IllegalAction, Indices, Mask, Seats, Table, TableSpec, UnknownGame
 
 VERSION = 1
-"""Version of this implementation: raised when the same actions could give another game or observation."""
+"""Version of this implementation.
+
+It is raised when the same actions could give another game or observation.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,9 @@ def parse_rules(game: str) -> ShogiRules:
 
 
 class ShogiTable(Table):
-    """N games at once, truncated after ``max_moves`` moves of the players, forced ones included.
+    """N games at once.
+
+    A game is truncated after ``max_moves`` moves of the players; forced moves count.
 
     ``history`` holds actions in the numbers of the seats to move. ``sfen`` is the first position, by default the usual
     one. Raises ``UnknownGame`` without a move limit, or ``BadNotation``.
@@ -92,7 +97,7 @@ class ShogiTable(Table):
             observation_size=layout.planes * variant.cells,
             observation_type=np.uint8,
             rules_version=f"flyball-{VERSION}:{rules.game}",
-            symmetries=(),  # mirrored, the first position is another one
+            symmetries=(),  # none, because the mirrored first position is another one
             levels=levels(variant, layout, self._numbering),
             planes=planes,
             scale=float(UNIT),
@@ -169,13 +174,13 @@ class ShogiTable(Table):
 
 
 def _dense(numbers: NDArray[np.integer]) -> Indices:
-    """Return slots or actions as contiguous int64, as the kernels are compiled for."""
+    """Return contiguous int64, for which the kernels are compiled."""
     return np.ascontiguousarray(numbers, dtype=np.int64)
 
 
 @kernel
 def _begin(tables: np.void, games: NDArray[np.void], lists: Lists, slots: Indices) -> None:
-    """Take up the first position in ``slots``."""
+    """Begin the games in ``slots`` from their present positions."""
     work = np.zeros(1, dtype=WORKSPACE)[0]
     for slot in slots:
         settle(tables, games[slot], lists, slot, work)
@@ -192,7 +197,10 @@ def _play(tables: np.void, games: NDArray[np.void], lists: Lists, slots: Indices
 
 @kernel
 def _first_illegal(games: NDArray[np.void], lists: Lists, slots: Indices, actions: Indices) -> int:
-    """Return the index of the first illegal action in ``actions`` [K], -1 if all are legal."""
+    """Return the index of the first illegal action, or -1.
+
+    -1 means that all are legal. ``slots`` and ``actions`` are [K].
+    """
     for k in range(len(slots)):
         for j in range(games[slots[k]]["legal"]):
             if lists.legal[slots[k], j] == actions[k]:
@@ -204,7 +212,7 @@ def _first_illegal(games: NDArray[np.void], lists: Lists, slots: Indices, action
 
 @kernel
 def _show_legal(games: NDArray[np.void], lists: Lists, slots: Indices, number: Indices, mask: Mask) -> None:
-    """Set the legal actions of ``slots`` [K] in an empty mask [K, A]."""
+    """Set the legal actions of ``slots`` in an empty mask [K, A]."""
     for k in range(len(slots)):
         for j in range(games[slots[k]]["legal"]):
             mask[k, number[lists.legal[slots[k], j]]] = True

@@ -1,4 +1,6 @@
-"""The two games of the family, Shogi on 9 x 9 squares and minishogi on 5 x 5, as tables that kernels read.
+"""Shogi on 9 x 9 squares and minishogi on 5 x 5.
+
+Kernels read these games as tables.
 
 Everything is seen by the seat to move, which plays up the board: squares are numbered row by row from the corner at
 its far left. So Black, who moves first, sees rank a as row 0 and file 9 (or 5) as column 0, and White sees the board
@@ -13,7 +15,7 @@ PAWN, LANCE, KNIGHT, SILVER, GOLD, BISHOP, ROOK, KING = range(1, 9)
 PROMOTED = np.array([0, 9, 10, 11, 12, 0, 13, 14, 0, 0, 0, 0, 0, 0, 0], dtype=np.int8)
 """Code of a piece when it promotes; 0: it does not."""
 BASE = np.array([0, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 6, 7], dtype=np.int8)
-"""Code of a piece without its promotion, as which it comes into a hand."""
+"""Code of a piece without its promotion, as in a hand."""
 CODES = len(BASE)
 LETTERS = " PLNSGBRK"
 
@@ -22,14 +24,23 @@ KINDS = 7
 MOST_CELLS = 81
 MOST_IN_HAND = 18
 MOST_LEGAL = 600
-"""At least the legal moves of any position with the pieces of one set; 593 are possible."""
+"""Upper bound of the legal moves of a position; 593 are possible.
+
+Positions have the pieces of one set.
+"""
 
 _KNIGHT_JUMPS = ((-2, -1), (-2, 1))
 _DIRECTIONS = ((-1, 0), (-1, 1), (0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1), *_KNIGHT_JUMPS)
-"""Rows and columns of a step in each direction: clockwise from straight on, then the knight's jumps."""
+"""Rows and columns of a step in each direction.
+
+Directions go clockwise from straight on; the knight's jumps come last.
+"""
 DIRECTIONS = len(_DIRECTIONS)
 RAYS = 8
-"""The first directions are those in which pieces slide. Direction d turned by 180 degrees is d + 4, modulo 8."""
+"""Number of directions in which pieces slide, which come first.
+
+Direction d turned by 180 degrees is d + 4, modulo 8.
+"""
 HALF_TURN = 4
 
 _FORWARD, _STRAIGHT, _DIAGONAL = 0b1, 0b01010101, 0b10101010
@@ -41,9 +52,9 @@ STEPS = np.array(
     ],
     dtype=np.int64,
 )
-"""Directions in which a piece moves by one step or jump, as a set of bits."""
+"""Sets of bits: directions in which a piece steps or jumps once."""
 SLIDES = np.array([0, 0, _FORWARD, 0, 0, 0, _DIAGONAL, _STRAIGHT, 0, 0, 0, 0, 0, _DIAGONAL, _STRAIGHT], dtype=np.int64)
-"""Directions in which a piece moves any number of empty squares, as a set of bits."""
+"""Sets of bits: directions in which a piece slides over empty squares."""
 
 TABLES = np.dtype(
     [
@@ -55,7 +66,7 @@ TABLES = np.dtype(
         ("step", np.int8, (MOST_CELLS, DIRECTIONS)),  # the square one step away; -1: beyond the edge
         ("drops", np.int64),  # the first action that is a drop
         ("points", np.int64, 2),  # that each seat needs to declare a win; 0: nobody may
-        ("pieces", np.int64),  # apart from the king, that have to be in the camp for it
+        ("pieces", np.int64),  # pieces that have to be in the camp for it, apart from the king
     ],
     align=True,
 )
@@ -114,9 +125,9 @@ class Variant:
         return int(self.tables["drops"]) + place * len(self.codes) + self.codes.index(code)
 
     def parts(self, action: int) -> tuple[int, int, bool, int]:
-        """Return an action's squares from and to, whether it promotes, and the code of the piece if it drops one.
+        """Return an action's squares, whether it promotes, and the dropped piece.
 
-        A drop comes from square -1; a move on the board has the code 0.
+        The squares are from and to. A drop comes from square -1; a move on the board has the piece code 0.
         """
         if action >= (drops := int(self.tables["drops"])):
             place, kind = divmod(action - drops, len(self.codes))
