@@ -38,7 +38,7 @@ def read_league(file: Path, adapters: Path | None, key: str, place: Place) -> tu
             data = json.dumps(translated(document, hashes)).encode()
         except (AttributeError, KeyError, TypeError) as error:
             raise DamagedLeague(
-                f"{file} is no league: {type(error).__name__}: {error}.",
+                f"{file} is not a league: {type(error).__name__}: {error}.",
                 hint="Its agents need type, path, elo and matches; the entries of its history p1, p2 and result.",
             ) from error
     elif adapters is not None:

@@ -217,7 +217,7 @@ def _line(iteration: Iteration, iterations: int) -> str:
         f"{iteration.rows:,} rows in {iteration.seconds.total:.1f} s",
     ]
     if iteration.recovered:
-        parts.append("thrown away")
+        parts.append("discarded")
     if iteration.evaluation:
         parts.append(f"{iteration.evaluation}{' (best)' if iteration.best else ''}")
     return "  ".join(parts)

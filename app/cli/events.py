@@ -1,6 +1,7 @@
 """``flyball events``: the catalogue, and the graph of events."""
 
 import json
+from inspect import getdoc
 from typing import Literal
 
 import click
@@ -27,7 +28,7 @@ def list_types(*, as_json: bool) -> None:
             "kind": payload.kind.value,
             "scope": payload.scope.value,
             "version": payload.dataversion,
-            "description": payload.__doc__,
+            "description": getdoc(payload),
         }
         write_row(row, "{name:<28} {type:<42} {kind:<9} {scope}".format(**row), as_json=as_json)
 

@@ -34,7 +34,7 @@ COMMANDS = {
     "export": "Write a policy as .npz or .json, for programs that need only NumPy to play it.",
     "league": "Show the members of the leagues, and the opponents of self-play.",
     "replay": "Check that a journal replays, ask what if, publish recorded events again.",
-    "scenario": "Make a trouble in a running loop, and see what the loop does about it.",
+    "scenario": "Cause a trouble in a running loop, and see how the loop reacts.",
     "simulate": "Run the controllers on a modelled cluster, and see what they are worth.",
     "compare": "Run the real loop with and without controllers, and see what they are worth on real games.",
     "journal": "Look for damage in the journal, migrate it, rebuild it; look after dead letters.",

@@ -472,7 +472,9 @@ class GameConfig(Settings):
     def _no_judges(cls, value: Any) -> Any:
         for name in value if isinstance(value, list | tuple) else ():
             if isinstance(name, str) and is_judge(name):
-                raise ValueError(f"{name} is a judge, which nobody may train against: name it in flyball eval alone")
+                raise ValueError(
+                    f"{name} is a judge, and judges are not trained against: name it in flyball eval alone"
+                )
         return value
 
     @model_validator(mode="after")

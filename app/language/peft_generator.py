@@ -152,6 +152,9 @@ class PeftGenerator(Generator):
                 scores.append(found[0].tolist())
         return scores
 
+    def close(self) -> None:
+        """See ``Generator.close``; this one has no connections."""
+
     def _decode(self, model: Any, rows: list[Row], sampling: Sampling) -> None:
         """Decode the answers of rows together. Tokens without a choice are read with the one drawn before them."""
         live = [row for row in rows if row.finish is None]

@@ -154,7 +154,7 @@ def load_league(data: bytes, name: str) -> tuple[League, LeagueMetadata]:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "the whole"
         raise DamagedLeague(
-            f"{name} is no league: {where}: {first['msg']}.",
+            f"{name} is not a league: {where}: {first['msg']}.",
             hint="It was left as it is. Put it back from a copy, or move it away and export the league once more.",
         ) from error
     about = document.metadata

@@ -106,7 +106,7 @@ def load_player(  # noqa: C901 - a case for each kind of player
     """
     if is_judge(name):
         raise JudgeInTraining(
-            f"{name} is a judge, which nobody may train against.",
+            f"{name} is a judge, and judges are not trained against.",
             hint="Name it in flyball eval, as --against or --model.",
         )
     if config is not None and name in config.bots:

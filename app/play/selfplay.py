@@ -71,7 +71,7 @@ class Lineup(Settings):
     def _no_judges(self) -> Self:
         for name in self.opponents:
             if is_judge(name):
-                raise ValueError(f"{name} is a judge, which nobody may train against")
+                raise ValueError(f"{name} is a judge, and judges are not trained against")
         return self
 
 

@@ -339,7 +339,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "flyball_deliveries_lag_events",
         "gauge",
-        "Events that the receiver has not been told of yet.",
+        "Events that the receiver has not been notified of yet.",
         ("receiver",),
         lambda view: (((name,), one.behind) for name, one in view.deliveries.items()),
     ),

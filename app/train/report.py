@@ -58,7 +58,7 @@ def summary_text(
         )
         course += f", {made:,.0f} decisions, {wall:,.0f} s ({processor:,.0f} s of processor)"
     if state.recoveries:
-        course += f". {state.recoveries} updates diverged and were thrown away"
+        course += f". {state.recoveries} updates diverged and were discarded"
     best, found = state.best, state.best.evaluation
     points = "" if found["points"] is None else f", {found['points']:.2f} points a hand"
     parts = [

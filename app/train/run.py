@@ -171,7 +171,7 @@ class TrainingRun:
         best, recent, recoveries = state.best, state.recent, state.recoveries
         if learned.complaint is not None:
             recoveries += 1
-            self.say(f"{learned.complaint} The update was thrown away; the next ones learn more slowly.")
+            self.say(f"{learned.complaint} The update was discarded; the next ones learn more slowly.")
         if found is not None:
             recent = (*recent, (found.outcome, found.stderr))[-self.settings.training.patience :]
         # Of equals the later one counts as better: against a weak opponent, all evaluations end at 100% while the

@@ -137,7 +137,7 @@ def test_a_change_that_changes_nothing_writes_nothing_and_one_that_fails_neither
         (f'"path": "{model(1)}"', f'"path": "{model(2)}"', "a checkpoint's id and path are its content hash"),
         (f'"path": "{model(1)}"', '"path": "run/adapter_v50"', "path: String should match"),
         ('"history"', '"matches"', "history"),
-        ("{", "", "is no league"),
+        ("{", "", "is not a league"),
     ],
 )
 def test_a_damaged_file_is_refused_and_left_as_it_is(tmp_path: Path, old, new, complaint) -> None:

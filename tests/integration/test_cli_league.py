@@ -132,7 +132,7 @@ def test_what_a_registry_knows_already_stays(run: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "config", "said"),
     [
-        (b"{}", "connect_four_2p", "is no league"),
+        (b"{}", "connect_four_2p", "is not a league"),
         (dump_league(league_of(), "run", "hex7_2p"), "connect_four_2p", "league of hex7_2p, not of connect_four_2p"),
         (dump_league(league_of(), "run", "x_2p").replace(b'"elo": 0.0', b'"elo": 1.0'), "x_2p", "another checksum"),
     ],
@@ -152,7 +152,7 @@ def test_a_registry_that_is_refused_is_left_as_it_is_with_no_lock_beside_it(run:
     registry.write_text("{}")
     path.write_bytes(dump_league(league_of(), "run", "connect_four_2p"))
     refused = league(run, "connect_four_2p", "--import", str(path), "--registry", str(registry))
-    assert (refused.exit_code, "is no league" in refused.stderr) == (2, True)
+    assert (refused.exit_code, "is not a league" in refused.stderr) == (2, True)
     assert [(one.name, one.read_text()) for one in registry.parent.iterdir()] == [("other.json", "{}")]
 
 

@@ -86,7 +86,7 @@ def test_foreign_file_of_another_form_is_no_league(
     monkeypatch.setattr(league_import, "_stored", lambda folders, *_: dict.fromkeys(folders, "a" * 64))
     document = {"agents": {"v1": adapter("v1")}, "history": [], "metadata": {"run_name": "grpo"}}
     (tmp_path / "league.json").write_text(json.dumps(document | changes))
-    with pytest.raises(DamagedLeague, match=r"league\.json is no league"):
+    with pytest.raises(DamagedLeague, match=r"league\.json is not a league"):
         league_import.read_league(
             tmp_path / "league.json", None, "diplomacy_small_3p", Place(RunFolder(tmp_path), None)
         )

@@ -70,7 +70,7 @@ def test_mcts_does_not_play_other_games(key: str) -> None:
 @pytest.mark.parametrize("name", JUDGES)
 class TestNoTrainingMeetsJudges:
     def test_builtins_refuse_them(self, name: str) -> None:
-        with pytest.raises(ValidationError, match=f"{name} is a judge, which nobody may train against"):
+        with pytest.raises(ValidationError, match=f"{name} is a judge, and judges are not trained against"):
             TIC_TAC_TOE.replace(builtins=("random", name))
 
     def test_own_bots_cannot_have_their_names(self, name: str) -> None:

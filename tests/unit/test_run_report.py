@@ -44,7 +44,7 @@ def test_the_summary_says_how_it_went_and_how_good_the_policy_is(log: Path) -> N
     assert "3 iterations, 768 games, 33,000 decisions, 12 s (10 s of processor)." in text
     assert f"Iteration 2, model `{'b' * 64}`" in text
     assert "| normal | 4,000 | +0.0500 [+0.0304, +0.0696] | 6.8e-07 | 0.300 | 5.50 | 2.10% |" in text
-    assert "thrown away" not in text
+    assert "discarded" not in text
     assert "2 updates diverged" in summary_text(HEAD, STATE.replace(recoveries=2), [], 4, [])
 
 

@@ -135,7 +135,7 @@ def test_whom_a_model_meets_is_one_short_line_with_the_likeliest_first() -> None
     mirror = OpponentPick(agent="f" * 64, category="mirror", probability=0.2)
     again = OpponentPick(agent="random", category="baselines", probability=0.1)
     line = summarise(MatchmakingUpdated(model=ModelHash("f" * 64), picks=(mirror, *picks, again)))
-    assert line == "ffffffff meets 30% random, 25% aaaaaaaa, 20% itself, 10% cccccccc and 3 more"
+    assert line == "ffffffff is matched against 30% random, 25% aaaaaaaa, 20% itself, 10% cccccccc and 3 more"
 
 
 def test_long_lists_are_cut_in_a_line() -> None:

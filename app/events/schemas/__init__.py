@@ -10,6 +10,7 @@ Source: AsyncAPI 3.0.0 (https://www.asyncapi.com/docs/reference/specification/v3
 
 import json
 from collections.abc import Mapping
+from inspect import getdoc
 from typing import Any, NamedTuple
 
 from pydantic.json_schema import GenerateJsonSchema
@@ -32,7 +33,7 @@ def asyncapi_document(files: Mapping[type[Payload], str]) -> dict[str, Any]:
         payload.event_name: {
             "name": payload.event_type,
             "title": payload.event_name,
-            "summary": payload.__doc__,
+            "summary": (getdoc(payload) or "").partition("\n")[0],
             "tags": [{"name": payload.kind.value}, {"name": payload.scope.value}],
             "correlationId": {"location": "$message.payload#/correlationid"},
             "payload": {"schemaFormat": SCHEMA_FORMAT, "schema": {"$ref": f"./{file}"}},
@@ -109,7 +110,7 @@ def envelope_schema(payload: type[Payload]) -> dict[str, Any]:
     else:
         properties["subject"] = {"type": "null"}
     head = {"$schema": DIALECT, "$id": f"urn:flyball:{payload.event_type}:{payload.dataversion}"}
-    text = {"title": payload.event_name, "description": payload.__doc__}
+    text = {"title": payload.event_name, "description": getdoc(payload)}
     return head | schema | text | {"required": sorted(required), "definitions": definitions}
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from app.games.diplomacy.maps import Map, Unit
 
-MOVEMENT, RETREATS, ADJUSTMENTS, COMPLETED = "M", "R", "A", "COMPLETED"
+MOVEMENT, RETREATS, ADJUSTMENTS = "M", "R", "A"
 
 FIRST_YEAR = 1901
 
