@@ -1,8 +1,7 @@
-"""The folder out of which servers load adapters; processes share it.
+"""Folder from which servers load adapters, shared by processes.
 
-A process holds a lock on each adapter that it uses. One that nobody holds is unloaded from all servers, and only then
-deleted, because a server reads an adapter again whenever its memory was needed for another. Locks end with their
-process, whatever ends it.
+A process locks each adapter that it uses. An adapter without a lock is unloaded from all servers before it is deleted,
+because a server that evicted an adapter reads it from the folder again. Locks end with their process, whatever ends it.
 """
 
 import fcntl
@@ -24,11 +23,11 @@ _OURS = re.compile(rf"[^@]+@[0-9a-f]{{64}}(\.part|\{_DELETED})?")
 
 
 class AdapterFolder:
-    """Adapters as folders of PEFT, named by their hash.
+    """Adapters as PEFT folders, each named by its configuration and hash.
 
     Args:
-        path: the folder, which is made.
-        base: what the base model is called where adapters are loaded.
+        path: the folder, created if it is missing.
+        base: the base model's name or folder where adapters are loaded.
     """
 
     def __init__(self, path: Path, base: str) -> None:
@@ -38,7 +37,7 @@ class AdapterFolder:
             (path / _LOCKS).mkdir(parents=True, exist_ok=True)
 
     def take(self, adapter: Adapter) -> None:
-        """Export an adapter unless it is there, and hold it. Raises ``UnusableFile``."""
+        """Export an adapter if it is missing, and lock it. Raises ``UnusableFile``."""
         if adapter.name in self._held:
             return
         with self.alone():
@@ -48,41 +47,44 @@ class AdapterFolder:
             self._held[adapter.name] = file
 
     def release(self, name: str) -> None:
-        """Give up the hold on an adapter."""
+        """Release the lock on an adapter."""
         self._held.pop(name).close()
 
     def close(self) -> None:
-        """Release all adapters."""
+        """Release the locks on all adapters."""
         for name in [*self._held]:
             self.release(name)
 
     def remove_unused(self, unload: Callable[[str], bool]) -> None:
-        """Unload and delete the adapters that nobody holds any more.
+        """Unload and delete the adapters that no process uses any more.
 
-        Those that nobody ever took stay, and those that a server keeps: ``unload`` returns whether none has one any
-        more. Raises ``UnusableFile``.
+        Adapters that no process ever took stay. ``unload`` unloads an adapter by its name, and returns whether no
+        server has it any more; the removal stops at the first adapter that a server keeps. Raises ``UnusableFile``.
         """
         with self.alone():
             for path in self.path.glob("*@*"):
                 if (ours := _OURS.fullmatch(path.name)) is None:
                     continue
                 if ours[1]:
-                    rmtree(path)  # of a process that was killed while it exported or deleted
+                    rmtree(path)  # left by a process that was killed while exporting or deleting
                     continue
                 lock = self.path / _LOCKS / path.name
-                if not lock.exists():  # somebody exported it for other purposes
+                if not lock.exists():  # no process took it: it was exported for another purpose
                     continue
                 with lock.open("a") as file, suppress(BlockingIOError):
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     if not unload(path.name):
                         return
-                    gone = path.rename(path.with_suffix(_DELETED))  # at once, so that no half of it is ever loaded
+                    gone = path.rename(path.with_suffix(_DELETED))  # atomic, so that no server loads a part of it
                     rmtree(gone)
                     lock.unlink()
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep other processes from adding and deleting in the context. Raises ``UnusableFile``."""
+        """Keep other processes from adding and deleting adapters in the context.
+
+        Raises ``UnusableFile``.
+        """
         with writing(self.path), (self.path / _LOCKS / _ALL).open("a") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield

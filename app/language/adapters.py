@@ -1,4 +1,8 @@
-"""Adapters: made, stored with their canary, and exported as folders of PEFT."""
+"""Creation, storage and export of adapters.
+
+An adapter is stored with its canary: fixed texts with their log-probabilities, which show whether a loaded adapter is
+the stored one.
+"""
 
 import json
 from collections.abc import Sequence
@@ -21,7 +25,10 @@ WEIGHTS, CONFIG, MANIFEST = "adapter_model.safetensors", "adapter_config.json", 
 def draw_adapter(
     generator: PeftGenerator, name: str, *, rank: int, alpha: int, targets: Sequence[str], seed: int
 ) -> None:
-    """Add a new adapter under a name: A random, B zero, so that it answers as the base model does."""
+    """Add a new adapter that answers as the base model does.
+
+    Its A matrices are random, its B matrices are zero.
+    """
     from peft import LoraConfig
 
     with torch.random.fork_rng(devices=[]):
@@ -57,9 +64,9 @@ def put_adapter(
     canary: Sequence[Ids],
     optimizer: bytes | None = None,
 ) -> ModelHash:
-    """Store the adapter that is called ``name`` in a generator, with its log-probabilities of the texts in ``canary``.
+    """Store an adapter of a generator with its canary; return its hash.
 
-    Returns its hash.
+    ``name`` is the adapter's name in the generator. The canary holds its log-probabilities of the texts in ``canary``.
     """
     from peft import get_peft_model_state_dict
 
@@ -77,10 +84,10 @@ def put_adapter(
 
 
 def export_adapter(adapter: Adapter, folder: Path, base: str) -> Path:
-    """Write an adapter into ``folder`` as PEFT and vLLM read it, and return its folder, CONFIGURATION@SHA-256.
+    """Export an adapter as a PEFT folder; return that folder.
 
-    A folder is never overwritten. ``base`` is what the base model is called where the adapter is loaded. Raises
-    ``UnusableFile``.
+    The folder lies in ``folder``, is named CONFIGURATION@SHA-256, and can be loaded by PEFT and vLLM. A folder is never
+    overwritten. ``base`` is the base model's name or folder where the adapter is loaded. Raises ``UnusableFile``.
     """
     manifest = adapter.checkpoint.manifest
     lora = manifest.lora
@@ -111,7 +118,7 @@ def export_adapter(adapter: Adapter, folder: Path, base: str) -> Path:
                 )
             return path
         unfinished = path.with_name(f"{path.name}.part")
-        unfinished.mkdir(parents=True, exist_ok=True)  # one may be left of a killed export
+        unfinished.mkdir(parents=True, exist_ok=True)  # a killed export may have left one
         for name, data in files.items():
             (unfinished / name).write_bytes(data)
         unfinished.rename(path)

@@ -1,6 +1,6 @@
-"""A user's base model as files, and whether it fits the settings. No model is loaded, nor is torch.
+"""Finding and checking a user's base model by its files.
 
-Nothing is downloaded unless ``HF_HUB_OFFLINE=0`` is set.
+No model is loaded, and torch is not imported. Nothing is downloaded unless ``HF_HUB_OFFLINE=0`` is set.
 """
 
 import json
@@ -22,11 +22,11 @@ PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "
 
 _HASHED = ("config.json", "tokenizer.json", "tokenizer_config.json", "*.safetensors")
 _CHUNK = 1 << 24
-_MOST_HEADER_BYTES = 100_000_000  # that safetensors reads
+_MOST_HEADER_BYTES = 100_000_000  # the longest header that safetensors reads
 
 
 class NoBaseModel(FlyballError):
-    """A base model that is missing, cannot be read, or is another than the one asked for."""
+    """A base model that is missing, unreadable or not the wanted one."""
 
 
 class UnfitLanguageSettings(FlyballError):
@@ -34,9 +34,10 @@ class UnfitLanguageSettings(FlyballError):
 
 
 def find_base(name: str) -> Path:
-    """Return the folder of the user's base model, by a folder or its name on the hub. Raises ``NoBaseModel``.
+    """Return the folder of the user's base model.
 
-    A model of the hub has to be in the local cache, unless ``HF_HUB_OFFLINE=0`` is set.
+    ``name`` is a folder, or a name on the Hugging Face Hub. A model of the hub has to be in the local cache, unless
+    ``HF_HUB_OFFLINE=0`` is set. Raises ``NoBaseModel``.
     """
     require_packages()
     from huggingface_hub import snapshot_download
@@ -63,7 +64,10 @@ def find_base(name: str) -> Path:
 
 
 def fingerprint_of(folder: Path) -> str:
-    """Return the SHA-256 over the files of a folder that make a base model."""
+    """Return the SHA-256 of a base model's files in a folder.
+
+    It covers configuration, tokenizer and weights.
+    """
     whole = sha256()
     for path in sorted({path for pattern in _HASHED for path in folder.glob(pattern)}):
         part = sha256()
@@ -75,7 +79,7 @@ def fingerprint_of(folder: Path) -> str:
 
 
 def check_settings(config: GameConfig, game: TextSpec) -> None:
-    """Check the base model, the teacher and the adapters before any job runs.
+    """Check base model, teacher and adapter settings before any job runs.
 
     Raises ``UnfitLanguageSettings``, ``NoBaseModel`` or ``NoLanguagePackages``.
     """
@@ -103,7 +107,7 @@ def check_settings(config: GameConfig, game: TextSpec) -> None:
 
 @cache
 def _matrices(settings: LanguageSettings) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the base model's matrices by the names of their modules."""
+    """Return the shapes of the base model's matrices by module name."""
     width = settings.base_width
     if settings.base is None:
         return {name: (width, 2 * width if name in PROJECTIONS[4:] else width) for name in PROJECTIONS}

@@ -1,4 +1,7 @@
-"""Base models: a tokenizer and a causal language model, drawn on the spot, out of the store, or the user's own."""
+"""Base models: a causal language model with its tokenizer.
+
+A base model is drawn at random, read from the store, or the user's own.
+"""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -46,7 +49,10 @@ class Vocabulary:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BaseModel(Vocabulary):
-    """A causal language model with its tokenizer; ``model`` is one of ``transformers``, in evaluation mode."""
+    """A causal language model with its tokenizer.
+
+    ``model`` is a model of ``transformers``, in evaluation mode.
+    """
 
     model: Any
 
@@ -55,7 +61,10 @@ _VOCABULARIES: dict[tuple[BlobStore, str | None, str], Vocabulary] = {}
 
 
 def train_tokenizer(texts: Iterable[str], size: int) -> Any:
-    """Return a byte-level BPE tokenizer of at most ``size`` tokens; every text can be encoded."""
+    """Return a byte-level BPE tokenizer of at most ``size`` tokens.
+
+    It can encode every text.
+    """
     require_packages()
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -71,7 +80,10 @@ def train_tokenizer(texts: Iterable[str], size: int) -> Any:
 
 
 def draw_base(tokenizer: Any, seed: int, *, layers: int = 4, width: int = 128, heads: int = 4) -> BaseModel:
-    """Return a Llama with random weights for a tokenizer; by default about 0.7 million parameters."""
+    """Return a Llama with random weights for a tokenizer.
+
+    By default it has about 0.7 million parameters.
+    """
     require_packages()
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -96,7 +108,10 @@ def draw_base(tokenizer: Any, seed: int, *, layers: int = 4, width: int = 128, h
 
 
 def put_base(store: BlobStore, base: BaseModel) -> str:
-    """Store a base model, weights, configuration and tokenizer in one blob; return its fingerprint, the blob's key."""
+    """Store a base model; return its fingerprint, which is the blob's key.
+
+    One blob holds weights, configuration and tokenizer.
+    """
     from safetensors.torch import save
 
     tensors: dict[str, Tensor] = {name: tensor.contiguous() for name, tensor in base.model.state_dict().items()}
@@ -127,7 +142,7 @@ def get_base(store: BlobStore, fingerprint: str) -> BaseModel:
 
 
 def _description_of(data: bytes, fingerprint: str) -> tuple[Any, Any]:
-    """Return configuration and tokenizer of a stored base model. Raises ``NoBaseModel``."""
+    """Return a stored base model's configuration and tokenizer. Raises ``NoBaseModel``."""
     from tokenizers import Tokenizer
     from transformers import LlamaConfig
 
@@ -141,9 +156,9 @@ def _description_of(data: bytes, fingerprint: str) -> tuple[Any, Any]:
 
 
 def export_base(base: BaseModel, folder: Path) -> None:
-    """Write a base model as a folder that ``load_base`` and servers read; nothing if there is one.
+    """Write a base model as a folder, unless the folder exists.
 
-    Raises ``UnusableFile``.
+    ``load_base`` and servers read such a folder. Raises ``UnusableFile``.
     """
     from transformers import PreTrainedTokenizerFast
 
@@ -164,7 +179,10 @@ def export_base(base: BaseModel, folder: Path) -> None:
 
 
 def load_base(name: str) -> BaseModel:
-    """Return the user's base model, by a folder or its name on the hub; see ``find_base``. Raises ``NoBaseModel``."""
+    """Return the user's base model, by folder or hub name.
+
+    See ``find_base``. Raises ``NoBaseModel``.
+    """
     folder = find_base(name)
     from transformers import AutoModelForCausalLM
 
@@ -174,8 +192,9 @@ def load_base(name: str) -> BaseModel:
 
 
 def vocabulary_of(store: BlobStore, name: str | None, fingerprint: str) -> Vocabulary:
-    """Return the tokens of a base model: the user's, called ``name``, or a stored one. Its weights are not loaded.
+    """Return the vocabulary of a base model without loading its weights.
 
+    The base model is the user's, called ``name``, or a stored one if ``name`` is None.
     Raises ``NoBaseModel``, ``MissingBlob`` or ``DamagedBlob``.
     """
     require_packages()
@@ -192,7 +211,10 @@ def vocabulary_of(store: BlobStore, name: str | None, fingerprint: str) -> Vocab
 
 
 def check_fingerprint(name: str, found: str, wanted: str) -> None:
-    """Check that the user's base model is the one of the run's beginning. Raises ``NoBaseModel``."""
+    """Check that the user's base model is the run's original one.
+
+    Raises ``NoBaseModel``.
+    """
     if found != wanted:
         raise NoBaseModel(
             f"MODEL_MISMATCH: the base model {name!r} is {found}, and the run was begun with {wanted}.",
@@ -209,10 +231,10 @@ def _tokenizer_in(folder: Path) -> Any:
 
 @contextmanager
 def _loading(folder: Path) -> Iterator[None]:
-    """Turn what the user's files raise into ``NoBaseModel``."""
+    """Turn any error while loading the user's files into ``NoBaseModel``."""
     try:
         yield
-    except Exception as error:  # files of the user's may break anything
+    except Exception as error:  # the user's files may raise any kind of error
         raise NoBaseModel(
             f"The base model '{folder}' cannot be loaded: {type(error).__name__}: {error}.",
             hint="Does transformers.AutoModelForCausalLM.from_pretrained load it?",
@@ -220,8 +242,9 @@ def _loading(folder: Path) -> Iterator[None]:
 
 
 def check_texts(base: BaseModel, config: GameConfig) -> None:
-    """Check that a base model can read a game's first prompts and write every legal answer to them.
+    """Check that a base model can play a game's first turns.
 
+    Its context has to hold the prompts, and its tokenizer has to write every legal answer.
     Raises ``UnusableTokenizer`` or ``UnfitLanguageSettings``.
     """
     table, tries = open_text_table(config, 1), Tries(base)

@@ -1,4 +1,4 @@
-"""Board games of two as text: connect four and tic-tac-toe, by our own rules."""
+"""Two-player board games as text: connect four and tic-tac-toe."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class BoardWords:
 BOARDS = {
     "connect_four": BoardWords(
         CONNECT_FOUR,
-        # A model that reads from left to right sees what lies below a cell before the cell.
+        # The lowest row is first, because a model reads from left to right, and so reads a cell after those below it.
         "Connect four: drop a stone into one of the columns 1 to 7, and get four in a row. x is yours, o theirs. "
         "The lowest row is first.\n",
         "Your column:",
@@ -47,7 +47,10 @@ BOARDS = {
 
 
 class BoardText(TextTable):
-    """N board games at once as text. An action's number, counted from 1, is the answer."""
+    """N board games at once as text.
+
+    An answer is the number of an action, counted from 1.
+    """
 
     def __init__(self, words: BoardWords, slots: int, max_moves: int | None = None) -> None:
         self._table, self._words = BoardTable(words.rules, slots, max_moves), words
@@ -120,7 +123,10 @@ class BoardText(TextTable):
         return np.asarray(self._table.seats() != FINISHED)
 
     def scores(self) -> NDArray[np.float32]:
-        """See ``TextTable.scores``; 1 for a win, 0 for a draw, -1 for a loss."""
+        """See ``TextTable.scores``.
+
+        A win is 1, a draw 0, a loss -1.
+        """
         return self._table.returns()
 
     def returns(self) -> NDArray[np.float32]:

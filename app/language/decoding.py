@@ -1,6 +1,6 @@
-"""Decoding of answers token by token: which tokens are legal next, and which one a seed draws.
+"""Decoding of answers token by token, among the legal tokens.
 
-Generators share it, so that all of them draw among the same tokens by the same seeds, and record the same masks.
+All generators share it, so that they draw among the same tokens by the same seeds, and record the same masks.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -41,13 +41,14 @@ class Row:
 
     @property
     def legal(self) -> tuple[int, ...]:
-        """The allowed next tokens; none: any."""
+        """The allowed next tokens; empty if any token is allowed."""
         return () if self.cursor is None else self.cursor.allowed
 
     def take(self, token: int, log_prob: float, decode: Decoder, sampling: Sampling) -> None:
         """Append a drawn token, and those after it that leave no choice.
 
-        A free answer ends at ``stop`` or is cut off; one along ``answers`` is never cut off, for then it is not legal.
+        A free answer ends at ``stop``, or is cut off at ``most_tokens``. A constrained answer is never cut off, because
+        a part of it would not be legal.
         """
         self._append(token, log_prob)
         if self.cursor is not None:
@@ -68,7 +69,10 @@ class Row:
             self.cursor.take(token)
 
     def _take_without_choice(self, cursor: Cursor) -> None:
-        """Append tokens as long as only one is allowed, with log-probabilities of 0."""
+        """Append tokens while only one is allowed.
+
+        Their log-probabilities are 0.
+        """
         while len(cursor.allowed) == 1:
             self._append(cursor.allowed[0], 0.0)
         if not cursor.allowed:
@@ -87,7 +91,7 @@ class Row:
 
 
 def only_legal(logits: Tensor, rows: Sequence[Row]) -> Tensor:
-    """Return ``logits`` [B, V] with -inf for the tokens that are not legal in a row."""
+    """Return ``logits`` [B, V] with -inf for each row's illegal tokens."""
     barred = torch.zeros(logits.shape, dtype=torch.bool)
     for place, row in enumerate(rows):
         if legal := row.legal:
@@ -97,10 +101,10 @@ def only_legal(logits: Tensor, rows: Sequence[Row]) -> Tensor:
 
 
 def draw(logits: Tensor, rows: Sequence[Row], sampling: Sampling) -> list[tuple[int, float]]:
-    """Return a column for each row of ``logits`` [B, V], and its log-probability.
+    """Return a drawn column and its log-probability for each row.
 
-    Columns with -inf, and their number, make no difference: all tokens may be given, or the legal ones in ascending
-    order.
+    ``logits`` are [B, V]. At temperature 0, the most probable column is taken. Columns with -inf, and their number,
+    make no difference: all tokens may be given, or only the legal ones in ascending order.
     """
     found = (logits.double() / (sampling.temperature or 1.0)).log_softmax(-1)
     if sampling.temperature:

@@ -1,4 +1,7 @@
-"""Diplomacy as a text game: all powers order at once, a unit after the other."""
+"""Diplomacy as a text game.
+
+All powers order at once, and each power orders one unit after the other.
+"""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -33,7 +36,10 @@ MATERIAL, PLACED = "material", "placed"
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A map with what ends and scores a game on it. ``OPTIONS`` can be set in a game string."""
+    """A map with the end and the scoring of its games.
+
+    A game string can set the fields in ``OPTIONS``.
+    """
 
     board: Map
     shown: int  # the number of past phases in a prompt
@@ -59,7 +65,7 @@ OPTIONS = {
     "win_bonus": "points for a sole leader, 0 or more",
     "winner_threshold_sc": "the centres that a leader needs for them, 1 or more",
 }
-"""Options of a variant, with what they may be."""
+"""Options of a variant, with their allowed values."""
 
 
 def _read_option(name: str, text: str) -> Any:
@@ -90,7 +96,10 @@ VARIANTS = {
 
 @dataclass(frozen=True, slots=True)
 class PowerOrders(Answers):
-    """The legal orders of a power, each a line, and the closing tag."""
+    """The legal orders of a power.
+
+    An answer has a line for each order, and then the closing tag.
+    """
 
     position: Position
     power: int
@@ -105,7 +114,7 @@ class PowerOrders(Answers):
         return tuple(f"{write_order(board, order)}\n" for order in found) or (CLOSE,)
 
     def only(self) -> str | None:
-        """Return the answer if there is one only."""
+        """Return the legal answer if there is only one, otherwise None."""
         parts: tuple[str, ...] = ()
         while options := self.options(parts):
             if len(options) > 1:
@@ -171,7 +180,7 @@ class DiplomacyText(TextTable):
                 self._play(slot)
 
     def _play(self, slot: int) -> None:
-        """Judge the orders of a phase, and of those that follow without a choice."""
+        """Judge the phase, and the following phases that leave no choice."""
         game = self._games[slot]
         assert game is not None
         while not self._over(game) and not self._waits[slot]:
@@ -226,14 +235,18 @@ class DiplomacyText(TextTable):
         return material_scores(counts, variant.win_bonus, variant.winner_threshold_sc)
 
     def returns(self) -> NDArray[np.float32]:
-        """See ``TextTable.returns``: parts by score; with material scores all for a solo, equal parts for a draw."""
+        """See ``TextTable.returns``.
+
+        Seats get parts by score. With material scores, a solo winner gets all, and the powers in a draw get equal
+        parts.
+        """
         return np.array([self._returns(game) for game in self._games], dtype=np.float32)
 
     def _returns(self, game: Game | None) -> list[float]:
         if game is None or not self._over(game):
             return [0.0] * self.spec.players
         scores = self._scores(game)
-        if self._variant.scoring == PLACED:  # which has points for a solo already
+        if self._variant.scoring == PLACED:  # these scores count a solo already
             return zero_sum(shares([score - LEAST_PLACED for score in scores]))
         if game.outcome is not None and game.outcome.kind != "limit":
             winners = game.outcome.powers

@@ -1,4 +1,7 @@
-"""The interface of generators: prompts become answers, each by the base model or by an adapter of it."""
+"""Interface of text generators: prompts become answers.
+
+The base model gives each answer, alone or with one of its adapters.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,15 +18,18 @@ LORA = "lora"
 TOLERANCE = 1e-3
 """Largest difference in nats between a canary's log-probabilities and those of a sound adapter, in float32.
 
-Batches, threads and kernels make differences of 1e-5; an adapter that differs from another by less in every token of
-the canary plays the same.
+Batches, threads and kernels make differences of 1e-5. Two adapters that differ by less than the tolerance in every
+token of the canary play the same.
 """
 
 Ids = Sequence[int]
 
 
 class ModelMismatch(FlyballError):
-    """A loaded model that is not the one that was asked for: no game may be played by it."""
+    """A loaded model that is not the requested one.
+
+    No game may be played by it.
+    """
 
 
 class UnknownAdapter(FlyballError):
@@ -37,7 +43,10 @@ class UnknownAdapter(FlyballError):
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """An adapter out of the store. Its name holds the hash of its content, so it is never another one."""
+    """An adapter from the store.
+
+    Its name holds the hash of its content, so a name always means the same adapter.
+    """
 
     name: str  # CONFIGURATION@SHA-256
     checkpoint: Checkpoint
@@ -49,7 +58,7 @@ class Request:
 
     prompt: str
     adapter: str | None  # name of a loaded adapter; None: the base model
-    answers: Answers | None  # the answer is decoded along these; None: freely
+    answers: Answers | None  # the answer is decoded along these; None: without constraint
     seed: int  # of the draws; the answer does not depend on the other requests
 
 
@@ -70,7 +79,7 @@ class Completion:
     prompt: tuple[int, ...]  # token ids
     ids: tuple[int, ...]  # of the answer's T tokens
     log_probs: tuple[float, ...]  # [T] of the tokens, at the temperature and among the allowed ones
-    allowed: tuple[tuple[int, ...], ...]  # [T] tokens that were allowed at each place; none: any
+    allowed: tuple[tuple[int, ...], ...]  # [T] tokens that were allowed at each place; empty: any
     finish: Literal["stop", "length"]  # "length": the answer is not complete
 
 
@@ -78,27 +87,31 @@ class Scorer(Protocol):
     """Source of log-probabilities of texts under an adapter."""
 
     def score(self, texts: Sequence[Ids], adapter: str) -> list[list[float]]:
-        """Return log-probabilities, in nats, of each token of ``texts`` but the first. Raises ``UnknownAdapter``."""
+        """Return each text's log-probabilities in nats, without its first token.
+
+        Raises ``UnknownAdapter``.
+        """
         ...
 
 
 class Generator(Protocol):
-    """A base model with adapters that are loaded and unloaded while it runs."""
+    """A base model with adapters, loaded and unloaded while it runs."""
 
     @property
     def fingerprint(self) -> str:
-        """The base model's; see ``BaseModel``."""
+        """The base model's fingerprint; see ``Vocabulary``."""
         ...
 
     @property
     def loaded(self) -> tuple[str, ...]:
-        """Names of the loaded adapters, in the order in which ``load`` was called for them last."""
+        """Names of the loaded adapters, in the order of their latest ``load``."""
         ...
 
     def load(self, adapter: Adapter) -> None:
-        """Load an adapter and check that it is the one that the trainer made; nothing if it is loaded already.
+        """Load and verify an adapter, unless it is loaded already.
 
-        Raises ``ModelMismatch``; then the adapter is not loaded.
+        The canary shows whether it is the adapter that the trainer made. Raises ``ModelMismatch``; then the adapter is
+        not loaded.
         """
 
     def unload(self, name: str) -> None:
@@ -109,7 +122,7 @@ class Generator(Protocol):
         ...
 
     def score(self, texts: Sequence[Ids], adapter: str | None) -> list[list[float]]:
-        """See ``Scorer.score``; None: under the base model."""
+        """See ``Scorer.score``; without an adapter, under the base model."""
         ...
 
     def close(self) -> None:
@@ -117,13 +130,14 @@ class Generator(Protocol):
 
 
 def adapter_name(key: ConfigKey, model: ModelHash) -> str:
-    """Return the name of an adapter, in a generator and as a folder."""
+    """Return an adapter's name in a generator and as a folder."""
     return f"{key}@{model}"
 
 
 def get_adapter(store: BlobStore, model: ModelHash, *, optimizer: bool = False) -> Adapter:
-    """Return a verified adapter; with ``optimizer``, also the state that further training needs.
+    """Return a verified adapter from the store.
 
+    With ``optimizer``, it includes the state that further training needs.
     Raises ``MissingBlob``, ``DamagedBlob``, ``NoModel`` or ``ModelMismatch``.
     """
     checkpoint = get_checkpoint(store, model, optimizer=optimizer)
@@ -137,9 +151,9 @@ def get_adapter(store: BlobStore, model: ModelHash, *, optimizer: bool = False) 
 
 
 def check_canary(generator: Scorer, adapter: Adapter, tolerance: float = TOLERANCE) -> float:
-    """Return the largest difference in nats from the log-probabilities that the trainer wrote.
+    """Return the largest difference from the canary's log-probabilities, in nats.
 
-    Raises ``ModelMismatch`` if it is above ``tolerance``, or not a number.
+    The trainer wrote the canary. Raises ``ModelMismatch`` if the difference is above ``tolerance``, or not a number.
     """
     lora = adapter.checkpoint.manifest.lora
     assert lora is not None
@@ -147,7 +161,7 @@ def check_canary(generator: Scorer, adapter: Adapter, tolerance: float = TOLERAN
     differences = [
         abs(here - there)
         for mine, written in zip(found, lora.canary.log_probs, strict=True)
-        for here, there in zip(mine, written[-len(mine) :], strict=True)  # some scorers return the last ones
+        for here, there in zip(mine, written[-len(mine) :], strict=True)  # some scorers return only the last ones
     ]
     largest = max(differences, key=lambda difference: (isnan(difference), difference))
     if not largest <= tolerance:

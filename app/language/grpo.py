@@ -26,7 +26,7 @@ class Answered:
 
     prompt: Ids
     ids: Ids
-    allowed: Sequence[Ids]  # [T] tokens that were allowed at each place; none: any
+    allowed: Sequence[Ids]  # [T] tokens that were allowed at each place; empty: any
     log_probs: Sequence[float]  # [T] under the policy that played
     learned: Sequence[bool]  # [T] the loss mask: tokens that the model had a choice about
     temperature: float
@@ -35,8 +35,9 @@ class Answered:
 
 
 def advantages(reward: NDArray[np.float32], group: NDArray[np.int32], *, standardised: bool) -> NDArray[np.float32]:
-    """Return each episode's reward [E] less its group's mean; ``standardised``: over its group's deviation, too.
+    """Return the advantage of each episode [E] within its group.
 
+    The advantage is the reward less the group's mean; ``standardised`` divides it by the group's standard deviation.
     Groups whose rewards are equal have advantages of 0.
     """
     result = np.zeros(len(reward), dtype=np.float32)
@@ -61,11 +62,13 @@ def grpo_loss(
     lengths: Tensor,
     settings: LanguageSettings,
 ) -> tuple[Tensor, Tensor]:
-    """Return the sum of the losses of B answers, and the sums of ``METRICS`` as one tensor without gradient.
+    """Return the loss and the metrics, each summed over B answers.
 
-    An answer's loss is the mean over its learned tokens of the clipped surrogate and of the divergence from the base
-    model, by Schulman's third estimator, and the mean over all its tokens of ``-legal``. Without the latter, training
-    among legal tokens lets the probabilities of the others grow unseen.
+    The sums of ``METRICS`` are one tensor without gradient.
+
+    An answer's loss is a weighted sum of three means: of the clipped surrogate and of the divergence from the base
+    model (Schulman's third estimator), both over its learned tokens, and of ``-legal`` over all its tokens. Without the
+    third mean, training among legal tokens would let the probabilities of the others grow unnoticed.
 
     Args:
         new: [B, T] log-probabilities under the policy that learns, with gradient.
@@ -122,7 +125,7 @@ def improve(
         generator: shuffles the answers.
         report: receives each epoch's number, from 1, and its metrics.
 
-    Raises ``DiscardedUpdate``.
+    Raises ``DiscardedUpdate`` if numbers are not finite, or the policy moved too far.
     """
     found: dict[str, float] = {}
     steps = ceil(len(answers) / settings.batch_rows)
@@ -132,7 +135,7 @@ def improve(
         for places in np.array_split(order, steps):  # of equal size, because a small batch makes a noisy step
             optimizer.zero_grad()
             for batch in _by_tokens([answers[place] for place in places], settings.batch_tokens):
-                with arithmetic():  # again for each batch, because it keeps the weights that it has rounded
+                with arithmetic():  # new for each batch, because a context keeps the weights that it has rounded
                     loss, figures = _loss(model, batch, settings)
                 torch.autograd.backward(loss / len(places))
                 total += figures.cpu()
@@ -153,7 +156,10 @@ def improve(
 
 
 def with_base_log_probs(model: Any, answers: Sequence[Answered], most_tokens: int) -> list[Answered]:
-    """Return answers with their log-probabilities under the base model; ``most_tokens`` pass through it at once."""
+    """Return answers with their log-probabilities under the base model.
+
+    The answers are returned in order of length. At most ``most_tokens`` pass through the model at once.
+    """
     found = []
     with torch.no_grad():
         for batch in _by_tokens(answers, most_tokens):
@@ -166,7 +172,7 @@ def with_base_log_probs(model: Any, answers: Sequence[Answered], most_tokens: in
 
 
 def answered_log_probs(model: Any, batch: Sequence[Answered], *, share_prefix: bool = True) -> tuple[Tensor, Tensor]:
-    """Return what ``log_probs`` returns for recorded answers under ``model``, with the masks of their decoding."""
+    """Return ``log_probs`` of recorded answers, with the masks of their decoding."""
     ids = [row.ids for row in batch]
     logits = answer_logits(model, [row.prompt for row in batch], ids, share_prefix=share_prefix)
     return log_probs(logits, ids, [row.allowed for row in batch], [row.temperature for row in batch])

@@ -1,4 +1,4 @@
-"""Hero matches: a hero among mixed opponents, who differ from game to game."""
+"""Hero matches: a hero among opponents that differ between games."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -25,7 +25,10 @@ class SeatStatistics(Settings):
 
 
 class AgentStatistics(SeatStatistics):
-    """An agent of a hero match, and its rating by the final ranks of these games alone."""
+    """An agent's results in a hero match, with its rating.
+
+    The rating follows from the final ranks of these games alone.
+    """
 
     agent: str
     elo: float | None = Field(description="over 'random' if it played, otherwise over the hero; None if it was alone")
@@ -33,7 +36,10 @@ class AgentStatistics(SeatStatistics):
 
 
 class HeroMatch(Settings):
-    """Results of a hero match. Pairs of seats of the same agent (clones) are skipped in scores and ratings."""
+    """Results of a hero match.
+
+    Scores and ratings skip pairs of seats of the same agent (clones).
+    """
 
     games: int = Field(ge=1)
     wins: int = Field(ge=0, description="games in which one of the hero's seats had the best result alone")
@@ -46,7 +52,10 @@ class HeroMatch(Settings):
 def seated(
     hero_seats: Sequence[int], opponents: Sequence[Sequence[str]], hero: str, *, players: int
 ) -> list[tuple[str, ...]]:
-    """Return who has which seat in each game: opponents sit after the hero."""
+    """Return the agent in each seat of each game.
+
+    Opponents sit after the hero. The hero takes the remaining seats, too.
+    """
     tables = []
     for seat, others in zip(hero_seats, opponents, strict=True):
         table = [hero] * players
@@ -66,9 +75,10 @@ def play_hero_match(
     seed: int,
     compute: Compute,
 ) -> HeroMatch:
-    """Play a game for each of ``tables``, which say who has which seat; games of one start begin alike.
+    """Play a game for each of ``tables``.
 
-    Players are models' hashes, bots, or ``BASE_MODEL``. Raises what ``generator_for`` raises.
+    A table names the player in each seat: a model's hash, a bot, or ``BASE_MODEL``. Games of one start begin alike.
+    Raises what ``generator_for`` raises.
     """
     names = list(dict.fromkeys((hero, *(name for table in tables for name in table))))
     generator = generator_for(store, config, names, compute)
@@ -89,7 +99,10 @@ def play_hero_match(
 def summary(
     tables: Sequence[tuple[str, ...]], hero: str, outcomes: TextOutcomes, seats: Sequence[str], starts: Sequence[int]
 ) -> HeroMatch:
-    """Return the results of games: ranks follow from their returns, points are their scores."""
+    """Return the results of games.
+
+    Ranks follow from the games' returns. Points are the games' scores.
+    """
     returns, scores, final = outcomes.returns, outcomes.scores, ranks(outcomes.returns)
     taken: dict[str, list[tuple[int, int]]] = defaultdict(list)  # games and seats of each agent
     shares = []

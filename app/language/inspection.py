@@ -1,4 +1,6 @@
-"""The quality job of answers: check that a shard is what it claims to be, and score it for training.
+"""Quality job of answers: check a shard and score it.
+
+The check verifies that the shard is what its metadata claims. The score is for training.
 
 **Quality** is the geometric mean of components in [0, 1]:
 
@@ -9,7 +11,7 @@
 - ``completion``: share of games that were not truncated, at least 1/10.
 
 ``answer_tokens``, the mean length of an answer, and ``repetition``, the share of its tokens that repeat the token
-before, are reported beside them and do not count.
+before, are reported with the components and do not count.
 """
 
 from collections.abc import Iterator
@@ -41,7 +43,7 @@ SCORED = ("legality", "parsing", "diversity", "originality", "completion")
 
 
 def inspect(spec: JsonObject, report: Report) -> JsonObject:
-    """Run the job of an ``InspectionSpec`` on a shard of answers: delete spent shards, inspect one.
+    """Run an ``InspectionSpec`` job: delete spent shards, inspect a shard of answers.
 
     Raises ``MissingBlob``, ``DamagedBlob`` for a changed bit, ``ForeignShard`` or ``RepeatedShard``.
     """
@@ -100,7 +102,10 @@ def components_of(shard: TokenShard) -> dict[str, float]:
 
 
 def _check_repetition(store: BlobStore, shard: TokenShard, earlier: tuple[ShardKey, ...]) -> None:
-    """Raise ``RepeatedShard`` for a copy of earlier shards; missing and damaged ones are skipped."""
+    """Raise ``RepeatedShard`` if a shard is a copy of earlier shards.
+
+    Missing and damaged earlier shards are skipped.
+    """
     before = []
     for key in earlier:
         try:
@@ -121,12 +126,15 @@ def _check_repetition(store: BlobStore, shard: TokenShard, earlier: tuple[ShardK
 
 
 def _history(shard: TokenShard, game: int) -> bytes:
-    """Return what was played in a game, as bytes."""
+    """Return the seats and answers of a game as bytes."""
     return "\0".join(f"{seat}{text}" for seat, text in shard.answers_said(game)).encode()
 
 
 def _differences(wanted: InspectionSpec, shard: TokenShard, game: int, vocabulary: Vocabulary) -> Iterator[str]:
-    """Yield what differs when a game is played again from its seed and its answers."""
+    """Yield the differences between a recorded game and its replay.
+
+    The replay uses the game's seed and its answers.
+    """
     table = open_text_table(wanted.config, 1)
     table.reset([0], [game_seed(shard.meta.seed, int(shard.start[game]))], [0])
     prompts = {

@@ -1,4 +1,8 @@
-"""Engine jobs: make a base model and a first adapter, or train an adapter by GRPO. Results depend on the spec alone."""
+"""Engine jobs that make a first adapter, or train an adapter.
+
+The first adapter comes with a base model, unless the user names one. Training is by GRPO. Results depend on the spec
+alone.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -32,18 +36,18 @@ from app.learning.training import TrainSpec, UnfitData
 from app.store import BlobStore, open_store
 
 CANARIES = 4
-"""Texts of a canary: prompts of the game with an answer."""
+"""Number of texts in a canary; each is a prompt of the game with an answer."""
 
 _TRAINED = "trained"
 """Name of an adapter in the generator while it is trained."""
 
 
 def initialise(spec: JsonObject, report: Report) -> JsonObject:
-    """Store a configuration's first adapter, which answers as its base model does; return it, at step 0.
+    """Store a configuration's first adapter, at step 0; return it.
 
-    Without a base model of the user's, a small one is drawn, taught the teacher's moves, and stored, too. Reports
-    ``epoch``, ``epochs`` and ``metrics`` of the lessons. Raises ``NoBaseModel``, ``NoLanguagePackages``,
-    ``UnfitLanguageSettings``, ``UnusableTokenizer`` or ``UnknownGame``.
+    The adapter answers as its base model does. If the user names no base model, a small one is drawn, taught the
+    teacher's moves, and stored. Reports ``epoch``, ``epochs`` and ``metrics`` of the lessons. Raises ``NoBaseModel``,
+    ``NoLanguagePackages``, ``UnfitLanguageSettings``, ``UnusableTokenizer`` or ``UnknownGame``.
     """
     wanted = InitialiseSpec.model_validate(spec)
     store, config = open_store(wanted.store), wanted.config
@@ -71,16 +75,20 @@ def initialise(spec: JsonObject, report: Report) -> JsonObject:
 
 
 def canary_texts(config: GameConfig, base: BaseModel) -> list[list[int]]:
-    """Return the tokens of prompts and answers of a configuration's game, always the same ones."""
+    """Return the token ids of a configuration's canary texts.
+
+    Each text is a prompt with an answer. The texts are always the same.
+    """
     games = bot_answers(open_text_table(config, 4 * CANARIES), "random", seed=0)
     return [base.encode(prompt + answer) for prompt, answer in islice(games, CANARIES)]
 
 
 def train(spec: JsonObject, report: Report) -> JsonObject:
-    """Train an adapter by GRPO on shards of its answers; return the stored result (a job).
+    """Train an adapter by GRPO on shards of its answers.
 
-    Reports ``epoch``, ``epochs`` and ``metrics``. The same spec gives the same model. The optimiser's state goes on
-    from the base's. Raises ``UnfitData``, ``DiscardedUpdate``, and what ``GENERATORS.get_own`` raises.
+    Returns the stored adapter and its metrics. Reports ``epoch``, ``epochs`` and ``metrics``. The same spec gives the
+    same model. The optimiser's state continues that of the base. Raises ``UnfitData``, ``DiscardedUpdate``, and what
+    ``GENERATORS.get_own`` raises.
     """
     began, wanted = perf_counter(), TrainSpec.model_validate(spec)
     store, config = open_store(wanted.store), wanted.config
@@ -128,10 +136,11 @@ def train(spec: JsonObject, report: Report) -> JsonObject:
 
 
 def answers_of(shards: Sequence[TokenShard], config: GameConfig) -> tuple[list[Answered], dict[str, float]]:
-    """Return the answers to learn from, and figures of all. Raises ``UnfitData`` if no answer leaves a choice.
+    """Return the answers to learn from, and figures of all answers.
 
-    Answers without an advantage would only make the others' gradients smaller, so they are left out. If none has one,
-    all of them are returned, which teach how to stay legal and near the base model.
+    Answers without an advantage would only shrink the gradients of the others, so they are left out. If no answer has
+    an advantage, all are returned: they teach how to stay legal and near the base model. Raises ``UnfitData`` if no
+    answer leaves a choice.
     """
     found: list[Answered] = []
     rewards: list[float] = []
@@ -177,7 +186,10 @@ def _answered(shard: TokenShard, row: int, advantage: float) -> Answered:
 
 
 def _base(store: BlobStore, wanted: TrainSpec) -> Adapter:
-    """Return the adapter to train from. Raises ``UnfitData`` for one of another configuration or step."""
+    """Return the adapter to train from.
+
+    Raises ``UnfitData`` if it is of another configuration or step.
+    """
     base = get_adapter(store, wanted.base_model, optimizer=True)
     found = base.checkpoint.manifest.config_key, base.checkpoint.manifest.step
     if found != (wanted.config.key, wanted.step):
@@ -203,7 +215,10 @@ def _check_shards(shards: Sequence[TokenShard], config: GameConfig, base: str) -
 def _training(
     generator: PeftGenerator, base: Adapter, config: GameConfig, learning_rate: float
 ) -> Iterator[tuple[list[Tensor], torch.optim.AdamW]]:
-    """Yield the parameters of a copy of an adapter, active and with gradients, and their optimiser as it was left."""
+    """Yield the parameters of an adapter's copy, and their optimiser.
+
+    The copy is active and has gradients. The optimiser continues from the adapter's stored state.
+    """
     generator.add(_TRAINED, base)
     try:
         generator.peft.base_model.set_adapter(_TRAINED)
@@ -219,13 +234,16 @@ def _training(
 
 @contextmanager
 def checkpointed_layers(model: Any) -> Iterator[None]:
-    """Let a model's layers be computed again in the backward pass, instead of keeping what is between them."""
+    """Use gradient checkpointing for a model's layers in the context.
+
+    The backward pass computes each layer again, so that the values within it need not be kept.
+    """
     from transformers.modeling_layers import GradientCheckpointingLayer
 
     layers: list[Any] = [layer for layer in model.modules() if isinstance(layer, GradientCheckpointingLayer)]
     for layer in layers:
-        layer._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False)  # noqa: SLF001  # as theirs
-        # The method of transformers would need all parts of the model in training mode, which switches dropout on.
+        layer._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False)  # noqa: SLF001  # as upstream
+        # The method of transformers needs the whole model in training mode, which would switch dropout on.
         layer.gradient_checkpointing = layer.training = True
     try:
         yield

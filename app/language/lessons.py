@@ -1,4 +1,4 @@
-"""Small base models: drawn on the spot, and taught a bot's moves."""
+"""Small base models: random weights, trained on a bot's moves."""
 
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -17,14 +17,17 @@ from app.language.text_games import open_text_table
 TOKENS = 1024
 """Most tokens of a tokenizer trained on a game's text."""
 
-_TOKENIZER_SEATS, _SEATS, _BATCH = 128, 256, 64  # seats of games that are played at once
+_TOKENIZER_SEATS, _SEATS, _BATCH = 128, 256, 64  # seats of games that are played at once; answers in a step
 _WARM_UP = 0.05  # share of the lessons in which the learning rate rises
 _OPENING = 8  # most random moves before a lesson, because bots alone would soon repeat themselves
 _REPORTS = 10
 
 
 def small_base(config: GameConfig, seed: int, report: Callable[[int, int, float], None]) -> BaseModel:
-    """Return a new base model that plays roughly as the teacher does; ``report`` receives part, parts and loss."""
+    """Return a new base model that plays roughly as the teacher does.
+
+    ``report`` receives the number of parts that are done, the number of all parts, and the loss.
+    """
     settings = config.language
     table = open_text_table(config, _TOKENIZER_SEATS // config.players)
     texts = [prompt + answer for prompt, answer in bot_answers(table, "random", derive_seed(seed, "tokenizer"))]
@@ -35,13 +38,16 @@ def small_base(config: GameConfig, seed: int, report: Callable[[int, int, float]
         width=settings.base_width,
         heads=settings.base_heads,
     )
-    check_texts(base, config)  # before it learns for minutes
+    check_texts(base, config)  # before the lessons, because they take minutes
     _teach(base, config, derive_seed(seed, "lessons"), report)
     return base
 
 
 def bot_answers(table: TextTable, bot: str, seed: int) -> Iterator[tuple[str, str]]:
-    """Yield the prompts and answers of games that a bot plays in every seat, in all slots, after random openings."""
+    """Yield the prompts and answers of a bot's games against itself.
+
+    One game is played in each slot, after a random opening.
+    """
     slots = range(len(table.running()))
     rng = Random(seed)
     table.reset(slots, [rng.getrandbits(62) for _ in slots], [rng.randint(0, _OPENING) for _ in slots])
@@ -56,7 +62,10 @@ def bot_answers(table: TextTable, bot: str, seed: int) -> Iterator[tuple[str, st
 def _lessons(
     config: GameConfig, encode: Callable[[str], list[int]], seed: int
 ) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield tokens of prompts and of the teacher's answers, in random order, without end."""
+    """Yield token ids of prompts and of the teacher's answers, without end.
+
+    The order within each batch of games is random.
+    """
     table, number, rng = open_text_table(config, _SEATS // config.players), 0, Random(seed)
     while True:
         games = bot_answers(table, config.language.teacher, derive_seed(seed, "games", number))

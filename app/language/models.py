@@ -25,7 +25,7 @@ MOST_LOADED = 16
 
 
 def base_of(store: BlobStore, config: GameConfig, fingerprint: str) -> BaseModel:
-    """Return the base model of an adapter: the user's own, or one out of the store.
+    """Return an adapter's base model: the user's own, or a stored one.
 
     Raises ``NoBaseModel``, ``MissingBlob`` or ``DamagedBlob``.
     """
@@ -40,7 +40,7 @@ G = TypeVar("G", PeftGenerator, ServedGenerator)
 
 
 class _Cached(Generic[G]):
-    """A generator, and what it was made for."""
+    """A cached generator with the key that it was made for."""
 
     def __init__(self) -> None:
         self._key: tuple[object, ...] | None = None
@@ -54,9 +54,10 @@ class _Cached(Generic[G]):
         place: object,
         make: Callable[[str], G],
     ) -> G:
-        """Return the generator of a base model at a place, with adapters loaded.
+        """Return the generator of a base model, with adapters loaded.
 
-        A new one replaces the last if the base model or the place is another.
+        ``place`` is where the generator runs. A new generator replaces the last one if the base model or the place
+        differs.
         """
         adapters = [get_adapter(store, model) for model in dict.fromkeys(models)]
         fingerprint = adapters[0].checkpoint.manifest.base
@@ -65,7 +66,7 @@ class _Cached(Generic[G]):
         if self._generator is None or key != self._key:
             if self._generator is not None:
                 self._generator.close()
-            self._key = self._generator = None  # the old one goes before the new one comes
+            self._key = self._generator = None  # before the new one is made, because generators are large
             self._generator = make(fingerprint)
             self._key = key
         _make_room(self._generator, adapters)
@@ -83,23 +84,23 @@ def _make_room(generator: Generator, adapters: Sequence[Adapter]) -> None:
 
 
 class GeneratorCache:
-    """The generators that a process used last: its own, and the one that asks servers.
+    """The generators that a process used last.
 
-    A base model is large, so there is one of each. Loaded adapters stay, because their names are hashes of their
-    content; those used longest ago are unloaded.
+    There is one that runs in this process, and one that asks servers. A base model is large, so there is only one of
+    each. Loaded adapters stay, because their names are hashes of their content. Those used longest ago are unloaded.
     """
 
     def __init__(self) -> None:
         self._own = _Cached[PeftGenerator]()
         self._served = _Cached[ServedGenerator]()
         self.lock = Lock()
-        """Held while a generator is used, because none is thread-safe."""
+        """Held while a generator is used, because generators are not thread-safe."""
 
     def get(self, store: BlobStore, config: GameConfig, models: Sequence[ModelHash], compute: Compute) -> Generator:
-        """Return a generator with the adapters ``models`` loaded, each of which passed its canary.
+        """Return a generator with the adapters ``models`` loaded and verified.
 
         Raises ``ModelMismatch``, ``NoBaseModel``, ``MissingBlob``, ``DamagedBlob`` or ``MissingDevice``; with servers,
-        ``NoServer``, ``ServerRefused`` or ``UnusableFile``, too.
+        also ``NoServer``, ``ServerRefused`` or ``UnusableFile``.
         """
         servers = compute.text_servers
         if servers is None:
@@ -118,7 +119,10 @@ class GeneratorCache:
     def get_own(
         self, store: BlobStore, config: GameConfig, models: Sequence[ModelHash], compute: Compute
     ) -> PeftGenerator:
-        """Return a generator that runs in this process, whether or not there are servers; see ``get``."""
+        """Return a generator in this process, even if there are servers.
+
+        See ``get``.
+        """
 
         def make(fingerprint: str) -> PeftGenerator:
             return PeftGenerator(base_of(store, config, fingerprint), compute)

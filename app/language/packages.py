@@ -12,7 +12,10 @@ class NoLanguagePackages(FlyballError):
 
 
 def require_packages() -> None:
-    """Raise ``NoLanguagePackages`` unless what language models need is installed. They are not imported."""
+    """Raise ``NoLanguagePackages`` if a package for language models is missing.
+
+    The packages are not imported.
+    """
     for name in PACKAGES:
         if find_spec(name) is None:
             raise NoLanguagePackages(

@@ -1,6 +1,7 @@
-"""Generation by transformers and PEFT in this process: requests are grouped by adapter, each group decoded as a batch.
+"""Text generation by transformers and PEFT in this process.
 
-Groups are faster than one mixed batch, in which every layer computes each adapter apart.
+Requests are grouped by adapter, and each group is decoded as a batch. Groups are faster than one mixed batch, in which
+every layer computes each adapter separately.
 """
 
 import warnings
@@ -33,7 +34,7 @@ from app.learning.devices import arithmetic, resolve
 from app.store.blobs import key_of
 
 _NONE = "none"
-"""Name of an adapter that is never used: PEFT wants one before others can be added."""
+"""Name of an adapter that is never used, because PEFT needs one before others can be added."""
 
 BATCH_TOKENS = 1 << 15
 """Tokens, padding included, that are decoded or scored at once."""
@@ -43,7 +44,7 @@ class PeftGenerator(Generator):
     """See ``Generator``. Not thread-safe.
 
     Attributes:
-        base: the base model. PEFT puts its layers into it, so it belongs to this generator alone.
+        base: the base model. PEFT puts its layers into it, so no other generator may use it.
         peft: the ``PeftModel`` around it.
     """
 
@@ -52,7 +53,7 @@ class PeftGenerator(Generator):
 
         self.base, self.device = base, resolve(compute.device)
         self._precision = compute.precision
-        base.model.to(self.device, torch.float32)  # in any precision, so that canaries are exact
+        base.model.to(self.device, torch.float32)  # whatever the precision, so that canaries are exact
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # PEFT 0.21 asks transformers 5 for an old attribute
             self.peft: Any = get_peft_model(base.model, LoraConfig(r=1, target_modules="all-linear"), _NONE)
@@ -71,9 +72,12 @@ class PeftGenerator(Generator):
         return tuple(self._loaded)
 
     def load(self, adapter: Adapter) -> None:
-        """See ``Generator.load``. Before the canary, hash, base, shapes and numbers are checked."""
+        """See ``Generator.load``.
+
+        Hash, base model, shapes and numbers are checked before the canary.
+        """
         if adapter.name in self._loaded:
-            self._loaded[adapter.name] = self._loaded.pop(adapter.name)  # the latest now
+            self._loaded[adapter.name] = self._loaded.pop(adapter.name)  # now the one used last
             return
         check_content(adapter, self.fingerprint)
         self.add(adapter.name, adapter)
@@ -85,7 +89,10 @@ class PeftGenerator(Generator):
             raise
 
     def add(self, name: str, adapter: Adapter) -> None:
-        """Put an adapter's tensors into the model under a name, without a canary. Raises ``ModelMismatch``."""
+        """Add an adapter to the model under a name.
+
+        Its canary is not checked. Raises ``ModelMismatch``.
+        """
         from peft import LoraConfig, get_peft_model_state_dict, set_peft_model_state_dict
 
         lora = adapter.checkpoint.manifest.lora
@@ -108,13 +115,16 @@ class PeftGenerator(Generator):
         self.drop(name)
 
     def drop(self, name: str) -> None:
-        """Take an adapter's layers out of the model."""
-        self.peft.base_model.set_adapter(_NONE, inference_mode=True)  # PEFT warns if an active one goes
+        """Remove an adapter's layers from the model."""
+        self.peft.base_model.set_adapter(_NONE, inference_mode=True)  # PEFT warns if an active adapter is deleted
         self.peft.delete_adapter(name)
 
     @contextmanager
     def active(self, name: str | None) -> Iterator[Any]:
-        """Return the model that answers by an adapter in the context; None: by the base alone."""
+        """Yield the model, which answers by an adapter in the context.
+
+        None means the base model alone. Raises ``UnknownAdapter``.
+        """
         if name is None:
             with self.peft.disable_adapter():
                 yield self.base.model
@@ -125,7 +135,10 @@ class PeftGenerator(Generator):
         yield self.base.model
 
     def arithmetic(self) -> AbstractContextManager[object]:
-        """Return the context in which answers are drawn and learned from; see ``app.learning.devices``."""
+        """Return the context for decoding and training.
+
+        See ``app.learning.devices``.
+        """
         return arithmetic(self.device, self._precision)
 
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
@@ -143,10 +156,13 @@ class PeftGenerator(Generator):
         return [found[row] for row in range(len(requests))]
 
     def score(self, texts: Sequence[Ids], adapter: str | None) -> list[list[float]]:
-        """See ``Generator.score``. The arithmetic is in float32 whatever the precision of answers."""
+        """See ``Generator.score``.
+
+        The arithmetic is in float32, whatever the precision of answers.
+        """
         scores: list[list[float]] = []
         with torch.inference_mode(), self.active(adapter) as model:
-            for text in texts:  # one by one, so that no padding is between
+            for text in texts:  # one by one, so that there is no padding
                 logits = answer_logits(model, [text[:1]], [text[1:]])
                 found, _ = log_probs(logits, [text[1:]], [()], [1.0])
                 scores.append(found[0].tolist())
@@ -156,7 +172,10 @@ class PeftGenerator(Generator):
         """See ``Generator.close``; this one has no connections."""
 
     def _decode(self, model: Any, rows: list[Row], sampling: Sampling) -> None:
-        """Decode the answers of rows together. Tokens without a choice are read with the one drawn before them."""
+        """Decode the answers of rows together.
+
+        Tokens without a choice are read together with the token drawn before them.
+        """
         live = [row for row in rows if row.finish is None]
         if not live:
             return
@@ -190,7 +209,10 @@ class PeftGenerator(Generator):
 
 
 def batches(rows: Sequence[int], lengths: Sequence[int], most: int = BATCH_TOKENS) -> Iterator[list[int]]:
-    """Yield consecutive rows, of ascending ``lengths``, as batches of at most ``most`` tokens, but at least one row."""
+    """Yield consecutive rows as batches of at most ``most`` tokens.
+
+    Padding counts. ``lengths`` are ascending. A batch has at least one row.
+    """
     batch: list[int] = []
     for row, length in zip(rows, lengths, strict=True):
         if batch and (len(batch) + 1) * length > most:
@@ -202,7 +224,10 @@ def batches(rows: Sequence[int], lengths: Sequence[int], most: int = BATCH_TOKEN
 
 
 def check_content(adapter: Adapter, fingerprint: str) -> None:
-    """Check an adapter before it is loaded: its hash, base model, rank and numbers. Raises ``ModelMismatch``."""
+    """Check an adapter's hash, base model, rank and numbers before loading.
+
+    Raises ``ModelMismatch``.
+    """
     checkpoint = adapter.checkpoint
     manifest = checkpoint.manifest
     assert manifest.lora is not None

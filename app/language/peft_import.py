@@ -32,7 +32,7 @@ _UNSUPPORTED = (
     "alpha_pattern",
     "layers_to_transform",
 )
-"""Settings of PEFT that change what an adapter's tensors mean, and that our manifest does not have."""
+"""PEFT's settings that change the meaning of an adapter's tensors, and that ``LoraManifest`` lacks."""
 
 
 def is_adapter(folder: Path) -> bool:
@@ -45,8 +45,9 @@ def import_adapter(
 ) -> ModelHash:
     """Store the adapter in a folder of PEFT; return its hash.
 
-    Its canary is made here. Raises ``UnusableFile`` if there is no adapter, or one of a kind that cannot be played, and
-    ``ModelMismatch`` if it does not fit the generator's base model.
+    Its canary is made here, from the texts in ``canary``. Raises ``UnusableFile`` if there is no adapter, or one of a
+    kind that cannot be played. Raises ``ModelMismatch`` if the adapter does not fit the generator's base model, or is
+    not finite.
     """
     if not is_adapter(folder):
         raise UnusableFile(
@@ -73,7 +74,7 @@ def import_adapter(
     manifest = first_manifest(config, lora)
     try:
         generator.add(_IMPORTED, Adapter(str(folder), Checkpoint(ModelHash(""), manifest, data, None)))
-    except ValueError as error:  # of PEFT, if the base model has no such modules
+    except ValueError as error:  # from PEFT, if the base model has no such modules
         raise ModelMismatch(
             f"MODEL_MISMATCH: the adapter in {folder} does not fit the base model: {error}",
             hint="Set language.base to the base model that it adapts.",
@@ -85,7 +86,10 @@ def import_adapter(
 
 
 def _lora(config: dict[str, Any]) -> LoraManifest:
-    """Return what PEFT's settings say. Raises ``ValueError`` or ``KeyError`` for another adapter than a plain LoRA."""
+    """Return PEFT's settings of a plain LoRA as a manifest.
+
+    Raises ``ValueError`` or ``KeyError`` for any other adapter.
+    """
     others = [name for name in _UNSUPPORTED if config.get(name)]
     if config["peft_type"] != "LORA" or others or config.get("bias", "none") != "none":
         raise ValueError(f"it is no plain LoRA ({config['peft_type']}, {', '.join(others) or 'bias'})")

@@ -1,4 +1,7 @@
-"""Rollouts of text games: the turns of all games and seats are answered together, phase after phase."""
+"""Rollouts of text games.
+
+In each phase, the turns of all games and seats are answered together.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +20,7 @@ HERO = 0
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """A player of text games: an adapter of the generator's base model, the base itself, or a bot."""
+    """A player: an adapter, the base model itself, or a bot."""
 
     adapter: str | None = None  # name of a loaded adapter; None: the base model
     bot: str | None = None  # name of a built-in player, if it is one
@@ -62,7 +65,10 @@ class TextOutcomes:
 def play_texts(
     table: TextTable, agents: Sequence[Agent], schedule: TextSchedule, generator: Generator | None, *, most_tokens: int
 ) -> tuple[TextOutcomes, list[Said]]:
-    """Play a schedule, as many games at once as ``table`` has slots; return outcomes and the hero's answers."""
+    """Play a schedule; return outcomes and the hero's answers.
+
+    As many games are played at once as ``table`` has slots.
+    """
     games, seats = schedule.seating.shape
     outcomes = TextOutcomes(
         returns=np.zeros((games, seats), np.float32),
@@ -109,7 +115,7 @@ def _phases(
                 for turn, seed in zip(mine, seeds, strict=True):
                     table.submit(turn.slot, turn.seat, table.bot(agent.bot, turn, Random(seed)))
                 continue
-            assert generator is not None  # because an agent is a model
+            assert generator is not None  # because the agent is a model
             found = generator.generate(
                 [
                     Request(turn.prompt, agent.adapter, turn.answers if agent.constrained else None, seed)
@@ -127,7 +133,10 @@ def _phases(
 
 
 def _submit(table: TextTable, turn: Turn, text: str, seed: int) -> bool:
-    """Play an answer, or a random one if it is not legal; return whether it was."""
+    """Play an answer, or a random one if it is not legal.
+
+    Returns whether the answer was legal.
+    """
     legal = parts_of(turn.answers, text) is not None
     table.submit(turn.slot, turn.seat, text if legal else draw_answer(turn.answers, Random(seed)))
     return legal

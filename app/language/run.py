@@ -1,4 +1,4 @@
-"""``flyball train`` of a text game: the backend's jobs in one process, again and again."""
+"""``flyball train`` of text games: the backend's jobs, repeated in one process."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -27,11 +27,11 @@ Say = Callable[[str], None]
 
 
 class UnusableTraining(FlyballError):
-    """A folder or settings with which no training of a text game can run."""
+    """A folder or settings unfit for training a text game."""
 
 
 class LoopSettings(Settings):
-    """What ``flyball train`` sets beside the configuration, for text games."""
+    """Settings of ``flyball train`` for text games, in addition to the configuration."""
 
     iterations: int = Field(30, ge=1, description="iterations of playing and learning")
     evaluate_every: int = Field(5, ge=1, description="iterations between evaluations")
@@ -55,9 +55,10 @@ class TextRun(Settings):
 
 
 def text_settings(config: GameConfig, values: Mapping[str, Any]) -> tuple[GameConfig, LoopSettings]:
-    """Return settings changed by ``values``, by dotted key: of ``LoopSettings``, or of the configuration.
+    """Return configuration and loop settings, changed by ``values``.
 
-    Raises ``UnusableTraining``.
+    The keys of ``values`` are fields of ``LoopSettings``, or dotted keys of the configuration. Raises
+    ``UnusableTraining``.
     """
     loop = {key: value for key, value in values.items() if key in LoopSettings.model_fields}
     rest = nest({key: value for key, value in values.items() if key not in loop})
@@ -88,9 +89,10 @@ def train_text(
     say: Say,
     servers: TextServers | None = None,
 ) -> JsonObject:
-    """Train an adapter in ``folder``, or go on with it; return the report, which is written there, too.
+    """Train an adapter in ``folder``, or continue its training; return the report.
 
-    ``servers`` generate the text, if there are any; learning is in this process.
+    The report is written to the folder, too. ``servers`` generate the text, if there are any; learning is in this
+    process.
 
     Raises ``UnusableTraining``, ``UnusableFile``, and what the backend's jobs raise.
     """
@@ -116,18 +118,18 @@ def train_text(
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Store of a run's models, and the servers that generate its text, if any."""
+    """A run's model store, and the servers of its text, if any."""
 
     store: str
     servers: TextServers | None
 
     def spec(self, config: GameConfig, loop: LoopSettings, seed: int) -> JsonObject:
-        """Return what the specs of all jobs have in common."""
+        """Return the fields that the specs of all jobs share."""
         compute = self.compute(loop).model_dump(mode="json")
         return {"store": self.store, "config": config.model_dump(mode="json"), "seed": seed, **compute}
 
     def compute(self, loop: LoopSettings) -> Compute:
-        """Return where games and updates are computed."""
+        """Return the device, precision and servers of games and updates."""
         return Compute(device=loop.device, precision=loop.precision, text_servers=self.servers)
 
 
@@ -206,7 +208,10 @@ def _iterate(run: TextRun, place: _Place, say: Say) -> TextRun:
 
 
 def _evaluated(run: TextRun, place: _Place, games: int, say: Say) -> dict[str, Any]:
-    """Return scores against each bot, and the share of legal answers that are drawn freely."""
+    """Return scores against each bot, and the legality of free answers.
+
+    Free answers are drawn without constraint; their legality is the share of legal ones.
+    """
     config = run.config
     even = games // config.players * config.players
     with GENERATORS.lock:
@@ -234,4 +239,4 @@ def _write(path: Path, text: str) -> None:
 
 
 def _quiet(_progress: JsonObject) -> None:
-    """Reports of jobs are not shown."""
+    """Discard a job's reports."""

@@ -1,4 +1,4 @@
-"""Log-probabilities of answers, computed alike when answers are drawn, scored and trained on.
+"""Log-probabilities of answers, the same in drawing, scoring and training.
 
 A batch is [shared preamble] [padding, prompt] [answer, padding]. The preamble's keys and values are computed once and
 repeated for all rows.
@@ -14,16 +14,19 @@ Ids = Sequence[int]
 
 
 def common_prefix(prompts: Sequence[Ids]) -> int:
-    """Return how many tokens all prompts share at their beginning; each keeps at least one of its own."""
-    low, high = min(map(list, prompts)), max(map(list, prompts))  # in the order of lists, the two that differ first
+    """Return the number of tokens that all prompts begin with.
+
+    Each prompt keeps at least one token of its own.
+    """
+    low, high = min(map(list, prompts)), max(map(list, prompts))  # the extremes in lexicographic order differ earliest
     length = next((place for place, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))
     return min(length, min(map(len, prompts)) - 1)
 
 
 def padded(prompts: Sequence[Ids], prefix: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Return ids [B, W] of prompts without their first ``prefix`` tokens, padded on the left, mask and positions.
+    """Return ids, mask and positions of prompts, padded on the left.
 
-    The mask is [B, prefix + W], positions are [B, W].
+    The ids and positions are [B, W], without the first ``prefix`` tokens. The mask is [B, prefix + W].
     """
     width = max(map(len, prompts)) - prefix
     ids = torch.zeros(len(prompts), width, dtype=torch.long)
@@ -37,7 +40,10 @@ def padded(prompts: Sequence[Ids], prefix: int, device: torch.device) -> tuple[T
 
 
 def prefix_cache(model: Any, prefix: Ids, rows: int, device: torch.device) -> Any:
-    """Return the keys and values of a preamble, repeated for ``rows``; None for an empty one."""
+    """Return the keys and values of a preamble, repeated for ``rows``.
+
+    Returns None for an empty preamble.
+    """
     if not prefix:
         return None
     ids = torch.tensor([list(prefix)], device=device)
@@ -47,9 +53,10 @@ def prefix_cache(model: Any, prefix: Ids, rows: int, device: torch.device) -> An
 
 
 def answer_logits(model: Any, prompts: Sequence[Ids], answers: Sequence[Ids], *, share_prefix: bool = True) -> Tensor:
-    """Return the logits [B, T, V] of the tokens of answers, the longest of which has T.
+    """Return the logits [B, T, V] of the tokens of answers.
 
-    Without ``share_prefix`` the preamble is computed for each row, because checkpointed layers keep no keys and values.
+    The longest answer has T tokens. Without ``share_prefix`` the preamble is computed for each row, because
+    checkpointed layers keep no keys and values.
     """
     device = next(model.parameters()).device
     prefix = common_prefix(prompts) if share_prefix else 0
@@ -74,14 +81,14 @@ def answer_logits(model: Any, prompts: Sequence[Ids], answers: Sequence[Ids], *,
 def log_probs(
     logits: Tensor, answers: Sequence[Ids], allowed: Sequence[Sequence[Ids]], temperatures: Sequence[float]
 ) -> tuple[Tensor, Tensor]:
-    """Return log-probabilities of the tokens of answers, and of drawing any allowed token there, both [B, T].
+    """Return log-probabilities of answers' tokens, and of drawing an allowed token.
 
-    The former are among the allowed tokens, the latter among all. Both are 0 behind an answer's end.
+    Both are [B, T]. The former are among the allowed tokens, the latter among all. Both are 0 after an answer's end.
 
     Args:
         logits: [B, T, V]; those of a row are divided by its temperature.
         answers: token ids of B answers, the longest of which has T.
-        allowed: legal tokens at each place of each answer; none: any token is.
+        allowed: legal tokens at each place of each answer; empty: any token is.
         temperatures: [B].
     """
     chosen = torch.zeros(logits.shape[:2], dtype=torch.long)

@@ -23,13 +23,15 @@ from app.play.selfplay import SelfplayResult, SelfplaySpec
 from app.store import BlobStore, game_seed, open_store
 
 IN_FLIGHT = 128
-"""Games at once."""
+"""Number of games played at once."""
 
 
 def grouped_schedule(
     games: int, players: int, lineups: Sequence[tuple[Sequence[int], int]], *, group: int, openings: int, seed: int
 ) -> TextSchedule:
-    """Return games in groups of at most ``group``, from the same start and with the hero in the same seat.
+    """Return a schedule of games in groups of at most ``group``.
+
+    Games of a group have the same start, and the hero in the same seat.
 
     A lineup is the agents in the seats after the hero's, and a number of games, which are split evenly into groups. The
     hero's seat rotates over the groups of all lineups, beginning with a seat drawn from ``seed``, because otherwise a
@@ -57,11 +59,11 @@ def grouped_schedule(
 
 
 def play(spec: JsonObject, report: Report) -> JsonObject:
-    """Run the job of a ``SelfplaySpec``: store a shard of answers, return ``SelfplayResult``.
+    """Run a ``SelfplaySpec`` job: play, and store a shard of answers.
 
-    Deterministic on one kind of device, except ``seconds``. Raises ``ModelMismatch``, ``NoBaseModel``, ``MissingBlob``,
-    ``DamagedBlob``, ``UnknownGame``, ``NoExperience`` or ``MissingDevice``; with servers, what ``ServedGenerator``
-    raises, too.
+    Returns ``SelfplayResult``. Deterministic on one kind of device, except ``seconds``. Raises ``ModelMismatch``,
+    ``NoBaseModel``, ``MissingBlob``, ``DamagedBlob``, ``UnknownGame``, ``NoExperience`` or ``MissingDevice``; with
+    servers, also what ``ServedGenerator`` raises.
     """
     began, wanted = perf_counter(), SelfplaySpec.model_validate(spec)
     store, config, settings = open_store(wanted.store), wanted.config, wanted.config.language
@@ -110,9 +112,10 @@ def play(spec: JsonObject, report: Report) -> JsonObject:
 
 
 def generator_for(store: BlobStore, config: GameConfig, players: Sequence[str], compute: Compute) -> Generator | None:
-    """Return a generator with the adapters among ``players`` loaded, None if all are bots.
+    """Return a generator with the adapters among ``players`` loaded.
 
-    Raises ``BadUsage`` if the base model plays without an adapter, and what ``GENERATORS.get`` raises.
+    Returns None if all players are bots. Raises ``BadUsage`` if the base model plays without an adapter, and what
+    ``GENERATORS.get`` raises.
     """
     models = [ModelHash(name) for name in players if is_model(name)]
     if not models:
@@ -126,7 +129,10 @@ def generator_for(store: BlobStore, config: GameConfig, players: Sequence[str], 
 
 
 def agent_of(config: GameConfig, name: str, temperature: float) -> Agent:
-    """Return the agent of a model's hash, of ``BASE_MODEL``, or of a bot's name."""
+    """Return the agent of a player's name.
+
+    The name is a model's hash, ``BASE_MODEL``, or a bot's.
+    """
     if name == BASE_MODEL:
         return Agent(temperature=temperature)
     if is_model(name):
@@ -137,7 +143,10 @@ def agent_of(config: GameConfig, name: str, temperature: float) -> Agent:
 def token_shard(
     outcomes: TextOutcomes, said: Sequence[Said], schedule: TextSchedule, meta: TokenShardMeta, illegal_cost: float
 ) -> TokenShard:
-    """Return the hero's answers as a shard, ordered by game, seat and step. Raises ``NoExperience``."""
+    """Return the hero's answers as a shard.
+
+    Rows are ordered by game, seat and step. Raises ``NoExperience`` if there are no answers.
+    """
     if not said:
         raise NoExperience(
             "The hero had nothing to answer in any of these games.", hint="Play more games, or give it more seats."
@@ -202,10 +211,10 @@ def _tokens(rows: Sequence[Said]) -> dict[str, NDArray[Any]]:
 
 
 def match(spec: JsonObject, report: Report) -> JsonObject:
-    """Run the job of a ``BatchSpec``; return ``BatchResult``. Deterministic on a CPU, except ``seconds``.
+    """Run a ``BatchSpec`` job; return ``BatchResult``.
 
-    Answers are legal ones, whatever the configuration says. Raises ``ModelMismatch``, ``NoBaseModel``, ``MissingBlob``,
-    ``DamagedBlob``, ``UnknownGame`` or ``MissingDevice``.
+    Deterministic on a CPU, except ``seconds``. Answers are legal ones, whatever the configuration says. Raises
+    ``ModelMismatch``, ``NoBaseModel``, ``MissingBlob``, ``DamagedBlob``, ``UnknownGame`` or ``MissingDevice``.
     """
     began, asked = perf_counter(), BatchSpec.model_validate(spec)
     config, part, name = asked.config, asked.batch, asked.batch.opponent.player
@@ -222,9 +231,10 @@ def match(spec: JsonObject, report: Report) -> JsonObject:
 def play_match(
     config: GameConfig, agents: Sequence[Agent], generator: Generator | None, *, seed: int, games: int, first: int = 0
 ) -> tuple[MatchGames, list[Said]]:
-    """Play a match, or a part of it that begins with game ``first``; return the games and the hero's answers.
+    """Play a match; return the games and the hero's answers.
 
-    In a rotation of as many games as there are seats, the start is the same, and the hero takes each seat.
+    ``first`` is the number of the first game, if only a part of the match is played. A rotation is as many games as
+    there are seats: their start is the same, and the hero takes each seat.
     """
     numbers = np.arange(first, first + games)
     rotations, heroes = np.divmod(numbers, config.players)

@@ -1,7 +1,7 @@
-"""Generation by vLLM servers, which load adapters out of a shared folder.
+"""Generation by vLLM servers, which load adapters from a shared folder.
 
-Answers along options are decoded on this side: servers give the log-probabilities of the allowed tokens, one place
-after the other, and their cache of prefixes makes that cheap. So masks, draws and log-probabilities are those of
+Constrained answers are decoded in this process: servers give the log-probabilities of the allowed tokens, one place
+after the other, and their prefix caches make that cheap. So masks, draws and log-probabilities are those of
 ``PeftGenerator``. A server's own structured outputs would be renormalised in a way that training cannot repeat.
 """
 
@@ -42,7 +42,7 @@ from app.language.trie import Tries
 from app.store.blobs import key_of
 
 PATIENCE_SECONDS = 300.0
-"""Longest wait for a server that is away: vLLM starts within half a minute with a small model, others take minutes."""
+"""Longest wait for a server: vLLM starts within half a minute with a small model, but takes minutes with large ones."""
 
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.1, 5.0
 
@@ -56,8 +56,9 @@ U = TypeVar("U")
 class ServedGenerator(Generator):
     """See ``Generator``. Not thread-safe.
 
-    Any server answers any request. One that is away is passed over until the next adapter is loaded, unless all are
-    away. A server answers by an adapter only after it has passed the adapter's canary, again whenever it was away.
+    Any server answers any request. A server that is away is skipped until the next adapter is loaded, unless all are
+    away. A server answers by an adapter only after it has passed the adapter's canary, and passes it again after it was
+    away.
 
     Args:
         vocabulary: of the base model, which servers announce as a model named by its fingerprint.
@@ -72,11 +73,11 @@ class ServedGenerator(Generator):
         self._vocabulary, self._base, self._patience = vocabulary, base, patience_seconds
         self._folder = AdapterFolder(Path(servers.folder), base)
         self._servers = [TextServer(address) for address in servers.addresses]
-        self._found: list[TextServer] = []  # when an adapter was loaded last
-        self._serving: list[TextServer] = []  # those of them that were not away since
+        self._found: list[TextServer] = []  # the servers that answered when an adapter was loaded last
+        self._serving: list[TextServer] = []  # the found servers that have not been away since
         self._loaded: dict[str, Adapter] = {}
         self._zero: Adapter | None = None
-        self._is_waiting = False  # and has said so
+        self._is_waiting = False  # and has logged that it waits
         self._tries = Tries(vocabulary)
         self._folder.remove_unused(self._unloaded)
 
@@ -91,16 +92,19 @@ class ServedGenerator(Generator):
         return tuple(self._loaded)
 
     def close(self) -> None:
-        """See ``Generator.close``. Adapters stay loaded until a generator finds that nobody uses them."""
+        """See ``Generator.close``.
+
+        Adapters stay loaded until another generator finds them unused.
+        """
         self._folder.close()
         for server in self._servers:
             server.close()
 
     def load(self, adapter: Adapter) -> None:
-        """See ``Generator.load``. The canary follows on each server that is there.
+        """See ``Generator.load``.
 
-        For an adapter that is loaded already, servers are asked whether they still have it.
-        Raises ``NoServer`` or ``ServerRefused``, too.
+        The canary is checked on each server that answers. If the adapter is loaded already, servers are asked whether
+        they still have it. Raises ``NoServer`` or ``ServerRefused``, too.
         """
         if adapter.name not in self._loaded:
             check_content(adapter, self.fingerprint)
@@ -113,7 +117,10 @@ class ServedGenerator(Generator):
             raise
 
     def unload(self, name: str) -> None:
-        """See ``Generator.unload``. Servers keep an adapter as long as another process uses it."""
+        """See ``Generator.unload``.
+
+        Servers keep an adapter as long as another process uses it.
+        """
         if self._loaded.pop(name, None) is None:
             raise UnknownAdapter(name, self.loaded)
         self._folder.release(name)
@@ -148,7 +155,10 @@ class ServedGenerator(Generator):
             row.take(legal[column], log_prob, self._vocabulary.decode, sampling)
 
     def _go_on_freely(self, number: int, row: Row, adapter: Adapter, sampling: Sampling) -> None:
-        """Append what a server answers; it may end before the stop if it decodes the text otherwise than we do."""
+        """Append the tokens that a server generates.
+
+        They may end before the stop if the server decodes their text differently.
+        """
         ids, seed = [*row.prompt, *row.ids], row.request.seed + len(row.ids)
         most = sampling.most_tokens - len(row.ids)
         tokens = self._ask(number, adapter, lambda server: server.answer(adapter.name, ids, sampling, seed, most))
@@ -160,10 +170,11 @@ class ServedGenerator(Generator):
                 break
 
     def _adapter(self, name: str | None) -> Adapter:
-        """Return a loaded adapter; None: one that answers as the base model. Raises ``UnknownAdapter``.
+        """Return a loaded adapter, or a zero adapter for the base model.
 
-        The base model is never asked for by its own name: in a batch with as many adapters as a server has slots, vLLM
-        answers such requests by one of the adapters.
+        The zero adapter answers as the base model does. The base model is never requested by its own name: in a batch
+        with as many adapters as a server has slots, vLLM answers such requests by one of the adapters. Raises
+        ``UnknownAdapter``.
         """
         if name is not None:
             if name not in self._loaded:
@@ -177,7 +188,10 @@ class ServedGenerator(Generator):
         return self._zero
 
     def _ask(self, number: int, adapter: Adapter, question: Callable[[TextServer], T]) -> T:
-        """Return a server's answer about an adapter; it is loaded again where it is missing."""
+        """Return a server's answer about an adapter.
+
+        The adapter is loaded again if the server has lost it.
+        """
 
         def asked(attempt: int) -> T:
             serving = self._serving
@@ -190,14 +204,17 @@ class ServedGenerator(Generator):
                     server.verified.discard(adapter.name)
                     self._verify(server, adapter)
                     return question(server)
-            except NoServer:  # otherwise each token of each answer would wait for it
+            except NoServer:  # skip it, because otherwise each token of each answer would wait for it
                 self._serving = [other for other in self._serving if other is not server] or self._found
                 raise
 
         return self._patiently(asked)
 
     def _load_on_all(self, adapter: Adapter) -> None:
-        """Load an adapter on every server that is there. Raises ``NoServer`` if none is, or ``ModelMismatch``."""
+        """Load an adapter on every server that answers.
+
+        Raises ``NoServer`` if none does, or ``ModelMismatch``.
+        """
         serving, away = [], None
         for server in self._servers:
             try:
@@ -228,13 +245,14 @@ class ServedGenerator(Generator):
         )
 
     def _verify(self, server: TextServer, adapter: Adapter) -> None:
-        """Load an adapter unless the server has it, and check its canary, once for each start of the server.
+        """Load an adapter unless the server has it, and check its canary.
 
-        Raises ``ModelMismatch``; then the server has the adapter no more.
+        The canary is checked once for each start of the server. Raises ``ModelMismatch``; an adapter that failed its
+        canary is then unloaded.
         """
         verified = server.verified
         with server.lock:
-            if server.verified is not verified:  # otherwise those who waited here would wait for it in turn
+            if server.verified is not verified:  # otherwise requests that waited here would wait for it in turn
                 raise NoServer(f"The server {server.address} was away.", hint="Read the server's log.")
             if adapter.name in verified:
                 return
@@ -256,13 +274,16 @@ class ServedGenerator(Generator):
                 except ModelMismatch:
                     server.unload(adapter.name, path)
                     raise
-            verified.add(adapter.name)  # in vain if another request found the server away meanwhile
+            verified.add(adapter.name)  # without effect if another request found the server away meanwhile
 
     def _path(self, name: str) -> str:
         return str(self._folder.path / name)
 
     def _unloaded(self, name: str) -> bool:
-        """Unload an adapter from all servers; return whether none has it any more."""
+        """Unload an adapter from all servers.
+
+        Returns whether no server has it any more; False if a server does not answer.
+        """
         for server in self._servers:
             try:
                 server.unload(name, self._path(name))
@@ -271,9 +292,9 @@ class ServedGenerator(Generator):
         return True
 
     def _patiently(self, action: Callable[[int], T]) -> T:
-        """Return what an action returns, which gets the number of the attempt. It is repeated while no server answers.
+        """Return an action's result; repeat the action while no server answers.
 
-        Raises ``NoServer`` once the patience is over.
+        The action receives the number of the attempt. Raises ``NoServer`` once the patience is over.
         """
         end, attempt = perf_counter() + self._patience, 0
         while True:
@@ -285,7 +306,7 @@ class ServedGenerator(Generator):
                 self._is_waiting = True
                 wait = min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2 ** min(attempt, 16))
                 attempt += 1
-                # Each server has its turn, because a request to one that hangs may take all the patience.
+                # Every server is tried, because a request to one that hangs may take all the patience.
                 if attempt >= len(self._found) and perf_counter() + wait > end:
                     raise
                 sleep(wait)
@@ -295,7 +316,10 @@ class ServedGenerator(Generator):
 
     @staticmethod
     def _each(action: Callable[[int, T], U], items: Sequence[T]) -> list[U]:
-        """Return an action's results for items and their numbers, with a bounded number under way."""
+        """Return an action's results for items and their numbers.
+
+        At most ``OUTSTANDING`` actions are under way at once.
+        """
         if not items:
             return []
         with ThreadPoolExecutor(min(len(items), OUTSTANDING)) as pool:
@@ -303,7 +327,10 @@ class ServedGenerator(Generator):
 
 
 class _Ends(Scorer):
-    """Scores the ends of texts by a server: their tokens depend on all before, and long texts are soon done."""
+    """Scorer of the ends of texts, by a server.
+
+    The last tokens depend on all tokens before them, and scoring only those makes long texts cheap.
+    """
 
     def __init__(self, server: TextServer) -> None:
         self._server = server
@@ -314,7 +341,10 @@ class _Ends(Scorer):
 
 
 def _zero_adapter(like: Adapter) -> Adapter:
-    """Return an adapter of the same modules with zeros alone, which answers as the base model."""
+    """Return an all-zero adapter, which answers as the base model.
+
+    It adapts the same modules as ``like``.
+    """
     manifest = like.checkpoint.manifest
     assert manifest.lora is not None
     tensors = {

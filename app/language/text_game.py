@@ -1,8 +1,8 @@
-"""The interface of text games: many games at once, in which seats are asked by prompts and answer with text.
+"""Interface of text games: seats get prompts, and answer with text.
 
-An answer is a sequence of parts, each one of the options that the parts before it leave. Connect four has answers of
-one part; in a game with a unit to order after the other, each order is a part. So legal answers need no list of all
-combinations, and a rule such as "no unit twice" is a matter of the options.
+A table plays many games at once. An answer is a sequence of parts, each one of the options that the parts before it
+leave. Connect four has answers of one part; in Diplomacy, each unit's order is a part. So legal answers need no list of
+all combinations, and a rule such as "no unit twice" is a matter of the options.
 """
 
 from collections.abc import Sequence
@@ -30,17 +30,17 @@ class IllegalAnswer(FlyballError):
 
 
 class TooManyAnswers(FlyballError):
-    """More legal answers than anybody can list."""
+    """More legal answers than can be listed."""
 
 
 class Answers(Protocol):
     """The legal answers of a turn."""
 
     def options(self, parts: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the legal next parts after ``parts``; none if they are a complete answer.
+        """Return the legal next parts after ``parts``.
 
-        No option is a prefix of another one after the same parts. The last part, and no other, ends with the game's
-        ``stop``.
+        The options are empty if ``parts`` are a complete answer. No option is a prefix of another one after the same
+        parts. The last part, and no other, ends with the game's ``stop``.
         """
         ...
 
@@ -62,7 +62,7 @@ class Turn:
 
     slot: int
     seat: int
-    prompt: str  # begins with the game's preamble; what the seat may know
+    prompt: str  # begins with the game's preamble; holds what the seat may know
     answers: Answers
 
 
@@ -79,26 +79,35 @@ class TextSpec:
 
 
 class TextTable(Protocol):
-    """N games at once, in slots 0 … N - 1. Every slot is empty until it is reset.
+    """N games at once, in slots 0 … N - 1.
 
-    The table itself plays chance, from the slot's seed, and answers for seats that have one legal answer only. The same
-    seeds and answers give the same games and prompts.
+    Every slot is empty until it is reset. The table itself plays chance, from the slot's seed, and answers for seats
+    that have only one legal answer. The same seeds and answers give the same games and prompts.
     """
 
     spec: TextSpec
 
     def reset(self, slots: Sequence[int], seeds: Sequence[int], openings: Sequence[int]) -> None:
-        """Begin a game in each of ``slots``, with ``openings`` random phases, drawn from its own seed."""
+        """Begin a game in each of ``slots``.
+
+        ``openings`` gives each game's number of random first phases, and ``seeds`` the seed that draws them.
+        """
 
     def pending(self) -> list[Turn]:
-        """Return a turn for each seat that has to answer, in all slots; none for slots without a running game."""
+        """Return a turn for each seat that has to answer.
+
+        Slots without a running game have no turns.
+        """
         ...
 
     def submit(self, slot: int, seat: int, answer: str) -> None:
         """Take a pending seat's answer. Raises ``IllegalAnswer``."""
 
     def advance(self) -> None:
-        """Play on in each slot whose pending seats have all submitted; the others wait."""
+        """Play on in each slot whose pending seats have all submitted.
+
+        The other slots wait.
+        """
 
     def bot(self, name: str, turn: Turn, rng: Random) -> str:
         """Return the answer of a built-in player, which sees the slot's game."""
@@ -109,11 +118,17 @@ class TextTable(Protocol):
         ...
 
     def scores(self) -> NDArray[np.float32]:
-        """Return scores [N, P] in the game's own points, also of games that are truncated or not over."""
+        """Return scores [N, P] in the game's own points.
+
+        Games that are truncated or not over have scores, too.
+        """
         ...
 
     def returns(self) -> NDArray[np.float32]:
-        """Return outcomes [N, P] in [-1, 1], summing to 0; in a truncated game, from its scores. 0 while it runs."""
+        """Return outcomes [N, P] in [-1, 1], which sum to 0.
+
+        The outcome of a truncated game follows from its scores. It is 0 while a game runs.
+        """
         ...
 
     def truncated(self) -> NDArray[np.bool_]:
@@ -121,12 +136,18 @@ class TextTable(Protocol):
         ...
 
     def history(self, slot: int) -> list[tuple[int, str]]:
-        """Return a game's seats and answers so far, phase after phase, without those that the table gave itself."""
+        """Return a game's seats and answers so far, phase after phase.
+
+        Answers that the table gave itself are left out.
+        """
         ...
 
 
 def ranks(scores: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Return the final rank of each seat [..., P], the best 1; equal scores share the better rank."""
+    """Return the final rank of each seat [..., P].
+
+    The best rank is 1. Equal scores share the better rank.
+    """
     better = scores[..., None, :] > scores[..., :, None]
     return np.asarray(1 + better.sum(axis=-1), dtype=np.int64)
 
@@ -143,7 +164,7 @@ def parts_of(answers: Answers, text: str) -> tuple[str, ...] | None:
 
 
 def draw_answer(answers: Answers, rng: Random) -> str:
-    """Return an answer each of whose parts is drawn uniformly among its options."""
+    """Return an answer, each part drawn uniformly among its options."""
     parts: tuple[str, ...] = ()
     while options := answers.options(parts):
         parts = (*parts, rng.choice(options))

@@ -1,4 +1,4 @@
-"""Catalogue of text games: a configuration of backend ``language`` gives a text table."""
+"""Catalogue of text games: a configuration gives a text table."""
 
 import re
 from collections.abc import Callable
@@ -23,9 +23,9 @@ _GAME = re.compile(r"(?P<name>\w+)(?:\((?P<options>\w+=[^=,()]+(?:,\w+=[^=,()]+)
 
 
 def text_table(game: str, slots: int, max_moves: int | None = None) -> TextTable:
-    """Return a table for ``slots`` games of a game string, such as ``diplomacy(scoring=placed)``.
+    """Return a table for ``slots`` games of a game string.
 
-    Raises ``UnknownGame``.
+    The string may have options, such as ``diplomacy(scoring=placed)``. Raises ``UnknownGame``.
     """
     found = _GAME.fullmatch(game)
     name, text = (found["name"], found["options"]) if found else (game, None)

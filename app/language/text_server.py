@@ -1,6 +1,6 @@
 """A server that generates text: vLLM's form of the OpenAI protocol.
 
-Prompts and answers are token ids, so a tokenizer of the server's is never asked.
+Prompts and answers are token ids, so the server's tokenizer is never used.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,21 +12,24 @@ from app.core import FlyballError
 from app.language.generator import Ids, Sampling
 
 OUTSTANDING = 64
-"""Requests that a process has under way at most; the rest waits here, where it costs the server nothing."""
+"""Most requests that a process has under way; others wait in this process, where they cost the server nothing."""
 
 _CONNECT_SECONDS, _READ_SECONDS = 5.0, 120.0
 _NEUTRAL = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
-"""Otherwise a server takes such values from the base model's generation_config.json."""
+"""Neutral sampling values: without them, a server takes those in the base model's generation_config.json."""
 
 _MOST_SEED = 1 << 63
 _SAME = 1e-5  # nats between log-probabilities of one prompt, at most
-_PLACES = 64  # of a text that one request asks for
+_PLACES = 64  # places of a text in one request, at most
 _MOST_TOKENS = 128  # whose log-probabilities vLLM returns for one place
 _VERSION_HINT = "Is it a vLLM of the version that the page language.md names?"
 
 
 class NoServer(FlyballError):
-    """A server that does not answer now: it is away, overloaded, or failed. The request may be repeated."""
+    """A server that is away, overloaded or failing now.
+
+    The request may be repeated.
+    """
 
 
 class ServerRefused(FlyballError):
@@ -41,12 +44,12 @@ class TextServer:
     """A server by its address. Thread-safe.
 
     Attributes:
-        verified: adapters that passed their canary; none once the server was away, for it may have lost them.
+        verified: adapters that passed their canary; emptied once the server was away, because it may have lost them.
         lock: held while an adapter is loaded and verified.
     """
 
     verified: set[str]
-    _is_heated: bool  # it was seen that log-probabilities are those at the temperature
+    _is_heated: bool  # log-probabilities are known to be those at the temperature
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -65,19 +68,25 @@ class TextServer:
         self._client.close()
 
     def _was_away(self) -> None:
-        """Forget what was found out about the server: another one may answer next."""
+        """Forget what is known about the server.
+
+        Another server may answer next at the same address.
+        """
         self.verified, self._is_heated = set(), False
 
     def models(self) -> dict[str, str | None]:
-        """Return the base model and the loaded adapters, by name, each with its folder.
+        """Return the folders of the base model and the loaded adapters.
 
-        Raises ``NoServer`` or ``ServerRefused``.
+        Their names are the keys. Raises ``NoServer`` or ``ServerRefused``.
         """
         with self._understood():
             return {str(model["id"]): model.get("root") for model in self._asked("GET", "/v1/models").json()["data"]}
 
     def load(self, name: str, path: str) -> None:
-        """Load an adapter; nothing if another process was faster. Raises ``NoServer`` or ``ServerRefused``."""
+        """Load an adapter.
+
+        It is no error if another process was faster. Raises ``NoServer`` or ``ServerRefused``.
+        """
         body = {"lora_name": name, "lora_path": path}
         try:
             self._asked("POST", "/v1/load_lora_adapter", body, lasting=(404, 500), hint=_LOAD_HINT)
@@ -86,15 +95,18 @@ class TextServer:
                 raise
 
     def unload(self, name: str, path: str) -> None:
-        """Unload an adapter; nothing unless it was loaded out of ``path``. Raises ``NoServer`` or ``ServerRefused``."""
+        """Unload an adapter if it was loaded from ``path``.
+
+        Raises ``NoServer`` or ``ServerRefused``.
+        """
         self.verified.discard(name)
         if self.models().get(name) == path:
             self._asked("POST", "/v1/unload_lora_adapter", {"lora_name": name}, hint=_LOAD_HINT)
 
     def next_log_probs(self, model: str, ids: Ids, tokens: Ids) -> list[float]:
-        """Return log-probabilities of ``tokens`` as the next one after ``ids``, at temperature 1 and among all tokens.
+        """Return log-probabilities of ``tokens`` as the next one after ``ids``.
 
-        Raises ``NoServer``, ``NotLoaded`` or ``ServerRefused``.
+        They are at temperature 1 and among all tokens. Raises ``NoServer``, ``NotLoaded`` or ``ServerRefused``.
         """
         scores: list[float] = []
         for first in range(0, len(tokens), _MOST_TOKENS):
@@ -104,7 +116,7 @@ class TextServer:
         return scores
 
     def answer(self, model: str, ids: Ids, sampling: Sampling, seed: int, most: int) -> list[tuple[int, float]]:
-        """Return the tokens of a free answer and their log-probabilities, at most ``most`` of them.
+        """Return a free answer's tokens and their log-probabilities, at most ``most``.
 
         Raises ``NoServer``, ``NotLoaded`` or ``ServerRefused``.
         """
@@ -125,7 +137,10 @@ class TextServer:
             return list(zip(choice["token_ids"], map(_number, choice["logprobs"]["token_logprobs"]), strict=True))
 
     def _check_heat(self, model: str, ids: Ids) -> None:
-        """Check that log-probabilities change with the temperature; otherwise they are not those of the draws."""
+        """Check that log-probabilities change with the temperature.
+
+        Otherwise they are not those of the draws. Raises ``ServerRefused``.
+        """
         if self._is_heated:
             return
         tokens = sorted({*ids})[:_MOST_TOKENS]
@@ -138,10 +153,11 @@ class TextServer:
         self._is_heated = True
 
     def score(self, texts: Sequence[Ids], adapter: str, last: int | None = None) -> list[list[float]]:
-        """Return log-probabilities of each token of ``texts`` but the first, or of the ``last`` ones.
+        """Return log-probabilities of each text's tokens but the first.
 
-        They are asked for as decoding asks, so they show what a cache of prefixes holds. ``prompt_logprobs`` would not,
-        and ends vLLM's engine on CPUs if another request is in the batch.
+        ``last`` limits them to each text's last tokens. They are requested as decoding requests them, so they show what
+        a server's prefix cache holds. ``prompt_logprobs`` would not, and ends vLLM's engine on CPUs if another request
+        is in the batch.
 
         Raises ``NoServer``, ``NotLoaded`` or ``ServerRefused``.
         """
@@ -157,7 +173,7 @@ class TextServer:
         return scores
 
     def _next(self, model: str, prompts: Sequence[Ids], tokens: Ids, heat: float = 1.0) -> list[dict[int, float]]:
-        """Return log-probabilities of tokens as the next one after each of some prompts."""
+        """Return log-probabilities of ``tokens`` as next ones after each prompt."""
         asked = {"temperature": heat, "max_tokens": 1, "logprobs": 0, "logprob_token_ids": list(tokens)}
         with self._understood():
             found = [choice["logprobs"]["top_logprobs"][0] for choice in self._completed(model, prompts, asked)]
@@ -176,7 +192,7 @@ class TextServer:
 
     @contextmanager
     def _understood(self) -> Iterator[None]:
-        """Turn what an answer of another form raises into ``ServerRefused``."""
+        """Turn errors about an unexpected form of answer into ``ServerRefused``."""
         try:
             yield
         except (AttributeError, LookupError, TypeError, ValueError) as error:
@@ -193,7 +209,11 @@ class TextServer:
         lasting: tuple[int, ...] = (),
         hint: str = _VERSION_HINT,
     ) -> Any:
-        """Return a server's answer. ``lasting`` statuses are refusals; other 5xx and 429 may pass."""
+        """Return a server's answer.
+
+        ``lasting`` statuses raise ``ServerRefused``. Other 5xx and 429 raise ``NoServer``, because they may pass. Other
+        404 raise ``NotLoaded``, and the rest ``ServerRefused``.
+        """
         from httpx2 import TransportError
 
         try:

@@ -1,6 +1,6 @@
-"""Shards of answers: what language models said in some games, for training and for inspection.
+"""Shards of language models' answers, for training and for inspection.
 
-A shard is one safetensors file whose header holds its metadata as a note, as those of networks are (``app.store``).
+A shard is one safetensors file whose header holds its metadata as a note, like the shards of networks (``app.store``).
 """
 
 from dataclasses import dataclass, fields
@@ -55,7 +55,9 @@ class TokenShardMeta(ShardMeta):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenShard:
-    """R answers of G games with P seats; T tokens of all prompts and answers, L tokens that were allowed.
+    """R answers of language models in G games with P seats.
+
+    All prompts and answers together have T tokens. L tokens were allowed, and S answers were played.
 
     Attributes:
         ids: [T] tokens of each prompt and its answer, row after row.
@@ -63,10 +65,10 @@ class TokenShard:
         loss_mask: [T] the tokens to learn from: those of an answer that the model had a choice about.
         log_prob: [T] log-probabilities of an answer's tokens among the allowed ones, at the temperature; else 0.
         allowed: [L] tokens that were allowed, place after place.
-        allowed_counts: [T] how many; 0: any token, and in prompts.
+        allowed_counts: [T] number of allowed tokens; 0 if any token is allowed, and in prompts.
         group: [R] episodes from the same start in the same seat have the same number.
         reward: [R] of the row's episode: a seat's game.
-        seat: [R] who answered.
+        seat: [R] the seat that answered.
         game: [R] the game, 0 … G - 1.
         step: [R] number of the phase in its game.
         legal: [R] the answer was legal, and was played; otherwise a random one was played instead.
@@ -76,10 +78,10 @@ class TokenShard:
         returns: [G, P] outcomes.
         scores: [G, P] in the game's points.
         start: [G] number of the start; games with the same one were begun from the same seed.
-        said: all answers that were played, by everybody, in UTF-8.
-        said_offsets: [S + 1] where each begins.
-        said_seat: [S] whose it is.
-        said_game: [S] in which game.
+        said: all answers that were played, by any agent, in UTF-8.
+        said_offsets: [S + 1] where each played answer begins.
+        said_seat: [S] the seat of each played answer.
+        said_game: [S] the game of each played answer.
         meta: origin of the shard.
 
     Raises ``BadTokenShard`` when shapes, types or values do not agree.
@@ -149,7 +151,7 @@ class TokenShard:
         return len(self.returns)
 
     def answers_said(self, game: int) -> list[tuple[int, str]]:
-        """Return the seats and answers that were played in a game, in order."""
+        """Return a game's seats and played answers, in order."""
         return [
             (int(self.said_seat[k]), bytes(self.said[self.said_offsets[k] : self.said_offsets[k + 1]]).decode())
             for k in np.flatnonzero(self.said_game == game).tolist()
@@ -171,13 +173,19 @@ def _require(condition: bool, complaint: str) -> None:  # noqa: FBT001
 
 
 def put_token_shard(store: BlobStore, shard: TokenShard) -> ShardKey:
-    """Store a shard and return its key. The same shard always has the same key."""
+    """Store a shard and return its key.
+
+    The same shard always has the same key.
+    """
     arrays: dict[str, NDArray[Any]] = {name: np.ascontiguousarray(getattr(shard, name)) for name in TYPES}
     return ShardKey(store.put(with_note(safetensors.numpy.save(arrays), shard.meta.model_dump_json())))
 
 
 def get_token_shard(store: BlobStore, key: ShardKey) -> TokenShard:
-    """Return a shard. Raises ``MissingBlob``, or ``DamagedBlob`` when it has changed or is no shard of answers."""
+    """Return a shard.
+
+    Raises ``MissingBlob``, or ``DamagedBlob`` if the blob has changed or is no shard of answers.
+    """
     data = store.get(key)
     try:
         meta = TokenShardMeta.model_validate_json(note_of(data))

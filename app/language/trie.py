@@ -9,11 +9,11 @@ Node: TypeAlias = dict[int, "Node"]
 """The next tokens, each with the node that it leads to; empty at an option's end."""
 
 MOST_TRIES = 10_000
-"""Tries that are kept: a game may have ever new options."""
+"""Most tries that are kept, because a game may always have new options."""
 
 
 class UnusableTokenizer(FlyballError):
-    """A tokenizer in which some legal answers cannot be told apart or written."""
+    """A tokenizer that cannot write or tell apart some legal answers."""
 
 
 class Codec(Protocol):
@@ -31,7 +31,7 @@ class Codec(Protocol):
 class Trie:
     """The options of a part of an answer, by their tokens.
 
-    Raises ``UnusableTokenizer`` if an option's tokens are another text, or begin those of another option.
+    Raises ``UnusableTokenizer`` if an option's tokens decode to another text, or begin another option's tokens.
     """
 
     def __init__(self, options: tuple[str, ...], codec: Codec) -> None:
@@ -85,7 +85,7 @@ class Cursor:
 
     @property
     def allowed(self) -> tuple[int, ...]:
-        """The legal next tokens; none if the answer is complete."""
+        """The legal next tokens; empty if the answer is complete."""
         return tuple(self._node)
 
     @property
@@ -94,7 +94,7 @@ class Cursor:
         return "".join(self._parts)
 
     def take(self, token: int) -> None:
-        """Go on by a token, which has to be allowed."""
+        """Advance by a token, which has to be allowed."""
         self._ids = (*self._ids, token)
         self._node = self._node[token]
         if not self._node:

@@ -9,7 +9,7 @@ from app.journal.archiving import archive
 
 
 class ArchivedJournal(SqliteJournal):
-    """Archives all but its last record whenever something is appended."""
+    """A journal that archives all but its last record at each append."""
 
     def append(self, records: Sequence[Record] = (), **rest: Any) -> None:
         super().append(records, **rest)
@@ -19,7 +19,10 @@ class ArchivedJournal(SqliteJournal):
 
 
 def record_of(first: int, bodies: Sequence[bytes], *, kinds: Mapping[int, str] | None = None, at: int = 0) -> Record:
-    """Seal events at the positions from ``first`` on; their ids are hashed as their positions."""
+    """Seal events at the positions from ``first`` on.
+
+    The position of an event also stands for the hash of its id.
+    """
     builder = FrameBuilder("trainer@a")
     for position, body in enumerate(bodies, first):
         builder.add([Draft(position, (kinds or {}).get(position, "a"), "", body)])

@@ -1,4 +1,4 @@
-"""Board games by our own rules and by OpenSpiel's, played at random side by side."""
+"""Random board games, played by our own rules and by OpenSpiel's."""
 
 import numpy as np
 
@@ -16,7 +16,10 @@ def ends(table: Table, slots: int):
 
 
 def at_random(table: Table, games: int, seed: int = 1):
-    """Begin ``games`` games and play them to their ends; yield which go on and what is chosen, before it is played."""
+    """Play ``games`` random games to their ends.
+
+    Before each step, yields the slots of the running games and their chosen actions.
+    """
     table.reset(np.arange(games), range(games))
     rng = np.random.default_rng(seed)
     while len(live := np.flatnonzero(table.seats() != FINISHED)):

@@ -1,4 +1,7 @@
-"""A sound game of one's own, and games and tables that each break one rule of the contract."""
+"""A sound custom game, and games and tables with one fault each.
+
+A fault breaks one rule of the contract.
+"""
 
 from dataclasses import replace
 from itertools import count
@@ -13,7 +16,10 @@ _DRAWN = count()
 
 
 class Race(Game):
-    """Whoever reaches the goal wins; each adds 1 to 3 to a sum that begins at random."""
+    """The first seat to reach the goal wins.
+
+    Each move adds 1 to 3 to a sum that begins at random.
+    """
 
     version = 3
     players = 2
@@ -41,7 +47,10 @@ class Race(Game):
 
 
 class Three(Race):
-    """Three seats; the loser of a race is the seat after the winner, and the third one draws."""
+    """A race of three seats.
+
+    The loser is the seat after the winner, and the third seat draws.
+    """
 
     players = 3
 
@@ -56,7 +65,10 @@ class Three(Race):
 
 
 class Planes(Race):
-    """Observations as planes of small whole numbers, a player of its own and a name of the rules that check it."""
+    """A race with a built-in player and planes of small whole numbers.
+
+    The planes are its observations.
+    """
 
     planes = (1, 1, GOAL)
     observation_type = np.uint8
@@ -81,7 +93,7 @@ class Doubted(Race):
 
 
 class Undecided(Race):
-    """Ends undecided, by a limit of its own."""
+    """A race that its own limit ends without a winner."""
 
     def reset(self, rng):
         super().reset(rng)
@@ -255,7 +267,7 @@ class Unseeded(Race):
 
 
 class Watched(Race):
-    """Is played by looking at it."""
+    """A race that is changed by looking at it."""
 
     def observe(self, seat):
         seen = super().observe(seat)
@@ -291,7 +303,7 @@ class Raising(Planes):
 
 
 class Race16(GameTable):
-    """A race as a table of one's own."""
+    """A race as a custom table."""
 
     def __init__(self, config, slots):
         super().__init__(Race, self.description(), "race", slots, max_moves=config.max_moves)
@@ -337,7 +349,7 @@ class HalfPlayed(Race16):
 
 
 class Shared(Race16):
-    """Returns the array that it goes on writing to."""
+    """Returns an array that it overwrites later."""
 
     def __init__(self, config, slots):
         super().__init__(config, slots)
@@ -394,14 +406,14 @@ class UnevenReturns(Race16):
 
 
 class Unlimited(Race16):
-    """Does not heed the move limit."""
+    """Ignores the move limit."""
 
     def __init__(self, config, slots):
         super().__init__(config.replace(max_moves=None), slots)
 
 
 class RefusesLimits(Race16):
-    """Says that it has no move limit, as it may."""
+    """Declares that it has no move limit, which is allowed."""
 
     def __init__(self, config, slots):
         if config.max_moves is not None:
@@ -435,14 +447,14 @@ class ByteObservations(Race16):
 
 
 class Careless(Race16):
-    """Begins all slots from the first seed."""
+    """Begins all slots with the first seed."""
 
     def reset(self, slots, seeds):
         super().reset(slots, [seeds[0]] * len(slots))
 
 
 class Renumbered(Race16):
-    """Its history is not in the numbers of the actions."""
+    """Its history does not hold the numbers of the actions."""
 
     def history(self, slot):
         return [MOST - action for action in super().history(slot)]

@@ -1,4 +1,4 @@
-"""A broker in a thread or a process, and events to send through it."""
+"""A broker in a thread or process, and events to send."""
 
 import asyncio
 import json
@@ -30,7 +30,10 @@ ROOT = Path(__file__).parents[2]
 
 
 class StepClock:
-    """A clock that a test moves. Its time of day may be set back, its monotonic time stays where it was then."""
+    """A clock that a test moves.
+
+    Its time of day may be set back; its monotonic time then stands still.
+    """
 
     def __init__(self) -> None:
         self.seconds = self._latest = 0.0
@@ -81,7 +84,7 @@ def broker_thread(journal: Any, endpoint: str, **options: Any) -> Iterator[Broke
 
 
 def spawn(*arguments: object, file: str) -> subprocess.Popen[str]:
-    """Start one of a file's programs."""
+    """Start one of the programs in a file."""
     environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests' / 'support'}"}
     command = [sys.executable, file, *map(str, arguments)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
@@ -89,7 +92,10 @@ def spawn(*arguments: object, file: str) -> subprocess.Popen[str]:
 
 @contextmanager
 def program(*arguments: object, file: str = __file__) -> Iterator[subprocess.Popen[str]]:
-    """Run one of a file's programs, of this one by default; it is killed at the end if it still runs."""
+    """Run a program of a file, by default of this one.
+
+    A program that still runs at the end is killed.
+    """
     process = spawn(*arguments, file=file)
     try:
         yield process
@@ -101,7 +107,7 @@ def program(*arguments: object, file: str = __file__) -> Iterator[subprocess.Pop
 
 
 def expect(process: subprocess.Popen[str], words: str) -> None:
-    """Wait for a program to say something."""
+    """Wait for a program to print some words."""
     assert process.stdout is not None
     assert process.stdout.readline() == words + "\n"
 
@@ -119,7 +125,10 @@ FLYBALL = (sys.executable, "-m", "app.cli")
 
 @contextmanager
 def broker_daemon(folder: Path) -> Iterator[None]:
-    """Run the broker of a run folder, which hardly ever ticks, until the end; it must not complain."""
+    """Run the broker of a run folder until the context ends.
+
+    It hardly ever ticks, and must not write to stderr.
+    """
     (folder / "flyball.toml").write_text("tick_seconds = 100000\n")
     endpoint = bus_endpoint(RunFolder(folder), Deployment())
     command = (*FLYBALL, "--run", str(folder), "daemon", "run", "broker")
@@ -135,7 +144,7 @@ def broker_daemon(folder: Path) -> Iterator[None]:
 
 
 def hello(producer: str, epochs: Any = (), **changes: Any) -> bytes:
-    """Return a client's hello, as a socket of a test sends it."""
+    """Return a client's hello message, for a raw socket."""
     usual = {"greeting": 7, "producer": producer, "epochs": epochs, "life": 1, "place": "a test", "sole": False}
     return json.dumps(usual | changes).encode()
 
@@ -145,7 +154,7 @@ def address(folder: Path) -> str:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Wait for something that no event of this loop announces."""
+    """Wait for a condition that no event of this loop announces."""
     while not condition():
         await asyncio.sleep(0.001)
 
@@ -176,7 +185,10 @@ def _serve(folder: Path) -> None:
 
 
 async def _publish(folder: Path, who: str, count: int) -> None:
-    """Publish ``count`` events in frames of many sizes, every fifth frame twice, as four tasks at once."""
+    """Publish ``count`` events by four tasks at once.
+
+    The frames have many sizes, and every fifth frame is sent twice.
+    """
     bus = ZmqBus(address(folder), producer=who)
     sizes = [1, 7, 64, 300]
     frames: deque[list[int]] = deque()
@@ -200,7 +212,10 @@ async def _publish(folder: Path, who: str, count: int) -> None:
 
 
 async def _follow(folder: Path, count: int) -> None:
-    """Read ``count`` events from the start; fail unless each comes once and in order."""
+    """Read ``count`` events from the start, each once and in order.
+
+    Fails otherwise.
+    """
     bus = ZmqBus(address(folder), producer="follower")
     async with bus.subscribe(after=0) as subscription:
         _say("ready")

@@ -1,4 +1,7 @@
-"""A PettingZoo environment for three agents that leave one after the other, with rewards in chips."""
+"""A PettingZoo environment in which three agents bet chips.
+
+The agents leave one after the other. Rewards are in chips.
+"""
 
 from typing import ClassVar
 
@@ -11,9 +14,10 @@ STAKE = 5.0
 
 
 class Chips(AECEnv):
-    """Each agent folds (0) or bets (1). An agent that folds is out, and the last one left takes all bets.
+    """Each agent folds (0) or bets (1).
 
-    ``most`` is the number of moves after which everybody is truncated.
+    An agent that folds is out, and the last one left takes all bets. ``most`` is the number of moves after which all
+    agents are truncated.
     """
 
     metadata: ClassVar = {"name": "chips_v0"}

@@ -1,9 +1,11 @@
-"""A tiny Gymnasium environment for tests: walk to the goal; the reset decides how far it is.
+"""A tiny Gymnasium environment for tests: walk to the goal.
+
+The reset decides how far the goal is.
 
 Observation: the distance, one number. Actions: back, forward. Reward -1 a step. ``info``: ``dist``, ``is_success``.
-Registered as ``Corridor-v0`` (cut off after 20 steps) and ``EndlessCorridor-v0`` (never cut off) when it is imported:
-``corridors:Corridor-v0``. ``BrokenCorridor-made-v0`` raises when it is made, others when they are reset or stepped.
-``info["place"]`` is a text.
+Importing it registers ``Corridor-v0`` (cut off after 20 steps) and ``EndlessCorridor-v0`` (never cut off), for
+instance by the id ``corridors:Corridor-v0``. ``BrokenCorridor-made-v0`` raises when it is made; others raise when they
+are reset or stepped. ``TalkativeCorridor-v0`` prints each step. ``info["place"]`` is a text.
 """
 
 from typing import Any
@@ -40,7 +42,10 @@ class Corridor(gymnasium.Env[np.ndarray, int]):
 
 
 class BrokenCorridor(Corridor):
-    """An environment that raises when made, reset or stepped, as its id says."""
+    """An environment that raises when made, reset or stepped.
+
+    Its id says when.
+    """
 
     def __init__(self, broken: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A dashboard of a run's folder, served to a browser or to a test client."""
+"""A run folder's dashboard, for a browser or a test client."""
 
 import asyncio
 import threading
@@ -34,7 +34,10 @@ def append(folder: Path, events: Sequence[Event[Any]]) -> None:
 
 @contextmanager
 def served(folder: Path, token: str | None = None, port: int = 0) -> Iterator[str]:
-    """Serve the dashboard of a run in a thread; return its URL without the last slash."""
+    """Serve the dashboard of a run in a thread; yield its URL.
+
+    The URL has no slash at its end.
+    """
     app = dashboard_of(folder, token)
     loops: list[asyncio.AbstractEventLoop] = []
     with listen(DashboardSettings(port=port)) as socket:

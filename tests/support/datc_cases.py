@@ -1,9 +1,11 @@
-"""Test cases of adjudicators, by their numbers in the Diplomacy Adjudicator Test Cases (DATC), in our own words.
+"""Adjudication cases of the Diplomacy Adjudicator Test Cases (DATC).
 
-A case is a number and what it is about, then a line of orders for each power, by its initial. The units are those that
-are ordered; a line ``+`` adds units that get no order, or whose order names them wrongly (``-`` before such an order
-keeps it from adding a unit). A line ``>`` says which units go where, ``x`` is dislodged or gone; all others stay.
-``--`` begins the retreats. DATC is by Lucas B. Kruijswijk.
+The cases have the numbers of DATC, which is by Lucas B. Kruijswijk, and are in our own words.
+
+A case is a number and its subject, then a line of orders for each power, by its initial. The units are those that get
+orders; a line ``+`` adds units that get no order, or whose order names them wrongly (``-`` before such an order keeps
+it from adding a unit). A line ``>`` says which units go where, ``x`` is dislodged or gone; all others stay. ``--``
+begins the retreats.
 """
 
 BASIC = """

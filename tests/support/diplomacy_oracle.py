@@ -1,6 +1,6 @@
-"""Games of Diplomacy played by our rules and by the package ``diplomacy`` at once, phase by phase.
+"""Games of Diplomacy, compared phase by phase with the package ``diplomacy``.
 
-The package is AGPL: an oracle of tests only.
+Its license is AGPL, so that it serves only as an oracle of tests.
 """
 
 import random
@@ -13,7 +13,10 @@ from app.games.diplomacy.standard import STANDARD
 
 
 def lively_orders(position: Position, rng: random.Random) -> list[list[Order]]:  # noqa: C901
-    """Return random orders of all powers, many of which support or convoy what others do."""
+    """Return random orders of all powers.
+
+    Many of them support or convoy other orders.
+    """
     legal = [legal_orders(position, power) for power in range(len(position.board.powers))]
     if position.phase.kind == ADJUSTMENTS:
         return [adjustments(position, power, legal[power], rng) for power in range(len(legal))]
@@ -42,7 +45,10 @@ def fits(province_of, order, chosen):
 
 
 def differs_by_decision(position, province, order, chosen):
-    """Return whether the package judges a support otherwise by its rules: see ADR-050."""
+    """Return whether the package deliberately judges a support differently.
+
+    See ADR-050.
+    """
     if order.kind != SUPPORT or order.to == NOWHERE:
         return False
     board = position.board
@@ -62,7 +68,10 @@ def adjustments(position, power, legal, rng):
 
 
 def ours(position: Position):
-    """Return units, retreats, centres and builds of a position, as the package names them."""
+    """Return a position's units, retreats, centres and builds.
+
+    They have the package's names.
+    """
     board, places = position.board, position.board.locations
     units, retreats, centers, builds = {}, {}, {}, {}
     for power, name in enumerate(board.powers):
@@ -78,7 +87,10 @@ def ours(position: Position):
 
 
 def occupied_by(game):
-    """Return the codes of the provinces with units that are not dislodged, in the package's position."""
+    """Return the codes of the provinces with undislodged units.
+
+    The units are those in the package's position.
+    """
     return {unit[2:5] for units in game.get_state()["units"].values() for unit in units if unit[0] != "*"}
 
 
@@ -89,7 +101,10 @@ def offers_occupied(game):
 
 
 def theirs(game):
-    """Return the package's position; without retreats to occupied provinces, which it offers after convoyed attacks."""
+    """Return the package's position, without retreats to occupied provinces.
+
+    The package offers such retreats after convoyed attacks.
+    """
     state, occupied = game.get_state(), occupied_by(game)
     return {
         "units": {name: sorted(u for u in units if u[0] != "*") for name, units in state["units"].items()},
@@ -103,7 +118,10 @@ def theirs(game):
 
 
 def compare(seed: int, last_year: int = 1907) -> list[str]:
-    """Play a game by both rules; return the differences of the first phase that differs."""
+    """Play a game by both rules; return the first differences.
+
+    They are all differences of the first phase that differs.
+    """
     from diplomacy import Game as Oracle
 
     rng = random.Random(seed)
@@ -119,7 +137,7 @@ def compare(seed: int, last_year: int = 1907) -> list[str]:
         a, b = ours(game.position), theirs(oracle)
         found = [f"{key}: ours {a[key]}\n  theirs {b[key]}" for key in a if a[key] != b[key]]
         if phase != game.position.phase.name and offers_occupied(oracle):
-            return found  # it begins a phase of retreats for them alone
+            return found  # the package begins a phase of retreats for such offers alone
         if game.outcome is None and phase != game.position.phase.name:
             found.append(f"phase: ours {game.position.phase.name}, theirs {phase}")
         if found:

@@ -1,4 +1,4 @@
-"""Driving one controller as its host does, and the payloads that do it."""
+"""Driving one controller as its host does, and payloads for it."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -38,7 +38,10 @@ HOUR = 3600.0
 
 
 def run_settings(*keys: str, **feedback: Any) -> RunSettings:
-    """Return the settings of a run; keyword arguments are parts of the feedback settings, as nested dictionaries."""
+    """Return the settings of a run.
+
+    Keyword arguments are parts of the feedback settings, as nested dictionaries.
+    """
     configs = tuple(GAMES[key] for key in keys or (KEY,))
     return RunSettings(configs=configs, feedback=FeedbackSettings.model_validate(feedback))
 
@@ -51,9 +54,9 @@ def folded(fold: Fold, event: Event[Payload]) -> Outcome:
 
 
 class Driven:
-    """A controller in a Fold, fed payload by payload at times given in seconds.
+    """A controller in a Fold, fed with payloads at given times.
 
-    What it decides is recorded at once, unless ``late``.
+    Times are in seconds. The controller's decisions are recorded at once, unless ``late``.
     """
 
     def __init__(
@@ -68,11 +71,11 @@ class Driven:
         )
 
     def feed(self, *payloads: Payload, key: str | None = KEY, at: float = 0.0) -> list[Any]:
-        """Record payloads at a time, and return what they lead to."""
+        """Record payloads at a time; return the payloads of the decisions."""
         return [envelope.data for envelope in self.envelopes(*payloads, key=key, at=at)]
 
     def envelopes(self, *payloads: Payload, key: str | None = KEY, at: float = 0.0) -> list[Any]:
-        """Record payloads at a time, and return the envelopes they lead to."""
+        """Record payloads at a time; return the envelopes of the decisions."""
         found = []
         for data in payloads:
             position = len(self.events) + 1
@@ -83,16 +86,19 @@ class Driven:
             self.events.append(event)
             decided = folded(self.fold, event).envelopes
             if not self.late:
-                assert self.record(*decided) == []  # nobody is given the record of what it decided
+                assert self.record(*decided) == []  # a controller does not react to its own decisions
             found += decided
         return found
 
     def settle(self, model: str = OLD, step: int = 0, *, key: str = KEY, at: float = 0.0) -> list[Any]:
-        """Distribute a new current model with nothing under way, and return what that leads to."""
+        """Distribute a new current model, with nothing under way.
+
+        Returns the resulting decisions.
+        """
         return self.feed(*settled(self.state(key).lineage, model, step), key=key, at=at)
 
     def record(self, *envelopes: Envelope[Payload]) -> list[Any]:
-        """Record events that the controller said, and return what they lead to."""
+        """Record the controller's events; return the payloads of further decisions."""
         found = []
         for envelope in envelopes:
             event = Event(envelope, len(self.events) + 1, self.events[-1].recorded_us, "broker@laptop")
@@ -110,7 +116,10 @@ class Driven:
 
 
 class DrivenWorker:
-    """A worker in a Fold, fed fact by fact; its jobs are asked for, and never run."""
+    """A worker in a Fold, fed with one fact at a time.
+
+    Its jobs are only listed, and never run.
+    """
 
     def __init__(self, worker: type[Worker[Any]], settings: RunSettings | None = None, *, node: str = "laptop") -> None:
         self.fold = Fold((partial(worker, place=WorkerPlace(f"{worker.name}@{node}", node, "store")),))
@@ -129,12 +138,12 @@ class DrivenWorker:
         return self.fold.rows(self.worker.name)
 
     def feed(self, data: Payload, key: str | None = KEY) -> Event[Payload]:
-        """Record a payload, each a second after the one before."""
+        """Record a payload one second after the one before; return its event."""
         self.fed(data, key)
         return self.event
 
     def fed(self, data: Payload, key: str | None = KEY) -> list[Payload]:
-        """Record a payload, and return what the worker emits at once."""
+        """Record a payload; return the payloads that the worker emits."""
         self.position += 1
         time = EPOCH + timedelta(seconds=self.position)
         envelope = originate(data, event_id=derive_id("test", self.position), time=time, subject=key)
@@ -146,7 +155,10 @@ class DrivenWorker:
         return state_of(self.fold.states, key)
 
     def jobs(self) -> Sequence[Job[Any]]:
-        """Return what should run now, of rows that have a cause, as the host sees to."""
+        """Return the jobs that should run now.
+
+        As in the host, only rows that have a cause count.
+        """
         return tuple(self.worker.jobs({key: row for key, row in self.rows.items() if row.cause}, self.fold.states))
 
 
@@ -237,7 +249,7 @@ def scored(
 
 
 def played(number: int = 1, *, shard: str = "c" * 64, model: str = OLD) -> SelfplayComplete:
-    """Return the answer to a request for games, the ``number``-th."""
+    """Return the answer to the ``number``-th request for games."""
     return SelfplayComplete(
         request_id=f"r{number}",
         probe=False,
@@ -264,9 +276,9 @@ def promoted(model: str = OLD, elo: float = 400.0, step: int = 5) -> ModelPromot
 
 
 def settled(lineage: Lineage, model: str = OLD, step: int = 0) -> tuple[Payload, ...]:
-    """Return the facts after which a model is current and distributed, and nothing is under way.
+    """Return facts that make a model current and distributed.
 
-    If a training is under way, the model is its result.
+    Nothing is under way after them. If a training is under way before them, the model is its result.
     """
     result = trained(model, lineage.current_model, step)
     ended = (result.replace(request_id=lineage.training),) if lineage.training else ()

@@ -35,7 +35,7 @@ NAMES = st.text(min_size=1, max_size=40)
 
 @st.composite
 def rates(draw: st.DrawFn) -> Rate:
-    """Draw rates as they come about: from a count, draws counting one half."""
+    """Draw rates that counts can give; a draw counts one half."""
     n = draw(st.integers(1, 10**6))
     return Rate.of(draw(st.integers(0, 2 * n)) / 2, n)
 
@@ -92,7 +92,10 @@ def _bounds(metadata: list[Any]) -> dict[str, Any]:
 
 
 def of_annotation(annotation: Any, metadata: list[Any]) -> SearchStrategy[Any]:
-    """Return a strategy for what an annotation admits; one that it doesn't know is an error."""
+    """Return a strategy for the values of an annotation.
+
+    Raises ``TypeError`` for an annotation that it does not know.
+    """
     annotation = getattr(annotation, "__supertype__", annotation)
     bounds = _bounds(metadata)
     if annotation in SIMPLE:
@@ -123,7 +126,7 @@ M = TypeVar("M", bound=BaseModel)
 
 @st.composite
 def match_results(draw: st.DrawFn, **fields: SearchStrategy[Any]) -> MatchResult:
-    """Draw matches of as many games as their rotations say."""
+    """Draw matches with as many games as their rotations imply."""
     values: dict[str, Any] = {name: draw(field) for name, field in fields.items()}
     outcomes, players = draw(st.sampled_from(sorted(PLAYERS_OF.items())))
     counts = [0] * outcomes
@@ -139,7 +142,7 @@ def match_results(draw: st.DrawFn, **fields: SearchStrategy[Any]) -> MatchResult
 
 @st.composite
 def splits(draw: st.DrawFn, whole: int) -> list[int]:
-    """Draw four counts that add up."""
+    """Draw four counts that add up to ``whole``."""
     cuts = sorted(draw(st.lists(st.integers(0, whole), min_size=3, max_size=3)))
     return [b - a for a, b in zip([0, *cuts], [*cuts, whole], strict=True)]
 
@@ -153,7 +156,7 @@ def parity_checks(draw: st.DrawFn, **fields: SearchStrategy[Any]) -> ParityCheck
 
 @st.composite
 def checkpoints_added(draw: st.DrawFn, **fields: SearchStrategy[Any]) -> CheckpointAdded:
-    """Draw models whose parent is another one, or none."""
+    """Draw models with another model as their parent, or with no parent."""
     values = {name: draw(field) for name, field in fields.items() if name != "parent"}
     return CheckpointAdded(**values, parent=draw(fields["parent"].filter(lambda parent: parent != values["model"])))
 

@@ -1,4 +1,7 @@
-"""A network of one's own that fails in the second process of a training, as its options say."""
+"""A custom network that fails in the second process of a training.
+
+Its options say how it fails.
+"""
 
 import os
 import signal

@@ -1,4 +1,7 @@
-"""A server of vLLM's protocol on this machine, which answers from PEFT: what the generator asks, and vLLM's faults."""
+"""A server on this machine with vLLM's protocol and vLLM's faults.
+
+It answers from PEFT, and covers the requests of the generator.
+"""
 
 import json
 import threading
@@ -18,11 +21,11 @@ Json = dict[str, Any]
 
 
 class FakeTextServer:
-    """Speaks the protocol as far as Flyball uses it.
+    """A server of the part of the protocol that Flyball uses.
 
     Attributes:
         failures: statuses of the next answers to completions; each is used once.
-        stale: adapters that requests for others get, by name, as from a cache that was not emptied.
+        stale: adapters that answer requests for others, by name, as from a cache that was not emptied.
         is_raw: log-probabilities are those at temperature 1, as without --logprobs-mode processed_logprobs.
         asked: the bodies of completions.
     """
@@ -140,7 +143,7 @@ def _handler(server: FakeTextServer) -> type[BaseHTTPRequestHandler]:
             self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
 
         def _answer(self, body: Json) -> None:
-            if server.is_closed:  # a connection from before
+            if server.is_closed:  # a connection made before the server closed
                 self.close_connection = True
                 return
             status, found = server.answer(self.path, body)
@@ -151,6 +154,6 @@ def _handler(server: FakeTextServer) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(data)
 
         def log_message(self, *_: object) -> None:
-            """Nothing is logged."""
+            """Log nothing."""
 
     return Handler

@@ -1,4 +1,4 @@
-"""Packages of somebody else's, with our packages' names."""
+"""Foreign packages that have the names of our packages."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ FOREIGN = "somebody else's package was run"
 
 
 def foreign_packages(folder: Path) -> None:
-    """Write packages into a working directory whose import ends the process."""
+    """Write packages into a working directory; importing them ends the process."""
     for name in ("app", "daemons"):
         package = folder / name
         package.mkdir()

@@ -51,7 +51,7 @@ class Fuzzer:
             yield Event(envelope, position, self._now_us, source)
 
     def payloads(self, kinds: tuple[type[Payload], ...], each: int) -> Iterator[Payload]:
-        """Draw so many payloads of each kind, in any order."""
+        """Draw ``each`` payloads of each kind, in any order."""
         order = [kind for kind in kinds for _ in range(each)]
         self.random.shuffle(order)
         return (self.model(kind) for kind in order)

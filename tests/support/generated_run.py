@@ -1,8 +1,8 @@
-"""A run that never was: the real controllers, fed by a seeded stand-in for all workers, on a virtual clock.
+"""A generated run: real controllers with a stand-in for all workers.
 
-Its journal is what a run of so many events would leave: requests are answered after a while, the broker ticks, data is
-now and then bad, models now and then worse. As the decisions in it are the controllers' own, it replays without a
-difference. How strong models get is of no interest here; app.simulation has a model of that.
+The stand-in is seeded, and the clock is virtual. The journal is what a run of so many events would leave: requests are
+answered after a while, the broker ticks, data is now and then bad, models now and then worse. As the decisions in it
+are the controllers' own, it replays without a difference. It does not model how strong models get; app.simulation does.
 """
 
 from collections import deque
@@ -63,13 +63,13 @@ from daemons.registry import DAEMONS
 
 START_US = 1_770_000_000 * 10**6
 LATENCY = 0.002
-"""Seconds from an event to what follows from it."""
+"""Seconds from an event to the events that follow from it."""
 
 WORKER = "selfplay_worker"
 HOSTS = {controller.name: name for name, spec in DAEMONS.items() for controller in spec.controllers}
 Asked = EvaluationRequested | MatchesRequested
 Fact = tuple[float, str, Payload]
-"""Seconds from now, who says it, what they say."""
+"""Seconds from now, the producer, and its payload."""
 
 
 def laptop(**changes: Any) -> RunSettings:
@@ -78,13 +78,19 @@ def laptop(**changes: Any) -> RunSettings:
 
 
 def cluster(nodes: int = 36) -> RunSettings:
-    """Return the settings of a cluster: all configurations, a worker on each node, more rows for a training."""
+    """Return the settings of a cluster.
+
+    It has all configurations, a worker on each node, and more rows for each training.
+    """
     configs = [game.replace(rows_per_training=40_960) for game in map(GAMES.__getitem__, PROFILES["full"])]
     return RunSettings(configs=tuple(configs), selfplay_workers=tuple(f"{WORKER}@node-{n:02}" for n in range(nodes)))
 
 
 def hasty() -> RunSettings:
-    """Return settings under which minutes do what hours do in earnest: controllers look, act and cool down sooner."""
+    """Return settings that turn the hours of a run into minutes.
+
+    Controllers check, act and cool down sooner.
+    """
     soon = {"cooldown_hours": 0.01}
     return laptop(
         selfplay_workers=(f"{WORKER}@laptop", f"{WORKER}@other"),
@@ -108,11 +114,11 @@ def hasty() -> RunSettings:
 
 
 class StandIn:
-    """Answers requests as workers would.
+    """A stand-in that answers requests as workers would.
 
     ``pace`` stretches the time of jobs, which is ``play_seconds`` for self-play; ``trouble`` multiplies failures.
     The troubles: jobs fail, losses spike, data is poor for a while, games break the rules, candidates are worse, and
-    what is promoted turns out to play worse than its evaluation said.
+    promoted models turn out to play worse than their evaluation showed.
     """
 
     def __init__(self, settings: RunSettings, seed: int, pace: float, trouble: float, play_seconds: float) -> None:
@@ -125,7 +131,7 @@ class StandIn:
         self._made = count(1)
 
     def answer(self, event: Event[Payload], now: float) -> Iterable[Fact]:
-        """Return what workers will say of an event."""
+        """Return the facts with which workers answer an event."""
         match event.data:
             case TrainingRequested() as request:
                 return self._train(event, request, now)
@@ -145,7 +151,7 @@ class StandIn:
         return ()
 
     def _busy(self, daemon: str, now: float, seconds: float) -> float:
-        """Take a daemon's time; return seconds from now until it is done."""
+        """Occupy a daemon for a job; return the seconds to its end."""
         done = max(now, self._free_at.get(daemon, 0.0)) + seconds * self._pace * self._random.uniform(0.7, 1.3)
         self._free_at[daemon] = done
         return done - now
@@ -243,7 +249,7 @@ class StandIn:
         )
 
     def _opponents(self, key: str, request: Asked) -> Iterable[tuple[str, str | None, int]]:
-        """Iterate over whom a model plays: their roles, models, and games."""
+        """Iterate over a model's opponents: roles, models and numbers of games."""
         if isinstance(request, MatchesRequested):
             yield from ((name, None if name == RANDOM else name, request.games) for name in request.opponents)
             return
@@ -325,7 +331,10 @@ class StandIn:
 
 
 class GeneratedRun:
-    """An endless run; iterate over its events. The same arguments give the same events."""
+    """An endless run, as an iterable of its events.
+
+    The same arguments give the same events.
+    """
 
     def __init__(
         self,
@@ -348,7 +357,7 @@ class GeneratedRun:
         self._head, self._us = 0, START_US
 
     def __iter__(self) -> Iterator[Event[Payload]]:
-        """Iterate over all events, for ever."""
+        """Iterate over all events, without end."""
         settings = self._settings.model_dump(mode="json")
         self._say(0.0, f"{BROKER}@laptop", RunConfigured(run_id="generated", settings=settings))
         for number, source in enumerate(self._sources):
@@ -416,7 +425,10 @@ def generated(events: int, **how: Any) -> Iterator[Event[Payload]]:
 
 
 def write_generated(path: Path, events: Iterable[Event[Payload]]) -> None:
-    """Write events into a journal as the broker does: what one producer says at one moment is one record."""
+    """Write events into a journal as the broker does.
+
+    The events that one producer publishes at one moment are one record.
+    """
     journal = SqliteJournal(path)
     waiting: list[Event[Payload]] = []
     records: list[Any] = []

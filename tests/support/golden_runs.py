@@ -1,11 +1,11 @@
-"""Golden runs: journals that are kept with what replaying them has to come to.
+"""Golden runs: journals that are kept with their expected replays.
 
-``recorded`` is a real run: `flyball up` with two games, a few loops. ``generated`` is one in which every kind of
-decision is taken. They are made again, after a change of events or controllers that is meant, with::
+``recorded`` is a real run: `flyball up` with two games, a few loops. ``generated`` is a run that contains every kind of
+decision. Make both again after an intended change of events or controllers, with::
 
     python tests/support/golden_runs.py
 
-What changed is then in the difference of ``tests/replay/golden/expected.json``.
+The diff of ``tests/replay/golden/expected.json`` then shows the effect.
 """
 
 import json
@@ -50,13 +50,13 @@ def _recorded(line: bytes) -> Event[Payload]:
 
 
 def expected() -> dict[str, Any]:
-    """Return what replaying each has to come to."""
+    """Return the expected result of each replay."""
     found: dict[str, Any] = json.loads((FOLDER / "expected.json").read_text())
     return found
 
 
 def summary(report: Report) -> Mapping[str, Any]:
-    """Return what of a report is kept."""
+    """Return the part of a report that is kept."""
     return {
         "events": report.position,
         "state_hash": report.state_hash,
@@ -68,7 +68,7 @@ def summary(report: Report) -> Mapping[str, Any]:
 def record() -> list[Event[Payload]]:
     """Run all daemons until some loops have closed, and return the journal."""
     with tempfile.TemporaryDirectory() as folder, running_loop(Path(folder) / "run", TWO_GAMES) as run:
-        run.wait_for_loops(LOOPS, seconds=900)  # also beside other work
+        run.wait_for_loops(LOOPS, seconds=900)  # enough even on a busy machine
         with closing(SqliteJournalReader(run.folder / "journal.sqlite")) as reader:
             return list(history(reader))
 
@@ -80,7 +80,10 @@ def save(name: str, events: Iterable[Event[Payload]]) -> None:
 
 
 def eventful() -> list[Event[Payload]]:
-    """Return a generated run with every kind of decision, some plateaus and a loss anomaly; it ends amid work."""
+    """Return a generated run with every kind of decision.
+
+    It also has some plateaus and a loss anomaly, and ends while work is under way.
+    """
     wanted = {LossAnomalyDetected, *(payload for payload in CATALOGUE if payload.kind is Kind.DECISION)}
     for seed in count():
         events = list(generated(EVENTS, seed=seed, settings=hasty(), trouble=10))
@@ -91,7 +94,7 @@ def eventful() -> list[Event[Payload]]:
 
 
 def main() -> None:
-    """Make all golden runs again."""
+    """Make all golden runs."""
     save("recorded", record())
     save("generated", eventful())
     summaries = {}

@@ -1,4 +1,4 @@
-"""Hearts for tests: games played at random, and what OpenSpiel has to say about them."""
+"""Hearts for tests: random games, and OpenSpiel's judgement of them."""
 
 from collections.abc import Callable, Sequence
 
@@ -16,12 +16,15 @@ Choose = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
 
 def random_choice(rng: np.random.Generator) -> Choose:
-    """Return what chooses evenly among the legal actions of a mask."""
+    """Return a function that chooses evenly among the legal actions."""
     return lambda _seats, _obs, mask: (rng.random(mask.shape) * mask).argmax(axis=1).astype(np.int32)
 
 
 def play(table: HeartsTable, seeds: Sequence[int], choose: Choose, watch=lambda *decisions: None) -> HeartsTable:
-    """Play one game a slot to its end; ``watch`` sees slots, seats, observations, masks and actions of every step."""
+    """Play one game in each slot to its end.
+
+    ``watch`` receives slots, seats, observations, masks and actions of every step.
+    """
     table.reset(np.arange(len(seeds)), list(seeds))
     while len(live := np.flatnonzero(table.seats() != FINISHED)):
         obs, mask = table.observe(live)
@@ -38,16 +41,17 @@ def bits(mask: np.ndarray) -> np.ndarray:
 
 
 class Referee:
-    """OpenSpiel, playing hands again one at a time."""
+    """OpenSpiel, which replays one hand at a time."""
 
     def __init__(self, rules: HeartsRules) -> None:
         self.game = pyspiel.load_game(rules.hand)
         self._bit = [1 << int(OURS[card]) for card in range(52)]
 
     def replay(self, history: Sequence[int]) -> tuple[list[tuple[int, int]], list[float], list[int]]:
-        """Return (seat, legal cards as a set) of every decision, the returns, and the number of legal moves a move.
+        """Return decisions, returns, and the number of legal actions of each move.
 
-        Moves that OpenSpiel does not allow raise.
+        A decision is a seat and its legal cards as a set; moves without a choice are left out. Moves that OpenSpiel
+        does not allow raise.
         """
         state, decisions, choices = self.game.new_initial_state(), [], []
         for action in history:

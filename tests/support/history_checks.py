@@ -1,4 +1,4 @@
-"""What holds of every journal, whatever happened to the daemons that wrote it."""
+"""Checks that hold for every journal, whatever happened to its daemons."""
 
 from collections import Counter
 
@@ -25,7 +25,10 @@ RESULTS = (
 
 
 def check_history(events: list[Event[Payload]]) -> None:
-    """Check order, and that nothing counts twice: no event, no decision, no result."""
+    """Check the order of events, and that nothing counts twice.
+
+    No event, no decision and no result may occur twice.
+    """
     assert [event.sequence for event in events] == list(range(1, len(events) + 1))
     recorded = [event.recorded_us for event in events]
     assert recorded == sorted(recorded)

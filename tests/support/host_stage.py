@@ -1,4 +1,7 @@
-"""A stage for daemon hosts: a journal and a bus in memory, engines that follow a script."""
+"""A stage for daemon hosts, with scripted engines.
+
+Its journal and its bus are in memory.
+"""
 
 import asyncio
 from collections import Counter
@@ -26,7 +29,10 @@ REQUEST = SelfplayRequested(worker=WORKER, model=MODEL, lineups=(), games=1, see
 
 
 class ScriptedEngine:
-    """Plays a script of outcomes: an exception to raise, or a result; the last one again and again."""
+    """An engine that plays a script of outcomes.
+
+    An outcome is an exception to raise, or a result. The last one is repeated.
+    """
 
     def __init__(self, *script: Any) -> None:
         self.script, self.calls, self.release = list(script), 0, asyncio.Event()
@@ -50,7 +56,7 @@ class ScriptedEngine:
 
 
 class Stage:
-    """A bus with a configured run, and daemons that come and go on it."""
+    """A bus with a configured run, on which daemons start and stop."""
 
     def __init__(self) -> None:
         self.journal, self.clock, self.boots = MemoryJournal(), SystemClock(), 0
@@ -73,14 +79,17 @@ class Stage:
         companion: Any = None,
     ) -> Host:
         self.boots += 1
-        self.bus.show_life = self.signs.append  # type: ignore[method-assign] # the stage's hosts share a connection
+        self.bus.show_life = self.signs.append  # type: ignore[method-assign] # the stage's hosts share one bus
         spec = daemon if isinstance(daemon, DaemonSpec) else DAEMONS[daemon]
         place = WorkerPlace(name=WORKER if engine else f"{spec.name}@laptop", node="laptop", store="store")
         ports = Ports(self.bus, states, self.clock, engine, notifier or Notifier(""), sink, companion)
         return Host(spec, place, f"boot-{self.boots}", ports, Rhythm(0.05, 0.2))
 
     async def until(self, payload: type[Any], host: Host, count: int = 1) -> list[Any]:
-        """Run a host until there are ``count`` events of a type; return them."""
+        """Run a host until ``count`` events of a type exist.
+
+        Returns all events of the type.
+        """
         stop = asyncio.Event()
         async with asyncio.TaskGroup() as group, asyncio.timeout(20):
             running = group.create_task(host.run(stop))
@@ -90,7 +99,10 @@ class Stage:
         return self.of(payload)
 
     async def beats(self, host: Host, count: int = 1) -> list[Sign]:
-        """Run a host until it has shown life so often; return its signs."""
+        """Run a host until it has shown ``count`` signs of life.
+
+        Returns these signs.
+        """
         before, stop = len(self.signs), asyncio.Event()
         async with asyncio.TaskGroup() as group, asyncio.timeout(20):
             running = group.create_task(host.run(stop))
@@ -108,7 +120,7 @@ class Stage:
 
 
 class WatchedBus(MemoryBus):
-    """Remembers the ids it was asked to publish."""
+    """A bus that remembers the ids of the events to publish."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)

@@ -1,4 +1,4 @@
-"""Iterations of a training run as sinks are told of them."""
+"""Iterations of a training run, as sinks receive them."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -22,11 +22,11 @@ PPO = {
     "entropy_coef": 0.01,
     "epochs": 4.0,
 }
-"""Metrics of an update by PPO, but for the loss of its policy."""
+"""Metrics of an update by PPO, except its policy loss."""
 
 
 class StillClock:
-    """A clock that goes on by a minute whenever it is asked."""
+    """A clock that advances by a minute at each reading."""
 
     def __init__(self) -> None:
         self.minutes = 0

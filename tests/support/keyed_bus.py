@@ -17,7 +17,10 @@ NOW = datetime(2024, 1, 1, tzinfo=UTC)
 
 
 class KeyRing:
-    """A list of keys in a folder, the broker's access to it, and the key pairs of its names."""
+    """A list of keys in a folder, with its names' key pairs.
+
+    ``access`` is the broker's access to the list.
+    """
 
     def __init__(self, folder):
         self.path, self.head, self.pairs = folder / "allowed", new_pair(), {}

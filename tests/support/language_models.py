@@ -1,4 +1,4 @@
-"""A small base model of text connect four, and random adapters of it."""
+"""A small base model for text connect four, and random adapters."""
 
 from functools import cache
 from math import ceil
@@ -22,7 +22,10 @@ TARGETS = ("q_proj", "v_proj", "down_proj")
 
 @cache
 def turns(count: int, seed: int = 0) -> list[Turn]:
-    """Return turns of random games, six of each: no game is over before its seventh."""
+    """Return turns of random games, six from each game.
+
+    No game is over before its seventh turn.
+    """
     games = ceil(count / 6)
     table, rng, found = TEXT_GAMES["connect_four"](games, None), Random(seed), []
     table.reset(range(games), range(games), [0] * games)
@@ -37,16 +40,16 @@ def turns(count: int, seed: int = 0) -> list[Turn]:
 
 
 def small_base(store: BlobStore, seed: int = 0) -> BaseModel:
-    """Store a base model of 40,000 parameters, and return it as a process loads it."""
+    """Store a base model of 40,000 parameters; return it as loaded."""
     tokenizer = train_tokenizer([turn.prompt + text for turn in turns(20) for text in turn.answers.texts], 512)
-    drawn = draw_base(tokenizer, seed, layers=2, width=32, heads=1)  # vLLM on CPUs wants heads of 32 numbers
+    drawn = draw_base(tokenizer, seed, layers=2, width=32, heads=1)  # vLLM on CPUs needs heads of 32 numbers
     return get_base(store, put_base(store, drawn))
 
 
 def random_adapter(
     store: BlobStore, generator: PeftGenerator, seed: int, *, rank: int = 4, size: float = 0.3
 ) -> Adapter:
-    """Store an adapter with random numbers in A and B, and return it as a process loads it."""
+    """Store an adapter with random A and B; return it as loaded."""
     draw_adapter(generator, "drawn", rank=rank, alpha=2 * rank, targets=TARGETS, seed=seed)
     rng = torch.Generator().manual_seed(seed)
     for name, parameter in generator.peft.named_parameters():

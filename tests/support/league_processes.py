@@ -1,4 +1,7 @@
-"""What other processes do to a league's file; imported by them, so it imports little."""
+"""Changes that other processes make to a league's file.
+
+The processes import this module, so it imports little.
+"""
 
 import os
 from functools import partial
@@ -18,7 +21,10 @@ def league_file(folder: Path) -> LeagueFile:
 
 
 def stepped(step: int, league: League) -> League:
-    """Present the checkpoint of a step, which has played one game; the random bot counts all of them."""
+    """Add the checkpoint of a step if it is due.
+
+    The checkpoint has played one game; the random bot counts all steps.
+    """
     settings = AdmissionSettings()
     bot = league.agents["random"]
     league = league.with_agent(bot.rated(0.0, 0.0, bot.matches + 1))
@@ -37,7 +43,7 @@ def take_steps(folder: Path, first: int, stride: int, steps: int) -> None:
 
 
 def hold_and_die(folder: Path, started: Path) -> None:
-    """Die inside a change."""
+    """End the process inside a change."""
 
     def die(_: League) -> League:
         started.touch()

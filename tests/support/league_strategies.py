@@ -1,4 +1,7 @@
-"""Hypothesis strategies for leagues. Each is made from one drawn number, for drawing every part would take long."""
+"""Hypothesis strategies for leagues.
+
+Each league is made from one drawn number, because drawing every part would take long.
+"""
 
 from random import Random
 
@@ -61,6 +64,6 @@ def leagues() -> st.SearchStrategy[League]:
 
 @st.composite
 def heroes(draw: st.DrawFn, league: League) -> Agent:
-    """Draw a member, even a retired one, or a stranger."""
+    """Draw a member, a retired member, or a non-member."""
     stranger = random_checkpoint(998, Random(draw(NUMBERS)))
     return draw(st.sampled_from([stranger, *league.agents.values()]))

@@ -1,4 +1,7 @@
-"""Training processes that share one registry; imported by them. Each trains a line of its own against the league."""
+"""Training processes that share one registry, and import this module.
+
+Each process trains its own lineage against the league.
+"""
 
 from functools import partial
 from pathlib import Path
@@ -41,7 +44,7 @@ def rated(folder: Path, model: str, opponents: tuple[str, ...], games: int, seed
 
 
 def entered(step: int, model: str, games: tuple[PairTotals, ...], league: League) -> League:
-    """Count a step, and let its model enter if it is due."""
+    """Count a step, and add its model to the league when due."""
     bot = league.agents["random"]
     league = league.with_agent(bot.rated(0.0, 0.0, bot.matches + 1))
     if not (roles := admission(step, None, league, SCHEDULE)):
@@ -56,7 +59,10 @@ def entered(step: int, model: str, games: tuple[PairTotals, ...], league: League
 
 
 def train_line(folder: Path, first: int, stride: int, steps: int) -> None:
-    """Take every ``stride``-th step: play against the league, train, rate, enter."""
+    """Take every ``stride``-th step of a lineage.
+
+    A step plays against the league, trains, rates the model, and enters it if it is due.
+    """
     torch.set_num_threads(1)
     base = {"store": str(folder / "store"), "config": CONFIG.model_dump(mode="json")}
     model = initialise({**base, "seed": first}, _quiet)["model"]
@@ -76,4 +82,4 @@ def train_line(folder: Path, first: int, stride: int, steps: int) -> None:
 
 
 def _quiet(report: object) -> None:
-    """Tell nobody."""
+    """Discard a report."""

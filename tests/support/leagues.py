@@ -7,7 +7,7 @@ from app.league.league import Agent, League
 
 
 def model(step: int) -> str:
-    """Return what stands for the content hash of the model of a step."""
+    """Return a stand-in for the content hash of a step's model."""
     return f"{step:064x}"
 
 
@@ -34,6 +34,6 @@ def league_of(*agents: Agent, baselines=("random",), **more) -> League:
 
 
 def meet(league: League, one: Agent | str, other: Agent | str, games: int, points: float) -> League:
-    """Let two play."""
+    """Add the games of two agents to a league."""
     first, second = (agent if isinstance(agent, str) else agent.id for agent in (one, other))
     return league.with_games(of_games(first, second, points, 0, games - points))

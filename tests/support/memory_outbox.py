@@ -1,4 +1,4 @@
-"""An outbox in memory, which passes the contract suite of the real one."""
+"""An in-memory outbox that passes the real outbox's contract suite."""
 
 from collections.abc import Collection, Sequence
 
@@ -6,7 +6,7 @@ from app.journal.outbox import MAX_BYTES, check_bound, key_of
 
 
 class MemoryOutbox:
-    """Frames in memory: they outlive a bus, but not the program."""
+    """Frames in memory: they outlive a bus, but not the process."""
 
     def __init__(self, *, max_bytes: int = MAX_BYTES) -> None:
         self._frames: dict[tuple[int, int], bytes] = {}
@@ -26,4 +26,4 @@ class MemoryOutbox:
             self._frames.pop(key, None)
 
     def close(self) -> None:
-        """Do nothing: the content stays for as long as the object."""
+        """Do nothing: the content stays as long as the object."""

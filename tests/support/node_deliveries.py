@@ -1,4 +1,7 @@
-"""A cluster's shards, to measure how well a quarantine tells bad nodes from poor data."""
+"""A cluster's shards, to measure how well a quarantine works.
+
+A good quarantine tells bad nodes from poor data.
+"""
 
 from heapq import heappop, heappush
 
@@ -13,7 +16,7 @@ DAY = 86_400.0
 
 
 def _episodes(rng: Generator, days: float, per_day: float, hours: float) -> list[tuple[float, float, float]]:
-    """Draw troubles: when each begins and ends, in seconds, and its severity."""
+    """Draw troubles: begin and end in seconds, and the severity."""
     found, now = [], 0.0
     while True:
         now += rng.exponential(DAY / per_day)
@@ -39,23 +42,24 @@ def false_alarms_and_delays(
     corrupt_per_day: float = 0.03,
     settings: NodeSettings | None = None,
 ) -> tuple[int, int, list[int]]:
-    """Let nodes deliver shards, each of a configuration drawn at random, and watch them.
+    """Simulate nodes that deliver shards, under the watch of the quarantine.
 
-    Configurations are poor for 4 hours at a time wherever they are played; nodes are corrupt for 6 hours at a time.
-    Speeds differ as in ``plant.toml``. A quarantine ends as soon as the node is sound.
+    The configuration of each shard is drawn at random. Configurations are poor for 4 hours on average, on all nodes;
+    nodes are corrupt for 6 hours on average. Speeds differ as in ``plant.toml``. A quarantine ends as soon as the node
+    is sound.
 
     Args:
         rng: decides everything.
-        days: how long.
+        days: length of the simulation.
         noise_sd: standard deviation of a shard's score.
-        nodes: how many.
-        configs: how many.
+        nodes: number of nodes.
+        configs: number of configurations.
         poor_per_day: spells of poor data of each configuration.
         corrupt_per_day: spells of each node.
         settings: of the watch.
 
-    Returns the quarantines of sound nodes, the shards that sound nodes delivered, and for each spell of a corrupt node
-    that was noticed the shards that it delivered before.
+    Returns the quarantines of sound nodes, the shards that sound nodes delivered, and for each noticed spell of a
+    corrupt node the number of shards that it had delivered by then.
     """
     limits = settings or NodeSettings()
     poor = [_episodes(rng, days, poor_per_day, 4) for _ in range(configs)]

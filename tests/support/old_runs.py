@@ -1,7 +1,7 @@
-"""Run folders of earlier versions, which every later version must open and continue.
+"""Run folders of earlier versions, which every later version must continue.
 
 Each is a small real run, packed: settings, journal, saved state, outboxes and the store, named for the commit that made
-it. Before a release, keep a folder of it with::
+it. Before a release, keep a folder of its version with::
 
     python tests/support/old_runs.py
 """

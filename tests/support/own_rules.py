@@ -1,4 +1,4 @@
-"""Controllers of the user's own: sound ones, and one for each mistake."""
+"""Custom controllers: sound ones, and one for each mistake."""
 
 from app.controllers.ownership import SET_BY
 from app.events import AdaptiveParamsChanged
@@ -71,7 +71,7 @@ class Mistyped(Sets):
 
 
 class RowUndeclared(Sets):
-    """Returns rows of a type that the class does not name as its own."""
+    """Returns rows of a type that the class does not declare."""
 
     row = Row
 

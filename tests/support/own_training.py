@@ -1,4 +1,4 @@
-"""Trainings by trainers of the user's own: specs of their jobs, and self-play that feeds them."""
+"""Trainings by custom trainers: job specs, and self-play to feed them."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from daemons.training import train_job
 EXAMPLES = Path(__file__).parents[1] / "examples"
 TIC_TAC_TOE = GAMES[ConfigKey("tic_tac_toe_2p")].replace(network=NetworkSettings(hidden=(64, 64)))
 
-# Parts of scripts that train; GOOD does it right.
+# Parts of training scripts; GOOD is the one without a mistake.
 BASE = "import json, sys, numpy as np\nfrom pathlib import Path\n"
 OPEN = """
 folder = Path(sys.argv[1])
@@ -59,7 +59,10 @@ def train_spec(root: Path, config: GameConfig, model: str, step: int = 0, games:
 
 
 def train_often(root: Path, config: GameConfig, trainings: int) -> tuple[str, str]:
-    """Train a new model several times, as the daemon's jobs would; return the first model and the last."""
+    """Train a new model several times; return the first and last model.
+
+    The trainings are those of the daemon's jobs.
+    """
     module, _, name = train_job(config).partition(":")
     job = getattr(__import__(module, fromlist=[name]), name)
     first = model = first_model(root, config)
@@ -70,7 +73,10 @@ def train_often(root: Path, config: GameConfig, trainings: int) -> tuple[str, st
 
 
 def score_against_random(root: Path, config: GameConfig, model: str, games: int = 400) -> float:
-    """Return a model's mean score against the random player; a draw counts half."""
+    """Return a model's mean score against the random player.
+
+    A draw counts half.
+    """
     game, store = open_table(config, 0).spec, FileStore(root)
     hero, opponent = (load_player(store, name, game) for name in (model, "random"))
     plan = MatchPlan(games, seed=3, temperature=config.evaluation.temperature)
@@ -79,7 +85,10 @@ def score_against_random(root: Path, config: GameConfig, model: str, games: int 
 
 
 def commanded(root: Path, script: str, **changes) -> dict:
-    """Return the spec of a training by a script that lies in the settings' folder."""
+    """Return the spec of a training by a script.
+
+    The script lies in the settings' folder.
+    """
     (root.parent / "mine.py").write_text(BASE + script)
     config = TIC_TAC_TOE.replace(train_command=("python", "mine.py"))
     model = first_model(root, config)

@@ -1,6 +1,7 @@
-"""Gumbel AlphaZero by pgx and mctx: connect four, with the dense layers of our networks, and pgx's way to learn.
+"""Gumbel AlphaZero for connect four, by pgx and mctx.
 
-Importing it needs jax, pgx, mctx and optax. What is learned follows pgx's ``examples/alphazero/train.py``.
+The networks have the dense layers of ours. Learning follows pgx's ``examples/alphazero/train.py``. Importing this
+module needs jax, pgx, mctx and optax.
 """
 
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from pgx.experimental import auto_reset
 from app.learning.network import Parameters
 
 ENV = pgx.make("connect_four")
-BATCH = 256  # games at once, and rows of an update
+BATCH = 256  # number of games at once, and of rows in an update
 STEPS = 64  # moves of each game slot in an iteration: two or three games
 LEARNING_RATE = 1e-3  # of Adam, as in the example
 
@@ -34,7 +35,10 @@ as one layer, the value last. Channels come last everywhere, where ours come fir
 
 
 def layers_of(parameters: Parameters, kind: str = "float32") -> Layers:
-    """Return our parameters of an mlp or of windows, without residual blocks, as numbers of a kind."""
+    """Return our parameters of an mlp or of windows as layers.
+
+    The network has no residual blocks. ``kind`` is the type of the numbers.
+    """
     ours = {name: tensor.float().numpy() for name, tensor in parameters.items()}
     hidden = [[ours[f"trunk.{number}.{part}"].T for part in PARTS] for number in range(_trunk(ours))]
     first, grid = hidden[0][0], PLACES if "windows.weight" in ours else BOARD
@@ -66,7 +70,10 @@ def parameters_of(layers: Layers) -> Parameters:
 
 
 def outputs(layers: Layers, obs: Any) -> tuple[Any, Any]:
-    """Return logits [K, A] and values [K] of pgx's observations [K, 6, 7, 2]."""
+    """Return logits [K, A] and values [K] of pgx's observations.
+
+    The observations are [K, 6, 7, 2].
+    """
     kind = layers[0][0].dtype
     seen = obs[:, ::-1].astype(kind)  # our lowest row comes first
     features = jnp.concatenate((seen, 1 - seen.sum(axis=-1, keepdims=True)), axis=-1)
@@ -83,7 +90,10 @@ def outputs(layers: Layers, obs: Any) -> tuple[Any, Any]:
 
 
 def follow(layers: Layers, _key: Any, action: Any, state: Any) -> tuple[Any, Any]:
-    """Return what mctx asks of a position, and the position, after an action in each of K positions."""
+    """Play an action in each of K positions.
+
+    Returns mctx's ``RecurrentFnOutput``, and the positions after the actions.
+    """
     mover, state = state.current_player, jax.vmap(ENV.step)(state, action)
     logits, value = outputs(layers, state.observation)
     over = state.terminated
@@ -97,7 +107,7 @@ def follow(layers: Layers, _key: Any, action: Any, state: Any) -> tuple[Any, Any
 
 
 def search(layers: Layers, key: Any, state: Any, simulations: int, qtransform: Callable[..., Any]) -> Any:
-    """Return mctx's results of searches of K positions."""
+    """Return the results of mctx's searches from K positions."""
     logits, value = outputs(layers, state.observation)
     return mctx.gumbel_muzero_policy(
         params=layers,
@@ -112,12 +122,15 @@ def search(layers: Layers, key: Any, state: Any, simulations: int, qtransform: C
 
 
 def begun(key: Any) -> Any:
-    """Return ``BATCH`` games at their beginning."""
+    """Return ``BATCH`` new games."""
     return jax.vmap(ENV.init)(jax.random.split(key, BATCH))
 
 
 def step(state: Any, action: Any, key: Any) -> Any:
-    """Play an action in each of ``BATCH`` games; games that are over begin again."""
+    """Play an action in each of ``BATCH`` games.
+
+    Games that are over begin again.
+    """
     return jax.vmap(auto_reset(ENV.step, ENV.init))(state, action, jax.random.split(key, BATCH))
 
 
@@ -154,7 +167,10 @@ def selfplay(layers: Layers, key: Any, simulations: int) -> Rows:
 
 
 def loss(layers: Layers, rows: Rows) -> Any:
-    """Return the cross-entropy of the searches' policies, plus half the critic's squared error in finished games."""
+    """Return the policy loss plus half the critic's squared error.
+
+    The policy loss is the cross-entropy to the searches' policies. The critic's error counts in finished games only.
+    """
     logits, value = outputs(layers, rows.obs)
     policy_loss = optax.softmax_cross_entropy(logits, rows.policy).mean()
     return policy_loss + (optax.l2_loss(value, rows.outcome) * rows.finished).mean()
@@ -171,9 +187,9 @@ def update(layers: Layers, optimizer: Any, rows: Rows) -> tuple[Layers, Any]:
 
 
 def train(layers: Layers, simulations: int, seconds: float, seed: int) -> tuple[Layers, int]:
-    """Return layers trained for ``seconds`` of processor time, and the number of positions searched.
+    """Return layers trained for ``seconds``, and the number of positions searched.
 
-    An iteration learns once from each of its rows. Compilation does not count.
+    The time is processor time, without compilation. An iteration learns once from each of its rows.
     """
     rng, key, optimizer = np.random.default_rng(seed), jax.random.PRNGKey(seed), ADAM.init(layers)
     layers_, optimizer_, _ = _iterate(layers, optimizer, key, simulations, rng)  # compiles
@@ -187,7 +203,10 @@ def train(layers: Layers, simulations: int, seconds: float, seed: int) -> tuple[
 
 
 def _iterate(layers: Layers, optimizer: Any, key: Any, simulations: int, rng: Any) -> tuple[Layers, Any, int]:
-    """Play and learn once; return the layers, the optimiser's state and the number of rows."""
+    """Play and learn once.
+
+    Returns the layers, the optimiser's state and the number of rows.
+    """
     played = jax.device_get(selfplay(layers, key, simulations))
     rows = Rows(*(array.reshape(-1, *array.shape[2:]) for array in played))
     for batch in rng.permutation(len(rows.outcome)).reshape(-1, BATCH):

@@ -1,4 +1,4 @@
-"""Connect four as a game of one class, in plain Python, as a user would write it."""
+"""Connect four as one class in plain Python, as users write games."""
 
 import numpy as np
 

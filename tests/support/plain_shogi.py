@@ -1,6 +1,7 @@
-"""Shogi and minishogi written as plainly as possible: squares by name, moves in USI, legality by trying.
+"""Shogi and minishogi, written as plainly as possible.
 
-A move is legal if the other seat could not capture the king after it. Slow, and independent of the rules under test.
+Squares have names, and moves are in USI. A move is legal if the other seat could not capture the king after it. The
+rules are slow, and independent of the rules under test.
 """
 
 from collections import Counter
@@ -16,7 +17,10 @@ STUCK = {"P": 1, "L": 1, "N": 2}
 
 
 class PlainShogi:
-    """A game; ``seat`` 0 is Black, whose pieces are upper case and go up the board."""
+    """A position with its past; ``seat`` 0 is Black.
+
+    Black's pieces are upper case and go up the board.
+    """
 
     def __init__(self, sfen: str) -> None:
         squares, seat, hands, _ = sfen.split()
@@ -47,7 +51,7 @@ class PlainShogi:
         return frozenset(self.board.items()), *(frozenset((+hand).items()) for hand in self.hands), self.seat
 
     def reach(self, place, piece, seat):
-        """Yield the squares to which a piece could move, own pieces in the way aside."""
+        """Yield the squares that a piece can reach, without own pieces there."""
         way = -1 if seat else 1
         for moves, far in ((STEPS, 1), (SLIDES, self.side)):
             for down, right in moves.get(piece, ()):
@@ -72,14 +76,17 @@ class PlainShogi:
         )
 
     def rank(self, row):
-        """Return the distance of a row from the far edge of the seat to move."""
+        """Return a row's distance from the mover's far edge."""
         return self.side - 1 - row if self.seat else row
 
     def name(self, place):
         return f"{self.side - place[1]}{'abcdefghi'[place[0]]}"
 
     def pseudo(self):
-        """Yield moves that may leave the king in check: text, from, to, piece."""
+        """Yield moves, including those that leave the king in check.
+
+        A move is its text, its origin (None for a drop), its target and the piece.
+        """
         for place, piece in self.own(self.seat):
             for to in self.reach(place, piece, self.seat):
                 text = self.name(place) + self.name(to)
@@ -133,7 +140,10 @@ class PlainShogi:
         return "K" in camp and len(pieces) >= 10 and points >= (27 if self.seat else 28)
 
     def outcome(self):
-        """Return 1 or -1 for the seat to move, 0 for a draw, None if the game goes on."""
+        """Return the game's outcome for the seat to move.
+
+        It is 1 for a win, -1 for a loss, 0 for a draw, or None if the game goes on.
+        """
         if self.past.count(self.past[-1]) == 4:
             since = self.past.index(self.past[-1])
             theirs = all(self.checked[since + 2 :: 2])

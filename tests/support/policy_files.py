@@ -8,5 +8,5 @@ from app.store import with_note
 
 
 def policy_bytes(parameters: dict[str, Tensor], manifest: PolicyManifest) -> bytes:
-    """Return the file for a perceptron: always the same bytes for the same content."""
+    """Return a perceptron's file; the same content gives the same bytes."""
     return with_note(parameters_to_bytes(parameters), manifest.model_dump_json())

@@ -1,8 +1,8 @@
-"""Random histories: runs of the real controllers, in which workers answer some requests, or anything at all happens.
+"""Random histories: runs of the real controllers with random facts.
 
-Events drawn by themselves hardly ever fit together: nobody plays, so nothing is trained, promoted or rolled back. So
-the controllers conclude while a history is drawn, and most of its facts are answers to what they want; the others are
-any payloads, about the few models and workers that the answers are about.
+Events drawn independently hardly ever fit together: nobody plays, so nothing is trained, promoted or rolled back. So
+the controllers decide while a history is drawn, and most of its facts are answers to their requests. The other facts
+are any payloads, about the few models and workers that the answers are about.
 """
 
 from collections.abc import Callable, Collection
@@ -70,11 +70,11 @@ SET_BY_HAND = {
     "base_temperature": (0.6, 1.0),
 }
 LAST_STEP = 10**12
-"""The highest that events may name."""
+"""The highest step that events may name."""
 
 SECONDS = st.sampled_from([1, 30, 100, 700, 7500])
 LATENCY_US = 1000
-"""From an event to what follows from it."""
+"""Microseconds from an event to the events that follow from it."""
 
 TICK = ClockTick(period_seconds=10)
 READY = DaemonReady(daemon="selfplay_worker", node="laptop", position=0, capacity=1)
@@ -83,7 +83,10 @@ NOW = ("answer", "answer", "answer", "answer", "tick", "anything")
 
 @st.composite
 def payloads(draw: st.DrawFn, payload: type[Payload]) -> Payload:
-    """Draw a payload of one type whose models, requests and workers are of a few."""
+    """Draw a payload of one type.
+
+    Its models, requests and workers come from small sets.
+    """
     data = draw(of_model(payload))
     update: dict[str, Any] = {name: draw(few) for name, few in FEW.items() if name in payload.model_fields}
     if isinstance(shard := getattr(data, "shard", None), ShardRef):
@@ -177,13 +180,15 @@ ANSWERS: dict[type[Payload], Answer] = {
 
 
 class Story:
-    """A run while it is drawn. What the controllers conclude is recorded at once.
+    """A run while it is drawn.
+
+    The controllers' events are recorded at once.
 
     Attributes:
-        events: all that was recorded.
-        said: what others than the controllers said.
-        concluded: what the controllers said.
-        open: what nobody has answered yet.
+        events: all recorded events.
+        said: events that do not come from the controllers.
+        concluded: events from the controllers.
+        open: requests without an answer so far.
     """
 
     def __init__(self) -> None:
@@ -196,11 +201,14 @@ class Story:
         self.record(READY, None, 1)
 
     def current(self, key: str) -> str:
-        """Return a configuration's current model; before there is one, the model that begins."""
+        """Return a configuration's current model.
+
+        Before there is one, returns the model that begins.
+        """
         return state_of(self._fold.states, key).current_model or sha("model-0")
 
     def record(self, data: Payload, key: str | None, seconds: float) -> None:
-        """Record a payload so many seconds later, and what follows from it."""
+        """Record a payload ``seconds`` later, and the events that follow from it."""
         self._now_us += round(seconds * 1e6)
         waiting = [originate(data, event_id=f"event-{len(self.said)}", time=EPOCH, subject=key)]
         while waiting:
@@ -217,12 +225,14 @@ class Story:
 
 @st.composite
 def stories(draw: st.DrawFn, types: Collection[type[Payload]] = (), max_size: int = 40) -> Story:
-    """Draw a run of at most so many facts, requests and decisions, but for those of its controllers.
+    """Draw a run of at most ``max_size`` steps.
+
+    A step is an answer to a request, a tick, or any payload of ``types``. The controllers' events do not count.
 
     Args:
         draw: of Hypothesis.
-        types: of payloads that are drawn by themselves.
-        max_size: how many are drawn.
+        types: of payloads that are drawn independently.
+        max_size: the largest number of steps.
     """
     kinds = sorted(set(types) - {RunConfigured}, key=lambda payload: payload.event_type)
     story = Story()
@@ -243,7 +253,10 @@ def stories(draw: st.DrawFn, types: Collection[type[Payload]] = (), max_size: in
 
 @st.composite
 def histories(draw: st.DrawFn, types: Collection[type[Payload]], max_size: int = 40) -> list[Event[Payload]]:
-    """Draw what those who read these types see of a run, as a journal that holds nothing else."""
+    """Draw the events of a run that readers of these types see.
+
+    They form a journal without gaps.
+    """
     read = {RunConfigured, *types}
     seen = [event for event in draw(stories(types, max_size)).events if type(event.data) in read]
     return [Event(event.envelope, number, event.recorded_us, event.source) for number, event in enumerate(seen, 1)]

@@ -16,7 +16,10 @@ START_SECONDS = 90
 
 @contextmanager
 def ray_cluster(path: Path) -> Iterator[tuple[str, subprocess.Popen]]:
-    """Yield the cluster's address and process. Who connects to it needs ``ray_environment``."""
+    """Yield the cluster's address and process.
+
+    Processes that connect to it need ``ray_environment``.
+    """
     folder = RunFolder(path)
     environment = {**os.environ, **ray_environment(folder)}
     command = (sys.executable, "-m", "daemons.ray_cluster", str(path), "2", "100")
@@ -31,4 +34,4 @@ def ray_cluster(path: Path) -> Iterator[tuple[str, subprocess.Popen]]:
             time.sleep(0.1)
         yield folder.ray_address.read_text(), process
         process.terminate()
-        process.wait(30)  # before its stdin closes, at which it would end at once
+        process.wait(30)  # before its stdin closes, because that would end it at once

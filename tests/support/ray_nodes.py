@@ -1,4 +1,7 @@
-"""A Ray cluster of two nodes in a network namespace of its own; prints what happens as one comes and goes."""
+"""A Ray cluster of two nodes in its own network namespace.
+
+It prints what happens while a node comes and goes.
+"""
 
 import asyncio
 import json

@@ -1,4 +1,7 @@
-"""A short run as its journal would hold it: two models trained, one promoted, one rejected."""
+"""A short run as recorded events.
+
+It trains two models, of which one is promoted and one is rejected.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -144,7 +147,7 @@ def recording() -> Recording:
 
 
 def write_journal(path: Path, events: Sequence[Event[Any]]) -> None:
-    """Write events into a journal, a record each."""
+    """Write events into a journal, one record each."""
     journal = SqliteJournal(path)
     for event in events:
         frame = Frame.parse(frame_of([event.envelope], producer="broker@laptop", epoch=1, base=event.sequence - 1))

@@ -20,7 +20,7 @@ def replayed(
 
 
 def replay(events: Iterable[Event[Payload]], *, first: int = 1) -> Report:
-    """Return the report about a history."""
+    """Return the report of a history's replay."""
     history = list(events)
     return replayed(history, first=first).report(history[-1].sequence if history else 0)
 

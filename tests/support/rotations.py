@@ -1,4 +1,4 @@
-"""Match results made up for tests: which rotations their games may have come in."""
+"""Rotations of made-up match results."""
 
 import numpy as np
 
@@ -6,6 +6,9 @@ from app.play.match_statistics import count_rotations
 
 
 def rotations(wins: int, draws: int, losses: int, players: int = 2) -> tuple[int, ...]:
-    """Return the rotations of independent games, in a random order that is always the same."""
+    """Return the counts of rotations of independent games.
+
+    The games are in a random order, which is always the same.
+    """
     scores = np.repeat([1.0, 0.5, 0.0], [wins, draws, losses])
     return count_rotations(np.random.default_rng([wins, draws, losses]).permutation(scores), players)

@@ -1,4 +1,4 @@
-"""A running Flyball, as its user starts it, and what the tests ask of it."""
+"""A running Flyball, started as users start it, for the tests."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ from daemons import monitoring
 from daemons.registry import DAEMONS
 
 PATIENCE_SECONDS = 400.0
-"""How long a busy machine is waited for; the tests' own limit ends what hangs."""
+"""Longest wait, for busy machines; the tests' own limit ends what hangs."""
 
 SETTINGS = """
 seed = 7
@@ -45,7 +45,7 @@ elo0 = -200.0
 max_games = 100
 """
 )
-"""Loops that close in a few seconds: gates let in what is not much worse, which takes tens of games, not hundreds."""
+"""Settings whose loops close in seconds: gates let in models that are not much worse, which takes tens of games."""
 
 STARTED = tuple(name for name in DAEMONS if name != monitoring.DAEMON.name)
 """The daemons of ``flyball up``; the settings of these loops ask for no monitoring."""
@@ -55,18 +55,18 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 class RunningLoop:
-    """``flyball up`` in a folder of its own."""
+    """A process of ``flyball up`` with its own run folder."""
 
     def __init__(self, folder: Path, process: subprocess.Popen[bytes]) -> None:
         self.folder, self.process = folder, process
 
     def events(self, *types: type[Payload], after: int = 0) -> list[Event[Any]]:
-        """Return what the journal holds, of these types if any are given."""
+        """Return the journal's events, only those of ``types`` if there are any."""
         try:
             with closing(SqliteJournalReader(self.folder / "journal.sqlite")) as journal:
                 return list(history(journal, after=after, types=types or None))
         except StorageError:
-            return []  # not there yet
+            return []  # the journal does not exist yet
 
     def wait_for(self, what: str, reached: Callable[[], Any], seconds: float = PATIENCE_SECONDS) -> Any:
         """Wait until ``reached()`` is true, and return it."""
@@ -75,7 +75,7 @@ class RunningLoop:
             assert self.process.poll() is None, f"flyball up ended with {self.process.returncode}"
             if found := reached():
                 return found
-            time.sleep(0.3)  # each look reads the journal, on the cores that the loop needs
+            time.sleep(0.3)  # because each check reads the journal, on the cores that the loop needs
         raise AssertionError(f"{what}: not within {seconds} s. {self.logs()}")
 
     def loops(self, after: int = 0) -> list[Event[Any]]:
@@ -92,7 +92,7 @@ class RunningLoop:
         return [e for e in self.events(DaemonStarted) if e.data.daemon == daemon][-1].data.pid
 
     def ready(self, daemon: str, after: int = 0) -> bool:
-        """Whether a daemon has become ready after a position."""
+        """Return whether a daemon has become ready after a position."""
         return any(e.data.daemon == daemon for e in self.events(DaemonReady, after=after))
 
     def head(self) -> int:
@@ -101,7 +101,7 @@ class RunningLoop:
             return journal.head
 
     def leave(self) -> int:
-        """Stop it as Ctrl-C would, and return its exit code."""
+        """Stop Flyball as Ctrl-C would; return its exit code."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
             try:
@@ -118,7 +118,10 @@ class RunningLoop:
 
 
 def copied_example(name: str, folder: Path) -> str:
-    """Copy an example into a new run folder, as its user would; return its settings."""
+    """Copy an example into a new run folder; return its settings.
+
+    A user copies it the same way.
+    """
     folder.mkdir()
     shutil.copy(EXAMPLES / f"{name}.py", folder)
     return (EXAMPLES / f"{name}.toml").read_text(encoding="utf-8")
@@ -126,7 +129,10 @@ def copied_example(name: str, folder: Path) -> str:
 
 @contextmanager
 def running_loop(folder: Path, settings: str = SETTINGS, cwd: Path | None = None) -> Iterator[RunningLoop]:
-    """Start ``flyball up``, in a working directory if one is named, and stop it as Ctrl-C would."""
+    """Start ``flyball up``, and stop it as Ctrl-C would.
+
+    It starts in the working directory ``cwd``, if there is one.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "flyball.toml").write_text(settings)
     with (folder / "up.out").open("wb") as output:

@@ -1,4 +1,4 @@
-"""A real S3-compatible server on loopback: moto's, in a process of its own."""
+"""A real S3-compatible server on loopback: moto's, in its own process."""
 
 import importlib.util
 import itertools
@@ -33,7 +33,10 @@ def free_port() -> int:
 
 @contextmanager
 def s3_server(*, checks_credentials: bool = False) -> Iterator[str]:
-    """Run a server; yield its URL. One that ``checks_credentials`` refuses all of them."""
+    """Run a server; yield its URL.
+
+    If it ``checks_credentials``, it refuses all of them.
+    """
     skip_without_moto()
     port = free_port()
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
@@ -59,9 +62,10 @@ def new_bucket(endpoint: str) -> StoreAddress:
 
 
 class Gate:
-    """A way to a server that can be closed, so that connections are refused.
+    """A proxy of a server that can be closed.
 
-    ``passed`` counts the bytes of requests. After ``jams_after`` of them, no more are passed on.
+    A closed gate refuses connections. ``passed`` counts the bytes of requests. After ``jams_after`` bytes, no more are
+    passed on.
     """
 
     def __init__(self, endpoint: str, jams_after: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What matchmaking decided in a recorded run, beside whom it drew."""
+"""Matchmaking probabilities of a recorded run, and the opponents drawn."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -13,9 +13,10 @@ CRITICAL = {1: 10.83, 2: 13.82, 3: 16.27, 4: 18.47, 5: 20.52, 6: 22.46, 7: 24.32
 
 
 def draws_of(events: Iterable[Event[Payload]]) -> list[tuple[dict[tuple[str, str], float], tuple[str, str]]]:
-    """Return every draw of a run: the probabilities then in force, by (category, agent), and what was drawn.
+    """Return every draw of a run: its probabilities, and the drawn opponent.
 
-    In force is what the scheduler had read when it asked for games, which is the time of its request.
+    Opponents are (category, agent). The probabilities are those that the scheduler had read when it requested games,
+    which is the time of its request.
     """
     decided: dict[str, list[tuple[datetime, MatchmakingUpdated]]] = {}
     found = []
@@ -32,7 +33,10 @@ def draws_of(events: Iterable[Event[Payload]]) -> list[tuple[dict[tuple[str, str
 
 
 def chi_squared(observed: Counter[Any], expected: Counter[Any]) -> tuple[float, int]:
-    """Return the statistic and its degrees of freedom; what is expected less than five times is put together."""
+    """Return the chi-squared statistic and its degrees of freedom.
+
+    Outcomes that are expected less than five times are merged into one.
+    """
     rare = {key for key, count in expected.items() if count < 5}
     cells = [(observed[key], expected[key]) for key in expected.keys() - rare]
     if rare:
@@ -41,9 +45,10 @@ def chi_squared(observed: Counter[Any], expected: Counter[Any]) -> tuple[float, 
 
 
 def compared(events: Iterable[Event[Payload]]) -> dict[str, tuple[float, int]]:
-    """Return chi-squared and its degrees of freedom for the categories, and for the single picks in ten bins.
+    """Return chi-squared and its degrees of freedom, for categories and picks.
 
-    A pick's bin is where it lies when all are laid side by side: who is in it changes from decision to decision.
+    The picks of a draw are laid side by side, and each falls into one of ten bins by its place, because the agents
+    among the picks change from decision to decision.
     """
     categories, wanted_categories = Counter[str](), Counter[Any]()
     bins, wanted_bins = Counter[int](), Counter[Any]()

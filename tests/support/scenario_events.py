@@ -1,4 +1,7 @@
-"""Events of scenarios: what a loop records before them and in answer to them."""
+"""Events for tests of scenarios.
+
+A loop records them before a scenario, and in answer to it.
+"""
 
 from driving import KEY, OLD, run_settings
 
@@ -20,7 +23,7 @@ from app.scenarios.plan import Known
 
 
 def known_after(*payloads: Payload, settings: RunSettings | None = None) -> Known:
-    """Return what is known of a configuration after events with these payloads."""
+    """Return the knowledge about a configuration after events with these payloads."""
     known = Known(settings or run_settings(), FeedbackState(config_key=ConfigKey(KEY)))
     for data in payloads:
         envelope = originate(data, event_id="event", time=EPOCH, subject=KEY)

@@ -1,7 +1,7 @@
-"""An engine that speaks GTP and always passes; or misbehaves, as its first argument says.
+"""A GTP engine that always passes, or misbehaves.
 
-The second argument is a file: each start adds a line with the process's number. A mode that ends in ``-once`` is for
-the first start only.
+The first argument is the mode of misbehaviour. A mode that ends in ``-once`` is for the first start only. The second
+argument is a file: each start adds a line with the process's number.
 """
 
 import os
@@ -46,7 +46,7 @@ def misbehave(mode: str, number: str) -> str:  # noqa: C901 - a case for each fa
                 write("# thinking")
         case "illegal":
             return "z99"
-        case "leaves":  # a child in a session of its own, which holds stdout and stderr
+        case "leaves":  # a child in its own session keeps stdout and stderr open
             with Path(sys.argv[2]).open("a") as file:
                 child = subprocess.Popen(("sleep", "30"), start_new_session=True)
                 file.write(f"{child.pid}\n")

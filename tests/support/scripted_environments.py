@@ -1,4 +1,4 @@
-"""Environments whose episodes are written down beforehand, as they look under either kind of autoreset."""
+"""Environments with scripted episodes, under either kind of autoreset."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -9,7 +9,10 @@ from app.gym.episodes import Autoreset, StepResult
 
 
 class Script(NamedTuple):
-    """One episode: its rewards, how it ends, and the distance to the goal after its last step."""
+    """One episode: its rewards, its end, and the final distance.
+
+    ``dist`` is the distance to the goal after the last step.
+    """
 
     rewards: tuple[float, ...]
     done: bool = True
@@ -17,7 +20,7 @@ class Script(NamedTuple):
     dist: float = 0.0
 
 
-RESET_DIST = 777.0  # of the first observation of an episode: nobody should take it for the end of one
+RESET_DIST = 777.0  # of an episode's first observation; it must not be mistaken for the distance at an end
 ON_THE_WAY = 555.0
 
 
@@ -30,7 +33,7 @@ class Seen(NamedTuple):
 
 
 def seen_by(script: Script, autoreset: Autoreset) -> Iterator[Seen]:
-    """Yield what one environment returns while it plays a script, and the reset that follows it."""
+    """Yield what an environment returns for a script and the next reset."""
     for reward in script.rewards[:-1]:
         yield Seen(reward, False, False, ON_THE_WAY, np.nan)
     last = script.rewards[-1]
@@ -42,7 +45,10 @@ def seen_by(script: Script, autoreset: Autoreset) -> Iterator[Seen]:
 
 
 def steps_of(scripts: Sequence[Iterable[Script]], autoreset: Autoreset) -> Iterator[StepResult]:
-    """Yield the steps of as many environments as there are lists of scripts, until one has no more episodes."""
+    """Yield the steps of environments, one for each list of scripts.
+
+    The steps end when an environment has no more episodes.
+    """
     streams = [(seen for script in own for seen in seen_by(script, autoreset)) for own in scripts]
     for together in zip(*streams, strict=False):
         columns = [np.array(column) for column in zip(*together, strict=True)]

@@ -1,4 +1,7 @@
-"""An HTTP server on loopback that answers as scripted, and keeps what it was sent."""
+"""An HTTP server on loopback with scripted answers.
+
+It keeps the requests that it receives.
+"""
 
 import asyncio
 import json
@@ -8,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Answer = bytes | None
-"""What the server writes before it closes the connection; ``None``: it waits until the client leaves."""
+"""Bytes that the server writes before it closes the connection; ``None``: it waits until the client leaves."""
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -32,7 +35,7 @@ class Request:
 
 @dataclass
 class ScriptedServer:
-    """Answers one request after the other; the last answer is given again and again."""
+    """Answers requests by its script; the last answer is repeated."""
 
     script: list[Answer]
     requests: list[Request] = field(default_factory=list)
@@ -43,7 +46,7 @@ class ScriptedServer:
         return f"http://127.0.0.1:{self.port}/hook?x=1"
 
     async def wait_for(self, count: int, seconds: float = 20.0) -> list[Request]:
-        """Wait for so many requests."""
+        """Wait for ``count`` requests; return all requests."""
         async with asyncio.timeout(seconds):
             while len(self.requests) < count:
                 await asyncio.sleep(0.005)
@@ -69,7 +72,7 @@ class ScriptedServer:
 
 @asynccontextmanager
 async def scripted_server(*script: Answer) -> AsyncIterator[ScriptedServer]:
-    """Serve while the block runs."""
+    """Serve in the context."""
     scripted = ScriptedServer([*script])
     server = await asyncio.start_server(scripted.handle, "127.0.0.1", 0)
     scripted.port = server.sockets[0].getsockname()[1]

@@ -1,4 +1,4 @@
-"""Games of connect four by a small search, and the model that played them."""
+"""Games of connect four by a small search, with their model."""
 
 from app.config import GAMES, NetworkSettings, SearchSettings
 from app.games import open_table
@@ -17,14 +17,14 @@ GAME = open_table(CONFIG, 0).spec
 
 
 def first(store: BlobStore | None = None) -> Checkpoint:
-    """Return the model that plays, put into a store."""
+    """Return the model that plays, stored."""
     store = store or MemoryStore()
     manifest, parameters = first_model(CONFIG, GAME, 1)
     return get_checkpoint(store, put_checkpoint(store, manifest, parameters, None))
 
 
 def played(seed: int, games: int = 30, config=CONFIG) -> Shard:
-    """Return the rows of its games."""
+    """Return the rows of the model's games."""
     base = first()
     policy = Policy(CONFIG.network, base.manifest.shape, bytes_to_parameters(base.parameters))
     schedule = selfplay_schedule(games, 2, [], (1.0,), seed, opening_plies=2)

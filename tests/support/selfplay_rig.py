@@ -1,4 +1,7 @@
-"""Specs of self-play and inspection, on a store in a folder, and a model to play with."""
+"""Specs of self-play and inspection, with a store and a model.
+
+The store is in a folder.
+"""
 
 from pathlib import Path
 
@@ -14,7 +17,7 @@ CONFIG = GAMES["connect_four_2p"].replace(backend=DEFAULT_BACKEND, network=Netwo
 
 
 def ignore(progress) -> None:
-    """Take no notice of progress."""
+    """Ignore progress."""
 
 
 def put_model(root: Path, config=CONFIG, seed: int = 0, scale: float = 1.0) -> str:

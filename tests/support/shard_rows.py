@@ -1,4 +1,4 @@
-"""Shards of which only the columns that advantages depend on matter."""
+"""Shards in which only the columns for advantages matter."""
 
 from typing import Any
 

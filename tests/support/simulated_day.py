@@ -1,4 +1,7 @@
-"""A simulated day of a cluster of 36 nodes and 12 configurations, and the same day again, later."""
+"""A simulated day of a cluster, and the same day repeated.
+
+The cluster has 36 nodes and 12 configurations.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -19,7 +22,7 @@ from app.simulation.arms import CONTROLLERS
 NODES = 36
 DAY_SECONDS = 86_400
 SETTINGS = simulated(NODES, tuple(GAMES)) | {"tick_seconds": 10.0}
-"""Those of `flyball simulate`, with the ticks of a real run."""
+"""The settings of `flyball simulate`, with the ticks of a real run."""
 
 
 def settings() -> RunSettings:
@@ -37,7 +40,10 @@ def simulated_day(seed: int = 0, days: float = 1.0) -> list[Event]:
 
 
 def records_of(events: Sequence[Event]) -> Iterator[Record]:
-    """Seal events as the broker does: what one source publishes at one moment is one record."""
+    """Seal events as the broker does.
+
+    The events that one source publishes at one moment are one record.
+    """
     waiting = list[Event]()
     for event in events:
         if waiting and (waiting[-1].source, waiting[-1].recorded_us) != (event.source, event.recorded_us):
@@ -48,7 +54,10 @@ def records_of(events: Sequence[Event]) -> Iterator[Record]:
 
 
 class RepeatedDay:
-    """The records of a day, repeated on later days, which are counted from 0."""
+    """The records of a day, repeated on later days.
+
+    Days are counted from 0.
+    """
 
     def __init__(self, records: Sequence[Record]) -> None:
         self._records = records
@@ -59,12 +68,18 @@ class RepeatedDay:
         self.start = EPOCH + timedelta(microseconds=records[0].recorded_us)
 
     def stamped(self, day: int) -> Iterator[Record]:
-        """Iterate over the records of a later day: positions and times of recording are its own, all else the same."""
+        """Iterate over the records of a later day, with unchanged events.
+
+        Only the records' positions and times of recording are those of the later day.
+        """
         for record in self._records:
             yield self._sealed(record, record.frame, day)
 
     def records(self, day: int) -> Iterator[Record]:
-        """Iterate over the records of a later day, also with ids and times of events of its own."""
+        """Iterate over the records of a later day, with changed events.
+
+        The events' ids and times are those of the later day, too.
+        """
         date = (self.start + timedelta(days=day)).strftime("%Y-%m-%d").encode()
         bodies = re.sub(rb'"time":"\d{4}-\d\d-\d\d', b'"time":"' + date, self._bodies)
         bodies = re.sub(rb'"[0-9a-f]{3}([0-9a-f]{29})"', b'"%03x\\1"' % day, bodies)

@@ -1,4 +1,4 @@
-"""Machines of their own for tests: real systemd in private namespaces, over this machine's files.
+"""Machines for tests: real systemd in private namespaces.
 
 A machine sees this machine's files as they are now and keeps its own changes in memory. It has a network of its own,
 with the loopback device only, until ``network`` joins some. Needs root on Linux, with systemd, overlayfs and cgroup2.
@@ -83,7 +83,7 @@ max_games = 100
 
 
 def missing() -> str:
-    """Return why no machine can be started here; an empty string if one can."""
+    """Return why no machine can be started here, or an empty string."""
     if os.geteuid() != 0 or not SYSTEMD.exists() or not all(map(shutil.which, TOOLS)):
         return "needs root, systemd and util-linux"
     if any(Path("/tmp") in Path(path).parents for path in (ROOT, sys.prefix)):
@@ -110,7 +110,7 @@ class Machine:
         self.name, self.pid = name, pid
 
     def command(self, *words: str) -> list[str]:
-        """Return the command that runs another one as root on this machine."""
+        """Return the command that runs ``words`` as root on this machine."""
         spaces = ("--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--wdns=/")
         return ["nsenter", f"--target={self.pid}", *spaces, *words]
 
@@ -155,7 +155,7 @@ class Machine:
 
 @contextmanager
 def systemd_machine(name: str, base: Path, shared: Path) -> Iterator[Machine]:
-    """Start a machine, and remove all of it at the end.
+    """Start a machine, and remove it completely at the end.
 
     Args:
         name: of the host.
@@ -209,7 +209,10 @@ def _booted(name: str, process: subprocess.Popen[bytes], errors: IO[str]) -> Mac
 
 
 def _remove(group: Path) -> None:
-    """Remove a control group with all groups in it, once the kernel has ended its processes."""
+    """Remove a control group and all groups in it.
+
+    Waits until the kernel has ended their processes.
+    """
     deadline = time.monotonic() + START_SECONDS
     while group.exists() and time.monotonic() < deadline:
         for folder, _, _ in os.walk(group, topdown=False):
@@ -220,7 +223,10 @@ def _remove(group: Path) -> None:
 
 
 def network(*machines: Machine) -> None:
-    """Join machines by a switch in the first one. Their addresses are 10.0.0.1, 10.0.0.2, ... in their order."""
+    """Join machines by a switch in the first one.
+
+    Their addresses are 10.0.0.1, 10.0.0.2, ... in their order.
+    """
     first, *others = machines
     first.run("ip", "link", "add", "eth0", "type", "bridge")
     for number, machine in enumerate(others, 2):
@@ -233,7 +239,10 @@ def network(*machines: Machine) -> None:
 
 
 def light_games(machine: Machine) -> None:
-    """Give a head that is not started yet games whose loop closes within a minute."""
+    """Give a head small games, whose loop closes within a minute.
+
+    The head must not be started yet.
+    """
     settings = machine.path(f"{RUN}/flyball.toml")
     settings.write_text(LIGHT_RUN + settings.read_text() + LIGHT_GAMES)
 

@@ -1,4 +1,7 @@
-"""Tabular Q-learning as a backend: a model is the positions seen [S, D] and the values of their actions [S, A]."""
+"""Tabular Q-learning as a backend.
+
+A model is the positions seen [S, D] and the values of their actions [S, A].
+"""
 
 import time
 from dataclasses import replace
@@ -29,11 +32,14 @@ from app.store import (
 )
 
 NAME = "tabular_backend:TABULAR"
-SHARPNESS = 8.0  # logits of a value of 1
+SHARPNESS = 8.0  # the logit of a value of 1
 
 
 class Table:
-    """Plays by the values of a table; all actions of a position that is not in it have the value 0."""
+    """Plays by the values of a table.
+
+    All actions of a position that is not in the table have the value 0.
+    """
 
     def __init__(self, model: Checkpoint) -> None:
         tensors = load(model.parameters)
@@ -50,7 +56,10 @@ class Table:
         return logits - np.log(np.exp(logits).sum(axis=1, keepdims=True)), np.where(mask, values, -1).max(axis=1)
 
     def learn(self, shard: Shard, rate: float) -> float:
-        """Move the values of a shard's actions towards their games' outcomes; return the mean squared error before."""
+        """Move the values of a shard's actions towards their games' outcomes.
+
+        Returns the mean squared error before the move.
+        """
         outcomes, errors = shard.returns[shard.game, shard.seat].tolist(), []
         for row, action, outcome in zip(shard.obs, shard.action.tolist(), outcomes, strict=True):
             values = self.values.setdefault(row.tobytes(), np.zeros(shard.mask.shape[1], dtype=np.float32))
@@ -103,7 +112,10 @@ def play(spec: JsonObject, report: Report) -> JsonObject:
 
 
 def train(spec: JsonObject, report: Report) -> JsonObject:
-    """Move the values of all actions in the shards towards their games' outcomes."""
+    """Move the values of all actions towards their games' outcomes.
+
+    The actions are those in the shards.
+    """
     store, parent = open_store(spec["store"]), ModelHash(spec["base_model"])
     base, shards = get_checkpoint(store, parent), [get_shard(store, key) for key in spec["shards"]]
     table, rows = Table(base), sum(shard.rows for shard in shards)

@@ -1,4 +1,4 @@
-"""Running a program on a terminal: what it shows, and what somebody types."""
+"""Running a program on a terminal, with its output and its input."""
 
 import os
 import shlex
@@ -15,29 +15,38 @@ CTRL_C = b"\x03"
 
 
 def on_a_terminal(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
-    """Start a program on a terminal of its own. What is written to ``stdin`` is typed; it exits as the program does."""
+    """Start a program on its own terminal.
+
+    What is written to ``stdin`` is typed. The process exits as the program does.
+    """
     return subprocess.Popen([sys.executable, "-c", ON_A_TERMINAL, *command], stdin=subprocess.PIPE, **options)
 
 
 def type_in(process: subprocess.Popen[bytes], keys: bytes) -> None:
-    """Type on a program's terminal."""
+    """Type ``keys`` on a program's terminal."""
     assert process.stdin is not None
     process.stdin.write(keys)
     process.stdin.flush()
 
 
 class TmuxTerminal:
-    """A terminal whose size can be changed, and whose screen can be read, wrapped lines and scrollback included."""
+    """A terminal that can be resized, and whose lines can be read.
+
+    The lines include wrapped lines and the scrollback.
+    """
 
     def __init__(self, socket: Path) -> None:
         self._tmux = ("tmux", "-f", "/dev/null", "-S", str(socket))
 
     def run(self, *words: str) -> str:
-        """Run a command of tmux, and return what it writes."""
+        """Run a command of tmux; return its output."""
         return subprocess.run([*self._tmux, *words], capture_output=True, text=True, check=True).stdout
 
     def resize(self, columns: int, rows: int) -> None:
-        """Change the size, and wait until the program could know: tmux does not say it at once."""
+        """Change the size, and wait until the program can read it.
+
+        The wait is needed because tmux announces the size late.
+        """
         self.run("resize-window", "-x", str(columns), "-y", str(rows))
         terminal = os.open(self.run("display-message", "-p", "#{pane_tty}").strip(), os.O_RDONLY | os.O_NOCTTY)
         try:
@@ -47,7 +56,7 @@ class TmuxTerminal:
             os.close(terminal)
 
     def lines(self) -> list[str]:
-        """Return all lines, those included that have scrolled out at the top."""
+        """Return all lines, including those that have scrolled out."""
         return self.run("capture-pane", "-p", "-S", "-").strip().splitlines()
 
     def wait_for(self, reached: Callable[[list[str]], bool], seconds: float = 60.0) -> list[str]:
@@ -61,11 +70,14 @@ class TmuxTerminal:
 
 @contextmanager
 def tmux_terminal(folder: Path, command: Sequence[str], columns: int, rows: int) -> Iterator[TmuxTerminal]:
-    """Run a command on a terminal of this size; the terminal stays when it has ended."""
+    """Run a command on a terminal of this size.
+
+    The terminal stays when the command has ended.
+    """
     terminal = TmuxTerminal(folder / "tmux")
     size = ("-x", str(columns), "-y", str(rows))
     try:
-        # readline, which pytest imports, sets a size for its children that would hide the terminal's own
+        # pytest imports readline, which gives children a size in the environment that would hide the terminal's own
         sized_by_terminal = shlex.join(("env", "-u", "COLUMNS", "-u", "LINES", *command))
         terminal.run("new-session", "-d", *size, f"{sized_by_terminal}; exec sleep 600")
         yield terminal

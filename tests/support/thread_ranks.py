@@ -1,4 +1,7 @@
-"""Ranks of a training as threads of one process: the same sums as among processes, without their start."""
+"""Ranks of a training as threads of one process.
+
+They compute the same sums as processes, without the cost of starting them.
+"""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -27,12 +30,15 @@ class ThreadRanks(Ranks):
         self.meeting.brought[self.rank] = tensor.clone()
         self.meeting.barrier.wait(60)
         brought = [self.meeting.brought[rank] for rank in range(self.size)]
-        self.meeting.barrier.wait(60)  # otherwise a quick thread would bring its next tensor already
+        self.meeting.barrier.wait(60)  # because otherwise a quick thread could overwrite its tensor with the next one
         return tensor.copy_(sum(brought[1:], brought[0]))
 
 
 def in_threads(work: Callable[[Ranks], Any], size: int) -> list[Any]:
-    """Return what ``work`` returns on each of ``size`` ranks, or the error that it raises there."""
+    """Return the result of ``work`` on each of ``size`` ranks.
+
+    If it raises an error on a rank, the error is that rank's result.
+    """
     meeting = Meeting(Barrier(size))
 
     def call(rank: int) -> Any:

@@ -1,6 +1,7 @@
-"""Trains the CartPole policy of the tests by the cross-entropy method: ``python tests/support/train_cartpole.py``.
+"""Train the tests' CartPole policy by the cross-entropy method.
 
-Writes ``tests/support/policies/cartpole.safetensors``; the same file for the same versions of NumPy and Gymnasium.
+Run it with ``python tests/support/train_cartpole.py``. It writes ``tests/support/policies/cartpole.safetensors``; the
+same versions of NumPy and Gymnasium write the same file.
 """
 
 from pathlib import Path
@@ -26,7 +27,10 @@ def unpacked(flat: np.ndarray) -> list[np.ndarray]:
 
 
 def lengths(candidates: np.ndarray, seed: int) -> np.ndarray:
-    """Return for how many steps each candidate [C, size] holds the pole up, at most ``STEPS``, on average."""
+    """Return the mean steps for which each candidate holds the pole up.
+
+    The candidates are [C, size]. An episode has at most ``STEPS`` steps.
+    """
     first, bias, second, last = unpacked(np.repeat(candidates, TRIALS, axis=0))
     environments = CartPoleVectorEnv(num_envs=len(first), max_episode_steps=STEPS + 1)
     observations, _ = environments.reset(seed=seed)

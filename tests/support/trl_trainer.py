@@ -1,4 +1,4 @@
-"""A GRPOTrainer of TRL, where that is installed, to compare with."""
+"""A GRPOTrainer of TRL for comparisons, where TRL is installed."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,10 @@ from app.language.base_model import PAD, BaseModel
 
 
 def trl_trainer(model: Any, base: BaseModel, folder: Path, *, end: str, **options: Any) -> Any:
-    """Return a trainer of a model, or of one in a folder, with a base model's tokenizer; ``end`` ends its answers."""
+    """Return a trainer of a model, with a base model's tokenizer.
+
+    ``model`` is a model, or a folder with one. ``end`` ends its answers.
+    """
     from datasets import IterableDataset
     from transformers import PreTrainedTokenizerFast
     from trl import GRPOConfig, GRPOTrainer

@@ -1,4 +1,7 @@
-"""A real vLLM in a process of its own, out of the virtual environment that ``make test-vllm`` makes."""
+"""A real vLLM in its own process, from its own virtual environment.
+
+``make test-vllm`` makes the environment.
+"""
 
 import atexit
 import os
@@ -33,7 +36,7 @@ OPTIONS = {
 
 
 def vllm_python() -> str | None:
-    """Return the interpreter that has vLLM; None without one."""
+    """Return the interpreter that has vLLM, or None."""
     return os.environ.get("FLYBALL_VLLM_PYTHON")
 
 
@@ -44,10 +47,12 @@ def free_port() -> int:
 
 
 class VllmServer:
-    """Serves a base model out of a folder under a name. ``options`` replace those of the tests.
+    """Serves a base model from a folder under a name.
+
+    ``options`` replace the default options of the tests.
 
     Attributes:
-        adapters: the folder for adapters of those who share the server.
+        adapters: the folder for adapters of all tests that share the server.
     """
 
     def __init__(self, base: Path, name: str, log: Path, *, chunked: bool = False, **options: str) -> None:
@@ -67,7 +72,7 @@ class VllmServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> "VllmServer":
-        """Start it, and wait until it is healthy."""
+        """Start the server, and wait until it is healthy."""
         environment = {
             name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "OMP_NUM_THREADS")
         }
@@ -95,7 +100,7 @@ class VllmServer:
         raise AssertionError(f"not healthy in time:\n{self.log()}")
 
     def kill(self) -> None:
-        """End it and its engine at once, as kill -9 does."""
+        """End the server and its engine at once, as kill -9 does."""
         assert self._process is not None
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
@@ -107,7 +112,10 @@ class VllmServer:
 
 @cache
 def shared_vllm() -> VllmServer:
-    """Return a server of the tests' small base model, which runs until the tests end."""
+    """Return a server of the tests' small base model.
+
+    It runs until the tests end.
+    """
     folder = Path(mkdtemp(prefix="vllm-"))
     base = small_base(MemoryStore())
     export_base(base, folder / "base")
