@@ -1,4 +1,6 @@
-"""Public API: what engineers and researchers import; other names may move between versions.
+"""Public API for engineers and researchers.
+
+Other names may move between versions.
 
 Do what the commands do:
     train: train a policy in this process; return a TrainingResult with its best checkpoint and scores.
