@@ -9,7 +9,8 @@ from app.api.runs import Place, Say
 from app.backends import describe
 from app.config import CPU, GameConfig, RunFolder
 from app.core import BadUsage, FlyballError, ModelHash
-from app.language.base_model import load_base
+from app.language.adapters import export_adapter
+from app.language.base_model import export_base, get_base, load_base
 from app.language.generator import get_adapter
 from app.language.jobs import canary_texts
 from app.language.peft_generator import PeftGenerator
@@ -39,6 +40,23 @@ def fetch_text_player(name: str, argument: str, place: Place, config: GameConfig
     if config.language.base is None:
         _copy_base(manifest.base, store, _stores(folder, place))
     return model
+
+
+def export_text_model(name: str, place: Place, store: BlobStore, model: ModelHash, folder: Path) -> dict[str, str]:
+    """Write an adapter of ``store`` into ``folder``, for PEFT and vLLM; return the paths of it and of its base model.
+
+    A small base model is written into ``folder``, too; a user's stays where it is. ``name`` is what the user called the
+    model: a folder of ``flyball train`` holds the base model. Raises ``ModelMismatch`` or ``UnusableFile``.
+    """
+    adapter = get_adapter(store, model)
+    manifest = adapter.checkpoint.manifest
+    assert manifest.base is not None  # every adapter names its base model
+    base = place.config(manifest.config_key).language.base
+    if base is None:
+        _copy_base(manifest.base, store, _stores(Path(name), place))
+        base = str((folder / manifest.base).absolute())
+        export_base(get_base(store, manifest.base), Path(base))
+    return {"folder": str(export_adapter(adapter, folder, base)), "base": base}
 
 
 def import_adapters(folders: dict[str, Path], config: GameConfig, store: BlobStore) -> dict[str, ModelHash]:

@@ -1,17 +1,17 @@
-"""``flyball export``: a policy as a file for other programs."""
+"""``flyball export``: a model as files for other programs."""
 
 from pathlib import Path
 
 import click
 
 from app.api.runs import Place
-from app.cli.options import FILE, json_option, placed
+from app.cli.options import json_option, placed
 from app.cli.output import note, write_values
 
 
 @click.command()
 @click.argument("model")
-@click.argument("file", type=FILE)
+@click.argument("file", type=click.Path(path_type=Path))
 @click.option("--config", "config_key", metavar="KEY", help="Whose model is meant by 'current'.")
 @json_option
 @placed
@@ -21,17 +21,28 @@ def export(place: Place, model: str, file: Path, *, config_key: str | None, as_j
     FILE ends with .npz or .json. The command prints what was written. MODEL is a file, a folder of 'flyball train' (its
     best), a hash, or 'current' with --config. app/portable.py describes the formats, and plays such files with nothing
     but NumPy. 'flyball eval --model FILE' evaluates them.
+
+    If MODEL is an adapter of a language model, FILE is a folder. The adapter and a small base model become folders in
+    it, which PEFT, transformers and vLLM load.
     """
     from app.api.models import fetch_model
     from app.core import HEURISTIC, RANDOM, is_judge
+    from app.language.generator import LORA
     from app.store import MemoryStore, export_checkpoint, get_checkpoint
 
     if model in (RANDOM, HEURISTIC) or is_judge(model):
         raise click.UsageError(f"MODEL: {model} is a bot and has no parameters; name a model.")
     store = MemoryStore()
-    policy = export_checkpoint(
-        get_checkpoint(store, fetch_model(model, "MODEL", place, config_key, store, say=note)), file
-    )
+    checkpoint = get_checkpoint(store, fetch_model(model, "MODEL", place, config_key, store, say=note))
+    if checkpoint.manifest.content == LORA:
+        from app.api.text_players import export_text_model  # loads torch and transformers
+
+        paths = export_text_model(model, place, store, checkpoint.model, file)
+        write_values(
+            {**paths, "config_key": checkpoint.manifest.config_key, "model": checkpoint.model}, as_json=as_json
+        )
+        return
+    policy = export_checkpoint(checkpoint, file)
     values = {
         "file": str(file),
         "game": policy.game,

@@ -161,9 +161,11 @@ def export_base(base: BaseModel, folder: Path) -> None:
     ``load_base`` and servers read such a folder. Raises ``UnusableFile``.
     """
     from transformers import PreTrainedTokenizerFast
+    from transformers.utils import logging
 
     if folder.exists():
         return
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     tokenizer: Any = PreTrainedTokenizerFast(tokenizer_object=base.tokenizer, pad_token=PAD)  # type: ignore[no-untyped-call]
     with writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)

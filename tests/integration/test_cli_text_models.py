@@ -1,0 +1,74 @@
+"""``flyball train``, ``eval`` and ``export`` of a language model."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import CliRunner, Result
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from app.cli.group import main
+from app.language.generator import get_adapter
+from app.language.run import read_run
+from app.store import FileStore
+
+KEY = "tic_tac_toe_text_2p"
+SETTINGS = {
+    "iterations": 1,
+    "evaluation_games": 2,
+    "final_games": 2,
+    "selfplay.games_per_request": 8,
+    "language.lessons": 128,
+    "language.base_layers": 1,
+    "language.base_width": 16,
+    "language.base_heads": 1,
+    "language.rank": 2,
+    "language.group_games": 4,
+}
+
+
+def flyball(run: Path, *words: str) -> Result:
+    return CliRunner().invoke(main, ["--run", str(run), *words], prog_name="flyball")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained") / "text"
+    settings = [word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")]
+    done = flyball(folder.parent / "run", "train", KEY, "--output", str(folder), *settings)
+    assert done.exit_code == 0, done.output
+    return folder
+
+
+def test_text_model_of_a_training_is_evaluated(trained: Path) -> None:
+    done = flyball(trained.parent / "run", "eval", "--model", str(trained), "--config", KEY, "--games", "4", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["model"] == read_run(trained).model
+
+
+def test_exported_text_model_answers_as_trained(trained: Path, tmp_path: Path) -> None:
+    from peft import PeftModel
+
+    done = flyball(tmp_path / "run", "export", str(trained), str(tmp_path / "exported"), "--json")
+    assert done.exit_code == 0, done.output
+    paths = json.loads(done.stdout)
+    assert paths["model"] == read_run(trained).model
+    assert AutoTokenizer.from_pretrained(paths["base"]).encode("Your column:")
+    loaded = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(paths["base"]), paths["folder"]).eval()
+    lora = get_adapter(FileStore(trained / "models"), paths["model"]).checkpoint.manifest.lora
+    assert lora is not None
+    for text, written in zip(lora.canary.ids, lora.canary.log_probs, strict=True):
+        with torch.no_grad():
+            scores = loaded(input_ids=torch.tensor([text])).logits[0, :-1].log_softmax(-1)
+        found = scores.gather(1, torch.tensor(text[1:])[:, None])[:, 0]
+        assert torch.allclose(found, torch.tensor(written), atol=1e-4)
+
+
+def test_export_of_a_missing_base_model_names_the_cure(trained: Path, tmp_path: Path) -> None:
+    state = read_run(trained)
+    file = tmp_path / "adapter"
+    file.write_bytes(FileStore(trained / "models").get(state.model))
+    done = flyball(tmp_path / "run", "export", str(file), str(tmp_path / "exported"))
+    assert done.exit_code != 0
+    assert "the folder of its training instead of a file" in done.stderr
