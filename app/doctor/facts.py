@@ -108,6 +108,7 @@ class Facts:
         store: why the store cannot be used.
         models: damage of current models, by configuration; with --deep, of all blobs under the name "store".
         ends: of daemons' processes.
+        text_servers: servers of text by address, each with the reason why it does not answer, if it does not.
     """
 
     now: datetime
@@ -135,3 +136,4 @@ class Facts:
     store: Problem | None = None
     models: Mapping[str, Problem] = field(default_factory=dict)
     ends: tuple[ProcessEnd, ...] = ()
+    text_servers: Mapping[str, Problem | None] = field(default_factory=dict)

@@ -7,7 +7,7 @@ import asyncio
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -48,6 +48,8 @@ from app.events.envelope import EPOCH
 from app.journal import NotAJournal, SqliteJournalReader, history
 from app.journal.history import open_dead_letters, voided_events
 from app.journal.outbox import MAX_BYTES as OUTBOX_BYTES
+from app.language.packages import require_packages
+from app.language.text_server import TextServer
 from app.status.status import Board, Presence
 from app.store import BlobStore, DamagedBlob, MissingBlob, open_store
 from daemons.bootstrap import check_controllers
@@ -195,7 +197,19 @@ def _of_machine(place: Place, loaded: Loaded, facts: Facts, broker: BrokerAnswer
         outbox_limit=OUTBOX_BYTES,
         broker=broker,
         ends=tuple(_ends(place.folder.log("supervisor"))),
+        text_servers={address: _of_text_server(address) for address in deployment.text.servers},
     )
+
+
+def _of_text_server(address: str) -> Problem | None:
+    """Return why a server of text does not answer, None if it does."""
+
+    def ask() -> None:
+        require_packages()
+        with closing(TextServer(address)) as server:
+            server.models()
+
+    return next(iter(_problems(ask)), None)
 
 
 def _keys(loaded: Loaded) -> tuple[tuple[Problem, ...], tuple[Key, ...]]:

@@ -164,6 +164,21 @@ def store_unusable(facts: Facts) -> Iterator[Symptom]:
         yield Symptom("critical", facts.node, facts.store.what, facts.store.hint)
 
 
+def text_server_away(facts: Facts) -> Iterator[Symptom]:
+    """Find servers of text that do not answer.
+
+    Without any of them, jobs wait for five minutes and then fail.
+    """
+    away = {address: problem for address, problem in facts.text_servers.items() if problem}
+    for address, problem in away.items():
+        yield Symptom(
+            "critical" if len(away) == len(facts.text_servers) else "warning",
+            address,
+            problem.what,
+            "Start it; the command is in the log of the daemon that waits: grep vllm logs/*.stderr",
+        )
+
+
 def model_damaged(facts: Facts) -> Iterator[Symptom]:
     """Find current models that are missing or have changed."""
     for key, problem in facts.models.items():

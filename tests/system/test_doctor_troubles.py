@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_text_server import FakeTextServer
+from language_models import small_base
 from running_loop import FLYBALL, RunningLoop, running_loop
 
 from app.bus import JournalPublisher, ZmqBus
@@ -33,6 +35,7 @@ from app.events import (
     originate,
 )
 from app.journal import SqliteJournal
+from app.store import MemoryStore
 from daemons.clock import SystemClock
 
 GOOD, STUCK = "tic_tac_toe_2p", "hex2_2p"
@@ -249,6 +252,14 @@ def test_doctor_names_a_full_disk(stopped: Path) -> None:
     severities = {one["where"]: one["severity"] for one in found.findings["disk-full"]}
     assert severities[str(stopped / "store")] == "critical"
     assert found.where("model-damaged"), "the models are not on that disk"
+
+
+def test_doctor_names_the_text_servers_that_are_away(stopped: Path) -> None:
+    with FakeTextServer(small_base(MemoryStore())) as server:
+        away = f"http://127.0.0.1:{free_port()}"
+        found = doctor(stopped, "env", f"FLYBALL_DEPLOYMENT__TEXT__SERVERS={json.dumps([server.address, away])}")
+    ((where, severity),) = ((one["where"], one["severity"]) for one in found.findings["text-server-away"])
+    assert (where, severity) == (away, "warning")
 
 
 class Tomorrow:

@@ -167,6 +167,7 @@ PLANTED: dict[str, Callable[[], Facts]] = {
     "outbox-filling": lambda: replace(BASE, outbox_bytes={"training@laptop": 200 * GIB}),
     "clock-skew": lambda: replace(BASE, recorded=BASE.now + timedelta(hours=2)),
     "store-unusable": lambda: replace(BASE, store=PROBLEM),
+    "text-server-away": lambda: replace(BASE, text_servers={"http://127.0.0.1:8000": PROBLEM}),
     "model-damaged": lambda: replace(BASE, models={KEY: PROBLEM}),
     "gpu-missing": lambda: replace(BASE, gpu=PROBLEM),
     "gpu-unused": lambda: replace(BASE, has_gpu=True),
