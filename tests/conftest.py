@@ -1,4 +1,4 @@
-"""What several tests need: events as the broker would have recorded them."""
+"""Fixtures and hooks of all tests."""
 
 import logging
 import os
@@ -28,17 +28,17 @@ from daemons.ray_cluster import ray_environment
 # One thread a process: torch's threads fight over busy cores, and jobs in this process get many times slower.
 os.environ["OMP_NUM_THREADS"] = "1"
 
-# Solved positions are kept in the user's cache folder; tests have one of their own.
+# Solved positions are kept in the user's cache folder, so tests use one of their own.
 os.environ["XDG_CACHE_HOME"] = mkdtemp(prefix="flyball-tests-")
 
-# Hundreds of processes import the same modules: they are compiled once, even where Python is told not to keep that.
+# Hundreds of processes import the same modules, so bytecode is kept even where the environment forbids it.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# A shell that runs tests in the background has them ignore Ctrl-C, and so would every command that they interrupt.
+# Tests in the background of a shell ignore Ctrl-C, and so would every command that they interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# A busy machine is no fault of the code's.
+# A busy machine would break deadlines without a fault in the code.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
@@ -46,9 +46,10 @@ SYSTEM = "tests/system/"
 
 
 class OneLoopAtATime(LoadFileScheduling):
-    """Whole files go to the next free worker, as with ``--dist loadfile``, but those of ``tests/system`` all to one.
+    """Distribute whole files, and all of ``tests/system`` to one worker.
 
-    They run loops of eleven daemons: two of them at once would take turns on two cores, and wait twice as long.
+    Other files go to the next free worker, as with ``--dist loadfile``. Files of ``tests/system`` run loops of eleven
+    daemons. Two loops at once would take turns on two cores, and wait twice as long.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -57,9 +58,10 @@ class OneLoopAtATime(LoadFileScheduling):
 
 @pytest.fixture(scope="session")
 def own_ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """Start a Ray cluster of two cores that this process may connect to: its address, and its process.
+    """Start a Ray cluster of two cores; yield its address and process.
 
-    There is one for all tests, because Ray reads its environment once, when it is imported.
+    This process may connect to it. There is one cluster for all tests, because Ray reads its environment once, when it
+    is imported.
     """
     if find_spec("ray") is None:
         pytest.skip("needs flyball[ray]")
@@ -75,7 +77,10 @@ def own_ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, sub
 
 @pytest.fixture(scope="session")
 def s3() -> Iterator[str]:
-    """Run an S3-compatible server, whose credentials this process has; return its URL."""
+    """Run an S3-compatible server; yield its URL.
+
+    This process has the server's credentials.
+    """
     with pytest.MonkeyPatch.context() as patch, s3_server() as endpoint:
         for name, value in CREDENTIALS.items():
             patch.setenv(name, value)
@@ -95,7 +100,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneLoopAtATi
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the loops, which take longest: beside them, the other worker does everything else."""
+    """Begin with the loops, which take longest.
+
+    Meanwhile the other worker does everything else.
+    """
     items.sort(key=lambda item: not item.nodeid.startswith(SYSTEM))
 
 
@@ -110,7 +118,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(autouse=True)
 def logging_as_before() -> Iterator[None]:
-    """Undo what a test configures of logging: a command that runs in this process leads all logs into its own file."""
+    """Restore the logging that a test configures.
+
+    A command that runs in this process redirects all logs into its own file.
+    """
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield
@@ -125,7 +136,10 @@ Recorder = Callable[..., Event[Payload]]
 
 @pytest.fixture
 def record() -> Recorder:
-    """Return a function that records payloads, one second apart: ``record(payload, subject, at=seconds)``."""
+    """Return a function that records payloads, one second apart by default.
+
+    Its signature is ``record(payload, subject, at=seconds)``.
+    """
     sequence = count(1)
 
     def recorded(data: Payload, subject: str | None = None, at: float | None = None) -> Event[Payload]:

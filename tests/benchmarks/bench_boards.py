@@ -1,6 +1,7 @@
-"""Board games by our own rules against OpenSpiel's table, in turns in one process.
+"""Own rules of board games against OpenSpiel's table, in one process.
 
-Run with ``pytest tests/benchmarks/bench_boards.py -m benchmark -s``. The ratio is asserted, not the figures.
+The two take turns. Run with ``pytest tests/benchmarks/bench_boards.py -m benchmark -s``. The ratio is asserted, not the
+figures.
 """
 
 from time import process_time
@@ -21,7 +22,10 @@ CONFIGS = [
 
 
 def cost(config: GameConfig, seed: int) -> float:
-    """Return processor time, in µs, of a decision at random: observed, masked and stepped."""
+    """Return the processor time of a random decision, in µs.
+
+    The position is observed, masked and stepped.
+    """
     table, slots, rng, spent = open_table(config, SLOTS), np.arange(SLOTS), np.random.default_rng(seed), 0.0
     table.reset(slots, [0] * SLOTS)
     for _ in range(STEPS):

@@ -1,7 +1,7 @@
-"""The bus: durable publishing, latency, replay, beside what bounds them, all in one run.
+"""The bus beside its bounds: durable publishing, latency and replay.
 
-Run with ``pytest tests/benchmarks/bench_bus.py -m benchmark -s``. Only ratios are asserted; figures depend on the
-machine and on what else it does. Publisher, broker and subscriber are processes of their own.
+All are measured in one run: ``pytest tests/benchmarks/bench_bus.py -m benchmark -s``. Only ratios are asserted; figures
+depend on the machine and on its other load. Publisher, broker and subscriber are processes of their own.
 """
 
 import asyncio
@@ -27,7 +27,10 @@ ROUNDS = 3
 
 
 def settle_gc() -> None:
-    """Do what a daemon does at its start: what is loaded stays, and batches of events are no garbage."""
+    """Tune garbage collection as a daemon does at its start.
+
+    What is loaded stays, and batches of events are no garbage.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
@@ -38,7 +41,10 @@ def said(process) -> list[float]:
 
 
 def end_to_end(folder: Path) -> dict[str, float]:
-    """Publish with a window of 256 events; return rates and the processor time of both ends."""
+    """Publish with a window of 256 events; return rates and times.
+
+    Times are processor time of both ends.
+    """
     with (
         broker_process(folder),
         program("follow", folder, EVENTS, file=__file__) as follower,
@@ -56,7 +62,7 @@ def end_to_end(folder: Path) -> dict[str, float]:
 
 
 def replay(folder: Path) -> dict[str, float]:
-    """Read the journal as typed events; then only look for a type that isn't there."""
+    """Read the journal as typed events, then for an absent type."""
     reader = SqliteJournalReader(folder / "journal.db")
     began = perf_counter()
     count = sum(1 for _ in history(reader))
@@ -79,7 +85,7 @@ def codec() -> dict[str, float]:
 
 
 def naive_commits(folder: Path) -> dict[str, float]:
-    """Bound: a row and a transaction for each event, with the same durability."""
+    """Bound: a durable row and transaction for each event."""
     db = sqlite3.connect(folder / "naive.db", isolation_level=None)
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")
@@ -94,7 +100,7 @@ def naive_commits(folder: Path) -> dict[str, float]:
 
 
 def push_pull(folder: Path) -> dict[str, float]:
-    """Bound: ZeroMQ alone, one message an event, nothing durable."""
+    """Bound: ZeroMQ alone, one message for each event, not durable."""
     pusher = program("push", folder, EVENTS, file=__file__)
     with pusher, zmq.Context() as context, context.socket(zmq.PULL) as socket:
         socket.bind(f"ipc://{folder}/raw")
@@ -107,7 +113,10 @@ def push_pull(folder: Path) -> dict[str, float]:
 
 
 async def steady(folder: Path, rate: int = 500, seconds: int = 4) -> dict[str, float]:
-    """Publish at a steady rate; measure from ``publish`` to the handler, through two connections."""
+    """Publish at a steady rate; measure from ``publish`` to the handler.
+
+    Events pass two connections.
+    """
     bus, other = ZmqBus(address(folder), producer="p"), ZmqBus(address(folder), producer="q")
     events = [checked(i, who="steady") for i in range(rate * seconds)]
     sent: dict[str, float] = {}

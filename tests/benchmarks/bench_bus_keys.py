@@ -1,7 +1,8 @@
-"""What keys cost on the bus: the same publishes and deliveries over TCP with CURVE and without, in turns.
+"""The cost of keys on the bus, over TCP.
 
-Run with ``pytest tests/benchmarks/bench_bus_keys.py -m benchmark -s``. Publisher, broker and subscriber are processes
-of their own. Only the ratio of processor times is judged; rates depend on what else the machine does.
+The same publishes and deliveries run with CURVE and without, in turns. Run with
+``pytest tests/benchmarks/bench_bus_keys.py -m benchmark -s``. Publisher, broker and subscriber are processes of their
+own. Only the ratio of processor times is judged; rates depend on the machine's other load.
 """
 
 import asyncio
@@ -34,7 +35,10 @@ def words(process) -> list[str]:
 
 
 def one_round(folder: Path, mode: str) -> tuple[float, float]:
-    """Return acknowledged events a second, and processor microseconds an event of all three processes."""
+    """Return acknowledged events a second, and processor microseconds an event.
+
+    The latter are those of all three processes.
+    """
     folder.mkdir()
     for name in ("head", "node"):
         write_secret(folder / name, new_pair())

@@ -1,9 +1,9 @@
-"""Compare each configuration under another version and this one, at equal processor time.
+"""Compare configurations of another version and this one, at equal processor time.
 
 Run with ``python tests/benchmarks/bench_configurations.py CHECKOUT [--seconds 60] [--seed 1] [KEY ...]``. CHECKOUT is a
 folder of the other version, for instance of ``git worktree add``. Both train by their defaults, without early stopping,
-for as many iterations as take that long, a clone of a bot not counted; then the last policies play each other and the
-bots, and a row of Markdown for each configuration says how: scores with 95% intervals, ties half.
+for as many iterations as take that long, a clone of a bot not counted. Then the last policies play each other and the
+bots. A row of Markdown for each configuration has the scores with 95% intervals, ties half.
 """
 
 import argparse
@@ -28,7 +28,7 @@ ALL_ITERATIONS = ("training.early_stopping=false", "training.final_games=0", "lo
 
 
 def flyball(code: Path, *words: object) -> str:
-    """Run a command of a version of the program and return what it prints."""
+    """Run a command of a version; return what it prints."""
     environment = os.environ | {"PYTHONPATH": str(code), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-P", "-m", "app.cli", *map(str, words)]
     return subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
@@ -45,7 +45,10 @@ def train(code: Path, key: str, seed: int, iterations: int, folder: Path, *chang
 
 
 def trained(code: Path, key: str, seed: int, seconds: float, folder: Path) -> int:
-    """Train for about ``seconds`` of the processor, evaluations not counted; return the number of iterations."""
+    """Train for about ``seconds`` of processor time; return the number of iterations.
+
+    Evaluations are not counted.
+    """
     pilot = train(code, key, seed, PILOT, folder / "pilot", "training.eval_games=2", "collection.initial_policy=random")
     iterations = max(2, round(seconds / pilot))
     at_its_end = (f"training.eval_frequency={iterations}", "training.eval_games=400")

@@ -65,7 +65,10 @@ def loads(page: Page, url: str) -> float:
 
 
 def interactions(page: Page, act: Callable[[int], Any]) -> float:
-    """Return the median ms from an input to the frame that shows its effect (Event Timing)."""
+    """Return the median ms from an input to its visible effect.
+
+    The effect is the next frame that the browser shows (Event Timing).
+    """
     page.evaluate(
         "window.found = []; const add = list => window.found.push(...list.getEntries().map(one => one.duration));"
         "new PerformanceObserver(add).observe({type: 'event', durationThreshold: 16})"
@@ -91,7 +94,7 @@ def processor_ms(process: psutil.Process, url: str) -> float:
     """Return the server's processor time of one answer, mean of 20."""
     before = process.cpu_times()
     for _ in range(20):
-        with urlopen(url) as answer:  # the address is the server's own
+        with urlopen(url) as answer:  # the URL is that of the server started here
             answer.read()
     after = process.cpu_times()
     return 1000 * (after.user + after.system - before.user - before.system) / 20
@@ -125,7 +128,7 @@ def measure(page: Page, url: str) -> None:
 
 
 def filtered(page: Page, kind: str) -> float:
-    """Return ms from the choice of a kind until its events are shown."""
+    """Return ms from the choice of a kind to its events."""
     began = time.perf_counter()
     page.select_option("#kind", kind)
     page.wait_for_selector(f"#events[data-events='kind={kind}'] tbody tr")

@@ -1,7 +1,8 @@
-"""Self-play, update and evaluation on a GPU against one thread of the CPU, and the update against CleanRL's loop there.
+"""Self-play, update and evaluation on a GPU against one CPU thread.
 
-The game is connect four. Rates are by wall time, because a GPU's work is no processor time; each is the best of some
-rounds, of which the first warms up. Run with ``pytest tests/benchmarks/bench_devices.py -m "benchmark and gpu" -s``.
+The update is also compared with CleanRL's loop on the GPU. The game is connect four. Rates are by wall time, because a
+GPU's work is no processor time. Each rate is the best of some rounds, of which the first warms up. Run with
+``pytest tests/benchmarks/bench_devices.py -m "benchmark and gpu" -s``.
 """
 
 from collections.abc import Callable, Iterator
@@ -55,7 +56,10 @@ def name_of(network: NetworkSettings) -> str:
 
 
 def best(work: Callable[[], int]) -> float:
-    """Return the highest rate of some rounds of ``work``, which returns how much it did."""
+    """Return the highest rate of some rounds of ``work``.
+
+    ``work`` returns the amount that it did.
+    """
     rates = []
     for _ in range(ROUNDS):
         torch.cuda.synchronize()
@@ -67,7 +71,10 @@ def best(work: Callable[[], int]) -> float:
 
 
 def compare(work: str, unit: str, network: NetworkSettings, rate: Callable[[Compute], float]) -> None:
-    """Print a work's rates. A tower has to gain from the GPU; a perceptron's passes may be too small for it."""
+    """Print rates on a CPU and a GPU.
+
+    A tower has to gain from the GPU. A perceptron's passes may be too small for a gain.
+    """
     name = name_of(network)
     here, there, half = (rate(compute) for compute in (CPU, GPU, HALF))
     times = max(there, half) / here
@@ -145,7 +152,10 @@ def learner(config: GameConfig, device: str) -> nn.Module:
 
 
 def updating(config: GameConfig, samples: Samples, compute: Compute) -> float:
-    """Return the rows a second of an epoch, with the transfer of samples that are elsewhere. A CPU gets a part."""
+    """Return the rows a second of an epoch.
+
+    The time includes the transfer of samples from another device. A CPU gets a part of the samples.
+    """
     device = resolve(compute.device)
     if device.type == "cpu":
         samples = samples.part(slice(ROWS_ON_CPU))
@@ -162,7 +172,10 @@ def updating(config: GameConfig, samples: Samples, compute: Compute) -> float:
 
 @contextmanager
 def pytorch_as_it_is() -> Iterator[None]:
-    """Let PyTorch choose its algorithms as in CleanRL, which makes those of cuDNN alone deterministic."""
+    """Let PyTorch choose its algorithms as CleanRL does.
+
+    CleanRL makes only cuDNN's algorithms deterministic.
+    """
     torch.use_deterministic_algorithms(mode=False)
     yield
     torch.use_deterministic_algorithms(mode=True, warn_only=True)

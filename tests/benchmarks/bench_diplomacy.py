@@ -29,7 +29,7 @@ def ours(seed: int) -> int:
 
 
 def theirs(seed: int) -> int:
-    """Play a game of random orders by the package, as its README does."""
+    """Play a random game by the package, as its README does."""
     from diplomacy import Game as Oracle
 
     rng, game, phases = Random(seed), Oracle(), 0
@@ -44,7 +44,10 @@ def theirs(seed: int) -> int:
 
 
 def recorded(seed: int) -> list[dict[str, list[str]]]:
-    """Return the orders of a random game by our rules, phase by phase."""
+    """Return the orders of a random game, phase by phase.
+
+    Our rules play it.
+    """
     game = Game(STANDARD, Ending(last_year=LAST_YEAR))
     rng = Random(seed)
     while game.outcome is None:
@@ -91,7 +94,7 @@ def seconds(play, games) -> float:
 )
 def test_random_games_take_a_fraction_of_the_oracles_time(own, other, games, ratio):
     pytest.importorskip("diplomacy", reason="pip install 'flyball[diplomacy-oracle]'")
-    own(games(0)), other(games(0))  # both compute tables at their first game
+    own(games(0)), other(games(0))  # warm up, because both compute tables at their first game
     rounds = [[games(seed) for seed in range(k * GAMES, (k + 1) * GAMES)] for k in range(ROUNDS)]
     mine, its = (median(seconds(play, chunk) for chunk in rounds) for play in (own, other))
     sys.stdout.write(f"\nours {1 / mine:.1f} games/s, the package {1 / its:.2f}: {its / mine:.1f}x\n")

@@ -1,8 +1,8 @@
-"""Evaluation in batches against one game at a time with a forward pass for each position: the same games, in one run.
+"""Evaluation in batches against a forward pass for each position.
 
 Run with ``pytest tests/benchmarks/bench_evaluation.py -m benchmark -s``. Both sides play the same matches between the
-same two networks: the same deals, openings and draws, so that their statistics have to be identical. The ratios are
-asserted, not the figures.
+same two networks in one run: the same deals, openings and draws, so that their statistics have to be identical. The
+other side plays one game at a time. The ratios are asserted, not the figures.
 """
 
 import asyncio
@@ -36,7 +36,10 @@ LONGEST = 2000  # decisions
 
 
 class OneAtATime:
-    """The common way: OpenSpiel's lists, one position a forward pass, ``Categorical``, one game at a time."""
+    """The common way: one game at a time.
+
+    It uses OpenSpiel's lists, a forward pass for each position, and ``Categorical``.
+    """
 
     def __init__(self, config: GameConfig, networks: list[ActorCritic], plan: MatchPlan) -> None:
         self.config, self.networks, self.plan = config, networks, plan
@@ -45,7 +48,10 @@ class OneAtATime:
         self.tensor = "observation_tensor" if kind.provides_observation_tensor else "information_state_tensor"
 
     def play(self) -> tuple[MatchStatistics, float]:
-        """Return what the games say, and the seconds they took; making up the draws is not counted."""
+        """Return the match's statistics and the seconds that it took.
+
+        The time to generate the draws is not counted.
+        """
         players = self.config.players
         draws = [self._draws(game) for game in range(self.plan.games)]
         began = perf_counter()
@@ -109,7 +115,7 @@ class OneAtATime:
             if self.plan.temperature == 0:
                 return int(codec.to_game[seat, int(legal_logits.argmax())])
             choices = Categorical(logits=legal_logits / self.plan.temperature)
-            action = int((choices.probs.cumsum(0) <= point).sum())  # what sample() does, with a point of our own
+            action = int((choices.probs.cumsum(0) <= point).sum())  # as sample() does, with a point from our stream
         return int(codec.to_game[seat, action])
 
 
@@ -149,7 +155,7 @@ def stored(config: GameConfig, folder: Path) -> list[str]:
 
 
 async def two_processes(spec: GauntletSpec) -> tuple[OpponentResult, float]:
-    """Play on two worker processes that are warm."""
+    """Play on two warm worker processes."""
     opponent = spec.opponents[0]
     engine = LocalEngine(workers=2)
     try:
@@ -172,7 +178,7 @@ SIZES = {"chinese_checkers_3p": (384, 3), "maedn_4p": (512, 8), "tic_tac_toe_2p"
 
 
 @pytest.mark.parametrize("key", [key for key in PROFILES["full"] if "shogi" not in key])  # see bench_shogi.py
-def test_evaluation_in_batches_plays_the_same_games_many_times_as_fast(key: str, tmp_path: Path) -> None:
+def test_batched_evaluation_plays_the_same_games_faster(key: str, tmp_path: Path) -> None:
     dealt = {"engine": "openspiel"} if key == "hearts_4p" else {}  # our own rules draw other hands from a seed
     config = GAMES[key].replace(**dealt)
     many, few = SIZES.get(key, (2048, 24))

@@ -1,6 +1,7 @@
-"""Hearts: our rules and self-play against OpenSpiel from Python, in one run; by CPU time, on one thread, unless said.
+"""Hearts: our rules and self-play against OpenSpiel from Python.
 
-Run with ``pytest tests/benchmarks/bench_hearts.py -m benchmark -s``. Ratios are asserted, not figures.
+Both are measured in one run, by CPU time and on one thread, unless a test says otherwise. Run with
+``pytest tests/benchmarks/bench_hearts.py -m benchmark -s``. Ratios are asserted, not figures.
 """
 
 from collections.abc import Callable
@@ -35,7 +36,7 @@ ROUNDS = 5
 SLOTS = 1024
 BIT = 1 << np.arange(52)
 PLACE = np.zeros(53, dtype=np.int64)
-PLACE[BIT % 53] = np.arange(52)  # of a single bit: the powers of two leave different remainders
+PLACE[BIT % 53] = np.arange(52)  # of each single bit, as powers of two have different remainders modulo 53
 
 
 def rate(work: Callable[[int], int], seed: int) -> float:
@@ -45,14 +46,20 @@ def rate(work: Callable[[int], int], seed: int) -> float:
 
 
 def compare(ours: Callable[[int], int], *others: Callable[[int], int]) -> list[float]:
-    """Return the median rates of some works, taken in turn; the first round warms up."""
+    """Return the median rates of some works, taken in turn.
+
+    The first round warms up.
+    """
     rates = [[rate(work, seed) for work in (ours, *others)] for seed in range(ROUNDS + 1)]
     return np.median(np.array(rates[1:]), axis=0).tolist()
 
 
 @kernel
 def pick(mask: np.ndarray, state: int, actions: np.ndarray) -> int:
-    """Choose the first legal action at or after a random one, round the deck; return the generator's next state."""
+    """Choose the first legal action at or after a random one.
+
+    The search wraps around the deck. Returns the generator's next state.
+    """
     for k in range(len(mask)):
         legal = 0
         for card in range(52):
@@ -70,7 +77,7 @@ def play(config: GameConfig, seed: int, hands: int, slots: int) -> int:
     for first in range(seed * hands, (seed + 1) * hands, slots):
         table.reset(np.arange(slots), range(first, first + slots))
         while len(live := np.flatnonzero(table.seats() != FINISHED)):
-            mask = table.observe(live)[1]  # the rest is let go, as theirs is written over
+            mask = table.observe(live)[1]  # results are dropped here, as theirs are overwritten
             actions = np.empty(len(live), dtype=np.int32)
             state = pick(mask, state, actions)
             table.step(live, actions)
@@ -79,7 +86,10 @@ def play(config: GameConfig, seed: int, hands: int, slots: int) -> int:
 
 
 def their_decisions(seed: int, hands: int = 60) -> int:
-    """Do the same with OpenSpiel's fast observer, one game at a time, and leave it at its 5,088 raw features."""
+    """Make the same decisions with OpenSpiel's fast observer.
+
+    It plays one game at a time, and keeps its 5,088 raw features.
+    """
     rng, decisions = np.random.default_rng(seed), 0
     points = rng.random(hands * 200).tolist()
     observation = make_observation(GAME, pyspiel.IIGObservationType(perfect_recall=True))
@@ -111,10 +121,12 @@ def test_the_environment_alone() -> None:
 
 
 def on_two_cores(ours: Callable[[int], int], theirs: Callable[[int], int]) -> tuple[float, float, float]:
-    """Return units of work a second of one program by the clock: ours in two threads, theirs in one and in two.
+    """Return units of work a second of one program, by the clock.
 
-    Kernels and multiplications let go of the interpreter's lock, so threads share the cores; OpenSpiel's calls keep it.
-    Two programs would make twice as many of theirs: core by core, the ratios are those of the tests before.
+    There are three rates: ours in two threads, theirs in one and theirs in two.
+
+    Our kernels and multiplications release the interpreter's lock, so threads share the cores; OpenSpiel's calls keep
+    it. Two programs would make twice as many of theirs: core by core, the ratios are those of the tests before.
     """
 
     def pace(work: Callable[[int], int], threads: int) -> float:
@@ -124,7 +136,7 @@ def on_two_cores(ours: Callable[[int], int], theirs: Callable[[int], int]) -> tu
 
     ours(0)
     rounds = [(pace(ours, 2), pace(theirs, 1), pace(theirs, 2)) for _ in range(ROUNDS)]
-    mine, alone, two = np.max(rounds, axis=0).tolist()  # whatever else runs only slows down
+    mine, alone, two = np.max(rounds, axis=0).tolist()  # the maximum, because other load only slows down
     return mine, alone, two
 
 
@@ -139,7 +151,10 @@ def test_the_environment_of_one_program_on_two_cores() -> None:
 
 
 def our_hands(seed: int, hands: int = 2 * SLOTS) -> int:
-    """Play hands of one model against itself into a shard, forced moves left out."""
+    """Play hands of one model against itself into a shard.
+
+    Forced moves are left out.
+    """
     seating = np.zeros((hands, 4), dtype=np.int8)
     schedule = Schedule([derive_seed(seed, game) for game in range(hands)], seating, (1.0,), seed)
     recorder = ShardRecorder()
@@ -165,11 +180,11 @@ def policy() -> Policy:
 
 
 def sequential_hands(seed: int, hands: int = 12) -> int:
-    """Play sequentially: one position a forward pass, a ``Categorical`` for each, a record a decision.
+    """Play sequentially, with a forward pass for each position.
 
-    It asks about forced moves as well, a quarter more decisions a hand than ours. The observation is OpenSpiel's
-    information state, of which the network sees 270 features, so that it is no larger than ours: encoding them as
-    ours are would take longer still.
+    It makes a ``Categorical`` for each position and a record for each decision. It also asks about forced moves, a
+    quarter more decisions a hand than ours. The observation is OpenSpiel's information state, of which the network sees
+    270 features, so that it is no larger than ours. To encode the observations as ours would take still longer.
     """
     network, rng = load_network(CONFIG.network, SHAPE, parameters()), np.random.default_rng(seed)
     records = []
@@ -199,7 +214,7 @@ def test_self_play_with_recorded_rows() -> None:
     assert ratio >= 100
 
 
-def test_self_play_of_one_program_with_recorded_rows_on_two_cores() -> None:
+def test_self_play_with_recorded_rows_on_two_cores() -> None:
     ours, alone, two = on_two_cores(our_hands, sequential_hands)
     ratio = ours / max(alone, two)
     print(  # noqa: T201

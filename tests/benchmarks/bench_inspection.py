@@ -1,7 +1,7 @@
-"""Processor time of an inspection as a multiple of that of the games inspected, in one run.
+"""Processor time of an inspection relative to that of its games.
 
-A new model plays 24 shards without search, and each is compared with the 16 before it. Run with
-``pytest tests/benchmarks/bench_inspection.py -m benchmark -s``.
+Both are measured in one run. A new model plays 24 shards without search, and each is compared with the 16 before it.
+Run with ``pytest tests/benchmarks/bench_inspection.py -m benchmark -s``.
 """
 
 from pathlib import Path
@@ -18,7 +18,7 @@ from app.play.selfplay import play
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
 SHARDS = COMPARED + 8
-MOST = 1.0  # tic-tac-toe takes most, because its games take least
+MOST = 1.0  # tic-tac-toe has the highest ratio, because its games take least
 
 
 @pytest.mark.parametrize("key", ["tic_tac_toe_2p", "connect_four_2p", "hex7_2p", "breakthrough6_2p"])

@@ -1,8 +1,10 @@
-"""Processor time of one job of each kind, by configuration: the times of ``app/simulation/plant.toml``.
+"""Processor time of each kind of job, by configuration.
+
+They are the times of ``app/simulation/plant.toml``.
 
 A first model plays requests until they make a training; each is inspected, compared with those before it. The model is
-trained on the first of them and on all, and the new model plays against random moves and against its parent.
-Run with ``pytest tests/benchmarks/bench_jobs.py -m benchmark -s``.
+trained on the first of them and on all, and the new model plays against random moves and against its parent. Run with
+``pytest tests/benchmarks/bench_jobs.py -m benchmark -s``.
 """
 
 from importlib import import_module
@@ -25,7 +27,7 @@ MOST_REQUESTS = 12
 
 
 def timed(job: str, spec: dict[str, Any]) -> tuple[dict[str, Any], float]:
-    """Do a job, and return its result and processor time in seconds."""
+    """Do a job; return its result and its processor time in seconds."""
     module, _, name = job.partition(":")
     function = getattr(import_module(module), name)
     began = process_time()

@@ -1,7 +1,8 @@
-"""Growth of the journal by a day of a cluster of 36 nodes and 12 configurations, and the time to replay that day.
+"""Growth of the journal by a cluster's day, and its replay.
 
-Run with ``pytest tests/benchmarks/bench_journal_day.py -m benchmark -s``. Seconds are processor time, because other
-programs disturb. Sizes are of journals without heartbeats.
+The cluster has 36 nodes and 12 configurations. Run with
+``pytest tests/benchmarks/bench_journal_day.py -m benchmark -s``. Seconds are processor time, because other programs
+disturb wall time. Sizes are of journals without heartbeats.
 """
 
 import sys

@@ -1,11 +1,12 @@
-"""A start after a year of a cluster of 36 nodes and 12 configurations.
+"""A start after a year of a cluster.
 
-Run with ``pytest tests/benchmarks/bench_journal_year.py -m benchmark -s``; DAYS=365 in the environment makes it a year,
-which takes half an hour. One day is simulated and repeated. All but the latest 250,000 events, the default, are written
-to segments, one a day; these have positions and times of their own, the live ones also ids. The snapshot near the end
-is folded from the last day only, because folding a whole year takes more than an hour. Then a broker and daemons
-without state are started, as processes. Seconds are wall time, so the machine has to be quiet; with YEAR=FOLDER the
-journal is kept there, and found there the next time.
+The cluster has 36 nodes and 12 configurations. Run with
+``pytest tests/benchmarks/bench_journal_year.py -m benchmark -s``. DAYS=365 in the environment makes it a year, which
+takes half an hour. One day is simulated and repeated. All but the latest 250,000 events, the default, are written to
+segments, one a day. Archived events have their own positions and times; live events also have their own ids. The
+snapshot near the end is folded from the last day only, because folding a whole year takes more than an hour. Then a
+broker and daemons without state are started, as processes. Seconds are wall time, so the machine has to be quiet. With
+YEAR=FOLDER the journal is kept in that folder, and used again the next time.
 """
 
 import os
@@ -37,7 +38,7 @@ STARTED = ("training_trigger", "model_lifecycle", "selfplay_worker", "selfplay_s
 
 
 def write_year(path: Path, days: int) -> RepeatedDay:
-    """Write a journal of so many days; all but its latest are archived."""
+    """Write a journal of ``days`` days, archived but for its latest events."""
     day = RepeatedDay(list(records_of(simulated_day())))
     live = min(days, -(-LIVE_EVENTS // day.events))
     with closing(SqliteJournal(path)) as journal:
@@ -56,9 +57,10 @@ def write_year(path: Path, days: int) -> RepeatedDay:
 
 
 def write_snapshots(path: Path, position: int) -> None:
-    """Write an empty snapshot at a position, and one near the end that is folded from there.
+    """Write two snapshots: an empty one, and one near the end.
 
-    The day was recorded by daemons with a longer past, so not all decisions of this fold are in the journal.
+    The latter is folded from the position of the empty one. The day was recorded by daemons with a longer past, so not
+    all decisions of this fold are in the journal.
     """
     reducers = dict.fromkeys(one for spec in DAEMONS.values() for one in spec.hosted)
     rows = {SCHEMAS_KEY: schemas_of(tuple(reducers)), READY_KEY: b"[]"}
@@ -83,7 +85,7 @@ def size_of(folder: Path, pattern: str) -> float:
 
 
 def started(run: Path, daemon: str, is_up: Callable[[], bool]) -> tuple[subprocess.Popen[bytes], float]:
-    """Start a daemon; return its process, and the seconds until it is up."""
+    """Start a daemon; return its process and its seconds to start."""
     began = monotonic()
     command = (sys.executable, "-m", "app.cli", "--run", str(run), "daemon", "run", daemon)
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)

@@ -1,7 +1,7 @@
-"""Judges: the solver's time by number of stones, and searches by playouts in Shogi, ours and OpenSpiel's.
+"""Judges: the solver by number of stones, and Shogi searches by playouts.
 
-Run with ``pytest tests/benchmarks/bench_judges.py -m benchmark -s``; ``-k solver`` takes minutes, ``-k match`` half an
-hour. Times are of the processor. The ratio is asserted, not the figures.
+Searches are ours and OpenSpiel's. Run with ``pytest tests/benchmarks/bench_judges.py -m benchmark -s``; ``-k solver``
+takes minutes, ``-k match`` half an hour. Times are of the processor. The ratio is asserted, not the figures.
 """
 
 from random import Random
@@ -23,7 +23,7 @@ EXPLORATION, MEMORY_MB = 2.0, 1000
 
 
 def test_solver_by_stones() -> None:
-    """One solver, whose table fills up; the columns are drawn at random."""
+    """Solve random columns with one solver, whose table fills up."""
     solver, rng = ConnectFourSolver(), np.random.default_rng(7)
     solver.optimal([3] * 6 + [2] * 6 + [1] * 6)
     for stones, positions in ((8, 20), (6, 6), (5, 3), (4, 3), (2, 1)):
@@ -37,7 +37,10 @@ def test_solver_by_stones() -> None:
 
 
 def test_match_by_playouts_with_openspiel() -> None:
-    """Equal playouts, by our rules; two games with each opening. OpenSpiel's rules may end a game first."""
+    """Play by our rules with equal playouts, two games with each opening.
+
+    OpenSpiel's rules may end a game first.
+    """
     theirs, numbers, rng = pyspiel.load_game("shogi"), openspiel_actions(), Random(2)
     points, draws, ended, seconds, moves = 0.0, 0, 0, np.zeros(2), np.zeros(2)
     opening = list[float]()

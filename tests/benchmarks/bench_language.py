@@ -1,5 +1,6 @@
-"""False alarms of the canary in 1,000 swaps of adapters, and answers a second: in batches, one at a time, by TRL.
+"""Language models: false alarms of the canary, and answers a second.
 
+False alarms are counted in 1,000 swaps of adapters. Answers are generated in batches, one at a time, and by TRL.
 Figures: tests/benchmarks/RESULTS.md.
 """
 
@@ -36,7 +37,10 @@ def large_generator(store: MemoryStore) -> PeftGenerator:
 
 @pytest.mark.parametrize("number", range(3))
 def test_batch_against_one_at_a_time(number: int) -> None:
-    """Four adapters, 128 prompts of connect four, answers of six tokens that are drawn freely."""
+    """Answer 128 prompts of connect four by four adapters.
+
+    Answers are six tokens, drawn freely.
+    """
     generator = large_generator(store := MemoryStore())
     adapters = [random_adapter(store, generator, seed, rank=8) for seed in range(4)]
     for adapter in adapters:
@@ -58,9 +62,10 @@ def test_batch_against_one_at_a_time(number: int) -> None:
 @pytest.mark.parametrize("tokens", [6, 32])
 @pytest.mark.parametrize(("numbered", "least"), [(False, 1.0), (True, 0.8)])
 def test_answers_a_second_against_trl(tmp_path: Path, tokens: int, numbered: bool, least: float) -> None:
-    """The same base model, adapter and 128 prompts in one batch; free answers, none of which ends early.
+    """Answer 128 prompts in one batch, by the same model and adapter.
 
-    We compute the rules, with which all prompts begin, once. A number before each prompt takes that from us.
+    Answers are free, and none ends early. We compute the rules, with which all prompts begin, only once. A number
+    before each prompt takes this advantage from us.
     """
     generator = large_generator(store := MemoryStore())
     generator.load(adapter := random_adapter(store, generator, 0, rank=8))
@@ -99,7 +104,10 @@ def tokens_a_second(made: Callable[[], int]) -> float:
 
 
 def trainer_of(base: BaseModel, adapter: Adapter, tokens: int, folder: Path) -> Any:
-    """Return a trainer of TRL around a base model and an adapter, whose answers all have ``tokens`` tokens."""
+    """Return a trainer of TRL around a base model and an adapter.
+
+    All its answers have ``tokens`` tokens.
+    """
     from peft import LoraConfig, get_peft_model, set_peft_model_state_dict
 
     lora = adapter.checkpoint.manifest.lora
@@ -112,7 +120,10 @@ def trainer_of(base: BaseModel, adapter: Adapter, tokens: int, folder: Path) -> 
 
 
 def test_thousand_swaps_raise_no_false_alarm() -> None:
-    """Adapters come and go beside others, with games played between, on a base model of 0.7 million parameters."""
+    """Swap adapters beside others, with games between.
+
+    The base model has 0.7 million parameters.
+    """
     generator = large_generator(store := MemoryStore())
     adapters = [random_adapter(store, generator, seed, rank=8) for seed in range(ADAPTERS)]
     rng, alarms, differences, seconds = np.random.default_rng(0), 0, [], []

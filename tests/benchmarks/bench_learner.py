@@ -1,7 +1,8 @@
-"""The PPO update, against a loop in the style of CleanRL and against Stable-Baselines3, in one run, on one thread.
+"""The PPO update against a CleanRL-style loop and Stable-Baselines3.
 
-The work is an epoch over 20,800 rows of the shape of Hearts in batches of 256. Rates are by processor time, so that a
-busy machine does not decide. Run with ``pytest tests/benchmarks/bench_learner.py -m benchmark -s``.
+All run on one thread, in one run. The work is an epoch over 20,800 rows of the shape of Hearts in batches of 256. Rates
+are by processor time, so that a busy machine does not decide. Run with
+``pytest tests/benchmarks/bench_learner.py -m benchmark -s``.
 """
 
 import statistics
@@ -66,7 +67,10 @@ def cleanrl_style(samples: Samples) -> ActorCritic:
 
 
 def compare(own: Callable[[], object], peer: Callable[[], object]) -> tuple[float, float]:
-    """Return the median rates, rows a second, of two works taken in turn; the first round warms up."""
+    """Return the median rates of two works, in rows a second.
+
+    The works take turns, and the first round warms up.
+    """
 
     def rate(work: Callable[[], object]) -> float:
         began = process_time()
@@ -85,7 +89,10 @@ def test_the_update_is_faster_than_a_cleanrl_style_loop(samples):
 
 
 def test_and_it_learns_the_same(samples):
-    """The order of the rows differs, and nothing else: one epoch leaves the same loss."""
+    """Train for one epoch, which leaves the same loss.
+
+    Only the order of the rows differs.
+    """
     before, own, peer = (
         losses(*learner(samples.obs), samples, SETTINGS)[0].item()
         for learner in (network(), ours(samples), cleanrl_style(samples))
@@ -95,14 +102,20 @@ def test_and_it_learns_the_same(samples):
 
 
 class Rows(gymnasium.Env):
-    """Stands in where Stable-Baselines3 wants an environment; the rows are put into its buffer."""
+    """An environment as Stable-Baselines3 requires it.
+
+    It is never stepped: the rows are put into the buffer of Stable-Baselines3.
+    """
 
     observation_space = gymnasium.spaces.Box(0, 1, (OBS_SIZE,))
     action_space = gymnasium.spaces.Discrete(ACTIONS)
 
 
 def test_the_update_is_faster_than_maskable_ppo(samples):
-    """Of Stable-Baselines3's contributions, with the same widths; it has a trunk for each head, and no other choice."""
+    """Use MaskablePPO of Stable-Baselines3's contributions, with the same widths.
+
+    It has a separate trunk for each head, and no option to change that.
+    """
     sb3 = pytest.importorskip("sb3_contrib")
     from stable_baselines3.common.logger import configure
 

@@ -1,7 +1,8 @@
-"""Lists of legal actions against masks, in one run: bytes a row on disk and in memory, and the time of an update.
+"""Lists of legal actions against masks: bytes and update time.
 
-The rows are shogi's (13,689 actions): games of a new model, each cut off after 160 moves. Rates are by processor time,
-on one thread. Run with ``pytest tests/benchmarks/bench_legal_lists.py -m benchmark -s``.
+Bytes are those of a row on disk and in memory, all in one run. The rows are shogi's (13,689 actions): games of a new
+model, each cut off after 160 moves. Rates are by processor time, on one thread. Run with
+``pytest tests/benchmarks/bench_legal_lists.py -m benchmark -s``.
 """
 
 from dataclasses import replace
@@ -29,7 +30,7 @@ CONFIG = GameConfig(key="shogi_2p", game="shogi", players=2, max_moves=160)
 GAMES, ROUNDS = 64, 5
 SETTINGS = PpoSettings(batch_size=256, epochs=1, target_kl=10, max_kl=10)
 LARGEST = 150  # bytes a row on disk
-MANY = 75  # legal actions of the rows that are counted apart, as where pieces can be dropped
+MANY = 75  # rows with more legal actions are counted apart, for instance where pieces can be dropped
 SLOWEST = 1.05  # times as long as with masks
 
 
@@ -46,7 +47,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, Shard]:
 
 
 def stored_bytes(shard: Shard, *names: str) -> float:
-    """Return how many bytes these arrays of a stored shard take, a row."""
+    """Return the bytes a row of some arrays in a shard."""
     store = MemoryStore()
     arrays = safetensors.numpy.load(store.get(put_shard(store, shard)))
     return sum(arrays[name].nbytes for name in names) / shard.rows

@@ -1,4 +1,6 @@
-"""Self-play of connect four by PettingZoo's environment, as a game of one class, by OpenSpiel and by our own rules.
+"""Self-play of connect four through four kinds of tables.
+
+They are PettingZoo's environment, a game of one class, OpenSpiel's rules and our own.
 
 Nim is measured as a class and as a table, the examples of games of one's own.
 
@@ -39,7 +41,10 @@ ROUNDS, GAMES_PLAYED = 5, 512
 
 
 def rows_a_second(config: GameConfig, seed: int) -> float:
-    """Return recorded rows a second of processor time, in games that a new network plays against itself."""
+    """Return recorded rows a second of processor time.
+
+    A new network plays the games against itself.
+    """
     spec = open_table(config, 0).spec
     policy = Policy(config.network, spec.shape, init_policy(config.network, spec.shape, seed=0))
     seating = np.zeros((GAMES_PLAYED, 2), dtype=np.int8)
@@ -50,7 +55,10 @@ def rows_a_second(config: GameConfig, seed: int) -> float:
 
 
 def measured(configs: dict[str, GameConfig]) -> dict[str, float]:
-    """Return the median rates of rounds in which each configuration is played once; the first one compiles."""
+    """Return each configuration's median rate over rounds.
+
+    Each round plays each configuration once; the first round compiles and is not counted.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

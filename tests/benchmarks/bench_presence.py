@@ -1,7 +1,9 @@
-"""Growth of the journal by signs of life, ticks and roll calls: one day of 36 nodes, as it was and as it is.
+"""Growth of the journal by signs of life, ticks and roll calls.
 
-``python tests/benchmarks/bench_presence.py``: writes an hour of each kind of record (a day of roll calls) into
-a journal's file, in the frames that the broker writes, and shows what a day takes.
+It is that of one day of 36 nodes, with earlier and present records.
+
+``python tests/benchmarks/bench_presence.py`` writes an hour of each kind of record (a day of roll calls) into a
+journal's file, in the frames that the broker writes, and shows the size of a day.
 """
 
 import tempfile
@@ -31,7 +33,10 @@ def who(name: str) -> dict[str, str]:
 
 
 def heartbeats(seconds: int) -> Said:
-    """Yield what each daemon published before; the names of the requests that a worker holds are its largest part."""
+    """Yield the events that daemons once published as signs of life.
+
+    The ids of a worker's requests are their largest part.
+    """
     for at in range(0, HOUR, seconds):
         for name in DAEMONS_OF_CLUSTER:
             requests = (derive_id(name, at), derive_id(name, at + 1)) if name.startswith("selfplay_worker") else ()
@@ -51,7 +56,7 @@ def roll_calls() -> Said:
 
 
 def day(said: Said, hours: int = 1) -> tuple[int, float]:
-    """Write what some hours bring; return the records and the MB of a day."""
+    """Write some hours of records; return their number and MB a day."""
     with tempfile.TemporaryDirectory() as folder:
         path, number = Path(folder) / "journal.sqlite", 0
         with closing(SqliteJournal(path)) as journal:

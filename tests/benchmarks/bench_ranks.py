@@ -1,6 +1,7 @@
-"""A training by two processes against one, with one thread and with two: wall time and processor time of an epoch.
+"""A training by two processes against one process.
 
-Run with ``pytest tests/benchmarks/bench_ranks.py -m benchmark -s``.
+It shows the wall time and processor time of an epoch, with one thread and with two. Run with
+``pytest tests/benchmarks/bench_ranks.py -m benchmark -s``.
 """
 
 from collections.abc import Callable
@@ -28,7 +29,10 @@ PROGRAM = "app.learning.rank_process"
 
 
 def lesson() -> Callable[..., object]:
-    """Return a training of othello's tower of 4 blocks of 32 channels on made-up rows."""
+    """Return a training of an othello tower on invented rows.
+
+    The tower has 4 blocks of 32 channels.
+    """
     config = GAMES["othello_2p"].replace(network=NetworkSettings(kind="tower", blocks=4, channels=32))
     game, rng = open_table(config, 0).spec, np.random.default_rng(0)
     store = MemoryStore()
@@ -50,7 +54,7 @@ def lesson() -> Callable[..., object]:
 
 
 def processor_seconds(processes: int) -> float:
-    """Return the processor time so far of those who train."""
+    """Return the processor time so far of the training processes."""
     own = psutil.Process()
     ranks = [own] if processes == 1 else [rank for rank in own.children(recursive=True) if is_rank(rank)]
     return sum(sum(rank.cpu_times()[:2]) for rank in ranks)
@@ -62,7 +66,10 @@ def is_rank(process: psutil.Process) -> bool:
 
 
 def an_epoch(work: Callable[..., object], processes: int, count: int) -> tuple[float, float, float]:
-    """Return wall and processor seconds of an epoch after the first, and wall seconds until its end."""
+    """Return wall and processor seconds of an epoch after the first.
+
+    The third value is the wall seconds until the end of the first epoch.
+    """
     begun, marks = perf_counter(), []
 
     def report(_epoch: int, _metrics: object) -> None:

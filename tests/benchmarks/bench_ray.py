@@ -1,4 +1,6 @@
-"""Self-play through Ray against local processes: the same jobs, in turn, on the same cores.
+"""Self-play through Ray against local processes.
+
+Both run the same jobs, in turn, on the same cores:
 
 python -m pytest -m benchmark -s tests/benchmarks/bench_ray.py
 """
@@ -33,7 +35,10 @@ async def seconds(engine: Engine, spec: dict, first_seed: int) -> float:
 
 
 def compared(ours: list[float], others: list[float]) -> str:
-    """Return the geometric mean of the paired ratios of speeds, with its 95% interval."""
+    """Return the ratio of speeds with its 95% interval.
+
+    It is the geometric mean of paired ratios.
+    """
     ratios = [log(other / our) for our, other in zip(ours, others, strict=True)]
     margin = 2.26 * stdev(ratios) / sqrt(len(ratios))  # Student's t, 9 degrees of freedom
     low, mean, high = (exp(fmean(ratios) + sign * margin) for sign in (-1, 0, 1))

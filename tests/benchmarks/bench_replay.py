@@ -1,9 +1,10 @@
-"""Replay: journals of a laptop and of a cluster folded through all controllers, beside only reading them, in one run.
+"""Replay of a laptop's and a cluster's journals by all controllers.
 
-Run with ``pytest tests/benchmarks/bench_replay.py -m benchmark -s``. Figures are of processor time, the best of some
-rounds, as other programs disturb; they depend on the machine all the same. So only ratios are asserted: to a plain loop
-that parses the same events with the standard library's json, and does nothing with them. Records hold what the broker
-would have recorded together: mostly one event.
+Replaying is compared with only reading, in one run. Run with
+``pytest tests/benchmarks/bench_replay.py -m benchmark -s``. Figures are of processor time, the best of some rounds, as
+other programs disturb; they depend on the machine all the same. So only ratios are asserted: to a plain loop that
+parses the same events with the standard library's json, and does nothing with them. Records hold the events that the
+broker would have recorded together: mostly one event.
 """
 
 import gc
@@ -48,7 +49,7 @@ def seconds(call: Callable[[], object]) -> float:
 
 
 def one_round(reader: SqliteJournalReader, bodies: list[bytes]) -> dict[str, float]:
-    """Return the processor seconds of parsing the events, of reading the journal, and of replaying it."""
+    """Return the processor seconds of parsing, of reading and of replaying."""
     return {
         PARSING: seconds(lambda: [None for body in bodies if json.loads(body) is None]),
         READING: seconds(lambda: sum(1 for _ in history(reader))),
@@ -57,7 +58,10 @@ def one_round(reader: SqliteJournalReader, bodies: list[bytes]) -> dict[str, flo
 
 
 def by_controller(events: list[Event[Payload]]) -> dict[str, float]:
-    """Return the microseconds that each controller takes per event of the journal, FeedbackState folded before it."""
+    """Return microseconds an event of the journal, by controller.
+
+    FeedbackState is folded before each of them.
+    """
     alone = seconds(lambda: Fold((FeedbackFold,)).feed(events))
     costs = {FeedbackFold.name: alone}
     for controller in HOSTED:

@@ -1,4 +1,6 @@
-"""Self-play by search beside pgx and mctx: connect four, the same network and batch, in turns in one process.
+"""Self-play of connect four by search, against pgx and mctx.
+
+Both use the same network and batch, in turns in one process.
 
 Install ``"jax[cpu]" pgx mctx optax`` beside Flyball, and run on one core:
 ``taskset -c 0 pytest tests/benchmarks/bench_search.py -m benchmark -s``. Rates are by processor time, on one thread.
@@ -70,7 +72,10 @@ def interval(ratios: NDArray[np.float64]) -> str:
 
 
 def selfplay(policy: Policy, number: int) -> float:
-    """Return positions a second of whole games, recorded as in training, the last ones in batches that get smaller."""
+    """Return positions a second of whole games.
+
+    They are recorded as in training. At the end, batches get smaller.
+    """
     player, began = SearchPlayer(policy, CONFIG, SIMULATIONS, 1.0), process_time()
     schedule = selfplay_schedule(GAMES_A_ROUND, 2, [], (1.0,), number)
     facts = {"model": "0" * 64, "seed": number, "worker": "bench", "in_flight": BATCH}
@@ -79,14 +84,17 @@ def selfplay(policy: Policy, number: int) -> float:
 
 
 def searches(policy: Policy, number: int) -> float:
-    """Return positions a second of searches of full batches, as mctx's batches always are."""
+    """Return positions a second of searches of full batches.
+
+    The batches of mctx are always full.
+    """
     turn, player = positions(BATCH), SearchPlayer(policy, CONFIG, SIMULATIONS, 1.0)
     points = np.random.default_rng(number).random(BATCH)
     return passes(lambda _: player.search(turn, points), None, number)
 
 
 def positions(count: int) -> Turn:
-    """Return positions of games with eight random moves, of which none is over."""
+    """Return unfinished positions of games after eight random moves."""
     rng, slots = np.random.default_rng(0), np.arange(2 * count)
     table = open_table(CONFIG, len(slots))
     table.reset(slots, [0] * len(slots))
@@ -118,7 +126,10 @@ def assert_equal_outputs(peer: Any, layers: Any, policy: Policy) -> None:
 
 
 def their_selfplay(peer: Any, layers: Any) -> Rate:
-    """Return the rate of Gumbel AlphaZero's moves in games that begin again at once, their policies fetched."""
+    """Return the function that measures their self-play, in moves a second.
+
+    Moves are those of Gumbel AlphaZero. Games begin again at once, and policies are fetched.
+    """
     jax = peer.jax
     scale = partial(
         peer.mctx.qtransform_completed_by_mix_value, value_scale=0.1, maxvisit_init=50, rescale_values=False

@@ -1,4 +1,6 @@
-"""A match in connect four against pgx and mctx after equal processor time, with the same network and simulations.
+"""A match in connect four against pgx and mctx.
+
+Both sides have trained for the same processor time, with the same network and simulations.
 
 Install ``"jax[cpu]" pgx mctx optax`` beside Flyball, and run on one core:
 ``taskset -c 0 pytest tests/benchmarks/bench_search_match.py -m benchmark -s``. Ours learns by ``flyball train``, theirs
@@ -67,7 +69,7 @@ def searching(policy: Policy) -> SearchPlayer:
 
 
 def report(title: str, hero: Player, opponent: Player) -> float:
-    """Play a match as the configuration evaluates, print the hero's score and return it."""
+    """Play a match as in evaluations; print and return its score."""
     settings = CONFIG.evaluation
     plan = MatchPlan(GAMES_A_MATCH, SEED, settings.temperature, settings.opening_plies)
     found = match_statistics(play_match(CONFIG, hero, opponent, plan), CONFIG.players)

@@ -1,6 +1,7 @@
-"""Self-play in batches against one game at a time with a forward pass for each position, in one run.
+"""Self-play in batches against a forward pass for each position.
 
-Run with ``pytest tests/benchmarks/bench_selfplay.py -m benchmark -s``. The ratio is asserted, not the figures.
+The other side plays one game at a time, in the same run. Run with
+``pytest tests/benchmarks/bench_selfplay.py -m benchmark -s``. The ratio is asserted, not the figures.
 """
 
 from time import perf_counter
@@ -38,7 +39,10 @@ def policy_of(config) -> Policy:
 
 
 def batched(config, policy: Policy, games: int, seed: int) -> float:
-    """Return rows a second, recording included, of ``games`` games ``IN_FLIGHT`` at a time."""
+    """Return rows a second, including the recording.
+
+    Of ``games`` games, ``IN_FLIGHT`` are played at a time.
+    """
     seating = np.zeros((games, config.players), dtype=np.int8)
     schedule = Schedule([derive_seed(seed, game) for game in range(games)], seating, (1.0,), seed)
     began = perf_counter()
@@ -47,7 +51,10 @@ def batched(config, policy: Policy, games: int, seed: int) -> float:
 
 
 def one_at_a_time(config, network: ActorCritic, games: int, seed: int) -> float:
-    """Return rows a second of the plain loop: OpenSpiel's lists, one position a forward pass, one game a time."""
+    """Return rows a second of a plain loop.
+
+    It uses OpenSpiel's lists, with a forward pass for each position and one game at a time.
+    """
     game, rng = pyspiel.load_game(config.game), np.random.default_rng(seed)
     rows, began = 0, perf_counter()
     for _ in range(games):

@@ -1,6 +1,7 @@
-"""Shogi: the speed of the rules, evaluations against one game at a time, and the network's share of a search.
+"""Shogi: rules, evaluations, and the network's share of a search.
 
-Run with ``pytest tests/benchmarks/bench_shogi.py -m benchmark -s``. The ratios are asserted, not the figures.
+Rules are compared with OpenSpiel's, and evaluations with one game at a time. Run with
+``pytest tests/benchmarks/bench_shogi.py -m benchmark -s``. The ratios are asserted, not the figures.
 """
 
 import asyncio
@@ -36,7 +37,7 @@ from app.store import Checkpoint, FileStore, Manifest, MemoryStore, Shard, get_c
 pytestmark = pytest.mark.benchmark
 ROUNDS = 3
 SHOGI = GAMES[ConfigKey("shogi_2p")].replace(
-    max_moves=100,  # decisions are counted, so that games may be short
+    max_moves=100,  # games may be short, because decisions are counted
     network=NetworkSettings(kind="tower", blocks=4, channels=64),
 )
 MANY, FEW = 1024, 3
@@ -44,7 +45,10 @@ SLOT = np.array([0])
 
 
 def plies_a_second(config: GameConfig, games: int, seed: int) -> float:
-    """Play at random; return the plies a second of observing and stepping, without the drawing."""
+    """Play at random; return plies a second, without drawing random numbers.
+
+    A ply is observed and stepped.
+    """
     table, rng, seconds, plies = open_table(config, games), np.random.default_rng(seed), 0.0, 0
     table.reset(np.arange(games), range(games))
     while len(live := np.flatnonzero(table.seats() != FINISHED)):
@@ -77,14 +81,14 @@ def network_of(config: GameConfig, seed: int) -> torch.nn.Module:
 
 
 class Rate(NamedTuple):
-    """Decisions a second, by the wall clock and of processor time."""
+    """Decisions a second, by wall time and by processor time."""
 
     wall: float
     processor: float
 
 
 def alone(config: GameConfig, games: int) -> Rate:
-    """Play games one at a time, with a forward pass for each position."""
+    """Play one game at a time, with a forward pass each position."""
     networks, table, decisions = [network_of(config, seed) for seed in (0, 1)], open_table(config, 1), 0
     temperature, scale = config.evaluation.temperature, table.spec.scale
     began, used = perf_counter(), process_time()
@@ -101,7 +105,10 @@ def alone(config: GameConfig, games: int) -> Rate:
 
 
 def in_batches(config: GameConfig, precision: Precision, games: int) -> float:
-    """Play a match in this process; return the decisions a second of processor time."""
+    """Play a match; return decisions a second of processor time.
+
+    It runs in this process.
+    """
     shape = open_table(config, 0).spec.shape
     hero, other = (
         Policy(config.network, shape, init_policy(config.network, shape, seed=seed), Compute(precision=precision))
@@ -139,7 +146,10 @@ def gauntlet(config: GameConfig, folder: Path, precision: Precision, games: int)
 
 
 async def on_two_processes(spec: GauntletSpec) -> float:
-    """Return the decisions a second of a gauntlet on two warm processes, by the wall clock."""
+    """Return decisions a second of a gauntlet, by wall time.
+
+    Two warm processes play it.
+    """
     engine = LocalEngine(workers=2)
     try:
         manager = EvaluationManager(engine)
@@ -154,9 +164,10 @@ async def on_two_processes(spec: GauntletSpec) -> float:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("precision", ["bfloat16", "float32"])
 def test_evaluation_of_a_tower_beside_one_game_at_a_time(precision: Precision, tmp_path: Path) -> None:
-    """Decisions a second of two untrained 4 x 64 towers; both sides use our rules, so they differ in the batches only.
+    """Compare decisions a second of two untrained 4 x 64 towers.
 
-    One game at a time runs in one process and thread, in float32.
+    Both sides use our rules, so they differ in the batches only. One game at a time runs in one process and thread, in
+    float32.
     """
     assert (SHOGI.network.blocks, SHOGI.network.channels) == (4, 64)
     rows = []
@@ -176,7 +187,7 @@ def test_evaluation_of_a_tower_beside_one_game_at_a_time(precision: Precision, t
 
 @pytest.mark.parametrize("key", ["shogi_2p", "minishogi_2p"])
 def test_network_takes_most_of_a_search(key: str) -> None:
-    """So it would hardly help to search by lists of legal actions instead of masks."""
+    """Lists of legal actions instead of masks would hardly help."""
     config, games = GAMES[ConfigKey(key)], np.arange(64)
     shape, table, rng = open_table(config, 0).spec.shape, open_table(config, 64), np.random.default_rng(0)
     network = Policy(config.network, shape, init_policy(config.network, shape, seed=0))
@@ -206,7 +217,10 @@ HEADS = {"dense": DENSE, "planes": DENSE.replace(policy_head="planes")}
 
 
 def learner_of(network: NetworkSettings) -> tuple[Checkpoint, Shard, float]:
-    """Return a new model, the rows of 64 of its games, and the processor time of playing them."""
+    """Return a new model, rows of its games, and their time.
+
+    There are 64 games, and the time is the processor's.
+    """
     config, store = SHOGI.replace(network=network, max_moves=40), MemoryStore()
     base = get_checkpoint(store, put_checkpoint(store, *first_model(config, open_table(config, 0).spec, 1), None))
     schedule = selfplay_schedule(64, 2, [], [1.0], 1, opening_plies=0)
@@ -218,7 +232,10 @@ def learner_of(network: NetworkSettings) -> tuple[Checkpoint, Shard, float]:
 
 
 def test_heads_of_a_small_tower() -> None:
-    """Compare updates with a dense head and masks, as before there were planes, with lists, and with planes."""
+    """Compare updates by three kinds of policy heads and rows.
+
+    The dense head is measured with masks, as before there were planes, and with lists; the head of planes with lists.
+    """
     ways = {"dense, masks": ("dense", True), "dense, lists": ("dense", False), "planes, lists": ("planes", False)}
     with threads(1):
         made = {name: learner_of(network) for name, network in HEADS.items()}

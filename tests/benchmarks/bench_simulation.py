@@ -1,4 +1,7 @@
-"""Cost of an event in the simulated loop, by controller: it must not grow with the number of configurations."""
+"""Cost of an event in the simulated loop, by controller.
+
+It must not grow with the number of configurations.
+"""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -33,7 +36,7 @@ class Times:
 
 
 def timed(controller: type[Controller], times: Times) -> type[Controller]:
-    """Return the controller as one whose steps are timed."""
+    """Return the controller with timed steps."""
 
     def step(self, rows, event, *states):
         began = process_time()
@@ -45,7 +48,7 @@ def timed(controller: type[Controller], times: Times) -> type[Controller]:
 
 
 def timed_fold(times: Times) -> type[FeedbackFold]:
-    """Return the fold of FeedbackState as one whose steps are timed."""
+    """Return the fold of FeedbackState with timed steps."""
 
     def step(self, rows, event):
         began = process_time()
@@ -58,7 +61,7 @@ def timed_fold(times: Times) -> type[FeedbackFold]:
 
 @dataclass
 class Cost:
-    """What one size costs, µs an event."""
+    """Costs at one size, in µs an event."""
 
     total: float
     controllers: Mapping[str, float]
@@ -70,7 +73,7 @@ class Cost:
 
 
 def warm(simulation: Simulation) -> None:
-    """Run until all configurations play: their beginnings are no usual events."""
+    """Run until all configurations play, as their starts are unusual events."""
     simulation.start()
     simulation.continue_until(simulation.agenda.now_us + WARM_HOURS * HOUR_US)
 
@@ -95,7 +98,7 @@ def measure(configs: int, nodes: int) -> Cost:
 
 @pytest.mark.benchmark
 @pytest.mark.timeout(900)
-def test_cost_of_an_event_does_not_grow_with_the_number_of_configurations() -> None:
+def test_cost_of_an_event_does_not_grow_with_configurations() -> None:
     costs = {size: measure(*size) for size in SIZES}
     print()  # noqa: T201
     for (configs, nodes), cost in costs.items():
@@ -105,7 +108,7 @@ def test_cost_of_an_event_does_not_grow_with_the_number_of_configurations() -> N
     for name, other in (("small", small), ("middle", middle)):
         ratio, folding = large.total / other.total, large.folding / other.folding
         print(f"large / {name}: {ratio:.2f} in all, {folding:.2f} in controllers")  # noqa: T201
-    # The small cluster has thirty times as many nodes, and so events, for a configuration: what is done for each of
-    # those now and then is spread over more events.
+    # The small cluster has thirty times as many nodes, and so events, for each configuration. So occasional work for
+    # a configuration is spread over more events.
     assert large.total <= BOUND * small.total
     assert large.folding <= EQUAL_BOUND * middle.folding

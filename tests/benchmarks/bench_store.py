@@ -1,7 +1,8 @@
-"""Stores: a blob in a folder, in a cache and on a server of this machine; a full cache; what a journal still names.
+"""Stores: single blobs, a full cache, and blobs that a journal names.
 
-Run with ``pytest tests/benchmarks/bench_store.py -m benchmark -s``. Wall-clock time, the median of some rounds. The
-server is moto's, which is slower than a real one and nearer; it shows what a request costs on our side.
+Single blobs are in a folder, in a cache, and on a server of this machine. Run with
+``pytest tests/benchmarks/bench_store.py -m benchmark -s``. Times are wall time, the median of some rounds. The server
+is moto's, which is slower than a real one and nearer; it shows the cost of a request on our side.
 """
 
 import sys
@@ -28,7 +29,10 @@ MIB, ROUNDS, FILES, EVENTS = 1 << 20, 15, 8000, 50_000
 
 
 def milliseconds(call: Callable[[int], object]) -> float:
-    """Return the median time of a call with the number of its round."""
+    """Return the median time of a call, in ms.
+
+    The call gets the number of its round.
+    """
     times = []
     for number in range(ROUNDS):
         began = perf_counter()

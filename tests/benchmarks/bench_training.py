@@ -1,6 +1,7 @@
-"""Whole iterations of training, games included, against peers in one run: steps a second of processor time, one thread.
+"""Whole iterations of training against those of peers.
 
-Run with ``pytest tests/benchmarks/bench_training.py -m benchmark -s``. PettingZoo needs the extra ``pettingzoo``.
+Rates are steps a second of processor time on one thread, games included, in one run. Run with
+``pytest tests/benchmarks/bench_training.py -m benchmark -s``. PettingZoo needs the extra ``pettingzoo``.
 """
 
 import subprocess
@@ -31,14 +32,17 @@ import resource, subprocess, sys
 subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
 print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 """
-"""Runs a command and tells its most memory in KiB. A process begins with what the one that starts it has by then."""
+"""Runs a command and prints its peak memory in KiB. A process begins with the peak of the one that starts it."""
 
 LONG = 2.0
 """Seconds of an iteration of the document's size."""
 
 
 def iterations(key: str, games: int, game: str | None = None) -> Callable[[int], int]:
-    """Return what makes an iteration of self-play, all seats recorded, and returns its rows."""
+    """Return a function that does an iteration and returns its rows.
+
+    It is an iteration of self-play with all seats recorded.
+    """
     settings = PipelineSettings.model_validate(
         {
             "env": {"game": game},
@@ -59,7 +63,10 @@ def iterations(key: str, games: int, game: str | None = None) -> Callable[[int],
 
 
 def rates(*works: Callable[[int], int]) -> list[float]:
-    """Return the median steps a second of some works, taken in turn; the first round warms up."""
+    """Return the median steps a second of some works.
+
+    They take turns, and the first round warms up.
+    """
 
     def rate(work: Callable[[int], int], seed: int) -> float:
         began = process_time()
@@ -70,7 +77,10 @@ def rates(*works: Callable[[int], int]) -> list[float]:
 
 
 def openspiels(steps: int = 16) -> Callable[[int], int]:
-    """Return an iteration of OpenSpiel's own PPO on Hearts, every seat played by it, as its network knows them."""
+    """Return an iteration of OpenSpiel's own PPO on Hearts.
+
+    Its network plays every seat, and each seat is shown as that network expects it.
+    """
     from open_spiel.python.pytorch.ppo import PPO, PPOAgent
     from open_spiel.python.rl_environment import Environment
     from open_spiel.python.vector_env import SyncVectorEnv
@@ -89,7 +99,10 @@ def openspiels(steps: int = 16) -> Callable[[int], int]:
     )
 
     def seen(times: list[Any]) -> list[Any]:
-        """Show each table as its mover sees it, in the place of the one player that the agent looks at."""
+        """Show each table as its mover sees it.
+
+        The agent looks at one player only, so the mover's view takes that place.
+        """
         movers = [time.current_player() for time in times]
         return [
             SimpleNamespace(observations={name: [time.observations[name][mover]] for name in time.observations
@@ -116,7 +129,7 @@ def test_hearts_against_openspiel_s_own_ppo() -> None:
 
 
 class ConnectFour(gymnasium.Env):
-    """PettingZoo's connect four, every move a step of whoever is to move."""
+    """PettingZoo's connect four, with a step for each move of either player."""
 
     observation_space = gymnasium.spaces.Box(0, 1, (84,))
     action_space = gymnasium.spaces.Discrete(7)

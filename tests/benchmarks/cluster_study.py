@@ -1,4 +1,6 @@
-"""Run a cluster in network namespaces; kill machines, cut one off, measure the recovery.
+"""Run a cluster in network namespaces, and measure recovery from lost machines.
+
+Machines are killed, and one is cut off.
 
 Each machine is a network namespace with processes of its own; a bridge joins them, keys protect the bus, and a folder
 is the store. The head runs all daemons, each other machine one self-play worker. The games are tic-tac-toe with small
@@ -71,14 +73,20 @@ def say(text: str) -> None:
 
 
 def call(*words: str, namespace: str | None = None) -> str:
-    """Run a command, in a network namespace if one is named; return what it prints."""
+    """Run a command, and return what it prints.
+
+    It runs in a network namespace if one is named.
+    """
     inside = ("ip", "netns", "exec", namespace) if namespace else ()
     return subprocess.run([*inside, *words], check=True, capture_output=True, text=True).stdout
 
 
 @dataclass
 class Cluster:
-    """Machines in namespaces of their own; each of their ``processes`` is started in a session of its own."""
+    """Machines in network namespaces of their own.
+
+    Each of their ``processes`` is started in its own session.
+    """
 
     folder: Path
     machines: int
@@ -129,7 +137,7 @@ class Cluster:
         return made
 
     def start_all(self) -> None:
-        """Start the head's daemons, and what each other machine works with."""
+        """Start the head's daemons, and the processes of other machines."""
         if self.ray:
             RAY_FOLDER.mkdir(exist_ok=True)
             self._start_ray("head", *RAY_HEAD)
@@ -149,7 +157,7 @@ class Cluster:
         return FLYBALL, "--run", str(self.folder / node), *words
 
     def _start(self, node: str, *command: str) -> None:
-        environment = {"FLYBALL_DEPLOYMENT__LOG_LEVEL": "DEBUG"}  # acknowledged results are logged so
+        environment = {"FLYBALL_DEPLOYMENT__LOG_LEVEL": "DEBUG"}  # at this level, acknowledged results are logged
         if self.ray:
             environment |= {"FLYBALL_DEPLOYMENT__ENGINE": "ray", "FLYBALL_DEPLOYMENT__RAY__ADDRESS": RAY_ADDRESS}
             token = ray_environment(RunFolder(self.folder / "head"))
@@ -188,7 +196,10 @@ class Cluster:
         call("ip", "-n", self.namespace("head"), "link", "set", node, "down" if off else "up")
 
     def stop(self) -> None:
-        """Stop all machines in order: the workers, then the daemons of the head, then its Ray."""
+        """Stop all machines in order.
+
+        The workers come first, then the daemons of the head, then its Ray.
+        """
         for node in sorted(self.processes, key=lambda name: name == "head"):
             for process in reversed(self.processes[node]):
                 process.send_signal(signal.SIGTERM)
@@ -237,14 +248,20 @@ def wait_for(what: str, reached: Callable[[], bool], seconds: float) -> float:
 
 
 def rates(finished: list[float], begin: float, end: float) -> list[float]:
-    """Return the results a second in each whole window between two times, seconds of the same clock."""
+    """Return results a second in each whole window between two times.
+
+    Times are seconds of the same clock.
+    """
     count = int((end - begin) / WINDOW_SECONDS)
     windows = Counter(int((at - begin) // WINDOW_SECONDS) for at in finished if at >= begin)
     return [windows[number] / WINDOW_SECONDS for number in range(count)]
 
 
 def recovery_seconds(finished: list[float], at: float, before: float) -> float | None:
-    """Return the seconds from a trouble to the end of the first window with the rate of before; ``None``: never."""
+    """Return the seconds from a trouble to recovery, ``None`` if never.
+
+    Recovery is the end of the first window with the rate of before.
+    """
     for late in range(120):
         begin = at + late
         if sum(begin <= one < begin + WINDOW_SECONDS for one in finished) >= RECOVERED * before * WINDOW_SECONDS:
@@ -303,7 +320,7 @@ def study(made: Cluster, options: argparse.Namespace) -> None:
 
 
 def report(made: Cluster, options: argparse.Namespace, killed_at: float) -> None:
-    """Print what was noticed, and what the journal says about losses and repetitions."""
+    """Print losses of nodes, and the journal's lost and repeated results."""
     for event in made.events(NodeLost, NodeReturned):
         seconds = event.recorded_us / 1e6 - killed_at
         say(f"  {seconds:+6.1f} s {event.data.event_name} {event.data.daemon}@{event.data.node}")

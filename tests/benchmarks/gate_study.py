@@ -38,7 +38,10 @@ GATES = "[feedback.lifecycle]\nelo0 = {}\nelo1 = {}\n"
 
 
 def processor_seconds(process: int) -> float:
-    """Return the processor seconds of a process and its descendants, ended ones included."""
+    """Return the processor seconds of a process and its descendants.
+
+    Descendants that have ended are included.
+    """
     parents, ticks = dict[int, int](), dict[int, int]()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -53,7 +56,7 @@ def processor_seconds(process: int) -> float:
 
 
 def play(folder: Path, key: str, seed: int, arm: str, cpu_seconds: float) -> None:
-    """Run the loop in a folder until it has used its processor time."""
+    """Run the loop in a folder until its processor time is used."""
     folder.mkdir(parents=True)
     (folder / "flyball.toml").write_text(GATES.format(*ARMS[arm]))
     words = ["-m", "app.cli", "--run", str(folder), "up", "--seed", str(seed), "--config", key]
@@ -92,7 +95,10 @@ def round_robin(store: Path, key: str, models: list[str], games: int) -> Iterato
 
 
 def report(runs: dict[tuple[int, str], dict[str, object]], strengths: dict[str, float]) -> dict[str, object]:
-    """Compare the arms, seed by seed, with the gate at [-40, 0] Elo."""
+    """Compare the arms with the gate at [-40, 0] Elo.
+
+    They are compared seed by seed.
+    """
     base, found = "not 40 worse", {}
     for arm in ARMS:
         own = {seed: strengths[run["champion"]] for (seed, name), run in runs.items() if name == arm}
@@ -108,7 +114,10 @@ def report(runs: dict[tuple[int, str], dict[str, object]], strengths: dict[str, 
 
 
 def main() -> None:
-    """Run the study and write JSON: a line for each run, then the result."""
+    """Run the study and write JSON lines.
+
+    There is a line for each run, then the result.
+    """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--config", default="connect_four_2p", choices=list(GAMES))

@@ -1,4 +1,4 @@
-"""Compare the last adapter of a training by GRPO with the first one in paired games.
+"""Compare a GRPO training's last adapter with its first, in paired games.
 
 Both adapters of each folder play the same games: the same starts, seats and draws, against the same bots in turn. A
 pair's difference is the last adapter's score less the first one's. The folders are those of ``flyball train`` with a
@@ -22,7 +22,10 @@ from app.store import FileStore
 
 
 def study(folder: Path, games: int, free_games: int) -> None:
-    """Print how the adapters of a training folder differ, after ``games`` games of each against the bots."""
+    """Print the difference between the adapters of a training folder.
+
+    Each adapter plays ``games`` games against the bots.
+    """
     run = read_run(folder)
     config, models = run.config, (run.first, run.model)
     generator = generator_for(FileStore(folder / "models"), config, models, CPU)

@@ -70,7 +70,7 @@ def die_at_first(spec, report):
 
 
 def wait(spec, report):
-    """Report once, then go on reporting nothing new for far longer than any test lasts."""
+    """Report once, then tick for far longer than any test lasts."""
     report({"pid": os.getpid()})
     for _ in range(10_000):
         time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Backends: their contract, and daemons that know only the names of a backend's jobs."""
+"""Backends: their contract, and daemons that know only the names of jobs."""
 
 import re
 from pathlib import Path
@@ -28,7 +28,7 @@ def test_check_of_a_sound_backend_finds_nothing(name: str) -> None:
 
 
 def test_check_of_language_finds_nothing() -> None:
-    """Its models are adapters, its shards answers, and its game has the rules of the text."""
+    """Check adapters as models, answers as shards and a text game."""
     small = LanguageSettings(teacher="random", lessons=128, base_layers=1, base_width=16, base_heads=1, rank=2)
     assert check_backend("language", GAMES["tic_tac_toe_text_2p"].replace(language=small)) == []
 

@@ -1,4 +1,4 @@
-"""What every bus does: one suite for ZeroMQ with a broker, and for the bus within one process."""
+"""Contract of buses: ZeroMQ with a broker, and one within a process."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -87,7 +87,7 @@ async def test_a_late_subscriber_reads_everything_from_the_start(bus):
     assert [e.id for e in events] == [checked(i).id for i in range(1000)]
 
 
-async def test_a_subscriber_may_begin_in_the_middle_of_what_was_published_together(bus):
+async def test_subscription_begins_within_a_published_batch(bus):
     await bus.publish_many([checked(i) for i in range(10)])
     async with bus.subscribe(after=7) as subscription:
         assert [e.sequence for e in await gather(subscription, 3)] == [8, 9, 10]
@@ -125,7 +125,7 @@ async def publish_slowly(bus, who, count):
         await bus.publish(checked(number, who=who))
 
 
-async def test_only_the_types_asked_for_arrive_and_the_cursor_advances_over_others(bus):
+async def test_subscription_to_types_advances_over_other_events(bus):
     await bus.publish_many([degraded(i) for i in range(5)] + [checked(0), degraded(9), checked(1)])
     await bus.publish_many([degraded(i) for i in range(20, 30)])
     async with bus.subscribe([ParityChecked], after=0) as subscription:
@@ -156,7 +156,7 @@ async def test_a_subscription_says_when_it_has_caught_up(bus):
             assert (batch.events, batch.position, batch.head) == ((), 5, 5)
 
 
-async def test_republishing_is_a_no_op_that_returns_the_first_acknowledgement(bus, journal):
+async def test_republished_event_gets_its_first_acknowledgement(bus, journal):
     first = await bus.publish_many([checked(i) for i in range(3)])
     assert await bus.publish(checked(1)) == first[1]
     assert await bus.publish_many([checked(3), checked(0), checked(4), checked(3)]) == (4, 1, 5, 4)
@@ -208,7 +208,7 @@ async def test_a_closed_bus_says_so(bus):
             await anext(subscription)
 
 
-async def test_an_unreadable_event_becomes_a_dead_letter_and_the_rest_arrives(request, journal, clock, tmp_path):
+async def test_unreadable_event_is_a_dead_letter_and_the_rest_arrives(request, journal, clock, tmp_path):
     builder = FrameBuilder("old@there")
     builder.add([Draft(1, "flyball.quality.parity_checked", "hex7_2p", b'{"type": "flyball.no.such"}')])
     builder.add([Draft(2, "flyball.no.such", "", b"not even JSON")])
@@ -234,7 +234,7 @@ async def test_an_unreadable_event_becomes_a_dead_letter_and_the_rest_arrives(re
         assert second.body == b"not even JSON"
 
 
-async def test_an_event_that_differs_from_its_frame_s_header_is_a_dead_letter(journal, clock):
+async def test_event_unlike_its_frame_header_is_a_dead_letter(journal, clock):
     builder = FrameBuilder("liar@there")
     builder.add([Draft(1, "flyball.quality.parity_checked", "another_2p", encode(checked(0)))])
     builder.add([Draft(2, "flyball.quality.parity_checked", "hex7_2p", encode(degraded(0)))])

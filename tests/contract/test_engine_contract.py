@@ -1,4 +1,4 @@
-"""What every engine promises; then what only processes can."""
+"""Contract of all engines, and of engines with processes."""
 
 import asyncio
 import os
@@ -68,7 +68,7 @@ async def test_progress_arrives_in_order_and_before_the_result(engine):
     assert result == {"counted": 200}
 
 
-async def test_a_failure_names_the_exception_and_leaves_the_engine_working(engine):
+async def test_failed_job_names_its_exception_and_the_engine_works_on(engine):
     with pytest.raises(JobFailed) as failed:
         await engine.run(f"{JOBS}:fail", {})
     assert failed.value.kind == "ValueError"
@@ -95,7 +95,7 @@ async def test_a_result_that_is_not_json_has_failed(engine):
         await engine.run(f"{JOBS}:not_a_number", {})
 
 
-async def test_a_job_that_exits_has_lost_its_worker_and_the_engine_goes_on(engine):
+async def test_job_that_exits_loses_its_worker_and_the_engine_works_on(engine):
     with pytest.raises(WorkerLost):
         await engine.run(f"{JOBS}:leave", {})
     assert (await engine.run(f"{JOBS}:double", {"number": 1}))["number"] == 2
@@ -113,7 +113,7 @@ async def test_more_jobs_than_workers_wait_their_turn(engine):
     assert [result["number"] for result in await asyncio.gather(*jobs)] == list(range(0, 40, 2))
 
 
-async def test_a_cancelled_job_is_abandoned_and_its_place_is_free_again(engine):
+async def test_cancelled_job_is_abandoned_and_frees_its_place(engine):
     for _ in range(3):  # more often than there are workers
         task, _ = await started(engine, "wait")
         task.cancel()
@@ -122,7 +122,7 @@ async def test_a_cancelled_job_is_abandoned_and_its_place_is_free_again(engine):
     assert (await engine.run(f"{JOBS}:double", {"number": 1}))["number"] == 2
 
 
-async def test_a_job_that_takes_too_long_is_ended_and_its_place_is_free_again(engine):
+async def test_job_past_its_deadline_is_ended_and_frees_its_place(engine):
     for _ in range(3):
         with pytest.raises(JobTimedOut, match="not done within"):
             await engine.run(f"{JOBS}:wait", {}, deadline_seconds=0.05)
@@ -192,7 +192,7 @@ async def test_the_event_loop_runs_on_while_a_job_does(engine):
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_closing_loses_running_jobs_refuses_new_ones_and_is_idempotent(engine):
+async def test_close_twice_loses_running_jobs_and_refuses_new_ones(engine):
     tasks = [(await started(engine, "wait"))[0] for _ in range(2)]
     waiting = asyncio.get_running_loop().create_task(engine.run(f"{JOBS}:double", {"number": 1}))
     await asyncio.sleep(0)
@@ -230,7 +230,7 @@ async def test_cancelling_kills_the_process(local):
     assert not process.is_running()
 
 
-async def test_closing_leaves_no_process_even_one_that_holds_the_interpreter(local):
+async def test_close_ends_a_process_that_holds_the_interpreter(local):
     task, report = await started(local, "busy")
     process = psutil.Process(report["pid"])
     await local.close()
@@ -248,7 +248,7 @@ async def test_what_a_job_prints_does_not_disturb_the_protocol(local, capfd):
         assert text in err
 
 
-async def test_children_are_nice_ignore_the_terminals_interrupt_and_keep_to_their_threads(local):
+async def test_child_is_nice_ignores_ctrl_c_and_has_one_thread(local):
     own = os.nice(0)
     child = await local.run(f"{JOBS}:double", {"number": 1})
     assert child["nice"] == min(19, own + 3)

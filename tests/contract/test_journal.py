@@ -48,7 +48,7 @@ def test_head_and_time_follow_what_is_appended(filled):
 @pytest.mark.parametrize(
     ("after", "expected"), [(0, [1, 3, 4]), (1, [1, 3, 4]), (2, [3, 4]), (3, [4]), (5, [4]), (6, []), (9, [])]
 )
-def test_reading_begins_with_the_record_that_holds_the_next_event(filled, after, expected):
+def test_reading_begins_with_the_record_of_the_next_event(filled, after, expected):
     chunk = filled.read(after)
     assert firsts(chunk) == expected
     assert chunk.position == (6 if expected else after)
@@ -66,7 +66,7 @@ def test_reading_stops_after_the_record_that_exceeds_the_bytes(filled):
     assert firsts(filled.read(0, max_bytes=1)) == [1]
 
 
-def test_reading_selected_types_leaves_out_other_frames_and_advances_over_them(filled):
+def test_reading_of_selected_types_advances_over_other_frames(filled):
     assert firsts(filled.read(0, types={"b"})) == [1]
     assert filled.read(0, types={"b"}).position == 6
     assert firsts(filled.read(2, types={"c"})) == [4]
@@ -109,7 +109,7 @@ def test_marks_are_kept_per_producer_and_epoch(journal):
     assert (journal.mark("a", 1), journal.mark("b", 2**64 - 1), journal.mark("a", 2)) == (6, 7, None)
 
 
-def test_marks_of_a_producer_s_latest_epochs_are_kept_and_those_of_others_are_none_of_its_business(journal):
+def test_marks_of_latest_epochs_are_kept_for_each_producer(journal):
     journal.append(marks={("other", 1): 1})
     for epoch in range(1, 101):
         journal.append([record(epoch, ("a", b"x"))], marks={("p", epoch): epoch})
@@ -147,7 +147,7 @@ def test_dead_letters_are_listed_and_removed(journal):
     assert journal.dead_letters() == [second]
 
 
-# What only a file can promise ------------------------------------------------------------------------------------
+# What only a file guarantees -------------------------------------------------------------------------------------
 
 
 def test_everything_is_there_after_opening_again(tmp_path):

@@ -1,4 +1,4 @@
-"""Archived and live records are one sequence, whatever happens while they are archived (ADR-045)."""
+"""Archived and live records form one sequence, also during archiving (ADR-045)."""
 
 import os
 import shutil
@@ -47,7 +47,10 @@ def everything(reader: SqliteJournalReader | SqliteJournal) -> list[bytes]:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Return a journal of 300 events; those up to 120 and to 240 are archived and deleted."""
+    """Return a journal of 300 events, 240 of them archived and deleted.
+
+    There are two segments: one up to event 120, one up to event 240.
+    """
     path = tmp_path / "journal.sqlite"
     with closing(SqliteJournal(path)) as journal:
         for record in records(100):
@@ -71,7 +74,7 @@ def test_archived_journal_reads_as_before(path: Path) -> None:
         assert [(row.first, row.last) for row in reader.archive.segments()] == [(1, 120), (121, 240)]
 
 
-def test_record_deleted_after_its_header_was_read_is_read_from_its_segment(tmp_path: Path) -> None:
+def test_record_deleted_after_its_header_is_read_from_a_segment(tmp_path: Path) -> None:
     path, (one, *rest) = tmp_path / "journal.sqlite", records(100)
     with closing(SqliteJournal(path)) as journal, closing(SqliteJournalReader(path)) as reader:
         journal.append([one, *rest])
@@ -158,7 +161,10 @@ def test_full_disk_stops_archiving_and_loses_nothing(path: Path, monkeypatch: py
 
 
 def test_disk_that_fills_while_archiving_leaves_no_file(path: Path) -> None:
-    """The limit on a file's size stands in for a full disk: writes of a child fail with an error of the system."""
+    """Limit a child's file sizes, which stands in for a full disk.
+
+    Its writes then fail with an error of the system.
+    """
     program = f"""
 import resource, signal
 from pathlib import Path
@@ -192,7 +198,10 @@ with closing(SqliteJournal(path)) as journal:
 
 @pytest.mark.parametrize("lines", [1, 2, 5, 9, 14])
 def test_kill_9_while_archiving_loses_nothing(tmp_path: Path, lines: int) -> None:
-    """Guarantee (ADR-045): a crash at any point loses nothing, and the repetition completes."""
+    """Guarantee (ADR-045): a crash at any point loses nothing.
+
+    Archiving again completes what the crash interrupted.
+    """
     path, expected = tmp_path / "journal.sqlite", records(1000)
     with closing(SqliteJournal(path)) as journal:
         journal.append(expected)
@@ -351,7 +360,10 @@ def test_deleted_events_are_named_and_newer_ones_are_read(path: Path) -> None:
 
 
 def test_broker_starts_without_deleted_events(path: Path) -> None:
-    """The latest events are deleted, too, where few stay live: their ids are then not known any more."""
+    """Delete the latest events, too, so that their ids are unknown.
+
+    This happens where few events stay live.
+    """
     with closing(SqliteJournal(path)) as journal:
         write_snapshot(journal.archive.folder, Snapshot(240, {}), journal.head_at(240) or b"")
         assert [row.last for row in journal.forget(240 * 1_000_000)] == [120, 240]
@@ -381,7 +393,7 @@ def test_superseded_snapshots_are_removed(tmp_path: Path) -> None:
     assert [later > earlier for later, earlier in pairwise(positions(tmp_path))] == [True] * 5
 
 
-def test_snapshots_of_the_journal_before_a_restoration_are_replaced(tmp_path: Path) -> None:
+def test_snapshots_from_before_a_restoration_are_replaced(tmp_path: Path) -> None:
     for position in (540_000, 550_000, 560_000, 570_000):
         write_snapshot(tmp_path, Snapshot(position, {}), b"")
     write_snapshot(tmp_path, Snapshot(30_000, {}), b"")

@@ -1,4 +1,7 @@
-"""Damage of a journal's file: every bit of every table is covered, a start refuses, a rebuild mends."""
+"""Damage of a journal's file, in every bit of every table.
+
+A start refuses it, and a rebuild mends it.
+"""
 
 import shutil
 import sqlite3
@@ -35,7 +38,7 @@ def record(first: int, *bodies: bytes, producer: str = "trainer@a", base: int = 
 
 
 def fill(path: Path) -> Path:
-    """Write a journal in which every table has many rows, some of them long."""
+    """Write a journal with many rows in each table, some long."""
     with closing(SqliteJournal(path)) as journal:
         head, written = 0, defaultdict[str, int](int)
         for i in range(120):
@@ -67,7 +70,7 @@ def content(path: Path) -> dict[str, Any] | None:
 
 
 def damage(path: Path) -> list[str]:
-    """Return the damage that verifying lists, or the refusal to open the file."""
+    """Return the damage that verifying lists, or the error of opening."""
     try:
         with closing(SqliteJournalReader(path)) as reader:
             return [problem.message for problem in reader.damage()]
@@ -81,7 +84,10 @@ def pages_of(path: Path, table: str) -> list[int]:
 
 
 def used_bytes(path: Path, table: str) -> list[int]:
-    """Return the offsets of a table's bytes in a file: those of page headers, and all others that are not zero."""
+    """Return the offsets of a table's bytes in a file.
+
+    These are the bytes of page headers, and all others that are not zero.
+    """
     raw = path.read_bytes()
     starts = [(page - 1) * PAGE_BYTES for page in pages_of(path, table)]
     return [at for start in starts for at in range(start, start + PAGE_BYTES) if raw[at] or at < start + 12]
@@ -168,7 +174,10 @@ def test_damage_beside_the_records_is_told(change: str, told: str, sound: Path, 
 
 
 def test_a_wrong_mark_is_never_acknowledged(sound: Path, tmp_path: Path) -> None:
-    """Otherwise a mark too high makes the broker acknowledge events that it never records."""
+    """Refuse marks that are too high.
+
+    Otherwise the broker would acknowledge events that it never records.
+    """
     with closing(SqliteJournal(fill(tmp_path / "journal.sqlite"))) as journal:
         journal._db.connection.execute("UPDATE marks SET next = next + 4")
         with pytest.raises(DamagedDatabase, match="table marks"):
@@ -189,7 +198,7 @@ def walk(reader: SqliteJournalReader) -> Iterator[Record]:
 
 
 def test_an_index_that_leads_elsewhere_is_refused(sound: Path, tmp_path: Path) -> None:
-    """Two child pages swapped: their rows are sound, but at wrong keys."""
+    """Swap two child pages, whose rows are sound but at wrong keys."""
     file = tmp_path / "journal.sqlite"
     shutil.copyfile(sound, file)
     raw = bytearray(file.read_bytes())
@@ -219,7 +228,10 @@ def test_a_journal_of_a_newer_format_is_refused(sound: Path, tmp_path: Path) -> 
 
 
 def test_journal_of_format_1_is_migrated_with_its_content(sound: Path, tmp_path: Path) -> None:
-    """Format 1 had a table for cursors; formats up to 2 had only the latest position of each landmark."""
+    """Migrate the tables that later formats changed.
+
+    Format 1 had a table for cursors. Formats 1 and 2 had only the latest position of each landmark.
+    """
     file = tmp_path / "journal.sqlite"
     shutil.copyfile(sound, file)
     with closing(sqlite3.connect(file, isolation_level=None)) as db:
@@ -256,7 +268,7 @@ def test_a_rebuild_keeps_all_records_and_derives_the_rest(table: str, sound: Pat
 
 
 def test_a_rebuild_keeps_what_an_earlier_one_kept(sound: Path, tmp_path: Path) -> None:
-    """The damaged file may be all that there is of the dead letters."""
+    """Keep dead letters of which only the damaged file has a copy."""
     file = tmp_path / "journal.sqlite"
     shutil.copyfile(sound, file)
     with closing(sqlite3.connect(file, isolation_level=None)) as db:

@@ -1,4 +1,4 @@
-"""Journals as files: readers beside the writer, one writer, full disks, foreign files."""
+"""Journals as files: concurrent readers, a single writer, full disks, foreign files."""
 
 import sqlite3
 from contextlib import closing
@@ -52,7 +52,10 @@ def test_a_reader_cannot_write(journal, tmp_path):
 
 
 def test_backup_beside_the_writer_is_one_moments_journal(journal, tmp_path):
-    """The writer appends and checkpoints meanwhile; the copy opens as a journal, without files beside it."""
+    """Back up while the writer appends and checkpoints.
+
+    The copy opens as a journal, without files beside it.
+    """
     size, copies, stop = 3000, list[int](), Event()
 
     def back_up() -> None:
@@ -145,9 +148,9 @@ def test_an_empty_file_is_called_so_and_may_become_a_journal(tmp_path):
 
 
 def test_a_commit_waits_for_the_disk(journal):
-    """Guarantee (ADR-003): what is acknowledged survives a loss of power.
+    """Guarantee (ADR-003): acknowledged events survive a loss of power.
 
-    What makes an acknowledgement mean that the event survives a loss of power: WAL, and an fsync per commit.
+    This takes a write-ahead log and an fsync for each commit.
     """
     settings = [
         journal._db.connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")
@@ -156,7 +159,10 @@ def test_a_commit_waits_for_the_disk(journal):
 
 
 def test_a_full_disk_is_said_clearly_and_loses_nothing(journal, tmp_path):
-    """SQLite's own page limit stands in for a full disk: it raises the same SQLITE_FULL."""
+    """Fill SQLite's page limit, which stands in for a full disk.
+
+    Both raise SQLITE_FULL.
+    """
     journal.append([record(1)])
     pages = journal._db.connection.execute("PRAGMA page_count").fetchone()[0]
     journal._db.connection.execute(f"PRAGMA max_page_count = {pages + 2}")
@@ -169,7 +175,7 @@ def test_a_full_disk_is_said_clearly_and_loses_nothing(journal, tmp_path):
 
 
 def io_error(journal):
-    """What SQLite raises when the disk breaks under it: none is at hand to break."""
+    """Raise the error of SQLite for a broken disk."""
     error = sqlite3.OperationalError("disk I/O error")
     error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
     with explained(journal._db.path):
@@ -182,7 +188,7 @@ def test_a_broken_disk_is_not_called_full(journal):
     assert type(caught.value) is StorageError
 
 
-def test_an_input_output_error_on_a_disk_without_room_is_a_full_disk(journal, monkeypatch):
+def test_io_error_on_a_disk_without_room_is_a_full_disk(journal, monkeypatch):
     monkeypatch.setattr(database, "LEAST_ROOM_BYTES", 1 << 70)
     with pytest.raises(StorageFull):
         io_error(journal)
@@ -195,7 +201,7 @@ def test_the_reserve_comes_back_with_the_next_start(journal, tmp_path):
     assert (tmp_path / "j.db.reserve").stat().st_size == 4 << 20
 
 
-def test_the_wal_stays_small_when_its_writer_rests_between_transactions(journal, tmp_path):
+def test_wal_stays_small_when_its_writer_rests(journal, tmp_path):
     for position in range(1, 200):
         journal.append([record(position, size=60_000)])
         journal.rest(idle=False)

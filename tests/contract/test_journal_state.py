@@ -1,4 +1,4 @@
-"""What every state store and every outbox does."""
+"""Contract of all state stores and all outboxes."""
 
 import pytest
 from memory_outbox import MemoryOutbox
@@ -91,7 +91,7 @@ def test_a_frame_kept_twice_stays_where_it_is(outbox):
     assert outbox.load() == [frame(0), frame(1), frame(2)]
 
 
-def test_an_outbox_refuses_more_than_its_bound_and_keeps_nothing_of_it(outbox):
+def test_outbox_over_its_bound_keeps_nothing_of_a_refused_batch(outbox):
     outbox.put([frame(0)])
     with pytest.raises(StorageFull, match="outbox"):
         outbox.put([frame(1), frame(2, size=20_000)])

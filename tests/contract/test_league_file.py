@@ -1,4 +1,7 @@
-"""The league in a file: lossless, refused when damaged or foreign, and shared by processes without losing anything."""
+"""The league in a file: lossless, checked, and shared by processes.
+
+A damaged or foreign file is refused, and no process's update is lost.
+"""
 
 import json
 import multiprocessing
@@ -107,7 +110,7 @@ def test_before_the_first_change_there_are_baselines_and_no_file(tmp_path: Path)
     assert league.read() == league_of(baselines=("heuristic", "random"))
 
 
-def test_a_change_that_changes_nothing_writes_nothing_and_one_that_fails_neither(tmp_path: Path) -> None:
+def test_empty_or_failed_change_leaves_the_file_unwritten(tmp_path: Path) -> None:
     league = file_in(tmp_path)
     league.update(lambda one: one.with_agent(checkpoint(1, 5.0)))
     before = text_of(tmp_path).stat()
@@ -122,7 +125,7 @@ def test_a_change_that_changes_nothing_writes_nothing_and_one_that_fails_neither
         before.st_ino,
         before.st_mtime_ns,
     )
-    league.update(lambda one: one.with_agent(checkpoint(2, 5.0)))  # the lock has gone
+    league.update(lambda one: one.with_agent(checkpoint(2, 5.0)))  # the failed update released its lock
     assert sorted(path.name for path in text_of(tmp_path).parent.iterdir()) == ["league.json", "league.json.lock"]
 
 
@@ -202,7 +205,7 @@ def test_who_reads_does_not_wait_for_who_writes(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(400)  # two flushes a step, on a disk that others use too
 @pytest.mark.parametrize("steps", [200, pytest.param(1000, marks=pytest.mark.slow)])
-def test_steps_by_eight_processes_lose_no_update_and_meet_no_lock_error(tmp_path: Path, steps: int) -> None:
+def test_steps_by_eight_processes_lose_no_update(tmp_path: Path, steps: int) -> None:
     workers = [PROCESSES.Process(target=take_steps, args=(tmp_path, number, 8, steps)) for number in range(8)]
     for worker in workers:
         worker.start()
@@ -213,11 +216,11 @@ def test_steps_by_eight_processes_lose_no_update_and_meet_no_lock_error(tmp_path
     assert league.agents["random"].matches == steps
     assert {model(step) for step in range(0, steps, 100)} <= league.agents.keys()
     entered = {agent.id for agent in league.agents.values() if agent.kind == "checkpoint"}
-    assert {one for one, others in league.games.items() if "random" in others} == entered  # who entered has its game
+    assert {one for one, others in league.games.items() if "random" in others} == entered  # each entrant has its game
     assert [agent.step for agent in league.checkpoints if not agent.permanent] == [*range(steps - 90, steps, 10)]
 
 
-def test_a_process_that_dies_inside_a_change_leaves_neither_lock_nor_half_a_league(tmp_path: Path) -> None:
+def test_death_within_a_change_leaves_no_lock_and_a_whole_file(tmp_path: Path) -> None:
     file_in(tmp_path).update(lambda one: one.with_agent(checkpoint(1, 5.0)))
     worker = PROCESSES.Process(target=hold_and_die, args=(tmp_path, tmp_path / "started"))
     worker.start()

@@ -1,4 +1,4 @@
-"""A league in a file under real training: eight processes, a thousand steps, one registry."""
+"""A league in a file that eight training processes share."""
 
 import multiprocessing
 from pathlib import Path

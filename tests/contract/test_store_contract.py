@@ -1,4 +1,4 @@
-"""What every blob store promises, and checkpoints and shards on top of it."""
+"""Contract of all blob stores, and of checkpoints and shards in them."""
 
 import hashlib
 import multiprocessing
@@ -33,7 +33,10 @@ def overwrite(store: BlobStore, key: str, data: bytes) -> None:
 
 
 def in_memory(folder: Path) -> ObjectStore:
-    """Return an object store in fsspec's file system in memory, which all tests share."""
+    """Return an object store in fsspec's memory file system.
+
+    All tests share that file system.
+    """
     return ObjectStore(StoreAddress("memory", f"memory://{folder}", {}))
 
 

@@ -28,7 +28,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 def played(table: TextTable, seed: int, opening: int = 0, bot: str = "random") -> list[list[str]]:
-    """Play games to their ends; return the prompts and answers of each slot."""
+    """Play whole games; return the prompts and answers of each slot."""
     slots = list(range(len(table.running())))
     table.reset(slots, [seed + slot for slot in slots], [opening] * len(slots))
     rng, said = Random(seed), [[] for _ in slots]
@@ -66,7 +66,7 @@ def test_games_end_with_returns_that_sum_to_zero(name: str) -> None:
         assert (np.diff(returns[seats][order]) >= 0).all()
 
 
-def test_prompts_begin_with_the_preamble_and_answers_end_with_stop(name: str) -> None:
+def test_prompts_begin_with_preamble_and_answers_end_with_stop(name: str) -> None:
     table = TEXT_GAMES[name](GAMES, None)
     for said in played(table, 4):
         assert said

@@ -1,4 +1,4 @@
-"""A player of one's own for tic-tac-toe: it wins at once, else it blocks, else it takes any square.
+"""A player of one's own for tic-tac-toe: wins, blocks, or moves anywhere.
 
 In flyball.toml: ``player = "greedy_player:build"``, see greedy_player.toml.
 """
@@ -13,7 +13,7 @@ class Greedy:
         self.blocks = blocks
 
     def choose(self, obs, mask, points):
-        """Return an action for each of K positions; ``points`` [K] in [0, 1) are the only source of chance."""
+        """Return actions for K positions; ``points`` [K] in [0, 1) break ties."""
         mine, theirs = obs[:, :9], obs[:, 9:18]  # planes of the seat to move, and of the other
         worth = 10 * self.completes(mine) + (self.blocks and self.completes(theirs))
         worth = np.where(mask, worth, -1)
@@ -22,7 +22,7 @@ class Greedy:
         return (best.cumsum(axis=1) > nth[:, None]).argmax(axis=1)
 
     def completes(self, stones):
-        """Return which squares [K, 9] would complete a line of ``stones`` [K, 9]."""
+        """Return squares [K, 9] that complete a line of ``stones`` [K, 9]."""
         found = np.zeros(stones.shape, dtype=int)
         for line in LINES:
             for square in line:

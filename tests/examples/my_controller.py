@@ -1,4 +1,4 @@
-"""A controller of one's own: the learning rate falls along a cosine, training by training."""
+"""A controller of one's own: the learning rate falls along a cosine."""
 
 from math import cos, pi
 
@@ -12,7 +12,7 @@ class Counted(Row, frozen=True):
 
 
 class Cosine(Controller):
-    """Lowers the learning rate over ``trainings`` trainings, from the configured one to ``lowest`` times that."""
+    """Lowers the configured learning rate to ``lowest`` times itself over ``trainings`` trainings."""
 
     row = Counted
     emits = frozenset({events.HyperparameterUpdated})

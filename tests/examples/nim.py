@@ -1,6 +1,6 @@
-"""Nim, a game of one's own: take any number from one heap; who takes the last piece wins.
+"""Nim, a game of one's own; who takes the last piece wins.
 
-In flyball.toml: ``game = "nim:Nim"``.
+A move takes any number from one heap. In flyball.toml: ``game = "nim:Nim"``.
 """
 
 from flyball import Game

@@ -1,4 +1,4 @@
-"""Nim as a table: all games in one array, which is faster than an object a game.
+"""Nim as a table: one array of all games, which is faster.
 
 In flyball.toml: ``game = "nim_table:nim"``.
 """

@@ -1,4 +1,4 @@
-"""A backend of one's own: self-play and networks are Flyball's, and a training uses the newest shards only."""
+"""A backend of one's own, which trains on the newest shards only."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ from app.learning import jobs
 
 
 def train(spec, report):
-    """Train as policy_gradient does, on as many of the newest shards as the options say."""
+    """Train as policy_gradient does, on the option's number of newest shards."""
     newest = spec["config"]["options"].get("newest", 8)
     return jobs.train({**spec, "shards": spec["shards"][-newest:]}, report)
 

@@ -1,6 +1,6 @@
-"""Pig, a game of one's own with a die: roll as often as you like; a one loses what the turn has brought.
+"""Pig, a game of one's own with a die.
 
-In flyball.toml: ``game = "pig:Pig"``.
+Roll as often as you like; a one loses the turn's points. In flyball.toml: ``game = "pig:Pig"``.
 """
 
 from flyball import Game

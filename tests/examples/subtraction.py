@@ -1,6 +1,6 @@
-"""A game that registers itself with OpenSpiel: take 1 to 3 from a heap; who takes the last piece wins.
+"""Subtraction for OpenSpiel: take 1 to 3; the last piece wins.
 
-In flyball.toml: ``import = ["subtraction"]``, then ``game = "my_subtraction(heap=9)"``.
+The import registers the game. In flyball.toml: ``import = ["subtraction"]``, then ``game = "my_subtraction(heap=9)"``.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""The controller of my_controller.py decides in a modelled cluster, and none of its steps fails."""
+"""The controller of my_controller.py decides in a modelled cluster without failures."""
 
 from pathlib import Path
 

@@ -1,4 +1,7 @@
-"""The trainer of trainer_torch.py keeps its contract: a few games pass through the jobs of a run."""
+"""The trainer of trainer_torch.py keeps its contract in a few games.
+
+The games pass through the jobs of a run.
+"""
 
 from pathlib import Path
 

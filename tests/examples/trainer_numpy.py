@@ -1,4 +1,4 @@
-"""A trainer in NumPy alone: actor-critic with its own gradient of the network.
+"""A trainer in NumPy alone: actor-critic with a hand-written gradient.
 
 In flyball.toml: ``train_command = ["python", "trainer_numpy.py"]``.
 """

@@ -1,6 +1,6 @@
-"""A trainer in plain PyTorch: actor-critic with truncated importance weights (Espeholt et al. 2018).
+"""A trainer in plain PyTorch: actor-critic with truncated importance weights.
 
-In flyball.toml: ``trainer = "trainer_torch:train"``.
+In flyball.toml: ``trainer = "trainer_torch:train"``. The method is from Espeholt et al. (2018).
 """
 
 import torch
@@ -12,7 +12,7 @@ BATCH, ENTROPY, MAX_NORM = 256, 0.1, 0.5
 
 
 def train(spec, report):
-    """Move the policy towards what turned out better than the critic had expected."""
+    """Move the policy towards actions that did better than the critic expected."""
     training = Training(spec, report)
     rows, network = training.rows, training.network()
     generator = torch.Generator().manual_seed(training.seed)

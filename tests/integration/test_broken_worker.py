@@ -1,4 +1,7 @@
-"""Two self-play workers under real hosts: the failing one pauses, the other goes on."""
+"""A failing self-play worker pauses while another plays on.
+
+Both have real hosts.
+"""
 
 import asyncio
 from collections import Counter
@@ -33,7 +36,7 @@ PAUSES = {"pause_seconds": 0.5, "longest_pause_seconds": 100.0}
 
 
 class Engine:
-    """Gives the same outcome every time, after a moment."""
+    """An engine that gives the same outcome every time, after a moment."""
 
     def __init__(self, outcome: Any, seconds: float) -> None:
         self._outcome, self._seconds, self._calls = outcome, seconds, 0

@@ -1,4 +1,7 @@
-"""The broker's start: settings first, whatever the length of the journal, and no longer than it is wanted."""
+"""The broker's start: settings first, and interruptible at once.
+
+The time until the settings are known does not depend on the length of the journal.
+"""
 
 import os
 import signal
@@ -22,7 +25,7 @@ TICK = ClockTick(period_seconds=1.0)
 
 
 class EndlessJournal(MemoryJournal):
-    """A journal so long that somebody loses patience while its end is read."""
+    """A journal whose end cannot be read before SIGTERM comes."""
 
     def ids(self, after: int) -> Iterator[tuple[int, Sequence[int]]]:
         """Iterate over records without end; SIGTERM comes with the third."""
@@ -36,14 +39,14 @@ def voice(folder: Path) -> BrokerVoice:
     return BrokerVoice(load(folder).deployment.node, "boot")
 
 
-def test_the_latest_settings_are_found_without_reading_the_journal(tmp_path: Path) -> None:
+def test_latest_settings_are_found_without_reading_the_journal(tmp_path: Path) -> None:
     journal, says = SqliteJournal(tmp_path / "j.db"), voice(tmp_path)
     assert last_settings(journal) is None
     says.record(journal, CLOCK.now(), *[TICK] * 3)
     for seed in (1, 2):
         configure(journal, RunSettings(seed=seed), says, CLOCK.now())
         says.record(journal, CLOCK.now(), TICK)
-    journal._db.connection.execute("UPDATE frames SET head = x'00' WHERE first < 6")  # reading these would fail
+    journal._db.connection.execute("UPDATE frames SET head = x'00' WHERE first < 6")  # reading these records would fail
     assert last_settings(journal) == understood(RunSettings(seed=2))
     head = journal.head
     configure(journal, RunSettings(seed=2), says, CLOCK.now())
@@ -51,7 +54,7 @@ def test_the_latest_settings_are_found_without_reading_the_journal(tmp_path: Pat
     journal.close()
 
 
-def test_a_signal_cuts_the_start_short_and_the_broker_leaves_in_order(tmp_path: Path) -> None:
+def test_signal_during_the_start_ends_the_broker_in_order(tmp_path: Path) -> None:
     journal, before = EndlessJournal(), signal.getsignal(signal.SIGTERM)
     serve(journal, address(tmp_path), load(tmp_path), voice(tmp_path), CLOCK)
     events = list(history(journal))

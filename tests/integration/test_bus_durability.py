@@ -78,7 +78,7 @@ async def test_clients_reconnect_by_themselves_and_miss_nothing(tmp_path):
     await bus.close()
 
 
-async def test_a_publish_that_gets_no_answer_says_so_and_what_became_of_the_event(tmp_path):
+async def test_publish_without_an_answer_says_where_the_event_is(tmp_path):
     bus = ZmqBus(address(tmp_path), producer="lonely", deadline_s=0.05)
     with pytest.raises(BrokerUnavailable, match="in memory only") as caught:
         await bus.publish(checked(0))
@@ -101,7 +101,7 @@ async def test_a_request_that_gets_no_answer_says_so(tmp_path):
     await bus.close()
 
 
-async def test_the_outbox_outlives_its_program_and_is_sent_first_and_in_order(tmp_path):
+async def test_outbox_of_an_ended_program_is_sent_first_and_in_order(tmp_path):
     outbox = SqliteOutbox(tmp_path / "outbox.db")
     for life in range(2):
         bus = ZmqBus(address(tmp_path), producer="node", deadline_s=0.05, outbox=outbox)
@@ -123,7 +123,10 @@ async def test_the_outbox_outlives_its_program_and_is_sent_first_and_in_order(tm
 
 
 async def test_what_the_outbox_holds_is_not_recorded_twice(tmp_path):
-    """The acknowledgement was lost with the first program; the second sends the frame again."""
+    """Lose the acknowledgement with the first program.
+
+    The second program sends the frame again.
+    """
     journal, outbox = MemoryJournal(), MemoryOutbox()
     bus = ZmqBus(address(tmp_path), producer="node", deadline_s=0.05, outbox=outbox)
     with pytest.raises(BrokerUnavailable):
@@ -160,7 +163,8 @@ async def test_a_full_outbox_is_said_to_the_publisher(tmp_path):
     await bus.close()
 
 
-async def test_a_broker_whose_disk_is_full_stops_loudly_and_nothing_acknowledged_or_waiting_is_lost(tmp_path):
+async def test_full_disk_stops_the_broker_and_loses_no_event(tmp_path):
+    """Keep acknowledged events in the journal, and waiting events in the outbox."""
     journal, outbox = SqliteJournal(tmp_path / "journal.db"), MemoryOutbox()
     pages = journal._db.connection.execute("PRAGMA page_count").fetchone()[0]
     journal._db.connection.execute(f"PRAGMA max_page_count = {pages + 8}")

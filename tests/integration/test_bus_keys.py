@@ -1,4 +1,4 @@
-"""The threat model's mitigations on the bus, each against a real attempt (ADR-037)."""
+"""Mitigations of the bus's threat model, each against a real attempt (ADR-037)."""
 
 import asyncio
 import struct
@@ -70,7 +70,7 @@ async def connected(broker, ring, producer, **options):
 
 
 async def refused(broker, ring, reason, *, count=1):
-    """Return the first report of refusals for a reason, from the journal."""
+    """Return the journal's first report of refusals for a reason."""
     async with connected(broker, ring, "feedback@head") as bus, bus.subscribe({AccessRefused}, after=0) as found:
         async for batch in found:
             for event in batch.events:
@@ -80,7 +80,7 @@ async def refused(broker, ring, reason, *, count=1):
 
 
 class Raw:
-    """A client of the wire protocol with a key, which says what it likes."""
+    """A client of the wire protocol with a key, which sends anything."""
 
     def __init__(self, endpoint, keys=None):
         self.context = zmq.Context()
@@ -123,7 +123,7 @@ async def test_a_plain_client_gets_nothing_from_a_broker_with_keys(broker, journ
 
 
 async def test_a_client_refuses_a_broker_with_another_key(broker, ring, journal):
-    """A machine that pretends to be the head lacks its secret key."""
+    """Pretend to be the head, without the head's secret key."""
     keys = ring.keys("node1")
     keys = type(keys)(keys.own, ring.keys("node2").own.public)
     bus = ZmqBus(broker.endpoint, producer="selfplay_worker@node1", keys=keys, deadline_s=0.5)
@@ -175,7 +175,7 @@ async def test_a_key_authorized_later_needs_no_restart(broker, ring):
 
 
 async def test_a_refused_client_connects_once_its_key_is_authorized(broker, ring):
-    """ZeroMQ gives a refused connection up for good, so the client makes another one."""
+    """Make another connection, because ZeroMQ never retries a refused one."""
     stranger = ring.stranger()
     async with connected(broker, ring, "selfplay_worker@node9", keys=stranger) as bus:
         with pytest.raises(KeyRefused, match="does not admit the key"):
@@ -197,7 +197,7 @@ async def test_a_patient_client_waits_for_its_key(broker, ring):
     assert position >= 1
 
 
-async def test_a_patient_client_that_is_revoked_keeps_what_it_publishes(broker, ring, journal):
+async def test_revoked_patient_client_keeps_what_it_publishes(broker, ring, journal):
     async with connected(broker, ring, "selfplay_worker@node1", patient=True) as bus:
         await bus.publish(checked(0))
         ring.revoke("node1")
@@ -218,7 +218,7 @@ async def test_a_worker_key_that_promotes_is_refused_and_audited(broker, ring, j
 
 
 async def test_a_worker_key_that_speaks_for_another_node_is_refused(broker, ring, journal):
-    """Another node's DAEMON_STOPPED would take its work away."""
+    """Publish another node's DAEMON_STOPPED, which would take its work away."""
     stopped = DaemonStopped(daemon="selfplay_worker", node="node2", position=1)
     async with connected(broker, ring, "selfplay_worker@node1") as bus:
         with pytest.raises(PublishRefused, match="selfplay_worker@node1 may not speak for selfplay_worker@node2"):
@@ -301,8 +301,8 @@ async def test_connections_with_one_key_are_limited(broker, ring):
     assert (await refused(broker, ring, "connections")).key == "node1"
 
 
-async def test_a_flood_from_one_key_does_not_slow_others_beyond_a_bound(journal, ring):
-    """The flooded broker still acknowledges another key's events within a quarter of a second, at the median."""
+async def test_flood_from_one_key_slows_others_within_a_bound(journal, ring):
+    """The median acknowledgement of another key's events takes under 0.25 s."""
     with keyed_broker(journal, ring, limits=BrokerLimits(events_per_second=2000)) as broker:
         async with connected(broker, ring, "flood@node1") as flood, connected(broker, ring, "calm@node2") as calm:
             stop = asyncio.Event()
@@ -337,7 +337,10 @@ async def test_an_address_of_the_network_needs_keys(ring):
 
 
 async def test_a_connection_cannot_take_over_another_s_session(broker, ring, journal):
-    """A client may choose the name of its connection; a name that was another key's begins without a session."""
+    """Choose the name of a connection that belonged to another key.
+
+    Clients may choose names, but such a connection begins without a session.
+    """
     with Raw(broker.endpoint, ring.keys("node1")) as raw:
         raw.hello("training@node1")
     context = zmq.Context()

@@ -12,8 +12,8 @@ from app.journal import SqliteJournalReader
 from app.journal.memory import MemoryJournal
 
 
-def test_four_publishers_at_once_are_recorded_completely_once_and_each_in_order(tmp_path):
-    """Guarantee (ADR-003): total order, with each producer's events in its own."""
+def test_four_publishers_at_once_are_recorded_once_in_order(tmp_path):
+    """Guarantee (ADR-003): total order, which keeps the order of each producer."""
     count = 8_000
     with (
         broker_process(tmp_path),
@@ -39,7 +39,7 @@ def test_four_publishers_at_once_are_recorded_completely_once_and_each_in_order(
     assert sorted(marks) == ["a", "b", "c", "d"]
 
 
-def test_a_subscriber_that_is_stopped_under_load_gets_every_event_once_and_in_order(tmp_path):
+def test_subscriber_stopped_under_load_gets_events_once_in_order(tmp_path):
     """Guarantee (ADR-003): delivery at least once, in order, however slow the subscriber."""
     count = 10_000
     with (
@@ -59,8 +59,11 @@ def test_a_subscriber_that_is_stopped_under_load_gets_every_event_once_and_in_or
         expect(follower, "complete")
 
 
-async def test_a_subscriber_that_does_not_read_costs_the_others_nothing(tmp_path):
-    """More is published than its credit holds: it stops receiving, the other goes on, and later it gets it all."""
+async def test_subscriber_that_does_not_read_delays_no_other(tmp_path):
+    """Publish more than the credit of a subscriber that does not read.
+
+    It stops receiving while the other goes on, and later it gets everything.
+    """
     journal = MemoryJournal()
     events = [checked(i) for i in range(30_000)]
     with broker_thread(journal, address(tmp_path)):
@@ -78,10 +81,10 @@ async def test_a_subscriber_that_does_not_read_costs_the_others_nothing(tmp_path
 
 
 async def test_no_wake_up_is_missed(tmp_path):
-    """ZeroMQ's descriptor is edge-triggered: a send may swallow the edge of an arrival (pyzmq #2173).
+    """Send and receive in several tasks on one socket, with varied pauses.
 
-    Several tasks send and receive on the same socket with all kinds of pauses. One missed edge and a publish waits
-    for its deadline.
+    ZeroMQ's descriptor is edge-triggered: a send may swallow the edge of an arrival (pyzmq #2173). After one missed
+    edge, a publish would wait for its deadline.
     """
     rng = random.Random(7)
     with broker_thread(MemoryJournal(), address(tmp_path)):
@@ -103,7 +106,7 @@ async def test_no_wake_up_is_missed(tmp_path):
         await other.close()
 
 
-async def test_many_subscribers_with_different_positions_are_served_from_journal_and_memory(tmp_path):
+async def test_subscribers_at_any_position_get_old_and_new_events(tmp_path):
     journal = MemoryJournal()
     with broker_thread(journal, address(tmp_path)):
         bus = ZmqBus(address(tmp_path), producer="p")

@@ -1,4 +1,4 @@
-"""What the broker refuses: each with a clear answer, and without harm to the others."""
+"""Refusals of the broker: each with a clear answer, harmless to others."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ from app.journal.memory import MemoryJournal
 
 
 class Stranger:
-    """A client that says what it likes."""
+    """A client that sends anything."""
 
     def __init__(self, endpoint):
         self.context = zmq.Context()
@@ -65,7 +65,8 @@ def frame(*envelopes, producer="stranger", base=0):
     return frame_of(envelopes or [checked(base)], producer=producer, epoch=1, base=base)
 
 
-def test_a_damaged_frame_gets_a_negative_answer_and_a_dead_letter_and_those_behind_it_pass(stranger, journal):
+def test_damaged_frame_is_a_dead_letter_and_later_frames_pass(stranger, journal):
+    """Answer the damaged frame negatively."""
     stranger.hello()
     damaged = bytearray(frame(base=0))
     damaged[-5] ^= 1
@@ -174,7 +175,10 @@ def test_who_sends_too_fast_is_told_to_wait(stranger, journal):
 
 
 async def test_a_client_that_is_too_fast_slows_down_and_loses_nothing(journal, tmp_path):
-    """Saying hello again, as it does after each refusal, does not help: its surplus waits until the clock says so."""
+    """Publish too fast, and say hello again after each refusal.
+
+    Saying hello does not help: the surplus waits until the clock allows it.
+    """
     clock, limits = StepClock(), BrokerLimits(events_per_second=100)
     with broker_thread(journal, address(tmp_path), clock=clock, limits=limits) as broker:
         bus = ZmqBus(broker.endpoint, producer="quick")
@@ -237,7 +241,7 @@ async def test_a_client_too_many_gets_its_turn_when_there_is_room(journal, tmp_p
             assert not waiting.done()
             await first.close()
             while not waiting.done():
-                clock.seconds += 10  # time to look who is still there
+                clock.seconds += 10  # time to look for broken connections
                 await asyncio.sleep(0.01)
         assert waiting.result() == 2
         await second.close()
@@ -292,12 +296,12 @@ async def test_dead_letters_are_removed_through_the_broker(stranger, broker, jou
     [dead] = journal.dead_letters()
     await bus.discard_dead_letter(dead.number)
     assert journal.dead_letters() == []
-    await bus.discard_dead_letter(dead.number)  # as after an interruption: that it is gone is no error
+    await bus.discard_dead_letter(dead.number)  # a repetition is no error
     await bus.close()
 
 
 def test_broker_dead_letter_of_an_impossible_number_is_refused(tmp_path):
-    """It is larger than any that SQLite can look for, and must not stop the broker."""
+    """Discard a number beyond SQLite's range, which must not stop the broker."""
     with (
         closing(SqliteJournal(tmp_path / "journal.sqlite")) as journal,
         broker_thread(journal, address(tmp_path)) as broker,
@@ -311,7 +315,10 @@ def test_broker_dead_letter_of_an_impossible_number_is_refused(tmp_path):
 
 @pytest.mark.parametrize("position", [2, 1 << 63])
 async def test_broker_dead_letter_beyond_the_end_is_refused(position, tmp_path):
-    """Kept, it would be damage at the broker's next start, or stop it at once."""
+    """Report a position beyond the journal's end.
+
+    If it were kept, the dead letter would be damage at the broker's next start, or stop it at once.
+    """
     with (
         closing(SqliteJournal(tmp_path / "journal.sqlite")) as journal,
         broker_thread(journal, address(tmp_path)) as broker,
@@ -372,13 +379,13 @@ def test_the_watchdog_is_called_while_nothing_happens(journal, tmp_path):
 
 
 def test_events_are_bytes_to_the_broker(stranger, journal):
-    """It records what it cannot read: only edges parse JSON."""
+    """Record events that the broker cannot read: only clients parse JSON."""
     stranger.hello()
     assert stranger.say(b"F", frame())[0][:1] == b"A"
     assert journal.read(0).records[0].frame.bodies() == [encode(checked(0))]
 
 
-async def test_a_damaged_record_is_refused_loudly_to_who_asks_for_it_and_the_others_go_on(tmp_path):
+async def test_damaged_record_fails_its_subscriber_and_no_other(tmp_path):
     """Guarantee (ADR-003): damage is refused loudly."""
     journal = SqliteJournal(tmp_path / "journal.db")
     with broker_thread(journal, address(tmp_path)) as broker:
@@ -397,7 +404,7 @@ async def test_a_damaged_record_is_refused_loudly_to_who_asks_for_it_and_the_oth
     journal.close()
 
 
-async def test_a_subscriber_that_does_not_read_is_sent_no_more_for_subscribing_again(tmp_path):
+async def test_subscribing_again_without_reading_gets_no_more_credit(tmp_path):
     journal = MemoryJournal()
     with broker_thread(journal, address(tmp_path)) as broker:
         bus = ZmqBus(broker.endpoint, producer="p")
@@ -416,7 +423,10 @@ async def test_a_subscriber_that_does_not_read_is_sent_no_more_for_subscribing_a
 
 
 async def settled(subscription):
-    """Wait until nothing more comes: a barrier behind what the broker has sent so far."""
+    """Wait until the broker has nothing more to send.
+
+    Its answers to other requests serve as barriers behind the events that it has sent.
+    """
     count = -1
     while count != subscription._state.held_bytes:
         count = subscription._state.held_bytes

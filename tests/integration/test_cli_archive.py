@@ -1,4 +1,4 @@
-"""``flyball journal archive``, ``delete``, ``export`` and ``import``, and what reads an archived run."""
+"""``flyball journal archive``, ``delete``, ``export`` and ``import``, and commands on archived runs."""
 
 import json
 import shutil
@@ -31,7 +31,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def archived(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the same run, of which all but the latest events are archived."""
+    """Return the same run with all but the latest events archived."""
     folder = tmp_path_factory.mktemp("archived")
     shutil.copy(whole / "journal.sqlite", folder)
     assert flyball(folder, "journal", "archive", "--before", FIRST_BOUNDARY).exit_code == 0
@@ -153,7 +153,10 @@ def test_import_names_the_wrong_line_and_leaves_nothing(change, told, lines: lis
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_import_of_fuzzed_lines_is_refused_or_exact(data, lines: list[bytes], tmp_path_factory) -> None:
-    """A second export equals the first, but for order and spaces of attributes."""
+    """Export again, which gives the same lines as the first time.
+
+    Only the order and the spaces of attributes may differ.
+    """
     path = tmp_path_factory.mktemp("fuzzed") / "journal.sqlite"
     number = data.draw(st.integers(0, 9))
     line = bytearray(lines[number])
@@ -183,7 +186,7 @@ def test_import_of_fuzzed_lines_is_refused_or_exact(data, lines: list[bytes], tm
     ids=["trailing space", "line break", "spaces", "source", "data_base64"],
 )
 def test_export_keeps_the_bytes_of_unusual_events(change, whole: Path, tmp_path: Path) -> None:
-    """Any client writes its events itself, so their JSON may be spelled in any way."""
+    """Spell JSON in unusual ways, as any client may."""
     with closing(SqliteJournalReader(whole / "journal.sqlite")) as reader:
         record = reader.read(0).records[0]
     events = stored_in(record)

@@ -34,7 +34,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 def checked(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run the command in a process of its own, because modules of one folder must not serve another."""
+    """Run the command in its own process.
+
+    Otherwise modules that were imported from one test's folder would be used for the next.
+    """
     command = [sys.executable, "-m", "app.cli", "--config-file", str(folder / "nim.toml"), "check", "game", *words]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
@@ -123,7 +126,10 @@ MINE = replace(POLICY_GRADIENT, name="gagged", train="gagged:nowhere")
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the folder of settings that name the example's network, beside two modules with a fault each."""
+    """Return a folder of settings that name the example's network.
+
+    Two modules beside them have a fault each.
+    """
     for file in ("conv_network.py", "own_backend.py"):
         shutil.copy(EXAMPLES / file, tmp_path)
     shutil.copy(EXAMPLES / "conv_network.toml", tmp_path / "flyball.toml")

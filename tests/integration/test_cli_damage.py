@@ -1,4 +1,4 @@
-"""What commands do about a damaged journal: they name the damage and the way out, and change nothing."""
+"""Commands on a damaged journal name damage and remedy, and change nothing."""
 
 import json
 import re
@@ -109,7 +109,7 @@ def test_up_refuses_damage_beside_the_records(run: Path, flyball: Flyball, chang
 
 
 def test_what_damage_says_to_do_exists(run: Path, flyball: Flyball) -> None:
-    """The hint of every damage names a command; it has to be one."""
+    """Every hint about damage names a command that exists."""
     spoil(run, "UPDATE frames SET bodies = x'00' WHERE first = 3")
     hint = flyball("tail").stderr
     command = re.search(r"`flyball (.+?)`", hint)

@@ -1,4 +1,4 @@
-"""``flyball journal dead-letters`` as a user runs it, in a run that is running and in one that is not."""
+"""``flyball journal dead-letters``, beside a running broker and without one."""
 
 import asyncio
 import json
@@ -36,7 +36,10 @@ def flyball(tmp_path: Path) -> Flyball:
 
 @pytest.fixture
 def stopped(tmp_path: Path) -> Path:
-    """Return the folder of a run with one event, which a reducer could not fold, and three refused frames."""
+    """Return a run folder with four dead letters.
+
+    Three are refused frames. The fourth is the journal's only event, which a reducer could not fold.
+    """
     frame = frame_of([checked(0), checked(1)], producer="another@there", epoch=1, base=0)
     damaged = frame[:-5] + b"#" + frame[-4:]
     configured = originate(RunConfigured(run_id="run", settings={}), event_id="configured", time=START)
@@ -110,7 +113,10 @@ def test_retry_publishes_refused_events_and_removes_them(run: Path, flyball: Fly
 
 
 def test_retry_of_events_recorded_since_records_nothing(stopped: Path, flyball: Flyball) -> None:
-    """Their sender published them again, or an earlier retry was killed before it removed the dead letter."""
+    """Retry events that have been recorded meanwhile.
+
+    Their sender published them again, or an earlier retry was killed before it removed the dead letter.
+    """
     with closing(SqliteJournal(stopped / "journal.sqlite")) as journal:
         (dead, *_) = journal.dead_letters()
         journal.append(dead_letters=[dead])
@@ -158,7 +164,7 @@ def test_numbers_that_are_none_are_refused_as_usage(stopped: Path, flyball: Flyb
 
 
 def test_retry_beside_a_broker_that_is_starting_is_refused(stopped: Path, flyball: Flyball) -> None:
-    """It holds the journal and does not listen yet."""
+    """Lock the journal as a broker does before it listens."""
     with closing(SqliteJournal(stopped / "journal.sqlite")):
         refused = flyball("retry", REFUSED)
     assert (refused.exit_code, refused.stdout) == (1, "")

@@ -47,7 +47,9 @@ def test_a_missing_line_is_seen(hands: Path) -> None:
     assert "are lines missing" in lacking.stderr
 
 
-def test_the_same_arguments_write_the_same_file_and_rewards_can_be_spread(hands: Path, tmp_path: Path) -> None:
+def test_same_arguments_write_the_same_file(hands: Path, tmp_path: Path) -> None:
+    """Rewards may be spread over the tricks of a hand."""
+
     def written(*words: object) -> str:
         file = tmp_path / "again.jsonl"
         words = ("experience", "export", file, *HEARTS, "--hands", 6, "--model", "normal", *words)
@@ -91,7 +93,7 @@ def test_what_is_wrong_is_named(hands: Path, tmp_path: Path, words, code: int, w
     lines[2] = json.dumps(json.loads(lines[2]) | {"reward": "much"})
     hands.write_text("\n".join(lines))
     words = [word.replace("{hands}", str(hands)) for word in words]
-    refused = flyball("--run", tmp_path / "run", "experience", *words)  # not the one in the checkout, if there is one
+    refused = flyball("--run", tmp_path / "run", "experience", *words)  # not a run of the checkout
     assert (refused.exit_code, refused.stdout) == (code, "")
     assert why in " ".join(refused.stderr.split())
 

@@ -69,7 +69,7 @@ def test_units_name_folder_user_node_and_program(tmp_path: Path) -> None:
 
 
 def test_store_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    """By init, which warns, because it may be mounted later, and by config check, which fails."""
+    """Init warns, because the store may be mounted later; config check fails."""
     store, run = tmp_path / "store", tmp_path / "run"
     warned = init("--role", "worker", "--head", "h", "--head-key", KEY, "--store", store, run)
     assert (warned.exit_code, f"WARNING: The store's folder {store} does not exist" in warned.stderr) == (0, True)

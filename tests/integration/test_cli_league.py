@@ -1,4 +1,4 @@
-"""``flyball league`` on a recorded run, and on games made up by hand."""
+"""``flyball league`` on a recorded run, and on invented games."""
 
 import json
 from pathlib import Path
@@ -146,7 +146,7 @@ def test_a_file_that_is_no_such_league_is_not_taken_over(run: Path, tmp_path: Pa
     assert not registry.exists()
 
 
-def test_a_registry_that_is_refused_is_left_as_it_is_with_no_lock_beside_it(run: Path, tmp_path: Path) -> None:
+def test_refused_registry_is_left_unchanged_and_without_a_lock(run: Path, tmp_path: Path) -> None:
     path, registry = tmp_path / "league.json", tmp_path / "shared" / "other.json"
     registry.parent.mkdir()
     registry.write_text("{}")
@@ -191,7 +191,10 @@ def test_a_run_without_a_league_is_told_from_no_run(tmp_path: Path) -> None:
 
 
 def circle(names: list[str], games: int) -> LeagueView:
-    """Return a league of three in which each wins seven of ten games against the next."""
+    """Return a league of three that beat each other in a circle.
+
+    Each wins seven of ten games against the next.
+    """
     won, lost = 7 * games // 10, 3 * games // 10
     pairs = zip(names, names[1:] + names[:1], strict=True)
     return LeagueView(pairs=total(of_games(one, other, won, 0, lost) for one, other in pairs))

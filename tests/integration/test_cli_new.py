@@ -1,4 +1,4 @@
-"""``flyball new``: the files that it writes, and the names that it refuses."""
+"""``flyball new``: the files that it writes, and refused names."""
 
 import json
 import tomllib

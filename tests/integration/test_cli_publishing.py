@@ -1,4 +1,4 @@
-"""Commands that talk to a broker: a real one, in a process of its own."""
+"""Commands that talk to a real broker in its own process."""
 
 import asyncio
 import json
@@ -97,7 +97,10 @@ def test_emit_settings_is_refused_as_usage(flyball: Flyball, dry: tuple[str, ...
 
 
 def test_emit_void_is_refused_as_usage(flyball: Flyball) -> None:
-    """Voided by hand, the run's first settings would be left out, and with them all that came before the next start."""
+    """Refuse to void the run's first settings by hand.
+
+    Without them, all events until the next start would be left out, too.
+    """
     refused = flyball("emit", "EVENT_VOIDED", '{"position": 1, "reason": "dislike"}', "--dry-run")
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert "flyball journal repair --void" in refused.stderr

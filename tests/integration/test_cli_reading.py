@@ -1,4 +1,4 @@
-"""Commands that read a run: what they print, and how they exit."""
+"""Commands that read a run: their output and exit codes."""
 
 import json
 import os
@@ -141,7 +141,10 @@ def test_errors_have_their_codes_and_a_way_out(
 
 
 def options() -> Iterator[tuple[tuple[str, ...], click.Option]]:
-    """Iterate over the options of all commands that take a value, each with the words that lead to its command."""
+    """Iterate over options that take a value, with their commands' words.
+
+    The words are those that lead to the command.
+    """
 
     def below(command: click.Command, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Option]]:
         found = [param for param in command.params if isinstance(param, click.Option)]

@@ -41,7 +41,7 @@ def run(events: list[Event[Payload]], tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture(scope="module")
 def bent(events: list[Event[Payload]], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a run in whose journal a promotion says something else than was decided."""
+    """Return a run whose journal has another promotion than was decided."""
     folder = tmp_path_factory.mktemp("bent")
     promotion = promoted(events)
     data = promotion.data.replace(elo=12345.0)
@@ -171,7 +171,7 @@ def test_what_if_shows_decisions_by_configuration_and_in_time(run, events):
     stalls = [event for event in events if isinstance(event.data, PlateauDetected)]
     assert stalls
     lost = [one for one in found["differences"] if "upper_bound" in (one["before"] or ())]
-    assert len(lost) == len(stalls)  # missing, or another boost in its place: one that answers a pause
+    assert len(lost) == len(stalls)  # missing, or replaced by a boost that answers a pause
     assert {one["kind"] for one in lost} <= {"missing", "replaced"}
     places = [(one["config_key"] or "", one["position"]) for one in found["differences"]]
     assert places == sorted(places)
@@ -227,7 +227,7 @@ def test_what_if_lists_verdicts_beside_requests(run, asked, name):
 
 
 def test_what_if_lists_sampled_opponents_on_demand(run):
-    """They are counted, and listed on request."""
+    """Count sampled opponents, and list them on request."""
     found = told(flyball(run, *MORE_GAMES, "--json"))
     sampled = found["summary"]["missing"]["OPPONENT_SAMPLED"]
     assert sampled > 0
@@ -285,7 +285,7 @@ def test_what_does_not_fit_is_refused(run, words, code, said):
     assert said in result.stderr
 
 
-def test_a_check_that_fails_does_so_whether_anybody_reads_it_or_not(bent):
+def test_failed_check_exits_with_1_though_its_pipe_is_closed(bent):
     command = [sys.executable, "-m", "app.cli", "--run", str(bent), "replay", "--check"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         process.stdout.close()
@@ -296,7 +296,7 @@ def test_a_check_that_fails_does_so_whether_anybody_reads_it_or_not(bent):
     "words",
     [("replay", "--check"), ("replay", "--what-if", "--set", "seed=1"), ("status",), ("league",), ("up", "--for", "1")],
 )
-def test_a_run_of_a_version_with_other_settings_is_told_in_a_line(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_run_of_a_version_with_other_settings_is_refused(tmp_path: Path, words: tuple[str, ...]) -> None:
     run = Recording([])
     settings = RunSettings().model_dump(mode="json")
     run.add(RunConfigured(run_id="1", settings={**settings, "feedback": {**settings["feedback"], "gone": {"x": 1}}}))

@@ -1,4 +1,4 @@
-"""``flyball scenario`` before a loop runs: what it refuses, and how it says so."""
+"""``flyball scenario`` before a loop runs: refusals and their texts."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +16,7 @@ Flyball = Callable[..., Result]
 
 @pytest.fixture
 def flyball(tmp_path: Path) -> Flyball:
-    """Return what runs a command on a run that nobody plays at present."""
+    """Return a function that runs commands on a run without a loop."""
     write_journal(tmp_path / "journal.sqlite", recording().events)
     return lambda *words: CliRunner().invoke(main, ["--run", str(tmp_path), "scenario", *words])
 

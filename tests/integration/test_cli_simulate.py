@@ -1,4 +1,4 @@
-"""``flyball simulate``: what it prints, draws and refuses."""
+"""``flyball simulate``: its output, figures and refusals."""
 
 import json
 import os
@@ -49,7 +49,10 @@ def test_json_holds_arms_and_runs(flyball: Flyball) -> None:
 
 @contextmanager
 def begun(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], list[psutil.Process]]]:
-    """Begin a long command; yield it once two runs are under way, and their processes. All are gone afterwards."""
+    """Begin a long command; yield it and its processes.
+
+    Two runs are under way then. Afterwards all processes must be gone.
+    """
     words = [sys.executable, "-m", "app.cli", "--run", str(tmp_path), *map(str, CLUSTER), "--days", "1", "--jobs", "2"]
     with (tmp_path / "stderr").open("wb") as stderr:
         command = subprocess.Popen([*words, "--seeds", "40"], stdout=stderr, stderr=stderr, start_new_session=True)
@@ -106,9 +109,8 @@ def test_the_plant_can_be_replaced(flyball: Flyball, tmp_path: Path) -> None:
     assert told["runs"][1]["total"][-1] < 1
 
 
-def test_a_plant_may_have_curves_of_the_run_s_own_configurations_played_or_not(
-    flyball: Flyball, tmp_path: Path
-) -> None:
+def test_plant_may_have_curves_of_any_known_configuration(flyball: Flyball, tmp_path: Path) -> None:
+    """Use a configuration of the run's own that is not played."""
     (tmp_path / "own.toml").write_text(PLANT.replace("configs.hex7_2p", "configs.hex5_2p"), encoding="utf-8")
     refused = flyball(*SMALL, "--plant", tmp_path / "own.toml")
     assert (refused.exit_code, "'configs.hex5_2p'" in refused.stderr) == (2, True)
@@ -144,9 +146,8 @@ def test_it_draws(flyball: Flyball, tmp_path: Path, suffix: str) -> None:
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
-def test_a_figure_tells_strength_apart_from_luck_and_has_intervals_of_several_seeds(
-    flyball: Flyball, tmp_path: Path, seeds: int
-) -> None:
+def test_figure_separates_strength_from_luck(flyball: Flyball, tmp_path: Path, seeds: int) -> None:
+    """With several seeds the figure shows intervals, too."""
     flyball(*SMALL, "--seeds", seeds, "--plot", tmp_path / "figure.svg")
     drawn = (tmp_path / "figure.svg").read_text(encoding="utf-8")
     assert "strength apart from models' luck, Elo" in drawn

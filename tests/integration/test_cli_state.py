@@ -104,7 +104,7 @@ def test_long_matchmaking_is_shortened_in_the_table(tmp_path: Path) -> None:
 
 
 def test_parameter_left_as_configured_has_no_setter(tmp_path: Path) -> None:
-    """ADAPTIVE_PARAMS_CHANGED names all parameters of a training, whichever of them it changes."""
+    """Change one parameter by ADAPTIVE_PARAMS_CHANGED, which names all of them."""
     epochs, games = GAMES[KEY].epochs, GAMES[KEY].selfplay.games_per_request
 
     def params(epochs: int) -> AdaptiveParamsChanged:

@@ -1,4 +1,4 @@
-"""``flyball store`` as a user runs it: what is damaged, and what nothing needs."""
+"""``flyball store``: damaged blobs, and blobs that nothing needs."""
 
 import json
 import os
@@ -43,7 +43,10 @@ def listed(result: Result) -> set[str]:
 
 
 class Run:
-    """A run with a promoted model, an earlier one, a played shard, and blobs that nothing names."""
+    """A run with models, a played shard, and blobs that nothing names.
+
+    One model is promoted, one is earlier.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.store = folder, FileStore(folder / "store")

@@ -1,4 +1,4 @@
-"""``flyball train``: settings from files and the command line, a run, and what it says."""
+"""``flyball train``: settings from files and the command line, runs, and output."""
 
 import json
 import os
@@ -132,7 +132,7 @@ def test_option_of_a_network_leaves_the_others(tmp_path: Path) -> None:
     assert training_settings(config, file, {"network.kind": "mlp"}).network.network == NetworkSettings()
 
 
-def test_toml_says_the_same_and_the_command_line_has_the_last_word(tmp_path: Path) -> None:
+def test_options_on_the_command_line_override_toml(tmp_path: Path) -> None:
     file = tmp_path / "run.toml"
     file.write_text("[ppo]\nlearning_rate = 3e-4\ngamma = 0.9\n[collection.opponents]\nself = 0.5\nrandom = 0.5\n")
     settings = training_settings(HEARTS, file, {"ppo.gamma": 0.8, "collection.initial_policy": "random"})
@@ -245,7 +245,7 @@ def test_hearts_is_trained_from_a_clone(tmp_path: Path) -> None:
     assert "against heuristic" in done.stderr
 
 
-def test_a_run_that_has_its_clone_goes_on_without_what_it_was_cloned_from(tmp_path: Path) -> None:
+def test_run_with_a_clone_resumes_without_its_experience(tmp_path: Path) -> None:
     file, folder = tmp_path / "games.jsonl", tmp_path / "run"
     words = ("experience", "export", str(file), "--game", "tic_tac_toe_2p", "--games", "8", "--model", "random")
     written = CliRunner().invoke(main, words)

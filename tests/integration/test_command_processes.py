@@ -1,4 +1,7 @@
-"""Commands that train die with their jobs, with everything that they started; their failures become facts."""
+"""Training commands die with their jobs, with all their processes.
+
+Their failures become events.
+"""
 
 import asyncio
 from pathlib import Path
@@ -68,7 +71,10 @@ async def pids_of(root: Path) -> list[int]:
 
 
 def gone(pids: list[int]) -> bool:
-    """Return whether the processes end within seconds; those that ended already count."""
+    """Return whether the processes end within seconds.
+
+    Processes that have ended already count as gone.
+    """
     found = [process for process in psutil.process_iter() if process.pid in pids]
     _, alive = psutil.wait_procs(found, timeout=10)
     return all(process.status() == psutil.STATUS_ZOMBIE for process in alive)
@@ -99,7 +105,10 @@ async def test_command_dies_with_its_child_at_the_deadline(root: Path) -> None:
 
 @pytest.mark.parametrize("kind", [LocalEngine, InlineEngine])
 async def test_command_dies_when_its_job_is_cancelled(root: Path, kind: type) -> None:
-    """A job in a thread ends at its next report, so there the command goes on reporting."""
+    """Let the command report again and again.
+
+    A job in a thread ends at its next report.
+    """
     script = HANG.replace("time.sleep(1000)", TICKING) if kind is InlineEngine else HANG
     spec, engine = commanded(root, script), kind()
     task = asyncio.get_running_loop().create_task(engine.run(JOB, spec))
@@ -145,7 +154,7 @@ def test_folder_of_a_live_job_is_not_swept(root: Path) -> None:
 
 
 def test_folder_that_goes_away_while_sweeping_is_ignored(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another job removes its folder between the listing of all and the look at this one."""
+    """Let another job remove its folder after the folders were listed."""
     (root / "trainings").mkdir(parents=True)
     monkeypatch.setattr(Path, "iterdir", lambda folder: iter([folder / "gone"]))
     with private_folder(root / "trainings") as mine:

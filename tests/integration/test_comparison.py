@@ -1,4 +1,7 @@
-"""Tiny comparisons on real games: the real loop in one process, repeatable apart from the measured times."""
+"""Tiny comparisons on real games, repeatable apart from measured times.
+
+The real loop runs in one process.
+"""
 
 import json
 from itertools import count
@@ -25,7 +28,10 @@ SETTINGS = RunSettings(configs=(GAME,), selfplay_workers=("selfplay_worker@node1
 
 
 def compared(folder: Path, arm: str = "all", seconds: float = 10.0, *troubles: str) -> tuple[RunFigures, list]:
-    """Do a run in which each reading of the meter is 0.1 s later than the last; return its figures and events."""
+    """Do a run; return its figures and events.
+
+    Each reading of the meter is 0.1 s later than the last.
+    """
     task = StudyTask(
         settings=SETTINGS,
         arm=arm,
@@ -46,7 +52,7 @@ def compared(folder: Path, arm: str = "all", seconds: float = 10.0, *troubles: s
 
 
 def essence(events: list) -> list:
-    """Return what is the same in each run: all but the ids of processes."""
+    """Return events without ``DAEMON_STARTED``, which has the id of a process."""
     return [
         (event.sequence, event.recorded_us, event.source, encode(event.envelope))
         for event in events

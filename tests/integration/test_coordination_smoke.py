@@ -1,4 +1,7 @@
-"""All daemons in one process, over the in-memory bus: the loop closes, and replay comes to the same conclusions."""
+"""All daemons in one process close the loop, and replay agrees.
+
+They share a bus in memory.
+"""
 
 import asyncio
 from pathlib import Path
@@ -44,7 +47,7 @@ def place_of(name: str, store: Path) -> WorkerPlace:
 
 
 async def turn(journal: MemoryJournal, states: dict[str, MemoryStateStore], store: Path, until: int) -> None:
-    """Run all daemons until ``until`` verdicts on trained models are in the journal."""
+    """Run all daemons until there are ``until`` verdicts on trained models."""
     clock = SystemClock()
     bus, stop = MemoryBus(journal, clock, producer="broker@laptop"), asyncio.Event()
     configured = RunConfigured(run_id="run", settings=SETTINGS.model_dump(mode="json"))

@@ -1,4 +1,7 @@
-"""A daemon's own files: a damaged one is set aside with an error, and nothing is lost."""
+"""Damaged files of a daemon are set aside, and nothing is lost.
+
+An error is logged.
+"""
 
 from pathlib import Path
 
@@ -53,7 +56,7 @@ def test_flips_are_found_or_change_nothing(tmp_path, kind, fill, capsys):
 
 @pytest.mark.parametrize("renamed", [(), ("-wal",), ("-wal", "-shm")])
 def test_file_without_a_node_in_its_name_is_renamed_with_content(tmp_path, renamed):
-    """Also after a crash between two renamings."""
+    """Rename the files, also after a crash between two renamings."""
     older, path = tmp_path / "training.sqlite", tmp_path / "training@gpu1.sqlite"
     store = SqliteStateStore(older)
     store.save(7, ROWS)

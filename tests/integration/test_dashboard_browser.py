@@ -63,7 +63,10 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @contextmanager
 def page_of(browser: Any, url: str, size: tuple[int, int] = WIDE, scheme: str = "light") -> Iterator[Any]:
-    """Open a page that must write no error to its console, and ask no other host for anything."""
+    """Open a page that must write no error to its console.
+
+    It must ask no other host for anything.
+    """
     context = browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
     page = context.new_page()
     page.set_default_timeout(PATIENCE_MS)
@@ -147,7 +150,7 @@ def test_events_arrive_live_and_after_a_restart_once(browser, tmp_path):
     with served(tmp_path, port=port):
         page.wait_for_selector("#events tr[data-position='14']")
         is_live(page)
-        assert positions(page) == [14, 12, 11, 10, 9, 8, 7, 6, 5, 4]  # the 13th is about no configuration
+        assert positions(page) == [14, 12, 11, 10, 9, 8, 7, 6, 5, 4]  # the 13th event is about no configuration
         page.goto(f"{url}/")
         append(tmp_path, EVENTS[14:])
         page.wait_for_selector(".card >> text=PROMOTION_REJECTED")

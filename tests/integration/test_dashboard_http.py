@@ -1,4 +1,4 @@
-"""The dashboard over HTTP: pages, the stream of news, and what is refused."""
+"""The dashboard over HTTP: pages, the stream of events, and refusals."""
 
 import json
 import re
@@ -382,7 +382,7 @@ def test_dashboard_with_an_unusable_key_does_not_start(run, tmp_path):
 
 @pytest.mark.timeout(60)
 def test_server_ends_when_its_feed_breaks(run, monkeypatch):
-    """Otherwise it would go on with pages that stand still."""
+    """End the server, which would otherwise go on with stale pages."""
 
     class BrokenFeed(Feed):
         def read_part(self) -> bool:

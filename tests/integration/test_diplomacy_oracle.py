@@ -1,4 +1,7 @@
-"""Our rules of Diplomacy against the package ``diplomacy``, which is AGPL, and an oracle only."""
+"""Our rules of Diplomacy against the package ``diplomacy``.
+
+The package has the AGPL as its licence, so it is only an oracle of tests.
+"""
 
 import pytest
 from diplomacy_oracle import compare

@@ -1,4 +1,4 @@
-"""``flyball eval --config``: a model against others, from a run's store or a file."""
+"""``flyball eval --config``: a model of a run or file against others."""
 
 import json
 from collections.abc import Callable
@@ -71,7 +71,7 @@ def test_the_current_model_is_meant_unless_another_is_named(flyball: Flyball, mo
     assert json.loads(flyball("--config", KEY, "--games", 2).stdout)["model"] == models[0]
 
 
-def test_the_same_arguments_write_the_same_bytes_however_many_play(flyball: Flyball, models: list[ModelHash]) -> None:
+def test_same_arguments_write_the_same_bytes_with_any_workers(flyball: Flyball, models: list[ModelHash]) -> None:
     words = ("--config", KEY, "--against", f"random,{models[1]}", "--games", 600)
     written = flyball(*words, "--seed", 3).stdout_bytes
     assert written == flyball(*words, "--seed", 3, "--workers", 2).stdout_bytes
@@ -193,7 +193,7 @@ def test_a_configuration_that_cannot_be_played_is_refused(flyball: Flyball, mode
 
 
 @pytest.mark.parametrize("option", ["--model", "--against"])
-def test_a_model_of_another_game_is_refused_before_anything_is_played(
+def test_model_of_another_game_is_refused_before_any_game(
     flyball: Flyball, models: list[ModelHash], tmp_path: Path, option: str
 ) -> None:
     model = stored(tmp_path, 1, "connect_four_2p")
@@ -201,7 +201,7 @@ def test_a_model_of_another_game_is_refused_before_anything_is_played(
     assert (done.exit_code, done.stdout) == (2, "")
     assert f"{option.removeprefix('--')} {model} was trained for connect_four_2p, not for {KEY}" in done.stderr
     assert "games" not in done.stderr
-    # Of the same size, but not the same: nothing that is played could tell.
+    # A game of the same size is accepted, because no game that is played could show the difference.
     othello, variant = GAMES["othello_2p"], tmp_path / "flyball.toml"
     variant.write_text(f'[games.other_2p]\ngame = "{othello.game}"\nplayers = 2\n')
     same = stored(tmp_path, 1, "othello_2p")

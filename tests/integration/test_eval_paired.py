@@ -24,7 +24,7 @@ def flyball(tmp_path: Path) -> Flyball:
     return lambda *more, key=KEY: CliRunner().invoke(main, [*words, "--config", key, *map(str, more)])
 
 
-def test_a_checkpoint_is_compared_with_each_opponent_in_its_place(flyball: Flyball, tmp_path: Path) -> None:
+def test_checkpoint_is_compared_with_each_opponent_in_its_seat(flyball: Flyball, tmp_path: Path) -> None:
     model = put_model(tmp_path / "store", GAMES[KEY])
     done = flyball("--model", model[:8], "--against", "normal,easy", "--games", 200, "--temperature", 0)
     assert done.exit_code == 0, done.stderr
@@ -41,13 +41,13 @@ def test_a_checkpoint_is_compared_with_each_opponent_in_its_place(flyball: Flyba
     assert first["reference"]["win_share"] == pytest.approx(0.25)
 
 
-def test_the_heuristic_of_hearts_is_one_of_its_levels_and_no_second_opponent(flyball: Flyball) -> None:
+def test_heuristic_of_hearts_and_its_level_are_played_once(flyball: Flyball) -> None:
     done = flyball("--model", "easy", "--against", "heuristic,normal", "--games", 8)
     assert [one["opponent_player"] for one in json.loads(done.stdout)["results"]] == ["normal"]
     assert "normal is there already, and is played once" in done.stderr
 
 
-def test_the_same_arguments_write_the_same_bytes_however_many_play(flyball: Flyball) -> None:
+def test_same_arguments_write_the_same_bytes_with_any_workers(flyball: Flyball) -> None:
     words = ("--model", "random", "--against", "easy", "--reference", "normal", "--games", 120)
     written = flyball(*words).stdout_bytes
     assert written == flyball(*words, "--workers", 2).stdout_bytes

@@ -1,4 +1,4 @@
-"""EvaluationManager on real processes: what dies, hangs or is cancelled, and what it leaves untouched."""
+"""EvaluationManager on real processes that die, hang or are cancelled."""
 
 import asyncio
 import hashlib
@@ -48,14 +48,17 @@ def gauntlet(store: Path, *, games: int = 100, batch_games: int = 20, **settings
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def engine():
-    """Start processes once: each takes seconds until it can play."""
+    """Start processes once, because each takes seconds until it can play."""
     made = LocalEngine(workers=2)
     yield made
     await made.close()
 
 
 def kill_at_work(child: psutil.Process) -> bool:
-    """Kill a worker that has begun; return whether it is one. What has ended meanwhile is none."""
+    """Kill a worker that has begun; return whether it was killed.
+
+    Other processes, and workers that have ended, count as not killed.
+    """
     try:
         if begun := "app.engine" in child.cmdline() and child.cpu_times().user > 0.2:
             child.kill()
@@ -65,7 +68,7 @@ def kill_at_work(child: psutil.Process) -> bool:
 
 
 async def kill_workers(times: int, finished: asyncio.Event) -> int:
-    """Kill one worker after another, each time one that was not killed before."""
+    """Kill one worker after another; return the number of those killed."""
     killed: set[int] = set()
     while len(killed) < times and not finished.is_set():
         for worker in psutil.Process().children():
@@ -85,7 +88,7 @@ async def with_kills(engine: LocalEngine, spec: GauntletSpec, times: int):
 
 
 @pytest.mark.parametrize("times", [4, pytest.param(50, marks=[pytest.mark.slow, pytest.mark.timeout(600)])])
-async def test_no_game_is_lost_or_counted_twice_when_workers_are_killed(store, engine, times) -> None:
+async def test_killed_workers_lose_no_game_and_repeat_none(store, engine, times) -> None:
     spec = gauntlet(store, games=1000, batch_games=10)
     result, killed = await with_kills(engine, spec, times)
     assert killed == times
@@ -95,7 +98,7 @@ async def test_no_game_is_lost_or_counted_twice_when_workers_are_killed(store, e
     assert result.results == undisturbed.results
 
 
-async def test_the_same_gauntlet_gives_the_same_games_on_any_number_of_processes(store, engine) -> None:
+async def test_gauntlet_gives_the_same_games_on_any_processes(store, engine) -> None:
     spec = gauntlet(store)
     inline = InlineEngine()
     alone = await EvaluationManager(inline).evaluate(spec)
@@ -111,14 +114,17 @@ async def test_progress_is_told_batch_by_batch(store, engine) -> None:
 
 
 async def test_batches_that_hang_are_written_off(store) -> None:
-    """A deadline far below what starting a process takes: every batch is too slow."""
+    """Set a deadline far below the start of a process.
+
+    So every batch is too slow.
+    """
     starting = LocalEngine(workers=2)
     with pytest.raises(NothingPlayed, match="not done within"):
         await EvaluationManager(starting).evaluate(gauntlet(store, games=20, batch_seconds=0.01))
     await starting.close()
 
 
-async def test_an_opponent_that_cannot_be_played_costs_its_own_games_only(store, engine) -> None:
+async def test_unplayable_opponent_costs_its_own_games_only(store, engine) -> None:
     spec = gauntlet(store)
     absent = spec.opponents[1].replace(model=ModelHash("f" * 64))
     result = await EvaluationManager(engine).evaluate(spec.replace(opponents=(spec.opponents[0], absent)))
@@ -141,7 +147,10 @@ async def test_cancelling_stops_the_games(store, engine) -> None:
 
 
 async def test_training_is_untouched_by_evaluation(store) -> None:
-    """An evaluation can't reach the module in training, so it can't change its mode."""
+    """Evaluate beside a module in training, whose mode must stay.
+
+    Evaluation has no access to that module.
+    """
     spec = gauntlet(store)
     files = {path: hashlib.sha256(path.read_bytes()).digest() for path in store.rglob("*") if path.is_file()}
     network = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(0.5).eval())

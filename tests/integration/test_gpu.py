@@ -1,4 +1,4 @@
-"""Play, training and evaluation on a GPU: repeatable there, and near the CPU's."""
+"""Play, training and evaluation on a GPU repeat, near the CPU's results."""
 
 from pathlib import Path
 

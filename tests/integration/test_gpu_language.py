@@ -1,4 +1,7 @@
-"""Language models on a GPU: canaries of a CPU hold there, and those of a GPU hold on a CPU."""
+"""Language models on a GPU: canaries agree with those of a CPU.
+
+Canaries from a CPU are valid on a GPU, and those from a GPU on a CPU.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The example of a player of one's own, wherever bots play: self-play, evaluation, cloning, exchange of experience."""
+"""The example player in self-play, evaluation, cloning and exchange of experience."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""A hanging job in a real process: killed, replaced, and reported by an event."""
+"""A hanging job in a real process is killed, replaced and reported."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``flyball eval --mixed``: a hero of the small Diplomacy among mixed opponents, and a league of folders of PEFT."""
+"""``flyball eval --mixed`` in small Diplomacy, and leagues of PEFT folders."""
 
 import json
 from collections.abc import Callable
@@ -32,7 +32,10 @@ Flyball = Callable[..., Result]
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a training, a base model, two adapters of PEFT, and settings."""
+    """Return a folder with a training, base model, adapters and settings.
+
+    There are two adapters of PEFT.
+    """
     home = tmp_path_factory.mktemp("home")
     training = home / "training"
     store = FileStore(training / "models")

@@ -1,4 +1,7 @@
-"""The daemon host: publishes before it saves, retries lost jobs, drains, and counts nothing twice (ADR-002)."""
+"""The daemon host publishes before it saves, and counts nothing twice (ADR-002).
+
+It retries lost jobs, and drains.
+"""
 
 import asyncio
 import socket
@@ -35,11 +38,11 @@ from daemons.supervisor import Notifier
 
 
 class PowerCut(Exception):
-    """The machine lost power."""
+    """A loss of the machine's power."""
 
 
 class FailingStore(MemoryStateStore):
-    """Loses power at its first save."""
+    """A store that loses power at its first save."""
 
     failed = False
 
@@ -71,7 +74,7 @@ async def test_a_lost_compute_process_costs_a_retry_and_nothing_else(stage):
 
 
 class Shown:
-    """A sink that notes what it is told."""
+    """A sink that notes the events that it gets."""
 
     def __init__(self) -> None:
         self.taken: list[str] = []
@@ -84,7 +87,7 @@ class Shown:
         self.flushed = list(self.taken)
 
 
-async def test_a_sink_is_told_of_everything_once_and_goes_on_where_it_was(stage):
+async def test_sink_gets_each_event_once_also_after_a_restart(stage):
     states, first, second = MemoryStateStore(), Shown(), Shown()
     await stage.publish(trained(), "training")
     await stage.until(DaemonReady, stage.host("curves", states, sink=first))
@@ -95,7 +98,7 @@ async def test_a_sink_is_told_of_everything_once_and_goes_on_where_it_was(stage)
 
 
 class Shadow:
-    """A companion that notes what it is shown."""
+    """A companion that notes the counts that it is shown."""
 
     def __init__(self) -> None:
         self.shown: list[tuple[int, int]] = []
@@ -162,7 +165,7 @@ async def test_host_logs_notable_facts_at_info(stage, outcome, said, level):
     assert (line["log_level"], line["event_id"], line["causation_id"]) == (level, recorded.id, "request")
 
 
-async def test_asked_to_stop_it_waits_for_its_job_only_so_long_and_takes_it_up_again(stage):
+async def test_host_stops_before_a_long_job_and_repeats_it_later(stage):
     await stage.publish(REQUEST, "request")
     states, stuck = MemoryStateStore(), ScriptedEngine(RESULT)
     stuck.release.clear()
@@ -226,7 +229,7 @@ async def test_undeclared_emission_is_a_failure_of_its_reducer(record):
 
 
 class DeafBus(MemoryBus):
-    """A bus whose broker has gone: what is published is never acknowledged."""
+    """A bus whose broker may go: then no event is acknowledged."""
 
     gone = False
 
@@ -237,7 +240,7 @@ class DeafBus(MemoryBus):
 
 
 class TalkativeEngine(ScriptedEngine):
-    """Reports progress when it is told to, and never ends."""
+    """An engine that reports progress on request, and never ends."""
 
     def __init__(self, **losses: float) -> None:
         super().__init__(RESULT)
@@ -280,8 +283,11 @@ async def test_without_a_broker_it_stops_all_the_same(when):
     await stage.bus.close()
 
 
-async def test_with_its_state_lost_it_publishes_nothing_that_the_journal_holds():
-    """Guarantee: exactly-once decisions do not depend on how many ids the broker remembers."""
+async def test_host_without_its_state_publishes_no_recorded_event():
+    """Guarantee: decisions are recorded exactly once.
+
+    This does not depend on how many ids the broker remembers.
+    """
     stage = Stage()
     await stage.configure()
     await stage.beats(stage.host("training_trigger", MemoryStateStore()))
@@ -293,7 +299,7 @@ async def test_with_its_state_lost_it_publishes_nothing_that_the_journal_holds()
     await stage.bus.close()
 
 
-async def test_what_was_concluded_but_never_published_is_published_when_it_is_ready():
+async def test_unpublished_conclusions_are_published_at_the_next_start():
     stage = Stage()
     stage.bus = DeafBus(stage.journal, stage.clock, producer="broker@laptop")
     await stage.configure()
@@ -328,7 +334,7 @@ async def test_draining_starts_no_further_job(stage):
     assert len(stage.of(SelfplayComplete)) == 1
 
 
-async def test_a_request_for_a_newer_model_replaces_those_for_the_older(stage):
+async def test_request_for_a_newer_model_replaces_older_requests(stage):
     for name in ("first", "second"):
         await stage.publish(REQUEST, name)
     await stage.publish(REQUEST.replace(model="d" * 64), "third")
@@ -337,7 +343,7 @@ async def test_a_request_for_a_newer_model_replaces_those_for_the_older(stage):
     assert (done.request_id, engine.calls) == ("third", 1)
 
 
-async def test_the_watchdog_hears_of_the_event_loop_while_the_broker_is_away(stage, tmp_path):
+async def test_watchdog_is_notified_while_the_broker_is_away(stage, tmp_path):
     path = tmp_path / "notify"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(path))
@@ -355,7 +361,7 @@ async def test_the_watchdog_hears_of_the_event_loop_while_the_broker_is_away(sta
             heard += await _hear(systemd, b"STOPPING=1")
     assert heard.index(b"READY=1") < heard.index(b"STOPPING=1")
     drain_usec = int(heard.partition(b"STOPPING=1\nEXTEND_TIMEOUT_USEC=")[2].split()[0])
-    assert drain_usec > 200_000  # the drain of the stage, and then some
+    assert drain_usec > 200_000  # more than the stage's time to drain
 
 
 async def _hear(systemd: socket.socket, state: bytes) -> bytes:
@@ -374,7 +380,10 @@ async def test_host_job_with_an_impossible_result_is_a_failure(stage):
 
 
 async def test_host_job_with_impossible_progress_is_a_failure(stage):
-    """Losses beyond all bounds are finite and no divergence, and must not stop the daemon that trains."""
+    """Report losses beyond all bounds, which must not stop the training daemon.
+
+    Such losses are finite, so they count as no divergence.
+    """
     request = TrainingRequested(base_model=None, shards=(), step=0, seed=1, learning_rate=0.1, epochs=1)
     await stage.publish(request, "request")
     engine = TalkativeEngine(value_loss=1e30)
@@ -384,7 +393,7 @@ async def test_host_job_with_impossible_progress_is_a_failure(stage):
 
 
 class MuteEngine(ScriptedEngine):
-    """A cluster that answers once, when the daemon gets ready."""
+    """The engine of a cluster that answers only once, at the start."""
 
     asked = 0
 
@@ -396,7 +405,10 @@ class MuteEngine(ScriptedEngine):
 
 
 async def test_daemon_shows_life_while_its_cluster_does_not_answer(stage):
-    """Otherwise it would be lost, and its running jobs cancelled, whenever the cluster's head starts again."""
+    """Show life without an answer.
+
+    Otherwise a restart of the cluster's head would lose the daemon and cancel its running jobs.
+    """
     engine = MuteEngine(RESULT)
     signs = await stage.beats(stage.host("selfplay_worker", MemoryStateStore(), engine), count=5)
     assert engine.asked == 2

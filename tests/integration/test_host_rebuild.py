@@ -1,4 +1,4 @@
-"""State that is rebuilt: after a loss, under another version, without voided events (ADR-020, ADR-021)."""
+"""Rebuilt state: after losses, version changes and voided events (ADR-020, ADR-021)."""
 
 import asyncio
 import json
@@ -94,7 +94,7 @@ async def test_state_of_this_version_is_not_rebuilt(stage):
 
 
 class Talkative(TrainingTrigger):
-    """A version that decides otherwise: it says everything twice."""
+    """A version of the trigger that publishes every decision twice."""
 
     def step(self, rows: Any, event: Any, states: Any) -> Any:
         step = super().step(rows, event, states)
@@ -103,7 +103,10 @@ class Talkative(TrainingTrigger):
 
 @pytest.mark.parametrize("lost", [False, True], ids=["of another version", "lost"])
 async def test_a_rebuild_drops_what_was_decided_otherwise(lost, stage, monkeypatch, capsys):
-    """Recorded decisions stay, and no row waits for the answer to an unpublished request."""
+    """Rebuild with a version that decides otherwise.
+
+    Recorded decisions stay, and no row waits for the answer to an unpublished request.
+    """
     states = MemoryStateStore()
     await stage.until(DaemonReady, stage.host("training_trigger", states))
     if lost:
@@ -118,7 +121,7 @@ async def test_a_rebuild_drops_what_was_decided_otherwise(lost, stage, monkeypat
 
 
 class SlowBus(MemoryBus):
-    """Hands out one event at a time, and takes its time."""
+    """A bus that delivers one event at a time, with pauses."""
 
     @asynccontextmanager
     async def subscribe(self, *arguments: Any, **named: Any) -> AsyncIterator[AsyncIterator[Batch]]:
@@ -140,7 +143,7 @@ def progress(states: MemoryStateStore) -> int:
 
 
 class Systemd(Notifier):
-    """Remembers what it is told."""
+    """A notifier that remembers its messages."""
 
     def __init__(self) -> None:
         super().__init__("")
@@ -151,7 +154,10 @@ class Systemd(Notifier):
 
 
 async def test_a_killed_rebuild_goes_on_where_it_was(stage, capsys):
-    """The old rows stay until the rebuild has caught up; its progress is saved beside them."""
+    """Kill a rebuild, whose progress is saved beside the old rows.
+
+    The old rows stay until the rebuild has caught up.
+    """
     states, systemd = MemoryStateStore(), Systemd()
     for number in range(8):
         await stage.publish(trained(), f"training {number}")
@@ -187,7 +193,10 @@ class Counts(Row, frozen=True):
 
 
 class Picky:
-    """Remembers positions; fails at the shard of zeros while ``picky``."""
+    """A reducer that remembers positions.
+
+    It fails at the shard of zeros while ``picky``.
+    """
 
     name, row, picky = "Picky", Counts, True
     reads, emits = frozenset({QualityDegraded}), frozenset()
@@ -203,7 +212,7 @@ class Picky:
 
 
 class Easy(Picky):
-    """Folds everything."""
+    """A reducer that folds everything."""
 
     name, picky = "Easy", False
 
@@ -212,7 +221,7 @@ PICKY = DaemonSpec("picky", "counts", (Picky, Easy))
 
 
 def positions_in(states: MemoryStateStore) -> dict[str, tuple[int, ...]]:
-    """Return the reducers' saved rows."""
+    """Return the folded positions in the saved rows, by reducer."""
     rows = states.load()[1]
     return {
         reducer.name: Counts.from_json(rows[reducer.name, KEY]).positions
@@ -292,14 +301,17 @@ async def test_host_void_publishes_nothing_about_the_past():
 
 
 class BlockedBus(MemoryBus):
-    """Never keeps a dead letter."""
+    """A bus that never keeps a dead letter."""
 
     async def bury(self, dead_letter: DeadLetter) -> None:
         await asyncio.Event().wait()
 
 
 async def test_host_killed_while_it_buries_folds_nothing_twice():
-    """Each sign of life comes with a save: of rows only with the cursor that they belong to."""
+    """Kill the host while it keeps a dead letter.
+
+    Each sign of life comes with a save. A save must contain rows and the cursor that belongs to them.
+    """
     stage, states = Stage(), MemoryStateStore()
     await stage.configure()
     await stage.until(DaemonReady, stage.host(PICKY, states))
@@ -312,7 +324,7 @@ async def test_host_killed_while_it_buries_folds_nothing_twice():
 
 
 async def kill_at(host: Host, due: Callable[[], Any]) -> None:
-    """Run a host, and kill it when something has happened."""
+    """Run a host, and kill it once a condition holds."""
     async with asyncio.TaskGroup() as group, asyncio.timeout(20):
         running = group.create_task(host.run(asyncio.Event()))
         while not due():
@@ -321,7 +333,7 @@ async def kill_at(host: Host, due: Callable[[], Any]) -> None:
 
 
 class SlowableBus(SlowBus):
-    """Is slow for subscriptions that begin while it is told to be."""
+    """A bus that is slow for subscriptions that begin while ``slow``."""
 
     slow = False
 
@@ -330,7 +342,10 @@ class SlowableBus(SlowBus):
 
 
 async def test_host_killed_after_a_void_keeps_rows_with_their_cursor():
-    """The old rows stay with the cursor that they were saved with last, until the rebuild replaces them."""
+    """Kill the host during the rebuild after a void.
+
+    The old rows stay with the cursor of their last save, until the rebuild replaces them.
+    """
     stage, states = Stage(), MemoryStateStore()
     await stage.configure()
     stage.bus = bus = SlowableBus(stage.journal, stage.clock, producer="broker@laptop")
@@ -354,7 +369,7 @@ async def test_host_killed_after_a_void_keeps_rows_with_their_cursor():
 
 
 class Echo(Picky):
-    """Publishes a decision about each event, once."""
+    """A reducer that publishes a decision about each event, once."""
 
     name, picky = "Echo", False
     emits = frozenset({TrainingUnblocked})
@@ -367,7 +382,7 @@ ECHO = DaemonSpec("echo", "decisions", (Echo,))
 
 
 class TurningBus(MemoryBus):
-    """Calls ``turns[n]`` before the n-th subscription begins."""
+    """A bus that calls ``turns[n]`` before the n-th subscription begins."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)

@@ -1,4 +1,7 @@
-"""Daemons without state begin at a snapshot, and come to what a fold of the whole journal comes to (ADR-045)."""
+"""Daemons without state begin at a snapshot (ADR-045).
+
+The result equals a fold of the whole journal.
+"""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -26,7 +29,7 @@ EVENTS = 2_500
 
 @pytest.fixture
 def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteJournal]:
-    """Return the journal of a run with a snapshot near its end, and most records archived."""
+    """Return a run's journal, mostly archived, with a snapshot near its end."""
     monkeypatch.setattr(snapshots, "IN_FLIGHT_EVENTS", 500)
     path = tmp_path / "journal.sqlite"
     write_generated(path, list(generated(EVENTS, settings=hasty(), seed=3)))
@@ -39,7 +42,10 @@ def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteJ
 
 
 class LaterStage(Stage):
-    """A stage that looks only at events recorded since it began, because reading a long history takes a while."""
+    """A stage that looks only at events recorded since it began.
+
+    Reading a long history would take a while.
+    """
 
     def __init__(self, journal: SqliteJournal) -> None:
         super().__init__()
@@ -51,7 +57,7 @@ class LaterStage(Stage):
 
 
 class ReadBus(WatchedBus):
-    """Remembers the least position after which it was read."""
+    """A bus that remembers the least position after which it was read."""
 
     least = 1 << 62
 
@@ -118,7 +124,10 @@ async def test_snapshot_with_an_event_voided_since_is_not_used(journal: SqliteJo
 
 
 def test_selfplay_rows_serve_every_node(journal: SqliteJournal) -> None:
-    """A worker that lost its state finds its requests among all; a new node has none."""
+    """Fold the rows of two nodes and of a new one.
+
+    A worker that lost its state finds its requests among all rows; a new node has no requests.
+    """
     from functools import partial
 
     requests = {event.data.worker for event in history(journal, types={SelfplayRequested})}

@@ -31,7 +31,7 @@ with LiveScreen("Run folder /here. Ctrl-C stops.") as screen:
 
 
 def is_one_picture(lines: list[str]) -> bool:
-    """Return whether the screen holds one picture, and nothing of an earlier one."""
+    """Return whether the screen holds one picture without stale lines."""
     body = lines[2:] if lines and lines[0].startswith("Run folder /here") else lines
     headings = [line for line in lines if line.startswith("configuration")]
     return bool(body) and body[0] in headings and len(headings) == 1 and "PROMOTION_REJECTED" in body[-1]

@@ -1,4 +1,7 @@
-"""Real processes on the bus: one has a name, others wait for it; a killed one is reported as lost (ADR-038)."""
+"""Names of real processes on the bus, and reports of loss (ADR-038).
+
+One process has a name, and others wait for it. A killed process is reported as lost.
+"""
 
 import asyncio
 import os
@@ -38,7 +41,7 @@ def broker(journal: MemoryJournal, folder: Path, limits: BrokerLimits) -> Iterat
 
 
 def living(folder: Path) -> Any:
-    """Run a program that is ready under the name, and shows life until it ends."""
+    """Run a program under the name; it shows life until it ends."""
     return program("live", folder, file=__file__)
 
 
@@ -51,7 +54,7 @@ def waits_for(process: Popen[str], holder: Popen[str]) -> None:
 
 
 def test_second_process_of_a_name_waits_for_the_first_s_death(tmp_path: Path) -> None:
-    """The broker is patient here, so it is the broken connection that frees the name."""
+    """Break a connection to free its name, as the broker is patient."""
     with broker(MemoryJournal(), tmp_path, PATIENT), living(tmp_path) as first:
         expect(first, "ready")
         with living(tmp_path) as second:

@@ -1,4 +1,4 @@
-"""What `make up` does with Ctrl-C, and what the targets run."""
+"""`make up` and Ctrl-C, and the commands of the targets."""
 
 import os
 import subprocess
@@ -18,7 +18,10 @@ time.sleep(30)
 
 
 def interrupted(folder: Path, code: int) -> tuple[str, int]:
-    """Run `make up` on a terminal with a flyball that leaves in order, press Ctrl-C; return what was shown, and how."""
+    """Run `make up` on a terminal, press Ctrl-C; return output and status.
+
+    Its ``flyball`` is a script that exits with ``code``.
+    """
     flyball = folder / "flyball"
     flyball.write_text(DRAINING.format(code=code))
     flyball.chmod(0o755)

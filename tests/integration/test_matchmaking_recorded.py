@@ -1,4 +1,7 @@
-"""Opponents are drawn as matchmaking decided: chi-squared over a simulated run with the real controllers."""
+"""Opponents are drawn with the probabilities that matchmaking decided.
+
+A chi-squared test shows it for a simulated run with the real controllers.
+"""
 
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -49,7 +52,7 @@ def test_a_comparison_finds_draws_that_were_kept_back():
 
 
 def _without_every_second_peer(recorded: Iterable[Event[Payload]]) -> Iterator[Event[Payload]]:
-    """Iterate over events of which some tell less than was drawn."""
+    """Iterate over events; every second peer that was drawn is left out."""
     met = count()
     for event in recorded:
         if not isinstance(event.data, OpponentSampled):
@@ -61,7 +64,7 @@ def _without_every_second_peer(recorded: Iterable[Event[Payload]]) -> Iterator[E
         yield Event(envelope, event.sequence, event.recorded_us, event.source)
 
 
-def test_games_against_others_give_the_rows_of_the_heros_seats_only():
+def test_games_against_others_give_rows_of_hero_seats_only():
     requests = {event.id: event.data for event in events() if isinstance(event.data, SelfplayRequested)}
     played = [e.data for e in events() if isinstance(e.data, SelfplayComplete) and e.subject == "connect_four_2p"]
     alone, mixed = [], []

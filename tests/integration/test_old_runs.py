@@ -50,7 +50,7 @@ def test_an_old_journal_is_migrated_and_read(run: Path) -> None:
 
 def test_a_killed_migration_leaves_the_old_format(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class PowerCut(Exception):
-        """The machine lost power."""
+        """A loss of the machine's power."""
 
     def cut(*_: object) -> None:
         raise PowerCut

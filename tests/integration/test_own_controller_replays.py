@@ -1,4 +1,4 @@
-"""Controllers of the user's own in simulation, replay and what-if, and in a daemon that restarts."""
+"""Own controllers in simulation, replay, what-if and a daemon that restarts."""
 
 import json
 from math import cos, pi
@@ -216,7 +216,10 @@ async def test_host_without_a_named_controller_reports_it(capsys: pytest.Capture
 
 
 async def test_host_restarted_without_a_controller_reports_it(capsys: pytest.CaptureFixture[str]) -> None:
-    """The supervisor may restart the daemon after a change of flyball.toml, before the run is restarted."""
+    """Restart the daemon after a change of flyball.toml.
+
+    The supervisor may do so before the run is restarted.
+    """
     stage, states = OwnStage(), MemoryStateStore()
     feedback = await stage.configure_own(COSINE)
     await stage.until(DaemonReady, stage.host(feedback, states))

@@ -1,4 +1,7 @@
-"""Commands outside a loop find a game beside the settings, also in the processes that play for them."""
+"""Commands outside a loop find a game beside the settings.
+
+The processes that play for them find it, too.
+"""
 
 import json
 import shutil
@@ -21,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def flyball(folder: Path, *words: str) -> Any:
-    """Run a command in another folder than that of the settings; return what it wrote as JSON."""
+    """Run a command outside the settings' folder; return its JSON output."""
     command = [sys.executable, "-m", "app.cli", "--config-file", str(folder / "nim.toml"), *words, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""The Ray cluster of one machine: who reaches it, what room it has, and nodes that come and go."""
+"""The Ray cluster of one machine: access, capacity and changing nodes."""
 
 import json
 import os
@@ -34,7 +34,7 @@ NODES = Path(__file__).parents[1] / "support" / "ray_nodes.py"
         ({"CPU": 1.0, "big_memory": 1.0}, 0),
     ],
 )
-async def test_there_is_room_for_as_many_jobs_as_the_scarcest_resource_allows(own_ray, resources, jobs):
+async def test_capacity_is_that_of_the_scarcest_resource(own_ray, resources, jobs):
     assert await RayEngine(own_ray[0], resources).capacity() == jobs
 
 
@@ -87,7 +87,7 @@ def test_a_node_adds_its_room_and_its_loss_loses_its_jobs_alone():
 
 @needs_ray
 def test_it_ends_with_the_process_that_started_it(tmp_path):
-    """Its two agents notice a little later, and then end themselves."""
+    """Kill the process; Ray's two agents end themselves a little later."""
     with ray_cluster(tmp_path) as (_, process):
         children = psutil.Process(process.pid).children(recursive=True)
         serving = [child for child in children if child.name() in {"raylet", "gcs_server"}]

@@ -1,4 +1,4 @@
-"""Engines as they are installed, each at its game; tests are skipped where one is missing."""
+"""Installed engines, each at its game; others are skipped."""
 
 import os
 import shutil
@@ -30,7 +30,10 @@ ENGINES: dict[str, tuple[GameConfig, dict[str, Any]]] = {
 
 
 def configured(engine: str) -> GameConfig:
-    """Return the engine's game with it as the bot ``engine``; skip the test where it is not installed."""
+    """Return the engine's game with the engine as the bot ``engine``.
+
+    Skips the test where the engine is not installed.
+    """
     config, settings = ENGINES[engine]
     path = shutil.which(settings["command"][0], path=f"{os.environ.get('PATH', '')}{os.pathsep}/usr/games")
     if path is None:

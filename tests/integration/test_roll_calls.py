@@ -1,4 +1,7 @@
-"""Roll calls agree with what the journal says before them, also while daemons come and go."""
+"""Roll calls agree with the journal before them.
+
+This holds also while daemons come and go.
+"""
 
 from functools import partial
 from pathlib import Path
@@ -16,10 +19,13 @@ from daemons.clock import SystemClock
 ROUNDS = 30
 
 
-async def test_roll_call_lists_the_daemons_that_the_journal_before_it_has(
+async def test_roll_call_lists_the_daemons_of_the_journal_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise a daemon that has stopped would be reported as lost, and one that is ready would get no jobs."""
+    """List the daemons that have not stopped.
+
+    Otherwise a stopped daemon would be reported as lost, and a ready one would get no jobs.
+    """
     monkeypatch.setattr(presence, "ROLL_CALL_EVENTS", 1)
     journal, clock, voice = MemoryJournal(), SystemClock(), BrokerVoice("head", "boot")
     who = partial(dict, daemon="training", node="gpu")

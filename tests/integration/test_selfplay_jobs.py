@@ -1,4 +1,4 @@
-"""The jobs of self-play, inspection and evaluation, on a store in a folder."""
+"""Jobs of self-play, inspection and evaluation, on a store in a folder."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -40,14 +40,14 @@ def test_selfplay_stores_a_shard_that_says_where_it_comes_from(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.5])
-def test_the_same_spec_gives_the_same_shard_and_another_seed_another(tmp_path: Path, temperature: float) -> None:
+def test_same_spec_gives_the_same_shard_and_another_seed_not(tmp_path: Path, temperature: float) -> None:
     first, _ = played(tmp_path, temperature=temperature)
     again, _ = played(tmp_path, temperature=temperature)
     other, _ = played(tmp_path, temperature=temperature, seed=6)
     assert first["shard"] == again["shard"] != other["shard"]
 
 
-def test_the_recorded_probabilities_are_those_at_the_temperature_of_play(tmp_path: Path) -> None:
+def test_recorded_probabilities_have_the_temperature_of_play(tmp_path: Path) -> None:
     model = put_model(tmp_path, scale=5)
     store = FileStore(tmp_path)
     table = open_table(CONFIG, 0)
@@ -61,7 +61,7 @@ def test_the_recorded_probabilities_are_those_at_the_temperature_of_play(tmp_pat
 
 
 def test_games_cut_off_in_their_opening_pass_inspection(tmp_path: Path) -> None:
-    """Nobody's rows say that they were cut off."""
+    """Such games have no rows that could show the cut."""
     selfplay = CONFIG.selfplay.replace(opening_plies=12)
     config = CONFIG.replace(max_moves=10, selfplay=selfplay)
     result = play(selfplay_spec(tmp_path, put_model(tmp_path), config, games=30), ignore)
@@ -79,7 +79,7 @@ def test_against_opponents_only_the_heros_rows_are_kept(tmp_path: Path) -> None:
     assert inspect(inspection_spec(tmp_path, result["shard"]), ignore)["failures"] == []
 
 
-def test_in_a_mirror_and_in_games_of_no_lineup_all_seats_are_the_heros(tmp_path: Path) -> None:
+def test_mirrors_and_games_without_lineup_have_hero_seats_only(tmp_path: Path) -> None:
     model = put_model(tmp_path)
     lineups = [{"opponents": [model], "games": 4}, {"opponents": ["random"], "games": 4}]
     spec = selfplay_spec(tmp_path, model, lineups=lineups, games=10)
@@ -89,7 +89,7 @@ def test_in_a_mirror_and_in_games_of_no_lineup_all_seats_are_the_heros(tmp_path:
     assert shard.meta.opponents == ("random",)
 
 
-def test_at_a_table_of_four_the_lineup_fills_the_seats_after_the_heros(tmp_path: Path) -> None:
+def test_lineup_at_a_table_of_four_fills_the_other_seats(tmp_path: Path) -> None:
     config = GAMES["hearts_4p"]
     model = put_model(tmp_path, config)
     lineups = [{"opponents": [model, "random", "heuristic"], "games": 4}]
@@ -134,7 +134,7 @@ def test_a_spec_with_an_unknown_key_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["hearts_4p", "maedn_4p", "chinese_checkers_3p", "oh_hell_3p"])
-def test_self_played_games_of_several_players_pass_their_inspection(tmp_path: Path, key: str) -> None:
+def test_games_of_several_players_pass_their_inspection(tmp_path: Path, key: str) -> None:
     config = GAMES[key]
     spec = selfplay_spec(tmp_path, put_model(tmp_path, config), config, games=6)
     result = play(spec, ignore)
@@ -221,7 +221,7 @@ def test_a_flipped_bit_is_found_before_anything_is_read(tmp_path: Path) -> None:
 def test_an_inspection_deletes_what_is_spent(tmp_path: Path) -> None:
     shards = [played(tmp_path, seed=seed)[0]["shard"] for seed in range(3)]
     gone, spent, inspected = shards
-    for discard in ([gone], [gone, spent]):  # the first inspection was lost: it is made again
+    for discard in ([gone], [gone, spent]):  # repeated, as after the loss of the first inspection
         assert not inspect(inspection_spec(tmp_path, inspected, discard=discard), ignore)["failures"]
     assert [FileStore(tmp_path).has(shard) for shard in shards] == [False, False, True]
 

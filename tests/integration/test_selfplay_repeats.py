@@ -1,4 +1,4 @@
-"""A duplicated shard is caught before it is trained on: by its key, and by the games in it."""
+"""Duplicated shards are refused before training, by key and by games."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +32,7 @@ def look(root: Path, shard: str, earlier: list[str], config=CONFIG):
 
 
 def of_games(shard: Shard, games: list[int]) -> Shard:
-    """Return a shard of some games of another, in this order."""
+    """Return a shard of another's games, in the given order."""
     rows = np.concatenate([np.flatnonzero(shard.game == game) for game in games])
     numbers = np.concatenate([np.full((shard.game == game).sum(), i, np.int32) for i, game in enumerate(games)])
     histories = [shard.history[shard.history_offsets[game] : shard.history_offsets[game + 1]] for game in games]
@@ -48,7 +48,7 @@ def of_games(shard: Shard, games: list[int]) -> Shard:
 
 
 def joined(first: Shard, second: Shard) -> Shard:
-    """Return a shard with the games of two."""
+    """Return a shard with the games of two shards."""
     columns = ("obs", "mask", "action", "log_prob", "value", "reward", "done", "truncated", "bootstrap", "seat", "step")
     both = {name: np.concatenate([getattr(first, name), getattr(second, name)]) for name in columns}
     offsets = np.concatenate([first.history_offsets, second.history_offsets[1:] + first.history_offsets[-1]])
@@ -79,7 +79,10 @@ def test_the_same_games_in_another_shard_are_refused(tmp_path: Path, store: File
 
 
 def test_an_earlier_shard_is_read_once(tmp_path: Path, store: FileStore) -> None:
-    """To read 16 shards again for each inspection took more time than to play the games."""
+    """Read each shard once for all inspections.
+
+    Reading 16 shards for each inspection took more time than playing the games.
+    """
     first, second = played(tmp_path, 2)
     shard = get_shard(store, first)
     copy = put_shard(store, replace(shard, meta=shard.meta.replace(worker="another@test")))
@@ -93,14 +96,17 @@ def test_games_gathered_from_several_shards_are_refused(tmp_path: Path, store: F
     first, second, third = played(tmp_path, 3)
     order = np.random.default_rng(0).permutation(64).tolist()
     gathered = joined(of_games(get_shard(store, first), order[:20]), of_games(get_shard(store, second), order[20:40]))
-    mixed = joined(gathered, of_games(get_shard(store, third), order[40:]))  # 24 of 64 were played anew
+    mixed = joined(gathered, of_games(get_shard(store, third), order[40:]))  # 24 of 64 games are new
     with pytest.raises(RepeatedShard, match="40 of 64 games"):
         look(tmp_path, put_shard(store, mixed), [first, second])
 
 
 @pytest.mark.parametrize("scale", [1.0, 8.0, 30.0])
 def test_tic_tac_toe_repeats_its_games_and_is_none_the_worse(tmp_path: Path, scale: float) -> None:
-    """There are few games; a sharper model plays ever fewer."""
+    """Repeat games, because tic-tac-toe has few.
+
+    A sharper model plays ever fewer different games.
+    """
     shards = played(tmp_path, 8, SMALL, scale, games=256)
     for number, shard in enumerate(shards):
         assert not look(tmp_path, shard, shards[:number], SMALL)["failures"]
@@ -114,7 +120,7 @@ def test_even_in_tic_tac_toe_a_copy_in_its_order_is_found(tmp_path: Path, store:
         look(tmp_path, copy, [*earlier, last], SMALL)
 
 
-def test_shards_that_are_gone_or_damaged_are_left_out_of_the_comparison(tmp_path: Path, store: FileStore) -> None:
+def test_missing_and_damaged_shards_are_not_compared(tmp_path: Path, store: FileStore) -> None:
     first, second, third = played(tmp_path, 3)
     store.delete(first)
     path = next(tmp_path.glob(f"**/{second}"))
@@ -122,7 +128,7 @@ def test_shards_that_are_gone_or_damaged_are_left_out_of_the_comparison(tmp_path
     assert not look(tmp_path, third, [first, second])["failures"]
 
 
-def test_a_shard_by_another_model_than_it_is_said_to_be_of_is_refused(tmp_path: Path) -> None:
+def test_shard_of_another_model_than_its_event_is_refused(tmp_path: Path) -> None:
     (shard,) = played(tmp_path, 1)
     with pytest.raises(ForeignShard, match=r"not of connect_four_2p .* by eeeeeeee"):
         inspect(inspection_spec(tmp_path, shard, model="e" * 64), ignore)

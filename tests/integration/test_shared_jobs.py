@@ -1,4 +1,7 @@
-"""Daemons of one kind on two machines: they share the jobs, and a lost one's are done by the other."""
+"""Daemons of one kind on two machines share their jobs.
+
+The jobs of a lost daemon are done by the other.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -35,7 +38,10 @@ REQUEST = TrainingRequested(base_model=MODEL, shards=(), step=0, seed=1, learnin
 
 
 class Machines:
-    """A bus with a trainer on each of some machines, whose engines wait until they are released."""
+    """A bus with a trainer on each of some machines.
+
+    Their engines wait until they are released.
+    """
 
     def __init__(self, *nodes: str) -> None:
         self.journal, self.clock = MemoryJournal(), SystemClock()
@@ -87,12 +93,15 @@ async def test_two_trainers_share_jobs_and_a_lost_one_s_count_once():
         done = await machines.until(TrainingCompleted, 3)
         assert done[-1][1].request_id == "third"
         stop.set()
-    assert machines.engines["one"].calls + machines.engines["two"].calls == 4  # the lost one's was done again
+    assert machines.engines["one"].calls + machines.engines["two"].calls == 4  # the lost machine's job was done again
     await machines.bus.close()
 
 
 async def test_a_failure_and_a_result_of_one_job_have_one_id():
-    """A machine that was cut off fails after another one has done its job, or the other way round: the first counts."""
+    """Finish a job on one machine, and fail it on another.
+
+    A machine that was cut off fails before or after the other has a result: the first event counts.
+    """
     cause = Cause("request", KEY, "request", None, 1, 0)
     ids = list[str]()
 

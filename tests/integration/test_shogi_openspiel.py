@@ -1,4 +1,4 @@
-"""Our own Shogi beside OpenSpiel's: legal moves of every position, and every ending."""
+"""Our Shogi against OpenSpiel's: legal moves and endings of all positions."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""The simulated loop as a whole: reproducible, complete, and with the real controllers in it."""
+"""The simulated loop with the real controllers: reproducible and complete."""
 
 from collections import Counter
 from hashlib import blake2b
@@ -103,7 +103,10 @@ def test_every_request_is_answered_once_or_under_way(arm) -> None:
 
 
 def quick(plant: PlantSettings) -> PlantSettings:
-    """Return the plant with trainings that take no time, so that nodes are not idle, and no job but games waits."""
+    """Return the plant with trainings that take no time.
+
+    So nodes are never idle, and only games wait.
+    """
 
     def curve(one: CurveSettings) -> CurveSettings:
         return one.replace(time=one.time.replace(request=2.0, inspection=1e-3, training=1e-3, trained_row=1e-9))
@@ -112,7 +115,10 @@ def quick(plant: PlantSettings) -> PlantSettings:
 
 
 def test_nodes_that_fail_at_once_draw_few_requests() -> None:
-    """For half of the time, on average, a node's requests fail within a second; others take ten minutes."""
+    """Let a node's requests fail within a second half of the time.
+
+    Other requests take ten minutes.
+    """
     spells = PLANT.troubles.failing_nodes.replace(per_day=2.0)
     troubles = PLANT.troubles.replace(failing_nodes=spells)
     _, events = simulated(hours=16, plant=quick(PLANT).replace(troubles=troubles))
@@ -148,7 +154,10 @@ def test_every_arm_turns_the_loop(arm) -> None:
     ids=["more rows for a training", "fewer rows for a training", "some rows too poor for any"],
 )
 def test_baselines_agree_on_the_rows_that_make_a_training(arm, quality) -> None:
-    """Else one of scheduler and trigger waits for rows that the other does not bring."""
+    """Train again and again under each baseline.
+
+    Otherwise one of scheduler and trigger would wait for rows that the other does not bring.
+    """
     plant = PLANT.replace(quality=PLANT.quality.replace(**quality))
     known = settings()
     feedback = known.feedback.replace(trigger=TriggerSettings(hot_path=0.5, accelerated=0.5))
@@ -171,7 +180,10 @@ def test_requests_of_a_dead_node_are_played_after_its_return() -> None:
 
 
 def test_jobs_of_a_lost_node_are_done_by_others() -> None:
-    """All jobs but games run on three nodes that die every four hours, for one hour; the head does none of them."""
+    """Run all jobs but games on three nodes that may die.
+
+    On average a node dies every four hours, for one hour. The head does no jobs.
+    """
     dying = PLANT.troubles.dead_nodes.replace(per_day=6.0, hours=1.0)
     none = MachineProcesses(selfplay=0, inspection=0, training=0, evaluation=0)
     cluster = PLANT.cluster.replace(
@@ -187,7 +199,7 @@ def test_jobs_of_a_lost_node_are_done_by_others() -> None:
         station = simulation.cluster.stations[kind]
         answered = [event.data.request_id for event in events if isinstance(event.data, answers)]
         assert len(answered) == len(set(answered)) > 0
-        assert len(station.ended) > len(answered) or kind == "inspection"  # some of the long ones began again
+        assert len(station.ended) > len(answered) or kind == "inspection"  # some of the long jobs were restarted
         requests = sum(isinstance(event.data, asked) for event in events)
         assert requests - len(answered) <= station.pending + len(KEYS)  # a gate may be dropped, a training replaced
 
@@ -208,7 +220,10 @@ def test_planted_regression_shows_in_truth_and_scoreboard() -> None:
 
 
 def test_no_event_holds_a_true_strength() -> None:
-    """Of the truth, events hold no more than ratings: no payload and no FeedbackState has what the world knows."""
+    """Search payloads and ``FeedbackState`` for the world's true strengths.
+
+    Events hold only ratings, which are estimates.
+    """
     simulation, events = simulated(hours=6)
     truths = {round(model.skill, 6) for model in simulation.world.models.values() if model.skill}
     published = {round(value, 6) for event in events for value in vars(event.data).values() if isinstance(value, float)}

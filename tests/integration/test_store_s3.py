@@ -1,4 +1,7 @@
-"""A store on a real S3-compatible server: uploads that break off, servers that are away, credentials that are wrong."""
+"""A store on a real S3-compatible server.
+
+Uploads break off, servers are away, and credentials are wrong.
+"""
 
 import subprocess
 import sys

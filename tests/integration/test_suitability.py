@@ -72,7 +72,10 @@ def test_what_models_depend_on_may_not_change(fields):
 
 
 def test_up_with_another_network_than_the_journal_is_refused(tmp_path: Path) -> None:
-    """Reading the journal ends with it: an error from a closed journal would say that it is damaged."""
+    """End the reading of the journal together with the refusal.
+
+    An error from a closed journal would say that it is damaged.
+    """
     run = Recording([])
     run.add(RunConfigured(run_id="1", settings=changed(network=NetworkSettings(kind="tower")).model_dump(mode="json")))
     write_journal(tmp_path / "journal.sqlite", run.events)
@@ -100,7 +103,7 @@ def test_backend_of_ones_own_can_be_played() -> None:
     check_playable(changed(backend=NAME))
 
 
-def test_anything_else_may_change_and_so_may_new_and_dropped_configurations():
+def test_other_settings_and_configurations_may_change():
     check_lasting([], SETTINGS)
     check_lasting([SETTINGS], changed(rows_per_training=5))
     check_lasting([SETTINGS], RunSettings(configs=(GAMES["hex7_2p"],)))
@@ -119,7 +122,10 @@ def test_a_heuristic_player_is_wanted_only_where_there_is_one():
     [("cheess", "OpenSpiel has no game 'cheess'. Did you mean chess "), ("hex(size=3)", "Unknown parameter 'size'")],
 )
 def test_what_openspiel_says_is_said_once_and_in_a_line(capfd, game, said):
-    """OpenSpiel itself writes to stderr, for an unknown name the list of all its games."""
+    """Keep OpenSpiel's own output off stderr.
+
+    For an unknown name, OpenSpiel lists all its games there.
+    """
     with pytest.raises(BadSettings) as refused:
         check_playable(changed(game=game, engine="openspiel"))
     assert said in str(refused.value)
@@ -183,7 +189,7 @@ def test_faulty_trainer_module_is_refused(
 
 
 def test_config_check_imports_a_trainer(tmp_path: Path) -> None:
-    """A start does not: it only looks for the module."""
+    """A start only looks for the module, and does not import it."""
     (tmp_path / "flyball.toml").write_text(f'configs = ["{KEY}"]\n[games.{KEY}]\ntrainer = "broken_trainer:train"\n')
     (tmp_path / "broken_trainer.py").write_text("print('importing')\nraise OSError('no licence')\n")
     done = CliRunner().invoke(main, ["--run", str(tmp_path), "config", "check"])

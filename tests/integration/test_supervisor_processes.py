@@ -23,7 +23,7 @@ STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); 
 
 
 class Watch:
-    """Runs a supervisor, and lets a test wait for what it reports."""
+    """A supervisor whose reports a test can wait for."""
 
     def __init__(
         self,
@@ -98,7 +98,10 @@ async def test_a_hopeless_child_ends_all(tmp_path: Path) -> None:
 
 
 async def test_hopeless_child_that_is_not_vital_ends_nothing(tmp_path: Path) -> None:
-    """It inherits its open file, too: a dashboard serves at the socket that ``up`` has opened."""
+    """Let an optional child fail, which has inherited an open file.
+
+    A dashboard likewise serves at the socket that ``up`` has opened.
+    """
     inherited, mark = os.pipe()
     program = f"import os, sys; os.write({mark}, b'here'); sys.exit(2)"
     optional = ChildSpec("extra", (sys.executable, "-c", program), tmp_path / "extra.stderr", fds=(mark,), vital=False)

@@ -1,4 +1,7 @@
-"""A real supervisord with the files of deploy/supervisor: restart rules, crash loops, an orderly end."""
+"""A real supervisord: restart rules, crash loops and an orderly end.
+
+Its files are those of deploy/supervisor.
+"""
 
 import os
 import re
@@ -68,7 +71,10 @@ class Supervisord:
 
 @contextmanager
 def supervisord(folder: Path, config: str) -> Iterator[Supervisord]:
-    """Start supervisord with a configuration; at the end stop it as an operator would."""
+    """Start supervisord with a configuration, and stop it in the end.
+
+    It is stopped as by an operator.
+    """
     run, file = folder / "run", folder / "supervisord.conf"
     (run / "logs").mkdir(parents=True, exist_ok=True)
     file.write_text(config.replace("%(here)s", str(DEPLOY)))

@@ -1,4 +1,7 @@
-"""Trainings by several processes: equal results, deaths of ranks and of their parents."""
+"""Trainings by several processes: equal results, and deaths of processes.
+
+Ranks die, and their parents.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -29,7 +32,7 @@ STEADY = PpoCoefficients(batch_size=64, target_kl=10, max_kl=10)
 
 
 def by_ppo(root: Path, config: GameConfig = TIC_TAC_TOE, **changes: Any) -> dict:
-    """Return the spec of a training; no number of its rows is even."""
+    """Return the spec of a training, whose numbers of rows are odd."""
     steady = config.replace(ppo=STEADY)
     return train_spec(root, steady, first_model(root, steady), games=50, epochs=3, **changes)
 
@@ -51,7 +54,10 @@ def by_search(root: Path, **changes: Any) -> dict:
 
 
 def descendants() -> set[psutil.Process]:
-    """Return all processes that come from this one; some are servers which other tests started."""
+    """Return all processes that come from this one.
+
+    Some are servers that other tests started.
+    """
     return set(psutil.Process().children(recursive=True))
 
 
@@ -66,7 +72,10 @@ def ranks_of(process: psutil.Process) -> list[psutil.Process]:
 
 
 def assert_near(root: Path, one: dict, other: dict) -> None:
-    """Assert that two results of jobs are equal up to rounding, metrics included."""
+    """Assert that two results of jobs, metrics included, are nearly equal.
+
+    They may differ by rounding.
+    """
     metrics = [dict(result.pop("metrics")) for result in (one, other)]
     models = [get_checkpoint(FileStore(root), result.pop("model"), optimizer=True) for result in (one, other)]
     assert other == one
@@ -156,7 +165,10 @@ DEATHS = {"cancelled": asyncio.CancelledError, "app.engine": WorkerLost, "torch.
 
 @pytest.mark.parametrize("death", DEATHS)
 async def test_no_rank_outlives_its_training(tmp_path: Path, death: str) -> None:
-    """The job is cancelled, as at its deadline; its process is killed, as with its daemon; or torchrun is."""
+    """End a training by a cancelled job or a killed process.
+
+    A job is cancelled at its deadline. The job's process dies with its daemon. The third case is torchrun's process.
+    """
     engine, begun = LocalEngine(), asyncio.Event()
     others = descendants()
     spec = by_ppo(tmp_path, processes=2) | {"epochs": 100_000}

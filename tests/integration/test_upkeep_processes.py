@@ -1,4 +1,7 @@
-"""The process that archives ends with its broker, however that ends; otherwise it would keep the journal locked."""
+"""The archiving process ends with its broker, however the broker ends.
+
+Otherwise it would keep the journal locked.
+"""
 
 import signal
 import subprocess

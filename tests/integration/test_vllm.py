@@ -1,4 +1,4 @@
-"""The generator that asks servers, by a real vLLM: each known way in which its adapters go wrong."""
+"""The generator on a real vLLM, with vLLM's known faults of adapters."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -32,7 +32,7 @@ FREE = Sampling(temperature=1.0, stop="\n", most_tokens=6)
 
 @pytest.fixture(scope="module")
 def local() -> PeftGenerator:
-    """The generator of this process, whose answers are the right ones."""
+    """Return the generator of this process, whose answers are right."""
     return PeftGenerator(small_base(STORE))
 
 
@@ -68,14 +68,17 @@ def requests(*names: str | None, count: int) -> list[Request]:
 
 
 def same(generator: ServedGenerator, local: PeftGenerator, asked: list[Request]) -> None:
-    """Answers, masks and log-probabilities are those of the generator of this process."""
+    """Assert that both generators give the same answers, masks and log-probabilities."""
     for one, other in zip(generator.generate(asked, FREE), local.generate(asked, FREE), strict=True):
         assert (one.ids, one.allowed) == (other.ids, other.allowed)
         assert one.log_probs == pytest.approx(other.log_probs, abs=1e-4)
 
 
 def remade(adapter: Adapter, tensors: dict[str, torch.Tensor], **lora: object) -> Adapter:
-    """Return an adapter with other tensors under the old canary, stored and named as a sound one would be."""
+    """Return an adapter with other tensors under the old canary.
+
+    It is stored and named like a sound one.
+    """
     manifest = adapter.checkpoint.manifest
     assert manifest.lora is not None
     changed = manifest.replace(lora=manifest.lora.replace(**lora))
@@ -90,7 +93,10 @@ def broken(adapter: Adapter) -> Adapter:
 def test_base_beside_adapters_in_all_slots_answers_as_itself(
     generator: ServedGenerator, local: PeftGenerator, adapters: list[Adapter]
 ) -> None:
-    """Asked for by its own name, the base got another adapter in most of such requests."""
+    """Ask for the base as well as eight adapters.
+
+    When the base was asked for by its own name, vLLM used an adapter for most such requests.
+    """
     for adapter in adapters[:8]:
         generator.load(adapter)
     same(generator, local, requests(*(adapter.name for adapter in adapters[:8]), None, None, count=60))
@@ -99,7 +105,10 @@ def test_base_beside_adapters_in_all_slots_answers_as_itself(
 def test_stale_cache_of_prefixes_is_noticed(
     generator: ServedGenerator, raw: TextServer, adapters: list[Adapter]
 ) -> None:
-    """A name and a path had other weights before: what vLLM cached under them stays, also after it unloaded them."""
+    """Load other weights under an earlier name and path.
+
+    What vLLM cached under them stays, even after it unloaded them.
+    """
     adapter, other = random_adapter(STORE, PeftGenerator(small_base(STORE)), 30), adapters[0]
     path = export_adapter(adapter, shared_vllm().adapters, "base")
     sound = (path / WEIGHTS).read_bytes()
@@ -119,7 +128,10 @@ def test_stale_cache_of_prefixes_is_noticed(
 def test_adapters_beyond_a_servers_memory_answer_as_themselves(
     generator: ServedGenerator, raw: TextServer, local: PeftGenerator, adapters: list[Adapter]
 ) -> None:
-    """vLLM keeps 16 in memory, and reads the others again: so their folders stay until they are unloaded."""
+    """Load more adapters than the 16 that vLLM keeps in memory.
+
+    vLLM reads the others again, so their folders stay until they are unloaded.
+    """
     for adapter in adapters:
         generator.load(adapter)
     same(generator, local, requests(*(adapter.name for adapter in adapters), None, count=57))
@@ -134,7 +146,7 @@ def test_adapters_beyond_a_servers_memory_answer_as_themselves(
 def test_unfit_adapters_that_vllm_loads_are_refused(
     generator: ServedGenerator, raw: TextServer, adapters: list[Adapter]
 ) -> None:
-    """Of other modules, of another base model, and with numbers that are none."""
+    """Load adapters of other modules or another base model, and with NaN."""
     tensors = load(adapters[0].checkpoint.parameters)
     elsewhere = {name.replace("v_proj", "k_proj"): tensor for name, tensor in tensors.items()}
     with pytest.raises((ModelMismatch, ServerRefused)):
@@ -151,7 +163,10 @@ def test_unfit_adapters_that_vllm_loads_are_refused(
 def test_refusals_of_a_server_that_goes_on(
     generator: ServedGenerator, raw: TextServer, local: PeftGenerator, adapters: list[Adapter], tmp_path: Path
 ) -> None:
-    """An unknown adapter, a truncated file, and a rank above --max-lora-rank."""
+    """Use an unknown adapter, a truncated file and a too large rank.
+
+    The rank is above --max-lora-rank.
+    """
     with pytest.raises(NotLoaded):
         raw.next_log_probs("connect_four_text_2p@" + "0" * 64, [1, 2, 3], [4])
     path = copytree(export_adapter(adapters[0], tmp_path / "whole", "base"), tmp_path / "cut")
@@ -167,14 +182,17 @@ def test_refusals_of_a_server_that_goes_on(
 def test_log_probs_among_legal_answers_are_those_of_training(
     generator: ServedGenerator, local: PeftGenerator, adapters: list[Adapter]
 ) -> None:
-    """vLLM's structured outputs may spell an answer otherwise than its tokenizer does; answers along a trie do not."""
+    """Draw answers along a trie.
+
+    vLLM's structured outputs may spell an answer otherwise than its tokenizer does.
+    """
     generator.load(adapters[0])
     answers = OneOf((" 3 1\n", " 3 2\n", " 44\n", " 4\n", " 5 and 6\n"))
     prompt = turns(1)[0].prompt
     same(generator, local, [Request(prompt, adapters[0].name, answers, seed) for seed in range(20)])
 
 
-def test_adapter_that_was_unloaded_behind_our_back_is_loaded_again(
+def test_adapter_that_the_server_lost_is_loaded_again(
     generator: ServedGenerator, raw: TextServer, local: PeftGenerator, adapters: list[Adapter]
 ) -> None:
     generator.load(adapters[0])
@@ -185,7 +203,10 @@ def test_adapter_that_was_unloaded_behind_our_back_is_loaded_again(
 def test_poisoned_server_is_noticed_and_a_killed_one_waited_for(
     local: PeftGenerator, adapters: list[Adapter], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """NaN stay in a server's memory and reach other adapters; after kill -9 and a start, answers are as before."""
+    """Load NaN, which stay in a server's memory and reach other adapters.
+
+    After kill -9 and a new start, answers are as before.
+    """
     base = local.fingerprint
     export_base(get_base(STORE, base), tmp_path / "base")
     server = VllmServer(tmp_path / "base", base, tmp_path / "log").start()
@@ -207,7 +228,10 @@ def test_poisoned_server_is_noticed_and_a_killed_one_waited_for(
 
 
 def test_seeds_with_chunked_prefill_kill_no_run(local: PeftGenerator, adapters: list[Adapter], tmp_path: Path) -> None:
-    """They end vLLM's engine on CPUs. Then there is an error that names the server, and no answer is made up."""
+    """Send seeds to vLLM with chunked prefill, which ends its CPU engine.
+
+    The error names the server, and no answer is made up.
+    """
     export_base(get_base(STORE, local.fingerprint), tmp_path / "base")
     server = VllmServer(
         tmp_path / "base", local.fingerprint, tmp_path / "log", chunked=True, max_num_batched_tokens="64"

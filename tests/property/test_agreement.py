@@ -1,6 +1,6 @@
-"""Reducers that are hosted apart agree: on rows that count, on the current model, on shards that are kept.
+"""Reducers hosted apart agree on counted rows, current model and kept shards.
 
-Where they don't, a configuration waits for ever, or refuses all that it learns.
+Where they disagree, a configuration waits for ever, or refuses all that it learns.
 """
 
 from collections import deque
@@ -77,7 +77,9 @@ TICK = ClockTick(period_seconds=10)
 
 
 class Apart:
-    """Reducers that are hosted apart, as in daemons of their own, and given the same events.
+    """Reducers that are hosted apart and given the same events.
+
+    They are hosted as in daemons of their own.
 
     Args:
         reducers: controllers, and workers that are controllers.
@@ -96,7 +98,7 @@ class Apart:
         self.feed(RunConfigured(run_id="run", settings=run_settings().model_dump(mode="json")))
 
     def feed(self, *payloads: Payload, at: float | None = None) -> list[Envelope[Any]]:
-        """Record payloads, and decisions whose time has come; return the decisions that follow."""
+        """Record payloads and due decisions; return the decisions that follow."""
         self._now, found = self._now if at is None else at, list[Envelope[Any]]()
         for data in payloads:
             time, subject = EPOCH + timedelta(seconds=self._now), KEY if data.scope == "config" else None
@@ -107,14 +109,17 @@ class Apart:
         return found
 
     def flush(self) -> list[Envelope[Any]]:
-        """Record the decisions that are not recorded yet, and those that follow; return the latter."""
+        """Record all pending decisions, and those that follow; return the latter."""
         found = list[Envelope[Any]]()
         while self._due:
             found += self._record_next()
         return found
 
     def settle(self) -> list[Envelope[Any]]:
-        """Distribute a new current model with nothing under way; return the decisions that follow."""
+        """Distribute a new current model; return the decisions that follow.
+
+        Nothing is under way then.
+        """
         found = self.flush()
         return found + self.feed(*settled(self.state(next(iter(self.folds))).lineage))
 
@@ -137,7 +142,10 @@ class Apart:
         return self.folds[reducer].rows(reducer.name).get(key)
 
     def jobs(self, worker: type[Controller]) -> list[Job[Any]]:
-        """Return what a worker should run now, of rows that have a cause, as the host sees to."""
+        """Return the jobs that a worker should run now.
+
+        Rows without a cause are left out, as the host does.
+        """
         fold = self.folds[worker]
         hosted: Any = fold.reducers[-1]
         return list(hosted.jobs({key: row for key, row in fold.rows(worker.name).items() if row.cause}, fold.states))
@@ -194,11 +202,14 @@ CURRENT: st.SearchStrategy[Payload] = st.one_of(
         games=st.just(100),
     ),
 )
-"""What makes a model current: operators' decisions, however wild, and what the coordinator rolls back at."""
+"""Payloads that change the current model: any decisions of operators, and causes of rollbacks."""
 
 
 def meant(run: Apart, payload: Payload | str, number: int) -> Payload:
-    """Return a payload as it is about the run: with a shard of its own, or with the training under way."""
+    """Adapt a payload to the run.
+
+    A score gets a shard of its own. A training's end or failure answers the training under way.
+    """
     request = run.state(TrainingTrigger).lineage.training or "x"
     if payload == FAILS:
         return TrainingFailed(request_id=request, reason="error", error="no")
@@ -216,7 +227,7 @@ def meant(run: Apart, payload: Payload | str, number: int) -> Payload:
     late=st.integers(0, 2),
 )
 def test_scheduler_and_trigger_count_the_same_rows(begun, payloads, late):
-    """Also where the first training fails, and where a request is recorded late."""
+    """Include failed first trainings and requests that are recorded late."""
     run = Apart(SelfplayScheduler, TrainingTrigger, late=late)
     if begun:
         run.settle()
@@ -230,7 +241,10 @@ def test_scheduler_and_trigger_count_the_same_rows(begun, payloads, late):
 
 @given(decisions=st.lists(DECISIONS, max_size=10), rows=st.integers(NEED // 8, NEED), late=st.integers(0, 2))
 def test_whatever_was_decided_the_loop_closes(decisions, rows, late):
-    """Play what the scheduler requests until the trigger trains, with time passing and blocks and pauses lifted."""
+    """Play what the scheduler requests until the trigger trains.
+
+    Time passes meanwhile, and blocks and pauses are lifted.
+    """
     run = Apart(SelfplayScheduler, TrainingTrigger, late=late)
     lifted = [
         TrainingUnblocked(reason="x"),
@@ -248,7 +262,10 @@ def test_whatever_was_decided_the_loop_closes(decisions, rows, late):
 
 
 def test_rows_of_quarantined_stranger_are_asked_for_again():
-    """The trigger drops the rows of any worker, also of one of which the scheduler has never heard."""
+    """Quarantine a worker that the scheduler has never seen.
+
+    The trigger drops the rows of any quarantined worker.
+    """
     scheduler = Driven(SelfplayScheduler)
     scheduler.feed(READY, key=None)
     (asked,) = scheduler.envelopes(distributed())
@@ -266,9 +283,10 @@ def test_rows_of_quarantined_stranger_are_asked_for_again():
     model=st.sampled_from([OLD, NEW]),
 )
 def test_unrated_candidate_brings_games_or_a_training(rows, phase, purpose, model):
-    """And no other failed evaluation does: OLD is current, and NEW a candidate or unknown.
+    """Fail evaluations; only a candidate's failed rating has a consequence.
 
-    Rows that came while the candidate was awaited count for both.
+    OLD is current, and NEW a candidate or unknown. Rows that came while the candidate was awaited count for both games
+    and training.
     """
     run = Apart(SelfplayScheduler, TrainingTrigger)
     run.feed(READY)
@@ -287,7 +305,10 @@ def test_unrated_candidate_brings_games_or_a_training(rows, phase, purpose, mode
 
 @given(learned=st.integers(1, 2 * REMEMBERED), payloads=st.lists(CURRENT, max_size=20), late=st.integers(0, 2))
 def test_all_agree_on_the_current_model(learned, payloads, late):
-    """Also while a rollback that was decided is not recorded yet, and an operator's decision is before it is."""
+    """Include decisions that are recorded late.
+
+    An operator's decision may be recorded before a rollback that was decided earlier.
+    """
     controllers = ModelLifecycleCoordinator, ModelPerformanceWatchdog, LeagueKeeper, SelfplayScheduler, TrainingTrigger
     run = Apart(*controllers, Evaluator, Distributor, late=late)
     run.flush()  # the initial training is under way
@@ -304,7 +325,10 @@ def test_all_agree_on_the_current_model(learned, payloads, late):
 
 
 class Inspected(Apart):
-    """A trigger and a monitor, which must not delete a shard before a request for it is recorded."""
+    """A trigger and a monitor, with a check of the monitor's deletions.
+
+    A shard must not be deleted before a request for it is recorded.
+    """
 
     def __init__(self, late: int) -> None:
         self.deleted = set[str]()
@@ -323,9 +347,11 @@ class Inspected(Apart):
 
 @given(payloads=st.lists(ROWS | ROWS | DECISIONS | FACTS, min_size=10), late=st.integers(0, 4))
 def test_monitor_keeps_shards_that_the_trigger_may_request(payloads, late):
-    """Also while a request that was decided is not recorded yet, and other shards are inspected before it is.
+    """Include training requests that are recorded late.
 
-    Not if trainings need fewer rows meanwhile: that training fails, and the next is on newer shards.
+    Other shards may be inspected before the request is recorded. If trainings need fewer rows meanwhile, shards may be
+    missing: that training fails, and the next uses newer shards. To leave that case out, the test records all decisions
+    before such a change.
     """
     run = Inspected(late)
     run.settle()

@@ -1,4 +1,7 @@
-"""Producer and broker over a link that is cut at any moment, between any two messages, in either direction."""
+"""Producer and broker over a link that breaks between any two messages.
+
+It breaks in either direction.
+"""
 
 from bus_rig import checked
 from hypothesis import example, given, settings
@@ -14,7 +17,7 @@ from app.journal.memory import MemoryJournal
 
 
 class World:
-    """One program that publishes and subscribes, one broker, and the messages between them."""
+    """A program that publishes and subscribes, a broker, and messages between them."""
 
     def __init__(self):
         self.journal, self.outbox = MemoryJournal(), MemoryOutbox()
@@ -59,7 +62,7 @@ class World:
         self.pump()
 
     def consume(self, count):
-        """The program reads batches, which gives back credit."""
+        """Read the batches of the program, which gives back credit."""
         for _ in range(count):
             if (batch := self.client.next_batch(self.subscription)) is None:
                 break
@@ -86,7 +89,7 @@ class World:
         self.client.mark_kept()
 
     def cut(self):
-        """The connection breaks: the messages on it are lost."""
+        """Break the connection, which loses the messages on it."""
         self.client.disconnected()
         self.keep()
         self.connect()
@@ -96,12 +99,15 @@ class World:
         self.cut()
 
     def restart_client(self):
-        """The program ends and begins again; the outbox is all it has."""
+        """End the program and begin it again, with its outbox alone."""
         self.keep()
         self.begin()
 
     def lose(self, index):
-        """One frame vanishes: what TCP never does, and a gap must reveal."""
+        """Lose one frame.
+
+        TCP never does this, and a gap must reveal it.
+        """
         frames = [i for i, parts in enumerate(self.to_broker) if parts[0] == wire.FRAME]
         if frames:
             lost = frames[index % len(frames)]
@@ -136,11 +142,13 @@ ANOTHER_LIFE_FIRST = [
 @settings(max_examples=300)
 @given(steps=steps)
 @example(steps=ANOTHER_LIFE_FIRST)
-def test_every_event_is_recorded_once_and_in_order_whatever_breaks(steps):
-    """Guarantee (ADR-003): publishing at least once, recorded once; a subscriber reads each event once and in order.
+def test_events_over_a_broken_link_are_recorded_once_in_order(steps):
+    """Guarantee (ADR-003): events are recorded once and in order.
 
-    A frame that vanishes is missed by the next one of the same life. One of an earlier life may have none, and a later
-    life's events may be recorded before it.
+    Publishing is at least once. A subscriber reads each event once and in order.
+
+    The next frame of the same life reveals that a frame vanished. An earlier life may have no next frame, so a later
+    life's events may be recorded before the lost one.
     """
     world = World()
     for name, *arguments in steps:
@@ -159,7 +167,7 @@ def test_every_event_is_recorded_once_and_in_order_whatever_breaks(steps):
     assert not world.client.has_unacknowledged
     assert world.outbox.load() == []
     for token, numbers in world.tokens.items():
-        if token in world.positions:  # those of an earlier life wait for nobody
+        if token in world.positions:  # events of an earlier life wait for no others
             assert world.positions[token] == tuple(ids.index(published[n]) + 1 for n in numbers)
         else:
             assert token[0] < world.life

@@ -1,4 +1,4 @@
-"""Bounds and cooldowns that hold for all decisions of controllers, whatever the history."""
+"""Bounds and cooldowns that hold for controllers' decisions in any history."""
 
 from collections import defaultdict
 from datetime import timedelta
@@ -22,13 +22,13 @@ from daemons.registry import DAEMONS
 
 READS = frozenset().union(*(one.reads for spec in DAEMONS.values() for one in spec.controllers))
 EXAMPLES = settings(max_examples=100, phases=[Phase.explicit, Phase.reuse, Phase.generate])
-"""Not shrunk: for histories as long as these that takes minutes."""
+"""Failures are not shrunk, because shrinking such long histories takes minutes."""
 
 MOST = {"epochs": 8, "games_per_iteration": 4 * 512, "quality_threshold": 0.5}
-"""The clamps towards which the gauntlet raises parameters, from whatever they are."""
+"""The clamps towards which the gauntlet raises parameters from any values."""
 
 LEAST_TEMPERATURE = 0.5
-"""The clamp towards which it lowers the base temperature."""
+"""The clamp towards which the gauntlet lowers the base temperature."""
 
 COOLDOWN_RATINGS = {HyperparameterUpdated: 5, AdaptiveParamsChanged: 5}
 """Ratings after a change that allow the next one sooner."""
@@ -95,7 +95,10 @@ BOUNDS = {
 @EXAMPLES
 @given(story=stories(READS, max_size=80))
 def test_every_bound_and_cooldown_holds(story):
-    """Both are checked in each history, because most of the time is taken by drawing it."""
+    """Check bounds and cooldowns in each history.
+
+    One test checks both, because drawing histories takes most of the time.
+    """
     for event in story.concluded:
         if bound := BOUNDS.get(type(event.data)):
             bound(event.data)
@@ -105,7 +108,7 @@ def test_every_bound_and_cooldown_holds(story):
 def check_cooldowns(story):
     """Assert that no knob is turned more often than its cooldown allows.
 
-    But a divergence lowers the learning rate at once, and others' settings are passed on at once.
+    There are exceptions: a divergence lowers the learning rate at once, and settings of others are passed on at once.
     """
     by_id = {event.id: event for event in story.events}
     times, own = defaultdict(set), {event.id for event in story.concluded}

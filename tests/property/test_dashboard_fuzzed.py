@@ -1,4 +1,4 @@
-"""No event that validation accepts stops the dashboard, or keeps it from showing a page."""
+"""The dashboard shows every page for any events that validation accepts."""
 
 import time
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Properties of Diplomacy's orders and adjudication, in positions that no game need reach."""
+"""Orders and adjudication of Diplomacy, also in positions that no game reaches."""
 
 from random import Random
 
@@ -67,7 +67,7 @@ def test_orders_that_parse_write_back_the_same(kind, at, rest, first, second):
 
 @given(BOARDS, SEEDS)
 @settings(deadline=None, max_examples=120)
-def test_results_do_not_depend_on_the_order_of_orders_and_do_not_contradict_each_other(board, seed):
+def test_results_are_consistent_for_any_sequence_of_orders(board, seed):
     rng = Random(seed)
     position = crowded(board, rng)
     orders = [order for own in lively_orders(position, rng) for order in own]
@@ -91,7 +91,7 @@ def test_results_do_not_depend_on_the_order_of_orders_and_do_not_contradict_each
 
 @given(BOARDS, SEEDS)
 @settings(deadline=None, max_examples=25)
-def test_provinces_hold_one_unit_and_units_only_vanish_for_a_reason(board, seed):
+def test_provinces_hold_one_unit_and_units_vanish_for_a_reason(board, seed):
     rng = Random(seed)
     game = Game(board, Ending(last_year=1904))
     while game.outcome is None:

@@ -1,4 +1,4 @@
-"""Every position that can be reached in a game of the catalogue can be drawn."""
+"""Drawings of all reachable positions in the catalogue's games."""
 
 from xml.etree import ElementTree as ET
 
@@ -28,7 +28,7 @@ PIECES = ("black-rim", "white-rim", "pawn-black", "pawn-white", "hex-0", "hex-1"
 
 
 def reached(config: GameConfig, seed: int, moves: int) -> list[int]:
-    """Return the history of a random game of so many decisions."""
+    """Return the history of a random game after some decisions."""
     table, rng = open_table(config, 1), np.random.default_rng(seed)
     table.reset(SLOT, [seed])
     for _ in range(moves):

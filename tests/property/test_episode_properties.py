@@ -1,4 +1,4 @@
-"""Whatever environments do, the reducer counts each one's first episodes, and nothing else."""
+"""The reducer counts the first episodes of each environment, and nothing else."""
 
 import numpy as np
 from hypothesis import given
@@ -17,7 +17,7 @@ SCRIPTS = st.builds(
 )
 PER_ENVIRONMENT = 4
 ENVIRONMENTS = st.lists(st.lists(SCRIPTS, min_size=PER_ENVIRONMENT, max_size=PER_ENVIRONMENT), min_size=1, max_size=5)
-FILLER = [Script((0.5,) * 6)] * 20  # what an environment goes on with while the others play theirs
+FILLER = [Script((0.5,) * 6)] * 20  # steps of an environment while the others finish
 AUTORESETS = st.sampled_from(["same_step", "next_step"])
 
 

@@ -1,4 +1,4 @@
-"""What is written can be read; what can't be read is refused in one way."""
+"""Written events can be read; others are refused in one way."""
 
 import json
 from contextlib import suppress
@@ -49,7 +49,10 @@ def test_a_cloudevent_fits_the_schema_of_its_type(event: Event[Payload]) -> None
 
 
 def refused_or_read(body: bytes) -> None:
-    """Any other exception than the two that decode documents fails the test."""
+    """Read a document, or refuse it with ``MalformedEvent`` or ``NoUpcast``.
+
+    Any other exception fails the test.
+    """
     with suppress(MalformedEvent, NoUpcast):
         assert decode(encode(decode(body))) == decode(body)
 

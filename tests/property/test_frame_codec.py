@@ -1,4 +1,4 @@
-"""Frames and records: what is written is read, and damage to any byte is refused."""
+"""Frames and records read as written; damage to any byte is refused."""
 
 import pytest
 from hypothesis import given

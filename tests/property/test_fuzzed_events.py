@@ -1,4 +1,4 @@
-"""No event that validation accepts stops a fold, whatever its content and time."""
+"""No event that validation accepts stops a fold."""
 
 from collections import Counter
 from itertools import islice
@@ -21,7 +21,10 @@ WORKERS = [spec for spec in DAEMONS.values() if spec.worker]
 
 
 def check_folds(each: int, seed: int) -> Counter[str]:
-    """Give every fold so many events of each type, in random order; return how many of each name there were."""
+    """Feed events of each type to every fold, in random order.
+
+    Returns the number of events by name.
+    """
     fuzzer = Fuzzer(seed)
     events = list(fuzzer.events(fuzzer.payloads(CATALOGUE, each)))
     assert all(decode(encode(event.envelope)) == event.envelope for event in events)
@@ -44,7 +47,7 @@ def check_folds(each: int, seed: int) -> Counter[str]:
 
 
 def check_rows(fold: Fold) -> None:
-    """Make sure that a daemon that starts again reads its rows, and finds its jobs."""
+    """Check that a restarted daemon reads its rows and finds its jobs."""
     for rows in fold.tables().values():
         for row in rows.values():
             assert type(row).from_json(row.to_json()) == row

@@ -13,7 +13,10 @@ from app.store import Shard
 
 
 def one_by_one(rows: Shard, gamma: float, gae_lambda: float) -> np.ndarray:
-    """The definition: A(t) is the sum over k of (gamma lambda)^k delta(t + k), within the episode."""
+    """Compute advantages by their definition.
+
+    A(t) is the sum over k of (gamma lambda)^k delta(t + k), within the episode.
+    """
     result = np.zeros(len(rows.game))
     for game, seat in set(zip(rows.game.tolist(), rows.seat.tolist(), strict=True)):
         own = np.flatnonzero((rows.game == game) & (rows.seat == seat))
@@ -35,7 +38,10 @@ def one_by_one(rows: Shard, gamma: float, gae_lambda: float) -> np.ndarray:
 
 @st.composite
 def trajectories(draw) -> Shard:
-    """Rows of some games in any order; each seat's part ends, perhaps more than once."""
+    """Draw rows of some games in any order.
+
+    The part of each seat ends, perhaps more than once.
+    """
     lengths = draw(st.lists(st.lists(st.integers(0, 6), min_size=2, max_size=4), min_size=1, max_size=5))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     cells = [(game, seat, k, n) for game, seats in enumerate(lengths) for seat, n in enumerate(seats) for k in range(n)]
@@ -48,7 +54,7 @@ def trajectories(draw) -> Shard:
     return rows_of(
         game=game,
         seat=seat.astype(np.int8),
-        step=place * 7 + seat,  # steps of a game, of which a seat has some
+        step=place * 7 + seat,  # a seat has only some steps of a game
         reward=floats[0],
         value=floats[1],
         done=last & ~cut,
@@ -73,7 +79,7 @@ def test_shuffling_the_rows_shuffles_the_advantages(rows, seed):
 
 @given(trajectories())
 @settings(deadline=None)
-def test_with_lambda_one_and_gamma_one_an_advantage_is_what_is_still_to_come_less_the_value(rows):
+def test_advantage_without_discount_is_return_less_value(rows):
     estimate = advantages(rows, 1.0, 1.0)
     for row in np.flatnonzero(rows.done | rows.truncated):
         expected = rows.reward[row] + (0 if rows.done[row] else rows.bootstrap[row]) - rows.value[row]

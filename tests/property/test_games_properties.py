@@ -1,4 +1,4 @@
-"""Every configuration, played at random: what must hold of any game."""
+"""Properties of every configuration's game, played at random."""
 
 import numpy as np
 import pyspiel
@@ -24,7 +24,10 @@ SEEDS = st.integers(0, 2**62)
 
 @CONFIGS
 def test_check_of_a_game_finds_nothing(config: GameConfig) -> None:
-    """Legality, seeds, perspective, outcomes, truncation, symmetries, and the replay by the rules alone."""
+    """Check legality, seeds, perspective, outcomes, truncation and symmetries.
+
+    The check also replays games by the rules alone.
+    """
 
     @settings(max_examples=3)
     @given(SEEDS)

@@ -1,4 +1,4 @@
-"""The histories that other properties are about: everything that controllers decide is decided in some of them."""
+"""The histories of other properties contain every kind of decision."""
 
 from collections import Counter
 

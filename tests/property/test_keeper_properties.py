@@ -1,4 +1,4 @@
-"""Whatever happens, a league folded from what its keeper said is the keeper's own."""
+"""A league folded from its keeper's events is the keeper's own."""
 
 from functools import cache
 
@@ -16,7 +16,10 @@ SETTINGS = hasty().replace(league=hasty().league.model_validate({"admission": SC
 
 @cache
 def history(seed: int):
-    """Return a generated run with short leagues, full of troubles, up to where nothing of the league is under way."""
+    """Return a generated run with short leagues, full of troubles.
+
+    It ends where nothing of the league is under way.
+    """
     events = list(generated(3_000, seed=seed, settings=SETTINGS, trouble=10))
     recorded = {event.id for event in events}
     concluded = Fold((LeagueKeeper,)).feed(events).conclusions
@@ -31,7 +34,10 @@ def keepers_rows(events):
 
 
 def timeless(league: League) -> League:
-    """Return a league without the times at which its members entered: that of an event, or of its cause."""
+    """Return a league without the times at which its members entered.
+
+    Such a time is that of an event, or of its cause.
+    """
     agents = {name: agent.replace(created_us=None) for name, agent in league.agents.items()}
     return league.replace(agents=agents)
 

@@ -1,4 +1,4 @@
-"""What holds for every league, hero and seed."""
+"""Properties of every league, hero and seed."""
 
 import pytest
 from hypothesis import given
@@ -88,12 +88,12 @@ def test_who_is_protected_never_leaves(league, schedule, data) -> None:
         left = left.without(agent.id)
     assert retirements(left, schedule) == ()
     over = len(left.checkpoints) - schedule.capacity
-    if over > 0:  # then nobody can be spared
+    if over > 0:  # every other checkpoint is permanent or protected
         assert all(agent.permanent or agent.id in (league.champion, league.last_good) for agent in left.checkpoints)
 
 
 @given(leagues(), SCHEDULES, st.integers(0, 400), st.floats(-100, 100))
-def test_a_checkpoint_that_enters_does_not_leave_at_once_unless_the_league_is_full(league, schedule, step, elo) -> None:
+def test_entered_checkpoint_leaves_at_once_only_if_evicted(league, schedule, step, elo) -> None:
     roles = admission(step, elo, league, schedule)
     if not roles:
         return

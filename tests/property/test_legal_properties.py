@@ -1,4 +1,4 @@
-"""Lists of legal actions hold what their masks hold, whatever is done with both."""
+"""Lists of legal actions equal their masks after any operation."""
 
 import numpy as np
 from hypothesis import given
@@ -16,7 +16,10 @@ MASKS = FEW.flatmap(lambda shape: arrays(np.bool_, shape))
 
 
 def masks_of(seed: int, rows: int, actions: int) -> np.ndarray:
-    """Return masks of a few legal actions, in some rows next to each other, and at least one in each row."""
+    """Return masks with at least one legal action in each row.
+
+    Some rows have about half of the actions, so that some are next to each other.
+    """
     rng = np.random.default_rng(seed)
     mask = rng.random((rows, actions)) < rng.choice([0.0, 0.005, 0.5], size=(rows, 1))
     mask[np.arange(rows), rng.integers(0, actions, rows)] = True
@@ -84,7 +87,7 @@ def test_a_stored_shard_has_the_same_legal_actions(actions: int, rows: int, seed
 
 
 def shard_of(mask: np.ndarray | LegalActions) -> Shard:
-    """Return a shard of one game in which the first legal action is always taken."""
+    """Return a shard of one game that plays the first legal action."""
     rows = len(mask)
     zeros = np.zeros(rows, dtype=np.float32)
     return Shard(

@@ -1,7 +1,9 @@
-"""No configuration stands still for ever: it trains, is boosted, or its status says why it waits.
+"""No configuration stands still: it trains, is boosted, or waits visibly.
 
-Over all settings that validation accepts, and all constant qualities of data. The controllers are real; whoever works
-for them answers at once and always the same.
+Its status then says why it waits.
+
+This holds for all settings that validation accepts, and all constant qualities of data. The controllers are real. Their
+workers answer at once and always give the same answer.
 """
 
 from collections.abc import Iterator
@@ -98,7 +100,10 @@ class ConstantRun:
         self._say(RunConfigured(run_id="run", settings=settings.model_dump(mode="json")))
 
     def run(self, rounds: int) -> None:
-        """Let time pass, in each round as much as between two sweeps at most: answers, signs of life, a tick."""
+        """Play rounds of answers, signs of life and a tick.
+
+        A round lasts as long as two sweeps are apart at most.
+        """
         for _ in range(rounds):
             self._now_us += self._round_us
             asked, self._open = self._open[:ANSWERS_A_ROUND], self._open[ANSWERS_A_ROUND:]
@@ -189,9 +194,9 @@ def accepted(section: type[Settings], drawn: dict[str, Any]) -> bool:
 
 @st.composite
 def sections(draw: st.DrawFn, part: str, section: type[Settings], unit_seconds: float) -> dict[str, Any]:
-    """Draw a part of the feedback settings: each within its field's bounds, durations of a unit's magnitude.
+    """Draw a part of the feedback settings within its fields' bounds.
 
-    Durations of one magnitude, because a run of a few hundred ticks has to be longer than each.
+    All durations have one magnitude, because a run of a few hundred ticks has to be longer than each.
     """
     drawn: dict[str, Any] = {}
     for name, field in section.model_fields.items():
@@ -233,7 +238,10 @@ def is_boosted(run: ConstantRun, key: str) -> bool:
 @EXAMPLES
 @given(data=st.data())
 def test_nothing_stands_still_whatever_settings_and_quality(trouble: str | None, data: st.DataObject) -> None:
-    """Without troubles a configuration trains if its quality suffices, and otherwise is boosted."""
+    """Without troubles, a configuration of sufficient quality trains; others are boosted.
+
+    With troubles, its status names what it waits for.
+    """
     chosen = data.draw(run_settings())
     quality = data.draw(st.floats(0, 1) | st.sampled_from([0.3, 0.5, 0.55, 0.6]))
     run = ConstantRun(chosen, quality, trouble, heuristic=data.draw(st.sampled_from([0.0, 0.5, 0.95])))
@@ -256,7 +264,7 @@ def test_nothing_stands_still_whatever_settings_and_quality(trouble: str | None,
 
 @pytest.mark.parametrize("quality", [0.5, 0.55, 0.59, 0.9])
 def test_a_quality_that_does_not_pause_trains_by_default(quality: float) -> None:
-    """Models that beat the heuristic raise the quality threshold hour by hour."""
+    """Let models beat the heuristic, which raises the quality threshold every hour."""
     run = ConstantRun(RunSettings(configs=CONFIGS[:1]), quality)
     run.run(60)
     before = len(run.all(TrainingRequested, KEY))

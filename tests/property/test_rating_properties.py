@@ -1,4 +1,4 @@
-"""What holds of ratings whatever was played."""
+"""Properties of ratings after any games."""
 
 import numpy as np
 import pytest

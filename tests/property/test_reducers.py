@@ -1,4 +1,4 @@
-"""What holds for every reducer, whatever events come in whatever order."""
+"""Properties of every reducer, for any events in any order."""
 
 import pytest
 from generated_run import generated, hasty
@@ -19,12 +19,15 @@ SPECS = [spec for spec in DAEMONS.values() if spec.hosted]
 
 
 def _saved(outcome: Outcome) -> dict[tuple[str, str], bytes]:
-    """Return the rows as they were saved, in another order than that in which they came about."""
+    """Return the saved rows in reverse order."""
     return {key: row for key, row in reversed(outcome.saved().items()) if row is not None}
 
 
 def _texts(rows: dict[str, Row]) -> dict[str, str]:
-    """Return rows as they are written: 1 and 1.0 are equal, but not the same."""
+    """Return rows as JSON.
+
+    As JSON, 1 and 1.0 differ, though they are equal.
+    """
     return {key: row.to_json() for key, row in rows.items()}
 
 
@@ -42,9 +45,9 @@ def test_the_rows_of_a_run_are_written_again_as_they_were_read():
 @settings(max_examples=25)
 @given(data=st.data())
 def test_killed_anywhere_it_comes_to_the_same_conclusions(spec, data):
-    """Each conclusion has an id of its own and names its cause, and wanted jobs follow from saved rows.
+    """Each conclusion has its own id and names its cause.
 
-    All is checked in each history, because most of the time is taken by drawing it.
+    Wanted jobs follow from saved rows. One test checks all this, because drawing histories takes most of the time.
     """
     events = data.draw(histories(spec.reads))
     cut = data.draw(st.integers(0, len(events)))

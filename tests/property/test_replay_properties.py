@@ -1,4 +1,4 @@
-"""Whatever the history: however controllers are hosted, they agree; and what ran live replays."""
+"""Controllers agree however they are hosted, and live runs replay."""
 
 import asyncio
 from collections import Counter
@@ -58,7 +58,10 @@ OFTEN = st.integers(0, 4).map(bool)
 
 
 def _both_ways(events: Sequence[Event[Payload]]) -> tuple[Report, list[Report]]:
-    """Return the reports of both ways to host the controllers, whose rows and conclusions agree."""
+    """Return the reports of controllers hosted together and apart.
+
+    Checks that their rows and conclusions agree.
+    """
     together, apart = replayed(events), replayed_apart(events)
     assert together.tables() == {name: rows for one in apart for name, rows in one.tables().items()}
     whole, parts = together.report(len(events)), [one.report(len(events)) for one in apart]
@@ -93,7 +96,14 @@ def test_a_replay_goes_on_where_it_was_saved(events, cut):
 
 
 class Scene(NamedTuple):
-    """A fact, so long after the one before; is everything settled, or are all daemons started again, before it?"""
+    """A fact to publish, and preparations for it.
+
+    Attributes:
+        fact: the event.
+        seconds: since the fact before.
+        settled: whether everything is settled first.
+        again: whether all daemons are restarted first.
+    """
 
     fact: Event[Payload]
     seconds: float
@@ -103,7 +113,10 @@ class Scene(NamedTuple):
 
 @st.composite
 def _scenes(draw: st.DrawFn) -> list[Scene]:
-    """Draw facts, most of them answers to what the controllers want: their ids are the same live."""
+    """Draw facts, most of them answers to what the controllers want.
+
+    Their ids are the same in the live run.
+    """
     facts = draw(stories(FACTS, max_size=30)).said
     return [
         Scene(fact, (fact.recorded_us - before.recorded_us) / 1e6, draw(OFTEN), not draw(OFTEN))
@@ -115,7 +128,7 @@ class Stage:
     """All daemons that decide, over a bus in memory.
 
     Attributes:
-        end: the journal's end before the daemons stop: nobody sees what comes later, which may be due by then.
+        end: the journal's end before the daemons stop. Nobody sees what is recorded later, which may be due by then.
     """
 
     def __init__(self) -> None:
@@ -139,7 +152,7 @@ class Stage:
         self._running.clear()
 
     async def settle(self) -> None:
-        """Wait until nobody has anything to say any more."""
+        """Wait until no daemon publishes any more."""
         head = -1
         while head != self.journal.head:
             head = self.journal.head

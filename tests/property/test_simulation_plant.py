@@ -1,4 +1,4 @@
-"""Properties of the plant: what training can and cannot do to strength."""
+"""Properties of the plant: possible effects of training on strength."""
 
 from dataclasses import replace
 from itertools import pairwise

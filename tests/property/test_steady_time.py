@@ -1,4 +1,4 @@
-"""Recorded time under any clock: it never goes back, is never frozen, and agrees with the clock in the end."""
+"""Recorded time under any clock: monotonic, never frozen, finally the clock's."""
 
 from itertools import pairwise
 
@@ -15,7 +15,10 @@ BEGIN = 20_000 * DAY_US
 
 
 def run(readings: list[tuple[int, int]], recorded_us: int = 0) -> list[tuple[int, SteadyTime]]:
-    """Return the time of day and recorded time after each (monotonic step, offset of the time of day)."""
+    """Return the time of day and the recorded time after each reading.
+
+    A reading is a monotonic step and an offset of the time of day.
+    """
     times, monotonic = [(BEGIN, SteadyTime.begin(recorded_us, BEGIN, 0))], 0
     for step, offset in readings:
         monotonic += step
@@ -57,7 +60,10 @@ def test_a_jump_that_is_corrected_in_time_leaves_no_trace(jump: int, lasts: int)
 
 @given(st.integers(SMALL_JUMP_US + 1, 400 * DAY_US))
 def test_a_lasting_jump_is_taken_and_its_correction_slows(jump: int) -> None:
-    """Otherwise a corrected clock freezes recorded time for as long as the jump."""
+    """Correct a lasting jump.
+
+    The correction slows recorded time, which would otherwise be frozen for as long as the jump.
+    """
     taken = run([(SECOND_US, jump)] * 62)
     assert taken[-1][0] == taken[-1][1].now_us
     assert [time.relation for _, time in taken].count("ahead") == HOLD_US // SECOND_US

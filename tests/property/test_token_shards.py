@@ -1,4 +1,7 @@
-"""Shards of answers: what is stored comes back, and what is damaged is refused. Tries allow legal answers alone."""
+"""Shards of answers, which are restored or refused, and tries.
+
+Tries lead to legal answers alone.
+"""
 
 from random import Random
 from typing import Any
@@ -104,14 +107,17 @@ class Letters:
 
 
 class Stripping(Letters):
-    """Drops spaces at the ends, as some tokenizers do."""
+    """A tokenizer that drops spaces at the ends, as some do."""
 
     def encode(self, text: str) -> list[int]:
         return super().encode(text.strip(" "))
 
 
 class Folding(Letters):
-    """Writes all digits as one token, which is read as the text that was written last."""
+    """A tokenizer that writes any text as one token.
+
+    The token is read as the text that was written last.
+    """
 
     def encode(self, text: str) -> list[int]:
         self.last = text

@@ -1,6 +1,6 @@
-"""Golden runs replay: the decisions they hold, and the state they lead to, are those of the controllers today.
+"""Golden runs replay to the recorded decisions and the expected state.
 
-After a change that is meant to alter decisions, make them again: ``python tests/golden_runs.py``.
+After a change that is meant to alter decisions, make the runs again: ``python tests/support/golden_runs.py``.
 """
 
 import pytest
@@ -22,7 +22,7 @@ def test_golden_runs_replay(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_golden_runs_replay_by_daemon(name):
-    """Controllers that are hosted apart, as in a cluster, come to the same state."""
+    """Controllers in daemons of their own come to the same state."""
     events = load(name)
     parts = replayed_apart(events)
     for part in parts:

@@ -1,4 +1,4 @@
-"""The loop that several files of tests share: to start one takes all the time that they need it for."""
+"""The loop that several files of tests share, because starts take long."""
 
 from collections.abc import Iterator
 
@@ -16,9 +16,10 @@ peers = 0.5
 
 @pytest.fixture(scope="session")
 def loop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLoop]:
-    """Start a loop whose daemons are killed, whose league is looked at, and that is stopped and started again.
+    """Start a loop for tests of kills, league and restarts.
 
-    The last of these ends it (``test_new_start``), so that it takes nothing from the tests after that.
+    The last of these files, ``test_new_start``, stops and restarts the loop, and then ends it. So it takes nothing from
+    the tests after that.
     """
     with running_loop(tmp_path_factory.mktemp("shared") / "run", BRISK + EVERY_MODEL) as started:
         started.wait_for_loops(1)

@@ -1,4 +1,4 @@
-"""``flyball up`` as an operator has it: all daemons, Ctrl-C, and what ends it without."""
+"""``flyball up`` as an operator uses it: start, Ctrl-C and early ends."""
 
 import json
 import os
@@ -80,7 +80,10 @@ def test_all_daemons_start_work_and_leave_in_order(tmp_path: Path) -> None:
 
 
 def test_a_daemon_that_cannot_start_says_why(tmp_path: Path) -> None:
-    """A damaged file of state would be set aside; a folder in its place cannot be opened."""
+    """Put a folder in place of a state file.
+
+    It cannot be opened, whereas a damaged file would be set aside.
+    """
     (tmp_path / "state" / "training@laptop.sqlite").mkdir(parents=True)
     with flyball_up(tmp_path, "--role", "worker", "--for", "120") as process:  # fewer daemons than a head's
         failed = next(one for one in told(process) if one.get("what") == "failed")
@@ -91,7 +94,7 @@ def test_a_daemon_that_cannot_start_says_why(tmp_path: Path) -> None:
     assert failed["delay"] == 0.5
 
 
-def test_up_ends_by_itself_and_says_which_daemons_had_no_time_to_start(tmp_path: Path) -> None:
+def test_up_for_too_short_a_time_names_daemons_not_yet_started(tmp_path: Path) -> None:
     with flyball_up(tmp_path, "--for", "0.1") as process:
         left = [one["daemon"] for one in told(process) if one["what"] == "stopped"]
         assert process.wait() == 1
@@ -102,7 +105,10 @@ def test_up_ends_by_itself_and_says_which_daemons_had_no_time_to_start(tmp_path:
 
 
 def test_of_two_at_once_one_runs(tmp_path: Path) -> None:
-    """Neither ends by itself, so the second finds the first however long either takes to start."""
+    """Start two loops that never end by themselves.
+
+    So the second finds the first, however long either takes to start.
+    """
     with flyball_up(tmp_path) as one, flyball_up(tmp_path) as other:
         while one.poll() is None and other.poll() is None:
             sleep(0.05)

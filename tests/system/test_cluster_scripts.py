@@ -1,4 +1,4 @@
-"""deploy/slurm and deploy/docker: what they run is run here, with neither Slurm nor Docker."""
+"""The commands of deploy/slurm and deploy/docker, without Slurm and Docker."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ SBATCH = DEPLOY / "slurm" / "flyball.sbatch"
 SETUP = DEPLOY / "docker" / "setup.sh"
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "docker" / "compose.yaml").read_text())
 ADDRESS = "127.0.0.3"
-"""An address of this machine alone, but not the one at which keys could be left out."""
+"""An address of this machine alone, at which keys are still required."""
 
 SETTINGS = """
 configs = ["tic_tac_toe_2p"]
@@ -54,7 +54,7 @@ HEAD, WORKER = ({(name, "head") for name in names_of("head")}, names_of("worker"
 
 
 def recorded(run: Path, kind: type[DaemonReady] | type[DaemonStopped]) -> list[tuple[str, str]]:
-    """Return daemon and node of the events of a type."""
+    """Return the daemon and the node of each event of a type."""
     try:
         with closing(SqliteJournalReader(run / "journal.sqlite")) as reader:
             return [(event.data.daemon, event.data.node) for event in history(reader, types=[kind])]

@@ -1,4 +1,7 @@
-"""Any start order works: here the broker comes last, and the controllers before the workers they wait for."""
+"""Daemons start in any order.
+
+Here the broker comes last, and the controllers before the workers that they wait for.
+"""
 
 import subprocess
 import sys
@@ -13,7 +16,7 @@ from daemons.registry import DAEMONS
 
 @pytest.fixture
 def backwards(tmp_path: Path) -> Iterator[RunningLoop]:
-    """Start every daemon by itself, the broker last."""
+    """Start each daemon as its own process, the broker last."""
     (tmp_path / "flyball.toml").write_text(BRISK)
     daemons = [
         subprocess.Popen(

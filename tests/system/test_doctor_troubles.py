@@ -1,4 +1,7 @@
-"""Doctor names each trouble that is planted in a running loop, in seconds; on the head, and on a worker's machine."""
+"""Doctor names each planted trouble of a running loop in seconds.
+
+It runs on the head and on a worker's machine.
+"""
 
 import asyncio
 import json
@@ -93,7 +96,7 @@ def flyball(folder: Path, *words: str, code: int | None = 0) -> str:
 
 @dataclass
 class Examined:
-    """What doctor found, by code, and how long it took."""
+    """Findings of doctor by code, and the time that it took."""
 
     findings: dict[str, list[dict[str, Any]]]
     seconds: float
@@ -152,7 +155,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 async def doctor_beside_a_slow_machine(cluster: Cluster) -> Examined:
-    """Ask doctor while a daemon of another machine and version says that it is far behind."""
+    """Run doctor while a daemon elsewhere shows that it is far behind.
+
+    That daemon belongs to another machine and version.
+    """
     who, now = {"daemon": "selfplay_worker", "node": "slow"}, SystemClock().now()
     started = DaemonStarted(**who, pid=1, version="0.0.9")
     facts: list[Payload] = [started, DaemonReady(**who, position=1, capacity=1)]
@@ -170,7 +176,10 @@ async def doctor_beside_a_slow_machine(cluster: Cluster) -> Examined:
 
 
 def current_blob(loop: RunningLoop) -> Path:
-    """Return the file of the current model, once training is blocked and it stays."""
+    """Return the file of the current model.
+
+    The model only stays current once training is blocked.
+    """
     model = [event.data.model for event in loop.events(ModelPromoted) if event.subject == GOOD][-1]
     return next(path for path in (loop.folder / "store").rglob(model))
 
@@ -263,7 +272,7 @@ def test_doctor_names_the_text_servers_that_are_away(stopped: Path) -> None:
 
 
 class Tomorrow:
-    """A clock that was set ahead by a day."""
+    """A clock that is a day ahead."""
 
     def now(self) -> datetime:
         return SystemClock().now() + timedelta(days=1)

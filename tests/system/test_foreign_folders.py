@@ -1,4 +1,7 @@
-"""Folders in the working directory with our packages' names: their code never runs, as in ``test_own_parts``."""
+"""Folders with our packages' names in the working directory are ignored.
+
+Their code never runs, as in ``test_own_parts``.
+"""
 
 import subprocess
 from pathlib import Path

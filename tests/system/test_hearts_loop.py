@@ -1,4 +1,7 @@
-"""Hearts in a running loop: our own engine plays it, and the quality monitor replays its hands by OpenSpiel's rules."""
+"""Hearts in a running loop, by our own engine.
+
+The quality monitor replays its hands by OpenSpiel's rules.
+"""
 
 import json
 import subprocess
@@ -41,7 +44,7 @@ def loop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLoop]:
 
 
 @pytest.mark.timeout(600)
-def test_the_quality_monitor_replays_the_hands_and_finds_them_right(loop: RunningLoop) -> None:
+def test_quality_monitor_replays_hands_without_failures(loop: RunningLoop) -> None:
     loop.wait_for("a training", lambda: loop.events(TrainingCompleted)[1:])
     scored = {event.data.shard.key for event in loop.events(QualityScoreUpdated)}
     checks = {event.data.shard: event.data for event in loop.events(ParityChecked)}

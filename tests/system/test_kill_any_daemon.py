@@ -1,4 +1,7 @@
-"""Guarantee: kill -9 of any daemon at any moment; the loop goes on, nothing is lost, nothing counts twice."""
+"""Guarantee: kill -9 of any daemon at any moment loses nothing.
+
+The loop goes on by itself, and nothing counts twice.
+"""
 
 import os
 import signal
@@ -88,7 +91,7 @@ def test_language_loop_replays_after_the_kills(language_loop):
 
 
 def kill(loop, daemon):
-    """Kill a daemon, and wait until it is ready again as another process."""
+    """Kill a daemon, and wait until another process replaces it."""
     head, pid = loop.head(), loop.pid_of(daemon)
     os.kill(pid, signal.SIGKILL)
     loop.wait_for(f"{daemon} is back", lambda: loop.ready(daemon, after=head))
@@ -96,7 +99,10 @@ def kill(loop, daemon):
 
 
 def working_job(loop, daemon):
-    """Return the process of a daemon's job once it has worked for a tenth of a second while it was watched."""
+    """Return the process of a daemon's job once it has worked.
+
+    It must use a tenth of a second of processor time while it is watched.
+    """
     used: dict[psutil.Process, float] = {}
 
     def working() -> psutil.Process | None:
@@ -122,7 +128,7 @@ def promotions(loop, after=0):
 
 
 def check_nothing_lost(loop, before):
-    """Check that the events of before are still recorded, and that nothing counts twice."""
+    """Check that earlier events are unchanged, and that nothing counts twice."""
     after = loop.events()
     assert after[: len(before)] == before, "an event that was recorded has changed or gone"
     check_history(after)

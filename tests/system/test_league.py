@@ -1,4 +1,7 @@
-"""The running loop has a league: promoted models enter it, and are met in self-play; promotions are gated."""
+"""The league of the running loop.
+
+Promoted models enter it and are opponents in self-play, and promotions are gated.
+"""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -29,7 +32,7 @@ P = TypeVar("P", bound=Payload)
 
 @pytest.fixture(scope="module")
 def loop(loop: RunningLoop) -> RunningLoop:
-    """Wait until models of the league were met in games that are over."""
+    """Wait for finished games against models of the league."""
     loop.wait_for("games against a league", lambda: met_checkpoints(loop))
     loop.wait_for_loops(3)
     return loop
@@ -37,7 +40,10 @@ def loop(loop: RunningLoop) -> RunningLoop:
 
 @pytest.fixture
 def events(loop: RunningLoop) -> list[Event[Any]]:
-    """Read the journal once: the loop runs on, and what is read later may follow from what was not read before."""
+    """Read the journal once for all comparisons of a test.
+
+    The loop runs on, and later events may follow from events that were not read before.
+    """
     return loop.events()
 
 
@@ -77,7 +83,10 @@ def test_opponents_are_sampled_and_played(events):
 
 
 def shard_of_games_against_others(loop: RunningLoop) -> tuple[SelfplayComplete, Shard] | None:
-    """Return the latest games against others whose rows have not been trained on and deleted yet."""
+    """Return the latest games against others whose shard still exists.
+
+    A shard is deleted once its rows have been trained on.
+    """
     store = FileStore(loop.folder / "store")
     for event in reversed(loop.events(SelfplayComplete)):
         with suppress(MissingBlob):

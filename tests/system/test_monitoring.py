@@ -1,4 +1,7 @@
-"""A real loop, watched by a real Prometheus, a webhook, and a collector of traces on loopback."""
+"""A real loop with Prometheus, a webhook and a collector of traces.
+
+Prometheus is a real one. The others are servers on loopback.
+"""
 
 import asyncio
 import json
@@ -27,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 PROMETHEUS, GRAFANA = ROOT / "deploy" / "prometheus", ROOT / "deploy" / "grafana" / "flyball.json"
 VARIABLES = {"$config": ".*", "$instance": ".*", "$__rate_interval": "5m"}
 MAY_BE_EMPTY = ("flyball_rating_velocity_elo_per_hour", "changes(")
-"""Beginnings of queries that a minute of a sound loop may leave empty: of six hours, or of the last minute only."""
+"""Beginnings of queries that may be empty after a minute of a sound loop: they span six hours, or one minute."""
 
 
 def free_port() -> int:
@@ -38,7 +41,7 @@ def free_port() -> int:
 
 @contextmanager
 def in_thread(*script: bytes) -> Iterator[ScriptedServer]:
-    """Serve in a thread, because the tests of a loop wait without an event loop."""
+    """Serve in a thread, for tests without an event loop."""
     loop, ready, made = asyncio.new_event_loop(), threading.Event(), []
     stop = asyncio.Event()
 
@@ -61,7 +64,10 @@ def in_thread(*script: bytes) -> Iterator[ScriptedServer]:
 
 
 class Watched:
-    """A loop with a port for metrics, a webhook, and a collector; and Prometheus if it is installed."""
+    """A loop with a metrics port, a webhook and a collector.
+
+    Prometheus is there if it is installed.
+    """
 
     def __init__(self, loop: RunningLoop, port: int, hook: ScriptedServer, collector: ScriptedServer) -> None:
         self.loop, self.port, self.hook, self.collector = loop, port, hook, collector
@@ -112,7 +118,10 @@ pause_seconds = 0.5
 
 @contextmanager
 def prometheus(folder: Path, watched: Watched) -> Iterator[None]:
-    """Run Prometheus with the shipped configuration, faster and with the loop's port; without one, do nothing."""
+    """Run Prometheus with the shipped configuration, if it is installed.
+
+    The configuration gets the loop's port and shorter intervals.
+    """
     command = shutil.which("prometheus")
     if command is None:
         yield
@@ -253,7 +262,7 @@ def test_prometheus_finds_the_dashboards_variables(watched: Watched) -> None:
 
 
 @NEEDS_PROMETHEUS
-def test_prometheus_evaluates_all_rules_and_a_sound_loop_alerts_nobody(watched: Watched) -> None:
+def test_prometheus_rules_are_valid_and_silent_for_a_sound_loop(watched: Watched) -> None:
     def evaluated() -> list[dict[str, Any]]:
         rules = [rule for group in watched.ask("rules")["groups"] for rule in group["rules"]]
         return rules if all(rule["health"] != "unknown" for rule in rules) else []

@@ -1,4 +1,7 @@
-"""The files of ``flyball new`` pass their own test, in a folder without Flyball's sources."""
+"""The files of ``flyball new`` pass their own test, without Flyball's sources.
+
+The test runs in a folder of its own.
+"""
 
 import subprocess
 import sys

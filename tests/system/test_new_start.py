@@ -1,4 +1,7 @@
-"""A loop that ends, in order or not, leaves nothing behind but its folder; started there again, it goes on."""
+"""An ended loop leaves only its folder, and restarts there.
+
+It may have ended in order or not.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +16,7 @@ from app.events import Event, ModelPromoted, ModelRolledBack, PromotionRejected
 
 @pytest.fixture(scope="module")
 def again(loop: RunningLoop) -> Iterator[RunningLoop]:
-    """Stop the loop with Ctrl-C, and start it in the same folder."""
+    """Stop the loop with Ctrl-C, and restart it in the same folder."""
     assert loop.leave() == 0
     settings = (loop.folder / "flyball.toml").read_text()
     head = loop.head()
@@ -31,7 +34,10 @@ def test_ctrl_c_drains_and_a_new_start_goes_on(again: RunningLoop) -> None:
 
 
 def check_steps(verdicts: list[Event[Any]]) -> None:
-    """Assert that training never began anew: a model is judged at a later step than the current one's."""
+    """Assert that training never restarted from the beginning.
+
+    Each model that is judged has a later step than the current one.
+    """
     current = -1
     for verdict in verdicts:
         went_back = isinstance(verdict.data, ModelRolledBack)

@@ -1,6 +1,7 @@
-"""Users' own parts in a running loop: game, network, player, trainer, backend and controller; and backend search.
+"""Users' own parts and backend search in a running loop.
 
-One loop has them all, because most of what a loop costs is its start. Its working directory holds foreign packages.
+The parts are a game, a network, a player, a trainer, a backend and a controller. One loop has them all, because most of
+a loop's cost is its start. Its working directory holds foreign packages.
 """
 
 import json
@@ -54,12 +55,15 @@ pytestmark = pytest.mark.timeout(600)
 
 
 def part_of(example: str) -> str:
-    """Return an example's settings but for the configurations that it plays."""
+    """Return an example's settings without the configurations that it plays."""
     return (EXAMPLES / f"{example}.toml").read_text(encoding="utf-8").partition("\n\n")[2]
 
 
 def quick(part: str, key: str, also: str = "", rows: int = 256) -> str:
-    """Return an example's settings for a configuration, with loops that close in seconds."""
+    """Return an example's settings for a configuration and short loops.
+
+    Loops close in seconds.
+    """
     mine = part.replace("games.tic_tac_toe_2p", f"games.{key}")
     return mine.replace(f"[games.{key}]\n", f"[games.{key}]\n{also}{QUICK.format(rows=rows)}", 1)
 
@@ -136,7 +140,10 @@ def of(loop: RunningLoop, key: str, *types: type[Payload]) -> list[Any]:
 
 
 def promotion(loop: RunningLoop, key: str) -> Any:
-    """Wait for a configuration's first promotion of a trained model, and return the event."""
+    """Return a configuration's first promotion of a trained model.
+
+    Waits for it.
+    """
 
     def promoted() -> list[Any]:
         return [event for event in of(loop, key, ModelPromoted) if event.data.step > 0]
@@ -162,7 +169,10 @@ def flyball(loop: RunningLoop, *words: str) -> str:
 
 
 def test_knobs_that_an_own_backend_does_not_understand_stay(loop: RunningLoop) -> None:
-    """The first test of the loop, so that the training that it waits for is the one that others wait for."""
+    """Run as the first test of the loop.
+
+    So it shares the wait for a training with the others.
+    """
     loop.wait_for("a first model", lambda: of(loop, BACKEND, ModelPromoted))
     (configured,) = loop.events(RunConfigured)
     described = {one["key"]: one["knobs"] for one in configured.data.settings["configs"]}
@@ -280,7 +290,10 @@ def test_example_controller_owns_the_learning_rate(loop: RunningLoop) -> None:
 
 
 def test_own_parts_leave_in_order_and_replay(loop: RunningLoop) -> None:
-    """The last test of the loop: nothing failed, nothing foreign was imported, and every decision is recomputed."""
+    """Run as the last test of the loop.
+
+    Nothing failed, nothing foreign was imported, and every decision is recomputed.
+    """
     assert loop.leave() == 0
     assert not loop.events(*TROUBLE)
     assert FOREIGN not in loop.logs()
@@ -292,7 +305,7 @@ def test_own_parts_leave_in_order_and_replay(loop: RunningLoop) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("example", ["trainer_torch", "trainer_numpy", "own_backend", "conv_network"])
 def test_example_with_its_settings_is_promoted(tmp_path: Path, example: str) -> None:
-    """Modules are found beside the settings, and gates are those of the defaults."""
+    """Use the default gates, and modules beside the settings."""
     folder = tmp_path / "run"
     with running_loop(folder, copied_example(example, folder), cwd=tmp_path) as started:
 

@@ -1,4 +1,7 @@
-"""Every command and example in the README and in ADR/operating.md works, in the order in which a newcomer meets it."""
+"""Every command and example of the README and ADR/operating.md works.
+
+They run in the order in which a newcomer meets them.
+"""
 
 import os
 import re
@@ -32,7 +35,7 @@ LINES = [line for block in blocks(README, "sh") + blocks(OPERATING, "sh") for li
 COMMANDS = list(dict.fromkeys(line.partition("  #")[0].rstrip() for line in LINES))
 
 CONFIGS = ("connect_four_2p", "hex7_2p")
-"""Those of the laptop's games that the commands name."""
+"""The laptop's games that the commands name."""
 
 GAME = """
 [games.{key}]
@@ -64,7 +67,7 @@ recent_every = 1
 START = "make up"
 SCENARIO = "flyball scenario "
 CI = frozenset({"make test"})
-"""What runs these tests."""
+"""Commands that run these tests."""
 
 HERE = [command for command in COMMANDS if command not in {START, *CI} and not command.startswith(SCENARIO)]
 
@@ -81,7 +84,7 @@ def test_what_runs_these_tests_is_what_the_readme_says(command: str) -> None:
 
 @pytest.mark.parametrize("command", [command for command in COMMANDS if command.startswith(SCENARIO)])
 def test_a_scenario_is_played_by_a_test_of_its_own(command: str) -> None:
-    """They take minutes in a loop that has learned something."""
+    """Scenarios take minutes in a loop that has learned something."""
     name = command.removeprefix(SCENARIO).split()[0]
     assert f'Played(loop.folder, "{name}"' in (ROOT / "tests/system/test_scenarios.py").read_text()
 
@@ -98,13 +101,16 @@ def members(loop: RunningLoop, key: str) -> set[ModelHash]:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Start a loop with `make up` on a terminal; return where. At the end press Ctrl-C: make succeeds."""
+    """Start a loop with `make up` on a terminal; yield its folder.
+
+    At the end it presses Ctrl-C, and make succeeds.
+    """
     folder = tmp_path_factory.mktemp("readme")
     (folder / "run").mkdir()
     (folder / "run" / "flyball.toml").write_text(SETTINGS)
     shutil.copy(ROOT / "tests" / "support" / "policies" / "cartpole.safetensors", folder / "policy.safetensors")
     target = START.removeprefix("make ")
-    own = (f"BIN={BIN}", "ARGS=")  # a `make test ARGS=...` would hand down its own
+    own = (f"BIN={BIN}", "ARGS=")  # otherwise `make test ARGS=...` would pass on its ARGS
     command = ("make", "--no-print-directory", "-f", str(ROOT / "Makefile"), "-o", "venv", target, *own)
     with ExitStack() as stack:
         shown = stack.enter_context((folder / "up.out").open("wb"))

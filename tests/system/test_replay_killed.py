@@ -1,4 +1,7 @@
-"""A replay that is killed with -9, again and again, comes to the same state as one that is left alone."""
+"""Replays that are killed with -9 come to the same state.
+
+They are compared with an undisturbed replay.
+"""
 
 import json
 import signal
@@ -20,7 +23,10 @@ FLYBALL = (sys.executable, "-m", "app.cli")
 
 
 def position(checkpoint: Path) -> int:
-    """Return how far the saved state is, while another process writes it."""
+    """Return the position of the saved state, 0 if unreadable.
+
+    Another process writes it meanwhile.
+    """
     try:
         with closing(sqlite3.connect(f"file:{checkpoint}?mode=ro", uri=True)) as db:
             return int(db.execute("SELECT position FROM cursor").fetchone()[0])
@@ -34,7 +40,10 @@ def check(run: Path, checkpoint: Path, every: int) -> "subprocess.Popen[str]":
 
 
 def killed_halfway(run: Path, checkpoint: Path, every: int, beyond: int) -> int:
-    """Start a replay, kill it once its saved state is beyond a position, and return where that is then."""
+    """Start a replay, and kill it beyond a position.
+
+    Returns the position of its saved state then.
+    """
     with check(run, checkpoint, every) as process:
         while process.poll() is None and position(checkpoint) <= beyond:
             time.sleep(0.005)

@@ -1,4 +1,7 @@
-"""Troubles made in a running loop, as an operator makes them: what the loop detects, decides and recovers from."""
+"""Troubles that an operator makes in a running loop.
+
+The loop detects them, decides, and recovers.
+"""
 
 import json
 import subprocess
@@ -58,7 +61,7 @@ def loop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLoop]:
 
 
 class Played:
-    """What ``flyball scenario`` told, and ``flyball trace`` of what it named."""
+    """Output of ``flyball scenario``, and ``flyball trace`` of the events it names."""
 
     def __init__(self, folder: Path, *words: str, wait: int) -> None:
         told = flyball(folder, "scenario", *words, "--wait", str(wait), "--json")
@@ -69,7 +72,7 @@ class Played:
 
     @property
     def trouble(self) -> Any:
-        """The payload of what was injected."""
+        """The payload of the injected event."""
         return self.events[0]["data"]
 
     def shown(self) -> set[str]:
@@ -117,7 +120,7 @@ def trained_on(training: Event[TrainingRequested]) -> set[str]:
 @pytest.mark.timeout(900)
 def test_regression_is_rolled_back_and_nothing_comes_of_it(loop: RunningLoop) -> None:
     loop.wait_for("a model that has learned", lambda: has_learned(loop))
-    for _ in range(2):  # the second comes when the watchdog has just begun anew
+    for _ in range(2):  # the second regression comes just after the watchdog was reset
         played = Played(loop.folder, "regression", wait=PATIENCE)
         assert played.steps == [
             ("injected", "model.promoted"),
@@ -180,9 +183,9 @@ def test_what_a_dead_node_was_asked_is_asked_of_another(loop: RunningLoop) -> No
     assert {event.data.worker for event in asked} == {"selfplay_worker@laptop"}
 
 
-@pytest.mark.slow  # a loop of its own, until it learns nothing any more
+@pytest.mark.slow  # its own loop runs until it stalls
 @pytest.mark.timeout(900)
-def test_a_stall_is_answered_by_more_exploration_until_it_is_over(tmp_path: Path) -> None:
+def test_stall_gets_more_exploration_until_it_is_over(tmp_path: Path) -> None:
     with running_loop(tmp_path / "run", LIVELY + IMPATIENT + QUICK) as loop:
         loop.wait_for_loops(1)
         played = Played(loop.folder, "stall", KEY, wait=PATIENCE)

@@ -1,4 +1,7 @@
-"""Two machines that share nothing but the bus and a store by URL: two run folders, each with a cache of its own."""
+"""Two machines that share only the bus and a store by URL.
+
+They have two run folders, each with its own cache.
+"""
 
 import os
 import subprocess

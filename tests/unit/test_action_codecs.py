@@ -45,7 +45,7 @@ def test_sample_follows_the_logits_and_its_seed() -> None:
     assert (drawn != actions("sample", Discrete(3), *np.log(probabilities), count=20_000, seed=1)).any()
 
 
-def test_sample_draws_several_choices_apart_and_anew_at_every_step() -> None:
+def test_sample_several_choices_are_independent_at_each_step() -> None:
     policy = coded_actor(Constant(*[0.0] * 4, count=20_000), "sample", MultiDiscrete([2, 2]), 0)
     first, second = policy(None), policy(None)
     together = [*first.T, *second.T]

@@ -30,7 +30,7 @@ FILLER = Fixed(7, [6, 5])
 CONFIG = GAMES["connect_four_2p"]
 
 
-def test_seats_are_rotated_so_that_a_game_won_by_the_first_seat_scores_one_half() -> None:
+def test_match_won_by_first_seats_scores_one_half() -> None:
     match = summed(CONFIG, FILLER, COLUMN, MatchPlan(games=10, seed=0, temperature=0.0))
     assert (match.wins, match.draws, match.losses) == (5, 0, 5)
     assert match.stderr == 0
@@ -43,7 +43,7 @@ def test_the_better_side_wins_from_both_seats() -> None:
     assert summed(CONFIG, blocker, blocker, MatchPlan(games=2, seed=0, temperature=0.0)).score.mean == 0.5
 
 
-def test_a_match_is_the_same_for_the_same_plan_and_differs_by_seed() -> None:
+def test_match_same_plan_repeats_games_other_seed_differs() -> None:
     def played(seed):
         return summed(CONFIG, RandomPlayer(), COLUMN, MatchPlan(games=40, seed=seed, temperature=1.0))
 
@@ -60,7 +60,7 @@ def test_the_random_bot_is_even_with_itself_at_any_table() -> None:
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.3])
-def test_games_that_are_cut_off_are_told_apart_from_draws(temperature: float) -> None:
+def test_truncated_games_are_counted_apart_from_draws(temperature: float) -> None:
     config = GAMES["chinese_checkers_3p"].replace(max_moves=10)
     match = summed(config, RandomPlayer(), RandomPlayer(), MatchPlan(6, 0, temperature))
     assert (match.truncated, match.wins, match.draws, match.losses) == (6, 0, 0, 0)
@@ -68,7 +68,7 @@ def test_games_that_are_cut_off_are_told_apart_from_draws(temperature: float) ->
 
 
 def openings(seeds, plies, key="connect_four_2p"):
-    """Return the first moves of a game between the same two players for each seed."""
+    """Return the first moves of a self-play game for each seed."""
     games = len(seeds)
     seating = np.tile(np.array([0, 1], dtype=np.int8), (games, 1))
     schedule = Schedule(seeds, seating, (0.0, 0.0), seed=1, openings=np.full(games, plies))
@@ -88,7 +88,7 @@ def test_a_game_may_end_within_its_opening() -> None:
     assert all(5 <= len(opening) <= 9 for opening in openings(range(50), 9, "tic_tac_toe_2p"))
 
 
-def test_a_rotation_has_the_same_opening_and_different_rotations_have_others() -> None:
+def test_openings_are_shared_within_rotations_not_between() -> None:
     # Greedy players: an opening has one continuation, so the two seatings of equals give the same game.
     plan = MatchPlan(games=40, seed=3, temperature=0.0, opening_plies=4)
     assert summed(CONFIG, FILLER, FILLER, plan).distinct_games == 20

@@ -1,4 +1,7 @@
-"""Arms daemon by daemon: each controller, or its baseline, runs where the controller does."""
+"""Arms of a comparison, daemon by daemon.
+
+Each controller, or its baseline, runs in the controller's daemon.
+"""
 
 import pytest
 

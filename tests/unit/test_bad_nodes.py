@@ -1,4 +1,4 @@
-"""FeedbackLoopController tells a worker's faults from its configuration's (ADR-019)."""
+"""FeedbackLoopController distinguishes a worker's faults from its configuration's (ADR-019)."""
 
 import numpy as np
 import pytest
@@ -150,7 +150,7 @@ class TestProbation:
         assert verdicts(loop.feed(shard(B), probe(A, 0.6), at=1000)) == [(NodeQuarantined, A)]
 
     def test_its_own_decision_is_not_taken_for_an_operators(self, loop):
-        """It releases a worker that it quarantined for broken rules once others break them as well."""
+        """The quarantine for broken rules ends once others break them, too."""
         loop.late = True
         loop.feed(shard(A), shard(B), shard(C))
         assert not loop.record(*loop.envelopes(parity(A)))
@@ -201,7 +201,7 @@ class TestOthersObey:
         assert [monitor.rows[key].shelf.spent for key in (KEY, OTHER_KEY)] == [("1" * 64,), ("2" * 64,)]
 
     @pytest.mark.parametrize("failures", [[], ["game 0"]])
-    def test_probe_is_said_to_be_one_and_nothing_else(self, failures):
+    def test_probe_is_reported_as_one_and_as_nothing_else(self, failures):
         monitor = DrivenWorker(QualityMonitor)
         monitor.feed(played(1).replace(probe=True))
         (job,) = monitor.jobs()
@@ -226,7 +226,10 @@ class TestOthersObey:
 
 
 def test_false_alarms_are_rare_and_bad_nodes_soon_found():
-    """36 nodes, 12 configurations, a week: scores 5 times as noisy as modelled, configurations poor now and then."""
+    """Simulate 36 nodes with 12 configurations for a week.
+
+    Scores are 5 times as noisy as modelled, and configurations are poor now and then.
+    """
     alarms, shards, delays = false_alarms_and_delays(np.random.default_rng(1), days=7, noise_sd=0.1)
     assert shards > 20_000
     assert alarms <= 1

@@ -1,4 +1,4 @@
-"""The neutral baselines agree with the controllers beside them about rows and failed ratings."""
+"""Agreement of baselines and controllers on rows and failed ratings."""
 
 import pytest
 from driving import KEY, NEED, NEW, OLD, Driven, distributed, scored, trained
@@ -61,7 +61,10 @@ def training_of(shards: tuple[ShardRef, ...]) -> TrainingRequested:
 
 
 class Asking:
-    """A uniform scheduler with one worker more at each step, so that it requests whatever it lacks."""
+    """A uniform scheduler that requests whatever rows it lacks.
+
+    Each step adds a worker, so that no request has to wait for one.
+    """
 
     def __init__(self, scheduler: type[UniformScheduler], settings: RunSettings | None = None) -> None:
         self.driven = Driven(scheduler, settings)
@@ -74,7 +77,10 @@ class Asking:
         return bool(asked)
 
     def fill(self, model: str = OLD) -> None:
-        """Answer requests with half of the needed rows until no more are requested, and one worker is free."""
+        """Answer requests, each with half of the needed rows.
+
+        It ends when no more are requested; one worker is then free.
+        """
         while self.lacks_rows():
             self.driven.feed(scored(rows=NEED // 2, request=self.request, model=model))
 

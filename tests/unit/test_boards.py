@@ -63,7 +63,7 @@ def test_ultimate_tic_tac_toe_marks_boards_won_and_to_play_on():
     assert not elements(draw(NinePosition(cells, owners, None, ())), "forced")
 
 
-def test_connect_four_draws_a_hole_for_each_cell_and_a_token_for_each_disc():
+def test_connect_four_draws_a_hole_per_cell_and_a_token_per_disc():
     drawn = draw(board("connect_four", ["...", "1..", "01."], (1, 0)))
     assert len(elements(drawn, "hole")) == 9
     assert len(elements(drawn, "token-0")) == 2  # each with an inner ring

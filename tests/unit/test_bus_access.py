@@ -1,4 +1,4 @@
-"""Keys, the list of keys, answers to libzmq's questions about keys, and reports of refusals."""
+"""Keys, the key list, answers to libzmq, and reports of refusals."""
 
 import os
 from datetime import UTC, datetime, timedelta
@@ -54,7 +54,7 @@ def test_any_file_is_a_list_or_an_error(tmp_path_factory, data):
         assert error.hint  # noqa: PT017 - other files are lists
 
 
-def test_a_list_with_one_key_twice_or_two_roles_of_a_name_is_refused():
+def test_key_list_with_double_key_or_second_role_is_refused():
     keys = KeyList().authorize(Key("a", "worker", PUBLIC))
     with pytest.raises(BadKey, match="a has this key already"):
         keys.authorize(Key("b", "worker", PUBLIC))
@@ -144,7 +144,7 @@ def test_any_question_is_answered_without_admitting_anybody(tmp_path_factory, pa
     assert (len(answer), answer[2]) == (6, b"400")
 
 
-def test_a_list_that_became_unreadable_leaves_the_last_one_in_force(tmp_path):
+def test_unreadable_key_list_leaves_the_last_one_in_force(tmp_path):
     ring = KeyRing(tmp_path)
     public = ring.admit("node1", "worker").own.public
     assert ring.access.refresh()

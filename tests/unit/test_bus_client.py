@@ -1,4 +1,4 @@
-"""The client's state machine: what it sends and reports, without a socket or a clock."""
+"""State machine of the bus client, without a socket or clock."""
 
 import pytest
 from bus_rig import checked
@@ -95,7 +95,7 @@ def test_frames_in_flight_are_bounded(client):
     assert len(client.messages()) == 2
 
 
-def test_a_refused_frame_fails_its_publish_and_those_behind_it_go_on(client):
+def test_refused_frame_fails_its_publish_and_no_later_one(client):
     first = publish(client, 0)
     client.messages()
     second = publish(client, 1)
@@ -107,7 +107,7 @@ def test_a_refused_frame_fails_its_publish_and_those_behind_it_go_on(client):
     assert recorded == Finished(second, (1,))
 
 
-def test_an_overdue_publish_is_reported_once_and_stays_to_be_sent(client):
+def test_overdue_publish_is_reported_once_and_still_sent(client):
     token = publish(client, 0, now=1.0)
     assert client.next_deadline() == 31.0
     client.tick(30.9)
@@ -163,7 +163,7 @@ def test_requests_are_repeated_until_they_are_answered(client):
     assert kinds(client) == [wire.HELLO]
 
 
-def test_a_broker_that_does_not_understand_fails_the_publishes_only(client):
+def test_error_from_the_broker_fails_publishes_only(client):
     token = publish(client, 0)
     client.request(wire.DISCARD, wire.Discard(number=1), b"", 0.0)
     client.receive([wire.ERROR, b"what?"], 0.0)
@@ -171,7 +171,7 @@ def test_a_broker_that_does_not_understand_fails_the_publishes_only(client):
     assert (failed, error.message) == (token, "what?")
 
 
-def test_a_delivery_that_leaves_a_hole_opens_the_subscription_again(client):
+def test_delivery_after_a_gap_reopens_the_subscription(client):
     subscription = opened(client)
     number = subscription.number
     client.receive(events(subscription, 0, 4), 0.0)
@@ -267,7 +267,7 @@ def test_refused_handshake_is_followed_by_a_new_connection(patient):
     assert wire.FRAME in kinds(client), "the frame of the refused publish is sent in any case"
 
 
-def test_patient_client_keeps_its_subscriptions_when_its_key_is_revoked():
+def test_patient_client_with_revoked_key_keeps_subscriptions():
     client = Client("p", 7, patient=True)
     client.connected()
     welcome(client)

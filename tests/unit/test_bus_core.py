@@ -74,7 +74,7 @@ def test_an_epoch_that_was_never_introduced_is_a_gap():
         sequencer().admit(frame(0, epoch=2), 5, "p")
 
 
-def test_known_events_are_left_out_of_a_frame_and_keep_their_positions():
+def test_known_events_in_a_frame_are_dropped_and_keep_positions():
     s = sequencer()
     s.admit(frame(0, 1), 5, "p")
     assert s.admit(frame(2, 1, 3, 2, base=2), 5, "p") == [Run(2, 1, 3), Run(3, 1, 2), Run(4, 1, 4), Run(5, 1, 3)]
@@ -132,7 +132,7 @@ def cursor(number, types, position, credit, held=0):
     return SubscriptionCursor(wanted, position)
 
 
-def test_a_subscription_without_credit_is_not_due_until_it_has_consumed():
+def test_subscription_without_credit_is_due_once_it_consumed():
     subscription = cursor(1, None, 0, credit=150)
     assert subscription.deliver(piece(5), head=9)
     assert subscription.is_due(9), "some credit is left"
@@ -238,7 +238,10 @@ def test_laggards_take_turns():
 
 
 def lagging(*subscriptions, journal=None):
-    """Return a fanout whose subscribers, (peer, number), all read the journal from its start."""
+    """Return a fanout whose subscribers all read the journal from its start.
+
+    ``subscriptions`` are (peer, number).
+    """
     if journal is None:
         journal = MemoryJournal()
         journal.append(records(10))
@@ -248,7 +251,7 @@ def lagging(*subscriptions, journal=None):
     return fanout
 
 
-def test_a_peer_that_vanishes_in_the_middle_of_a_round_takes_all_its_subscriptions_along():
+def test_fanout_peer_lost_within_a_round_loses_subscriptions():
     fanout, served = lagging((b"gone", 1), (b"gone", 2), (b"there", 1)), []
     for peer, _ in fanout.deliver():
         served.append(peer)
@@ -258,8 +261,11 @@ def test_a_peer_that_vanishes_in_the_middle_of_a_round_takes_all_its_subscriptio
     assert not fanout.has_more()
 
 
-def test_what_a_subscriber_holds_unconsumed_counts_when_it_subscribes_again():
-    """Else each interruption would let another credit's worth pile up at a subscriber that does not read."""
+def test_held_deliveries_count_when_a_subscriber_resubscribes():
+    """Each interruption would otherwise grant a subscriber one more credit.
+
+    Deliveries would pile up at a subscriber that does not read.
+    """
     subscription = cursor(1, None, 5, credit=100, held=100)
     assert not subscription.is_due(head=9)
     subscription.consumed(4)

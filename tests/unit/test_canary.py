@@ -1,4 +1,4 @@
-"""The canary: whoever loads an adapter recognises it, whatever went wrong before."""
+"""The canary: a wrong adapter is recognised when it is loaded."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,7 +29,10 @@ def adapter(generator: PeftGenerator) -> Adapter:
 
 
 def remade(adapter: Adapter, changes: dict[str, torch.Tensor], **manifest: object) -> Adapter:
-    """Return an adapter with other tensors under the old canary, stored and named as a sound one would be."""
+    """Return an adapter with changed tensors under the old canary.
+
+    It is stored and named as a sound adapter would be.
+    """
     old = adapter.checkpoint
     data = save(load(old.parameters) | changes)
     written = Manifest.model_validate(old.manifest.model_dump() | manifest)
@@ -69,7 +72,7 @@ def test_swapped_tensor_of_one_layer_is_refused(generator: PeftGenerator, adapte
     refused(generator, remade(adapter, {first: tensors[second]}), "answers unlike")
 
 
-def test_numbers_that_are_none_are_refused(generator: PeftGenerator, adapter: Adapter) -> None:
+def test_adapter_with_nan_is_refused(generator: PeftGenerator, adapter: Adapter) -> None:
     name, tensor = next(iter(load(adapter.checkpoint.parameters).items()))
     tensor = tensor.clone()
     tensor[0, 0] = float("nan")
@@ -89,7 +92,10 @@ def test_adapter_of_other_shapes_is_refused(generator: PeftGenerator, adapter: A
 
 
 class Stale(PeftGenerator):
-    """Answers by what it loaded first, as a cache by a reused name does."""
+    """Answers with the adapter that was loaded first.
+
+    A cache does so if a name is reused.
+    """
 
     def score(self, texts: Sequence[Ids], adapter: str | None) -> list[list[float]]:
         return super().score(texts, self.loaded[0])

@@ -1,4 +1,4 @@
-"""Output whose reader has gone ends a command, and is no error."""
+"""A closed pipe ends a command without an error."""
 
 import errno
 import subprocess

@@ -1,4 +1,4 @@
-"""The figures of a comparison: intervals, pairing by seed, and what a study remembers of its matches."""
+"""Figures of a comparison: intervals, pairing by seed, recorded matches."""
 
 from pathlib import Path
 

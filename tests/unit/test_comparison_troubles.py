@@ -1,4 +1,4 @@
-"""Planted troubles: what they do to a worker's jobs and to settings, and which are refused."""
+"""Planted troubles: effects on jobs and settings, and refusals."""
 
 import asyncio
 from pathlib import Path
@@ -17,7 +17,7 @@ SETTINGS = RunSettings(configs=(GAMES[KEY], GAMES[OTHER]), selfplay_workers=WORK
 
 
 class Recorded:
-    """An engine that takes a second for each job, and gives each its own result."""
+    """An engine whose jobs take a second and have distinct results."""
 
     def __init__(self):
         self.specs = []
@@ -36,7 +36,10 @@ def spec(store: Path, model: str = "new") -> dict:
 
 
 def played(name: str, *specs: dict, begins: float = 0.0):
-    """Run jobs of a worker in trouble one after the other; return results or errors with their times, and the specs."""
+    """Run jobs of a worker in trouble, one after another.
+
+    Return (result or error, time in seconds) of each job, and the specs that reached the engine.
+    """
 
     async def main():
         inner, found = Recorded(), []

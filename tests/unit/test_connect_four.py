@@ -1,4 +1,4 @@
-"""Connect four by our own rules: every line of four, full columns, and which boards they play."""
+"""Connect four by our own rules: lines, full columns, boards."""
 
 from itertools import product
 
@@ -52,7 +52,7 @@ def test_games_at_random_are_won_by_every_line_and_drawn() -> None:
     assert (table.returns() == 0).all(axis=1).any()
 
 
-def test_a_full_board_without_a_line_is_a_draw_and_its_last_moves_are_forced() -> None:
+def test_full_board_without_a_line_is_a_draw_by_forced_moves() -> None:
     table = after(BoardTable(CONNECT_FOUR, 1), *DRAWN[:37])
     assert table.seats()[0] == FINISHED
     assert table.history(0) == DRAWN

@@ -14,7 +14,10 @@ parts = st.lists(st.text(max_size=5) | st.integers(), max_size=4)
 
 
 def test_known_ids_stay_what_they_are() -> None:
-    """Journals hold derived ids: another derivation would make every recorded decision a new one."""
+    """Journals hold derived ids, so their derivation must not change.
+
+    Otherwise every recorded decision would count as a new one.
+    """
     assert derive_id() == "cae66941d9efbd404e4d88758ea67670"
     assert derive_id("trigger", "cause", 0) == "7c9062c53acef8fdca8a6da104c45a54"
     assert derive_seed(1, "hex7_2p", "selfplay", 17) == 6290276297042521949
@@ -62,7 +65,10 @@ def test_every_root_and_purpose_has_a_seed_of_its_own() -> None:
 
 
 def test_neighbouring_seeds_have_independent_bits() -> None:
-    """Two seeds that differ in one step agree in half of their 63 bits: mean 31.5, sd of the mean 0.09."""
+    """Seeds of neighbouring steps agree in half of their 63 bits.
+
+    The mean is 31.5; the standard deviation of the mean is 0.09.
+    """
     agreeing = [63 - (derive_seed(1, "a", step) ^ derive_seed(1, "a", step + 1)).bit_count() for step in range(2000)]
     assert abs(sum(agreeing) / len(agreeing) - 31.5) < 0.5
 

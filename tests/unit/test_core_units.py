@@ -1,4 +1,4 @@
-"""Numbers that carry their uncertainty, and errors that say what to do."""
+"""Numbers with their uncertainty, and errors with a remedy."""
 
 import pytest
 from hypothesis import given
@@ -24,7 +24,10 @@ from app.core import FlyballError, Rate, wilson_interval
     ],
 )
 def test_the_wilson_interval_has_known_values(successes: int, n: int, lower: float, upper: float) -> None:
-    """The last four: R. G. Newcombe, Statistics in Medicine 17 (1998), table I, method 3."""
+    """The last four cases are published values.
+
+    Source: R. G. Newcombe, Statistics in Medicine 17 (1998), table I, method 3.
+    """
     assert wilson_interval(successes / n, n) == pytest.approx((lower, upper), abs=5e-5)
     rate = Rate.of(successes, n)
     assert (rate.mean, rate.n) == (successes / n, n)
@@ -32,7 +35,7 @@ def test_the_wilson_interval_has_known_values(successes: int, n: int, lower: flo
 
 
 @given(st.data(), st.integers(1, 10**9))
-def test_a_rate_lies_in_its_interval_and_the_interval_in_the_unit_interval(data: st.DataObject, n: int) -> None:
+def test_rate_lies_in_its_interval_within_0_and_1(data: st.DataObject, n: int) -> None:
     rate = Rate.of(data.draw(st.integers(0, 2 * n)) / 2, n)
     assert 0 <= rate.lower <= rate.mean <= rate.upper <= 1
 
@@ -80,7 +83,7 @@ def test_a_rate_that_contradicts_itself_is_refused(wrong: dict[str, float]) -> N
 
 
 @pytest.mark.parametrize("successes", [11, 10.5, -1, float("nan")])
-def test_more_successes_than_observations_or_fewer_than_none_are_refused(successes: float) -> None:
+def test_rate_of_impossible_successes_is_refused(successes: float) -> None:
     with pytest.raises(ValueError, match=f"{successes} of 10"):
         Rate.of(successes, 10)
 

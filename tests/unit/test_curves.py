@@ -1,4 +1,7 @@
-"""Curves lie in one record a configuration, evaluations beside the trainings that made their models."""
+"""Curves: one record a configuration.
+
+Evaluations lie beside the trainings that made their models.
+"""
 
 import sys
 import threading
@@ -49,7 +52,7 @@ def test_a_first_model_has_no_metrics_and_draws_only_its_rows() -> None:
     assert {point.tag for point in points(trained().replace(metrics=None))} == {"train/rows"}
 
 
-def test_an_evaluation_has_a_snapshot_of_the_ratings_at_the_training_step() -> None:
+def test_evaluation_curves_have_ratings_at_the_training_step() -> None:
     drawn = {point.tag: point for point in points(rated(120.0, match(0.75, elo=50.0), step=7))}
     assert drawn["evaluation/elo"] == ("evaluation/elo", 120.0, 7)
     assert drawn["evaluation/score/random"].value == pytest.approx(0.75)

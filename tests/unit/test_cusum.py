@@ -1,9 +1,10 @@
-"""Page's test itself, at a level that is known: how soon it tells a drop, how seldom it is wrong.
+"""Page's test at a known level: detection delay and false alarms.
 
-What can be had at best, at a threshold of its own; the watchdog has to measure the level, and discounts for that.
+These are the best possible figures, at a threshold of the test's own. The watchdog has to measure the level, and
+discounts for that.
 
 The statistic is a Markov chain on a grid, whose expected time to leave [0, threshold) solves a linear system (D. Brook
-and D. A. Evans, Biometrika 59 (1972), 539-549). Between two points of the grid it is at each with a share.
+and D. A. Evans, Biometrika 59 (1972), 539-549). A value between two grid points is shared between them.
 """
 
 from math import modf
@@ -18,7 +19,10 @@ DROP, THRESHOLD, CELLS = 100.0, 6.25, 1000
 
 
 def games_to_alarm(level: float, strength: float) -> float:
-    """Return the mean number of games until an alarm, of a player whom the test believes at another level."""
+    """Return the mean number of games until an alarm.
+
+    The test assumes that the player is at ``level``; the games are played at ``strength`` (both in Elo).
+    """
     width = THRESHOLD / CELLS
     leave = np.eye(CELLS)
     win = expected_score(strength)
@@ -32,9 +36,13 @@ def games_to_alarm(level: float, strength: float) -> float:
 
 
 @pytest.mark.parametrize("level", [0.0, 100.0, 200.0])
-def test_where_the_level_is_known_170_games_tell_a_drop_and_false_alarms_are_15000_apart(
+def test_cusum_at_known_level_is_fast_and_rarely_false(
     level: float,
 ) -> None:
+    """A drop is noticed within 170 games on average.
+
+    False alarms are at least 15,000 games apart on average.
+    """
     assert games_to_alarm(level, level - DROP) <= 170
     assert games_to_alarm(level, level) >= 15_000
 

@@ -34,7 +34,7 @@ def job_of(text: str) -> str:
 
 
 def finished(client: TestClient, part: str) -> str:
-    """Return the part of a page once it is not refreshed any more."""
+    """Return a part of a page once it stops refreshing."""
     end = time.monotonic() + DONE_SECONDS
     while "delay:1s" in (text := client.get(part).text):
         assert time.monotonic() < end
@@ -44,7 +44,7 @@ def finished(client: TestClient, part: str) -> str:
 
 @pytest.fixture(scope="module")
 def game(client: TestClient) -> str:
-    """Return the address of the part that shows a game that is over."""
+    """Return the address of the part that shows a finished game."""
     part = f"{GAME.replace('/games', '/games/part')}&job={job_of(client.get(GAME).text)}"
     finished(client, part)
     return part

@@ -27,7 +27,10 @@ def texts_of(line: str) -> tuple[int, list[str]]:
 
 
 def stages(lines):
-    """Return the phases of a case: orders of each power, units, and what is to become of units."""
+    """Return the phases of a case.
+
+    Each is (orders of each power, units, outcomes); the outcome of a unit is a location, or ``x`` if it is lost.
+    """
     found = [([[] for _ in INITIALS], {}, {})]
     for line in lines:
         orders, units, goals = found[-1]

@@ -1,4 +1,7 @@
-"""Deadlines: every kind of job has one, and a typed fact for the job that misses it."""
+"""Deadlines: every kind of job has one.
+
+A job that misses its deadline fails with a typed fact.
+"""
 
 import pytest
 from driving import KEY, DrivenWorker, played, promoted, run_settings

@@ -1,4 +1,4 @@
-"""The thresholds that hold where nothing is set: through what controllers do, at them and beside them."""
+"""Default thresholds, shown by what controllers do at and beside them."""
 
 from datetime import timedelta
 from operator import attrgetter
@@ -54,7 +54,7 @@ def test_defaults_that_are_only_numbers(name, default):
     ("at", "multipliers"),
     [((599,), []), ((600,), [1.5]), ((600, 7799), [1.5]), ((600, 7800), [1.5, 2.25]), ((600, 7799, 8398), [1.5])],
 )
-def test_stalls_are_looked_for_every_600_s_and_a_boost_lives_for_2_hours(at, multipliers):
+def test_stall_check_runs_every_600_s_and_a_boost_lasts_2_hours(at, multipliers):
     loop = Driven(FeedbackLoopController, UNSMOOTHED)
     loop.feed(scored(0.45), at=1)
     boosts = [boost for seconds in at for boost in loop.feed(TICK, key=None, at=seconds)]
@@ -116,7 +116,10 @@ def test_without_training_games_are_60_s_apart(scheduler, at, requests):
 
 
 def turn(scheduler: Driven, hours: float) -> float:
-    """Let a configuration have a turn of one second so long after its training; return its priority."""
+    """Return a configuration's priority some hours after its training.
+
+    The configuration takes a turn of one second.
+    """
     scheduler.feed(distributed(), at=hours * HOUR)
     return 1 / scheduler.row(CONFIG + KEY).config.finish
 

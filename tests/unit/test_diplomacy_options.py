@@ -1,4 +1,7 @@
-"""Options of Diplomacy in a configuration's game string: scoring, win bonus, last year."""
+"""Options of Diplomacy: scoring, win bonus, last year.
+
+They are part of a configuration's game string.
+"""
 
 from pathlib import Path
 from random import Random
@@ -14,7 +17,10 @@ from app.language.text_games import open_text_table, text_table
 
 
 def finished(game: str, seed: int = 3) -> tuple[np.ndarray, np.ndarray]:
-    """Return scores and returns of four games of a coordinated bot against chaos."""
+    """Return scores and returns of four games.
+
+    A coordinated bot plays against chaos bots.
+    """
     table, rng = text_table(game, 4), Random(seed)
     table.reset(range(4), range(4), [0] * 4)
     while turns := table.pending():
@@ -43,7 +49,7 @@ def test_win_bonus_is_an_option() -> None:
 
 
 def test_scores_of_the_field_are_an_option() -> None:
-    """Eliminated powers score below 0, and yet no return is out of bounds."""
+    """Eliminated powers score below 0, but all returns are in bounds."""
     scores, returns = finished("diplomacy_small(scoring=placed)")
     assert scores.max() > 50
     assert np.allclose(returns.sum(axis=1), 0, atol=1e-5)

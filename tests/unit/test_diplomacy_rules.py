@@ -140,7 +140,10 @@ def test_chaos_bot_moves_by_the_type_of_an_order():
 
 
 def test_chaos_bot_orders_dislodged_units_and_builds():
-    """A bot that asks for the units on the map only gives no orders in these phases."""
+    """Dislodged units and builds need orders, too.
+
+    A bot that asks only for the units on the map gives no orders in these phases.
+    """
     ordered = Counter()
     for turn in played(STANDARD, bots=("coordinated", "chaos")).turns:
         kind = turn.position.phase.kind

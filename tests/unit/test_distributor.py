@@ -30,13 +30,13 @@ def promotion(step: int) -> ModelPromoted:
 
 
 def promote(worker: DrivenWorker, step: int) -> list[str]:
-    """Promote a model, have it distributed, and return what is deleted then."""
+    """Promote a model, distribute it, and return the deletions."""
     worker.feed(promotion(step))
     return distribute(worker, step)
 
 
 def go_back(worker: DrivenWorker, bad: int, step: int) -> list[str]:
-    """Go back to a model, have it distributed, and return what is deleted then."""
+    """Roll back to a model, distribute it, and return the deletions."""
     worker.feed(ModelRolledBack(from_model=model(bad), to_model=model(step), step=step, reason="x"))
     return distribute(worker, step)
 
@@ -84,7 +84,7 @@ def test_who_leaves_the_league_is_deleted_two_promotions_later():
     assert model(0) not in promote(worker, KEPT + 3)
 
 
-def test_who_leaves_while_it_is_among_the_latest_stays_as_long_as_these():
+def test_retired_model_among_the_latest_stays_as_long_as_they():
     worker = DrivenWorker(Distributor)
     promote(worker, 0)
     enter(worker, 0)
@@ -104,7 +104,7 @@ def test_who_comes_back_meanwhile_is_kept():
     assert all(model(0) not in promote(worker, step) for step in range(KEPT + 1, KEPT + 5))
 
 
-def test_a_member_that_is_rejected_when_it_is_judged_once_more_is_kept():
+def test_league_member_rejected_again_is_kept():
     worker = DrivenWorker(Distributor)
     promote(worker, 0)
     enter(worker, 0)
@@ -139,7 +139,7 @@ def reject(worker: DrivenWorker, step: int, current: int) -> None:
     worker.feed(PromotionRejected(model=model(step), current=model(current), step=step, evidence=EVIDENCE))
 
 
-def test_candidates_that_are_kept_out_again_and_again_are_deleted_but_for_the_latest():
+def test_rejected_candidates_are_deleted_except_the_latest():
     worker = DrivenWorker(Distributor)
     promote(worker, 0)
     jobs = {}
@@ -153,7 +153,7 @@ def test_candidates_that_are_kept_out_again_and_again_are_deleted_but_for_the_la
     assert [name for spec in specs for name in spec["discard"]] == [model(step) for step in range(1, 8 * SPARED + 1)]
 
 
-def test_nothing_is_said_of_candidates_that_are_deleted():
+def test_deleted_candidates_are_not_reported():
     worker = DrivenWorker(Distributor)
     promote(worker, 0)
     for step in range(1, 2 * SPARED):
@@ -244,7 +244,10 @@ class TestNodes:
 
     @staticmethod
     def on(node: str, *others: str) -> DrivenWorker:
-        """Return the distributor on a node; the broker is on laptop, and others are there, too."""
+        """Return the distributor on a node.
+
+        The broker is on laptop; ``others`` are nodes with distributors, too.
+        """
         worker = DrivenWorker(Distributor, node=node)
         worker.feed(DaemonReady(daemon="broker", node="laptop", position=0, capacity=0), None)
         for other in (node, *others):

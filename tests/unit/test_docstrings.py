@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 MOST_WORDS = 12
-"""Of a docstring's first line."""
+"""Limit of a docstring's first line."""
 
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

@@ -1,4 +1,7 @@
-"""Every check of ``flyball doctor`` finds its trouble, finds nothing else, and has its runbook."""
+"""Checks of ``flyball doctor``: each finds its trouble and has a runbook.
+
+No check finds the trouble of another.
+"""
 
 import re
 import shlex
@@ -79,7 +82,10 @@ def present(lag: int = 0, *, lost: bool = False, who: dict[str, str] = WHO) -> P
 
 
 def facts_of(run: Recording, *table: Present, running: bool = True) -> Facts:
-    """Return what doctor would gather of a run whose broker has this table of daemons."""
+    """Return the facts that doctor would gather about a run.
+
+    ``table`` holds the daemons that the broker knows.
+    """
     board, now = Board(), run.events[-1].recordedtime + timedelta(seconds=1)
     board.feed(run.events)
     presence = {f"{one.daemon}@{one.node}": one for one in table or (present(),)}
@@ -119,7 +125,10 @@ def jumped() -> Facts:
 
 
 def stuck_at_its_start() -> Facts:
-    """Return a run with a living daemon that started ten minutes ago and is not ready."""
+    """Return a run with a living daemon stuck before it is ready.
+
+    The daemon started ten minutes ago.
+    """
     run = healthy()
     run.add(DaemonStarted(**WORKER, pid=9, version="0.1.0+rows.2"))
     facts = facts_of(run, present(), present(who=WORKER))
@@ -143,7 +152,10 @@ def regressed(severity: str = "severe") -> RegressionDetected:
 
 
 def gate_left(seconds: int, *news: Payload) -> Facts:
-    """Return a run with a rated candidate, about which nothing was recorded since the news; then a late shard."""
+    """Return a run with a rated candidate.
+
+    Nothing was recorded about it after ``news``, except for a shard some seconds later.
+    """
     run = healthy()
     asked = run.add(
         TrainingRequested(base_model=OLD, shards=(), step=0, seed=3, learning_rate=1e-3, epochs=3), run.events[7]
@@ -369,8 +381,8 @@ PLACEHOLDERS = {"HASH": "a" * 64, "NEW": "0.001", "OLD": "0.002", "NODE": "node1
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_command_of_the_runbooks_is_one(command: str) -> None:
-    """Its name and options exist; the data of an event fits its type."""
+def test_runbook_command_exists(command: str) -> None:
+    """The name and options exist, and event data fits its type."""
     words = shlex.split(command)[1:]
     found: click.Command = main
     while words and isinstance(found, click.Group):

@@ -1,4 +1,4 @@
-"""The documentation in the browser: every document is listed, and every link leads to something."""
+"""Documentation in the browser: every document listed, every link valid."""
 
 import re
 import tomllib

@@ -1,4 +1,7 @@
-"""Episodes in environments: both autoresets, trajectories, refusals, and what a training notices of it: nothing."""
+"""Episodes in environments: both autoresets, trajectories, refusals, no side effects.
+
+An evaluation changes nothing of a training in the same process.
+"""
 
 import random
 from collections.abc import Callable
@@ -58,7 +61,7 @@ def test_the_summary_is_that_of_the_walks() -> None:
 
 @pytest.mark.parametrize("act", [forward, hesitant])
 @pytest.mark.parametrize("count", [1, 4, 7])
-def test_same_step_and_next_step_autoreset_give_the_same_episodes(act, count: int) -> None:
+def test_both_autoreset_modes_give_the_same_episodes(act, count: int) -> None:
     same, following = (evaluated(act, 30, count, mode) for mode in (AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP))
     assert same == following
     if act is hesitant:

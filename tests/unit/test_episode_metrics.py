@@ -1,4 +1,7 @@
-"""The rules of ``app.gym.episodes``, by their numbers, each with a naive version's result."""
+"""Rules of ``app.gym.episodes``, by their numbers.
+
+The tests also show what a naive version of a rule would measure.
+"""
 
 from collections.abc import Iterable, Sequence
 from itertools import cycle, islice
@@ -44,7 +47,7 @@ def failure(steps: int, dist: float = 5.0) -> Script:
 
 
 def first_to_end(results: Iterable[StepResult], episodes: int) -> list[bool]:
-    """Naive rule: stop exactly when as many episodes as asked for are collected, wherever they ended."""
+    """Naive rule: stop once enough episodes have ended, in any environment."""
     collected: list[bool] = []
     for result in results:
         ended = np.flatnonzero(result.done | result.trunc)
@@ -54,12 +57,12 @@ def first_to_end(results: Iterable[StepResult], episodes: int) -> list[bool]:
     return collected[:episodes]
 
 
-def test_rule_1_all_steps_and_rewards_of_an_episode_count_and_none_of_another() -> None:
+def test_rule_1_counts_all_steps_and_rewards_of_one_episode() -> None:
     summary = evaluated([[Script((1.0, 2.0, 4.0)), Script((8.0,))]], 2)
     assert (summary.mean_return, summary.mean_steps) == (7.5, 2.0)
 
 
-def test_rule_1_it_does_not_stop_at_the_first_end_as_what_seed_002_found_did() -> None:
+def test_rule_1_continues_after_the_first_end_unlike_seed_002() -> None:
     scripts = [[goal(1)], [failure(9)], [failure(9)]]
     assert evaluated(scripts, 3).success_rate == pytest.approx(1 / 3)
     assert first_to_end(steps_of(scripts, "same_step"), 1) == [True]  # 'break on any(done | trunc)': all succeeded
@@ -85,7 +88,10 @@ def test_rule_2_the_environments_own_word_decides() -> None:
 
 
 def test_rule_3_short_episodes_are_not_favoured() -> None:
-    """64 environments, 32 episodes, success in 10 steps, failure in 100, as likely: the naive rule measures 1.00."""
+    """The naive rule measures a success rate of 1.00.
+
+    64 environments play 32 episodes: success in 10 steps and failure in 100 are equally likely.
+    """
     rng = np.random.default_rng(2)
     scripts = [[goal(10) if rng.random() < 0.5 else failure(100) for _ in range(40)] for _ in range(64)]
     biased = first_to_end(steps_of(scripts, "same_step"), 32)
@@ -99,11 +105,11 @@ def test_rule_3_short_episodes_are_not_favoured() -> None:
 
 
 @pytest.mark.parametrize(("episodes", "environments", "quotas"), [(5, 3, [1, 2, 2]), (2, 4, [0, 0, 1, 1]), (4, 1, [4])])
-def test_rule_3_quotas_are_fixed_beforehand_and_sum_to_what_was_asked_for(episodes, environments, quotas) -> None:
+def test_rule_3_fixed_quotas_sum_to_the_requested_episodes(episodes, environments, quotas) -> None:
     assert begin_episodes(episodes, environments, "same_step").owed.tolist() == quotas
 
 
-def test_rule_3_what_an_environment_plays_beyond_its_quota_is_not_counted() -> None:
+def test_rule_3_episodes_beyond_the_quota_are_not_counted() -> None:
     summary = evaluated([[goal(1), *[failure(1)] * 30], [goal(20)]], 2)
     assert (summary.successes, summary.mean_steps) == (2, 10.5)
 
@@ -122,14 +128,14 @@ def test_rule_4_the_step_that_resets_belongs_to_no_episode() -> None:
 
 
 @BOTH
-def test_rule_4_the_distance_at_the_end_is_that_of_the_last_observation(autoreset: Autoreset) -> None:
+def test_rule_4_final_distance_is_of_the_last_observation(autoreset: Autoreset) -> None:
     scripts = [[failure(2, dist=3.0), failure(2, dist=4.0)]]
     assert evaluated(scripts, 2, autoreset).dist_at_end_p50 == 3.0
     shown = [float(result.dist[0]) for result in steps_of(scripts, autoreset) if result.trunc[0]]
     assert shown == ([RESET_DIST] * 2 if autoreset == "same_step" else [3.0, 4.0])  # what a naive reader gets
 
 
-def test_rule_4_without_the_last_observation_its_distance_is_unknown() -> None:
+def test_rule_4_final_distance_without_observation_is_unknown() -> None:
     state = begin_episodes(1, 1, "same_step")
     state = advance(state, StepResult(np.ones(1), np.array([True]), np.array([False]), dist=np.array([1.0])))
     assert summarise_episodes(state).dist_at_end_p50 is None

@@ -17,7 +17,7 @@ def roles(champion, recent):
     return [("champion", champion), ("recent", recent)]
 
 
-def test_built_in_players_and_anchors_of_the_league_are_played_besides() -> None:
+def test_gauntlet_adds_built_in_players_and_league_anchors() -> None:
     candidates = [("anchor_1", C), ("anchor_2", D), *roles(B, B)]
     plan = plan_gauntlet(A, candidates, ("heuristic", "random"), SETTINGS, players=4)
     assert [(o.name, o.kind, o.games) for o in plan] == [
@@ -29,7 +29,7 @@ def test_built_in_players_and_anchors_of_the_league_are_played_besides() -> None
     ]
 
 
-def test_a_gauntlet_is_the_random_bot_the_champion_and_a_recent_snapshot() -> None:
+def test_gauntlet_has_random_bot_champion_and_recent_snapshot() -> None:
     plan = plan_gauntlet(A, roles(B, C), ("random",), SETTINGS, players=2)
     assert [(o.name, o.model, o.games) for o in plan] == [
         ("random", None, 200),
@@ -78,7 +78,7 @@ def statistics(returns, heroes, truncated=None, histories=None):
     return match_statistics(games, np.array(returns).shape[1])
 
 
-def test_a_match_counts_wins_draws_losses_and_cut_off_games_apart() -> None:
+def test_match_counts_wins_draws_losses_and_truncations() -> None:
     match = statistics([[1, -1], [1, -1], [0, 0], [0, 0]], [0, 1, 0, 1], [False, False, False, True])
     assert (match.games, match.wins, match.draws, match.losses, match.truncated) == (4, 1, 1, 1, 1)
     assert match.score.mean == 0.5
@@ -117,7 +117,7 @@ def test_a_rating_explains_the_score(score: float, elo: float) -> None:
     assert error == pytest.approx(400 / np.log(10) / np.sqrt(100_000 * score * (1 - score)), rel=1e-3)
 
 
-def test_a_rating_weighs_all_matches_and_not_their_mean_difference() -> None:
+def test_rating_weighs_all_matches_not_their_mean_difference() -> None:
     results = [OpponentScore(Elo(0.0), 0.9, 300), OpponentScore(Elo(400.0), 0.5, 100)]
     rating, error = performance_rating(results)
     alone = [performance_rating([result]) for result in results]
@@ -137,7 +137,10 @@ def test_without_games_there_is_only_the_prior() -> None:
 
 
 def test_the_error_of_a_chain_of_promotions_grows_along_it():
-    """Each model beats the one before by 50 Elo over 100 games: after 16 links nobody knows the sum to within 30."""
+    """Each of 16 models beats its predecessor by 50 Elo.
+
+    Each is rated over 100 games, so the sum is not known to within 30 Elo.
+    """
     elo, error = performance_rating([OpponentScore(Elo(0.0), 0.5, 200)])
     first = error
     for _ in range(16):
@@ -146,7 +149,7 @@ def test_the_error_of_a_chain_of_promotions_grows_along_it():
     assert elo == pytest.approx(16 * 49, rel=0.1)
 
 
-def test_an_opponent_that_is_known_exactly_adds_no_error_of_its_own():
+def test_exactly_known_opponent_adds_no_error_to_a_rating():
     exact = performance_rating([OpponentScore(Elo(100.0), 0.6, 100)])
     assert performance_rating([OpponentScore(Elo(100.0), 0.6, 100, 0.0)]) == exact
     assert performance_rating([OpponentScore(Elo(100.0), 0.6, 100, 50.0)])[1] > exact[1]

@@ -40,7 +40,7 @@ def test_a_single_opponent_is_split_too() -> None:
     assert [(batch.first, batch.games) for batch in gauntlet(100).batches] == [(0, 40), (40, 40), (80, 20)]
 
 
-def test_a_batch_holds_whole_rotations_however_small_it_shall_be() -> None:
+def test_batch_of_any_size_holds_whole_rotations() -> None:
     assert {batch.games for batch in gauntlet(10, batch_games=1).batches} == {2}
     assert {batch.games for batch in gauntlet(12, batch_games=5).batches} == {4}
 
@@ -62,7 +62,6 @@ def test_a_model_is_never_its_own_opponent() -> None:
 
 
 def test_a_lost_batch_costs_its_games_and_the_rest_stand() -> None:
-    """One worker's failure loses only its batch."""
     result = gauntlet(40, 60).gather([outcome(40), FAILED, outcome(20, "lost")])
     assert [(match.opponent, match.games, match.wins) for match in result.results] == [
         ("random", 40, 40),
@@ -73,7 +72,7 @@ def test_a_lost_batch_costs_its_games_and_the_rest_stand() -> None:
 
 
 def test_each_opponents_result_is_of_its_own_games() -> None:
-    """Not the interval of the aggregate."""
+    """The interval is not that of the aggregate."""
     result = gauntlet(40, 40).gather([outcome(40), outcome(40, "lost")])
     assert [match.score.mean for match in result.results] == [1.0, 0.0]
 

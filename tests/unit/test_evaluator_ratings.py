@@ -1,4 +1,7 @@
-"""The ratings that the evaluator publishes: of all games of its pool together, and as facts."""
+"""Ratings that the evaluator publishes as facts.
+
+They follow from all games of its pool together.
+"""
 
 from functools import partial
 from itertools import combinations
@@ -22,11 +25,14 @@ GAIN = 50.0
 """Elo that a generation really gains."""
 
 EXPLOIT = 60.0
-"""Elo by which it looks stronger than that to the six before it, against whom it was trained."""
+"""Elo that a generation seems to gain in addition against its six predecessors, which it was trained against."""
 
 
 class Run:
-    """An evaluator and a keeper that hear of each other, and models that grow from generation to generation."""
+    """An evaluator and a keeper that follow each other's events.
+
+    Their models gain strength with every generation.
+    """
 
     def __init__(self, exploit: float = 0.0) -> None:
         self.settings = run_settings()
@@ -35,7 +41,7 @@ class Run:
         self.exploit, self.chain = exploit, {"random": 0.0}
 
     def generation(self, step: int) -> tuple[Payload, ...]:
-        """Evaluate the model of a step, promote it, and return what the evaluator said."""
+        """Evaluate and promote a step's model; return the evaluator's events."""
         said = self.evaluated(step)
         self.tell(*said)
         self.tell(promoted(model(step)).replace(step=step, elo=said[0].elo))
@@ -53,13 +59,13 @@ class Run:
         return played
 
     def evaluated(self, step: int, purpose: str = "rating") -> tuple[Payload, ...]:
-        """Return what the evaluator says of the model of a step."""
+        """Return the evaluator's events about the model of a step."""
         request = EvaluationRequested(purpose=purpose, model=model(step), step=step, seed=step)
         self.evaluator.feed(request)
         return self.finished()
 
     def finished(self) -> tuple[Payload, ...]:
-        """Return what the evaluator says when the games are played that it waits for."""
+        """Finish the oldest job and return the evaluator's events."""
         job, *_ = self.evaluator.jobs()
         step = job.request.step
         played = [self._match(step, one.name, one.model, one.games) for one in job.context["opponents"]]
@@ -95,7 +101,10 @@ class Run:
 
 
 def chained(said: EvaluationCompleted, ratings: dict[str, tuple[float, float]]) -> tuple[float, float]:
-    """Return the rating that follows from the opponents' own, as they were when they were rated themselves."""
+    """Return the rating that follows from the opponents' earlier ratings.
+
+    These are the ratings that opponents had when they were evaluated themselves.
+    """
     known = [(ratings.get(match.opponent_model or match.opponent), match) for match in said.results]
     return performance_rating(
         [OpponentScore(Elo(elo), m.score.mean, m.games, error) for (elo, error), m in filter(lambda k: k[0], known)]
@@ -103,7 +112,10 @@ def chained(said: EvaluationCompleted, ratings: dict[str, tuple[float, float]]) 
 
 
 def test_models_that_exploit_parents_agree_with_a_round_robin():
-    """A chain of ratings, each on those before it, adds up what models gain on their parents only."""
+    """A chain of ratings overestimates models that exploit their parents.
+
+    Each link is rated on those before it, so gains over parents alone add up.
+    """
     run, chain = Run(EXPLOIT), {"random": (0.0, 0.0)}
     for step in range(41):
         said = run.generation(step)[0]
@@ -118,7 +130,7 @@ def test_models_that_exploit_parents_agree_with_a_round_robin():
     assert found.ordered == found.apart > 50
 
 
-def test_models_of_known_strength_are_rated_right_far_from_the_random_bot():
+def test_models_far_above_the_random_bot_are_rated_correctly():
     run = Run()
     for step in range(41):
         said = run.generation(step)[0]
@@ -126,7 +138,7 @@ def test_models_of_known_strength_are_rated_right_far_from_the_random_bot():
     assert said.elo_stderr < 120
 
 
-def test_lasting_anchors_are_about_300_elo_apart_and_begin_with_the_random_bot():
+def test_lasting_anchors_from_random_are_about_300_elo_apart():
     run = Run()
     for step in range(41):
         run.generation(step)
@@ -174,8 +186,11 @@ def test_rating_that_hardly_changed_is_not_published_again():
     assert all(abs(before[name].elo - elo) >= 1 for name, elo in told.items())
 
 
-def test_a_member_that_comes_back_as_an_opponent_is_rated_by_all_its_games():
-    """None of them is forgotten: of fifty alone the rating would be as uncertain as fifty games are."""
+def test_returning_member_is_rated_by_all_its_games():
+    """No game of a member is forgotten.
+
+    A rating by the last fifty games alone would be as uncertain as fifty games are.
+    """
     run, told, again = Run(), dict[str, AgentRating](), 0
     for step in range(60):
         _, *changed = run.generation(step)
@@ -189,7 +204,10 @@ def test_a_member_that_comes_back_as_an_opponent_is_rated_by_all_its_games():
 
 
 def test_the_ratings_of_all_members_are_those_of_one_fit():
-    """So they can be compared, however long ago a member has played; anchors are rated on with the others."""
+    """Ratings of one fit can be compared, however old the games.
+
+    Anchors are rated with the other members.
+    """
     run = Run(EXPLOIT)
     for step in range(41):
         run.generation(step)
@@ -201,7 +219,7 @@ def test_the_ratings_of_all_members_are_those_of_one_fit():
     assert len(row.league.lasting) >= 2
 
 
-def test_a_gate_rates_nobody_else_and_its_games_stay_out_of_the_pool():
+def test_gate_games_rate_no_others_and_stay_out_of_the_pool():
     run = Run()
     for step in range(3):
         run.generation(step)

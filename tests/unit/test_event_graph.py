@@ -1,4 +1,4 @@
-"""The graph of events, as it is drawn and as ADR/events.md shows it."""
+"""Graph of events, as drawn and as shown in ADR/events.md."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ def test_the_whole_graph_is_the_wiring():
     assert {reducer.name for spec in DAEMONS.values() for reducer in spec.reducers} == set(hosted)
 
 
-def test_the_compact_graph_has_every_decision_and_request_that_is_read():
+def test_compact_graph_has_every_decision_and_request():
     shown = {node.payload for node in compact().nodes}
     wanted = {payload for payload in CATALOGUE if payload.kind is not Kind.FACT}
     assert wanted <= shown

@@ -49,7 +49,7 @@ BOUNDS: dict[str, tuple[set[str], ...]] = {
 
 
 def unbounded(schema: Any, where: str) -> Iterator[str]:
-    """Iterate over the parts of a schema that admit values of any size."""
+    """Yield the parts of a schema that admit values of any size."""
     if not isinstance(schema, Mapping):
         return
     if any(needed.isdisjoint(schema) for needed in BOUNDS.get(str(schema.get("type")), ())):

@@ -1,4 +1,4 @@
-"""Events that don't fit are refused, and the reader is told where to look."""
+"""Refusals of unfit events, with hints that name the field."""
 
 import json
 from datetime import UTC, datetime
@@ -32,13 +32,16 @@ def completed() -> Envelope[Payload]:
 
 
 def body(**changes: Any) -> bytes:
-    """The bytes of a good event but for these attributes; ``data`` is merged, ``None`` leaves one out."""
+    """Return the bytes of a good event with some attributes changed.
+
+    ``data`` is merged; ``None`` leaves an attribute out.
+    """
     whole: dict[str, Any] = json.loads(encode(completed()))
     changes["data"] = whole["data"] | changes["data"] if isinstance(changes.get("data"), dict) else whole["data"]
     return json.dumps({name: value for name, value in (whole | changes).items() if value is not None}).encode()
 
 
-def test_unset_attributes_are_left_out_and_nulls_of_the_payload_are_written() -> None:
+def test_encode_omits_unset_attributes_but_keeps_payload_nulls() -> None:
     written = json.loads(encode(completed()))
     assert not {"causationid", "traceparent"} & set(written)
     assert written["data"]["parent"] is None
@@ -79,14 +82,14 @@ def test_unset_attributes_are_left_out_and_nulls_of_the_payload_are_written() ->
         (body(dataversion=[]), "dataversion"),
     ],
 )
-def test_a_malformed_event_is_refused_and_the_hint_names_the_field(wrong: bytes, said: str) -> None:
+def test_malformed_event_is_refused_with_the_field_named(wrong: bytes, said: str) -> None:
     with pytest.raises(MalformedEvent) as caught:
         decode(wrong)
     assert said in caught.value.hint
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
-def test_numbers_that_are_none_are_refused(number: str) -> None:
+def test_nan_and_infinity_are_refused(number: str) -> None:
     whole = body(data={"metrics": "here"}).replace(b'"here"', b'{"policy_loss": %s}' % number.encode())
     with pytest.raises(MalformedEvent) as caught:
         decode(whole)
@@ -125,7 +128,7 @@ def halves(**changed) -> dict:
 
 
 @pytest.mark.parametrize("rotations", [(), (0,) * 5, (0, 0, 49, 0, 0), (0, 0, 51, 0, 0), (0, 0, 50), (50,)])
-def test_a_result_whose_rotations_are_not_those_of_its_games_cannot_be_constructed(rotations) -> None:
+def test_result_with_rotations_of_other_games_is_refused(rotations) -> None:
     MatchResult(**halves())
     with pytest.raises(ValidationError, match="from 0 to 2 P"):
         MatchResult(**halves(rotations=rotations))

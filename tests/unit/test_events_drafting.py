@@ -59,18 +59,18 @@ def test_a_chain_keeps_the_correlation_of_its_first_event() -> None:
     assert (third.correlationid, third.causationid) == ("first", second.id)
 
 
-def test_what_follows_happened_when_its_cause_was_recorded_unless_told_otherwise() -> None:
+def test_follow_defaults_to_the_recorded_time_of_the_cause() -> None:
     event = cause()
     assert follow(REQUEST, event.cause, by="trigger").time == datetime(2026, 1, 2, 12, 0, 5, 1, tzinfo=UTC)
     later = NOON + timedelta(hours=1)
     assert follow(REQUEST, event.cause, by="trigger", time=later).time == later
 
 
-def test_a_system_event_caused_by_a_configuration_takes_no_subject() -> None:
+def test_system_event_caused_by_a_configuration_has_no_subject() -> None:
     assert follow(ClockTick(period_seconds=60), cause().cause, by="clock").subject is None
 
 
-def test_a_configuration_event_caused_by_the_system_must_name_its_subject() -> None:
+def test_configuration_event_caused_by_the_system_needs_subject() -> None:
     tick = cause(subject=None).cause
     assert follow(REQUEST, tick, by="trigger", subject="go7_2p").subject == "go7_2p"
     with pytest.raises(ValidationError, match="EVALUATION_REQUESTED needs a subject"):

@@ -1,4 +1,4 @@
-"""The published contract: complete, up to date, and no shape changes without its version."""
+"""Published schemas: complete, up to date, no new shape without a version."""
 
 import json
 from copy import deepcopy
@@ -36,7 +36,7 @@ def test_the_checked_in_documents_are_those_of_the_models() -> None:
     assert [problem.text for problem in problems(read(FOLDER))] == []
 
 
-def test_there_is_a_file_for_every_event_type_and_one_for_asyncapi() -> None:
+def test_documents_are_every_event_type_and_asyncapi() -> None:
     names = {file_name(payload.event_type, payload.dataversion) for payload in CATALOGUE}
     assert set(documents()) == names | {"asyncapi.json"}
     assert set(documents()) <= set(read(FOLDER))

@@ -1,4 +1,7 @@
-"""Old events are lifted version by version; what the journal holds is never rewritten."""
+"""Upcasts of old events, version by version.
+
+What the journal holds is never rewritten.
+"""
 
 import json
 from collections.abc import Callable
@@ -58,7 +61,10 @@ def seconds_get_their_name(data: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture
 def register(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Register upcasts for the time of a test, up to the present version of CLOCK_TICK."""
+    """Register upcasts of CLOCK_TICK for the time of a test.
+
+    They lead up to its present version.
+    """
 
     def put(**steps: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
         for step, function in steps.items():
@@ -86,7 +92,7 @@ def test_decode_lifts_through_two_steps_to_the_present_version(register: Callabl
 
 
 def first_versions(value: EvaluationCompleted) -> list[tuple[Payload, dict[str, Any]]]:
-    """Return events as they are now, and what the first version held of them."""
+    """Return present events, each with its data in version 1."""
     asked = MatchesRequested(purpose="tournament", model="a" * 64, step=1, opponents=("random",), games=20, seed=1)
     failed = EvaluationFailed(request_id="r", purpose="gate", model="a" * 64, error="no")
     return [
@@ -97,7 +103,7 @@ def first_versions(value: EvaluationCompleted) -> list[tuple[Payload, dict[str, 
 
 
 @pytest.mark.parametrize("number", range(3))
-def test_matches_and_evaluations_of_before_there_were_retests_are_what_they_were(number: int) -> None:
+def test_lift_of_events_from_before_retests_keeps_them(number: int) -> None:
     now, data = first_versions(rated(100.0))[number]
     time = datetime(2026, 1, 2, tzinfo=UTC)
     envelope = originate(now, event_id="e", time=time, subject=KEY)

@@ -1,4 +1,4 @@
-"""Decisions of a sweep are caused by their evidence, not by the tick."""
+"""Causes of a sweep's decisions: their evidence, not the tick."""
 
 from functools import cache
 
@@ -53,7 +53,7 @@ def test_boost_that_decays_follows_from_the_boost_before() -> None:
 
 
 def test_games_follow_from_an_event_of_their_configuration() -> None:
-    """Also where another configuration's games made room for them."""
+    """This holds where another configuration's games made room, too."""
     by_id = {event.id: event for event in run()}
     asked = [event for event in run() if isinstance(event.data, SelfplayRequested)]
     assert {by_id[event.envelope.causationid or ""].subject == event.subject for event in asked} == {True}

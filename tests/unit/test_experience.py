@@ -1,4 +1,7 @@
-"""Experience as lines of JSON: nothing is lost, and what is wrong is named by file, line and field."""
+"""Experience as lines of JSON.
+
+Nothing is lost, and errors name file, line and field.
+"""
 
 import hashlib
 import json
@@ -51,7 +54,7 @@ def test_what_is_written_is_read_again(key: str, changes: dict) -> None:
         assert len(json.loads(lines[0])["obs"]) == 270
 
 
-def test_it_can_be_trained_on_in_any_order_and_with_any_numbers_of_games() -> None:
+def test_experience_in_any_order_and_numbering_trains_alike() -> None:
     shard = shard_of("hearts_4p", 3)
     lines = [json.loads(line) for line in experience_lines(shard)]
     for line in lines:
@@ -147,7 +150,7 @@ def test_bad_files_are_named() -> None:
         read([json.dumps(json.loads(lines[0]) | {"value": float("nan")}), *lines[1:]])
 
 
-def test_shards_with_rows_in_another_order_are_written_as_they_are() -> None:
+def test_shard_rows_are_written_in_their_own_order() -> None:
     shard = shard_of("connect_four_2p", 2)
     turned = {
         name: getattr(shard, name)[::-1].copy() for name in ("obs", "mask", "action", "log_prob", "value", "reward")

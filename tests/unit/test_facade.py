@@ -1,4 +1,4 @@
-"""The public API: complete, documented, cheap to import, and part of the distribution."""
+"""The public API: complete, documented, cheap to import, and shipped."""
 
 import subprocess
 import sys

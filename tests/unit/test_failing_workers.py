@@ -81,7 +81,7 @@ class TestLeases:
         assert out(driven) == [(request, A)]
 
     def test_request_that_is_never_done_is_given_up_all_the_same(self):
-        """Its worker dies of it again and again, and starts again in between."""
+        """The worker dies of the request again and again, and restarts."""
         settings = run_settings().replace(deadlines=DeadlineSettings(selfplay_seconds=600.0))
         driven = Driven(SelfplayScheduler, settings)
         driven.feed(ready(A), key=None)
@@ -108,7 +108,10 @@ class TestLeases:
 
 
 class Farm:
-    """Some workers of which some fail at once; the others take 20 s for a request."""
+    """Some workers, of which the broken ones fail.
+
+    A broken worker fails after 1 s; the others take 20 s for a request.
+    """
 
     def __init__(self, workers: int, broken: int, keys: tuple[str, ...] = (KEY, OTHER_KEY)) -> None:
         self.names = [f"selfplay_worker@{number}" for number in range(workers)]
@@ -152,7 +155,7 @@ class Farm:
 
 class TestFailures:
     def test_worker_that_fails_at_once_gets_nothing_but_probes(self):
-        """Of 6,967 requests such a worker drew 6,082."""
+        """Such a worker drew 6,082 of 6,967 requests."""
         farm = Farm(4, broken=1)
         said = farm.run(2 * 3600)
         broken, *others = map(farm.requests, farm.names)
@@ -199,7 +202,10 @@ class TestFailures:
         assert len({one.worker for one in of(said, NodeDegraded)}) <= 1
 
     def test_failure_at_paused_worker_excuses_no_other(self):
-        """A fails whatever it plays, so its failures at the second configuration say nothing about that one."""
+        """Worker A fails whatever it plays.
+
+        So its failures at the second configuration do not incriminate that configuration.
+        """
         driven, failed, said = scheduler_of(A, keys=(KEY, OTHER_KEY)), set(), []
 
         def fail_all(start: int, end: int, *keys: str) -> None:

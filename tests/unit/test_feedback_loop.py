@@ -52,7 +52,10 @@ def parity(failures: int, checked: int = 16) -> ParityChecked:
 
 
 def climb(loop: Driven, elo_per_hour: float, hours: float, start: float = 0.0, every: float = 0.1) -> list:
-    """Rate the model every ``every`` hours on a straight line; return what is said."""
+    """Rate the model along a straight line; return the events.
+
+    Ratings are ``every`` hours apart.
+    """
     said = []
     for hour in np.arange(start, start + hours, every):
         said += loop.feed(rated(elo_per_hour * hour, stderr=4.0), at=hour * HOUR)
@@ -73,7 +76,7 @@ def of(said: list, kind: type) -> list:
 
 
 class TestStall:
-    def test_velocity_below_5_elo_an_hour_for_6_hours_boosts_exploration_by_half(self, loop):
+    def test_stall_below_5_elo_an_hour_for_6_hours_boosts_by_half(self, loop):
         said = climb(loop, 1.0, hours=7)
         (boost,) = of(said, ExplorationBoost)
         (plateau,) = of(said, PlateauDetected)
@@ -88,19 +91,28 @@ class TestStall:
         assert not of(climb(loop, 7.0, hours=12), ExplorationBoost)
 
     def test_it_is_the_upper_bound_that_counts(self):
-        """A slope of 3 Elo/h that is known only to within 4 is not known to be below 5."""
+        """A slope of 3 Elo/h, known to within 4, is no stall.
+
+        It is not known to be below 5 Elo/h.
+        """
         loop = Driven(FeedbackLoopController, run_settings())
         for hour in np.arange(0, 8, 1 / 3):
             assert not of(loop.feed(rated(3.0 * hour, stderr=60.0), at=hour * HOUR), ExplorationBoost)
 
     @pytest.mark.parametrize(("precision", "stall"), [(3.82, True), (3.81, False)])
-    def test_a_slope_that_is_less_certain_than_the_precision_says_nothing(self, precision, stall):
-        """13 ratings half an hour apart, each known to 10 Elo: the slope is known to 1.482 Elo/h, times 2.576 3.819."""
+    def test_slope_less_certain_than_the_precision_is_no_stall(self, precision, stall):
+        """13 ratings half an hour apart, each known to 10 Elo.
+
+        The slope is known to 1.482 Elo/h; times 2.576 that is 3.819.
+        """
         found = stalled(ratings([0.0] * 13), StallSettings(precision=precision), at(6.0))
         assert (found is not None) == stall
 
-    def test_a_window_too_noisy_to_tell_is_widened_until_it_tells_and_no_further(self):
-        """Ratings known to 15 Elo: over 6 hours the slope is certain to within 5.7 Elo/h, over 7 to within 4.6."""
+    def test_noisy_window_is_widened_only_until_it_is_certain(self):
+        """Ratings are known to 15 Elo.
+
+        Over 6 hours the slope is certain to within 5.7 Elo/h, over 7 hours to within 4.6.
+        """
         flat = stalled(ratings([0.0] * 25, stderr=15.0), StallSettings(), at(12.0))
         assert flat is not None
         assert flat.hours == 7.0
@@ -108,9 +120,11 @@ class TestStall:
         assert stalled(ratings([*long_ago, *[0.0] * 15], stderr=15.0), StallSettings(), at(12.0)) == flat
 
     @pytest.mark.parametrize(("velocity", "stall"), [(-5.39, True), (-5.37, False)])
-    def test_what_may_be_improvement_again_within_the_window_is_no_stall(self, velocity, stall):
-        """Ratings known to 40 Elo, flat but for the last 6 hours, where the slope is known to 5.93 Elo/h: 1.75
-        times that would make it -5.38 + 10.38 = 5. The wider window that is certain is well below 5 either way.
+    def test_possible_recovery_within_the_window_is_no_stall(self, velocity, stall):
+        """Ratings, known to 40 Elo, are flat until the last 6 hours.
+
+        In the last 6 hours the slope is known to 5.93 Elo/h; 1.75 times that would make it -5.38 + 10.38 = 5.
+        The wider window that is certain is well below 5 either way.
         """
         elos = [*[0.0] * 24, *(velocity * hours for hours in np.arange(0, 6.5, 0.5))]
         assert (stalled(ratings(elos, stderr=40.0), StallSettings(), at(18.0)) is not None) == stall
@@ -123,19 +137,25 @@ class TestStall:
 
     @pytest.mark.parametrize(("velocity", "stall"), [(-4.61, True), (-4.63, False)])
     def test_a_certain_decline_is_no_stall(self, velocity, stall):
-        """Over the 7 hours that tell, 15 ratings known to 15 Elo: the slope is certain to within 4.618 Elo/h."""
+        """The 7 decisive hours have 15 ratings, each known to 15 Elo.
+
+        Their slope is certain to within 4.618 Elo/h.
+        """
         elos = [velocity * number / 2 for number in range(25)]
         assert (stalled(ratings(elos, stderr=15.0), StallSettings(), at(12.0)) is not None) == stall
 
     def test_what_was_learned_before_a_drop_and_since_is_no_stall(self):
-        """8 Elo/h, 100 Elo lost, 8 Elo/h: lines over the drop are flat, or fall."""
+        """Lines over the drop are flat, or fall.
+
+        The model gains 8 Elo/h, loses 100 Elo, and gains 8 Elo/h again.
+        """
         for hours in np.arange(1.0, 12.5, 0.5):
             elos = [*np.arange(0, 96, 4.0), *np.arange(-4.0, 8 * hours - 4, 4.0)]
             last = at((len(elos) - 1) / 2)
             assert stalled(ratings(elos, stderr=15.0), StallSettings(), last) is None
 
-    def test_nothing_learned_since_a_drop_is_a_stall_once_that_alone_tells(self):
-        """Ratings known to 15 Elo tell within 7 hours, 15 of them."""
+    def test_standstill_since_a_drop_is_a_stall_once_certain(self):
+        """Certainty takes 15 ratings in 7 hours, each known to 15 Elo."""
         stalls = [
             stalled(ratings([*[100.0] * 20, *[0.0] * since], 15.0), StallSettings(), at((19 + since) / 2)) is not None
             for since in range(4, 19)
@@ -178,7 +198,7 @@ class TestStall:
         assert of(climb(loop, 0.0, hours=0.5, start=8.9), ExplorationBoost)[0].multiplier == 1.5
 
     def test_own_boosts_recorded_late_count_once(self, late):
-        """The second was decided on top of the first, before either was recorded."""
+        """The second boost is decided before the first is recorded."""
         said = [e for hour in np.arange(0, 7, 0.1) for e in late.envelopes(rated(0.0, stderr=4.0), at=hour * HOUR)]
         said += late.envelopes(TICK, at=8.5 * HOUR)
         first, second = (envelope for envelope in said if isinstance(envelope.data, ExplorationBoost))
@@ -202,7 +222,10 @@ class TestStall:
         assert [late.state(key).exploration_boost for key in keys] == [2.25, 2.25]
 
     def test_false_alarms_on_a_healthy_run_are_rare(self):
-        """+10 Elo/h with 20 Elo of noise: at most 5% of days have a stall, against a third with online Elo."""
+        """At most 5% of the days have a stall.
+
+        The run gains 10 Elo/h with 20 Elo of noise. With online Elo, a third of the days have a stall.
+        """
         rng, alarmed, days = np.random.default_rng(5), 0, 40
         for _ in range(days):
             loop = Driven(FeedbackLoopController, run_settings())
@@ -214,11 +237,17 @@ class TestStall:
 
 
 class TestTimeInWhichTheRunWasOff:
-    """A laptop is shut over night. Nothing is recorded, not even the tick, and nothing is learned."""
+    """A laptop is off over night.
+
+    Nothing is recorded, not even the tick, and nothing is learned.
+    """
 
     @staticmethod
     def run(loop: Driven, elo_per_hour: float, hours: float, start: float = 0.0, off: float = 0.0) -> list:
-        """Rate every 15 minutes, tick every 10; ``start`` is in hours of running, ``off`` hours came before it."""
+        """Rate every 15 minutes and tick every 10 minutes.
+
+        ``start`` is in hours of running; the run was off for ``off`` hours before that.
+        """
         said = []
         for minute in np.arange(start * 60, (start + hours) * 60, 5):
             now = minute * 60 + off * HOUR
@@ -234,7 +263,7 @@ class TestTimeInWhichTheRunWasOff:
         assert not of(self.run(loop, 20.0, hours=8, start=8, off=off), PlateauDetected)
         assert loop.state().elo_velocity == pytest.approx(20.0, rel=0.05)
 
-    def test_counts_no_more_when_a_rating_is_the_first_to_be_recorded_after_it(self, loop):
+    def test_off_time_that_ends_with_a_rating_is_not_counted(self, loop):
         self.run(loop, 20.0, hours=8)
         loop.feed(rated(160.0, stderr=8.0), at=20 * HOUR)
         assert not of(self.run(loop, 20.0, hours=8, start=8, off=12.0), PlateauDetected)
@@ -247,8 +276,8 @@ class TestTimeInWhichTheRunWasOff:
         assert plateau.window_hours == pytest.approx(6.0, abs=0.5)
 
     @pytest.mark.parametrize(("seconds", "on"), [(1220, True), (1221, False)])
-    def test_is_told_by_twice_as_long_as_ever_passes_between_two_looks(self, loop, seconds, on):
-        """Looks are 600 s apart, and late by a tick of 10 s at most."""
+    def test_off_time_is_a_gap_of_over_twice_the_look_interval(self, loop, seconds, on):
+        """Looks are 600 s apart, at most a 10 s tick late."""
         loop.feed(rated(0.0), at=0)
         loop.feed(TICK, key=None, at=seconds)
         (point,) = loop.state().elo_history
@@ -310,7 +339,7 @@ class TestIntensity:
         assert not of(loop.feed(scored(0.7), at=2), QualityPenaltyApplied)
         assert loop.state().selfplay_rate == 0.1
 
-    def test_a_change_is_said_once_with_the_one_before(self, loop):
+    def test_change_is_emitted_once_with_the_previous_value(self, loop):
         (first,) = of(loop.feed(scored(0.95), scored(0.95)), TrainingIntensityChanged)
         assert (first.intensity, first.previous) == ("hot_path", "normal")
 
@@ -347,7 +376,10 @@ class TestParity:
         assert not loop.feed(*[parity(0)] * 30)
 
     def test_own_decisions_recorded_late_count_once(self, late):
-        """A block is recorded after it was lifted, and a failure before the record of that blocks again."""
+        """A block is recorded after it was lifted.
+
+        A failure blocks again before the lifting is recorded.
+        """
         block, unblock = late.envelopes(parity(1), *[parity(0)] * 3)
         assert late.record(block) == []
         (again,) = late.envelopes(parity(1))
@@ -364,7 +396,7 @@ class TestEvaluationTrigger:
         assert isinstance(request, EvaluationRequested)
         assert (request.model, request.step, request.purpose) == (NEW, 3, "rating")
 
-    def test_a_failed_evaluation_is_tried_three_times_with_other_seeds(self, loop):
+    def test_failed_evaluation_is_tried_three_times_by_other_seeds(self, loop):
         failed = EvaluationFailed(request_id="e", purpose="rating", model=NEW, error="no")
         requests = loop.feed(trained(), *[failed] * 5)
         assert len(requests) == 3
@@ -380,8 +412,11 @@ class TestEvaluationTrigger:
 
 
 @pytest.mark.parametrize("first", [KEY, OTHER_KEY])
-def test_a_sweep_speaks_of_configurations_in_one_order_whichever_was_heard_of_first(first):
-    """After a restart rows are in the order of their keys; ids follow from the order, and must not change."""
+def test_sweep_order_of_configurations_is_always_the_same(first):
+    """Ids follow from the order, so it must survive a restart.
+
+    After a restart rows are in the order of their keys.
+    """
     loop = Driven(FeedbackLoopController, run_settings(KEY, OTHER_KEY, **STEADY))
     for key in (first, *({KEY, OTHER_KEY} - {first})):
         loop.feed(scored(0.1), key=key, at=1)

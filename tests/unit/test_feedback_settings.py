@@ -1,4 +1,4 @@
-"""Thresholds that contradict each other are refused, with both names and what to do."""
+"""Refusals of contradictory thresholds, with both names and a remedy."""
 
 import pytest
 from driving import run_settings
@@ -46,6 +46,6 @@ def test_contradictory_settings_are_refused(part, values, said):
         ("curriculum", {"minimum": 1.0, "maximum": 1.0}),
     ],
 )
-def test_limits_may_meet_where_that_means_something(part, values):
-    """No second boost, no reduced level, a learning rate that stays, a curriculum without weights."""
+def test_limits_may_be_equal_where_that_makes_sense(part, values):
+    """No second boost, no reduced level, fixed learning rate, fixed weights."""
     run_settings(**{part: values})

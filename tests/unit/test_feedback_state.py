@@ -1,4 +1,4 @@
-"""FeedbackState: its fields, what is unknown, its four methods, and how events fill it."""
+"""FeedbackState: fields, unknown values, four methods, updates by events."""
 
 from datetime import timedelta
 
@@ -68,7 +68,7 @@ def test_state_has_22_and_6_and_9_signals_knobs_and_lineage():
     assert FeedbackState.__struct_fields__ == (*(name for names in groups for name in names), "lineage")
 
 
-def test_what_was_not_measured_is_none_and_not_zero():
+def test_unmeasured_fields_are_null_and_not_zero():
     unknown = {name for name, value in asdict(EMPTY).items() if value is None}
     assert {"quality_score", "data_quality_score", "win_rate", "elo_current", "elo_stderr", "elo_velocity"} <= unknown
 
@@ -112,7 +112,7 @@ def test_update_win_rate_counts_high_above_07_and_low_below_05(win_rate, high, l
     assert state.update_win_rate(0.6).consecutive_high_win_rate == 0
 
 
-def test_update_parity_keeps_the_rate_over_all_checks_and_the_status_of_the_last():
+def test_update_parity_keeps_total_rate_and_last_status():
     state = EMPTY.update_parity(16, 0)
     assert (state.parity_status, state.parity_failure_rate) == ("passed", 0)
     state = state.update_parity(16, 4)
@@ -178,7 +178,7 @@ def test_facts_set_the_signals(driven):
     assert state.last_evaluation_time == EPOCH + timedelta(seconds=7300)
 
 
-def test_urgency_grows_while_a_configuration_waits_for_an_evaluation(driven):
+def test_urgency_grows_while_an_evaluation_is_awaited(driven):
     driven.feed(rated(50), at=0)
     assert driven.state().urgency_score == 0
     for hour in (6, 12):
@@ -194,7 +194,7 @@ def test_urgency_is_rated_once_per_check_period(driven, seconds, urgency):
     assert driven.state().urgency_score == pytest.approx(urgency)
 
 
-def test_a_tick_says_nothing_of_a_configuration_of_which_nothing_is_known(driven):
+def test_tick_adds_no_row_of_an_unknown_configuration(driven):
     driven.feed(ClockTick(period_seconds=10), key=None, at=HOUR)
     assert driven.fold.rows("FeedbackState") == {}
 

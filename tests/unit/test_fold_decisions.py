@@ -1,4 +1,7 @@
-"""Fold's pending decisions: a controller sees its own before they are recorded, and is not given their record."""
+"""Pending decisions of Fold.
+
+A controller sees its own decisions before they are recorded, and is not given their record.
+"""
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -38,7 +41,7 @@ def boost(multiplier: float) -> ExplorationBoost:
 
 
 class Notes(Row, frozen=True):
-    """The multipliers of the boosts that a controller was given, and of those that it was shown."""
+    """Boost multipliers given in events and shown in states."""
 
     given: tuple[float, ...] = ()
     shown: tuple[float, ...] = ()
@@ -48,7 +51,7 @@ Rows = Mapping[str, Notes]
 
 
 class Booster(Controller):
-    """Raises the boost that it is shown by 1 at each degraded shard."""
+    """Raises the shown boost by 1 at each degraded shard."""
 
     name: ClassVar[str] = "Booster"
     row: ClassVar[type[Notes]] = Notes
@@ -56,7 +59,6 @@ class Booster(Controller):
 
     @handles(QualityDegraded)
     def degraded(self, rows: Rows, event: Event[Any], states: States) -> Step[Notes]:
-        """Decide."""
         shown = state_of(states, event.subject).exploration_boost
         row = rows.get(event.subject, Notes())
         return Step({event.subject: row.replace(shown=(*row.shown, shown))}, self.decisions(shown))
@@ -67,7 +69,7 @@ class Booster(Controller):
 
     @handles(ExplorationBoost)
     def boosted(self, rows: Rows, event: Event[Any], states: States) -> Step[Notes]:
-        """Note what it is given."""
+        """Note the multiplier of a recorded boost."""
         row = rows.get(event.subject, Notes())
         return Step({event.subject: row.replace(given=(*row.given, event.data.multiplier))})
 
@@ -84,7 +86,7 @@ class Observer(Booster):
 
 
 class Cooler(Controller):
-    """Lowers the base temperature that it is shown by a tenth at each degraded shard."""
+    """Lowers the shown base temperature by a tenth at each degraded shard."""
 
     name: ClassVar[str] = "Cooler"
     row: ClassVar[type[Notes]] = Notes
@@ -93,14 +95,16 @@ class Cooler(Controller):
 
     @handles(QualityDegraded)
     def degraded(self, rows: Rows, event: Event[Any], states: States) -> Step[Notes]:
-        """Decide."""
         before = state_of(states, event.subject).parameter("base_temperature", self.settings)
         update = HyperparameterUpdated(parameter="base_temperature", value=0.9 * before, previous=before, reason="x")
         return Step({}, (Emission(update),))
 
 
 class Restorer(Controller):
-    """Makes OLD current at each degraded shard, and says so once it is shown as current."""
+    """Makes OLD current at each degraded shard.
+
+    Once OLD is shown as current, it emits REGRESSION_CLEARED instead.
+    """
 
     name: ClassVar[str] = "Restorer"
     row: ClassVar[type[Notes]] = Notes
@@ -108,7 +112,6 @@ class Restorer(Controller):
 
     @handles(QualityDegraded)
     def degraded(self, rows: Rows, event: Event[Any], states: States) -> Step[Notes]:
-        """Decide."""
         current = state_of(states, event.subject).current_model
         if current == OLD:
             return Step({}, (Emission(RegressionCleared(model=OLD)),))
@@ -116,7 +119,7 @@ class Restorer(Controller):
 
 
 class Run:
-    """A fold, the rows that it saves, and the numbers of its events."""
+    """A fold, its saved rows, and the number of its last event."""
 
     def __init__(self, *controllers: type[Controller]) -> None:
         self.controllers, self.fold, self.position = controllers, Fold(controllers), 0
@@ -133,7 +136,7 @@ class Run:
         return Event(envelope, self.position, self.position * 10**6, "broker@laptop")
 
     def happened(self, data: Payload, key: str | None = KEY) -> Event[Payload]:
-        """Return the next event of the journal, which follows from none."""
+        """Return the next event of the journal, without a cause."""
         time = EPOCH + timedelta(seconds=self.position)
         return self.event(originate(data, event_id=f"event-{self.position}", time=time, subject=key))
 
@@ -146,7 +149,7 @@ class Run:
         return self.give(self.event(decision))
 
     def give(self, event: Event[Payload], **options: Any) -> list[Envelope[Any]]:
-        """Feed an event, save the changed rows, and return the decisions that follow."""
+        """Feed an event, save changed rows, and return the resulting decisions."""
         outcome: Outcome = self.fold.feed([event], **options)
         assert outcome.failures == []
         for key, row in outcome.saved().items():
@@ -157,7 +160,7 @@ class Run:
         return outcome.envelopes
 
     def restart(self) -> None:
-        """Go on from the saved rows."""
+        """Restart from the saved rows."""
         self.fold = Fold(self.controllers, dict(self.saved))
 
     def notes(self, controller: type[Booster]) -> Notes:
@@ -182,7 +185,7 @@ def run() -> Run:
 
 @pytest.fixture(params=[False, True], ids=["at once", "after a restart"])
 def go_on(request: pytest.FixtureRequest) -> Callable[[Run], None]:
-    """Return a function that restarts a run from its saved rows, or does nothing."""
+    """Return a function that restarts a run, or does nothing."""
     return Run.restart if request.param else lambda _: None
 
 
@@ -243,7 +246,7 @@ def test_operators_equal_decision_is_given_to_the_decider(run, go_on):
 
 
 def test_operators_decision_before_the_record_is_overridden(run, go_on):
-    """The decider's own comes later in the journal, and so it counts now."""
+    """The decider's own decision comes later in the journal, and counts."""
     (decision,) = run.feed(DEGRADED)
     run.feed(boost(5.0))
     go_on(run)
@@ -273,7 +276,7 @@ def test_record_that_is_voided_later_requires_a_new_fold(run):
 
 
 def test_decision_that_is_never_recorded_is_forgotten(run, go_on):
-    """As in the replay of a run by another version, which decided otherwise."""
+    """A replay of another version's run decides otherwise than its journal."""
     run.feed(DEGRADED)
     run.position += MOST_PENDING
     go_on(run)
@@ -299,7 +302,7 @@ def test_rebuild_shows_a_decision_until_its_record(run):
     assert run.boost == 2.0
 
 
-def test_pending_parameter_of_a_removed_configuration_is_harmless(go_on):
+def test_pending_parameter_of_removed_configuration_is_harmless(go_on):
     run = Run(Cooler)
     (decision,) = run.feed(DEGRADED, OTHER_KEY)
     run.configure(KEY)
@@ -320,7 +323,10 @@ def test_pending_rollback_is_shown(go_on):
 
 
 def test_pending_rollback_of_a_replaced_model_is_not_shown(go_on):
-    """An operator's promotion is recorded between the decision and its record, which then changes nothing."""
+    """An operator's promotion is recorded between the decision and its record.
+
+    The record then changes nothing.
+    """
     run = Run(Restorer)
     run.feed(promoted(OLD))
     run.feed(promoted(NEW))

@@ -1,4 +1,4 @@
-"""A failed event is skipped by the reducer that fails, and by no other."""
+"""Failed events: skipped by the reducer that fails, and no other."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -53,7 +53,6 @@ class Counting:
         self.settings = settings
 
     def step(self, rows: Mapping[str, Count], event: Event[Payload]) -> Step[Count]:
-        """Count."""
         counted = Count(count=rows[event.subject].count + 1 if event.subject in rows else 1)
         return Step({event.subject: counted}, (Emission(CLEARED),))
 
@@ -64,7 +63,6 @@ class Picky(Counting):
     name: ClassVar[str] = "Picky"
 
     def step(self, rows: Mapping[str, Count], event: Event[Payload]) -> Step[Count]:
-        """Count."""
         if isinstance(event.data, QualityDegraded) and event.data.shard == "0" * 64:
             raise ZeroDivisionError("no such shard")
         return super().step(rows, event)
@@ -140,7 +138,10 @@ def test_fold_voided_event_is_given_to_nobody(record):
 
 
 def test_replay_voided_event_is_left_out_and_no_difference():
-    """Decisions that were taken with the event stay as they are; the state is that of a run without it."""
+    """Decisions taken with the event stay as they are.
+
+    The state is that of a run without the event.
+    """
     run = list(generated(1500, seed=3, settings=hasty()))
     voided = next(event for event in run[700:] if isinstance(event.data, TrainingCompleted))
     data = EventVoided(position=voided.sequence, reason="bad model")

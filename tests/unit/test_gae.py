@@ -39,14 +39,17 @@ def test_results_go_back_to_the_record_they_belong_to():
 
 
 def test_seats_and_games_are_episodes_of_their_own():
-    """Four rows played in turn: no seat's estimate may look at another's rows."""
+    """Two seats play four rows in turn.
+
+    No seat's estimate may look at another seat's rows.
+    """
     rows = trajectory([0, 1, 2, 3], [0, 0, 1, -1], [0, 0, 0, 0], done=[2, 3], seats=[0, 1, 0, 1])
     assert advantages(rows, 1.0, 1.0) == pytest.approx([1, -1, 1, -1])
     other_game = trajectory([0, 0], [1, -1], [0, 0], done=[0, 1], games=[0, 1])
     assert advantages(other_game, 1.0, 1.0) == pytest.approx([1, -1])
 
 
-def test_truncation_is_worth_what_the_critic_says_of_the_state_after_and_an_end_nothing():
+def test_truncation_is_worth_the_critic_value_and_an_end_nothing():
     cut = trajectory([0], [0], [0.2], truncated=[0], bootstrap=0.8)
     assert advantages(cut, 0.9, 0.5) == pytest.approx([0.9 * 0.8 - 0.2])
     ended = trajectory([0], [0], [0.2], done=[0], truncated=[0], bootstrap=0.8)

@@ -1,4 +1,4 @@
-"""The check of games: sound games have no findings, and each rule has a game that breaks it."""
+"""Check of games: sound games pass; each rule has a broken game."""
 
 import broken_games
 import pytest

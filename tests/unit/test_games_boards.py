@@ -1,4 +1,7 @@
-"""What the seat to move sees of a board: itself first, and always moving the same way."""
+"""Boards as the seat to move sees them.
+
+Its own pieces come first, and always move the same way.
+"""
 
 import numpy as np
 import pyspiel
@@ -9,7 +12,10 @@ from app.games import FINISHED, open_table
 
 
 def table_after(key, actions, *, count=1):
-    """Return ``count`` tables in one after actions by whoever is to move, in the movers' own numbering."""
+    """Return ``count`` tables in one, after some actions.
+
+    Actions are in the movers' own numbering.
+    """
     table = open_table(GAMES[key], count)
     table.reset(np.arange(count), [0] * count)
     for action in actions:
@@ -23,7 +29,7 @@ def planes(table, seat, cells):
     return view[: size * cells].reshape(size, cells)
 
 
-def test_connect_four_shows_my_stones_first_and_the_columns_as_they_are() -> None:
+def test_connect_four_shows_own_stones_first_columns_unchanged() -> None:
     table = table_after("connect_four_2p", [3, 3, 0])
     assert table.seats()[0] == 1
     mine, theirs, empty = planes(table, 1, 42)
@@ -62,7 +68,7 @@ def test_the_second_seat_counts_its_own_stones_first(key, cells, moves, mine, th
         ("hex7_2p", "hex(num_rows=4,num_cols=6)"),
     ],
 )
-def test_where_an_option_changes_the_planes_a_game_is_seen_as_openspiel_shows_it(key: str, game: str) -> None:
+def test_game_whose_option_changes_planes_is_as_openspiel_shows(key: str, game: str) -> None:
     table, state = (
         open_table(GAMES[key].replace(game=game), 1),
         pyspiel.load_game(game).new_initial_state(),
@@ -80,7 +86,10 @@ def test_where_an_option_changes_the_planes_a_game_is_seen_as_openspiel_shows_it
 
 
 def ultimate(moves):
-    """Return what the seat to move sees after ``moves``: forced board, its cells (mine, theirs), boards won."""
+    """Return what the seat to move sees after ``moves``.
+
+    These are the forced board, its cells (mine, theirs) and the boards won (mine, theirs).
+    """
     obs = table_after("ultimate_tic_tac_toe_2p", moves).observe(np.array([0]))[0][0]
     parts = obs[243:253], obs[253:262], obs[262:271], obs[271:280], obs[280:]
     return [np.flatnonzero(part).tolist() for part in parts]
@@ -104,7 +113,10 @@ def test_ultimate_shows_the_boards_that_are_won() -> None:
     [("hex7_2p", [0, 8], [2, 30]), ("breakthrough6_2p", [36 + 2], [36 + 14]), ("connect_four_2p", [0, 1], [5, 6])],
 )
 def test_with_the_seats_swapped_the_other_seat_sees_the_same(key, mine, theirs) -> None:
-    """One player makes the moves ``mine``, the other ``theirs``; who begins makes no difference to these."""
+    """Who begins makes no difference to these moves.
+
+    One player makes the moves ``mine``, the other ``theirs``.
+    """
     first = table_after(key, [move for pair in zip(mine, theirs, strict=True) for move in pair])
     second = table_after(key, [move for pair in zip(theirs, mine, strict=True) for move in pair])
     for seat in (0, 1):
@@ -141,7 +153,7 @@ def test_chinese_checkers_shows_every_seat_the_start_alike() -> None:
     assert np.array_equal(views[0], views[2])
 
 
-def test_chinese_checkers_turns_the_star_so_that_all_seats_begin_with_the_same_moves() -> None:
+def test_chinese_checkers_gives_all_seats_the_same_first_moves() -> None:
     table = table_after("chinese_checkers_3p", [])
     masks = []
     for seat in range(3):

@@ -24,7 +24,10 @@ def random_hand(key, seed):
 
 
 def deal(history):
-    """Return Hearts hands after passing, the direction 0 … 3 (hold, left, across, right) and the cards played."""
+    """Return Hearts hands after passing, the direction, and the cards played.
+
+    Directions are 0 (hold), 1 (left), 2 (across) and 3 (right). The cards are ``None`` before passing ends.
+    """
     direction, dealt, rest = history[0], history[1:53], history[53:]
     hands = [{OURS[card] for card in dealt[seat::4]} for seat in range(4)]
     if not direction:
@@ -41,7 +44,10 @@ def deal(history):
 
 
 def follow(hands, cards):
-    """Play cards out; return the tricks as [(leader, cards)] and the points taken."""
+    """Play cards out; return the tricks and the points.
+
+    Tricks are [(leader, cards)]; points are those that each seat has taken.
+    """
     leader = next(seat for seat in range(4) if 0 in hands[seat])
     tricks, points = [], [0] * 4
     for start in range(0, len(cards), 4):
@@ -96,14 +102,14 @@ DIRECTIONS = ("hold", "left", "across", "right")
 
 
 def passed(direction: str) -> int:
-    """Return the seed of a hand in which cards are passed in a direction."""
+    """Return the seed of a hand with passing in a direction."""
     first = (next(random_hand("hearts_4p", seed)).history(0)[0] for seed in count())
     return next(seed for seed, found in enumerate(first) if DIRECTIONS[found] == direction)
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_hearts_features_are_what_the_seat_knows(direction: str) -> None:
-    """Also of the cards that were passed to it, whichever way they went."""
+    """This holds for passed cards, too, whichever way they went."""
     directions = set()
     for table in random_hand("hearts_4p", passed(direction)):
         obs, mask = table.observe(np.array([0]))
@@ -115,13 +121,16 @@ def test_hearts_features_are_what_the_seat_knows(direction: str) -> None:
 
 
 def take_with_the_first_seat(table, live):
-    """Return what to play where seat 0 always plays high and hearts, and the others low and nothing that counts."""
+    """Return plays with which seat 0 tends to take all points.
+
+    Seat 0 always plays high cards and hearts; the others play low cards and avoid those that count.
+    """
     mask, rank, dear = table.observe(live)[1], np.arange(52) % 13, np.where(np.arange(52) >= 39, 20, 0)
     worth = np.where(table.seats()[live, None] == 0, rank + dear, -rank - dear)
     return np.where(mask, worth, -99).argmax(axis=1).astype(np.int32)
 
 
-def test_hearts_returns_are_the_lead_over_the_others_and_a_moon_is_the_others_26() -> None:
+def test_hearts_returns_are_the_lead_and_a_moon_costs_others_26() -> None:
     games, moons = 1000, 0
     table = open_table(GAMES["hearts_4p"], games)
     table.reset(np.arange(games), range(games))

@@ -13,7 +13,7 @@ SHOGI = pyspiel.load_game("shogi")
 
 
 def moved(moves: Sequence[str], times: int, sfen: str | None = None) -> pyspiel.State:
-    """Return the state after a cycle of moves has been made so many times."""
+    """Return the state after repeating a cycle of moves."""
     state = SHOGI.new_initial_state(sfen) if sfen else SHOGI.new_initial_state()
     for move in list(moves) * times:
         state.apply_action(state.string_to_action(move))
@@ -26,7 +26,7 @@ def test_who_cannot_move_has_lost() -> None:
     assert state.returns() == [1, -1]
 
 
-def test_a_fourfold_repetition_is_a_draw_and_the_first_position_counts() -> None:
+def test_fourfold_repetition_of_the_first_position_is_a_draw() -> None:
     there_and_back = ("2h3h", "8b7b", "3h2h", "7b8b")
     assert not moved(there_and_back, times=2).is_terminal(), "the third time"
     assert moved(there_and_back, times=3).returns() == [0, 0]

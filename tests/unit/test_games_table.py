@@ -1,4 +1,4 @@
-"""The table's errors, limits and generic games, and what the parity check catches."""
+"""The table's errors, limits and generic games, and the parity check."""
 
 from dataclasses import replace
 
@@ -81,7 +81,7 @@ def test_a_game_without_a_codec_is_seen_as_openspiel_shows_it(name: str) -> None
     assert ParityChecker(openspiel_rules(name, 2)).failures(play_first_legal(table)) == []
 
 
-def test_chance_without_a_codec_follows_the_probabilities_of_the_game() -> None:
+def test_chance_without_a_codec_follows_game_probabilities() -> None:
     table = OpenSpielTable(openspiel_rules("pig(players=2,winscore=20)", 2), 400)
     table.reset(np.arange(400), range(400))
     table.step(np.arange(400), np.zeros(400, dtype=np.int32))

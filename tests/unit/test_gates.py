@@ -1,4 +1,7 @@
-"""The sequential test of promotions: published values, an exact reference, and its error rates over 10,000 gates."""
+"""Sequential test of promotions: published values, exact reference, error rates.
+
+The error rates are those over 10,000 gates.
+"""
 
 from collections.abc import Sequence
 from functools import cache
@@ -30,7 +33,10 @@ def test_the_ratio_is_the_published_one(counts, bounds, llr) -> None:
 
 
 def exact_llr(counts: Sequence[float], elo0: float, elo1: float) -> float:
-    """Return the likelihood ratio itself: each hypothesis with the multinomial of most likelihood that has its mean."""
+    """Return the exact log-likelihood ratio.
+
+    Each hypothesis is the multinomial of maximum likelihood among those with its mean.
+    """
     smoothed = np.array(counts) + PSEUDO_COUNT / len(counts)
     shares, scores = smoothed / smoothed.sum(), np.linspace(0, 1, len(counts))
 
@@ -59,7 +65,9 @@ def test_many_gates_at_once_are_the_same_gates(outcomes) -> None:
 
 
 def gates(shares: np.ndarray, games: int, seed: int, counted: int = 1, number: int = GATES) -> tuple[float, float]:
-    """Play many gates, tested after every observation; return the share of them accepted and their mean games.
+    """Return the share of accepted gates and the mean games of gates.
+
+    Every gate is tested after every observation.
 
     Args:
         shares: probability of each outcome of an observation.
@@ -80,14 +88,21 @@ def gates(shares: np.ndarray, games: int, seed: int, counted: int = 1, number: i
 
 
 def single(elo: float, draws: float = 0.0) -> np.ndarray:
-    """Return the shares of lost, drawn and won games; ``draws`` of those between equals."""
+    """Return the shares of lost, drawn and won games.
+
+    ``draws`` is the share of draws between equals.
+    """
     score = expected_score(elo)
     drawn = draws * min(score, 1 - score)
     return np.array([1 - score - drawn / 2, drawn, score - drawn / 2])
 
 
 def opened(elo: float, draws: float, opening: float, *, swapped: bool) -> np.ndarray:
-    """Return the shares of games whose colour is worth ``opening`` Elo, more or less; of pairs where it is swapped."""
+    """Return the shares of results of games with uneven openings.
+
+    What an opening is worth to the first colour is normally distributed with a standard deviation of ``opening``
+    Elo. The shares are those of single games or, if ``swapped``, of pairs that swap the colours.
+    """
     advantages, weights = np.polynomial.hermite_e.hermegauss(21)
 
     def mixed(strength: float) -> np.ndarray:
@@ -105,7 +120,10 @@ def opened(elo: float, draws: float, opening: float, *, swapped: bool) -> np.nda
 
 @cache
 def dealt(elo: float, players: int, seed: int = 0) -> np.ndarray:
-    """Return the shares of rotations among ``players``: places after Plackett and Luce, hero against equals."""
+    """Return the shares of rotations among ``players``.
+
+    Places follow Plackett and Luce; the hero's opponents are equals.
+    """
     rng, rotations = np.random.default_rng(seed), 100_000
     strength = np.zeros(players)
     strength[0] = elo * np.log(10) / 400
@@ -154,7 +172,10 @@ def test_pairs_need_fewer_games_than_games_of_such_openings() -> None:
 
 
 def test_games_that_repeat_each_other_are_no_more_evidence() -> None:
-    """Where the second game of a pair goes as the first did, counting games instead of pairs triples the errors."""
+    """Counting games instead of pairs triples the errors here.
+
+    The second game of a pair goes as the first did.
+    """
     lost, _, won = single(-20.0)
     assert gates(np.array([lost, 0, 0, 0, won]), 2, seed=4)[0] <= 0.055
     assert gates(np.array([lost, 0, won]), 2, seed=4, counted=2)[0] > 0.12

@@ -1,4 +1,4 @@
-"""The evaluator's opponents: champion, recent snapshot, built-in players and anchors of the league."""
+"""Opponents of an evaluation: champion, recent snapshot, built-in players, league anchors."""
 
 import pytest
 from driving import KEY, NEW, OLD, DrivenWorker, promoted, rated, run_settings
@@ -23,7 +23,7 @@ def asked(purpose: str = "rating", seed: int = 1) -> EvaluationRequested:
 
 
 def evaluator(key: str = KEY, members: int = 5) -> DrivenWorker:
-    """Return one with a champion and some members of the league."""
+    """Return an evaluator with a champion and some league members."""
     worker = DrivenWorker(Evaluator, run_settings(key))
     worker.feed(promoted(OLD), key)
     for step in range(members):
@@ -49,7 +49,10 @@ def games(worker: DrivenWorker) -> dict[str, int]:
 
 
 def lasting(*retired: int) -> DrivenWorker:
-    """Return one with three lasting anchors, some of whom have left, and no other members."""
+    """Return an evaluator with three lasting anchors and no other members.
+
+    The anchors in ``retired`` have left the league.
+    """
     worker = evaluator(members=0)
     for step in range(3):
         worker.feed(added(step, 400.0 * step + 400, "lasting"))
@@ -70,7 +73,10 @@ def test_a_rating_gauntlet_has_three_members_of_the_league():
 
 
 def test_one_sided_opponent_is_played_few_games():
-    """The champion is 900 Elo above the random bot and 600 above an anchor; the watchdog's anchor is played in full."""
+    """Opponents far below the champion play few games.
+
+    Only the watchdog's anchor is played in full.
+    """
     worker = lasting()
     worker.feed(CheckpointAdded.model_validate(added(3, 1700.0).model_dump() | {"model": OLD}))
     worker.feed(EloUpdated(ratings=(AgentRating(agent=OLD, elo=Elo(1700.0), elo_stderr=15.0, games=200),)))
@@ -90,7 +96,7 @@ def test_lasting_anchor_retired_by_a_rollback_is_not_played():
     assert roles(worker) == {"anchor_1": model(1), "anchor_2": model(0), "champion": OLD}
 
 
-def test_an_anchor_is_called_so_even_where_it_is_the_champion_and_never_plays_itself():
+def test_anchor_keeps_its_role_as_champion_and_skips_itself():
     worker = lasting()
     worker.feed(promoted(model(2)))
     worker.feed(asked())
@@ -117,7 +123,7 @@ def test_the_recent_snapshot_is_the_sixth_last_promoted_model():
 
 @pytest.mark.parametrize("target", [0, 3, 9, 12])
 def test_champion_after_a_rollback_is_the_restored_model(target):
-    """However old it is."""
+    """The age of the restored model does not matter."""
     worker = DrivenWorker(Evaluator)
     for step in range(REMEMBERED + 3):
         worker.feed(promoted(model(step)))

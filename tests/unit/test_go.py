@@ -1,4 +1,4 @@
-"""Go by our own rules: how games end, suicide, kos, and which boards there are."""
+"""Go by our own rules: endings, suicide, kos, and board sizes."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""GRPO: its loss against one written by hand, advantages, updates, and what is exported."""
+"""GRPO: loss against one by hand, advantages, updates, and exports."""
 
 import dataclasses
 import json
@@ -76,7 +76,7 @@ def test_loss_equals_the_one_by_hand(ratio: str, kl_coef: float, legality_coef: 
     assert figures.isfinite().all()
 
 
-def test_gradient_of_clipped_answers_is_that_of_the_divergence_alone() -> None:
+def test_clipped_answers_have_the_gradient_of_divergence_only() -> None:
     settings = LanguageSettings(kl_coef=0.0)
     new = torch.tensor([[0.0]], requires_grad=True)
     loss, _ = grpo_loss(
@@ -175,7 +175,7 @@ def silent(_report: object) -> None:
 
 
 def test_played_log_probs_are_those_of_the_trainer(tmp_path: Path) -> None:
-    """The masks of decoding are those of training, so the first ratios are 1."""
+    """Decoding and training use the same masks, so first ratios are 1."""
     spec = specs(tmp_path)
     model = initialise(spec, silent)["model"]
     about = {"model": model, "games": 8, "temperature": 0.7, "worker": "test"}
@@ -240,7 +240,10 @@ def test_checkpointed_layers_give_the_same_gradients(precision: Precision) -> No
 
 
 def test_training_on_legal_answers_keeps_free_ones_legal() -> None:
-    """The term of the loss raises the probability of the allowed tokens, and leaves their shares alone."""
+    """The loss term raises the probability of the allowed tokens.
+
+    It leaves their shares alone.
+    """
     generator = PeftGenerator(small_base(store := MemoryStore()))
     generator.add("trained", random_adapter(store, generator, 0))
     generator.peft.base_model.set_adapter("trained")

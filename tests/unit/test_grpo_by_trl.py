@@ -1,4 +1,7 @@
-"""GRPO's loss and gradients against those of TRL, where it is installed: ``pip install trl``."""
+"""GRPO's loss and gradients against those of TRL.
+
+The tests need TRL: ``pip install trl``.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -22,7 +25,7 @@ ROWS, LENGTH = 4, 6
 def trl_loss(
     folder: Path, base: BaseModel, settings: LanguageSettings, inputs: dict[str, torch.Tensor]
 ) -> tuple[torch.Tensor, Any]:
-    """Return TRL's loss of a batch under a base model, and its copy of the model."""
+    """Return TRL's loss of a batch, and its copy of the model."""
     base.model.save_pretrained(folder / "base")
     trainer = trl_trainer(
         str(folder / "base"),

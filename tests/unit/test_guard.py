@@ -1,4 +1,4 @@
-"""Commands under a guard: what they write, and when they count as ended."""
+"""Commands under a guard: their output, and when they have ended."""
 
 import os
 import signal

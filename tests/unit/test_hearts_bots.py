@@ -1,4 +1,4 @@
-"""The Hearts bots: they do not peek, they know a moon, and each level beats the one below."""
+"""Hearts bots: no peeking, moons, and a strict order of levels."""
 
 from math import sqrt
 
@@ -20,7 +20,10 @@ OPTIONS = RULES.option_set
 
 
 def positions(games: int, seed: int = 0, rules: HeartsRules = RULES):
-    """Return (game record, seat to move, observation, mask) of positions from hands played at random."""
+    """Return positions from hands played at random.
+
+    Each is (game record, seat to move, observation, mask).
+    """
     table, found = HeartsTable(rules, games), []
 
     def watch(slots, seats, obs, mask, _actions):
@@ -48,7 +51,7 @@ def test_the_normal_bot_is_unaffected_by_what_the_others_hold() -> None:
             assert normal_choice(swapped, legal(game)) == choice
 
 
-def test_the_bots_play_from_the_observation_what_they_would_play_at_the_table() -> None:
+def test_bots_play_from_observations_as_they_would_at_the_table() -> None:
     found = positions(12, seed=7)
     obs, mask = np.stack([row[2] for row in found]), np.stack([row[3] for row in found])
     chosen = bots.normal(RULES)(obs, mask).argmax(axis=1)
@@ -115,14 +118,18 @@ def test_the_hard_bot_depends_on_the_position_and_its_seed_alone() -> None:
 
 
 def cards(text: str) -> list[int]:
-    """Return card numbers: 'QS 2C' is the queen of spades and the two of clubs."""
+    """Return the card numbers of a text.
+
+    'QS 2C' is the queen of spades and the two of clubs.
+    """
     return ["CDSH".index(card[1]) * 13 + "23456789TJQKA".index(card[0]) for card in text.split()]
 
 
 def endgame(hand: str, trick: str, out: str, points) -> np.ndarray:
-    """Return a game [1] with four cards each left, ``out`` being those of the others, the trick's included.
+    """Return a game [1] with four cards left to each seat.
 
-    The trick lies so that it is seat 0's turn; points are those of me, left, across and right.
+    ``out`` names the cards of the others, including those of the trick. The trick lies so that it is seat 0's turn.
+    Points are those of seat 0, and of the seats to its left, across and to its right.
     """
     mine, lying = cards(hand), cards(trick)
     gone = [card for card in range(52) if card not in mine + cards(out)]
@@ -162,7 +169,10 @@ def test_a_moon_that_nobody_can_stop_is_shot() -> None:
 
 
 def test_who_has_taken_everything_is_not_given_the_rest() -> None:
-    """My right-hand neighbour leads and has all points so far; the heart that I throw would be one more."""
+    """My right-hand neighbour leads and has all points so far.
+
+    The heart that I throw would be one more.
+    """
     out, ace = f"{CLUBS_AND_DIAMONDS} KC KH", cards("AH")[0]
     assert choice("AH 6D 7D 8D", "9C", out, (0, 0, 0, 24)) != ace
     assert choice("AH 6D 7D 8D", "9C", out, (0, 12, 0, 12)) == ace
@@ -183,9 +193,10 @@ PLAYERS = {
 
 
 def level(hero: str, others: str, deals: int, seed: int = 1) -> tuple[float, float, float, float]:
-    """Return the hero's points a hand against three of the others, with 1.96 standard errors, and the same less theirs.
+    """Return a hero's points a hand and its lead over three others.
 
-    Paired: every deal is played four times, with the hero in each seat, and is one observation.
+    The result is (points, error, lead, error). The lead is the hero's points less the mean of the others'; an error
+    is 1.96 standard errors. Every deal is played four times, with the hero in each seat, and is one observation.
     """
     games = deals * 4
     seating = np.ones((games, 4), dtype=np.int8)

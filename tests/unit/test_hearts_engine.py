@@ -1,4 +1,4 @@
-"""Our own Hearts against OpenSpiel's, move for move, and what must hold of any hand."""
+"""Our own Hearts against OpenSpiel's, and invariants of any hand."""
 
 from collections import defaultdict
 
@@ -25,7 +25,10 @@ VARIANTS = {
 
 
 def compare(rules: HeartsRules, seeds, rng) -> int:
-    """Play hands at random and hold each against OpenSpiel: who moves, what is legal, how it ends. Count the moves."""
+    """Play random hands, compare each with OpenSpiel, and count the moves.
+
+    The comparison is of movers, legal actions and outcomes.
+    """
     seen = defaultdict(list)
 
     def watch(slots, seats, _obs, mask, _actions):
@@ -82,7 +85,10 @@ def test_the_observation_is_what_openspiel_shows(qs_breaks_hearts: bool) -> None
 
 
 def test_the_same_position_is_seen_alike_from_every_seat() -> None:
-    """Turning the table by a seat turns nothing in what the seat to move sees: all is relative to it."""
+    """Turning the table by a seat changes nothing for the mover.
+
+    What the seat to move sees is relative to that seat.
+    """
     table = play(HeartsTable(HAND, 1), [3], random_choice(np.random.default_rng(0)))
     views = table.view(np.zeros(4, dtype=np.int64), np.arange(4, dtype=np.int8))
     scores = views[:, 179:183]
@@ -94,7 +100,10 @@ def test_the_same_position_is_seen_alike_from_every_seat() -> None:
 
 @pytest.fixture(scope="module")
 def hands():
-    """Return 2,000 random hands as [(direction, deal [4] sets, passed [12], plays [52], outcome [4])]."""
+    """Return 2,000 random hands.
+
+    Each is (direction, deal [4] sets, passed [12], plays [52], outcome [4]).
+    """
     table = play(HeartsTable(HAND, 2000), range(2000), random_choice(np.random.default_rng(5)))
     result = []
     for slot in range(2000):
@@ -110,7 +119,10 @@ def hands():
 
 
 def tricks_of(held, plays):
-    """Return [(leader, cards, taker)], having checked that everyone plays in turn, from the hand, in suit."""
+    """Return tricks as [(leader, cards, taker)], after checking the plays.
+
+    Everyone has to play in turn, from the hand, and in suit.
+    """
     held, leader, tricks = [set(cards) for cards in held], next(s for s in range(4) if 0 in held[s]), []
     for first in range(0, 52, 4):
         cards = plays[first : first + 4]
@@ -145,7 +157,7 @@ def test_a_hand_is_played_in_turn_and_in_suit_and_has_26_points(hands) -> None:
         np.testing.assert_allclose(outcome, ((points.sum() - points) / 3 - points) / 26, atol=1e-6)
 
 
-def test_the_two_of_clubs_leads_and_hearts_are_led_only_when_broken(hands) -> None:
+def test_two_of_clubs_leads_and_hearts_lead_only_when_broken(hands) -> None:
     for _, held, _, plays, _ in hands:
         left, broken = [set(cards) for cards in held], False
         assert plays[0] == 0
@@ -180,7 +192,7 @@ def test_a_seat_is_asked_only_when_it_has_a_choice() -> None:
     play(HeartsTable(HAND, 200), range(200), random_choice(np.random.default_rng(2)), watch)
 
 
-def test_illegal_actions_are_refused_with_the_legal_ones_and_games_before_them_have_moved() -> None:
+def test_illegal_action_is_refused_after_earlier_games_moved() -> None:
     table = HeartsTable(HAND, 3)
     table.reset(np.arange(3), [1, 2, 3])
     mask = table.observe(np.arange(3))[1]
@@ -196,7 +208,7 @@ def test_illegal_actions_are_refused_with_the_legal_ones_and_games_before_them_h
             table.step(np.array([1]), np.array([wrong]))
 
 
-def test_an_empty_or_finished_slot_has_nothing_to_move_and_is_begun_afresh() -> None:
+def test_empty_or_finished_slot_moves_nothing_until_it_is_reset() -> None:
     table = HeartsTable(HAND, 2)
     assert table.seats().tolist() == [FINISHED, FINISHED]
     with pytest.raises(IllegalAction):
@@ -247,7 +259,7 @@ def test_a_match_of_four_hands_is_worth_their_mean(moon_for_shooter: bool) -> No
         np.testing.assert_allclose(table.returns()[slot], outcomes.mean(axis=0), atol=1e-6)
 
 
-def test_the_scores_of_a_match_are_seen_before_the_points_of_its_hand() -> None:
+def test_match_observation_shows_scores_that_never_decrease() -> None:
     rules, scores = HeartsRules(hands=3), []
 
     def watch(_slots, seats, obs, _mask, _actions):
@@ -260,7 +272,10 @@ def test_the_scores_of_a_match_are_seen_before_the_points_of_its_hand() -> None:
 
 
 def shoot(rules: HeartsRules):
-    """Return the outcome of a hand in which a seat takes everything, found by always taking with that seat."""
+    """Return the outcomes of hands in which a seat takes everything.
+
+    Seat 0 always tries to take; these are the hands in which it succeeds.
+    """
     table = HeartsTable(rules, 3000)
 
     def greedy(seats, obs, mask):

@@ -1,4 +1,4 @@
-"""The parity check of our own Hearts: hands and matches, right and wrong."""
+"""Parity check of our own Hearts, on right and wrong records."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ GAMES_STRINGS = [
 
 
 def played(game: str, seed: int):
-    """Return the configuration of a game, and the record of one played at random."""
+    """Return a game's configuration and the record of a random game."""
     config = GAMES["hearts_4p"].replace(game=game)
     rows = []
 

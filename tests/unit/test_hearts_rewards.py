@@ -1,4 +1,4 @@
-"""Rewards of Hearts: whichever way they are spread, those of a hand sum to its outcome."""
+"""Rewards of Hearts: in every mode they sum to the outcome."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def test_the_rewards_of_an_episode_sum_to_its_outcome(rewards: str, game: str) -
 
 
 def test_a_moon_is_the_best_result_in_every_mode() -> None:
-    """26 points by a moon are a gain of 1, not a loss."""
+    """A moon's 26 points are a gain of 1, not a loss."""
     for rewards in MODES:
         shard = shard_of(rewards, 600)
         moons, seats = np.nonzero(shard.returns > 0.99)
@@ -63,7 +63,10 @@ def test_only_the_end_is_rewarded_unless_asked() -> None:
 
 
 def earned_along(table: HeartsTable, seed: int):
-    """Play a hand at random; return what each seat has earned before every decision [D, 4], and the cards played."""
+    """Play a random hand; return earnings [D, 4] and cards played [D].
+
+    The earnings of each seat and the number of cards played are those before each of D decisions.
+    """
     earned, played = [], []
 
     def watch(*_):
@@ -75,7 +78,7 @@ def earned_along(table: HeartsTable, seed: int):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_points_are_charged_to_the_taker_when_the_trick_is_complete(seed: int) -> None:
+def test_points_are_charged_to_the_taker_of_a_complete_trick(seed: int) -> None:
     table = HeartsTable(HeartsRules(), 1, "per_trick")
     earned, played = earned_along(table, seed)
     plays = table._games["plays"][0].tolist()
@@ -102,7 +105,7 @@ def held(table: HeartsTable):
     return hands
 
 
-def test_shaping_rewards_a_voided_suit_and_charges_for_leading_hearts_unbroken() -> None:
+def test_shaping_rewards_voids_and_charges_unbroken_heart_leads() -> None:
     game = "hearts(must_break_hearts=false)"
     plain, shaped = (HeartsTable(parse_rules(game), 400, mode) for mode in ("per_trick", "shaped"))
     charged = voided = 0
@@ -130,7 +133,7 @@ def test_shaping_rewards_a_voided_suit_and_charges_for_leading_hearts_unbroken()
     assert not by_the_rules._games["leads"].any()  # hearts unbroken are led by who has nothing else
 
 
-def test_what_is_earned_before_the_first_decision_is_left_to_the_end() -> None:
+def test_earnings_before_the_first_decision_count_at_the_end() -> None:
     earned = np.array([0.5, 0.7, 0.4, 0.0, 0.1], dtype=np.float32)
     last = np.array([False, False, True, False, True])
     outcome = np.array([1, 1, 1, -1, -1], dtype=np.float32)

@@ -18,7 +18,10 @@ SHAPE = NetworkShape(270, 52)
 
 
 def collect(hands: int, seed: int = 0, slots: int = 256):
-    """Return the shard of some hands of a first model, which prefers nothing much, so that it tries everything."""
+    """Return the shard of some hands of a first model.
+
+    The model has hardly any preferences, so it tries everything.
+    """
     policy = Policy(CONFIG.network, SHAPE, init_policy(CONFIG.network, SHAPE, seed=1))
     schedule = Schedule(list(range(hands)), np.zeros((hands, 4), dtype=np.int8), (1.0,), seed)
     recorder = ShardRecorder()
@@ -30,7 +33,10 @@ def collect(hands: int, seed: int = 0, slots: int = 256):
 
 
 def test_legal_masking() -> None:
-    """No illegal card is ever chosen, and none has any probability; a card that is forced is no decision."""
+    """Illegal cards are never chosen and have no probability.
+
+    A forced card is no decision.
+    """
     shard = collect(300)
     assert np.take_along_axis(shard.mask, shard.action[:, None].astype(np.int64), axis=1).all()
     assert (shard.obs[:, :52] >= shard.mask).all()
@@ -39,7 +45,10 @@ def test_legal_masking() -> None:
 
 
 def test_records_of_a_hand() -> None:
-    """52 plays and 12 or no passes a hand, less those without a choice; all seats, in turn order."""
+    """A hand has 52 plays, and 12 passes or none.
+
+    Decisions without a choice have no rows. All seats have rows, in turn order.
+    """
     shard = collect(400)
     rows = np.bincount(shard.game)
     assert 40 < rows.mean() < 55
@@ -53,7 +62,7 @@ def test_records_of_a_hand() -> None:
 
 
 def test_determinism() -> None:
-    """The same seeds give the same bytes, however many games are in flight."""
+    """Equal seeds give equal bytes, however many games are in flight."""
     keys = [put_shard(MemoryStore(), collect(60, slots=slots)) for slots in (60, 60, 17)]
     assert keys[0] == keys[1]
     first, other = collect(60, slots=60), collect(60, slots=17)
@@ -63,7 +72,10 @@ def test_determinism() -> None:
 
 
 def test_collection_speed() -> None:
-    """More than 100 games a second, by CPU time; ``tests/benchmarks/bench_hearts.py`` says how many."""
+    """More than 100 games a second, by CPU time.
+
+    ``tests/benchmarks/bench_hearts.py`` measures how many.
+    """
     collect(8)
     began = process_time()
     collect(512)

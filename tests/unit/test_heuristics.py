@@ -1,4 +1,4 @@
-"""The built-in heuristic players: what they must see, and that they beat the random bot clearly."""
+"""Built-in heuristic players: what they see, and clear wins over random."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,10 @@ def heuristic(key):
 
 
 def after(key, *actions, seed=0):
-    """Return the observation and mask [1, ...] after some actions, as the seats to move number them."""
+    """Return the observation and mask [1, ...] after some actions.
+
+    Actions are numbered as the seats to move number them.
+    """
     table = open_table(GAMES[key], 1)
     table.reset(SLOT, [seed])
     for action in actions:
@@ -32,7 +35,7 @@ def after(key, *actions, seed=0):
 
 
 def chances(key, *actions):
-    """Return the probability of every action after some."""
+    """Return the probability of every action, after some actions."""
     return np.exp(heuristic(key).forward(*after(key, *actions))[0][0])
 
 
@@ -81,7 +84,7 @@ def test_connect_four_wins_and_stops(moves, column) -> None:
     assert chances("connect_four_2p", *moves)[column] > 0.999
 
 
-def test_connect_four_begins_in_the_middle_and_gives_nothing_away() -> None:
+def test_connect_four_opens_centrally_and_gives_nothing_away() -> None:
     first = chances("connect_four_2p")
     assert first.argmax() == 3
     assert first[:3].tolist() == sorted(first[:3].tolist())
@@ -102,7 +105,10 @@ def test_connect_four_is_as_good_mirrored() -> None:
 
 
 def breakthrough_position(mine, theirs, size=6):
-    """Return an observation with my pieces and the other's at (row, column), and a mask of all moves."""
+    """Return an observation and a mask of all moves.
+
+    ``mine`` and ``theirs`` are pieces at (row, column).
+    """
     obs = np.zeros((1, 3, size, size), dtype=np.uint8)
     obs[0, 2] = 1
     for plane, pieces in ((0, mine), (1, theirs)):
@@ -118,7 +124,10 @@ def breakthrough_position(mine, theirs, size=6):
 
 
 def moves(mine, theirs):
-    """Return the probability of every (row, column, way, capture), as [6, 6, 3, 2]."""
+    """Return the probability of every move, as [6, 6, 3, 2].
+
+    The axes are row, column, way and capture.
+    """
     log_probs, _ = heuristic("breakthrough6_2p").forward(*breakthrough_position(mine, theirs))
     return np.exp(log_probs[0]).reshape(6, 6, 3, 2)
 
@@ -138,7 +147,7 @@ def test_breakthrough_reaches_stops_takes_runs_and_takes_care(mine, theirs, want
     assert sum(chance[move].sum() for move in wanted) > 0.9
 
 
-def test_chinese_checkers_ends_its_races_which_random_players_never_do() -> None:
+def test_chinese_checkers_finishes_where_random_players_do_not() -> None:
     config = GAMES["chinese_checkers_3p"]
     plan = MatchPlan(games=30, seed=7, temperature=1.0, opening_plies=config.evaluation.opening_plies)
     races = match_statistics(play_match(config, heuristic(config.key), heuristic(config.key), plan), config.players)
@@ -147,7 +156,7 @@ def test_chinese_checkers_ends_its_races_which_random_players_never_do() -> None
     assert races.distinct_games == 30
 
 
-def test_chinese_checkers_moves_towards_the_goal_and_jumps_where_it_can() -> None:
+def test_chinese_checkers_moves_to_the_goal_and_jumps() -> None:
     steps = chances("chinese_checkers_3p").reshape(-1)[:726].reshape(121, 6)
     ahead, behind = steps[:, 4:].sum(), steps[:, :2].sum()
     assert ahead > 0.9 > behind
@@ -156,7 +165,10 @@ def test_chinese_checkers_moves_towards_the_goal_and_jumps_where_it_can() -> Non
 
 
 def hearts_position(hand, trick=(), seen=(), *, passing=False):
-    """Return an observation of a seat with these cards; ``trick`` in the order of play, ``seen`` all played before."""
+    """Return an observation and mask of a seat with these cards.
+
+    ``trick`` is in the order of play; ``seen`` are all cards played before.
+    """
     obs = np.zeros((1, 270), dtype=np.float32)
     obs[0, list(hand)] = 1
     obs[0, [52 + card for card in (*seen, *trick)]] = 1
@@ -173,7 +185,10 @@ def hearts_position(hand, trick=(), seen=(), *, passing=False):
 
 
 def cards(text):
-    """Return card numbers: 'QS 2C' is the queen of spades and the two of clubs."""
+    """Return the card numbers of a text.
+
+    'QS 2C' is the queen of spades and the two of clubs.
+    """
     return [("CDSH".index(card[1]) * 13 + "23456789TJQKA".index(card[0])) for card in text.split()]
 
 
@@ -206,7 +221,7 @@ def test_hearts_passes_the_queen_first_and_keeps_low_spades() -> None:
     assert chance[cards("2S 3S 2C")].max() < 1e-3
 
 
-def test_hearts_knows_that_an_ace_is_harmless_once_the_queen_is_gone() -> None:
+def test_hearts_ace_is_harmless_once_the_queen_is_gone() -> None:
     hand, trick = cards("AS 3S"), cards("5S")
     out = np.exp(heuristic("hearts_4p").forward(*hearts_position(hand, trick))[0][0])
     gone = np.exp(heuristic("hearts_4p").forward(*hearts_position(hand, trick, seen=[QUEEN]))[0][0])

@@ -47,14 +47,17 @@ def judged(*matches):
 
 class TestGauntlet:
     @pytest.mark.parametrize(("score", "changed"), [(0.8, False), (0.81, True)])
-    def test_above_80_percent_against_the_heuristic_less_noise_and_better_data(self, gauntlet, score, changed):
+    def test_score_above_80_percent_cuts_noise_and_raises_quality(self, gauntlet, score, changed):
         said = values(gauntlet.feed(judged(match(0.95), match(score, opponent="heuristic")), at=1))
         expected = {"base_temperature": 0.8 * CONFIG.selfplay.temperature, "quality_threshold": 0.35}
         assert said == pytest.approx(expected if changed else {})
 
     @pytest.mark.parametrize(("score", "games", "changed"), [(0.7, 200, False), (0.6, 200, True), (0.65, 20, False)])
     def test_certainly_below_70_percent_brings_more_work(self, gauntlet, score, games, changed):
-        """Whoever wins nine games of ten plays 20 against random, and wins 13 of them by chance now and then."""
+        """A strong model plays only 20 games against the random bot.
+
+        If it wins nine games of ten on average, it wins only 13 of the 20 by chance now and then.
+        """
         said = values(gauntlet.feed(judged(match(score, games)), at=1))
         more = int(CONFIG.selfplay.games_per_request * 1.5)
         expected = {"epochs": int(CONFIG.epochs * 1.5), "games_per_iteration": more}
@@ -62,7 +65,10 @@ class TestGauntlet:
 
     @pytest.mark.parametrize("step", [0, 1, TRAINED - 1])
     def test_models_of_few_trainings_are_not_judged(self, gauntlet, step):
-        """All of them are weak, and an untrained one says nothing of how well trainings work."""
+        """Models of few trainings are all weak.
+
+        An untrained one says nothing of how well trainings work.
+        """
         assert not gauntlet.feed(rated(0, match(0.1), match(0.9, opponent="heuristic"), step=step), at=1)
 
     @pytest.mark.parametrize(("score", "games", "taken_back"), [(0.7, 200, False), (0.8, 200, True), (0.8, 20, False)])
@@ -180,7 +186,7 @@ class TestLearningRate:
         assert not handler.feed(self.anomaly(3), at=0.99 * HOUR)
         assert len(handler.feed(self.anomaly(4), at=1.01 * HOUR)) == 1
 
-    def test_two_figures_of_one_training_lower_it_once_whatever_the_cooldown(self):
+    def test_two_anomalies_of_one_training_lower_the_rate_once(self):
         handler = Driven(EvaluationFeedbackHandler, run_settings(learning_rate={"cooldown_hours": 0}))
         for number in range(2):
             handler.feed(trained(step=number), at=2 * number + 1)
@@ -202,7 +208,7 @@ class TestLearningRate:
         assert (said.learning_rate, said.epochs, said.reason) == (2e-5, CONFIG.epochs, "by hand")
         assert handler.state().learning_rate == 2e-5
 
-    def test_it_holds_for_a_cooldown_then_the_rule_goes_on_from_there(self):
+    def test_operators_rate_holds_for_a_cooldown_before_the_rule(self):
         handler = Driven(EvaluationFeedbackHandler, run_settings(learning_rate={"cooldown_ratings": 100}))
         handler.feed(self.say(2e-5), at=1)
         assert not self.gains(handler, 100, count=7)
@@ -221,7 +227,10 @@ class TestLearningRate:
         return PromotionRejected(model=NEW, current=OLD, step=step, evidence=evidence)
 
     def test_three_rejections_in_a_row_halve_it_each_time(self, handler):
-        """A rate far too high makes bad candidates of a good champion, whose rating never falls."""
+        """A far too high rate makes bad candidates of a good champion.
+
+        The champion's rating never falls then.
+        """
         said = [handler.feed(self.rejection(step), at=step) for step in range(1, 8)]
         rates = [one.learning_rate for each in said for one in each]
         assert rates == pytest.approx([CONFIG.learning_rate / 2, CONFIG.learning_rate / 4])
@@ -232,7 +241,7 @@ class TestLearningRate:
         handler.feed(promoted(), at=2)
         assert not handler.feed(self.rejection(3), at=3)
 
-    def test_rejections_lower_an_operators_rate_only_after_the_cooldown(self, handler):
+    def test_rejections_lower_operators_rate_only_after_cooldown(self, handler):
         handler.feed(self.say(2e-5), at=1)
         assert not [said for step in range(1, 4) for said in handler.feed(self.rejection(step), at=step + 1)]
         said = [said for step in range(4, 7) for said in handler.feed(self.rejection(step), at=1.1 * HOUR + step)]

@@ -1,4 +1,7 @@
-"""The jobs of every worker: oldest first, by the journal, however many events one record holds."""
+"""Jobs of every worker: oldest first, in the order of the journal.
+
+One record may hold several events.
+"""
 
 from functools import partial
 

@@ -25,7 +25,7 @@ if __name__ == "__main__":
 
 
 def run(script: Path, cache: Path, **environment: str) -> str:
-    """Run the kernel in a process of its own and return what it printed."""
+    """Run the kernel in its own process; return what it printed."""
     done = subprocess.run(
         [sys.executable, str(script)],
         env={**os.environ, "NUMBA_CACHE_DIR": str(cache), **environment},
@@ -43,7 +43,7 @@ def script_in(folder: Path, text: str = KERNEL) -> Path:
     return script
 
 
-def test_processes_that_start_at_once_share_a_cache_and_later_ones_find_it(tmp_path: Path) -> None:
+def test_processes_started_at_once_leave_a_cache_for_later_ones(tmp_path: Path) -> None:
     script, cache = script_in(tmp_path), tmp_path / "cache"
     with ThreadPoolExecutor(3) as pool:
         at_once = list(pool.map(lambda _: run(script, cache), range(3)))
@@ -52,7 +52,7 @@ def test_processes_that_start_at_once_share_a_cache_and_later_ones_find_it(tmp_p
     assert not list(cache.rglob("*.tmp.*"))
 
 
-def test_without_a_place_for_a_cache_a_kernel_is_compiled_anew(tmp_path: Path) -> None:
+def test_kernel_without_a_place_for_a_cache_is_compiled_again(tmp_path: Path) -> None:
     nowhere = tmp_path / "a file"
     nowhere.touch()
     only = KERNEL.replace("@kernel", "config.CACHE_LOCATOR_CLASSES = 'UserProvidedCacheLocator'\n\n@kernel")

@@ -1,4 +1,4 @@
-"""Linear layers: both libraries say the same, and nothing depends on who else is asked about."""
+"""Linear layers: libraries agree, and the batch size changes nothing."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def test_it_is_the_product_whatever_the_strides(rows: int, biased: bool) -> None
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.uint8])
-def test_what_a_network_says_of_a_position_does_not_depend_on_how_many_it_is_asked_of(library: str, kind: type) -> None:
+def test_network_output_does_not_depend_on_the_batch_size(library: str, kind: type) -> None:
     if library == "MKL" and torch.backends.cpu.get_cpu_capability() == "AVX512":
         pytest.skip("with AVX-512, MKL adds up in an order that depends on the number of rows: oneDNN is used there")
     settings = NetworkSettings()

@@ -49,7 +49,7 @@ def test_roles_of_a_new_checkpoint(step, elo, roles) -> None:
     assert admission(step, elo, league, SCHEDULE) == roles
 
 
-def test_the_first_checkpoint_always_enters_and_expires_like_any_recent() -> None:
+def test_first_checkpoint_enters_and_expires_like_any_recent() -> None:
     assert admission(37, None, league_of(), SCHEDULE) == ("recent",)
     assert steps_of(run([37, *range(40, 141)])) == [*range(50, 141, 10)]
 
@@ -61,20 +61,20 @@ def test_founders_enter_whatever_their_step() -> None:
     assert admission(5, 0.0, league.without(model(0)), settings) == ("recent",)
 
 
-def test_one_that_comes_late_is_no_recent_any_more_but_may_be_an_anchor() -> None:
+def test_late_checkpoint_may_be_an_anchor_but_no_recent() -> None:
     league = league_of(checkpoint(500, 0.0, roles=("anchor",)))
     assert admission(410, 0.0, league, SCHEDULE) == ("recent",)
     assert admission(390, 0.0, league, SCHEDULE) == ()
     assert admission(300, 0.0, league, SCHEDULE) == ("anchor",)
 
 
-def test_in_a_league_that_all_have_left_a_checkpoint_is_the_first_again() -> None:
+def test_checkpoint_in_a_deserted_league_enters_as_the_first() -> None:
     league = league_of(checkpoint(500, roles=("recent",))).without(model(500))
     assert admission(37, None, league, SCHEDULE) == ("recent",)
     assert retirements(league.with_agent(checkpoint(37, roles=("recent",))), SCHEDULE) == ()
 
 
-def test_a_high_score_beats_the_best_by_the_margin_and_stays_for_ever() -> None:
+def test_elite_beats_the_best_by_the_margin_and_stays_for_ever() -> None:
     settings = AdmissionSettings(elite_margin=30, founders=1)
     league = run(range(1, 401), elo=lambda step: min(step, 95) * 1.0, settings=settings)
     elites = [agent.step for agent in league.checkpoints if "elite" in agent.roles]
@@ -90,7 +90,7 @@ def test_the_current_model_and_the_last_good_one_do_not_expire() -> None:
     assert [(r.agent.step, r.reason) for r in retirements(guarded, SCHEDULE)] == [(20, "expired")]
 
 
-def test_above_the_capacity_the_oldest_recents_go_and_never_the_others() -> None:
+def test_capacity_exceeded_evicts_only_the_oldest_recents() -> None:
     settings = AdmissionSettings(capacity=3, recent_for=1000)
     roles = [("anchor",), ("recent",), ("elite",), ("recent",), ("recent",), ("recent", "anchor")]
     league = league_of(*(checkpoint(step, 0.0, roles=role) for step, role in enumerate(roles)), champion=model(1))
@@ -113,7 +113,7 @@ def test_the_best_agent_is_the_checkpoint_of_the_highest_rating() -> None:
     assert league_of(checkpoint(4)).best is None
 
 
-def test_a_lasting_anchor_is_300_elo_above_the_one_before_it_and_the_first_above_the_random_bot() -> None:
+def test_lasting_anchor_is_300_elo_above_the_previous_or_random() -> None:
     league = league_of(checkpoint(0, 0.0, roles=("anchor",)))
     assert "lasting" not in admission(5, 299.0, league, SCHEDULE)
     assert "lasting" in admission(5, 300.0, league, SCHEDULE)

@@ -59,7 +59,7 @@ def test_ratings_that_are_too_sure_are_not_covered():
 
 
 def test_pairs_near_60_elo_are_no_evidence_of_order():
-    """Ten games a pair are too few to be certain of a difference."""
+    """Ten games a pair are too few for a certain difference."""
     published = {name: Estimate(Elo(elo), 15.0) for name, elo in STRENGTHS.items()}
     assert audit(published, played(10)).apart < audit(published, played()).apart
 
@@ -73,7 +73,10 @@ def test_errors_of_their_own_add_up_to_those_of_differences():
 
 
 def test_the_anchor_bears_the_error_of_the_zero():
-    """Twelve models know each other well; the random bot met only one of them, in ten games."""
+    """Twelve models played each other often; the random bot played ten games.
+
+    All ten games were against one model.
+    """
     few = of_games("model 00", "random", 5, 0, 5)
     alone = fit_bradley_terry([few, *played()]).comparable()
     assert alone["random"].elo == 0

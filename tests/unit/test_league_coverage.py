@@ -1,4 +1,4 @@
-"""Whether the errors of ratings are what they say: 95% intervals over simulated leagues."""
+"""Coverage of rating errors: 95% intervals over simulated leagues."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -16,13 +16,13 @@ NAMES = ("random", *(f"agent {letter}" for letter in "abcdef"))
 
 
 def leagues(count: int, seed: int) -> Iterator[tuple[np.ndarray, np.random.Generator]]:
-    """Iterate over true ratings, the random bot's first, with a source of luck."""
+    """Yield true ratings, the random bot's first, and a random generator."""
     for rng in np.random.default_rng(seed).spawn(count):
         yield np.concatenate([[0.0], rng.normal(250.0, 200.0, len(NAMES) - 1)]), rng
 
 
 def held(ratings: Ratings, truth: np.ndarray) -> tuple[int, int]:
-    """Count the ratings and the differences of neighbours whose intervals hold the truth."""
+    """Count intervals, of ratings and of neighbours' differences, that hold the truth."""
     known = dict(zip(NAMES, truth, strict=True))
     alone = [ratings.rating(name).interval() for name in NAMES[1:]]
     inside = sum(low <= elo <= high for (low, high), elo in zip(alone, truth[1:], strict=True))
@@ -39,14 +39,14 @@ def covers(counts: list[tuple[int, int]]) -> None:
 
 
 def met(rng: np.random.Generator) -> list[tuple[int, int]]:
-    """Draw who meets whom: a chain, so that all are connected, and others."""
+    """Draw pairs of opponents: a chain that connects all, and others."""
     chance = [tuple(sorted(rng.choice(len(NAMES), 2, replace=False).tolist())) for _ in range(2 * len(NAMES))]
     return sorted({*zip(range(len(NAMES) - 1), range(1, len(NAMES)), strict=True), *chance})
 
 
 @pytest.mark.parametrize("draws", [0.0, 0.3, 0.7])
 def test_intervals_of_games_of_two(draws) -> None:
-    """``draws`` is their share between equals."""
+    """``draws`` is the share of draws between equals."""
     counts = []
     for truth, rng in leagues(600, seed=1):
         pairs = []
@@ -60,7 +60,10 @@ def test_intervals_of_games_of_two(draws) -> None:
 
 
 def test_intervals_of_openings_played_from_both_sides() -> None:
-    """The opening decides two games in three, half of these for whoever begins: pairs that are mostly split."""
+    """The opening decides two games in three; most pairs are split.
+
+    It favours whoever begins in half of these games.
+    """
     counts = []
     for truth, rng in leagues(600, seed=2):
         pairs = []
@@ -77,7 +80,10 @@ def test_intervals_of_openings_played_from_both_sides() -> None:
 
 
 def test_the_error_of_a_difference_is_not_that_of_two_marginals() -> None:
-    """Two that met each other far from the anchor: their difference is known well, where they are is not."""
+    """Two agents played each other often, far from the anchor.
+
+    Their difference is known well, but not where they are.
+    """
     far = of_games("random", "agent a", 2, 0, 98)
     ratings = fit_bradley_terry([far, of_games("agent a", "agent b", 2000, 0, 2000)])
     a, b = ratings.rating("agent a"), ratings.rating("agent b")

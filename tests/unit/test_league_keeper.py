@@ -1,4 +1,4 @@
-"""LeagueKeeper: promoted models enter their league by the schedule, and leave it by rule or by rollback."""
+"""LeagueKeeper: promoted models enter by schedule, and leave by rule or rollback."""
 
 import pytest
 from driving import KEY, Driven, match, rated, run_settings
@@ -23,7 +23,7 @@ EVIDENCE = Evidence(evaluation_id="e", statistic="s", value=0.0, threshold=0.0, 
 
 
 def keeper_of(**schedule) -> Driven:
-    """Return a keeper; what is admitted is to its schedule."""
+    """Return a keeper with these admission settings, by default one founder."""
     admission = AdmissionSettings.model_validate({"founders": 1, **schedule})
     settings = LeagueSettings(admission=admission, matchmaking=MATCHMAKING["balanced"])
     return Driven(LeagueKeeper, run_settings().replace(league=settings))
@@ -31,7 +31,10 @@ def keeper_of(**schedule) -> Driven:
 
 @pytest.fixture
 def keeper():
-    """Return one with short times: every second step for six steps, anchors every ten."""
+    """Return a keeper with short times.
+
+    Every second step enters as a recent for six steps; every tenth step is an anchor.
+    """
     return keeper_of(recent_every=2, recent_for=6, anchor_every=10)
 
 
@@ -59,7 +62,7 @@ def active(keeper: Driven) -> list[int]:
     return [agent.step for agent in keeper.row().league.checkpoints]
 
 
-def test_the_first_promoted_model_enters_with_the_rating_of_its_games(keeper):
+def test_first_promoted_model_enters_with_its_rated_games(keeper):
     (added,) = promote(keeper, 0, 0.0)
     assert isinstance(added, CheckpointAdded)
     assert (added.model, added.parent, added.games, added.roles) == (model(0), None, 200, ("recent", "anchor"))
@@ -82,7 +85,7 @@ def test_a_parent_is_the_nearest_ancestor_that_is_a_member(keeper):
     assert grandchild.parent == model(2)
 
 
-def test_recents_leave_in_the_same_step_in_which_their_time_is_over(keeper):
+def test_recents_leave_in_the_step_in_which_they_expire(keeper):
     for step in range(0, 9, 2):
         promote(keeper, step, previous=step - 2 if step else None)
     added, retired = promote(keeper, 10, previous=8)
@@ -177,7 +180,7 @@ class TestMatchmaking:
         assert {(pick.category, pick.agent): pick.probability for pick in decided.picks} == expected
         assert sum(pick.probability for pick in decided.picks) == pytest.approx(1)
 
-    def test_it_is_said_once_until_it_changes(self, keeper):
+    def test_matchmaking_is_emitted_once_until_it_changes(self, keeper):
         promote(keeper, 0)
         candidate = rated(50.0, match(0.6, 100, "champion", model=model(0)), model=model(2), step=2)
         assert keeper.feed(candidate, candidate) == []

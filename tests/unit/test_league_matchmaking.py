@@ -16,7 +16,10 @@ HERO = checkpoint(100, 1000.0, parent=40)
 
 
 def full_league():
-    """Two peers, two that used to win, one far above, two baselines; the hero is a member too."""
+    """Return a league with opponents of all categories.
+
+    It has two peers, two agents that used to win, one far above, two baselines, and the hero.
+    """
     league = league_of(
         HERO,
         checkpoint(10, 500.0),
@@ -38,7 +41,7 @@ def chi_squared_bound(degrees: int) -> float:
 
 
 def assert_drawn(counts, expected) -> None:
-    """Hold counts against probabilities."""
+    """Compare counts with probabilities by a chi-squared test."""
     assert set(counts) <= set(expected)
     total, whole = counts.total(), sum(expected.values())
     shares = {key: total * p / whole for key, p in expected.items()}
@@ -47,7 +50,10 @@ def assert_drawn(counts, expected) -> None:
 
 
 def drawn(picks, count: int) -> list[Pick]:
-    """Draw opponents at tables of two: half of them each from a seed of its own, as requests are."""
+    """Draw opponents at tables of two.
+
+    Half of them have seeds of their own, as requests have.
+    """
     apart = [lineups(picks, 1, seats=1, distinct=1, seed=seed)[0] for seed in range(count // 2)]
     return [pick for (pick,) in (*apart, *lineups(picks, count - count // 2, seats=1, distinct=1, seed=count))]
 
@@ -66,7 +72,7 @@ def test_the_categories_are_met_30_40_20_10() -> None:
     assert_drawn(Counter(draws), named)
 
 
-def test_a_whole_run_of_lineups_keeps_the_shares_though_opponents_are_cloned() -> None:
+def test_lineups_with_cloned_opponents_keep_the_shares() -> None:
     picks = distribution(full_league(), HERO, BALANCED)
     seats = lineups(picks, 12_000, seats=6, distinct=2, seed=1)
     shares = {"mirror": 0.3, "peers": 0.4, "exploitable": 0.2, "baselines": 0.1}
@@ -91,7 +97,7 @@ def test_empty_categories_share_out_in_proportion() -> None:
     assert shares == pytest.approx({"mirror": 0.75, "baselines": 0.25})
 
 
-def test_a_cold_start_meets_the_baselines_only() -> None:
+def test_cold_start_is_matched_against_baselines_only() -> None:
     one = league_of(checkpoint(0, 1000.0), baselines=("random", "heuristic"))
     only = {Pick("baselines", "random"): 0.5, Pick("baselines", "heuristic"): 0.5}
     assert distribution(one, HERO, BALANCED) == only
@@ -101,14 +107,14 @@ def test_a_cold_start_meets_the_baselines_only() -> None:
     assert distribution(two.without(model(10)), HERO, BALANCED) == only  # the retired do not count
 
 
-def test_with_nobody_else_the_hero_meets_itself() -> None:
+def test_hero_alone_in_its_league_is_matched_against_itself() -> None:
     mirror = {Pick("mirror", HERO.id): 1.0}
     assert distribution(league_of(baselines=()), HERO, BALANCED) == mirror
     nobody = MatchmakingSettings(mirror=0, peers=1, exploitable=0, baselines=0, cold_start=0)
     assert distribution(league_of(), HERO, nobody) == mirror
 
 
-def test_a_baseline_near_the_hero_is_a_peer_and_one_that_used_to_win_is_exploitable() -> None:
+def test_baseline_is_a_peer_if_near_and_exploitable_if_it_won() -> None:
     league = league_of(checkpoint(40, 0.0), checkpoint(50, 900.0), baselines=("heuristic",))
     league = league.with_agent(league.agents["heuristic"].rated(950.0, 20.0, 100))
     league = meet(league, model(40), "heuristic", games=50, points=10)
@@ -125,7 +131,7 @@ def test_a_baseline_near_the_hero_is_a_peer_and_one_that_used_to_win_is_exploita
         (10, 4.5, 1, False),  # it would still lose: its own games say so, whatever the ratings
     ],
 )
-def test_exploitable_are_those_an_ancestor_lost_to_and_the_hero_should_beat(games, points, hero_points, found) -> None:
+def test_exploitable_beat_an_ancestor_but_should_lose_to_hero(games, points, hero_points, found) -> None:
     league = league_of(checkpoint(40, 0.0), checkpoint(99, 900.0))
     league = meet(league, model(40), model(99), games, points)
     league = meet(league, HERO, model(99), 30, hero_points * 3)
@@ -160,7 +166,7 @@ def test_alphastars_mix_weighs_the_whole_league(preset, weight) -> None:
     assert_drawn(Counter(pick for pick in draws.elements() if pick in likely), likely)
 
 
-def test_win_probability_moves_from_the_ratings_to_the_games_played() -> None:
+def test_win_probability_moves_from_ratings_to_games_played() -> None:
     league = league_of(checkpoint(99, 800.0))
     other = league.agents[model(99)]
     expected = expected_score(200)
@@ -172,7 +178,10 @@ def test_win_probability_moves_from_the_ratings_to_the_games_played() -> None:
 
 
 def test_a_model_plays_itself_in_nine_games_of_ten_by_default() -> None:
-    """Because the seats of opponents bring no rows; also in a league of one."""
+    """Seats of opponents bring no rows.
+
+    A league of one plays itself, too.
+    """
     default = LeagueSettings().matchmaking
     assert default == MATCHMAKING["mostly_mirror"]
     assert distribution(full_league(), HERO, default)[Pick("mirror", HERO.id)] == pytest.approx(0.9)

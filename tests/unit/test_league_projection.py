@@ -1,4 +1,7 @@
-"""The league follows from the journal: admissions, retirements, ratings and games are events."""
+"""The league as it follows from the journal's events.
+
+Admissions, retirements, ratings and games are events.
+"""
 
 from datetime import UTC, datetime
 
@@ -102,7 +105,7 @@ def test_an_admission_says_all_there_is_to_know() -> None:
     assert league.latest_step == 10
 
 
-def test_the_retired_are_no_opponents_and_are_forgotten_in_the_end() -> None:
+def test_retired_models_are_no_opponents_and_finally_forgotten() -> None:
     games = evaluated(20, match(model(10), 100, 60), match(None, 200, 190, name="random"))
     league = fold(League().with_baselines(["random"]), added(10), promoted(20), games, added(20), retired(10))
     assert [agent.id for agent in league.active] == ["random", model(20)]

@@ -1,4 +1,7 @@
-"""The batch fits: against choix, against published tables, and what is kept of them."""
+"""Batch fits of ratings, and the totals of pairs behind them.
+
+References are choix and published tables.
+"""
 
 from itertools import combinations
 
@@ -26,7 +29,10 @@ CITED = {
 
 
 def test_the_published_fit_of_a_published_table() -> None:
-    """Estimates and errors as in the vignette of the R package BradleyTerry2 (``citeModel``), Biometrika at zero."""
+    """Estimates and errors are those of the R package BradleyTerry2.
+
+    Source: its vignette (``citeModel``), with Biometrika at zero.
+    """
     pairs = [of_games(cited, citing, count, 0, 0) for (cited, citing), count in CITED.items()]
     ratings = fit_bradley_terry(pairs, anchors={"Biometrika": 0.0}, prior=FLAT)
     published = {"Comm Statist": (-2.94907, 0.10255), "JASA": (-0.47957, 0.06059), "JRSS-B": (0.26895, 0.07083)}
@@ -55,7 +61,7 @@ def test_without_games_only_anchors_are_rated() -> None:
 
 
 def test_the_fit_is_the_posterior_mode() -> None:
-    """Against a general optimiser, with the prior and draws."""
+    """Comparison with a general optimiser, with the prior and draws."""
     rng, names = np.random.default_rng(5), ("random", "a", "b", "c")
     pairs = [of_games(one, other, *rng.integers(1, 9, 3)) for one, other in combinations(names, 2)]
     prior = RatingPrior(mean=50.0, deviation=200.0)
@@ -74,7 +80,10 @@ def test_the_fit_is_the_posterior_mode() -> None:
 
 
 def test_half_wins_keep_the_meaning_of_elo() -> None:
-    """70% of the points are 147 Elo, with few draws or many. The odds of the decided games would say 147 or 280."""
+    """70% of the points are 147 Elo, with few or many draws.
+
+    The odds of the decided games would say 147 or 280 Elo.
+    """
     for won, drawn, lost in ((700, 0, 300), (500, 400, 100)):
         ratings = fit_bradley_terry([of_games("a", "random", won, drawn, lost)], prior=FLAT)
         assert expected_score(ratings.rating("a").elo) == pytest.approx(0.7)
@@ -143,7 +152,10 @@ def test_a_difference_has_a_sign_and_the_covariance_is_symmetric() -> None:
 
 class TestTotals:
     def test_rotations_of_one_game_each_are_games(self) -> None:
-        """Pairs whose second game mirrors the first hold as much as half as many games."""
+        """Mirrored pairs hold as much information as half as many games.
+
+        The second game of each pair mirrors the first.
+        """
         games, pairs = of_games("a", "b", 6, 2, 4), PairTotals.of_rotations("a", "b", (4, 0, 2, 0, 6))
         assert (pairs.games, pairs.rotations, pairs.score) == (24, 12, 14)
         assert pairs.dispersion == pytest.approx(2 * games.dispersion, rel=0.25)

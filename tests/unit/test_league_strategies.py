@@ -1,4 +1,4 @@
-"""Whom an evaluation plays, and who plays whom in the background."""
+"""Opponents of an evaluation, and pairings of background matches."""
 
 from collections import Counter
 from itertools import combinations
@@ -17,14 +17,14 @@ def steps(agents):
     return [agent.step if agent.kind == "checkpoint" else agent.id for agent in agents]
 
 
-def test_the_champion_is_the_current_model_or_else_the_highest_rated() -> None:
+def test_champion_is_the_current_or_else_the_top_rated_model() -> None:
     assert steps(select(LEAGUE, "champion", HERO, 3)) == [50]
     crowned = LEAGUE.replace(champion=model(20))
     assert steps(select(crowned, "champion", HERO, 3)) == [20]
     assert steps(select(crowned.replace(champion=HERO.id), "champion", HERO)) == [50]
 
 
-def test_top_k_and_recent_are_in_order_and_leave_out_the_unrated_and_the_baselines() -> None:
+def test_top_k_and_recent_are_ordered_rated_checkpoints() -> None:
     assert steps(select(LEAGUE, "top_k", HERO, 3)) == [50, 40, 30]
     assert steps(select(LEAGUE, "top_k", HERO, 99)) == [50, 40, 30, 20, 10]
     assert steps(select(LEAGUE, "recent", HERO, 3)) == [50, 40, 30]
@@ -61,7 +61,7 @@ def test_an_empty_pool_has_no_opponents() -> None:
 
 
 @pytest.mark.parametrize("players", range(8))
-def test_in_a_round_robin_everybody_meets_everybody_once(players) -> None:
+def test_round_robin_pairs_everybody_with_everybody_once(players) -> None:
     names = [f"p{number}" for number in range(players)]
     rounds = round_robin(names)
     met = [frozenset(pairing) for one in rounds for pairing in one]
@@ -70,14 +70,14 @@ def test_in_a_round_robin_everybody_meets_everybody_once(players) -> None:
     assert all(len(one) == players // 2 for one in rounds)
 
 
-def test_a_newcomer_without_a_rating_meets_the_whole_ladder() -> None:
+def test_unrated_newcomer_is_paired_with_the_whole_ladder() -> None:
     pairings = placement(LEAGUE, checkpoint(200), 4)
     assert [pairing.one for pairing in pairings] == [model(200)] * 4
     assert [pairing.other for pairing in pairings] == ["random", model(20), model(40), HERO.id]
     assert len(placement(LEAGUE, checkpoint(200), 99)) == 8
 
 
-def test_a_rated_newcomer_meets_its_equals_and_rather_those_it_did_not_meet() -> None:
+def test_rated_newcomer_is_paired_with_unmet_equals_first() -> None:
     newcomer = checkpoint(200, 390.0)
     assert [pairing.other for pairing in placement(LEAGUE, newcomer, 2)] == [model(40), model(30)]
     seen = meet(LEAGUE, newcomer, model(40), 100, 50)

@@ -42,7 +42,10 @@ KEYS = (KEY, OTHER_KEY, "hex7_2p", "othello_2p", "go7_2p")
 
 
 class Trainings:
-    """The trainers of some machines: one fold, since all fold the same events."""
+    """The trainers of some machines.
+
+    They share one fold, since all fold the same events.
+    """
 
     def __init__(self) -> None:
         place = WorkerPlace("training@here", HERE, "store")
@@ -139,8 +142,8 @@ def test_a_daemon_that_returns_gets_new_jobs_only(trainings):
     assert (trainings.leases(HERE), trainings.leases(THERE)) == ({second}, {first})
 
 
-def test_the_jobs_of_a_daemon_that_a_roll_call_lacks_go_to_others(trainings):
-    """The journals of older versions have trainers that were killed, and reported no loss."""
+def test_jobs_of_a_daemon_missing_from_a_roll_call_are_moved(trainings):
+    """Journals of older versions have killed trainers without a reported loss."""
     trainings.ready(HERE, THERE)
     first, second = trainings.request(KEY), trainings.request(OTHER_KEY)
     there = RollEntry(daemon="training", node=THERE, position=0, lost=False)
@@ -185,7 +188,7 @@ def test_a_daemon_that_fails_where_another_succeeds_rests(trainings):
     assert trainings.complete(waiting, KEY, HERE) == [NodeRecovered(worker="training@here")]
 
 
-def test_a_daemon_that_starts_again_while_it_rests_is_tried_and_recovers(trainings):
+def test_resting_daemon_that_restarts_is_tried_and_recovers(trainings):
     """Otherwise the status would call it degraded for ever."""
     trainings.ready(HERE, THERE)
     degrade(trainings)
@@ -200,7 +203,10 @@ def test_a_daemon_that_starts_again_while_it_rests_is_tried_and_recovers(trainin
 
 
 def test_a_daemon_that_fails_where_all_fail_goes_on(trainings):
-    """The job is at fault: resting would stop one machine after the other."""
+    """The job is at fault.
+
+    Resting would stop one machine after the other.
+    """
     trainings.ready(HERE, THERE)
     for _ in range(10):
         mine, other = trainings.request(KEY), trainings.request(OTHER_KEY)
@@ -239,7 +245,10 @@ OUTCOMES = st.tuples(st.sampled_from(["complete", "error", "diverged"]), st.samp
 
 @given(st.lists(st.one_of(SIGNS, st.sampled_from(KEYS), OUTCOMES), max_size=40))
 def test_leases_after_any_history_are_sound(history):
-    """No job is leased twice, or to an absent daemon, and no place is free while a job waits."""
+    """No job is leased twice, or to an absent daemon.
+
+    No place is free while a job waits.
+    """
     trainings, up = Trainings(), dict[str, int]()
     for what in history:
         match what:

@@ -1,4 +1,7 @@
-"""ModelLifecycleCoordinator: promotion by GSPRT, rollback, each rule at its threshold and beside it."""
+"""ModelLifecycleCoordinator: promotion by GSPRT, and rollback.
+
+Each rule is tested at its threshold and beside it.
+"""
 
 import pytest
 from driving import NEW, OLD, Driven, gated, match, promoted, rated, run_settings, trained
@@ -111,7 +114,10 @@ class TestGate:
         assert len(seeds) == 11
 
     def test_failed_rounds_never_reject_and_do_not_count(self, lifecycle):
-        """A store that cannot be written fails every evaluation; the candidate awaits its repair."""
+        """A store that cannot be written fails every evaluation.
+
+        The candidate awaits the repair of the store.
+        """
         candidate(lifecycle)
         for at in range(0, 60 * 400, 400):
             said = lifecycle.feed(FAILED, TICK, at=at)
@@ -135,7 +141,7 @@ class TestGate:
             assert lifecycle.feed(TICK, at=now) == []
 
     def test_repeated_gate_has_its_failure_as_evidence(self, lifecycle):
-        """So that a trace goes on through the tick that ends the pause."""
+        """A trace goes on through the tick that ends the pause."""
         candidate(lifecycle)
         lifecycle.feed(FAILED, FAILED)
         failure = lifecycle.events[-1]
@@ -161,7 +167,10 @@ class TestGate:
         assert rejected.evidence.statistic == "not trained from the current model"
 
     def test_it_is_pairs_of_games_that_count(self, lifecycle):
-        """52 of 100 games prove nothing, unless every pair is a draw but two that were won whole."""
+        """52 of 100 games prove nothing; two pairs won whole do.
+
+        In the second result, all other pairs are drawn.
+        """
         candidate(lifecycle)
         (undecided,) = lifecycle.feed(gated(52, 0, 48))
         assert isinstance(undecided, EvaluationRequested)
@@ -173,7 +182,10 @@ class TestGate:
 
     @pytest.mark.parametrize(("distinct", "said"), [(2, EvaluationRequested), (3, ModelPromoted)])
     def test_games_that_are_all_the_same_say_what_one_rotation_says(self, lifecycle, distinct, said):
-        """Without openings, deals or temperature a hundred won games are one won game."""
+        """A hundred equal games that are won count as one.
+
+        Games are equal without openings, deals or temperature.
+        """
         candidate(lifecycle)
         (match,) = gated(100, 0, 0).results
         same = match.replace(distinct_games=distinct)
@@ -188,7 +200,7 @@ class TestGate:
         candidate(lifecycle)
         assert not lifecycle.feed(gated(100, 0, 0, "e" * 64))
 
-    def test_games_against_somebody_who_is_not_current_decide_nothing_and_are_asked_for_again(self, lifecycle):
+    def test_gate_against_another_than_the_champion_is_repeated(self, lifecycle):
         candidate(lifecycle)
         (request,) = lifecycle.feed(gated(100, 0, 0, champion="d" * 64))
         assert (request.purpose, request.model) == ("gate", NEW)
@@ -196,8 +208,11 @@ class TestGate:
         assert promoted.evidence.games == 100
 
     @pytest.mark.parametrize(("score", "verdict"), [(0.65, ModelPromoted), (0.35, PromotionRejected)])
-    def test_with_three_players_it_is_the_score_that_counts_not_the_wins(self, score, verdict):
-        """An equal of three players wins a third of its games: that is no reason to reject it."""
+    def test_gate_of_three_players_counts_the_score_not_the_wins(self, score, verdict):
+        """An equal of three players wins a third of its games.
+
+        That is no reason to reject it.
+        """
         key = "oh_hell_3p"
         lifecycle = Driven(ModelLifecycleCoordinator, run_settings(key, lifecycle=NARROW))
         lifecycle.feed(trained(OLD, parent=None, step=0), rated(0, model=OLD), key=key)
@@ -266,11 +281,17 @@ class TestRollback:
 
 
 class TestOthersDecisions:
-    """What an operator decides about the current model is adopted as if it had been decided here."""
+    """An operator's decisions about the current model are adopted.
+
+    The coordinator treats them as if it had decided itself.
+    """
 
     @pytest.fixture
     def late(self):
-        """Return a coordinator whose decisions are recorded late; its current model is OLD."""
+        """Return a coordinator whose decisions are recorded late.
+
+        Its current model is OLD.
+        """
         driven = Driven(ModelLifecycleCoordinator, late=True)
         driven.feed(promoted(OLD, step=0))
         return driven
@@ -307,7 +328,7 @@ class TestOthersDecisions:
         rollback, _ = lifecycle.feed(regression(NEW, "critical", last_good=OLD))
         assert (rollback.from_model, rollback.to_model) == (NEW, OLD)
 
-    def test_a_candidate_under_way_is_dropped_and_one_of_the_model_before_refused(self, lifecycle):
+    def test_operators_promotion_ends_candidates_of_the_model_before(self, lifecycle):
         candidate(lifecycle)
         lifecycle.feed(self.promotion("c" * 64))
         assert not lifecycle.feed(gated(90, 0, 10))
@@ -327,7 +348,10 @@ class TestOthersDecisions:
         assert champions(late) == [OLD]
 
     def test_rollback_recorded_after_a_promotion_changes_nothing(self, late):
-        """The order of the journal counts: an operator's promotion came between the rollback's cause and its record."""
+        """An operator's promotion precedes the record of the rollback.
+
+        The promotion came after the rollback's cause, and the order of the journal counts.
+        """
         late.feed(self.promotion(NEW))
         rollback, _ = late.envelopes(regression(NEW))
         late.feed(self.promotion("c" * 64))
@@ -335,7 +359,10 @@ class TestOthersDecisions:
         assert champions(late) == [OLD, NEW, "c" * 64]
 
     def test_rollback_to_a_forgotten_model_is_adopted_too(self, lifecycle):
-        """Everybody else follows the journal: a coordinator that did not would refuse every candidate from then on."""
+        """Everybody else follows the journal.
+
+        A coordinator that did not would refuse every candidate from then on.
+        """
         candidate(lifecycle)
         (request,) = lifecycle.feed(ModelRolledBack(from_model=OLD, to_model="f" * 64, step=5, reason="by hand"))
         assert (request.purpose, request.model, request.step) == ("rating", "f" * 64, 5)

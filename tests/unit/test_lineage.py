@@ -1,4 +1,4 @@
-"""Lineage: which model is current, what came before it, and what is about to replace it."""
+"""Lineage: the current model, its predecessors, and its candidate successor."""
 
 import pytest
 from driving import KEY, NEW, OLD, distributed, gated, promoted, trained
@@ -42,13 +42,13 @@ def settled(after) -> Lineage:
 
 @pytest.fixture
 def training(after, settled) -> Lineage:
-    """Return it with a training under way."""
+    """Return the settled lineage with a training under way."""
     return after(settled, REQUEST)
 
 
 @pytest.fixture
 def candidate(after, training) -> Lineage:
-    """Return it with a candidate, NEW."""
+    """Return the settled lineage with a candidate, NEW."""
     return after(training, result(training))
 
 

@@ -1,4 +1,7 @@
-"""LossWatch: its warm-up, its deviations, each at its threshold and beside it, and how it counts trainings in a row."""
+"""LossWatch: warm-up, deviations, and its count of trainings in a row.
+
+Each rule is tested at its threshold and beside it.
+"""
 
 from math import inf, nextafter
 from typing import Any
@@ -30,7 +33,7 @@ def usual(number: int = 0) -> Payload:
 
 
 def loss_at(watch: Driven, deviations: float) -> float:
-    """Return the value loss that is so many standard deviations above what is usual."""
+    """Return the value loss some standard deviations above the usual mean."""
     figure = watch.row().usual["value_loss"]
     return figure.mean + deviations * figure.variance**0.5
 
@@ -76,7 +79,7 @@ def test_what_is_new_and_stays_becomes_usual():
     assert said == [1, 0, 0, 0, 0]
 
 
-def test_configurations_are_told_apart():
+def test_configurations_are_watched_apart():
     watch = driven(10)
     assert not watch.feed(trained(value_loss=50.0), key=OTHER_KEY)
     assert watch.feed(trained(value_loss=50.0))
@@ -106,21 +109,24 @@ def test_metrics_of_a_backend_are_watched_where_declared():
 
 
 class TestConsecutiveAnomalies:
-    """How many trainings in a row left the usual range, as anomalies tell it and as FeedbackState keeps it."""
+    """Number of trainings in a row that left the usual range.
+
+    Anomalies report it, and FeedbackState keeps it.
+    """
 
     @staticmethod
     def feed(watch: Driven, loss: float, kl: float = 0.01) -> list[LossAnomalyDetected]:
-        """Record a training, then what the watch says of it."""
+        """Record a training, then the anomalies that the watch reports."""
         said = watch.feed(trained(value_loss=loss, approx_kl=kl))
         watch.feed(*said)
         return said
 
-    def test_a_training_counts_once_however_many_of_its_figures_are_unusual(self):
+    def test_training_with_several_unusual_figures_counts_once(self):
         watch = driven(10)
         assert [anomaly.consecutive for anomaly in self.feed(watch, 50.0, kl=5.0)] == [1, 1]
         assert watch.state().consecutive_anomalies == 1
 
-    def test_trainings_in_a_row_are_counted_and_one_without_anomaly_ends_the_row(self):
+    def test_anomalies_count_in_a_row_until_a_usual_training(self):
         watch, found = driven(10), []
         for loss in (50.0, 5000.0, 5e5, 1.0, 5e7):
             self.feed(watch, loss)
@@ -129,7 +135,10 @@ class TestConsecutiveAnomalies:
 
     @pytest.mark.parametrize(("growth", "counted"), [(1.0, 1), (1.5, 1), (2.0, 2), (3.0, 3)])
     def test_only_what_grows_on_is_unusual_again(self, growth, counted):
-        """An anomaly widens the range by a third of itself, of which 6 are about twice the anomaly."""
+        """An anomaly raises the standard deviation to a third of its deviation.
+
+        Six standard deviations are then about twice the anomaly.
+        """
         watch, found = driven(10), []
         for training in range(3):
             self.feed(watch, 1.0 + 1000 * growth**training)
@@ -143,7 +152,7 @@ class TestConsecutiveAnomalies:
         assert watch.state().consecutive_anomalies == 1
 
 
-def test_one_of_a_journal_from_before_they_were_counted_is_taken_for_single():
+def test_lift_of_an_uncounted_anomaly_makes_it_a_single_one():
     old = {"metric": "value_loss", "value": 9.0, "expected": 1.0, "deviations": 8.0}
     lifted = lift(LossAnomalyDetected.event_type, old, 1, LossAnomalyDetected.dataversion)
     assert LossAnomalyDetected(**lifted).consecutive == 1

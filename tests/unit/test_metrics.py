@@ -1,4 +1,4 @@
-"""The metrics of a run: their values, their names, and what refers to them."""
+"""Metrics of a run: values, names, and the files that use them."""
 
 import json
 import re
@@ -82,7 +82,10 @@ def exposed(shown: View | None) -> str:
 
 
 def samples(text: str) -> dict[tuple[str, ...], float]:
-    """Return the values by name and labels' values, in the order of the labels' names."""
+    """Return values by metric name and label values.
+
+    Label values are in the order of the label names.
+    """
     return {
         (one.name, *(value for _, value in sorted(one.labels.items()))): one.value
         for family in text_string_to_metric_families(text)
@@ -106,7 +109,10 @@ def test_metrics_agree_with_status_and_state() -> None:
 
 
 def test_feedback_state_beside_controllers_is_folded_once() -> None:
-    """A snapshot folds the reducers of all daemons, and the state among them twice if it were not recognised."""
+    """A snapshot folds the reducers of all daemons.
+
+    ``FeedbackState`` is among them, and must not be folded twice.
+    """
     factories = tuple(one for spec in DAEMONS.values() for one in spec.factories(PLACE))
     fold = Fold(factories)
     fold.feed(events()[:1000])
@@ -140,7 +146,7 @@ def metrics() -> CollectorRegistry:
 
 
 def test_scrape_under_a_foreign_name_is_refused() -> None:
-    """A page whose name was rebound to this machine would otherwise read the metrics."""
+    """Refusal keeps a web page from reading metrics by DNS rebinding."""
     with answering("127.0.0.1", 0, metrics()) as port:
         for host in ("localhost", f"127.0.0.1:{port}", "LOCALHOST:9"):
             status, text = scrape(port, host)

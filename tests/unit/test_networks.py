@@ -1,4 +1,4 @@
-"""Kinds of networks: towers and the user's own, their shapes, bytes, inference and checks."""
+"""Towers and the user's own networks: shapes, bytes, inference and checks."""
 
 import sys
 from itertools import product
@@ -152,7 +152,7 @@ def test_weights_of_a_tower_are_named_matrices() -> None:
 
 
 def test_tensors_are_read_in_the_order_of_their_names() -> None:
-    """Otherwise a trainer that draws a number for each tensor would not repeat."""
+    """A fixed order makes random draws for each tensor repeatable."""
     data = parameters_to_bytes(init_policy(EXCITED, WITH_SCALARS, 0))
     orders = [list(bytes_to_parameters(data)) for _ in range(5)]
     assert orders == [sorted(orders[0])] * 5
@@ -171,7 +171,10 @@ def test_logits_of_a_head_of_planes_lie_at_their_places() -> None:
 
 
 def test_head_of_planes_plays_without_its_game(tmp_path: Path) -> None:
-    """The manifest holds the number of planes, the parameters where actions lie."""
+    """The checkpoint alone describes the head.
+
+    The manifest holds the number of planes. The parameters hold the places of actions.
+    """
     config = GAMES["minishogi_2p"].replace(network=PLANES)
     manifest = get_checkpoint(FileStore(tmp_path), put_model(tmp_path, config)).manifest
     assert (manifest.shape.action_planes, manifest.shape.action_places, manifest.shape) == (69, None, SHOGI)
@@ -181,7 +184,7 @@ def test_head_of_planes_plays_without_its_game(tmp_path: Path) -> None:
 
 
 def test_dense_head_fits_a_game_that_names_planes(tmp_path: Path) -> None:
-    """So models from before games named planes of actions keep their bytes."""
+    """Models from before games named action planes keep their bytes."""
     config = GAMES["minishogi_2p"].replace(network=TOWER)
     manifest = get_checkpoint(FileStore(tmp_path), put_model(tmp_path, config)).manifest
     assert manifest.shape.action_planes == 0
@@ -332,7 +335,7 @@ def test_unknown_kind_names_ours() -> None:
 
 
 class OwnNetwork(nn.Module):
-    """A linear network, with a fault if one is named."""
+    """A linear network, with a fault if one is requested."""
 
     def __init__(self, shape: NetworkShape, fault: str) -> None:
         super().__init__()
@@ -391,7 +394,7 @@ def test_check_of_a_sound_network_finds_nothing() -> None:
 
 
 class NamedArguments(OwnNetwork):
-    """A network that names the arguments of PyTorch's functions."""
+    """A network that passes keyword arguments to PyTorch's functions."""
 
     def forward(self, obs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         layer = self.logits

@@ -1,4 +1,4 @@
-"""Events reach webhooks at least once, in order, whatever servers and settings are like."""
+"""Delivery to webhooks: at least once, in order, despite faults."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ FAILED = DaemonFailed(daemon="training", node="a", error="boom")
 
 
 class Stage:
-    """A bus in memory, and an outlet to a webhook."""
+    """An in-memory bus and outlets to webhooks."""
 
     def __init__(self) -> None:
         self.states = MemoryStateStore()
@@ -52,7 +52,7 @@ class Stage:
 
     @contextmanager
     def running(self, outlet: Outlet) -> Iterator[asyncio.Task[None]]:
-        """Deliver while the block runs, then as if killed."""
+        """Deliver while the block runs, then stop as if killed."""
         task = asyncio.get_running_loop().create_task(outlet.run(self.bus))
         try:
             yield task
@@ -63,7 +63,7 @@ class Stage:
 @pytest.fixture
 async def stage() -> Stage:
     made = Stage()
-    await made.publish(FAILED)  # from before there was a webhook: nobody is told
+    await made.publish(FAILED)  # published before the webhook existed, so not delivered
     return made
 
 
@@ -177,7 +177,7 @@ async def test_message_is_given_up_in_the_end(stage: Stage) -> None:
 
 
 async def test_killed_outlet_goes_on_where_it_was(stage: Stage) -> None:
-    """Killed before the answer, an outlet sends the message again; killed after it, it does not."""
+    """A killed outlet repeats only messages without an answer."""
     async with scripted_server(OK, None) as server:
         outlet = stage.outlet(server)
         with stage.running(outlet):

@@ -1,4 +1,4 @@
-"""The lineups of a request: drawn from what matchmaking decided, in whole rotations."""
+"""Lineups of a request: drawn by matchmaking's probabilities, in whole rotations."""
 
 from collections import Counter
 
@@ -43,7 +43,7 @@ def test_draws_have_the_probabilities_that_were_decided(players):
     assert chi2 < 13.8  # 0.1% with two degrees of freedom
 
 
-def test_the_same_seed_gives_the_same_opponents_and_another_gives_others():
+def test_lineups_repeat_by_seed_and_differ_between_seeds():
     assert meeting(decided(), OLD, 2, 256, 1) == meeting(decided(), OLD, 2, 256, 1)
     assert len({meeting(decided(), OLD, 2, 256, seed).lineups for seed in range(20)}) > 10
 
@@ -54,7 +54,10 @@ def test_without_a_decision_about_it_a_model_meets_only_itself(known):
 
 
 def test_request_has_at_most_so_many_different_opponents():
-    """Cluster sampling, where memory for adapters is short; each seat keeps the decided probabilities."""
+    """A limit on opponents saves memory for adapters.
+
+    Opponents are drawn by cluster sampling: each seat keeps the probabilities that matchmaking decided.
+    """
     first, last = Counter[str](), Counter[str]()
     for seed in range(400):
         met = meeting(decided(), OLD, 7, 56, seed, limits=SelfplaySettings(most_opponents=1)).lineups

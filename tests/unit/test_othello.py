@@ -1,4 +1,4 @@
-"""Othello by our own rules: what may be set and what turns, passes, and how games end."""
+"""Othello by our own rules: moves, flips, passes and ends."""
 
 import numpy as np
 import pytest
@@ -11,9 +11,9 @@ from app.games.othello import CELLS, OTHELLO, PASS, SIDE, flips, legal
 DIRECTIONS = [(down, right) for down in (-1, 0, 1) for right in (-1, 0, 1) if (down, right) != (0, 0)]
 FIRST, SECOND = sum(1 << cell for cell in (28, 35)), sum(1 << cell for cell in (27, 36))
 COUNTS = [4, 12, 56, 244, 1396, 8200, 55092]
-"""Published numbers of games (perft) of 1, 2, … moves."""
+"""Published perft counts: games of 1, 2, … moves."""
 WIPED_OUT = [44, 29, 20, 45, 38, 43, 52, 37, 34]
-"""e6 f4 e3 f6 g5 d6 e7 f5 c5: the shortest kind of game."""
+"""e6 f4 e3 f6 g5 d6 e7 f5 c5: one of the shortest games."""
 FIRST_PASSES = [44, 45, 19, 52, 60, 59, 46, 61]
 SECOND_PASSES = [44, 29, 19, 43, 37, 11, 10, 45, 3, 1, 17]
 
@@ -35,7 +35,10 @@ def turned(mine: int, theirs: int, cell: int) -> list[int]:
 
 
 def run_of(board, cell: int, down: int, right: int) -> list[int]:
-    """Return the other's discs, -1 on a board [8, 8], that turn in one direction when I, 1, set one."""
+    """Return the opponent's discs that a move flips in one direction.
+
+    The board [8, 8] has 1 for the mover's discs and -1 for the opponent's.
+    """
     row, column, run = cell // SIDE + down, cell % SIDE + right, []
     while 0 <= row < SIDE and 0 <= column < SIDE and board[row, column] == -1:
         run.append(row * SIDE + column)
@@ -45,7 +48,10 @@ def run_of(board, cell: int, down: int, right: int) -> list[int]:
 
 
 def games(mine: int, theirs: int, moves: int) -> int:
-    """Return the number of ways to play so many moves; nobody has to pass in the first 7."""
+    """Count the move sequences of a given length, at most 7.
+
+    No player has to pass within the first 7 moves.
+    """
     begun = places(mine, theirs)
     if moves == 1:
         return len(begun)
@@ -127,7 +133,8 @@ def test_a_game_is_over_where_the_loser_has_no_discs(limit: int | None) -> None:
     assert seen.sum(axis=1).tolist() == [0, 13, 51]
 
 
-def test_games_at_random_meet_passes_of_both_draws_and_boards_that_are_not_full(played: BoardTable) -> None:
+def test_random_games_reach_passes_draws_and_boards_not_full(played: BoardTable) -> None:
+    """Both seats pass in some games."""
     passes = [k % 2 for slot in range(3000) for k, move in enumerate(played.history(slot)) if move == PASS]
     assert min(passes.count(0), passes.count(1)) > 100
     mine, theirs, empty = played.view(np.arange(3000), np.zeros(3000, dtype=np.int8)).reshape(3000, 3, CELLS).sum(2).T

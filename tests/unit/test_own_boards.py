@@ -1,4 +1,4 @@
-"""Board games by our own rules against OpenSpiel's, move for move and shard for shard."""
+"""Our own board games agree with OpenSpiel's in moves and shards."""
 
 import dataclasses
 
@@ -42,7 +42,10 @@ def theirs_of(config: GameConfig, **changes: object) -> GameConfig:
 
 
 def assert_agreement(config: GameConfig, games: int) -> tuple[list[list[int]], int]:
-    """Play games at random by either engine; return their moves and the number of decisions."""
+    """Assert that random games agree in both engines.
+
+    Return the moves of each game and the number of decisions.
+    """
     ours, theirs = open_table(config, games), open_table(theirs_of(config), games)
     ours.reset(np.arange(games), range(games))
     decisions = 0
@@ -71,13 +74,16 @@ def test_our_own_rules_are_played_where_they_are_asked_for(config: GameConfig) -
 @CONFIGS
 def test_games_agree_with_openspiel_move_for_move(config: GameConfig) -> None:
     moves, decisions = assert_agreement(config, 1000)
-    if config.key != "breakthrough6_2p":  # with so many pieces there is hardly ever a single move
+    if config.key != "breakthrough6_2p":  # with so many pieces, moves are hardly ever forced
         assert sum(map(len, moves)) > decisions  # some were forced
 
 
 @CONFIGS
 def test_branches_are_copies_played_on(config: GameConfig) -> None:
-    """Compare with copying and stepping, up to the end of every game and where some are cut off."""
+    """``branch`` agrees with ``Table.branch``, which copies and steps.
+
+    Branches are compared up to the end of every game, some of which the move limit cuts off.
+    """
     games, ended = 100, 0
     config = config.replace(max_moves=max(LIMITS[config.key]) - 1)
     table, other = (open_table(config, 2 * games) for _ in range(2))
@@ -133,7 +139,7 @@ def test_a_slot_that_begins_again_is_as_new(config: GameConfig) -> None:
 
 @pytest.mark.parametrize("limit", [None, 17])
 @CONFIGS
-def test_self_play_by_either_engine_gives_the_same_shard_bit_for_bit(config: GameConfig, limit: int | None) -> None:
+def test_selfplay_by_either_engine_gives_identical_shards(config: GameConfig, limit: int | None) -> None:
     spec = open_table(config, 0).spec
     parameters = init_policy(config.network, spec.shape, seed=3)
     policy = Policy(config.network, spec.shape, parameters)
@@ -151,7 +157,7 @@ def test_self_play_by_either_engine_gives_the_same_shard_bit_for_bit(config: Gam
 
 
 @CONFIGS
-def test_both_engines_say_the_same_of_the_game_but_whose_rules_they_are(config: GameConfig) -> None:
+def test_specs_of_both_engines_differ_in_rules_version_only(config: GameConfig) -> None:
     ours, theirs = open_table(config, 0).spec, open_table(theirs_of(config), 0).spec
     for name in ("players", "actions", "observation_size", "observation_type", "bots"):
         assert getattr(ours, name) == getattr(theirs, name)

@@ -1,4 +1,4 @@
-"""Settings and wiring of controllers of the user's own: checks before a run, graph, versions."""
+"""Settings and wiring of the user's own controllers: checks, graph, versions."""
 
 import json
 from pathlib import Path

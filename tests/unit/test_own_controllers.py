@@ -1,4 +1,4 @@
-"""Controllers of the user's own in a fold: owners of knobs, and the cost of mistakes."""
+"""The user's own controllers in a fold: owners of knobs, mistakes."""
 
 import re
 from functools import cache
@@ -42,7 +42,7 @@ DIVERGED = TrainingFailed(request_id="t", reason="diverged", error="x")
 
 
 def owning(use: str, *takes_over: str, base: RunSettings | None = None, **options: Any) -> RunSettings:
-    """Return settings with a controller of the user's own called ``mine``."""
+    """Return settings with one of the user's own controllers, named ``mine``."""
     table = {"use": use, "takes_over": takes_over or ("learning_rate",), "options": options}
     return (base or run_settings(KEY, OTHER_KEY)).replace(controllers={"mine": table})
 
@@ -77,14 +77,17 @@ def generated() -> list[Event[Payload]]:
 
 
 def configured(event: Event[Any], tables: dict[str, Any]) -> Event[Any]:
-    """Return a RUN_CONFIGURED with these controllers of the user's own."""
+    """Return a RUN_CONFIGURED with the user's own controllers."""
     settings = RunSettings.recorded(event.data.settings, event.source)
     data = event.data.replace(settings=changed(settings, {"controllers": tables}))
     return replace(event, envelope=replace(event.envelope, data=data))
 
 
 def conclusions(tables: dict[str, Any]) -> list[Conclusion]:
-    """Fold a run in which every kind of decision is taken, with controllers of the user's own."""
+    """Return the conclusions of a run with the user's own controllers.
+
+    The run contains every kind of decision.
+    """
     fold, found = Fold(controllers(daemons_of(run_settings().replace(controllers=tables)))), list[Conclusion]()
     for event in generated():
         outcome = fold.feed([configured(event, tables) if isinstance(event.data, RunConfigured) else event])
@@ -111,7 +114,7 @@ DEPENDENT = {
     "promotion": ("rollback",),  # without a promotion there is nothing to roll back to
     "allocation": ("matchmaking",),
 }
-"""Knobs that this run leaves unset, because their owners wait for the knob that was taken over."""
+"""Knobs left unset in this run, because they depend on the knob taken over."""
 
 
 @pytest.mark.parametrize("knob", GAUNTLETS)
@@ -206,7 +209,7 @@ def test_built_in_controller_may_not_set_undeclared_knobs(record: Any) -> None:
 
 
 def test_candidate_survives_a_rollback_that_is_not_taken() -> None:
-    """A candidate that a dropped rollback rejected would otherwise wait for ever."""
+    """A dropped rollback must not reject the candidate, which would wait forever."""
     for settings, survives in ((owning("own_rules:Silent", "rollback"), True), (run_settings(), False)):
         coordinator = Driven(ModelLifecycleCoordinator, settings)
         coordinator.settle(WORSE)

@@ -1,4 +1,4 @@
-"""Games of the user's own: one class or a table factory, and the record of them."""
+"""The user's own games: classes, table factories and records."""
 
 import sys
 from dataclasses import replace
@@ -243,7 +243,7 @@ def test_entry_point_names_a_game(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.syspath_prepend(str(tmp_path))
     racing = config("Race").replace(game="racing")
     assert open_table(racing, 1).spec.rules_version == "broken_games-3:Race"
-    assert isinstance(open_table(racing.replace(game="tic_tac_toe"), 1), OpenSpielTable)  # OpenSpiel's names are taken
+    assert isinstance(open_table(racing.replace(game="tic_tac_toe"), 1), OpenSpielTable)  # OpenSpiel's names win
 
 
 def test_misspelt_openspiel_game_is_still_openspiel_s_error() -> None:

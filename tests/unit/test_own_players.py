@@ -1,4 +1,4 @@
-"""Python players of the user's own: three forms, and answers that cannot be used."""
+"""The user's own Python players: three forms, and unusable answers."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ CONFIG = TIC_TAC_TOE.replace(
 
 class First:
     def choose(self, obs, mask, points):
-        obs[:], legal = 0, mask.copy()  # what it is given is its own
+        obs[:], legal = 0, mask.copy()  # the arguments are copies, so the player may change them
         mask[:] = False
         return legal.argmax(axis=1)
 
@@ -174,7 +174,10 @@ def test_player_that_raises_is_named() -> None:
 
 
 class Attached:
-    """An array of another library that cannot be converted, as a tensor that requires a gradient."""
+    """An array that NumPy cannot convert.
+
+    A PyTorch tensor that requires a gradient is one example.
+    """
 
     def __array__(self, *_: Any, **__: Any) -> Any:
         raise RuntimeError("detach it first")

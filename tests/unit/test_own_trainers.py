@@ -1,4 +1,4 @@
-"""Trainers of the user's own: functions and commands, everything that can go wrong, and that the examples learn."""
+"""The user's own trainers: functions, commands, failures and examples."""
 
 import json
 import random
@@ -78,7 +78,7 @@ def training(root: Path) -> Training:
 
 @pytest.fixture
 def function(root: Path, monkeypatch: pytest.MonkeyPatch):
-    """Return a function that runs the job with a trainer of this source."""
+    """Return a runner of the job that takes the trainer's source."""
     monkeypatch.syspath_prepend(root.parent)
 
     def run(body: str) -> dict:
@@ -236,7 +236,7 @@ def test_command_that_fails_stores_nothing(root: Path, case: str) -> None:
 
 @pytest.mark.parametrize("name", ["model.npz", "model.safetensors"])
 def test_damaged_model_file_is_refused_or_read(training: Training, tmp_path: Path, name: str) -> None:
-    """Files with random bytes changed, and cut ones, raise nothing but errors of ours."""
+    """Random damage and truncation raise only ``BadResult``."""
     arrays = {name: tensor.numpy() for name, tensor in training.parameters().items()}
     if name == "model.npz":
         np.savez_compressed(tmp_path / name, **arrays)
@@ -279,7 +279,10 @@ def test_error_of_a_talkative_command_fits_into_an_event(root: Path) -> None:
 
 
 def test_base_in_a_type_that_numpy_lacks_comes_as_safetensors(root: Path) -> None:
-    """NumPy has no bfloat16, so such a model has no ``base.npz``, and goes back as safetensors."""
+    """A bfloat16 model has no ``base.npz``, because NumPy lacks the type.
+
+    The trainer returns such a model as safetensors.
+    """
     script = OPEN.replace('model = dict(np.load(paths["base_npz"]))', "") + (
         'assert "base_npz" not in paths\nPath(paths["model"]).write_bytes(Path(paths["base"]).read_bytes())\n' + RESULT
     )

@@ -1,4 +1,4 @@
-"""What the README and the pages in ADR/ say of files, tests and each other."""
+"""References to files, tests and pages in the README and ADR/."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "deploy").glob("*.md")), *sorted((R
 GUIDES = sorted((ROOT / "ADR").glob("own_*.md"))
 EXAMPLES = ROOT / "tests" / "examples"
 LONGEST = {"conv_network.py": 30, "*player*.py": 40, "*controller*.py": 40, "trainer_*.py": 60, "*game*.py": 60}
-"""Most lines of the examples with these names."""
+"""Largest number of lines of examples, by file name."""
 
 FOLDERS = ("app/", "daemons/", "deploy/", "tests/")
 TESTS = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
@@ -23,7 +23,7 @@ def prose(page: Path) -> str:
 
 
 def quoted(page: Path) -> set[str]:
-    """Return what stands between backticks, beyond line breaks too."""
+    """Return the texts between backticks, including across line breaks."""
     return {"".join(words.split()) for words in re.findall(r"`([^`]+)`", prose(page))}
 
 
@@ -56,7 +56,10 @@ def anchors(page: Path) -> set[str]:
 
 
 def examples(page: Path) -> list[tuple[str, str]]:
-    """Return each Python and TOML block of a page whose introduction names an example: the name, and the block."""
+    """Return pairs of example name and code block of a page.
+
+    Only Python and TOML blocks count, and only if the paragraph above names an example.
+    """
     blocks = r"^(\S[^\n]*(?:\n[^\n]+)*)\n\n?```(?:python|toml)\n(.*?)^```"
     found = re.findall(blocks, page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     named = [(re.findall(r"tests/examples/([\w.]+)", introduction), block) for introduction, block in found]

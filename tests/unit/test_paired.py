@@ -1,4 +1,4 @@
-"""The paired comparison of Hearts policies: the same deals and seats, a test that finds what is there, and no more."""
+"""Paired comparison of Hearts policies: equal deals, power and false positives."""
 
 import numpy as np
 import pytest
@@ -20,12 +20,15 @@ LEVELS = {name: HeuristicPlayer(bot) for name, bot in open_table(CONFIG, 0).spec
 
 
 def deals(number: int, seed: int, temperature: float = 0.0, first: int = 0) -> MatchPlan:
-    """Plan so many deals, each in every seat."""
+    """Plan a number of deals, each in every seat."""
     return MatchPlan(4 * number, seed, temperature, first=4 * first)
 
 
 def compare_hands(config, hero, reference, others, plan):
-    """Compare a hero with a reference policy, each among three of the same others, by the same deals."""
+    """Compare a hero with a reference policy by the same deals.
+
+    Each of them plays against three copies of the same policy.
+    """
     played, compared = (play_hands(config, policy, others, plan) for policy in (hero, reference))
     return compare_paired(played, compared, config.players)
 
@@ -52,13 +55,13 @@ def test_the_test_is_students_over_the_deals() -> None:
 
 
 def test_hands_of_a_deal_are_one_observation() -> None:
-    """Four times the same difference in a deal says no more than once."""
+    """Repeating a deal's difference four times adds no evidence."""
     each = np.array([[1.0], [-2], [3], [0], [2]])
     alike = compare_paired(results(np.tile(each, 4)), results(np.zeros((5, 4))), 4)
     assert alike.p_value == pytest.approx(stats.ttest_1samp(each[:, 0], 0).pvalue)
 
 
-def test_equal_results_differ_by_nothing_and_too_few_cannot_be_compared() -> None:
+def test_compare_paired_equal_is_zero_and_too_few_is_refused() -> None:
     same = compare_paired(results(np.ones((3, 4))), results(np.ones((3, 4))), 4)
     assert (same.difference, same.lower, same.upper, same.p_value) == (0, 0, 0, 1)
     always = compare_paired(results(np.ones((3, 4))), results(np.zeros((3, 4))), 4)
@@ -88,7 +91,10 @@ def test_points_are_those_of_the_hand(moon_for_shooter: bool) -> None:
 
 
 class Watched:
-    """Plays as another does, and notes the hands that it was dealt, as it sees them before passing."""
+    """A player that records its dealt hands before passing.
+
+    Another player chooses its actions.
+    """
 
     def __init__(self, player) -> None:
         self.player, self.dealt = player, set()
@@ -99,7 +105,7 @@ class Watched:
         return self.player.forward(obs, mask, temperature)
 
 
-def test_hero_and_reference_are_dealt_the_same_cards_in_every_seat() -> None:
+def test_hero_and_reference_get_the_same_cards_in_every_seat() -> None:
     hero, reference = Watched(LEVELS["easy"]), Watched(RandomPlayer())
     compare_hands(CONFIG, hero, reference, LEVELS["normal"], deals(40, 5, 1.0))
     assert hero.dealt == reference.dealt
@@ -109,7 +115,8 @@ def test_hero_and_reference_are_dealt_the_same_cards_in_every_seat() -> None:
     assert np.bincount(cards).tolist() == [passed] * 52
 
 
-def test_one_hand_a_deal_says_what_four_would_where_all_seats_are_alike() -> None:
+def test_play_hands_of_equal_seats_needs_one_hand_for_each_deal() -> None:
+    """A deal is played once if one policy is at every seat."""
     twin = HeuristicPlayer(open_table(CONFIG, 0).spec.levels["normal"])
     plan = deals(40, 9)
     assert play_hands(CONFIG, twin, LEVELS["normal"], plan) == play_hands(CONFIG, twin, twin, plan)
@@ -117,7 +124,7 @@ def test_one_hand_a_deal_says_what_four_would_where_all_seats_are_alike() -> Non
 
 @pytest.mark.parametrize("level", ["easy", "normal"])
 def test_points_among_equals_say_nothing_of_how_good_they_are(level: str) -> None:
-    """6.5 a hand, or 19.5 where the moon was shot: an identity at any table of four equals."""
+    """Four equals average 6.5 points a hand, or 19.5 after a moon."""
     hands = play_hands(CONFIG, LEVELS[level], LEVELS[level], deals(60, 2))
     assert set(np.reshape(hands.points, (-1, 4)).mean(axis=1).tolist()) <= {6.5, 19.5}
     assert np.mean(hands.win_shares) == pytest.approx(0.25)
@@ -142,7 +149,7 @@ def test_a_known_difference_is_found() -> None:
 
 
 class Chancy:
-    """Plays at random by chance of its own."""
+    """A random player with its own generator."""
 
     def __init__(self, rng) -> None:
         self.rng = rng
@@ -151,8 +158,8 @@ class Chancy:
         return np.where(mask, self.rng.random(mask.shape), -1e9).astype(np.float32), np.zeros(len(mask))
 
 
-def test_equal_policies_are_told_apart_no_more_often_than_by_chance() -> None:
-    """Two random players choose differently among the same cards: their p-values are even in [0, 1]."""
+def test_p_values_of_equal_policies_are_uniform() -> None:
+    """Two random players are equally strong but choose different cards."""
 
     p_values = []
     for seed in range(60):

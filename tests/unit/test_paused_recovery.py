@@ -1,4 +1,7 @@
-"""A paused configuration trains again by itself: scheduler, trigger and feedback loop, closed."""
+"""A paused configuration resumes training by itself, in a closed loop.
+
+The loop consists of the scheduler, the trigger and the feedback loop controller.
+"""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -35,10 +38,12 @@ ROWS = NEED // 4
 
 
 class ClosedLoop:
-    """The three controllers: their decisions are recorded at once, and games are answered at the next tick.
+    """Scheduler, trigger and feedback loop in a closed loop.
+
+    Decisions are recorded at once. Requests for games are answered at the next tick.
 
     Args:
-        quality: the score of games played at a temperature and time in seconds.
+        quality: returns the score of games from their temperature and the time in seconds.
     """
 
     def __init__(self, quality: Callable[[float, float], float]) -> None:
@@ -67,7 +72,10 @@ class ClosedLoop:
             waiting += folded(self.fold, event).envelopes
 
     def run(self, hours: float) -> None:
-        """Let time pass; nothing ever comes of a training, so that the model stays what it is."""
+        """Let hours pass and answer all requests for games.
+
+        No training ever produces a result, so the model stays the same.
+        """
         end = self.now + hours * HOUR
         while self.now < end:
             self.now += TICK_SECONDS
@@ -79,7 +87,7 @@ class ClosedLoop:
                 self.feed(scored(score, model=OLD, rows=ROWS, request=envelope.id))
 
     def times(self, kind: type[Payload], **fields: Any) -> list[float]:
-        """Return the hours at which payloads of a type with these fields were published."""
+        """Return the publication times in hours of matching payloads."""
         return [
             at / HOUR for at, data in self.published if isinstance(data, kind) and fields.items() <= vars(data).items()
         ]
@@ -90,7 +98,10 @@ def poor_for_two_hours(_temperature: float, now: float) -> float:
 
 
 def varied_by_temperature(temperature: float, _now: float) -> float:
-    """A policy too sure of itself: its games are alike until it is made to explore."""
+    """Return the score of an overconfident policy.
+
+    Its games are alike until a higher temperature makes it explore.
+    """
     return 0.35 + 0.2 * (temperature - 1)
 
 

@@ -1,4 +1,4 @@
-"""The generator in this process: answers of several parts, precision, canaries, and adapters of others."""
+"""The in-process generator: answers in parts, precision, canaries, foreign adapters."""
 
 import json
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ def generator() -> PeftGenerator:
 
 @dataclass(frozen=True)
 class Orders(Answers):
-    """Two orders with much text that leaves no choice."""
+    """Two orders with long stretches of text that leave no choice."""
 
     def options(self, parts: tuple[str, ...]) -> tuple[str, ...]:
         if not parts:
@@ -50,7 +50,7 @@ def test_answer_in_parts_is_legal_and_never_cut(generator: PeftGenerator, most_t
     for made in found:
         assert parts_of(Orders(), made.text) is not None
         assert made.finish == "stop"
-        assert sum(len(legal) > 1 for legal in made.allowed) == 2  # and the rest is read in runs
+        assert sum(len(legal) > 1 for legal in made.allowed) == 2  # the rest is read in runs
         with torch.no_grad(), generator.active(adapter.name) as model:
             logits = answer_logits(model, [made.prompt], [made.ids])
             alone, _ = log_probs(logits, [made.ids], [made.allowed], [0.7])
@@ -66,7 +66,7 @@ def test_answer_without_a_choice_needs_no_model(generator: PeftGenerator) -> Non
 
 
 def test_bfloat16_answers_pass_and_fail_a_canary_as_float32_ones(generator: PeftGenerator) -> None:
-    """The canary was written in float32, so an adapter that is only slightly another one is still refused."""
+    """A canary in float32 detects slight changes of a bfloat16 adapter."""
     adapter, reduced = random_adapter(STORE, generator, 2), PeftGenerator(small_base(STORE), BFLOAT16)
     reduced.load(adapter)
     assert check_canary(reduced, adapter) < 1e-5

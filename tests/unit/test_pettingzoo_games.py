@@ -1,4 +1,4 @@
-"""PettingZoo's environments as games: the same games as ours, rewards, truncation, and errors."""
+"""PettingZoo environments as games: agreement with ours, rewards, truncation, errors."""
 
 from functools import partial
 
@@ -21,7 +21,10 @@ PLAYED = 200
     ("game", "rows"), [(CONNECT_FOUR, slice(None, None, -1)), ("plain_connect_four:ConnectFour", slice(None))]
 )
 def test_connect_four_is_the_game_that_ours_is(game: str, rows: slice) -> None:
-    """Seats, masks, positions, outcomes and lengths of random games, move for move."""
+    """Compare random games with ours move for move.
+
+    Seats, masks, positions, outcomes and histories are equal.
+    """
     ours, theirs = open_table(GAMES["connect_four_2p"], PLAYED), open_table(CONFIG.replace(game=game), PLAYED)
     for table in (ours, theirs):
         table.reset(np.arange(PLAYED), range(PLAYED))
@@ -55,7 +58,10 @@ def test_environment_is_described_with_channels_first() -> None:
 
 
 def chips(monkeypatch: pytest.MonkeyPatch, make=Chips, **changes) -> GameConfig:
-    """Return a configuration of the environment for three, under a name that PettingZoo has not."""
+    """Return a configuration of the environment for three agents.
+
+    Its name is none of PettingZoo's.
+    """
     monkeypatch.setattr(adapter, "_maker", lambda game, name: make)
     adapter._environment.cache_clear()
     name = f"pettingzoo:chips_{make.__name__ if isinstance(make, type) else 'cut'}"
@@ -71,7 +77,10 @@ def played(config: GameConfig, *actions: int):
 
 
 def test_agents_leave_and_rewards_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ann bets 5, Bob folds, Cyn bets 5, Ann folds; Cyn has 5 more than at first, Ann 5 less."""
+    """Ann bets 5, Bob folds, Cyn bets 5, Ann folds.
+
+    Cyn ends with 5 more chips than at the start, and Ann with 5 fewer.
+    """
     table = played(chips(monkeypatch), 1, 0, 1)
     assert table.seats()[0] == 0
     assert not table.returns().any()

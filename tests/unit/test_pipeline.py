@@ -1,4 +1,4 @@
-"""The loop of a training run: what it plays, what it learns from, what it keeps, and that it can be interrupted."""
+"""The loop of a training run: games, learning, checkpoints and interruptions."""
 
 import dataclasses
 import json
@@ -42,7 +42,7 @@ def searching(search=None, **changes) -> PipelineSettings:
 
 
 class Listener:
-    """Takes iterations down, and interrupts the run when one of them comes."""
+    """A sink that records iterations and can interrupt the run."""
 
     def __init__(self, interrupt_at: int | None = None) -> None:
         self.iterations, self.begun = [], []
@@ -57,7 +57,7 @@ class Listener:
         self.iterations.append(iteration)
 
     def close(self) -> None:
-        """Nothing is left."""
+        """Do nothing."""
 
 
 def begin(folder, settings, key="tic_tac_toe_2p", seed=1, *sinks, said=None) -> TrainingRun:
@@ -76,7 +76,7 @@ def resume(folder, *sinks, said=None) -> TrainingRun:
 
 
 def figures(iteration):
-    """All that an iteration says but for the time it took."""
+    """Return everything that an iteration reports except its duration."""
     told = {field.name: getattr(iteration, field.name) for field in dataclasses.fields(iteration)}
     distributions = told.pop("distributions")
     del told["seconds"]
@@ -211,7 +211,7 @@ def test_game_with_hidden_cards_cannot_be_searched() -> None:
         run_game(GAMES["hearts_4p"], searching())
 
 
-def test_a_checkpoint_holds_the_current_and_the_best_model_and_no_other(tmp_path) -> None:
+def test_checkpoint_keeps_only_the_current_and_best_model(tmp_path) -> None:
     state = begin(tmp_path, settings_of(training={"patience": 3, "early_stopping": True})).run()
     place = RunPlace(tmp_path)
     current, best = place.model(state.model), place.model(state.best.model)
@@ -245,7 +245,7 @@ def test_run_without_evidence_of_a_plateau_goes_on(tmp_path) -> None:
 
 
 def test_later_of_equally_strong_policies_is_the_best(tmp_path) -> None:
-    """Against a weak opponent all evaluations end at 100%, and learning goes on."""
+    """A saturated evaluation against a weak opponent does not show further learning."""
     listener = Listener()
     settings = settings_of(
         collection={"num_iterations": 3}, ppo={"learning_rate": 1e-9}, training={"eval_frequency": 1}
@@ -256,7 +256,10 @@ def test_later_of_equally_strong_policies_is_the_best(tmp_path) -> None:
 
 
 def test_most_rise_ends_few_rising_runs_and_most_flat_ones() -> None:
-    """Of runs that rise by the least rise, 1 in 20 is ended; of those that rise by 0.1, none."""
+    """Runs that rise by exactly the least rise end with probability 0.05.
+
+    Runs that rise by 0.1 never end early.
+    """
     rng, stderr, least, share = np.random.default_rng(1), 0.01, 0.02, {}
     for rise in (0.0, least, 0.1):
         series = np.linspace(0, rise, 20) + rng.normal(0, stderr, (1000, 20))
@@ -283,7 +286,7 @@ def test_it_stops_when_enough_was_played(tmp_path) -> None:
     assert begin(tmp_path, settings_of(training={"max_episodes": 40})).run().games == 64
 
 
-def test_an_update_that_diverges_is_thrown_away_and_the_next_ones_are_smaller(tmp_path) -> None:
+def test_diverging_update_is_discarded_and_the_next_are_smaller(tmp_path) -> None:
     listener, said = Listener(), []
     settings = settings_of(ppo={"learning_rate": 0.5, "max_kl": 0.2}, training={"max_recoveries": 50})
     begin(tmp_path, settings, "tic_tac_toe_2p", 1, listener, said=said).run()
@@ -300,7 +303,8 @@ def test_what_diverges_again_and_again_fails(tmp_path) -> None:
         begin(tmp_path, settings).run()
 
 
-def test_schedules_go_from_first_to_last_and_diverging_makes_them_careful() -> None:
+def test_schedules_reach_their_end_and_divergence_halves_them() -> None:
+    """A divergence halves the learning rate and the clip range."""
     ppo = PipelinePpoSettings(
         learning_rate=1e-3, learning_rate_end=1e-4, entropy_coef=0.02, entropy_coef_end=0.0, clip_epsilon=0.2
     )
@@ -367,7 +371,7 @@ def test_a_student_does_what_its_teacher_does() -> None:
     assert len(said) == 1 + 4
 
 
-def test_an_evaluation_of_equals_is_even_and_of_a_better_player_is_not() -> None:
+def test_evaluation_of_equals_is_even_and_of_a_better_is_not() -> None:
     settings = settings_of()
     game = run_game(GAMES["hearts_4p"], settings)
     bot = game.bot("heuristic")

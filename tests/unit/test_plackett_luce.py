@@ -1,4 +1,4 @@
-"""Plackett-Luce: the fit of final ranks, against choix, with clones and equal ranks."""
+"""Plackett-Luce fits: agreement with choix, clones and equal ranks."""
 
 import choix
 import numpy as np
@@ -14,7 +14,10 @@ STRENGTHS = np.random.default_rng(3).normal(0, 1, 5)
 
 
 def drawn_orders(count: int, seats: int) -> list[list[int]]:
-    """Return final orders, the best first, of games of different agents, drawn by the model."""
+    """Draw final orders of games by the model, best agent first.
+
+    The agents of a game are all different.
+    """
     rng, orders = np.random.default_rng(4), []
     for _ in range(count):
         agents = rng.choice(len(STRENGTHS), seats, replace=False)
@@ -45,7 +48,7 @@ def test_games_of_two_are_rated_as_by_bradley_terry() -> None:
 
 
 def test_clones_win_and_lose_nothing_against_each_other() -> None:
-    """Two seats of the hero, one above and one below the other agent, are a win and a loss."""
+    """A hero above and below another agent has one win, one loss."""
     even = fit_plackett_luce([RankedGame(("hero", "random", "hero"), (1, 2, 3))] * 5)
     assert even.rating("hero").elo == pytest.approx(0, abs=0.01)
     alone = fit_plackett_luce([RankedGame(("hero",) * 3, (1, 2, 3))])
@@ -56,7 +59,7 @@ def test_clones_win_and_lose_nothing_against_each_other() -> None:
 
 
 def test_equal_ranks_are_the_mean_over_their_orders() -> None:
-    """Three equal seats tell no agent from another; two equal seats below a winner tell only the winner."""
+    """Equal seats are equally strong; only a winner above them differs."""
     tied = fit_plackett_luce([RankedGame(("a", "b", "c"), (1, 1, 1))] * 4, anchors={})
     assert tied.elo == pytest.approx([0, 0, 0], abs=0.01)
     won = fit_plackett_luce([RankedGame(("a", "b", "c"), (2, 1, 2))] * 4, anchors={})
@@ -72,7 +75,7 @@ def test_order_of_games_changes_nothing() -> None:
 
 
 def test_games_of_one_event_say_less_than_others() -> None:
-    """Four games that repeat each other have the error of one."""
+    """Four copies of a game have the standard error of one."""
     ranks = [(1, 2), (2, 1), (1, 2)]
     once, apart, together = (
         fit_plackett_luce(

@@ -1,4 +1,4 @@
-"""The plant fitted to runs: it finds the plant that made them again."""
+"""Fitting a plant to simulated runs recovers their plant."""
 
 import pytest
 from simulated_settings import simulated_settings
@@ -14,7 +14,7 @@ CONFIG = GAMES[KEY]
 
 @pytest.fixture(scope="module")
 def observed() -> Observed:
-    """A simulated run of a day without troubles, plateaus or sudden losses."""
+    """Return a simulated day without troubles, plateaus or sudden losses."""
     plant = load_plant()
     calm = plant.plateaus.replace(per_config=0.0)
     steady = plant.regressions.replace(sudden=0.0, planted_per_day=0.0)

@@ -1,4 +1,4 @@
-"""Players stay in memory between jobs, and never more than there is room for."""
+"""The bounded cache of players that stay in memory between jobs."""
 
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def test_a_model_is_read_once_and_built_ins_need_no_store(tmp_path: Path) -> Non
 
 
 def test_players_that_search_are_not_shared() -> None:
-    """They hold the games that they search, and depend on the settings of the search."""
+    """Search players hold their games and depend on the search settings."""
     store, cache = MemoryStore(), PlayerCache()
     (model,) = put_models(store, 1)
     first = cache.load(store, f"{model}+8", SPEC, config=CONFIG)
@@ -51,7 +51,7 @@ def test_players_that_search_are_not_shared() -> None:
     assert cache.load(store, f"{model}+8", SPEC, config=CONFIG) is not first
 
 
-def test_what_fails_to_load_is_not_remembered_and_games_are_kept_apart() -> None:
+def test_failed_load_is_not_cached_and_games_are_kept_apart() -> None:
     store, cache = MemoryStore(), PlayerCache()
     with pytest.raises(MissingBlob):
         cache.load(store, "0" * 64, SPEC)

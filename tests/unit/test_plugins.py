@@ -1,4 +1,4 @@
-"""Objects named in settings: found by module or entry point, and errors that say what to write."""
+"""Objects named in settings: modules, entry points and helpful errors."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The network, its initialisation, its bytes and its inference."""
+"""The policy network: initialisation, bytes and inference."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def test_default_network_for_hearts_has_the_documented_size():
     assert sum(tensor.numel() for tensor in network.parameters()) == 109_109
 
 
-def test_initial_weights_are_orthogonal_with_the_gains_of_erratum_004():
+def test_initial_weights_are_orthogonal_with_erratum_004_gains():
     state = init_policy(NetworkSettings(hidden=(32, 32)), NetworkShape(32, 4), seed=3)
     for name, gain in (("trunk.0", 2**0.5), ("trunk.1", 2**0.5), ("policy_head", 0.01), ("value_head", 1.0)):
         weight = state[f"{name}.weight"]
@@ -52,7 +52,8 @@ def test_first_policy_is_nearly_uniform_over_the_legal_actions():
     assert np.abs(log_probs - uniform[:, None])[mask].max() < 0.1
 
 
-def test_initialisation_depends_on_the_seed_only_and_leaves_global_randomness_alone():
+def test_initialisation_follows_its_seed_and_keeps_global_state():
+    """PyTorch's global random state stays unchanged."""
     before = torch.random.get_rng_state()
     first, again, other = (parameters_to_bytes(init_policy(SMALL, SHAPE, seed)) for seed in (1, 1, 2))
     assert first == again
@@ -119,7 +120,7 @@ def test_a_policy_is_a_snapshot():
     assert np.array_equal(before[0], policy.forward(obs, mask)[0])
 
 
-def test_bytes_do_not_depend_on_the_order_of_names_and_survive_the_round_trip():
+def test_bytes_ignore_the_order_of_names_and_round_trip():
     state = init_policy(SMALL, SHAPE, seed=1)
     backwards = dict(reversed(state.items()))
     data = parameters_to_bytes(state)

@@ -1,4 +1,4 @@
-"""The pool: whose games rate models, and how long they are remembered."""
+"""The pool: the agents whose games rate models, and retention."""
 
 from itertools import combinations
 
@@ -16,13 +16,16 @@ ANCHORS = ("random", model(0), model(1))
 
 
 def games(hero: str, other: str, difference: float, count: int = MANY) -> PairTotals:
-    """Return games as one expects them of players of such a difference."""
+    """Return the expected results of games at an Elo difference."""
     won = round(count * expected_score(difference))
     return of_games(hero, other, won, 0, count - won)
 
 
 def grown(steps: int, stays: int = 1) -> Pool:
-    """Return the pool after a line of models that met the one before and the random bot; every so many stay."""
+    """Return the pool after a series of increasingly strong models.
+
+    Each model plays its predecessor and the random bot. One model in every ``stays`` is kept.
+    """
     pool, known = Pool(), {"random", model(0)}
     for step in range(1, steps):
         hero = model(step)
@@ -42,7 +45,7 @@ def test_nobody_leaves_who_may_be_rated_again():
     assert pool.games()[model(3)] == 3 * MANY, "its own two matches, and its child's"
 
 
-def test_games_of_models_that_did_not_stay_are_forgotten_but_for_the_last_ones():
+def test_games_of_dropped_models_are_forgotten_but_the_latest():
     pool = grown(60, stays=10)
     kept = {model(step) for step in range(10, 60, 10)}
     assert named(pool) == {"random", *kept, model(58), model(59)}
@@ -50,7 +53,7 @@ def test_games_of_models_that_did_not_stay_are_forgotten_but_for_the_last_ones()
     assert len(pool.candidates) == CANDIDATES
 
 
-def test_a_promoted_candidate_keeps_the_games_that_it_was_rated_by():
+def test_promoted_candidate_keeps_its_rating_games():
     pool = Pool().after([games("one", "random", 100.0)], {"random"}, "one")
     pool = pool.after([games("two", "random", 100.0)], {"random", "one"}, "two")
     pool = pool.after([games("three", "random", 100.0)], {"random", "one"}, "three")
@@ -66,14 +69,15 @@ def test_a_candidate_that_is_rated_again_is_the_latest():
     assert pool.games()["one"] == 2 * MANY
 
 
-def test_matches_of_a_tournament_count_among_the_known_and_nobody_comes_or_leaves_for_them():
+def test_tournament_games_count_and_keep_the_candidates():
+    """Only games between known agents count."""
     pool = Pool().after([games("one", "random", 100.0)], {"random"}, "one")
     also = pool.after([games("old", "new", 10.0), games("old", "gone", 10.0)], {"random", "old", "new"})
     assert named(also) == {"random", "one", "old", "new"}
     assert also.candidates == ("one",)
 
 
-def test_a_model_that_finished_nothing_has_the_rating_of_ignorance():
+def test_model_without_finished_games_has_the_prior_rating():
     assert grown(3).ratings("new").rating("new") == (0.0, pytest.approx(1600.0))
 
 
@@ -84,7 +88,7 @@ def test_the_random_bot_is_at_zero_and_the_pool_finds_the_others():
 
 
 def test_saturated_games_with_a_bot_bend_no_scale():
-    """The random bot takes 5% off everybody; the models are 100 Elo apart."""
+    """The bot scores 5% against all models, which are 100 Elo apart."""
     chain = [games(model(step), model(step - 1), 100.0) for step in range(1, 13)]
     nearest = games(model(0), "random", 100.0)
     takes = [of_games(model(step), "random", 950, 0, 50) for step in range(4, 13)]
@@ -101,7 +105,10 @@ def test_bot_beaten_by_all_is_rated_by_its_least_saturated_pair():
 
 
 def test_saturated_games_connect_who_would_be_apart():
-    """The models that connected the later ones with the one near the random bot have retired."""
+    """The models that connected the later ones to the first have retired.
+
+    The first one is near the random bot in strength.
+    """
     near = games("early", "random", 70.0)
     apart = [
         games("late", "later", -35.0),
@@ -113,7 +120,10 @@ def test_saturated_games_connect_who_would_be_apart():
 
 
 def test_one_sided_games_hardly_bend_the_scale():
-    """By its neighbours one is 600 Elo above the other, who takes a tenth of the points all the same."""
+    """The weaker agent takes a tenth of the points at 600 Elo.
+
+    The difference of 600 Elo follows from games between neighbours.
+    """
     near = [games("a", "b", 200.0), games("b", "c", 200.0), games("c", "d", 200.0)]
     few, many = (of_games("a", "d", 9 * count, 0, count) for count in (10, 10_000))
     assert rate([*near, few]).difference("a", "d").elo == pytest.approx(600.0, abs=30)
@@ -122,7 +132,7 @@ def test_one_sided_games_hardly_bend_the_scale():
 
 
 def test_scores_that_ratings_cannot_explain_widen_all_intervals():
-    """Rock, paper, scissors: all are equal, and wide intervals show the misfit."""
+    """Rock, paper, scissors: all are equal, with wide intervals."""
     even = [games(one, other, 0.0) for one, other in combinations("abcd", 2)]
     circle = [games(one, other, 150.0) for one, other in ("ab", "bc", "cd", "da")] + even[1:2] + even[4:5]
     calm, torn = (rate(pairs, anchors={}).difference("a", "b").stderr for pairs in (even, circle))
@@ -130,7 +140,7 @@ def test_scores_that_ratings_cannot_explain_widen_all_intervals():
 
 
 def test_the_scale_goes_on_where_the_random_bot_loses_every_game():
-    """What it hangs on are games that were played long ago, of anchors among each other."""
+    """Old games between anchors still connect the scale to its zero."""
     pool = Pool().after([games(model(0), "random", 400.0)], ANCHORS, model(0))
     pool = pool.after([games(model(1), model(0), 400.0)], ANCHORS, model(1))
     for step in range(2, 60):

@@ -1,4 +1,7 @@
-"""Exported policies: what they play with NumPy alone is what the network plays, and what was changed is refused."""
+"""Exported policies: agreement with the network, and refusal of altered files.
+
+An exported policy plays with NumPy alone.
+"""
 
 import dataclasses
 import json
@@ -38,7 +41,10 @@ def stored(folder: Path, key: str = "hearts_4p") -> Checkpoint:
 
 
 def positions(key: str, games: int = 64):
-    """Return observations and masks of the first decisions, and of later ones, of some games played at random."""
+    """Return observations and masks of random games.
+
+    They are of the first 30 decisions of each game.
+    """
     table, rng = open_table(GAMES[key], games), np.random.default_rng(0)
     table.reset(np.arange(games), range(games))
     obs, mask = [], []
@@ -101,7 +107,7 @@ BOARD_NETWORKS = [
 def test_board_network_in_numpy_agrees_with_torch(tmp_path: Path, key: str, network: NetworkSettings) -> None:
     config = GAMES[key].replace(network=network)
     store = FileStore(tmp_path / "store")
-    # Larger parameters than the first ones, so that all layers matter; and a scale in every game.
+    # Parameters are larger than initial ones, so that all layers matter. Every game gets a scale.
     made = get_checkpoint(store, put_model(tmp_path / "store", config, seed=3, scale=2.0))
     checkpoint = get_checkpoint(
         store, put_checkpoint(store, made.manifest.replace(scale=max(3.0, made.manifest.scale)), made.parameters, None)
@@ -163,7 +169,10 @@ def test_importing_the_player_imports_numpy_and_nothing_else() -> None:
 
 
 def with_packages(code: str) -> str:
-    """Return code that finds packages without the site module, whose .pth files may import others."""
+    """Return code that finds packages without the site module.
+
+    The .pth files that the site module reads may import other packages.
+    """
     root = Path(__file__).parents[2]
     return f"import sys\nsys.path += {[str(root), *(path for path in sys.path if 'site-packages' in path)]!r}\n{code}"
 
@@ -298,7 +307,7 @@ def test_a_flipped_bit_is_found(tmp_path: Path, checkpoint: Checkpoint) -> None:
             again = read_policy(tmp_path / "policy.npz")
         except (BadPolicyFile, NotImplementedError):
             continue
-        assert again.content_hash == read_whole(tmp_path, whole).content_hash  # in what a zip does not need
+        assert again.content_hash == read_whole(tmp_path, whole).content_hash  # for a bit that zip files do not need
 
 
 def read_whole(folder: Path, data: bytes) -> PortablePolicy:

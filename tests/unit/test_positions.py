@@ -27,7 +27,7 @@ def history_of(config: GameConfig, *moves: int) -> list[int]:
 
 
 def played(config: GameConfig, seed: int, most: int = 10_000) -> Table:
-    """Play the lowest, then the highest action, and so on."""
+    """Play the lowest and the highest legal action in turn."""
     table = open_table(config, 1)
     table.reset(SLOT, [seed])
     for k in range(most):

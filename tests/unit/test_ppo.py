@@ -1,4 +1,4 @@
-"""The PPO update: its losses against their definitions, its limits, its determinism."""
+"""The PPO update: losses, limits and determinism."""
 
 import dataclasses
 
@@ -41,7 +41,10 @@ def base_network():
 
 
 def on_policy(rows: int = 300, temperature: float = 1.0, seed: int = 0) -> Samples:
-    """Samples as the base network itself would have left them, with advantages of pure noise."""
+    """Return samples drawn from the base network itself.
+
+    Their advantages are pure noise.
+    """
     rng = np.random.default_rng(seed)
     obs = rng.normal(size=(rows, SIZE)).astype(np.float32)
     mask = rng.random((rows, ACTIONS)) < 0.6
@@ -75,8 +78,11 @@ def learn(samples: Samples, settings: PpoSettings = SETTINGS, *, seed: int = 1, 
     return result, epochs
 
 
-def test_the_value_loss_takes_the_larger_error_of_each_sample_not_of_the_means():
-    """The two readings differ if the first sample is worse clipped and the second unclipped."""
+def test_value_loss_takes_the_larger_error_of_each_sample():
+    """The maximum is taken for each sample, not between the means.
+
+    Both differ here: the clipped error is larger for the first sample, the unclipped one for the second.
+    """
     values, old, target = torch.tensor([1.0, 1.0]), torch.tensor([0.0, 0.0]), torch.tensor([1.0, 0.0])
     elementwise = ((1 - 0.2) ** 2 + 1.0**2) / 2
     max_of_means = max((0 + 1) / 2, (0.8**2 + 0.2**2) / 2)
@@ -110,8 +116,8 @@ def test_losses_agree_with_their_definitions():
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.25])
-def test_at_the_start_the_policy_is_the_one_that_played_mask_and_temperature_included(temperature):
-    """With the mask or the temperature left out of the update, every ratio would already be off."""
+def test_policy_before_the_first_step_is_the_one_that_played(temperature):
+    """Ratios are 1 only if the update applies mask and temperature."""
     played = on_policy(temperature=temperature)
     _, metrics = losses(*base_network()(played.obs), played, SETTINGS)
     _, _, _, kl, clipped = metrics.tolist()
@@ -132,7 +138,7 @@ def test_illegal_actions_get_no_gradient_and_bad_legal_ones_do():
     assert gradient[samples.action[0, 0]] > 0, "descending makes the bad action less likely"
 
 
-def test_the_update_is_deterministic_bit_for_bit_and_depends_on_the_seed():
+def test_update_is_deterministic_and_depends_on_the_seed():
     (first, _), (again, _), (other, _) = (learn(on_policy(), seed=seed) for seed in (1, 1, 2))
     assert (first.parameters, first.optimizer) == (again.parameters, again.optimizer)
     assert first.parameters != other.parameters
@@ -177,7 +183,7 @@ def test_the_optimisers_state_of_another_network_is_refused():
         load_adam(network, 1e-3, result.optimizer)
 
 
-def test_every_epoch_is_reported_and_one_that_moves_too_far_is_the_last():
+def test_epochs_are_reported_and_end_above_the_target_kl():
     _, calm = learn(on_policy())
     assert [number for number, _ in calm] == [1, 2]
     bold = SETTINGS.replace(epochs=8, learning_rate=0.05, target_kl=0.02)
@@ -189,7 +195,7 @@ def test_every_epoch_is_reported_and_one_that_moves_too_far_is_the_last():
 
 
 def test_gradients_are_clipped():
-    """Adam hides the gradient's scale from the step, but not from its moments."""
+    """Adam's moments show the gradient's scale; its steps do not."""
     far = dataclasses.replace(on_policy(), target=torch.full((300,), 1e4))
     settings = SETTINGS.replace(epochs=1, batch_size=300, max_grad_norm=0.5)
     result, _ = learn(far, settings)

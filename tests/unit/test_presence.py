@@ -37,7 +37,10 @@ STARTING = Sign(position=None, lag=3, jobs=0, requests=0)
 
 
 class Table:
-    """A table at a time, and what it publishes; published facts are folded, as the broker does."""
+    """A presence table with a clock.
+
+    Published facts are folded into the table, as in the broker.
+    """
 
     def __init__(self) -> None:
         self.presence, self.now = PresenceTable(SILENT), 0.0
@@ -49,7 +52,7 @@ class Table:
         self.presence.hear(name, sign, self.now)
 
     def at(self, now: float) -> list[Payload]:
-        """Return what is published at a time, without roll calls."""
+        """Set the time and return the published facts without roll calls."""
         self.now = now
         facts = self.presence.due(now, 0)
         self.presence.fold(facts, now)
@@ -77,7 +80,7 @@ def test_daemon_that_shows_life_is_never_lost(table: Table) -> None:
 
 
 def test_daemon_is_lost_within_ten_seconds_of_its_last_sign(table: Table) -> None:
-    """With the default settings, and turns of the broker four times a second."""
+    """The settings are the defaults; the broker turns every 0.25 s."""
     table.tell(READY)
     table.hear()
     turns = [0.25 * turn for turn in range(60)]
@@ -112,7 +115,10 @@ def test_lost_daemon_that_is_heard_again_returns_once(table: Table) -> None:
 
 
 def test_lost_daemon_that_was_not_ready_returns_when_it_is(table: Table) -> None:
-    """NODE_RETURNED says that it works as before, so it must not come before DAEMON_READY."""
+    """NODE_RETURNED must not precede DAEMON_READY.
+
+    NODE_RETURNED means that the daemon works as before.
+    """
     table.tell(STARTED)
     assert [type(fact) for fact in table.at(10.0)] == [NodeLost]
     for sign in (STARTING, ALIVE):
@@ -123,8 +129,8 @@ def test_lost_daemon_that_was_not_ready_returns_when_it_is(table: Table) -> None
     assert not table.presence.table(table.now)[0].lost
 
 
-def test_lost_daemon_that_starts_again_does_not_return_before_it_is_ready(table: Table) -> None:
-    """Its first sign may overtake DAEMON_STARTED."""
+def test_lost_daemon_that_starts_again_stays_lost_until_ready(table: Table) -> None:
+    """The daemon's first sign may overtake DAEMON_STARTED."""
     table.tell(READY)
     table.at(10.0)
     table.hear(STARTING)
@@ -135,7 +141,7 @@ def test_lost_daemon_that_starts_again_does_not_return_before_it_is_ready(table:
 
 @pytest.mark.parametrize("fact", [STARTED, READY], ids=["started", "ready"])
 def test_lost_daemon_that_starts_again_does_not_return(table: Table, fact: Payload) -> None:
-    """DAEMON_READY says more: its capacity."""
+    """DAEMON_READY replaces NODE_RETURNED, because it also has the capacity."""
     table.tell(READY)
     table.at(10.0)
     table.tell(fact)
@@ -175,7 +181,7 @@ class TestRollCall:
         calls = [now for now in range(0, 8000, 10) if any(isinstance(f, RollCall) for f in table.presence.due(now, 0))]
         assert calls == [0, ROLL_CALL_S, 2 * ROLL_CALL_S]
 
-    def test_roll_call_comes_before_a_start_would_no_longer_find_the_last_one(self, table: Table) -> None:
+    def test_roll_call_recurs_within_the_events_that_a_start_recalls(self, table: Table) -> None:
         calls = [head for head in range(0, 200_000, 100) if table.presence.due(0.0, head)]
         assert calls == [0, 50_000, 100_000, 150_000]
         assert RECALLED_EVENTS >= 2 * ROLL_CALL_EVENTS
@@ -192,7 +198,7 @@ class TestRollCall:
 
 
 class Journaled:
-    """A journal of facts, which a new table recalls."""
+    """A journal of facts from which a new table is recalled."""
 
     def __init__(self) -> None:
         self.journal = MemoryJournal()
@@ -257,7 +263,10 @@ steps = st.lists(
 
 @given(steps=steps)
 def test_restarted_broker_knows_its_journal_s_lost_daemons(steps: list[tuple[str, Any]]) -> None:
-    """Losses and returns alternate, and a table recalled from the journal agrees with the one that wrote it."""
+    """A table recalled from the journal equals the original table.
+
+    Losses and returns alternate.
+    """
     table, journaled, said = Table(), Journaled(), list[Payload]()
     for step, what in steps:
         if step == "tell":

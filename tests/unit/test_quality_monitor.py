@@ -1,4 +1,4 @@
-"""What the quality monitor has inspected, and against what: follows from the journal alone."""
+"""Inspections of the quality monitor: both sides follow from the journal."""
 
 import pytest
 from driving import KEY, OLD, OTHER_KEY, DrivenWorker, played, run_settings
@@ -29,7 +29,7 @@ def judge(monitor: DrivenWorker, job: Job) -> None:
     monitor.feed(verdict, job.cause.subject)
 
 
-def test_a_shard_is_compared_with_those_of_its_configuration_that_came_before(monitor: DrivenWorker) -> None:
+def test_shard_is_compared_with_earlier_of_its_configuration(monitor: DrivenWorker) -> None:
     for number, key in enumerate([KEY, OTHER_KEY, KEY, KEY]):
         deliver(monitor, number, key)
     assert [(job.parts[0]["shard"], job.parts[0]["earlier"]) for job in monitor.jobs()] == [
@@ -59,8 +59,11 @@ def test_no_more_than_the_latest_are_remembered(monitor: DrivenWorker) -> None:
     assert job.parts[0]["earlier"] == [shard(number) for number in range(5, REMEMBERED + 5)]
 
 
-def test_a_shard_that_was_delivered_before_is_unfit_and_says_nothing_of_parity(monitor: DrivenWorker) -> None:
-    """A parity failure would block training; that somebody sent a shard twice is no fault of the rules."""
+def test_shard_delivered_before_is_unfit_but_no_parity_failure(monitor: DrivenWorker) -> None:
+    """A repeated shard is no fault of the rules.
+
+    A parity failure would block training.
+    """
     deliver(monitor, 0)
     (job,) = monitor.jobs()
     error = JobFailed(job.function, "RepeatedShard", "it was delivered before", hint="", trace="")

@@ -1,4 +1,4 @@
-"""Trainings shared by ranks, here threads: their results are those of one process."""
+"""Trainings shared by ranks (here threads) equal those of one process."""
 
 import pickle
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ class Lesson:
     samples: Samples
 
     def learn(self, settings: PpoSettings, ranks: Ranks) -> tuple[Improvement, list[int]]:
-        """Return the result, and the epochs that were reported."""
+        """Return the result and the reported epochs."""
         epochs: list[int] = []
         result = improve(
             self.base, self.samples, settings, seed=1, ranks=ranks, report=lambda epoch, _metrics: epochs.append(epoch)
@@ -73,7 +73,7 @@ def lesson(tmp_path_factory: pytest.TempPathFactory) -> Lesson:
 
 
 def assert_near(one: Improvement, other: Improvement) -> None:
-    """Assert equality up to rounding: parameters, optimiser, metrics and norms of gradients."""
+    """Assert that parameters, optimiser, metrics and gradient norms are nearly equal."""
     for files in ((one.parameters, other.parameters), (one.optimizer, other.optimizer)):
         tensors = [bytes_to_parameters(file) for file in files]
         for name, tensor in tensors[0].items():
@@ -85,7 +85,10 @@ def assert_near(one: Improvement, other: Improvement) -> None:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("rows", [192, 293])
 def test_ppo_by_ranks_equals_one_process(lesson: Lesson, size: int, rows: int) -> None:
-    """293 rows are minibatches of 58 and 59, which 2 and 3 ranks share unevenly."""
+    """Ranks share minibatches of 58 and 59 rows unevenly.
+
+    Such minibatches come from 293 rows.
+    """
     some = replace(lesson, samples=lesson.samples.part(slice(rows)))
     assert len(some.samples) == rows
     alone, _ = some.learn(SETTINGS, ALONE)
@@ -125,7 +128,10 @@ def test_search_by_ranks_equals_one_process(searched: Shard, size: int) -> None:
 
 
 def test_rows_without_policy_weigh_as_in_one_process(searched: Shard) -> None:
-    """They lie unevenly, so the mean over a rank's own rows with a policy would be another."""
+    """Rows with a policy are spread unevenly over the ranks.
+
+    So averaging over a rank's own rows would give a different mean.
+    """
     policy = searched.policy.copy()
     policy[: len(policy) // 3] = 0
     work = partial(by_search, replace(searched, policy=policy), [])
@@ -154,7 +160,10 @@ def test_all_ranks_diverge_as_one_process_does(lesson: Lesson) -> None:
 
 
 class Uneven(nn.Module):
-    """A network with a parameter that every row uses, one that rows above 0 use, and one that none does."""
+    """A network whose three parameters are used always, sometimes and never.
+
+    The second is used if any row is above 0.
+    """
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The references of commands and settings agree with the program."""
+"""The reference pages of commands and settings agree with the program."""
 
 import json
 from pathlib import Path

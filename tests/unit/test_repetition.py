@@ -1,4 +1,7 @@
-"""Copies of earlier games are told from games that repeat by themselves (app.play.inspection)."""
+"""Copies of earlier games versus games that repeat by chance.
+
+See ``app.play.inspection``.
+"""
 
 from itertools import product
 from math import exp, log, prod
@@ -16,7 +19,10 @@ def log_probs(games, policy) -> np.ndarray:
 
 
 def played(rng: np.random.Generator, count: int, variety: int, sharpness: float = 0.0):
-    """Play games of which there are ``variety``, the k-th with a weight of k to the power of -sharpness."""
+    """Draw games from ``variety`` different ones; return games and log-probabilities.
+
+    The weight of the k-th game is k to the power of -sharpness.
+    """
     weights = np.arange(1, variety + 1.0) ** -sharpness
     weights /= weights.sum()
     drawn = rng.choice(variety, size=count, p=weights)
@@ -25,18 +31,24 @@ def played(rng: np.random.Generator, count: int, variety: int, sharpness: float 
 
 @pytest.mark.parametrize("earlier", [[[b"a", b"b"]], [[b"c"], [b"a", b"a", b"c", b"d"]], [[b"d", b"d"]], [[], [b"b"]]])
 def test_of_shards_played_anew_the_ratio_is_1_on_average_or_less(earlier):
-    """Over all shards of two games, each with its probability: that is what bounds false alarms."""
+    """An expected ratio of at most 1 bounds false alarms.
+
+    The expectation is exact: over all shards of two games, weighted by probability.
+    """
     expected = 0.0
     for shard in product(POLICY, repeat=2):
         chance = prod(POLICY[game] for game in shard)
         expected += chance * exp(repetition_evidence(shard, log_probs(shard, POLICY), earlier))
     assert expected <= 1 + 1e-12
-    if all(len(shard) == 2 and b"d" not in shard for shard in earlier):  # anything else can only lower it
+    if all(len(shard) == 2 and b"d" not in shard for shard in earlier):  # other shards can only lower the ratio
         assert expected == pytest.approx(1)
 
 
 def test_a_single_repeated_game_by_hand():
-    """One of two games is repeated, at the other's place: from a bag (1/2 + 1/2 (1/2) / 0.2) / 2, in place 1/4."""
+    """One of two games is repeated, at the place of the other.
+
+    The ratio for a copy in any order is (1/2 + 1/2 (1/2) / 0.2) / 2, and for a copy in the same order 1/4.
+    """
     evidence = repetition_evidence([b"b", b"c"], log_probs([b"b", b"c"], POLICY), [[b"c", b"x"]])
     assert evidence == pytest.approx(log(0.5 * (0.5 + 0.25 / 0.2) * 0.5 + 0.5 * 0.5 * 0.5))
 
@@ -48,7 +60,7 @@ def test_without_earlier_shards_there_is_no_evidence():
 
 @pytest.mark.parametrize("variety", [1, 30, 3000, 10**5])
 def test_games_that_repeat_by_themselves_are_no_copies(variety):
-    """Small games, and players sure of themselves: nearly every game was seen before, and none of them counts."""
+    """Small games and confident players repeat nearly every game by chance."""
     for seed in range(10):
         rng = np.random.default_rng(seed)
         shards = [played(rng, 256, variety, sharpness=1.5) for _ in range(9)]
@@ -72,8 +84,8 @@ def test_games_from_any_earlier_shard_are_copies(share):
     assert repetition_evidence(games, chances, before) < 0
 
 
-def test_an_earlier_shard_in_its_order_is_a_copy_even_of_a_small_game():
-    """256 games with 30 outcomes repeat; that they do so in the same order 256 times over is no chance."""
+def test_shard_in_the_order_of_an_earlier_one_is_a_copy():
+    """With 30 possible games, only their order shows copying."""
     rng = np.random.default_rng(2)
     shards = [played(rng, 256, 30, sharpness=1.5) for _ in range(9)]
     before = [shard for shard, _ in shards]

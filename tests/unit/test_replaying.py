@@ -1,4 +1,7 @@
-"""Replay: what controllers conclude again is held against the journal, and every way of differing is told apart."""
+"""Replay: controllers' conclusions are compared with the journal.
+
+The report tells every kind of difference apart.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -35,7 +38,7 @@ OTHER = ModelHash("f" * 64)
 
 @pytest.fixture(scope="module")
 def run() -> Events:
-    """Return the first minute of a run, in which models are promoted."""
+    """Return the first minute of a run with promotions."""
     return list(generated(2500, seed=1))
 
 
@@ -44,7 +47,7 @@ def first(events: Events, kind: type[Payload], nth: int = 0) -> Event[Any]:
 
 
 def changed(events: Events, event: Event[Any], **update: Any) -> Events:
-    """Return the events with another payload in one of them."""
+    """Return the events with the payload of one replaced."""
     envelope = replace(event.envelope, data=event.data.replace(**update))
     return [replace(event, envelope=envelope) if one is event else one for one in events]
 
@@ -139,7 +142,8 @@ def test_at_the_end_a_decision_may_be_in_flight(run, kind):
     assert [one.envelope for one in report.in_flight if one.envelope.id == last.id] == [last.envelope]
 
 
-def test_a_daemon_that_says_it_is_further_leaves_nothing_in_flight(run):
+def test_daemon_that_reports_passing_a_cause_has_none_in_flight(run):
+    """A decision is missing if its daemon has processed the cause."""
     events, last = _end_before(ModelPromoted)(run)
     cause = next(event for event in events if event.id == last.envelope.causationid)
     entry = RollEntry(daemon="model_lifecycle", node="laptop", position=cause.sequence, lost=False)
@@ -155,7 +159,7 @@ def test_a_daemon_that_says_it_is_further_leaves_nothing_in_flight(run):
         assert replay([*events, heard]).differing == 0
 
 
-def test_until_it_is_ready_again_a_daemon_has_not_published_what_it_concludes(run):
+def test_decision_of_a_daemon_not_ready_again_is_in_flight(run):
     events, last = _end_before(ModelPromoted)(run)
     who = {"daemon": "model_lifecycle", "node": "laptop"}
     told = (

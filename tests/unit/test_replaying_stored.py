@@ -1,4 +1,7 @@
-"""Replay of events that are not read yet: the report is that of the events themselves, however they are written."""
+"""Replay of stored events, which equals replay of decoded ones.
+
+The report does not depend on how the events are written.
+"""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Which saved rows are read: those of reducers whose rows have the fields that they were saved with."""
+"""Reading of saved rows: only rows with unchanged fields are read."""
 
 import json
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from daemons.saved_state import SCHEMAS_KEY, carried_over, readable, schemas_of
 
 
 class Reducer(NamedTuple):
-    """What is asked of a reducer."""
+    """The attributes of a reducer that the schema check uses."""
 
     name: str
     row: Any
@@ -58,7 +58,7 @@ def test_descriptions_make_no_difference() -> None:
     assert readable(saved_by(Reducer("a", SAVED)), [Reducer("a", row(said, seen=int))])
 
 
-def test_only_reducers_that_have_rows_and_are_still_hosted_matter() -> None:
+def test_readable_ignores_gone_reducers_and_refuses_new_ones() -> None:
     hosted, gone, new = Reducer("a", SAVED), Reducer("b", SAVED), Reducer("c", SAVED)
     assert readable(saved_by(hosted, gone), [hosted])
     assert not readable(saved_by(hosted, gone), [hosted, new]), "nobody folded the past for it"
@@ -83,7 +83,7 @@ def test_rows_carried_over_lose_fields_that_are_gone() -> None:
 
 
 def test_rows_without_a_new_field_are_not_carried_over() -> None:
-    """A default would be a false past."""
+    """A default value would misrepresent the past."""
     new = row(value(wins=(int, ...), draws=(int, 0)), seen=int, more=tuple[int, ...])
     assert carried_over(BEFORE | {("a", "x"): KEPT}, [Reducer("a", new)]) is None
 
@@ -115,7 +115,10 @@ def test_saved_settings_of_another_version_are_carried_over() -> None:
 
 
 def test_saved_settings_are_lifted_before_they_are_carried_over() -> None:
-    """Learning rate and epochs were settings of PPO; the journal's are lifted alike, and not recorded again."""
+    """Learning rate and epochs used to be settings of PPO.
+
+    The journal's settings are upgraded in the same way, so they are not recorded again.
+    """
     now = RunSettings(configs=(GAMES["tic_tac_toe_2p"].replace(learning_rate=2e-4, epochs=7),))
     before = now.model_dump(mode="json")
     for config in before["configs"]:

@@ -1,4 +1,4 @@
-"""The final report of a training run: what is in it, and that its figures are those of the run."""
+"""The final report of a training run: contents and figures."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""What a training run leaves behind: TensorBoard, CSV and W&B, each once an iteration whatever interrupts it."""
+"""Sinks of a training run: TensorBoard, CSV and W&B.
+
+Each iteration is written once despite interruptions.
+"""
 
 import csv
 from dataclasses import replace
@@ -148,9 +151,9 @@ def test_what_is_unknown_is_empty_in_the_log(tmp_path: Path) -> None:
     assert row["recovered"] == "false"
 
 
-def test_the_first_policy_is_row_0_once_however_often_it_is_evaluated(tmp_path: Path) -> None:
+def test_first_policy_evaluated_twice_is_row_0_once(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
-    for _ in range(2):  # as where a run is interrupted before its first checkpoint
+    for _ in range(2):  # like a run that is interrupted before its first checkpoint
         log = CsvLog(path, StillClock())
         log.begin(iteration(1).evaluation)
         log.write(iteration(1), policy())

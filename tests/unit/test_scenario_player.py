@@ -1,4 +1,4 @@
-"""Playing a scenario: what is published when, what is told, and what happens when a step never comes."""
+"""Playing a scenario: publications, reports and steps that never come."""
 
 import asyncio
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ PLATEAU = PlateauDetected(velocity=0.0, upper_bound=1.0, window_hours=6.0)
 
 
 class Told(Reporter):
-    """An audience that remembers."""
+    """A reporter that records its calls."""
 
     def __init__(self) -> None:
         self.stages: list[str] = []
@@ -49,7 +49,7 @@ class Told(Reporter):
 
 
 class Loop:
-    """A bus on which a test plays the running loop."""
+    """A bus on which a test stands in for the running loop."""
 
     def __init__(self) -> None:
         self.journal = MemoryJournal()
@@ -63,7 +63,7 @@ class Loop:
         await self.broker.publish(originate(data, event_id=event_id, time=SystemClock().now(), subject=subject))
 
     async def until(self, kind: type[Payload], count: int = 1) -> Event[Any]:
-        """Wait until the journal holds so many events of a type, and return the last of them."""
+        """Wait for a count of events of a type; return the last."""
         while len(found := list(history(self.journal, types={kind}))) < count:
             await asyncio.sleep(0.005)
         return found[-1]
@@ -84,7 +84,7 @@ def plan(name: str) -> Plan:
     return SCENARIOS[name].plan(known_after(promoted()), MemoryStore())
 
 
-async def test_the_remedy_is_published_after_its_step_and_follows_from_it(loop):
+async def test_remedy_is_published_after_its_step_and_caused_by_it(loop):
     stall = plan("stall")
 
     async def answer():

@@ -1,4 +1,4 @@
-"""Scenarios: whom they strike, what they are made of, and which events they take for detection and recovery."""
+"""Scenarios: targets, contents, and events of detection and recovery."""
 
 import tomllib
 
@@ -53,13 +53,19 @@ def known() -> Known:
 
 @pytest.fixture
 def learned(tmp_path) -> tuple[Known, FileStore]:
-    """Return a configuration with a model in a store that plays well, as far as is known."""
+    """Return a configuration with a stored model, and the store.
+
+    The model plays well as far as the known events show.
+    """
     model = put_model(tmp_path, CONFIG, scale=5.0)
     return known_after(promoted(model, step=0), played("r")), FileStore(tmp_path)
 
 
 class Story:
-    """Events after a trouble, each followed from another or by itself, and what a watch says of them."""
+    """Events after a trouble, and a watch that classifies them.
+
+    Events may have a cause or none.
+    """
 
     def __init__(self, record, plan: Plan) -> None:
         self.plan, self.record = plan, record
@@ -256,7 +262,8 @@ class TestStall:
         assert (plan.remedy.value, plan.remedy.previous) == (3e-4, 1e-6)
         assert plan.least_seconds == 8 * 3600, "the window and the life of a boost"
 
-    def test_the_settings_it_advises_make_it_short_and_are_the_same_everywhere(self):
+    def test_advised_settings_shorten_it_and_are_quoted_alike(self):
+        """The plan and its hint for a missing detection quote them."""
         settings = run_settings(**tomllib.loads(QUICK)["feedback"])
         plan = SCENARIOS["stall"].plan(known_after(promoted(), settings=settings), MemoryStore())
         assert plan.least_seconds < 60

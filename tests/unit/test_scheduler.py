@@ -1,4 +1,7 @@
-"""SelfplayScheduler: demand, workers, leases, priorities, pace. Opponents: test_scheduler_opponents."""
+"""SelfplayScheduler: demand, workers, leases, priorities, pace.
+
+See ``test_scheduler_opponents`` for opponents.
+"""
 
 from collections import Counter
 
@@ -61,14 +64,14 @@ def scheduler():
 
 
 def unanswered(scheduler: Driven, key: str = KEY) -> list[Event[SelfplayRequested]]:
-    """Return the requests of a configuration whose games were not delivered, oldest first."""
+    """Return a configuration's undelivered requests, oldest first."""
     delivered = {event.data.request_id for event in scheduler.events if isinstance(event.data, SelfplayComplete)}
     asked = [event for event in scheduler.events if isinstance(event.data, SelfplayRequested)]
     return [event for event in asked if event.subject == key and event.id not in delivered]
 
 
 def complete(scheduler: Driven, key: str = KEY, seconds: float = 1.0, at: float = 0.0) -> list:
-    """Answer the oldest request, the inspection not yet done."""
+    """Answer the oldest request, leaving its shard uninspected."""
     request = unanswered(scheduler, key)[0]
     return scheduler.feed(delivery(request.id, request.data, seconds), key=key, at=at)
 
@@ -94,7 +97,7 @@ def begin_training(scheduler: Driven, *shards: str) -> list:
 
 
 def end_training(scheduler: Driven, model: str = NEW) -> list:
-    """Finish the training under way."""
+    """Finish the current training."""
     return scheduler.feed(trained(model).replace(request_id=scheduler.state().lineage.training))
 
 
@@ -320,7 +323,7 @@ class TestWorkers:
         assert request.worker == "selfplay_worker@other"
 
     def test_scheduler_asks_a_node_again_that_comes_back(self, scheduler):
-        """Stopped and started again, an hour later: nothing was lost."""
+        """The node stops in good order and starts again an hour later."""
         scheduler.feed(distributed(), at=0)
         stopped = DaemonStopped(daemon="selfplay_worker", node="laptop", position=0)
         assert not scheduler.feed(stopped, key=None, at=2)
@@ -371,7 +374,7 @@ class TestWorkers:
         assert not scheduler.feed(lost(), key=None, at=31)
 
     def test_a_configuration_that_is_taken_up_again_plays_on(self):
-        """It waited when it was left out, and its turn came meanwhile."""
+        """The configuration left the run while waiting, and its turn came meanwhile."""
         scheduler = Driven(SelfplayScheduler, run_settings(KEY, OTHER_KEY))
         scheduler.feed(distributed(), key=OTHER_KEY)
         both, fewer = (
@@ -404,7 +407,10 @@ class TestWorkers:
 
 
 def shares(weights: dict[str, float], turns: int = 300) -> dict[str, float]:
-    """Keep one worker busy with configurations of these curriculum weights; return their shares of turns."""
+    """Return configurations' shares of one busy worker's turns.
+
+    The curriculum weights are given by configuration key.
+    """
     scheduler = Driven(SelfplayScheduler, run_settings(*weights))
     scheduler.feed(ready(), key=None)
     scheduler.feed(CurriculumRebalanced(weights=weights, reason="x"), key=None)
@@ -527,7 +533,10 @@ class TestPace:
         assert not scheduler.feed(TICK, key=None, at=10)
 
     def test_rows_that_no_training_takes_are_played_again(self, scheduler):
-        """The trigger does not have them: its request was voided, or was about a configuration out of the run."""
+        """The trigger may lack rows that the scheduler counts.
+
+        Their training request was voided, or its configuration was out of the run.
+        """
         scheduler.feed(distributed())
         answer(scheduler, rows=NEED)
         limits = scheduler.settings.feedback
@@ -559,7 +568,10 @@ class TestSettingsThatWereDecided:
 
     @pytest.mark.parametrize(("asked", "set_to"), [(-1.0, 0.5), (0.0, 0.5), (1e9, 10.0)])
     def test_an_operators_base_temperature_stays_within_the_bounds(self, scheduler, asked, set_to):
-        """One that the payload of a request refuses would end the scheduler, and every replay, at its next request."""
+        """A value that a request's payload refuses would end the scheduler.
+
+        It would also end every replay at the next request.
+        """
         scheduler.feed(HyperparameterUpdated(parameter="base_temperature", value=asked, previous=1, reason="x"))
         (request,) = scheduler.feed(distributed())
         assert request.temperature == set_to

@@ -1,4 +1,4 @@
-"""Tree search: it finds what can be proved, repeats itself, and records what it found."""
+"""Tree search: proofs, determinism and recorded results."""
 
 import sys
 from types import SimpleNamespace
@@ -17,13 +17,13 @@ from app.play.search import SearchPlayer, Unsearchable
 from app.play.selfplay import play_recorded, selfplay_schedule
 from app.play.tree import considered_visits
 
-# The paper's weight of values in board games: what is proved counts for much.
+# The paper's weight of values in board games, which is large, so that proved values decide.
 CONNECT_FOUR = GAMES["connect_four_2p"].replace(search=SearchSettings(value_scale=1.0, playing_value_scale=1.0))
 TIC_TAC_TOE = GAMES["tic_tac_toe_2p"]
 
 
 class Uninformed:
-    """A network that knows nothing, and counts the positions that it sees."""
+    """A network without knowledge that counts the positions it evaluates."""
 
     def __init__(self, actions: int) -> None:
         self.actions, self.seen = actions, 0
@@ -34,7 +34,10 @@ class Uninformed:
 
 
 class Hashed(Uninformed):
-    """A network whose outputs depend on the position alone, and on every feature."""
+    """A network whose outputs depend on every feature of the position.
+
+    They depend on nothing else.
+    """
 
     def outputs(self, obs):
         weights = np.random.default_rng(7).normal(size=(obs.shape[1], self.actions + 1))
@@ -65,19 +68,19 @@ def test_search_finds_a_win_in_one() -> None:
 
 
 def test_search_finds_the_only_defence() -> None:
-    """Without knowledge, it takes as many positions as refute the other six moves."""
+    """Without knowledge, the search needs enough simulations to refute six moves."""
     found = searched(CONNECT_FOUR, turn_after(CONNECT_FOUR, [0, 3, 0, 3, 1, 3]), simulations=400)
     assert found.action.tolist() == [3]
 
 
 def test_search_of_a_lost_position_knows_that_it_is_lost() -> None:
-    """Seat 1 has the cells 1, 2 and 3 of the lowest row, both ends open."""
+    """Seat 1 has three discs in the lowest row, both ends open."""
     found = searched(CONNECT_FOUR, turn_after(CONNECT_FOUR, [6, 2, 6, 3, 5, 1]), simulations=400)
     assert found.value[0] < -0.8
 
 
 def test_search_tells_the_seats_apart_where_one_moves_twice() -> None:
-    """A pass of Othello is played by the table, so one seat has two decisions in a row."""
+    """The table plays Othello's passes, so seats decide twice in a row."""
     config = GAMES["othello_2p"]
     played, _ = play_recorded(
         config,
@@ -102,7 +105,10 @@ def test_search_of_perfect_play_in_tic_tac_toe_draws() -> None:
 
 
 class Race(Game):
-    """Three seats add 1 to 3 to a sum; whoever brings it to 12 wins from both others."""
+    """A game whose three seats add 1 to 3 to a sum.
+
+    The seat that reaches 12 wins against both others.
+    """
 
     version, players, actions, observation_size, searchable = 1, 3, 3, 1, True
 
@@ -126,7 +132,7 @@ class Race(Game):
 
 
 def test_search_for_three_seats_lets_each_play_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At 9 the mover wins; at 8 it cannot keep the next seat from winning."""
+    """At 9 the mover wins; at 8 the next seat will."""
     monkeypatch.setitem(sys.modules, "race", SimpleNamespace(Race=Race))
     config = GameConfig(key="race_3p", game="race:Race", players=3)
     found = searched(config, turn_after(config, [2, 2, 2], [2, 2, 1]), 60, network=Uninformed(3))
@@ -155,7 +161,7 @@ def test_search_of_a_position_does_not_depend_on_others(temperature: float) -> N
 
 
 def test_searches_that_look_far_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory is bounded, and how many are searched at once changes nothing."""
+    """Searching in turns bounds memory and changes no result."""
     turn = turn_after(CONNECT_FOUR, [], [3], [3, 3])
     together = searched(CONNECT_FOUR, turn, 24, 1.0, Hashed(7))
     for positions in (60, 1):
@@ -174,7 +180,10 @@ def test_search_explores_with_noise_alone() -> None:
     ("simulations", "considered", "temperature"), [(2, 16, 1.0), (8, 16, 1.0), (8, 4, 1.0), (16, 16, 0.5)]
 )
 def test_evidence_of_copying_is_not_overstated(simulations: int, considered: int, temperature: float) -> None:
-    """A move that a search newly makes raises the expected likelihood ratio of a copy no higher than 1 (ADR-032)."""
+    """The expected likelihood ratio of a copy is at most 1.
+
+    A search that repeats a move by itself must not look like copying. See ADR-032.
+    """
     config = CONNECT_FOUR.replace(search=SearchSettings(considered=considered, value_scale=0.5))
     turn = turn_after(config, *[[3, 3, 2]] * 4000)
     player = SearchPlayer(Hashed(7), config, simulations, temperature)
@@ -186,7 +195,7 @@ def test_evidence_of_copying_is_not_overstated(simulations: int, considered: int
     ]
     assert len(ratios) >= 3
     assert max(ratios) < 1.15
-    assert -found.log_prob.mean() > 0.5  # nats; a probability of 1 would be no evidence at all
+    assert -found.log_prob.mean() > 0.5  # nats; probabilities of 1 would give no evidence of copying
 
 
 def test_moves_without_noise_are_certain() -> None:

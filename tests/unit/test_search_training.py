@@ -1,4 +1,7 @@
-"""Training on searches: what is drawn from which shards, and that the network comes to agree with the searches."""
+"""Training on searches: sampling of shards, targets and convergence.
+
+The network comes to agree with the searches.
+"""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -63,7 +66,10 @@ def test_all_shards_are_drawn_from_in_proportion_to_their_rows(shards: list[Shar
 
 @pytest.mark.parametrize(("share", "truncated"), [(0.0, False), (0.25, False), (0.25, True)])
 def test_critic_learns_outcome_and_search(shards: list[Shard], share: float, truncated: bool) -> None:
-    """The outcome of a game that was cut off is unknown, so the search's value stands alone there."""
+    """The target mixes outcome and search value.
+
+    The outcome of a truncated game is unknown, so its target is the search value alone.
+    """
     shard = shards[0]
     if truncated:
         shard = replace(

@@ -18,20 +18,20 @@ from app.events import (
 )
 
 WARM_UP, MEASURED = 40, 40
-"""Lengths of warm-up and measurement, as multiples of a request's time."""
+"""Lengths of warm-up and measurement in rounds of one request for each configuration."""
 
 PAUSED = TrainingIntensityChanged(intensity="paused", previous="normal", quality_score=0.2)
 
 
 def requests_of(seconds: float, *, workers: int, paused: bool, rate: float, keys: tuple[str, ...]) -> int:
-    """Return how many requests of a configuration are made after a while without penalty.
+    """Return the number of requests of a configuration after the warm-up.
 
     Args:
-        seconds: that each request takes a worker.
-        workers: how many there are, each with one job at a time.
-        paused: whether training of the configuration is.
-        rate: of its penalty, from the end of the warm-up on.
-        keys: that play, the penalised one first.
+        seconds: how long a request takes a worker.
+        workers: their number; each runs one job at a time.
+        paused: whether the training of the configuration is paused.
+        rate: rate multiplier of its penalty, which holds from the end of the warm-up.
+        keys: the playing configurations, the penalised one first.
     """
     scheduler = Driven(SelfplayScheduler, run_settings(*keys))
     each = len(keys) * seconds + (scheduler.settings.feedback.scheduler.idle_seconds if paused else 0)
@@ -65,7 +65,10 @@ def requests_of(seconds: float, *, workers: int, paused: bool, rate: float, keys
 @pytest.mark.parametrize("paused", [False, True], ids=["training", "paused"])
 @pytest.mark.parametrize("seconds", [10.0, 500.0])
 def test_a_penalty_of_one_half_halves_the_requests(seconds, paused, workers, keys):
-    """Or a little more than halves them: once its time has come, a configuration still waits for a free worker."""
+    """The rate may fall to slightly less than half.
+
+    A configuration whose turn has come still waits for a free worker.
+    """
     usual, penalised = (
         requests_of(seconds, workers=workers, paused=paused, rate=rate, keys=keys) for rate in (1.0, 0.5)
     )

@@ -18,7 +18,10 @@ CONFIG = GAMES["tic_tac_toe_2p"]
 
 
 class Counting(RandomPlayer):
-    """The random bot, noting how often and for how many positions it was asked; values are the batch's size."""
+    """A random bot that records the batch size of each call.
+
+    Its values are 0.25 higher than the random bot's.
+    """
 
     def __init__(self) -> None:
         self.asked: list[int] = []
@@ -56,7 +59,7 @@ def test_choices_follow_the_probabilities_of_the_legal_actions() -> None:
     np.testing.assert_allclose(np.exp(log_probs), 0.5, rtol=1e-5)
 
 
-def test_a_choice_is_that_of_torch_s_distribution_at_any_temperature() -> None:
+def test_log_probs_of_choices_at_any_temperature_equal_torch_s() -> None:
     rng = np.random.default_rng(0)
     logits = rng.normal(0, 3, (200, 30)).astype(np.float32)
     mask = rng.random((200, 30)) < 0.3
@@ -133,7 +136,7 @@ def test_every_game_begun_is_played_to_its_end_and_counts_once() -> None:
     assert not outcomes.truncated.any()
 
 
-def test_each_player_is_asked_once_a_step_and_only_for_its_own_seats() -> None:
+def test_player_is_asked_once_a_step_for_its_own_seats_only() -> None:
     hero, opponent = Counting(), Counting()
     seating = np.zeros((8, 2))
     seating[:, 1] = 1
@@ -183,13 +186,13 @@ def test_a_game_that_was_cut_off_is_bootstrapped_not_rewarded() -> None:
 
 
 class Undecided:
-    """Prefers no legal action to another, as a model may."""
+    """A player that prefers no legal action, as a model may."""
 
     def forward(self, obs, mask, temperature=1.0):
         return RandomPlayer().forward(obs, mask)
 
 
-def test_a_temperature_of_zero_plays_the_best_action_without_chance() -> None:
+def test_temperature_zero_plays_the_best_action_without_chance() -> None:
     first = roll(CONFIG, [Undecided()], np.zeros((3, 2)), temperature=0.0, seed=1)
     other = roll(CONFIG, [Undecided()], np.zeros((3, 2)), temperature=0.0, seed=2)
     assert first.histories == other.histories == [[0, 1, 2, 3, 4, 5, 6]] * 3
@@ -197,7 +200,10 @@ def test_a_temperature_of_zero_plays_the_best_action_without_chance() -> None:
 
 @pytest.mark.parametrize("temperature", [0.0, 0.3, 2.0])
 def test_built_in_players_play_alike_at_any_temperature(temperature: float) -> None:
-    """A random player that is greedy always takes the first card: another, and a worse one in Hearts."""
+    """Temperature must not change built-in players.
+
+    A greedy random player would always take the first card, which is worse in Hearts.
+    """
     mask, points = np.ones((400, 5), dtype=np.bool_), np.linspace(0, 1, 400, endpoint=False)
     obs = np.zeros((400, 1), dtype=np.float32)
     taken = ask(RandomPlayer(), obs, mask, temperature, points).action
@@ -210,7 +216,7 @@ def test_without_lineups_the_hero_takes_every_seat() -> None:
     assert not selfplay_schedule(5, 3, [], (1.0,), 0).seating.any()
 
 
-def test_in_a_lineup_the_hero_takes_every_seat_in_turn_and_the_others_sit_after_it() -> None:
+def test_hero_of_a_lineup_takes_every_seat_and_others_follow_it() -> None:
     seating = selfplay_schedule(8, 3, [((1, 2), 3), ((HERO, 1), 3)], (1.0, 1.0, 1.0), 0).seating
     assert seating.tolist() == [
         *([0, 1, 2], [2, 0, 1], [1, 2, 0]),
@@ -227,7 +233,7 @@ def test_every_player_plays_at_its_own_temperature() -> None:
 
 
 class Refusing(RandomPlayer):
-    """The random bot, which must not be asked about a game's first decisions."""
+    """A random bot that must not be asked about opening moves."""
 
     def __init__(self, plies: int) -> None:
         self._plies = plies

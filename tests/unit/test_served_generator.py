@@ -1,4 +1,7 @@
-"""The generator that asks servers, by a server of the same protocol: restarts, faults, races, who unloads what."""
+"""The generator that asks servers: restarts, faults, races and unloading.
+
+A fake server with the same protocol stands in for a real one.
+"""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -37,7 +40,7 @@ def base() -> BaseModel:
 
 @pytest.fixture(scope="module")
 def local() -> PeftGenerator:
-    """The generator of this process, whose answers are the right ones."""
+    """Return the in-process generator, whose answers are the reference."""
     made = PeftGenerator(small_base(STORE))
     for adapter in [random_adapter(STORE, made, seed) for seed in range(3)]:
         made.load(adapter)
@@ -71,7 +74,10 @@ def requests(*names: str | None, count: int = 6) -> list[Request]:
 def test_answers_are_those_of_the_generator_of_this_process(
     base: BaseModel, local: PeftGenerator, adapters: list[Adapter], server: FakeTextServer, tmp_path: Path
 ) -> None:
-    """Texts, tokens and masks are equal; and the base model is never asked for by its own name."""
+    """Texts, tokens and masks equal those of the in-process generator.
+
+    The base model is never requested by its own name.
+    """
     asked = requests(adapters[0].name, adapters[1].name, None, count=12)
     with closing(ask(base, tmp_path, server)) as generator:
         for adapter in adapters[:2]:
@@ -97,7 +103,7 @@ def test_place_with_one_legal_token_is_not_asked_for(
         assert len(server.asked) == choices < len(made.ids)
 
 
-def test_more_options_than_a_server_scores_at_once_are_asked_for_in_parts(
+def test_options_beyond_the_server_s_limit_are_asked_in_parts(
     base: BaseModel, local: PeftGenerator, adapters: list[Adapter], server: FakeTextServer, tmp_path: Path
 ) -> None:
     options = tuple(text for token in range(300) if base.encode(text := base.decode([token])) == [token])
@@ -283,7 +289,7 @@ def test_requests_under_way_are_bounded(
     assert server.most_under_way <= 3
 
 
-def test_log_probs_at_another_temperature_than_the_draws_are_refused(
+def test_log_probs_at_another_temperature_are_refused(
     base: BaseModel, adapters: list[Adapter], server: FakeTextServer, tmp_path: Path
 ) -> None:
     free = [replace(one, answers=None) for one in requests(adapters[0].name, count=2)]
@@ -300,7 +306,10 @@ def test_log_probs_at_another_temperature_than_the_draws_are_refused(
 
 
 def test_adapter_folder_leaves_what_it_did_not_write(adapters: list[Adapter], tmp_path: Path) -> None:
-    """A user's folder may be named, in which other things, and exported adapters, have an @ in their names."""
+    """A user's folder may contain other names with an @.
+
+    Exported adapters have such names, too.
+    """
     others = ["me@example.org", "exported@" + "0" * 64, "notes@home.part"]
     for name in others:
         (tmp_path / name).mkdir()
@@ -350,7 +359,10 @@ def test_answer_without_log_probabilities_is_refused(
 def test_patience_includes_the_time_of_requests(
     base: BaseModel, adapters: list[Adapter], server: FakeTextServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A server that hangs answers a request by nothing for two minutes, and would be asked thirty times."""
+    """A hanging server blocks each request for two minutes.
+
+    Unless patience includes that time, the server would be asked thirty times.
+    """
     clock, waits = [0.0], list[float]()
 
     def hangs(_: TextServer) -> NoReturn:
@@ -366,7 +378,7 @@ def test_patience_includes_the_time_of_requests(
 
 
 class CountingLock:
-    """A lock that knows how many have asked for it."""
+    """A lock that counts the attempts to acquire it."""
 
     def __init__(self) -> None:
         self._lock, self.asked = Lock(), 0
@@ -382,7 +394,10 @@ class CountingLock:
 def test_requests_wait_for_a_server_together(
     base: BaseModel, adapters: list[Adapter], server: FakeTextServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those that wait for the first, which verifies the adapter, do not ask the server in turn: it may hang."""
+    """Requests that wait for the verification share its result.
+
+    They do not ask the server one after the other, because it may hang.
+    """
     asked = list[int]()
     with closing(ask(base, tmp_path, server, patience=0.0)) as generator:
         generator.load(adapters[0])

@@ -1,4 +1,4 @@
-"""The files for systemd and supervisord name every daemon, and are what those programs read."""
+"""Files for systemd and supervisord: complete, and accepted by both programs."""
 
 import shutil
 import subprocess
@@ -17,7 +17,7 @@ HOPELESS = {str(EXIT_CODES["BadSettings"]), str(EXIT_CODES["UnknownDaemon"])}
 
 
 def unit(name: str) -> dict[str, dict[str, list[str]]]:
-    """Read a unit: keys may be repeated, which configparser refuses."""
+    """Read a systemd unit with repeated keys, which configparser refuses."""
     sections: dict[str, dict[str, list[str]]] = {}
     for line in (SYSTEMD / name).read_text().splitlines():
         if line.startswith("["):
@@ -107,7 +107,7 @@ def test_supervisord_runs_every_daemon_of_a_role(role: MachineRole) -> None:
         assert program["startsecs"] == "0", "otherwise exit codes do not count in the first seconds"
         assert (program["stopsignal"], program["autorestart"]) == ("TERM", "unexpected")
         assert set(program["exitcodes"].split(",")) == HOPELESS
-    if role == "head":  # groups end one after the other
+    if role == "head":  # groups stop one after the other
         assert int(parser["program:broker"]["priority"]) < int(parser["group:head"]["priority"])
 
 

@@ -1,4 +1,4 @@
-"""Loading settings: precedence, origins, and errors that say what to do."""
+"""Loading settings: precedence, origins, and errors with remedies."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -145,7 +145,7 @@ def test_a_profile_above_covers_configs_below(tmp_path: Path) -> None:
         ("sede = 1", ["'sede'", "flyball.toml", "Did you mean seed?"]),
         ("[deployment]\nnodes = 'x'", ["'deployment.nodes'", "Did you mean deployment.node?"]),
         ("[deployment.keys]\nconfigs = ['hearts_4p']", ["'deployment.keys.configs'", "configs belongs above all"]),
-        (  # its former place
+        (  # the key's former place
             "[feedback.scheduler]\nnode_silent_seconds = 5",
             ["'feedback.scheduler.node_silent_seconds'", "Write deployment.node_silent_seconds instead"],
         ),
@@ -279,7 +279,7 @@ def test_a_matchmaking_preset_is_named_and_changed_in_part(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize(("given", "missing"), [("game = 'hex'", "players"), ("players = 2", "game")])
-def test_a_new_configuration_that_is_incomplete_names_what_it_lacks(tmp_path: Path, given: str, missing: str) -> None:
+def test_incomplete_new_configuration_names_what_it_lacks(tmp_path: Path, given: str, missing: str) -> None:
     with pytest.raises(BadSettings, match=rf"\[games.mine_2p\] \(flyball.toml\) lacks {missing}\."):
         load(write(tmp_path, f"configs = ['mine_2p']\n[games.mine_2p]\n{given}\n"))
 

@@ -1,4 +1,7 @@
-"""Which shards the quality monitor has deleted: all that no training can want any more, and none else."""
+"""The quality monitor deletes exactly the shards without further use.
+
+A shard has no further use if no training can still request it.
+"""
 
 import pytest
 from driving import KEY, NEED, NEW, OLD, DrivenWorker, played, run_settings, scored, trained
@@ -55,7 +58,10 @@ def ask(monitor: DrivenWorker, *shards: str, model: str = OLD) -> EventId:
 
 
 def deleted(monitor: DrivenWorker) -> list[str]:
-    """Return which shards are deleted when so many have come that none stays to be compared with."""
+    """Return the shards that are deleted once comparisons need none.
+
+    Enough new shards are delivered to displace all earlier ones from comparisons.
+    """
     return deliver(monitor, *(f"{monitor.position + number:064x}" for number in range(STAYING + 1)))
 
 
@@ -77,7 +83,7 @@ def test_the_result_of_another_request_ends_no_training(monitor: DrivenWorker) -
     assert deleted(monitor) == []
 
 
-def test_shards_of_a_request_that_another_takes_the_place_of_are_deleted(monitor: DrivenWorker) -> None:
+def test_shards_of_a_replaced_request_are_deleted(monitor: DrivenWorker) -> None:
     fit(monitor, FIRST, SECOND)
     ask(monitor, FIRST, SECOND)
     ask(monitor, SECOND, THIRD)
@@ -99,7 +105,7 @@ def test_what_may_not_be_trained_on_is_deleted(monitor: DrivenWorker, verdict: P
     assert deleted(monitor) == [FIRST]
 
 
-def test_what_is_too_poor_is_decided_by_the_threshold_of_the_time(monitor: DrivenWorker) -> None:
+def test_poor_shard_is_deleted_by_the_threshold_of_its_time(monitor: DrivenWorker) -> None:
     monitor.feed(HyperparameterUpdated(parameter="quality_threshold", value=0.5, previous=0.3, reason="x"))
     deliver(monitor, FIRST, SECOND)
     monitor.feed(scored(0.5, shard=FIRST))
@@ -107,8 +113,8 @@ def test_what_is_too_poor_is_decided_by_the_threshold_of_the_time(monitor: Drive
     assert deleted(monitor) == [SECOND]
 
 
-def test_no_shard_is_deleted_before_the_quality_monitor_has_read_it(monitor: DrivenWorker) -> None:
-    deliver(monitor, FIRST, model=OLD)  # of a model left behind already when it is delivered
+def test_shard_is_not_deleted_before_its_inspection(monitor: DrivenWorker) -> None:
+    deliver(monitor, FIRST, model=OLD)  # its model is already obsolete at delivery
     fit(monitor, SECOND, model=NEW)
     request = ask(monitor, SECOND, model=NEW)
     assert deleted(monitor) == []
@@ -117,7 +123,7 @@ def test_no_shard_is_deleted_before_the_quality_monitor_has_read_it(monitor: Dri
     assert deleted(monitor) == [FIRST, SECOND]
 
 
-def test_a_shard_delivered_twice_is_not_deleted_while_it_is_wanted(monitor: DrivenWorker) -> None:
+def test_shard_delivered_twice_is_not_deleted_while_wanted(monitor: DrivenWorker) -> None:
     fit(monitor, FIRST)
     deliver(monitor, FIRST)
     monitor.feed(REFUSED)
@@ -127,7 +133,7 @@ def test_a_shard_delivered_twice_is_not_deleted_while_it_is_wanted(monitor: Driv
     assert deleted(monitor) == []
 
 
-def test_a_shard_whose_repetition_is_refused_first_is_not_deleted(monitor: DrivenWorker) -> None:
+def test_shard_whose_repetition_is_refused_first_is_kept(monitor: DrivenWorker) -> None:
     deliver(monitor, FIRST, FIRST)
     monitor.feed(REFUSED)
     monitor.feed(scored(rows=9, shard=FIRST))
@@ -144,11 +150,14 @@ def test_shards_that_later_ones_are_compared_with_stay(monitor: DrivenWorker) ->
 
 
 WINDOW = most_rows(state_of({}, KEY), run_settings()) // (NEED // 4)
-"""How many shards of a quarter of a training's rows the trigger keeps."""
+"""Number of shards that the trigger keeps if each has a quarter of a training's rows."""
 
 
 def judge(monitor: DrivenWorker, count: int, model: str) -> list[str]:
-    """Have shards of a quarter of a training's rows judged good; return them."""
+    """Have a number of shards judged good; return their keys.
+
+    Each has a quarter of a training's rows.
+    """
     keys = [f"{monitor.position + number:064x}" for number in range(count)]
     for key in keys:
         monitor.feed(scored(rows=NEED // 4, model=model, shard=key))
@@ -205,7 +214,7 @@ def test_a_weekend_without_training_fills_no_disk(
 
 
 def test_a_pause_may_last_longer_where_trainings_need_more() -> None:
-    """What is kept follows from what the configuration's trainings need, not from a fixed number."""
+    """The number of kept shards follows from the needs of trainings."""
     sizes = []
     for reduced in (2.0, 8.0):
         monitor = DrivenWorker(QualityMonitor, run_settings(trigger={"reduced": reduced}))
@@ -216,7 +225,10 @@ def test_a_pause_may_last_longer_where_trainings_need_more() -> None:
 
 
 def test_shards_are_kept_while_trainings_replay_them() -> None:
-    """At most a quarter of all rows so far, which is one shard of four, two of eight."""
+    """Trainings replay at most a quarter of all rows so far.
+
+    This is one shard of four, and two of eight.
+    """
     monitor = DrivenWorker(QualityMonitor, REPLAYING)
     shards = [f"{number + 1000:064x}" for number in range(8)]
     gone = list[str]()
@@ -246,7 +258,7 @@ def test_searched_shards_outlive_their_model() -> None:
 
 
 def test_late_searched_shards_fill_no_disk() -> None:
-    """Shards of all models together are no more than trainings need."""
+    """All models together keep no more shards than trainings need."""
     monitor = DrivenWorker(QualityMonitor, REPLAYING)
     judge(monitor, WINDOW, OLD)
     judge(monitor, 3 * WINDOW, NEW)

@@ -1,4 +1,4 @@
-"""Players of Shogi by rule and search."""
+"""Heuristic and searching players of Shogi."""
 
 import numpy as np
 import pytest
@@ -72,7 +72,10 @@ def test_mate_in_one_is_given(level: str, sfen: str) -> None:
 
 
 def test_search_finds_a_mate_in_three() -> None:
-    """Each defence to the first move is met by a mate, and the heuristic does not see it."""
+    """Every defence to the first move allows a mate.
+
+    The heuristic alone does not see it.
+    """
     sfen = "8k/9/6G2/9/9/9/9/9/4K4 b 2G 1"
     game = Replay(SHOGI, sfen)
     game.play(game.moves[best("search", sfen)])

@@ -1,4 +1,4 @@
-"""The quality monitor's check of Shogi: what it finds, and which of OpenSpiel's rulings it explains."""
+"""The quality monitor's check of Shogi: faults and explained OpenSpiel rulings."""
 
 from dataclasses import replace
 
@@ -45,7 +45,7 @@ def test_openspiel_ending_is_explained(sfen: str, moves: tuple[str, ...], ruling
 
 
 class Altered:
-    """OpenSpiel's game, with a changed answer in its states."""
+    """OpenSpiel's game with a changed answer in its states."""
 
     def __init__(self, **answers) -> None:
         self.answers = answers

@@ -1,4 +1,4 @@
-"""The rules of Shogi and minishogi: perft, rulings, and games beside plain rules."""
+"""Rules of Shogi and minishogi: perft, rulings and simple reference rules."""
 
 import random
 
@@ -13,7 +13,7 @@ from app.games.shogi.variant import MINISHOGI, SHOGI, VARIANTS, Variant
 from app.games.table import FINISHED
 
 MOST = "R8/2K1S1SSk/4B4/9/9/9/9/9/1L1L1L3 b RBGSNLP3g3n17p 1"
-"""The position with the most legal moves that is known."""
+"""The known position with the most legal moves."""
 CROWDED = "l6nl/5+P1gk/2np1S3/p1p4Pp/3P2Sp1/1PPb2P1P/P5GS1/R8/LN4bKL w RGgsn5p 1"
 """A middle game with drops, checks and pins, often used to compare generators."""
 
@@ -30,7 +30,7 @@ DEEP_PERFT = [
     (MINISHOGI, MINISHOGI.sfen, 6, 8_276_188),
     (SHOGI, CROWDED, 3, 4_809_015),
 ]
-"""Of the first positions also by Fairy-Stockfish 11.1."""
+"""Counts of the first positions, confirmed by Fairy-Stockfish 11.1."""
 
 
 def perft(variant: Variant, position: np.void, depth: int, work: np.void) -> int:
@@ -63,7 +63,7 @@ def test_deep_perft(variant: Variant, sfen: str, depth: int, nodes: int) -> None
 
 @pytest.mark.parametrize("variant", VARIANTS.values(), ids=list(VARIANTS))
 def test_positions_of_random_games_agree_with_plain_rules(variant: Variant) -> None:
-    """Positions are compared as texts, so hands, promotions and turning are too."""
+    """The compared texts include hands, promotions and the side to move."""
     rng, compared = random.Random(1), 0
     while compared < 60:
         game = Replay(variant, limit=300)
@@ -162,7 +162,7 @@ def test_perpetual_check_loses(sfen: str, checks: tuple[str, ...], winner: int) 
 
 
 def test_one_quiet_move_makes_it_a_draw() -> None:
-    """In the second of three rounds the rook waits on 4e, from which it gives no check."""
+    """The rook's move to 3e in the second round gives no check."""
     sfen, checks = "4k4/9/9/9/5R3/9/9/9/K8 b - 1", ("4e5e", "5a4a", "5e4e", "4a5a")
     quiet = ("4e3e", "5a4a", "3e4e", "4a5a")
     game = after(sfen, *checks, *quiet, *checks)

@@ -22,7 +22,10 @@ PLANES = {"shogi": "PLNSGBRK", "minishogi": "PSGBRK"}
 
 
 def planes_of(sfen: str, number: int, limit: int) -> np.ndarray:
-    """Return the planes of a position as an observation lists them, as shares of 1, from its SFEN."""
+    """Return the observation planes of a position from its SFEN.
+
+    Values are from 0 to 1.
+    """
     squares, side, hands, _ = sfen.split()
     rows = squares.split("/")
     kinds = PLANES["shogi" if len(rows) == 9 else "minishogi"]
@@ -106,7 +109,7 @@ def test_every_move_of_a_piece_has_a_place_where_it_arrives(variant: Variant) ->
 
 @CONFIGS
 def test_both_numberings_have_the_same_places(key: str) -> None:
-    """So the planes of a network mean the same moves, whatever the actions' numbers."""
+    """A network's planes mean the same moves in both numberings."""
     plain, directed = (ShogiTable(parse_rules(f"{GAMES[key].game}{option}"), 0, 100) for option in OPTIONS)
     number = direction_numbers(VARIANTS[GAMES[key].game]).number
     moves = np.flatnonzero(number >= 0)

@@ -101,7 +101,7 @@ def alarm(model: ModelHash) -> RegressionDetected:
     return RegressionDetected(model=model, last_good=A, elo_drop=100.0, severity="critical", games=300)
 
 
-def test_a_planted_regression_is_followed_from_promotion_to_rollback() -> None:
+def test_planted_regression_is_counted_until_its_rollback() -> None:
     told = Told(a=ModelTruth(trend=300.0), b=ModelTruth(trend=200.0, planted=(1,)))
     told.promote(A)
     told.promote(B, START_US + SECOND_US)
@@ -109,14 +109,14 @@ def test_a_planted_regression_is_followed_from_promotion_to_rollback() -> None:
     told.tell(ModelRolledBack(from_model=B, to_model=A, step=1, reason="worse"), START_US + 3 * SECOND_US)
     figures = regression_figures([told.account])
     assert (figures.planted, figures.noticed, figures.rolled_back) == (1, 1, 1)
-    assert figures.games == 200  # those of B's gauntlet against the opponent that stays the same
+    assert figures.games == 200  # those of B's gauntlet against the random bot, which never changes
     assert figures.rated_games == 400
     assert figures.false_alarms == 0
     assert figures.rollback_seconds == 2.0
     assert told.account.current == A
 
 
-def test_a_regression_is_over_when_what_was_lost_is_learned_again() -> None:
+def test_regression_ends_when_lost_strength_is_regained() -> None:
     told = Told(a=ModelTruth(trend=300.0), b=ModelTruth(trend=200.0, planted=(1,)), c=ModelTruth(301.0, planted=(1,)))
     for model in (A, B):
         told.promote(model)
@@ -128,7 +128,7 @@ def test_a_regression_is_over_when_what_was_lost_is_learned_again() -> None:
     assert (figures.regained, figures.regained_games) == (1, 400)  # B's games and C's
 
 
-def test_a_regression_that_was_noticed_or_is_still_there_is_not_regained() -> None:
+def test_noticed_or_lasting_regression_is_not_regained() -> None:
     told = Told(a=ModelTruth(trend=300.0), b=ModelTruth(trend=200.0, planted=(1,)), c=ModelTruth(301.0, planted=(1,)))
     for model in (A, B):
         told.promote(model)
@@ -162,11 +162,11 @@ def test_only_alarms_while_strength_grows_are_false() -> None:
     account = Account(strength=list(stuck))
     account.alarms_us += [START_US + hour * HOUR_US for hour in (10, 11, 30, 70)]
     figures = stall_figures([account], STALL)
-    # Growth of 10 Elo/h over six hours is healthy from hour 6 on; with 3 of 6 hours of it, it is just as fast as 5.
+    # Growth of 10 Elo/h is healthy from hour 6 on. Three hours of it in a window of six average 5 Elo/h, the limit.
     assert figures == StallFigures(alarms=4, healthy_days=(47 - 6 + 1 + 3) / 24, false_days=2)
 
 
-def test_a_stall_told_of_a_healthy_configuration_reaches_the_account() -> None:
+def test_plateau_detected_is_recorded_as_an_alarm() -> None:
     told = Told()
     told.tell(PlateauDetected(velocity=1.0, upper_bound=2.0, window_hours=6.0), START_US + HOUR_US)
     assert told.account.alarms_us == [START_US + HOUR_US]
@@ -206,7 +206,7 @@ def result(arm: str, seed: int, gain: float) -> RunResult:
 
 
 def test_arms_are_paired_by_seed() -> None:
-    # Seeds differ by a factor of ten; the ratio between the arms of each hardly does.
+    # Gains differ by a factor of ten between seeds, but the ratio between the arms is the same for each seed.
     runs = [
         result(arm, seed, gain)
         for seed, base in enumerate((100, 1000, 300))

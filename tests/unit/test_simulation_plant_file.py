@@ -1,4 +1,4 @@
-"""Plant files: what is wrong with one is told by the setting's name."""
+"""Plant files: errors name the setting at fault."""
 
 import re
 from importlib.resources import files
@@ -12,7 +12,7 @@ TEXT = (files("app.simulation") / "plant.toml").read_text(encoding="utf-8")
 
 
 def refused(path: Path, pattern: str, instead: str) -> BadPlant:
-    """Write the plant that comes with Flyball with one thing changed, and return what is said of it."""
+    """Return the error of loading the default plant with one change."""
     text, changes = re.subn(pattern, instead, TEXT, count=1, flags=re.MULTILINE)
     assert changes
     path.write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Stations: the order of jobs, lost machines, and what queueing theory says of their waits."""
+"""Stations: order of jobs, lost machines, and waits by queueing theory."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import factorial
@@ -22,7 +22,7 @@ from daemons.jobs import Job, Worker
 
 
 class Asked(NamedTuple):
-    """A request; ``purpose`` as an evaluation's."""
+    """A request with the ``purpose`` of an evaluation."""
 
     purpose: str = "rating"
 
@@ -56,7 +56,7 @@ class Clerk(Worker[Asked]):
 
 
 class Office:
-    """A station with a clerk; requests arrive at given times, and each takes given seconds."""
+    """A station with a clerk and given arrival times and durations."""
 
     def __init__(self, machines: Mapping[str, int], *, seconds: Mapping[str, float] | float, spreads: bool = False):
         self.agenda, self.order, self.starts = Agenda(), list[str](), dict[str, float]()
@@ -76,7 +76,7 @@ class Office:
         )
 
     def ask(self, name: str, number: int, at_seconds: float = 0.0, **changes: Any) -> None:
-        """Let a request arrive; its number is its place in the journal."""
+        """Schedule the arrival of a request; ``number`` is its journal position."""
         cause = Cause(
             id=EventId(name), subject=None, correlationid=name, traceparent=None, sequence=number, recorded_us=0
         )
@@ -96,7 +96,7 @@ class Office:
         self.agenda.enter(seconds, "test", happen)
 
     def run(self, seconds: float = 1e9) -> list[Service]:
-        """Run to a time and return the services, in seconds from the start."""
+        """Run until ``seconds`` after the start; return the services."""
         while (appointment := self.agenda.next_until(START_US + round(seconds * SECOND_US))) is not None:
             appointment.happening(appointment.at_us)
         return self.station.services
@@ -142,7 +142,7 @@ def test_lost_machine_gives_its_jobs_to_another() -> None:
     services = office.run()
     times = [((one.started_us or 0) - START_US, (one.ended_us or 0) - START_US) for one in services]
     assert times == [(0, 4 * SECOND_US), (0, 10 * SECOND_US), (10 * SECOND_US, 20 * SECOND_US)]
-    assert office.order == ["first", "second"]  # modelled once: the second try has the same result
+    assert office.order == ["first", "second"]  # computed once, because the second try has the same result
 
 
 def test_machine_that_is_back_gets_jobs() -> None:
@@ -184,7 +184,10 @@ def erlang_c(processes: int, offered: float) -> float:
 
 @pytest.mark.parametrize(("processes", "utilisation"), [(1, 0.5), (1, 0.8), (3, 0.7), (8, 0.8)])
 def test_waits_and_utilisation_are_those_of_an_m_d_c_queue(processes: int, utilisation: float) -> None:
-    """Utilisation is rate x seconds / servers; the wait about half an M/M/c queue's, exactly so for one server."""
+    """Utilisation is rate x seconds / servers.
+
+    The mean wait is about half that of an M/M/c queue, and exactly half for one server.
+    """
     seconds, jobs = 10.0, 10_000
     rate = utilisation * processes / seconds
     office = Office({"head": processes}, seconds=seconds)
@@ -193,7 +196,7 @@ def test_waits_and_utilisation_are_those_of_an_m_d_c_queue(processes: int, utili
         office.ask(f"job{number}", number, float(at))
     services = office.run()
     found = load(services, processes, START_US + round(arrivals[-1] * SECOND_US))
-    offered = jobs / arrivals[-1] * seconds  # as drawn
+    offered = jobs / arrivals[-1] * seconds  # load of the drawn arrivals
     assert found.busy == pytest.approx(offered / processes, rel=0.01)
     assert found.jobs_per_hour == pytest.approx(jobs / arrivals[-1] * 3600, rel=0.01)
     expected = erlang_c(processes, offered) * seconds / (processes - offered) / 2
@@ -207,7 +210,10 @@ def test_waits_and_utilisation_are_those_of_an_m_d_c_queue(processes: int, utili
 )
 @settings(max_examples=60)
 def test_more_processes_never_lengthen_any_wait(arrivals: list[tuple[float, float]], processes: int, more: int) -> None:
-    """This is true of the same arrivals, each with its own duration, served oldest first (Kiefer-Wolfowitz)."""
+    """This holds for equal arrivals and durations, served oldest first.
+
+    Source: Kiefer and Wolfowitz.
+    """
     ordered = sorted(arrivals)
     seconds = {f"job{number}": duration for number, (_, duration) in enumerate(ordered)}
 
@@ -235,5 +241,5 @@ def test_load_counts_what_lies_in_its_window() -> None:
     found = kind_load("evaluation", 4, services, START_US + HOUR_US, START_US + 3 * HOUR_US)
     assert found.busy == pytest.approx((1 + 2) / (4 * 2))
     assert (found.jobs_per_hour, found.seconds) == (1.0, 1.5 * 3600)
-    assert found.wait_seconds == pytest.approx(3600)  # of the second, and of the third until the end
-    assert found.growth == pytest.approx(1.0)  # from one that waits to two
+    assert found.wait_seconds == pytest.approx(3600)  # the waits of the second, and of the third until the end
+    assert found.growth == pytest.approx(1.0)  # from one waiting request to two

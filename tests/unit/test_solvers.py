@@ -51,7 +51,10 @@ def at_random(config, lengths, games, seed):
 
 @cache
 def brute_force(board: tuple[str, ...], mover: str) -> int:
-    """Return the value for the mover; a board is columns of letters, without bits or pruning."""
+    """Return the mover's value by full search without pruning.
+
+    A board is a tuple of columns, which are strings of x and o.
+    """
     other = "xo"[mover == "x"]
     if connected(board, other):
         return -1

@@ -1,4 +1,4 @@
-"""Events as spans, by OpenTelemetry's own SDK, and over OTLP to a server on loopback."""
+"""Events as spans in OpenTelemetry's SDK and over OTLP."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A rollback from a model that is no longer current changes nothing, for any reader."""
+"""Rollbacks from models that are no longer current change nothing."""
 
 import pytest
 from driving import KEY, NEW, OLD, OTHER_KEY, distributed, promoted, run_settings
@@ -22,7 +22,7 @@ BACK = ModelRolledBack(from_model=NEW, to_model=OLD, step=5, reason="worse")
 
 @pytest.fixture
 def history(record):
-    """Return what was recorded before: NEW is current."""
+    """Return earlier events, after which NEW is current."""
     configured = record(RunConfigured(run_id="r", settings=SETTINGS.model_dump(mode="json")))
     return [configured, *(record(data, KEY) for data in (promoted(OLD), promoted(NEW, step=6), distributed(NEW, 6)))]
 

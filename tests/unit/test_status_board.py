@@ -1,4 +1,4 @@
-"""The status is what the events say, however they are cut into batches."""
+"""The status follows from the events, however they are batched."""
 
 from datetime import timedelta
 
@@ -81,7 +81,10 @@ def test_what_is_not_known_is_not_zero() -> None:
 
 
 def loops(run: Recording, *steps: int) -> None:
-    """Add loops in which the models of these steps are rated against the champion of before and the first, and win."""
+    """Add a loop for each step, in which its model wins.
+
+    The model is rated against the previous champion and the first model, and promoted.
+    """
     for step in steps:
         before = run.events[-1].data.model
         met = {"champion": before, "recent": OLD}
@@ -134,7 +137,7 @@ def test_a_rollback_makes_an_older_model_current() -> None:
 def test_status_counts_rollbacks_beside_promotions() -> None:
     run = recording()
     back = ModelRolledBack(from_model=OLD, to_model=NEW, step=0, reason="worse")
-    for _ in range(2):  # reported twice, it happened once
+    for _ in range(2):  # reported twice, but counted once
         run.add(back, run.events[7])
     config = next(one for one in status_of(run).configs if one.key == KEY)
     assert (config.promotions, config.rejections, config.rollbacks) == (0, 1, 1)
@@ -324,7 +327,7 @@ def test_the_views_say_it(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.fixture
 def wide() -> Status:
-    """Return a status whose table would need some 170 columns."""
+    """Return a status whose table needs some 170 characters of width."""
     run = recording()
     run.add(DaemonFailed(daemon="training", node="laptop", error="the disk is full, " * 20))
     return status_of(run)
@@ -339,7 +342,7 @@ def wide() -> Status:
         (30, ["configuration", "Elo"], ["games", "loops"]),
     ],
 )
-def test_where_there_is_little_room_columns_are_left_out_and_no_row_wraps(capsys, wide, width, shown, left_out):
+def test_narrow_status_table_omits_columns_and_wraps_no_row(capsys, wide, width, shown, left_out):
     Console(width=width).print(status_table(wide, width))
     lines = capsys.readouterr().out.rstrip().splitlines()
     assert len(lines) == 1 + len(wide.configs)
@@ -348,7 +351,7 @@ def test_where_there_is_little_room_columns_are_left_out_and_no_row_wraps(capsys
     assert "…" not in "".join(lines)
 
 
-def test_in_a_narrow_table_of_daemons_only_errors_go_on_in_the_next_line(capsys, wide):
+def test_narrow_daemons_table_wraps_errors_only(capsys, wide):
     Console(width=80).print(daemons_table(wide, 80))
     lines = [line.split() for line in capsys.readouterr().out.rstrip().splitlines()]
     (said,) = (daemon.error for daemon in wide.daemons if daemon.error)

@@ -1,4 +1,4 @@
-"""Watching a journal: in parts, from where it was, through damage."""
+"""Watching a journal: in parts, after a restart, despite damage."""
 
 import sqlite3
 from collections.abc import Callable
@@ -47,12 +47,15 @@ def test_what_lies_before_is_counted_and_what_comes_is_told(tmp_path: Path, monk
 
 
 def renamed(event: Event[Any]) -> Event[Any]:
-    """Return the event as it would be in another run."""
+    """Return the event as if from another run."""
     return replace(event, envelope=replace(event.envelope, id=f"other-{event.id}"))
 
 
 def spoil_the_start(folder: RunFolder) -> None:
-    """Make the first half of the journal unreadable: whoever reads it again fails."""
+    """Make the start of the journal unreadable.
+
+    Reading it again fails.
+    """
     with sqlite3.connect(folder.journal) as db:
         db.execute("UPDATE frames SET head = x'00' WHERE first < 10")
     db.close()

@@ -1,4 +1,4 @@
-"""What a supervised process writes to stderr is kept, and kept short."""
+"""The bounded file of a supervised process's stderr."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ def test_the_last_line_is_that_of_the_latest_process(tmp_path: Path) -> None:
     assert file.last_line() == ""
 
 
-def test_a_long_file_is_emptied_when_a_process_starts_and_its_content_kept_once(tmp_path: Path) -> None:
+def test_long_file_is_emptied_at_a_start_and_its_end_kept(tmp_path: Path) -> None:
     file = StderrFile(tmp_path / "x.stderr", max_bytes=10)
     for text in ("one long line\n", "two long lines\n", "end\n"):
         write(file, text)

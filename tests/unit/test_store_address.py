@@ -1,4 +1,4 @@
-"""Names of stores: what users write, what jobs get, and what is refused."""
+"""Names of stores: settings of users, arguments of jobs, refusals."""
 
 from importlib.util import find_spec
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""A node's cache of blobs: bounded, verified, shared by processes, and never without a pinned model."""
+"""A node's cache of blobs: bounded, verified and shared by processes.
+
+Pinned models are never evicted.
+"""
 
 import multiprocessing
 import os
@@ -19,7 +22,7 @@ def blob(number: int, size: int = 100) -> bytes:
 
 
 class Cached:
-    """A cache that is filled in order: each blob was used a second after the one before."""
+    """A cache whose uses of blobs are one second apart."""
 
     def __init__(self, folder: Path, capacity: int) -> None:
         self.folder, self.cache, self.seconds = folder, BlobCache(folder, capacity), 0

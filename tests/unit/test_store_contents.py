@@ -1,4 +1,4 @@
-"""Checkpoints and shards: what is refused, and that names follow content."""
+"""Checkpoints and shards: refusals, and names that follow from content."""
 
 import dataclasses
 import json
@@ -45,7 +45,10 @@ def manifest(step: int = 0, parent: ModelHash | None = None) -> Manifest:
 
 
 def shard(actions: int = 9) -> Shard:
-    """Two games of two rows, seats 0 and 1; the second game was truncated."""
+    """Return a shard with two games of two rows each.
+
+    The seats are 0 and 1. The second game was truncated.
+    """
     mask = np.ones((4, actions), dtype=bool)
     mask[1, 0] = False
     return Shard(
@@ -93,7 +96,7 @@ def test_a_shard_comes_back_equal_in_value_and_type(actions, kind):
 
 
 def test_shard_of_bots_comes_back_with_their_names():
-    """A bot of one game is no player of events."""
+    """Bots of a single game never appear as players in events."""
     store, given = MemoryStore(), shard()
     meta = given.meta.replace(model="normal", opponents=("easy", "hard"))
     key = put_shard(store, dataclasses.replace(given, meta=meta))
@@ -123,7 +126,7 @@ def test_arrays_that_disagree_make_no_shard(complaint, change):
         dataclasses.replace(shard(), **change)
 
 
-def test_a_checkpoint_comes_back_and_is_named_by_weights_and_manifest():
+def test_checkpoint_round_trips_and_its_name_follows_content():
     store = MemoryStore()
     model = put_checkpoint(store, manifest(), PARAMETERS, None)
     checkpoint = get_checkpoint(store, model, optimizer=True)
@@ -146,7 +149,7 @@ def test_the_optimiser_is_fetched_only_when_asked_for():
         get_checkpoint(store, model, optimizer=True)
 
 
-def test_a_flipped_bit_anywhere_in_a_model_a_shard_or_an_optimiser_is_refused():
+def test_flipped_bit_in_model_shard_or_optimiser_is_refused():
     store = MemoryStore()
     model = put_checkpoint(store, manifest(1, PARENT), PARAMETERS, b"moments")
     moments = get_checkpoint(store, model, optimizer=True).manifest.optimizer
@@ -192,7 +195,7 @@ def test_only_a_first_model_has_no_parent(step, parent):
 
 
 def test_manifest_with_defaults_keeps_the_bytes_of_before():
-    """Fields that were added later change no hash of a model that does not use them."""
+    """Later fields change no hash of models that do not use them."""
     before = (
         '{"version":1,"config_key":"tic_tac_toe_2p","network":{"hidden":[4]},"obs_size":3,"actions":2,"step":0,'
         '"parent":null,"optimizer":null}'
@@ -246,7 +249,7 @@ def test_a_damaged_model_can_still_be_deleted():
 
 
 @pytest.mark.parametrize("current", [True, False])
-def test_models_that_nobody_needs_are_deleted_with_or_without_one_that_is_distributed(tmp_path, current):
+def test_distribute_with_or_without_a_model_deletes_discarded(tmp_path, current):
     store = FileStore(tmp_path)
     kept, left = (put_checkpoint(store, manifest(step, PARENT), PARAMETERS, b"moments %d" % step) for step in (1, 2))
     distribute({"store": str(tmp_path), "model": kept if current else None, "discard": [left, "f" * 64]}, None)
@@ -254,7 +257,7 @@ def test_models_that_nobody_needs_are_deleted_with_or_without_one_that_is_distri
     assert sorted(store.keys()) == sorted([kept, *(one.optimizer for one in manifests)])
 
 
-def test_nothing_is_deleted_where_the_model_to_distribute_is_damaged(tmp_path):
+def test_distribute_of_a_missing_model_deletes_nothing(tmp_path):
     store = FileStore(tmp_path)
     left = put_checkpoint(store, manifest(), PARAMETERS, None)
     with pytest.raises(MissingBlob):
@@ -262,7 +265,7 @@ def test_nothing_is_deleted_where_the_model_to_distribute_is_damaged(tmp_path):
     assert store.has(left)
 
 
-def test_a_note_keeps_the_tensors_readable_and_the_bytes_deterministic():
+def test_note_keeps_tensors_readable_and_bytes_deterministic():
     noted = with_note(PARAMETERS, "hello é")
     assert note_of(noted) == "hello é"
     assert with_note(noted, "hello é") == noted

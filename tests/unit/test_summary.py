@@ -1,4 +1,4 @@
-"""Events and values in one line, for people at terminals."""
+"""Summaries of events and values in one line of a terminal."""
 
 from hypothesis import given
 from hypothesis import strategies as st

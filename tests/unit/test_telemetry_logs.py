@@ -1,4 +1,4 @@
-"""Log lines: each is one JSON object of OpenTelemetry's shape, whatever is logged."""
+"""Log lines: each is one JSON object of OpenTelemetry's shape."""
 
 import asyncio
 import json
@@ -197,8 +197,8 @@ def test_the_last_files_are_kept_and_none_outgrows_its_size(tmp_path: Path) -> N
     }
 
 
-def test_writers_of_one_file_lose_no_line_when_one_of_them_rotates_it(tmp_path: Path) -> None:
-    """A daemon that is being replaced and its successor, for instance."""
+def test_writers_of_one_file_lose_no_line_in_its_rotation(tmp_path: Path) -> None:
+    """A daemon and its successor may share a file, for example."""
 
     def write(name: str) -> None:
         with LogFile(tmp_path / "log", max_bytes=1000, files=500) as sink:

@@ -1,4 +1,4 @@
-"""Games of language models: recorded, inspected, learned from; and ``flyball train`` of a text game."""
+"""Games of language models: recording, inspection, learning and ``flyball train``."""
 
 import json
 from dataclasses import replace
@@ -67,7 +67,7 @@ def test_games_along_options_are_legal_and_pass_inspection(bound: Played) -> Non
 def test_free_answers_that_are_not_legal_cost_their_seat(tmp_path: Path) -> None:
     free = Played(tmp_path, constrained=False, lessons=0, most_tokens=3)
     verdict, shard = free.inspected(), get_token_shard(free.store, free.key)
-    assert verdict["failures"] == []  # what was played instead is legal
+    assert verdict["failures"] == []  # the substituted actions are legal
     assert verdict["components"]["legality"] < 0.5
     assert verdict["score"] < 0.7
     assert not shard.legal.all()
@@ -141,7 +141,7 @@ def test_groups_share_start_and_seat() -> None:
 
 @pytest.mark.parametrize("players", [3, 7])
 def test_hero_of_one_group_a_lineup_takes_every_seat(players: int) -> None:
-    """A lineup of a request often has the games of one group only."""
+    """Lineups of a request often have the games of one group."""
     lineups = [((1,) * (players - 1), 4)] * players
     schedule = grouped_schedule(4 * players, players, lineups, group=4, openings=0, seed=1)
     heroes = (schedule.seating == 0).argmax(axis=1)

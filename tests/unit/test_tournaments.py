@@ -1,4 +1,4 @@
-"""Background tournaments: who plays whom, and that evaluations come before them."""
+"""Background tournaments: pairings, and precedence of evaluations."""
 
 import asyncio
 import itertools
@@ -51,7 +51,10 @@ def evaluator(members: int = 3) -> DrivenWorker:
 
 
 def told(worker: DrivenWorker, **differences: float):
-    """Let the first waiting matches be played by these differences of strength, named by the roles of the opponents."""
+    """Play the first waiting matches with given differences of strength.
+
+    The differences are in Elo, by the opponents' roles. Return the payloads to publish.
+    """
     job = worker.jobs()[0]
     played = []
     for one in job.context["opponents"]:
@@ -63,7 +66,7 @@ def told(worker: DrivenWorker, **differences: float):
     return worker.worker.completed(job, {"results": played, "lost_games": 0, "seconds": 1.0})
 
 
-def test_a_new_member_is_placed_against_those_whose_games_tell_most():
+def test_new_member_is_placed_against_those_near_in_rating():
     newcomer = checkpoint(7, 210.0)
     (request,) = tournaments(ladder().with_agent(newcomer), newcomer, SETTINGS, seed=3)
     assert (request.model, request.step, request.games) == (newcomer.id, 7, 10)
@@ -105,7 +108,7 @@ def test_the_keeper_has_its_new_members_placed(placement, requests):
     assert [(one.model, one.opponents) for one in found] == [(model(1), ("random",))] * requests
 
 
-def test_matches_wait_for_every_evaluation_however_many_there_are():
+def test_matches_wait_for_evaluations_even_if_they_are_many():
     worker = evaluator()
     for _ in range(40):
         worker.feed(asked(1, model(2)))
@@ -154,7 +157,7 @@ def test_the_opponents_are_those_asked_for_in_whole_rotations():
     ]
 
 
-def test_a_tournament_changes_ratings_a_little_and_nobody_comes_or_goes_for_it():
+def test_tournament_changes_ratings_a_little_but_no_members():
     worker = evaluator()
     worker.feed(rated(100.0, match(0.7, 200), model=model(1)))
     worker.feed(rated(200.0, match(0.76, 200), model=model(2)))
@@ -176,7 +179,7 @@ def test_a_tournament_changes_ratings_a_little_and_nobody_comes_or_goes_for_it()
 
 
 class Slow:
-    """An engine whose jobs end when they are told to."""
+    """An engine whose jobs end when ``end`` is set."""
 
     def __init__(self) -> None:
         self.running: list[str] = []
@@ -188,7 +191,7 @@ class Slow:
         raise FlyballError("told to end")
 
 
-async def test_matches_that_have_begun_are_finished_before_an_evaluation():
+async def test_begun_matches_are_finished_before_an_evaluation():
     worker, engine = evaluator(), Slow()
 
     async def say(verb, job, payloads) -> None:

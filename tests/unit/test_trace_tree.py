@@ -1,4 +1,4 @@
-"""Cause and effect: found whole, bounded, and in finite time whatever the ids say."""
+"""Trees of causes and effects: complete, bounded, and safe with cycles."""
 
 from typing import Any
 
@@ -96,7 +96,7 @@ def test_the_tree_shows_times_around_the_event(capsys: pytest.CaptureFixture[str
 
 
 def rewire(run: Recording, causes: list[int | None]) -> list[Event[Any]]:
-    """Give each event the cause of that index; sense is not needed."""
+    """Give each event an arbitrary cause by index, or none."""
     ids = [event.id for event in run.events]
     return [
         replace(event, envelope=replace(event.envelope, causationid=None if i is None else ids[i]))
@@ -128,7 +128,7 @@ def test_a_long_line_is_no_trouble() -> None:
     assert trace(lambda: run.events, run.events[-1].id).earlier == 3000 - 8
 
 
-def test_whom_a_model_meets_is_one_short_line_with_the_likeliest_first() -> None:
+def test_matchmaking_summary_is_one_line_with_likeliest_first() -> None:
     agents = ("a" * 64, "b" * 64, "random", "c" * 64, "d" * 64, "e" * 64)
     shares = (0.25, 0.05, 0.2, 0.1, 0.05, 0.05)
     picks = [OpponentPick(agent=one, category="peers", probability=p) for one, p in zip(agents, shares, strict=True)]

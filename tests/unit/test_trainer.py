@@ -1,4 +1,4 @@
-"""The trainer: what it trains on, and what it says of a training that failed."""
+"""The trainer: data of trainings, and reasons of failures."""
 
 import pytest
 from driving import KEY, OLD, DrivenWorker, trained
@@ -77,7 +77,7 @@ def test_a_worker_that_died_says_nothing_of_the_data(trainer: DrivenWorker) -> N
 
 
 def test_the_names_of_the_jobs_errors_are_those_of_classes() -> None:
-    """They are told apart by name: what defines them loads torch."""
+    """Errors are identified by name, because importing their classes loads torch."""
     modules = (
         app.store.blobs,
         app.store.checkpoints,
@@ -95,7 +95,7 @@ def _is_error(kind: object) -> bool:
 
 
 def replaying(rows: int | None) -> DrivenWorker:
-    """Return a trainer of a configuration that replays so many rows."""
+    """Return a trainer of a configuration with a limit of replayed rows."""
     config = GAMES[KEY].replace(replay_rows=rows)
     return DrivenWorker(Trainer, RunSettings(configs=(config,)))
 
@@ -105,7 +105,10 @@ def numbered(number: int) -> str:
 
 
 def test_trainings_replay_the_latest_shards_of_earlier_ones() -> None:
-    """At most a quarter of all 9 x 40 rows, so ten shards; and no more than the configuration's rows."""
+    """Replay is limited to a quarter of all rows.
+
+    Of 40 shards of 9 rows, that is ten shards. The configuration's limit holds, too.
+    """
     for rows, expected in ((1000, range(30, 40)), (50, range(34, 40)), (None, ())):
         trainer = replaying(rows)
         for number in range(40):
@@ -124,7 +127,10 @@ def test_shards_of_a_training_under_way_are_not_replayed() -> None:
 
 
 def test_shards_of_a_training_that_failed_are_not_replayed() -> None:
-    """They may be why: rows without searches, for instance, would make every later training fail."""
+    """Such shards may have caused the failure.
+
+    For example, rows without searches would make every later training fail.
+    """
     trainer = replaying(1000)
     for number in range(8):
         job = ask(trainer, numbered(number))

@@ -1,4 +1,4 @@
-"""The jobs: what they store, what they refuse, and that the same spec gives the same model."""
+"""Training jobs: stored results, refusals and determinism."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ def ignore(report: dict) -> None:
 
 
 def episodes(games: int = 40, length: int = 4, **meta) -> Shard:
-    """Made-up games of the right shape: two seats in turn, random positions."""
+    """Return made-up games of two alternating seats with random positions."""
     rng = np.random.default_rng(games)
     rows = games * length
     game, step = np.divmod(np.arange(rows, dtype=np.int32), length)
@@ -92,11 +92,11 @@ def spec(tmp_path: Path, store, first) -> dict:
 
 
 def with_ppo(spec: dict, **changes: object) -> dict:
-    """Return the spec with other coefficients of PPO."""
+    """Return the spec with changed PPO coefficients."""
     return {**spec, "config": {**spec["config"], "ppo": {**spec["config"]["ppo"], **changes}}}
 
 
-def test_a_first_model_has_the_game_s_shape_and_depends_on_run_seed_and_configuration(tmp_path, store, first):
+def test_first_model_has_the_game_s_shape_and_depends_on_seed(tmp_path, store, first):
     manifest = get_checkpoint(store, first).manifest
     assert (manifest.obs_size, manifest.actions, manifest.step) == (27, 9, 0)
     again = {"store": str(tmp_path), "config": CONFIG.model_dump(mode="json"), "seed": 7}
@@ -118,17 +118,17 @@ def test_training_stores_a_playable_child_and_tells_its_metrics(store, spec):
     assert policy.forward(episodes().obs, episodes().mask)[0].shape == (160, 9)
 
 
-def test_the_same_spec_gives_the_same_model_and_another_seed_another(spec):
+def test_model_repeats_by_spec_and_differs_by_seed(spec):
     assert train(spec, ignore)["model"] == train(spec, ignore)["model"]
     assert train({**spec, "seed": 4}, ignore)["model"] != train(spec, ignore)["model"]
 
 
-def test_images_of_the_positions_are_learnt_from_unless_turned_off(spec):
+def test_position_images_are_learned_from_unless_turned_off(spec):
     plain = with_ppo(spec, symmetries=False)
     assert train(plain, ignore)["model"] != train(spec, ignore)["model"]
 
 
-def test_training_goes_on_from_a_trained_model_with_its_optimiser(store, spec):
+def test_training_continues_with_the_optimiser_of_its_base(store, spec):
     second = train(spec, ignore)
     third = train({**spec, "base_model": second["model"], "step": 1}, ignore)
     assert third["step"] == 2
@@ -152,7 +152,7 @@ def test_shards_of_other_games_or_rules_are_refused(store, spec, foreign):
         train({**spec, "shards": [*spec["shards"], put_shard(store, episodes(**foreign))]}, ignore)
 
 
-def test_a_base_model_of_another_step_configuration_or_network_is_refused(spec):
+def test_base_model_of_another_step_game_or_network_is_refused(spec):
     other = CONFIG.replace(network=NetworkSettings(hidden=(9,)))
     hex7 = GAMES[ConfigKey("hex7_2p")]
     changes = [{"step": 1}, {"config": other.model_dump(mode="json")}, {"config": hex7.model_dump(mode="json")}]
@@ -183,7 +183,7 @@ def test_an_unknown_key_in_a_spec_is_refused(spec):
         train({**spec, "sharps": []}, ignore)
 
 
-async def test_an_engine_runs_the_jobs_by_name_and_tells_divergence_by_its_kind(spec, first, tmp_path):
+async def test_engine_runs_jobs_by_name_and_reports_divergence(spec, first, tmp_path):
     engine = InlineEngine()
     initial = {"store": str(tmp_path), "config": CONFIG.model_dump(mode="json"), "seed": 7}
     assert (await engine.run("app.learning.jobs:initialise", initial))["model"] == first

@@ -15,7 +15,7 @@ ROWS = 64
 
 
 def played(key: str) -> tuple[Samples, tuple]:
-    """Real positions, some moves into the game, each with a legal action."""
+    """Return positions from random play, each with a legal action."""
     table = open_table(GAMES[ConfigKey(key)], ROWS)
     slots, rng = np.arange(ROWS), np.random.default_rng(0)
     table.reset(slots, list(range(ROWS)))

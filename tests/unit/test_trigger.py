@@ -1,4 +1,4 @@
-"""TrainingTrigger: each of its rules, at its threshold and beside it."""
+"""TrainingTrigger: each rule at its threshold and next to it."""
 
 from itertools import pairwise
 
@@ -45,7 +45,7 @@ def rejected(model: str) -> PromotionRejected:
 
 
 def finish(trigger: Driven, model: str = NEW) -> list:
-    """Finish the training that is under way."""
+    """Finish the current training."""
     return trigger.feed(trained(model).replace(request_id=trigger.state().lineage.training))
 
 
@@ -227,7 +227,7 @@ def test_quality_threshold_beyond_its_bounds_is_bounded(trigger):
 
 
 def test_operators_settings_beyond_their_bounds_are_bounded(trigger):
-    """Journals hold such of its own too, from before it bounded what it passed on."""
+    """Old journals also contain unbounded settings that Flyball's controllers published."""
     trigger.feed(AdaptiveParamsChanged(epochs=10**12, games_per_iteration=10**12, learning_rate=1.0, reason="x"))
     (request,) = trigger.feed(*[scored()] * 4)
     assert (request.epochs, request.learning_rate) == (8, 1e-3)
@@ -252,7 +252,7 @@ def test_what_is_configured_beyond_the_bounds_may_stay():
 
 
 def test_a_training_held_by_its_cooldown_begins_at_a_tick():
-    """With enough rows no games are requested, so only ticks show the passage of time."""
+    """With enough rows no games are requested, so only ticks follow."""
     trigger = Driven(TrainingTrigger, run_settings(trigger={"cooldown_seconds": 600}))
     trigger.settle(at=1)
     assert not trigger.feed(scored(rows=NEED), at=599)
@@ -266,7 +266,7 @@ LIMITS = run_settings().feedback.trigger
 
 
 def fail(trigger: Driven, times: int, at: float) -> None:
-    """Let so many trainings fail at a time; operators request them."""
+    """Let a number of trainings fail, which operators requested."""
     for number in range(times):
         asked = TrainingRequested(base_model=OLD, shards=(), step=0, seed=number, learning_rate=1e-3, epochs=1)
         trigger.feed(asked, at=at)
@@ -274,7 +274,10 @@ def fail(trigger: Driven, times: int, at: float) -> None:
 
 
 def started_after(trigger: Driven, failed_at: float) -> float:
-    """Feed enough rows, and ticks until a training is requested; return the seconds since a failure."""
+    """Return the seconds from a failure to the next training request.
+
+    Enough rows are fed at the failure, and then a tick each second.
+    """
     said, at = trigger.feed(scored(), at=failed_at), failed_at
     while not said:
         at += 1

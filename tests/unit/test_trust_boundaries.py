@@ -1,4 +1,4 @@
-"""What comes from other machines is data: nothing of it is unpickled, and no key of it is a path."""
+"""Data from other machines is neither unpickled nor used as paths."""
 
 import ast
 from pathlib import Path
@@ -13,7 +13,7 @@ from app.store.objects import ObjectStore
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted(path for folder in ("app", "daemons", "flyball") for path in (ROOT / folder).rglob("*.py"))
 OWN_PROCESSES = {ROOT / "app" / "learning" / "torchrun.py"}
-"""Modules that unpickle what processes of one job wrote into a folder that only their user can read (ADR-044)."""
+"""Modules that unpickle files of processes of the same job, from a folder only their user can read (ADR-044)."""
 
 UNPICKLERS = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
 
@@ -37,7 +37,10 @@ def calls(tree, owner, name):
 
 
 def test_nothing_that_crosses_a_trust_boundary_is_unpickled():
-    """Models are safetensors, shards and events have codecs of their own, arrays are read without objects."""
+    """Models, shards and events have formats that run no code.
+
+    Models are safetensors, shards and events have codecs, and arrays are read without objects.
+    """
     assert len(SOURCES) > 200
     for path in SOURCES:
         tree = ast.parse(path.read_text(encoding="utf-8"))

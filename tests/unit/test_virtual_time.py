@@ -1,4 +1,4 @@
-"""Virtual time: waiting takes none, and jobs share a processor as processes do."""
+"""Virtual time: instant waiting, and jobs that share a processor."""
 
 import asyncio
 import time
@@ -20,7 +20,7 @@ def now():
 
 
 class Meter:
-    """A processor whose clock goes on by one second at each reading."""
+    """A processor clock that advances one second at each reading."""
 
     def __init__(self):
         self.read = 0.0
@@ -31,7 +31,7 @@ class Meter:
 
 
 def job(spec, report):
-    """A job with a report, which takes two seconds by ``Meter``; to its report one."""
+    """Report progress after one second and return after two, by ``Meter``."""
     if "raise" in spec:
         raise ValueError(spec["raise"])
     if "exit" in spec:
@@ -65,7 +65,10 @@ def test_waiting_for_a_day_takes_no_time_and_keeps_the_order():
 
 
 def ends(cores, *jobs):
-    """Return when jobs end that begin at one time and need some seconds, and what the processor was used for."""
+    """Return the processor's used seconds and the jobs' end times.
+
+    ``jobs`` are tuples of user, start time and needed seconds.
+    """
     found = {}
 
     async def work(processor, user, begins, seconds):

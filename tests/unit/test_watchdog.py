@@ -1,4 +1,4 @@
-"""ModelPerformanceWatchdog: each rule at its threshold and beside it."""
+"""ModelPerformanceWatchdog: each rule at its threshold and next to it."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from app.events import Evidence, MatchesRequested, ModelPromoted, ModelRolledBac
 EVIDENCE = Evidence(evaluation_id="e", statistic="x", value=0, threshold=0, games=1, elo=0, elo_stderr=1)
 ANCHOR = "f" * 64
 LEVEL = 100.0
-"""Good models are so many Elo stronger than the anchor."""
+"""Elo of good models above the anchor."""
 
 
 def model(n: int) -> str:
@@ -24,13 +24,16 @@ def promoted(n: int) -> ModelPromoted:
 
 
 def rating(n: int, elo: float, games: int = 100, anchor: str = ANCHOR):
-    """Rate a model so much stronger than the anchor, exactly as expected; every other opponent beats it."""
+    """Return a rating with the expected score against the anchor.
+
+    All other opponents beat the model.
+    """
     others = (match(0.0, 200, "random"), match(0.0, 100, "champion", model="c" * 64))
     return rated(elo, match(expected_score(elo), games, "anchor_1", model=anchor), *others, model=model(n))
 
 
 def retest(elo: float, n: int, games: int = 20, anchor: str = ANCHOR):
-    """Play a match that looks into a suspicion, exactly as expected."""
+    """Return a retest with the expected score."""
     played = match(expected_score(elo), games, "member_1", model=anchor)
     return rated(elo, played, model=model(n)).replace(purpose="retest")
 
@@ -41,7 +44,7 @@ def promote(watchdog: Driven, n: int, elo: float = LEVEL, anchor: str = ANCHOR) 
 
 
 def steady(watchdog: Driven, models: int = 20) -> Driven:
-    """Promote models that are all as good as the one before."""
+    """Promote a series of equally strong models."""
     for n in range(1, models + 1):
         assert not promote(watchdog, n)
     return watchdog
@@ -53,7 +56,10 @@ def watchdog():
 
 
 class Played:
-    """Models whose games are drawn, 100 a rating; what the watchdog wants retested is."""
+    """A series of models with simulated games and retests.
+
+    Results are random. A rating has 100 games. Requested retests are played.
+    """
 
     def __init__(self, seed: int) -> None:
         self.rng, self.watchdog, self.models, self.games = np.random.default_rng(seed), None, 0, 0
@@ -71,7 +77,7 @@ class Played:
         return rated(0.0, played, model=model(self.models)).replace(purpose=purpose)
 
     def promote(self, elo: float) -> bool:
-        """Rate and promote a model, and look into suspicions; return whether there was an alarm."""
+        """Rate, promote and retest a model; return whether there was an alarm."""
         self.models += 1
         self.watchdog.feed(self.drawn(elo))
         said = self.watchdog.feed(promoted(self.models))
@@ -81,7 +87,7 @@ class Played:
 
 
 def test_drops_of_100_elo_are_caught_within_170_games_on_average():
-    """The level is not known, but measured in the ten matches before."""
+    """The level is measured in the ten matches before."""
     delays = []
     for seed in range(100):
         played = Played(seed)
@@ -93,8 +99,11 @@ def test_drops_of_100_elo_are_caught_within_170_games_on_average():
     assert np.mean(np.array(delays) <= 200) >= 0.85
 
 
-def test_false_alarms_are_5000_games_apart_where_models_stand_still_and_nothing_is_rolled_back():
-    """The worst case: growth keeps alarms away."""
+def test_false_alarms_at_constant_strength_are_5000_games_apart():
+    """Constant strength is the worst case, because growth keeps alarms away.
+
+    No model is rolled back.
+    """
     played, alarms = Played(1), 0
     while played.games < 100_000:
         alarms += played.promote(LEVEL)
@@ -113,7 +122,7 @@ def test_steady_and_improving_models_raise_no_alarm(watchdog):
     assert not [said for n in range(1, 60) for said in promote(watchdog, n, 5.0 * n)]
 
 
-def test_a_planted_regression_is_detected_and_names_the_last_good_model(watchdog):
+def test_planted_regression_is_detected_with_last_good_model(watchdog):
     (detected,) = promote(steady(watchdog), 21, LEVEL - 120.0)
     assert isinstance(detected, RegressionDetected)
     assert (detected.model, detected.last_good) == (model(21), model(20))
@@ -124,15 +133,21 @@ def test_a_planted_regression_is_detected_and_names_the_last_good_model(watchdog
 
 @pytest.mark.parametrize(("threshold", "alarms"), [(2.65, 1), (2.66, 0)])
 def test_the_alarm_is_raised_at_the_threshold(threshold, alarms):
-    """A hundred games 100 Elo below the level: 4.002 in all, of which 66% are certain: 2.654."""
+    """A hundred games 100 Elo below the level give evidence of 2.654.
+
+    The total is 4.002, of which 66% is certain.
+    """
     watchdog = steady(Driven(ModelPerformanceWatchdog, run_settings(watchdog={"threshold": threshold})))
     said = promote(watchdog, 21, LEVEL - 100.0)
     assert sum(isinstance(payload, RegressionDetected) for payload in said) == alarms
 
 
 @pytest.mark.parametrize(("suspicion", "requests"), [(0.179, 1), (0.180, 0)])
-def test_a_suspicious_model_is_retested_at_once_against_the_same_opponent(suspicion, requests):
-    """A hundred games 60 Elo below the level say 0.466, which is 0.1793 of the threshold."""
+def test_suspicious_model_is_retested_against_the_same_opponent(suspicion, requests):
+    """A hundred games 60 Elo below the level give evidence of 0.466.
+
+    This is 0.1793 of the threshold.
+    """
     watchdog = steady(Driven(ModelPerformanceWatchdog, run_settings(watchdog={"suspicion": suspicion})))
     said = promote(watchdog, 21, LEVEL - 60.0)
     asked = [(request.model, request.purpose, request.step, request.opponents, request.games) for request in said]
@@ -164,7 +179,7 @@ def test_a_suspicion_that_a_retest_confirms_is_an_alarm(watchdog):
     assert (type(detected), detected.model, detected.games) == (RegressionDetected, model(21), 100 + request.games)
 
 
-def test_before_there_is_an_anchor_the_random_bot_is_what_a_model_is_retested_against(watchdog):
+def test_retest_without_an_anchor_is_against_the_random_bot(watchdog):
     for n in range(1, 10):
         watchdog.feed(rated(200.0, match(expected_score(200.0), 200), model=model(n)), promoted(n), at=n)
     watchdog.feed(rated(120.0, match(expected_score(130.0), 200), model=model(10)), at=10)
@@ -180,14 +195,14 @@ def test_before_there_is_an_anchor_the_random_bot_is_what_a_model_is_retested_ag
     [retest(-500.0, 20), retest(-500.0, 21, anchor="9" * 64), retest(-500.0, 22)],
     ids=["of the model before", "against another opponent", "of a candidate"],
 )
-def test_a_retest_that_is_not_about_the_current_doubt_says_nothing(watchdog, late):
+def test_retest_not_about_the_current_doubt_changes_nothing(watchdog, late):
     assert promote(steady(watchdog), 21, LEVEL - 85.0)
     before = watchdog.row(KEY)
     assert not watchdog.feed(late)
     assert watchdog.row(KEY) == before
 
 
-def test_a_retest_of_a_model_whose_level_is_not_known_says_nothing(watchdog):
+def test_retest_of_a_model_without_a_level_changes_nothing(watchdog):
     assert not watchdog.feed(promoted(1), retest(-500.0, 1))
     assert watchdog.row(KEY).level is None
 
@@ -205,8 +220,8 @@ def test_candidates_that_are_not_promoted_do_not_count(watchdog):
     assert watchdog.row(KEY).doubt.total == 0
 
 
-def test_a_current_model_that_is_rated_only_afterwards_counts_then(watchdog):
-    """An operator promotes what nobody rated: its rating comes after the promotion."""
+def test_current_model_rated_after_its_promotion_counts_then(watchdog):
+    """An operator may promote a model that is rated only afterwards."""
     steady(watchdog)
     assert not watchdog.feed(promoted(21), at=21)
     (detected,) = watchdog.feed(rating(21, LEVEL - 200.0), at=22)
@@ -215,7 +230,7 @@ def test_a_current_model_that_is_rated_only_afterwards_counts_then(watchdog):
     assert not watchdog.feed(promoted(21), at=23), "its games have been counted"
 
 
-def test_a_candidates_games_wait_for_its_promotion_while_the_current_model_is_rated_again(watchdog):
+def test_candidate_games_wait_while_current_model_is_rerated(watchdog):
     steady(watchdog)
     watchdog.feed(rating(21, LEVEL - 200.0), rating(20, LEVEL), at=21)
     (detected,) = watchdog.feed(promoted(21), at=22)
@@ -234,7 +249,10 @@ def test_restored_model_without_an_alarm_sets_the_level(watchdog):
 
 
 def test_the_next_regression_after_a_rollback_is_noticed_too(watchdog):
-    """The restored model is rated again, because otherwise the next bad model would set the level."""
+    """The restored model is rated again to keep the level.
+
+    Otherwise the next bad model would set it.
+    """
     steady(watchdog)
     back = ModelRolledBack(from_model=model(20), to_model=model(19), step=19, reason="x")
     watchdog.feed(back, rating(19, LEVEL), at=30)
@@ -244,7 +262,7 @@ def test_the_next_regression_after_a_rollback_is_noticed_too(watchdog):
 
 
 def alarmed(watchdog: Driven) -> RegressionDetected:
-    """Let a model fail that is worse than all before it."""
+    """Raise an alarm by a model weaker than all before."""
     steady(watchdog)
     watchdog.feed(rating(21, LEVEL - 300.0), at=21)
     (detected,) = watchdog.feed(promoted(21), at=22)
@@ -252,9 +270,10 @@ def alarmed(watchdog: Driven) -> RegressionDetected:
 
 
 def test_restored_model_after_an_alarm_is_tested_too(watchdog):
-    """By luck, a bad model may be taken for the last good. Untested, it would be restored after each of its children.
+    """By luck, a bad model may count as the last good one.
 
-    Where it fails, no model is known to be good, and the next rollback is to the one before.
+    Untested, it would be restored after each of its children. If it fails, no model is known to be good, and the next
+    rollback is to its predecessor.
     """
     detected = alarmed(watchdog)
     assert (detected.model, detected.last_good) == (model(21), model(20))
@@ -263,7 +282,7 @@ def test_restored_model_after_an_alarm_is_tested_too(watchdog):
     assert (type(again), again.model, again.last_good) == (RegressionDetected, model(20), None)
 
 
-def test_after_an_alarms_rollback_a_model_that_reaches_the_level_is_the_last_good(watchdog):
+def test_restored_model_that_reaches_the_level_is_last_good(watchdog):
     alarmed(watchdog)
     level = watchdog.row(KEY).level
     watchdog.feed(ModelRolledBack(from_model=model(21), to_model=model(20), step=20, reason="x"), at=23)
@@ -273,7 +292,10 @@ def test_after_an_alarms_rollback_a_model_that_reaches_the_level_is_the_last_goo
 
 
 def test_rollback_of_the_only_anchor_leaves_the_random_bot(watchdog):
-    """Nobody plays that anchor any more: a level above it would never be compared with anything."""
+    """No later model plays the former anchor.
+
+    A level above it would never be compared with anything.
+    """
     alarmed(watchdog)
     watchdog.feed(ModelRolledBack(from_model=model(21), to_model=model(20), step=20, reason="x"), at=23)
     for n, elo in ((20, 300.0), (22, 300.0), (23, 300.0)):
@@ -291,7 +313,7 @@ def test_level_above_a_restored_anchor_is_0(watchdog):
     assert (level.opponent, level.elo, level.variance) == (ANCHOR, 0.0, 0.0)
 
 
-def test_games_against_others_than_the_newest_anchor_do_not_count(watchdog):
+def test_games_not_against_the_newest_anchor_do_not_count(watchdog):
     steady(watchdog)
     roles = ("random", "heuristic", "champion", "recent", "member_1", "anchor_2")
     for n in range(21, 40):
@@ -301,7 +323,7 @@ def test_games_against_others_than_the_newest_anchor_do_not_count(watchdog):
     assert watchdog.row(KEY).doubt.total == 0
 
 
-def test_before_there_is_an_anchor_games_against_the_random_bot_count(watchdog):
+def test_games_against_the_random_bot_count_without_an_anchor(watchdog):
     for n in range(1, 21):
         watchdog.feed(rated(0.0, match(expected_score(150.0), 200), model=model(n)), promoted(n), at=n)
     watchdog.feed(rated(0.0, match(expected_score(0.0), 200), model=model(21)), at=21)
@@ -311,21 +333,21 @@ def test_before_there_is_an_anchor_games_against_the_random_bot_count(watchdog):
 
 @pytest.mark.parametrize(("elo", "alarms"), [(-150.0, 1), (0.0, 0)])
 def test_against_an_anchor_that_was_current_before_0_is_expected(watchdog, elo, alarms):
-    """However much is known of the level against the anchor before it: that has become worthless."""
+    """A new anchor makes the level against the old one worthless."""
     steady(watchdog)
     said = promote(watchdog, 21, elo, anchor=model(20))
     assert [type(payload) for payload in said] == [RegressionDetected] * alarms
     assert watchdog.row(KEY).level.opponent == model(20)
 
 
-def test_against_an_anchor_of_unknown_strength_what_is_measured_is_expected(watchdog):
+def test_level_against_an_unknown_anchor_is_as_measured(watchdog):
     steady(watchdog)
     assert not promote(watchdog, 21, 30.0, anchor=model(7))
     level = watchdog.row(KEY).level
     assert (level.opponent, level.elo) == (model(7), pytest.approx(30.0, abs=1.0))
 
 
-def test_rated_again_while_it_is_the_only_anchor_itself_a_model_is_not_compared_with_the_random_bot(watchdog):
+def test_only_anchor_rated_again_is_not_compared_with_random(watchdog):
     steady(watchdog)
     watchdog.feed(ModelRolledBack(from_model=model(20), to_model=ANCHOR, step=1, reason="x"), at=30)
     before = watchdog.row(KEY)

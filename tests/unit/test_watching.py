@@ -60,7 +60,7 @@ def test_reports_tell_the_history_and_each_decision(run: Path):
     assert all(before < after for before, after in pairwise(ends))
     for report in reports:
         decision = report.decision
-        assert result.history[decision.played] == decision.action  # in connect four, numbers of seats are the game's
+        assert result.history[decision.played] == decision.action  # in connect four, seats number actions like the game
         assert decision.seat == decision.played % 2
 
 

@@ -1,4 +1,4 @@
-"""POST requests to servers on loopback that work, fail, are slow, or speak something else."""
+"""POST requests to working, failing, slow and non-HTTP servers on loopback."""
 
 import asyncio
 import ssl
@@ -83,7 +83,10 @@ async def test_tls_to_a_plain_server_is_undelivered() -> None:
 
 
 def certificate(folder: Path) -> Path:
-    """Write a key and a certificate for 127.0.0.1, which only those trust who are told to."""
+    """Write a self-signed key and certificate for 127.0.0.1.
+
+    Clients accept it only if ``SSL_CERT_FILE`` names it. Return the path of the file with both.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "hook")])
     begin = datetime.now(UTC) - timedelta(days=1)  # noqa: TID251 - OpenSSL compares it with the machine's clock

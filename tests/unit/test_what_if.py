@@ -1,4 +1,4 @@
-"""What if: other settings, the same facts; what the controllers would have concluded instead."""
+"""What-if runs: controllers' conclusions from the same facts with other settings."""
 
 import re
 from collections import Counter
@@ -32,7 +32,7 @@ SETTINGS = hasty().model_dump(mode="json")
 
 @pytest.fixture(scope="module")
 def run() -> list[Event[Payload]]:
-    """Return a run in which every kind of decision is taken."""
+    """Return the events of a run with every kind of decision."""
     return load("generated")
 
 
@@ -96,7 +96,7 @@ def test_decisions_that_would_have_said_something_else(run):
 
 
 def test_a_decision_that_is_not_taken_is_not_seen(run):
-    """A gate that accepts nothing: all rejected, and what followed from the promotions is not concluded either."""
+    """A gate that accepts nothing removes promotions and their consequences."""
     found = divergences(run, "feedback.lifecycle.elo0=900", "feedback.lifecycle.elo1=1000")
     later = {event.id for event in run if isinstance(event.data, ModelPromoted) and event.data.step > 0}
     assert later <= {one.before.id for one in found if one.before and isinstance(one.before.data, ModelPromoted)}
@@ -104,7 +104,10 @@ def test_a_decision_that_is_not_taken_is_not_seen(run):
 
 
 def test_what_is_added_is_seen_by_others(run):
-    """A gate that decides at once: rounds are saved, and nobody asks for them any more."""
+    """A gate that decides at once saves rounds of evaluation.
+
+    No other controller requests the saved rounds.
+    """
     found = divergences(run, "feedback.lifecycle.max_games=2")
     kinds = Counter((type(one.envelope.data), one.kind) for one in found)
     replaced = sum(one.kind == "replaced" and isinstance(one.after.data, PromotionRejected) for one in found)
@@ -118,7 +121,10 @@ def test_one_configuration_alone_may_be_changed(run):
 
 
 def test_facts_of_controllers_are_concluded_again(run):
-    """Those without a plateau have other ids: an id numbers the conclusions of a tick."""
+    """Without plateaus, other facts of the same tick get other ids.
+
+    An id contains the number of a conclusion within its tick.
+    """
     found = divergences(run, "feedback.stall.velocity=-1000")
     before = Counter(type(one.before.data) for one in found if one.before and one.before.data.kind is Kind.FACT)
     after = Counter(type(one.after.data) for one in found if one.after and one.after.data.kind is Kind.FACT)

@@ -1,4 +1,4 @@
-"""Nothing is wired by hand: what reducers declare must fit together."""
+"""The declarations of all reducers must fit together."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
@@ -30,7 +30,7 @@ from daemons.spec import DaemonSpec
 
 
 class Usurper(Controller):
-    """Promotes models, which the lifecycle coordinator owns; reads what nobody says."""
+    """A second owner of promotions, which belong to the lifecycle coordinator."""
 
     name: ClassVar[str] = "Usurper"
     row: ClassVar[type[Value]] = Value
@@ -42,12 +42,12 @@ class Usurper(Controller):
 
 
 class Usurping(Usurper):
-    """Sets another's knob."""
+    """A controller that sets another's knob."""
 
     reads: ClassVar = frozenset()
 
 
-def test_whatever_is_read_is_emitted_and_every_decision_has_one_owner():
+def test_read_types_are_emitted_and_decisions_have_one_owner():
     check()
 
 
@@ -62,7 +62,10 @@ def test_two_owners_of_a_decision_are_refused():
 
 
 class Unblocking(Usurping):
-    """Lifts what another sets: one knob, two types."""
+    """A controller that lifts training blocks, which another controller sets.
+
+    Setting and lifting have different event types but one knob.
+    """
 
     name: ClassVar[str] = "Unblocking"
     emits: ClassVar = frozenset({TrainingUnblocked})
@@ -74,7 +77,10 @@ def test_a_knob_has_one_owner_whatever_the_type_that_sets_it():
 
 
 class Meddling(Usurping):
-    """Owns a parameter that another sets with an event of its own."""
+    """An owner of a parameter that another controller sets.
+
+    The other controller sets it by an event type of its own.
+    """
 
     name: ClassVar[str] = "Meddling"
     emits: ClassVar = frozenset()
@@ -82,12 +88,12 @@ class Meddling(Usurping):
 
 
 class Setting(Meddling):
-    """Sets it."""
+    """A controller that sets this parameter."""
 
     emits: ClassVar = frozenset({HyperparameterUpdated})
 
 
-def test_a_parameter_has_one_owner_whatever_the_type_that_sets_it():
+def test_parameter_with_a_second_owner_is_refused():
     with pytest.raises(LooseEnd, match=r"\(learning_rate\): EvaluationFeedbackHandler, Meddling"):
         check({**DAEMONS, "x": DaemonSpec("x", "meddles", (Meddling,))})
     assert {knob: len(names) for knob, names in owners().items()} == dict.fromkeys(KNOBS, 1)
@@ -104,10 +110,10 @@ def test_what_a_controller_does_not_own_it_cannot_set(record, parameter, refused
 def loose_ends(
     daemons: Mapping[str, DaemonSpec] = DAEMONS, *, terminal: Mapping[type[Payload], str] = TERMINAL
 ) -> Iterator[str]:
-    """Iterate over what is wrong with the wiring though everything would start: one sentence each.
+    """Yield a sentence for each fault of a wiring that would start.
 
-    A reducer does not consume its own events. FeedbackState shows controllers the knobs that decisions set, but it is
-    no consumer of facts: what it alone reads may lead nowhere.
+    A reducer does not consume its own events. FeedbackState consumes decisions, because it shows controllers the knobs
+    that decisions set. It is no consumer of facts: a fact that it alone reads may have no effect.
     """
     emitted, read = emitters(daemons), consumers(daemons)
     for payload in CATALOGUE:
@@ -125,12 +131,12 @@ def loose_ends(
             yield f"Nobody owns {knob}. Emit what sets it, or make it one of a controller's `parameters`."
 
 
-def test_every_type_has_an_emitter_and_a_consumer_or_a_reason_why_not():
+def test_every_type_has_an_emitter_and_a_consumer_or_a_reason():
     assert list(loose_ends()) == []
 
 
 class Herald(Usurper):
-    """Says what nobody reads."""
+    """A reader of an event that is declared terminal."""
 
     name: ClassVar[str] = "Herald"
     reads: ClassVar = frozenset({TrainingProgress})
@@ -145,7 +151,7 @@ UNHEEDED = {
         "feedback", "lacks one", tuple({*DAEMONS["feedback"].controllers} - {EvaluationFeedbackHandler})
     ),
 }
-"""Without the one who acts on loss anomalies, which FeedbackState still counts."""
+"""Daemons without the controller that acts on loss anomalies, which FeedbackState still counts."""
 
 NO_TRAINER = {name: spec for name, spec in DAEMONS.items() if name != "training"}
 
@@ -167,7 +173,7 @@ def test_loose_ends_are_found(said, declared):
     assert any(end.startswith(said) for end in loose_ends(**declared))
 
 
-def test_a_worker_that_reads_its_own_results_is_no_consumer_of_them():
+def test_worker_that_reads_its_own_results_is_no_consumer():
     only = {name: DAEMONS[name] for name in ("broker", "selfplay_worker")}
     assert any(end.startswith("SELFPLAY_COMPLETE has no consumer") for end in loose_ends(only))
 
