@@ -43,10 +43,11 @@ def fetch_text_player(name: str, argument: str, place: Place, config: GameConfig
 
 
 def export_text_model(name: str, place: Place, store: BlobStore, model: ModelHash, folder: Path) -> dict[str, str]:
-    """Write an adapter of ``store`` into ``folder``, for PEFT and vLLM; return the paths of it and of its base model.
+    """Write an adapter into a folder, for PEFT and vLLM.
 
-    A small base model is written into ``folder``, too; a user's stays where it is. ``name`` is what the user called the
-    model: a folder of ``flyball train`` holds the base model. Raises ``ModelMismatch`` or ``UnusableFile``.
+    Return the paths of the adapter and of its base model. A small base model is written into ``folder``, too; a user's
+    own stays where it is. ``name`` is what the user called the model: if it is a folder of ``flyball train``, the base
+    model is there. Raises ``ModelMismatch`` or ``UnusableFile``.
     """
     adapter = get_adapter(store, model)
     manifest = adapter.checkpoint.manifest

@@ -202,7 +202,7 @@ def _of_machine(place: Place, loaded: Loaded, facts: Facts, broker: BrokerAnswer
 
 
 def _of_text_server(address: str) -> Problem | None:
-    """Return why a server of text does not answer, None if it does."""
+    """Return why a text server does not answer; None if it does."""
 
     def ask() -> None:
         require_packages()

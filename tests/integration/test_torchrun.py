@@ -32,7 +32,7 @@ STEADY = PpoCoefficients(batch_size=64, target_kl=10, max_kl=10)
 
 
 def by_ppo(root: Path, config: GameConfig = TIC_TAC_TOE, **changes: Any) -> dict:
-    """Return the spec of a training, whose numbers of rows are odd."""
+    """Return the spec of a training by PPO on 50 games."""
     steady = config.replace(ppo=STEADY)
     return train_spec(root, steady, first_model(root, steady), games=50, epochs=3, **changes)
 

@@ -1,4 +1,4 @@
-"""Docstrings begin with a line that is read at a glance."""
+"""Lengths of docstrings' first lines, and of tests' names."""
 
 import ast
 from collections.abc import Iterator
@@ -9,6 +9,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 MOST_WORDS = 12
 """Limit of a docstring's first line."""
+
+MOST_CHARACTERS = 60
+"""Limit of a test's name."""
 
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -22,7 +25,15 @@ def long_first_lines(source: str) -> Iterator[str]:
                 yield first
 
 
-@pytest.mark.parametrize("package", ["app", "daemons", "flyball", "tests/support"])
+def long_names(source: str) -> Iterator[str]:
+    """Yield the names of tests that are too long."""
+    for node in ast.walk(ast.parse(source)):
+        is_test = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
+        if is_test and len(node.name) > MOST_CHARACTERS:
+            yield node.name
+
+
+@pytest.mark.parametrize("package", ["app", "daemons", "flyball", "tests"])
 def test_docstrings_begin_with_short_lines(package: str) -> None:
     found = {
         str(path.relative_to(ROOT)): lines
@@ -32,6 +43,12 @@ def test_docstrings_begin_with_short_lines(package: str) -> None:
     assert found == {}
 
 
-def test_long_first_line_is_found() -> None:
-    words = " ".join(["word"] * (MOST_WORDS + 1))
-    assert list(long_first_lines(f'def f():\n    """{words}"""\n')) == [words]
+def test_tests_have_short_names() -> None:
+    found = [name for path in (ROOT / "tests").rglob("*.py") for name in long_names(path.read_text(encoding="utf-8"))]
+    assert found == []
+
+
+def test_long_first_lines_and_names_are_found() -> None:
+    words, name = " ".join(["word"] * (MOST_WORDS + 1)), "test_" + "a" * MOST_CHARACTERS
+    source = f'def {name}():\n    """{words}"""\n'
+    assert (list(long_first_lines(source)), list(long_names(source))) == ([words], [name])
