@@ -19,6 +19,7 @@ from app.language.rollout import Agent
 from app.language.selfplay import agent_of, generator_for, play_match
 from app.language.text_games import open_text_table
 from app.learning.devices import require
+from app.learning.network import threads
 from app.play.match_statistics import match_statistics
 from app.store import FileStore
 
@@ -40,6 +41,7 @@ class LoopSettings(Settings):
     self_play: float = Field(0.5, ge=0, le=1, description="share of the games against itself; bots play the others")
     device: Device = "cpu"
     precision: Precision = "auto"
+    threads: int = Field(1, ge=1, description="threads of the arithmetic; a large base model gains from several")
 
 
 class TextRun(Settings):
@@ -97,14 +99,17 @@ def train_text(
     Raises ``UnusableTraining``, ``UnusableFile``, and what the backend's jobs raise.
     """
     place = _Place(str((folder / "models").absolute()), servers)
-    run = _resumed(folder, values) if resume else _begun(config, folder, values, seed or 0, place=place, say=say)
-    while run.iteration < run.loop.iterations:
-        run = _iterate(run, place, say)
-        last = run.iteration == run.loop.iterations
-        if last or run.iteration % run.loop.evaluate_every == 0:
-            games = run.loop.final_games if last else run.loop.evaluation_games
-            run = run.replace(evaluations=(*run.evaluations, _evaluated(run, place, games, say)))
-        _write(folder / STATE, run.model_dump_json())
+    resumed = _resumed(folder, values) if resume else None
+    changed, loop = (resumed.config, resumed.loop) if resumed else text_settings(config, values)
+    with threads(loop.threads):
+        run = resumed or _begun(changed, loop, folder, seed or 0, place=place, say=say)
+        while run.iteration < loop.iterations:
+            run = _iterate(run, place, say)
+            last = run.iteration == loop.iterations
+            if last or run.iteration % loop.evaluate_every == 0:
+                games = loop.final_games if last else loop.evaluation_games
+                run = run.replace(evaluations=(*run.evaluations, _evaluated(run, place, games, say)))
+            _write(folder / STATE, run.model_dump_json())
     report = {
         "config": run.config.key,
         "seed": run.seed,
@@ -133,13 +138,10 @@ class _Place:
         return Compute(device=loop.device, precision=loop.precision, text_servers=self.servers)
 
 
-def _begun(
-    config: GameConfig, folder: Path, values: Mapping[str, Any], seed: int, *, place: _Place, say: Say
-) -> TextRun:
+def _begun(config: GameConfig, loop: LoopSettings, folder: Path, seed: int, *, place: _Place, say: Say) -> TextRun:
     if (folder / STATE).exists():
         raise UnusableTraining(f"{folder} holds a run.", hint="Go on with it by --resume, or choose another --output.")
-    changed, loop = text_settings(config, values)
-    check_settings(changed, open_text_table(changed, 0).spec)
+    check_settings(config, open_text_table(config, 0).spec)
     require(loop.device)
     folder.mkdir(parents=True, exist_ok=True)
     say(f"Making the base model and the first adapter of {config.key}.")
@@ -147,8 +149,8 @@ def _begun(
     def taught(progress: JsonObject) -> None:
         say(f"lessons {progress['epoch']}/{progress['epochs']}: loss {progress['metrics']['lesson_loss']:.3f}")
 
-    made = jobs.initialise(place.spec(changed, loop, seed), taught)
-    run = TextRun(config=changed, loop=loop, seed=seed, iteration=0, first=made["model"], model=made["model"])
+    made = jobs.initialise(place.spec(config, loop, seed), taught)
+    run = TextRun(config=config, loop=loop, seed=seed, iteration=0, first=made["model"], model=made["model"])
     run = run.replace(evaluations=(_evaluated(run, place, loop.evaluation_games, say),))
     _write(folder / STATE, run.model_dump_json())
     return run
