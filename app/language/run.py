@@ -194,7 +194,7 @@ def _iterate(run: TextRun, place: _Place, say: Say) -> TextRun:
             "base_model": run.model,
             "shards": [played["shard"]],
             "step": run.iteration,
-            "learning_rate": config.learning_rate,
+            "learning_rate": config.learning_rate * (1 - run.iteration / run.loop.iterations),
             "epochs": config.epochs,
         },
         _quiet,
