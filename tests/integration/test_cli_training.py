@@ -90,7 +90,7 @@ def test_ctrl_c_says_where_the_run_goes_on(tmp_path: Path) -> None:
         run.send_signal(signal.SIGINT)
         stdout, stderr = run.communicate(timeout=60)
     done = RunPlace(tmp_path / "run").state()
-    assert (run.returncode, stdout) == (1, "")
+    assert (run.returncode, stdout) == (1, ""), stderr
     assert f"error: Interrupted; the run is at the checkpoint after iteration {done.iteration}." in stderr
     assert stderr.endswith("It goes on by --resume.\n")
 

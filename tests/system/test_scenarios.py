@@ -135,10 +135,11 @@ def test_regression_is_rolled_back_and_nothing_comes_of_it(loop: RunningLoop) ->
         assert back["data"]["to_model"] in promoted_before(loop, played.events[0])
         assert played.events[-1]["data"]["model"] == back["data"]["to_model"]
         loop.wait_for("the rating of the model gone back to", partial(is_rated_since, loop, back))
+    after_rollback = partial(loop.events, TrainingRequested, after=int(back["sequence"]))
+    loop.wait_for("a training after the rollback", after_rollback)
     loop.wait_for_loops(1, after=loop.head())
     tainted = {e.data.shard.key for e in loop.events(SelfplayComplete) if e.data.shard.model == bad}
-    later = loop.events(TrainingRequested, after=int(back["sequence"]))
-    assert later
+    later = after_rollback()
     assert all(tainted.isdisjoint(trained_on(training)) for training in later)
     promoted = {event.data.model for event in loop.events(ModelPromoted, after=int(back["sequence"]))}
     assert promoted.isdisjoint(descendants(loop, bad))

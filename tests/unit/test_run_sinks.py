@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from iterations import StillClock, iteration, policy
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.summary.writer import event_file_writer
 from tensorboard.util.tensor_util import make_ndarray
 
 from app.telemetry import NoWandb, TensorBoardFile
@@ -105,7 +106,9 @@ def test_the_curves_of_evaluations_begin_with_the_first_policy(tmp_path: Path) -
     assert [point.step for point in found.Scalars("train/policy_loss")] == [1]
 
 
-def test_tensorboard_shows_what_a_resumed_run_repeats_once(tmp_path: Path) -> None:
+def test_tensorboard_shows_what_a_resumed_run_repeats_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Files of one process and second are read in the order of their counters as text, in which 10 is before 9.
+    monkeypatch.setattr(event_file_writer, "_global_uid", event_file_writer.AtomicCounter(0))
     for numbers in ((1, 2, 3, 4), (3, 4, 5)):
         sink = TensorBoardSink(tmp_path, {}, StillClock())
         for number in numbers:
