@@ -10,12 +10,13 @@ from app.backends import describe
 from app.config import CPU, GameConfig, RunFolder
 from app.core import BadUsage, FlyballError, ModelHash
 from app.language.adapters import export_adapter
-from app.language.base_model import export_base, get_base, load_base
+from app.language.base_model import load_base, place_base, vocabulary_of
 from app.language.generator import get_adapter
 from app.language.jobs import canary_texts
 from app.language.peft_generator import PeftGenerator
 from app.language.peft_import import import_adapter, is_adapter
-from app.store import BlobStore, DamagedBlob, FileStore, MissingBlob, open_store
+from app.language.run import STATE, read_run
+from app.store import BlobStore, DamagedBlob, FileStore, Manifest, MissingBlob, open_store
 
 
 def fetch_text_player(name: str, argument: str, place: Place, config: GameConfig, store: BlobStore, *, say: Say) -> str:
@@ -36,9 +37,7 @@ def fetch_text_player(name: str, argument: str, place: Place, config: GameConfig
     model = fetch_model(name, argument, place, config.key, store, say=say)
     manifest = get_adapter(store, model).checkpoint.manifest
     check_game(f"{argument} {name}", manifest, config, place, say)
-    assert manifest.base is not None  # every adapter names its base model
-    if config.language.base is None:
-        _copy_base(manifest.base, store, _stores(folder, place))
+    _copy_base(manifest, config, store, _stores(folder, place))
     return model
 
 
@@ -46,17 +45,16 @@ def export_text_model(name: str, place: Place, store: BlobStore, model: ModelHas
     """Write an adapter into a folder, for PEFT and vLLM.
 
     Return the paths of the adapter and of its base model. A small base model is written into ``folder``, too; a user's
-    own stays where it is. ``name`` is what the user called the model: if it is a folder of ``flyball train``, the base
-    model is there. Raises ``ModelMismatch`` or ``UnusableFile``.
+    own stays where it is. ``name`` is what the user called the model: a folder of ``flyball train`` holds the base
+    model, or says which one it is. Raises ``ModelMismatch``, ``NoBaseModel`` or ``UnusableFile``.
     """
-    adapter = get_adapter(store, model)
+    adapter, training = get_adapter(store, model), Path(name)
     manifest = adapter.checkpoint.manifest
-    assert manifest.base is not None  # every adapter names its base model
-    base = place.config(manifest.config_key).language.base
-    if base is None:
-        _copy_base(manifest.base, store, _stores(Path(name), place))
-        base = str((folder / manifest.base).absolute())
-        export_base(get_base(store, manifest.base), Path(base))
+    is_of_training = (training / STATE).is_file()
+    config = read_run(training).config if is_of_training else place.config(manifest.config_key)
+    fingerprint = _copy_base(manifest, config, store, _stores(training, place))
+    vocabulary_of(store, config.language.base, fingerprint)  # refuses a base model that the adapter does not fit
+    base = place_base(store, config.language.base, fingerprint, folder)
     return {"folder": str(export_adapter(adapter, folder, base)), "base": base}
 
 
@@ -89,12 +87,20 @@ def _stores(folder: Path, place: Place) -> Iterator[BlobStore]:
     yield open_store(place.store)
 
 
-def _copy_base(base: str, store: BlobStore, sources: Iterator[BlobStore]) -> None:
+def _copy_base(manifest: Manifest, config: GameConfig, store: BlobStore, sources: Iterator[BlobStore]) -> str:
+    """Copy an adapter's base model into ``store``; return its fingerprint.
+
+    A base model of the user's own is not copied.
+    """
+    assert manifest.base is not None  # every adapter names its base model
+    if config.language.base is not None:
+        return manifest.base
     for source in sources:
         with suppress(MissingBlob, DamagedBlob):
-            store.put(source.get(base))
-            return
+            store.put(source.get(manifest.base))
+            return manifest.base
     raise FlyballError(
-        f"The base model {base} of the adapter is missing.",
-        hint="Name the run that the adapter is from by --run, or the folder of its training instead of a file.",
+        f"The base model {manifest.base} of the adapter is missing.",
+        hint="Name the run that the adapter is from by --run, or the folder of its training instead of a file. If the "
+        f"base model is your own, set games.{config.key}.language.base.",
     )

@@ -61,7 +61,7 @@ class Game:
     heuristic: ClassVar[Heuristic | None] = None
     """A static method: the built-in player ``heuristic``."""
     searchable: ClassVar[bool] = False
-    """Whether the backend ``search`` can look ahead in the game.
+    """True if the backend ``search`` can look ahead in the game.
 
     Set it if nothing is drawn or hidden, and ``copy.deepcopy`` of an object copies its game.
     """

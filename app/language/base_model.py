@@ -180,6 +180,19 @@ def export_base(base: BaseModel, folder: Path) -> None:
                     raise
 
 
+def place_base(store: BlobStore, name: str | None, fingerprint: str, folder: Path) -> str:
+    """Return a base model's path or hub name for other programs.
+
+    The user's own, called ``name``, stays where it is, and is not checked. A stored one, if ``name`` is None, is
+    exported into ``folder``. Raises ``MissingBlob``, ``DamagedBlob`` or ``UnusableFile``.
+    """
+    if name is not None:
+        return name
+    path = (folder / fingerprint).absolute()
+    export_base(get_base(store, fingerprint), path)
+    return str(path)
+
+
 def load_base(name: str) -> BaseModel:
     """Return the user's base model, by folder or hub name.
 

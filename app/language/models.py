@@ -10,9 +10,9 @@ from app.core import ModelHash
 from app.language.base_model import (
     BaseModel,
     check_fingerprint,
-    export_base,
     get_base,
     load_base,
+    place_base,
     vocabulary_of,
 )
 from app.language.generator import Adapter, Generator, get_adapter
@@ -107,12 +107,9 @@ class GeneratorCache:
             return self.get_own(store, config, models, compute)
 
         def make(fingerprint: str) -> ServedGenerator:
-            name = config.language.base
-            vocabulary = vocabulary_of(store, name, fingerprint)
-            if name is None:
-                name = str(Path(servers.folder) / fingerprint)
-                export_base(get_base(store, fingerprint), Path(name))
-            return ServedGenerator(vocabulary, servers, name)
+            vocabulary = vocabulary_of(store, config.language.base, fingerprint)
+            base = place_base(store, config.language.base, fingerprint, Path(servers.folder))
+            return ServedGenerator(vocabulary, servers, base)
 
         return self._served.get(store, config, models, servers, make)
 

@@ -32,13 +32,22 @@ def flyball(run: Path, *words: str) -> Result:
     return CliRunner().invoke(main, ["--run", str(run), *words], prog_name="flyball")
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("trained") / "text"
-    settings = [word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")]
-    done = flyball(folder.parent / "run", "train", KEY, "--output", str(folder), *settings)
+def train(folder: Path, **settings: object) -> Path:
+    words = [word for name, value in (SETTINGS | settings).items() for word in ("--set", f"{name}={value}")]
+    done = flyball(folder.parent / "run", "train", KEY, "--output", str(folder), *words)
     assert done.exit_code == 0, done.output
     return folder
+
+
+def export(run: Path, model: Path, folder: Path) -> dict[str, str]:
+    done = flyball(run, "export", str(model), str(folder), "--json")
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train(tmp_path_factory.mktemp("trained") / "text")
 
 
 def test_text_model_of_a_training_is_evaluated(trained: Path) -> None:
@@ -50,9 +59,7 @@ def test_text_model_of_a_training_is_evaluated(trained: Path) -> None:
 def test_exported_text_model_answers_as_trained(trained: Path, tmp_path: Path) -> None:
     from peft import PeftModel
 
-    done = flyball(tmp_path / "run", "export", str(trained), str(tmp_path / "exported"), "--json")
-    assert done.exit_code == 0, done.output
-    paths = json.loads(done.stdout)
+    paths = export(tmp_path / "run", trained, tmp_path / "exported")
     assert paths["model"] == read_run(trained).model
     assert AutoTokenizer.from_pretrained(paths["base"]).encode("Your column:")
     loaded = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(paths["base"]), paths["folder"]).eval()
@@ -65,10 +72,25 @@ def test_exported_text_model_answers_as_trained(trained: Path, tmp_path: Path) -
         assert torch.allclose(found, torch.tensor(written), atol=1e-4)
 
 
-def test_export_of_a_missing_base_model_names_the_cure(trained: Path, tmp_path: Path) -> None:
-    state = read_run(trained)
-    file = tmp_path / "adapter"
-    file.write_bytes(FileStore(trained / "models").get(state.model))
-    done = flyball(tmp_path / "run", "export", str(file), str(tmp_path / "exported"))
+def test_exported_adapter_of_an_own_base_model_names_it(trained: Path, tmp_path: Path) -> None:
+    own = export(tmp_path / "run", trained, tmp_path / "first")["base"]
+    other = train(tmp_path / "other", **{"language.base": own})
+    paths = export(tmp_path / "run", other, tmp_path / "second")
+    assert paths["base"] == own
+    assert json.loads(Path(paths["folder"], "adapter_config.json").read_text())["base_model_name_or_path"] == own
+    assert [path.name for path in (tmp_path / "second").iterdir()] == [Path(paths["folder"]).name]
+
+
+def test_export_without_the_right_base_model_names_the_cure(trained: Path, tmp_path: Path) -> None:
+    file, run = tmp_path / "adapter", tmp_path / "run"
+    file.write_bytes(FileStore(trained / "models").get(read_run(trained).model))
+    done = flyball(run, "export", str(file), str(tmp_path / "exported"))
     assert done.exit_code != 0
     assert "the folder of its training instead of a file" in done.stderr
+    own = export(run, trained, tmp_path / "first")["base"]
+    run.mkdir()
+    (run / "flyball.toml").write_text(f"[games.{KEY}.language]\nbase = {json.dumps(own)}\n")
+    done = flyball(run, "export", str(file), str(tmp_path / "exported"))
+    assert done.exit_code != 0
+    assert "MODEL_MISMATCH: the base model" in done.stderr
+    assert not (tmp_path / "exported").exists()

@@ -113,7 +113,7 @@ def test_ultimate_shows_the_boards_that_are_won() -> None:
     [("hex7_2p", [0, 8], [2, 30]), ("breakthrough6_2p", [36 + 2], [36 + 14]), ("connect_four_2p", [0, 1], [5, 6])],
 )
 def test_with_the_seats_swapped_the_other_seat_sees_the_same(key, mine, theirs) -> None:
-    """Who begins makes no difference to these moves.
+    """The moves are the same whoever begins.
 
     One player makes the moves ``mine``, the other ``theirs``.
     """

@@ -60,7 +60,7 @@ def test_environment_is_described_with_channels_first() -> None:
 def chips(monkeypatch: pytest.MonkeyPatch, make=Chips, **changes) -> GameConfig:
     """Return a configuration of the environment for three agents.
 
-    Its name is none of PettingZoo's.
+    PettingZoo has no environment of this name.
     """
     monkeypatch.setattr(adapter, "_maker", lambda game, name: make)
     adapter._environment.cache_clear()

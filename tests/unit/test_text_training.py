@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from fake_text_server import FakeTextServer
 
 from app.config import GAMES, LanguageSettings
@@ -169,6 +170,20 @@ def test_interrupted_training_becomes_what_it_would_have_become(tmp_path: Path) 
     assert any("free answers legal" in line for line in lines)
     with pytest.raises(UnusableTraining, match="holds a run"):
         trained("whole", 3)
+
+
+def test_learning_rate_falls_over_a_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[float, int]] = []
+
+    def train(spec: Any, report: Any) -> Any:
+        seen.append((spec["learning_rate"], torch.get_num_threads()))
+        return learn(spec, report)
+
+    learn = jobs.train
+    monkeypatch.setattr(jobs, "train", train)
+    values = {"iterations": 4, "threads": 2, "evaluation_games": 2, "final_games": 2, "selfplay.games_per_request": 8}
+    train_text(SMALL, tmp_path / "run", values, 3, resume=False, say=str)
+    assert seen == [(SMALL.learning_rate * share, 2) for share in (1, 0.75, 0.5, 0.25)]
 
 
 def test_training_that_cannot_run_begins_nothing(tmp_path: Path) -> None:
