@@ -34,7 +34,7 @@ from app.league.league import Agent, League, fold_league
 from app.league.matchmaking import select
 from app.league.pool import Pool, saturated
 from app.league.ratings import LEAST_ERROR, Estimate, OpponentScore, performance_rating
-from app.league.totals import totals_of
+from app.league.totals import decisive_games, totals_of
 from app.play.gauntlet import ATTEMPTS, MEMBER, GauntletSpec, Opponent, plan_gauntlet, plan_matches
 from daemons.jobs import Job, Json, Worker
 from daemons.leases import Leases
@@ -120,7 +120,7 @@ def rated_alone(matches: Sequence[MatchResult], known: Mapping[str, Estimate | N
     """
     met = {match.player: estimate for match in matches if (estimate := known.get(match.player))}
     scores = [
-        OpponentScore(estimate.elo, match.score.mean, match.games, estimate.stderr)
+        OpponentScore(estimate.elo, match.score.mean, decisive_games(match), estimate.stderr)
         for match in matches
         if (estimate := met.get(match.player))
     ]

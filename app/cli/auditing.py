@@ -11,7 +11,7 @@ from app.config import GameConfig
 from app.core import FlyballError, derive_seed
 from app.league.audit import APART_ELO, Audit, audit
 from app.league.ratings import Estimate
-from app.league.totals import PairTotals
+from app.league.totals import PairTotals, pair_totals
 from app.play.gauntlet import GauntletSpec, plan_matches
 from app.status.league import LeagueView
 from app.status.summary import UNKNOWN, short
@@ -91,11 +91,8 @@ async def _play(
                 seed=derive_seed(seed, hero),
             )
             result = await play_gauntlet(engine, spec)
-            played += (
-                PairTotals.of_rotations(hero, match.opponent_model, match.rotations)
-                for match in result.results
-                if match.opponent_model
-            )
+            pairs = (pair_totals(hero, match.opponent_model, match) for match in result.results if match.opponent_model)
+            played += filter(None, pairs)
             note(f"{number}/{len(names) - 1} members have played all others.")
     return played
 

@@ -15,7 +15,7 @@ from app.config import GameConfig, RunFolder
 from app.core import HEURISTIC, derive_seed
 from app.engine import LocalEngine
 from app.league.pool import rate
-from app.league.totals import PairTotals
+from app.league.totals import PairTotals, pair_totals
 from app.play.gauntlet import GauntletSpec, plan_matches
 
 
@@ -129,8 +129,8 @@ async def play_round_robin(
         if played.error:
             place.say(f"{config.key}: {played.lost_games} games of {hero[:12]} could not be played: {played.error}")
         names = {opponent.name: opponent.player for opponent in opponents}
-        whole = (one for one in played.results if sum(one.rotations))
-        record.add([PairTotals.of_rotations(hero, names[one.opponent], one.rotations) for one in whole])
+        pairs_played = (pair_totals(hero, names[match.opponent], match) for match in played.results)
+        record.add([pair for pair in pairs_played if pair])
         place.say(
             f"{config.key}: {pairs - sum(map(len, record.missing(players, games).values()))} of {pairs} pairs played"
         )

@@ -21,7 +21,17 @@ from app.controllers.lineage import Champion, Lineage
 from app.controllers.state import States, state_of
 from app.controllers.trend import US
 from app.controllers.watchdog import SEVERITIES
-from app.core import Elo, EventId, ModelHash, derive_seed, gsprt_llr, rotation_outcomes, sprt_bounds, sprt_verdict
+from app.core import (
+    Elo,
+    EventId,
+    GradedScores,
+    ModelHash,
+    derive_seed,
+    gsprt_llr,
+    rotation_outcomes,
+    sprt_bounds,
+    sprt_verdict,
+)
 from app.events import (
     Cause,
     ClockTick,
@@ -55,6 +65,7 @@ class Candidate(Row, frozen=True):
 
     Attributes:
         rotations: sum of ``MatchResult.rotations`` over all rounds.
+        graded: sum of ``MatchResult.graded``.
         rounds: number of gate rounds that ended with games.
         requests: number of gate evaluations requested, failed ones included; their seeds derive from it.
         failures: number of failed gate evaluations in a row.
@@ -69,6 +80,7 @@ class Candidate(Row, frozen=True):
     elo: Elo = Elo(0.0)
     elo_stderr: float = 0.0
     rotations: tuple[int, ...] = ()
+    graded: GradedScores | None = None
     games: int = 0
     rounds: int = 0
     requests: int = 0
@@ -81,10 +93,13 @@ class Candidate(Row, frozen=True):
 
         If all rotations of a match repeat the same games, they count as one observation.
         """
+        games, repeated = self.games + match.games, match.distinct_games <= players
+        if match.graded:
+            graded = (self.graded or match.graded.as_one) if repeated else match.graded.plus(self.graded)
+            return self.replace(graded=graded, games=games)
         before = self.rotations or (0,) * len(match.rotations)
-        add = operator.add if match.distinct_games > players else _at_most_one
-        summed = tuple(map(add, before, match.rotations))
-        return self.replace(rotations=summed, games=self.games + match.games)
+        summed = tuple(map(_at_most_one if repeated else operator.add, before, match.rotations))
+        return self.replace(rotations=summed, games=games)
 
     def plays_gate(self, model: ModelHash) -> bool:
         """Return whether a model's gate games count.
@@ -132,7 +147,7 @@ class ModelLifecycleCoordinator(Controller):
             return Step()
         if data.purpose == "gate":
             match, players = data.results[0], self.settings.config(event.subject).players
-            if not candidate.plays_gate(data.model) or len(match.rotations) != rotation_outcomes(players):
+            if not candidate.plays_gate(data.model) or match.players != players:
                 return Step()
             played = candidate.replace(rounds=candidate.rounds + 1, failures=0)
             if current and match.opponent_model != current:
@@ -229,7 +244,8 @@ class ModelLifecycleCoordinator(Controller):
 
     def _judged(self, event: Event[Any], current: ModelHash | None, candidate: Candidate) -> Step[GateRow]:
         limits = self.settings.feedback.lifecycle
-        llr = gsprt_llr(candidate.rotations, limits.elo0, limits.elo1)
+        counts = candidate.rotations or (0,) * rotation_outcomes(self.settings.config(event.subject).players)
+        llr = gsprt_llr(counts, limits.elo0, limits.elo1, candidate.graded)
         verdict = sprt_verdict(llr, limits.alpha, limits.beta)
         if verdict == "continue" and candidate.games < limits.max_games:
             return self._another_round(event, current, candidate)

@@ -38,6 +38,7 @@ from app.events import (
     Step,
     handles,
 )
+from app.league.totals import decisive_games
 
 # Local level model of the strength of good models, from games against the fixed opponent.
 #
@@ -77,7 +78,7 @@ def fixed_match(evaluation: EvaluationCompleted) -> MatchResult | None:
 class Games(NamedTuple):
     """Games against one opponent: their number and the points scored.
 
-    A draw is half a point.
+    A draw is half a point. Graded games count as the decisive games that tell as much.
     """
 
     number: int
@@ -86,7 +87,8 @@ class Games(NamedTuple):
     @classmethod
     def of(cls, match: MatchResult) -> Self:
         """Count the games of a match."""
-        return cls(match.games, match.score.mean * match.games)
+        number = max(1, round(decisive_games(match)))
+        return cls(number, match.score.mean * number)
 
     @property
     def elo(self) -> float:

@@ -35,6 +35,8 @@ from app.core.statistics import (
     PLAYERS_OF,
     Elo,
     EloPerHour,
+    GradedScores,
+    MeanOutcome,
     Rate,
     expected_score,
     gsprt_llr,

@@ -23,6 +23,9 @@ PSEUDO_COUNT = 1.5
 
 MOST_PLAYERS = 7
 
+MOST_OUTCOME = 1e9
+"""Largest size of an outcome in a game's own units."""
+
 LEAST_P = 1e-300
 """Smaller p-values are shown as "< 1e-300", because computed ones soon underflow to 0."""
 
@@ -70,7 +73,7 @@ PLAYERS_OF = {rotation_outcomes(players): players for players in range(2, MOST_P
 """The number of players, by their ``rotation_outcomes``."""
 
 
-def gsprt_llr(counts: Sequence[float], elo0: float, elo1: float) -> float:
+def gsprt_llr(counts: Sequence[float], elo0: float, elo1: float, graded: "GradedScores | None" = None) -> float:
     """Return the generalised log-likelihood ratio of H1 against H0.
 
     The model is multinomial, and the ratio is N / 2 ln(r0 / r1), where r is the mean squared distance of the
@@ -86,14 +89,16 @@ def gsprt_llr(counts: Sequence[float], elo0: float, elo1: float) -> float:
             observation: they are not independent, and comparing within them costs fewer games.
         elo0: difference in strength under H0.
         elo1: under H1, above ``elo0``.
+        graded: further observations, of games whose scores are no half points. Only their moments matter.
     """
     best = len(counts) - 1
     smoothed = [count + PSEUDO_COUNT / len(counts) for count in counts]
     distances = [
         sum(count * (outcome / best - score) ** 2 for outcome, count in enumerate(smoothed))
+        + (graded.squared_distance(score) if graded else 0)
         for score in (expected_score(elo0), expected_score(elo1))
     ]
-    return sum(smoothed) / 2 * log(distances[0] / distances[1])
+    return (sum(smoothed) + (graded.rotations if graded else 0)) / 2 * log(distances[0] / distances[1])
 
 
 def sprt_bounds(alpha: float, beta: float) -> tuple[float, float]:
@@ -164,3 +169,80 @@ class Rate(BaseModel):
         mean = min(1.0, successes / n)
         lower, upper = wilson_interval(mean, n)
         return cls(mean=mean, n=n, lower=min(lower, mean), upper=max(upper, mean))
+
+    @classmethod
+    def of_mean(cls, mean: float, reach: float, n: int) -> Self:
+        """Build a rate from the mean of ``n`` scores and the half-width of its interval.
+
+        What lies beyond 0 or 1 is cut off: a score so one-sided says no more than that.
+        """
+        lower, centre, upper = (min(1.0, max(0.0, bound)) for bound in (mean - reach, mean, mean + reach))
+        return cls(mean=centre, n=n, lower=lower, upper=upper)
+
+
+class MeanOutcome(BaseModel):
+    """The mean outcome of a game in the game's own units, with its error and 95% interval.
+
+    The interval is Student's t over rotations, whose games share their deal. ``stderr`` and the interval are ``None``
+    with fewer than two rotations.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    mean: float = Field(ge=-MOST_OUTCOME, le=MOST_OUTCOME)
+    stderr: float | None = Field(ge=0, le=MOST_OUTCOME)
+    lower: float | None = Field(ge=-2 * MOST_OUTCOME, le=2 * MOST_OUTCOME)
+    upper: float | None = Field(ge=-2 * MOST_OUTCOME, le=2 * MOST_OUTCOME)
+
+
+class GradedScores(BaseModel):
+    """Moments of the scores of rotations whose games are more than won, drawn or lost.
+
+    A rotation's score is the mean of its games' scores. It may lie outside [0, 1], where a game was won or lost by more
+    than usual.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    players: int = Field(ge=2, le=MOST_PLAYERS)
+    rotations: int = Field(ge=1, le=10**12)
+    total: float = Field(ge=-1e12, le=1e12, description="sum of the rotations' scores")
+    squares: float = Field(ge=0, le=1e12, description="sum of their squares")
+
+    @model_validator(mode="after")
+    def _variance_is_not_negative(self) -> Self:
+        least = self.total**2 / self.rotations
+        if self.squares < least * (1 - ROUNDING):
+            raise ValueError(f"{self.rotations} scores with the sum {self.total} have squares of at least {least}")
+        return self
+
+    @property
+    def mean(self) -> float:
+        """The mean score; it may lie outside [0, 1]."""
+        return self.total / self.rotations
+
+    @property
+    def variance(self) -> float:
+        """The variance of a rotation's score about the mean."""
+        return max(0.0, self.squares / self.rotations - self.mean**2)
+
+    def squared_distance(self, score: float) -> float:
+        """Return the sum of the squared distances of the rotations' scores from ``score``."""
+        return self.rotations * (self.variance + (self.mean - score) ** 2)
+
+    @property
+    def as_one(self) -> Self:
+        """The same mean from a single rotation, for rotations that repeat the same games."""
+        return self.model_copy(update={"rotations": 1, "total": self.mean, "squares": self.mean**2})
+
+    def plus(self, other: Self | None) -> Self:
+        """Add the scores of further rotations."""
+        if other is None:
+            return self
+        return self.model_copy(
+            update={
+                "rotations": self.rotations + other.rotations,
+                "total": self.total + other.total,
+                "squares": self.squares + other.squares,
+            }
+        )

@@ -206,6 +206,11 @@ def _named_metrics(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "metrics": known}
 
 
+def _without_grades(data: dict[str, Any]) -> dict[str, Any]:
+    """Add to each match that its outcomes are not graded, and its mean outcome unknown."""
+    return {**data, "results": [{**match, "outcome": None, "graded": None} for match in data["results"]]}
+
+
 UPCASTS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {
     ("flyball.daemon.heartbeat", 1): lambda data: {**data, "requests": ()},  # version 1 renewed all leases
     ("flyball.node.lost", 1): lambda data: {
@@ -214,6 +219,7 @@ UPCASTS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {
     },  # the scheduler watched no other daemons
     # The next version only admits more values of a field.
     ("flyball.evaluation.completed", 1): lambda data: data,
+    ("flyball.evaluation.completed", 2): _without_grades,
     ("flyball.evaluation.failed", 1): lambda data: data,
     ("flyball.training.failed", 1): lambda data: data,
     # The next version admits bots of the user's own as players.

@@ -152,7 +152,7 @@ class LossAnomalyDetected(
     consecutive: PositiveCount = Field(description="trainings in a row with a metric out of range, including this one")
 
 
-class EvaluationCompleted(Fact, type="evaluation.completed", name="EVALUATION_COMPLETED", version=2):
+class EvaluationCompleted(Fact, type="evaluation.completed", name="EVALUATION_COMPLETED", version=3):
     """A model played its gauntlet; the random bot's rating is 0."""
 
     request_id: EventId

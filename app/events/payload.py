@@ -8,7 +8,19 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from app.core import PLAYERS_OF, Elo, EloPerHour, EventId, ModelHash, Name, PlayerName, Rate, ShardKey
+from app.core import (
+    PLAYERS_OF,
+    Elo,
+    EloPerHour,
+    EventId,
+    GradedScores,
+    MeanOutcome,
+    ModelHash,
+    Name,
+    PlayerName,
+    Rate,
+    ShardKey,
+)
 
 TYPE_PREFIX = "flyball."
 
@@ -214,13 +226,15 @@ class ShardRef(Value):
 class MatchResult(Value):
     """Games of one model against one opponent, seats rotated.
 
-    ``score`` is the mean of the games' scores. With two players, a won game scores 1, a drawn game 1/2 and a lost game
-    0. With more players, a game scores the share of opponents beaten, and a tie counts half. A game that was cut off
-    counts as half a point, and is no win, draw or loss: wins + draws + losses + truncated = games.
+    ``score`` is the mean of the games' scores, which are linear in the outcome: 1/2 between equals. With two players, a
+    won game scores 1, a drawn game 1/2 and a lost game 0. With more players, it is the share of opponents beaten, a tie
+    counting half. In games with graded outcomes a score says by how much. A game that was cut off counts as half a
+    point, and is no win, draw or loss: wins + draws + losses + truncated = games.
 
     A rotation is P games with the same opening or deal, one with the model in each seat. ``rotations`` counts the
     rotations by their half points, from 0 to 2 P (P - 1). A game has one half point for every opponent tied, and two
-    for every opponent beaten. With two players, these are the five counts of the pentanomial model.
+    for every opponent beaten. With two players, these are the five counts of the pentanomial model. Where outcomes are
+    graded, ``graded`` has the rotations' scores, and ``rotations`` is empty.
     """
 
     opponent: Name = Field(description="its role, for instance 'champion'; a bot's name")
@@ -233,12 +247,21 @@ class MatchResult(Value):
     truncated: Count
     distinct_games: PositiveCount
     score: Rate
+    outcome: MeanOutcome | None = Field(
+        description="in the game's own units; None if the backend does not know it, or did not before version 3"
+    )
     rotations: tuple[Count, ...] = Field(max_length=100)
+    graded: GradedScores | None = Field(description="None where every game is won, drawn or lost")
 
     @property
     def player(self) -> str:
         """The opponent: its model's hash, or the name of a bot."""
         return self.opponent_model or self.opponent
+
+    @property
+    def players(self) -> int:
+        """The number of seats."""
+        return self.graded.players if self.graded else PLAYERS_OF[len(self.rotations)]
 
     @model_validator(mode="after")
     def _games_add_up(self) -> Self:
@@ -250,12 +273,16 @@ class MatchResult(Value):
 
     @model_validator(mode="after")
     def _rotations_are_of_these_games(self) -> Self:
-        players = PLAYERS_OF.get(len(self.rotations))
-        if players is None or not 0 <= self.games - players * sum(self.rotations) < players:
+        if self.graded and self.rotations:
+            raise ValueError("rotations are either counted by half points or graded: leave one of them out")
+        if not self.graded and len(self.rotations) not in PLAYERS_OF:
             raise ValueError(
-                f"{sum(self.rotations)} rotations in {len(self.rotations)} counts are not those of {self.games} games; "
-                "count each rotation of P games by its half points, from 0 to 2 P (P - 1)"
+                f"{len(self.rotations)} counts of rotations: count each rotation of P games by its half points, "
+                "from 0 to 2 P (P - 1)"
             )
+        rotations = self.graded.rotations if self.graded else sum(self.rotations)
+        if not 0 <= self.games - self.players * rotations < self.players:
+            raise ValueError(f"{rotations} rotations of {self.players} games are not those of {self.games} games")
         return self
 
 

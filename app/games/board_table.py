@@ -71,7 +71,7 @@ class BoardTable(Table):
     """
 
     def __init__(self, rules: BoardRules, slots: int, max_moves: int | None = None) -> None:
-        self.spec = rules.codec.spec(f"flyball-{rules.version}:{rules.name}", searchable=True)
+        self.spec = rules.codec.spec(f"flyball-{rules.version}:{rules.name}", searchable=True, decisive=True)
         self._rules = rules
         self._games = np.zeros(slots, dtype=rules.begun.dtype)
         self._games["mover"] = FINISHED

@@ -37,7 +37,7 @@ class Codec:
         np.put_along_axis(inverse, self.to_game, np.arange(self.to_game.shape[1])[None, :], axis=1)
         object.__setattr__(self, "from_game", inverse)
 
-    def spec(self, rules_version: str, *, searchable: bool) -> TableSpec:
+    def spec(self, rules_version: str, *, searchable: bool, decisive: bool) -> TableSpec:
         """Return the game's description with a given version of its rules."""
         players, actions = self.to_game.shape
         levels = {} if self.heuristic is None else {HEURISTIC: self.heuristic}
@@ -50,6 +50,7 @@ class Codec:
             self.symmetries,
             levels,
             self.planes,
+            decisive=decisive,
             searchable=searchable,
         )
 

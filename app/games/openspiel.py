@@ -80,9 +80,14 @@ class Rules:
         )
         no_chance = kind.chance_mode == pyspiel.GameType.ChanceMode.DETERMINISTIC
         perfect = kind.information == pyspiel.GameType.Information.PERFECT_INFORMATION
-        self.spec = self.codec.spec(f"openspiel-{version('open_spiel')}:{name}", searchable=no_chance and perfect)
         self._zero_sum = kind.utility == pyspiel.GameType.Utility.ZERO_SUM
         low, high = game.min_utility(), game.max_utility()
+        board = no_chance and perfect
+        self.spec = self.codec.spec(
+            f"openspiel-{version('open_spiel')}:{name}",
+            searchable=board,
+            decisive=board and self._zero_sum and game.num_players() == 2 and (low, high) == (-1, 1),
+        )
         self._scale = self.codec.scale or (max(-low, high) if self._zero_sum else high - low)
 
     def outcome(self, state: Any) -> Floats:

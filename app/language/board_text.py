@@ -56,7 +56,12 @@ class BoardText(TextTable):
         self._table, self._words = BoardTable(words.rules, slots, max_moves), words
         board = self._table.spec
         self.spec = TextSpec(
-            board.players, f"text-{VERSION}:{board.rules_version}", words.preamble, stop="\n", bots=board.bots
+            board.players,
+            f"text-{VERSION}:{board.rules_version}",
+            words.preamble,
+            stop="\n",
+            bots=board.bots,
+            decisive=board.decisive,
         )
         self._texts = tuple(f" {action + 1}\n" for action in range(board.actions))
         self._answers: dict[bytes, OneOf] = {}

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.config import Compute, GameConfig
-from app.core import BadUsage, ModelHash, derive_point, derive_seed, is_model
+from app.core import RANDOM, BadUsage, ModelHash, derive_point, derive_seed, is_model
 from app.engine import JsonObject, Report
 from app.language.generator import Generator, adapter_name
 from app.language.models import GENERATORS
@@ -18,12 +18,16 @@ from app.language.token_shard import TokenShard, TokenShardMeta, put_token_shard
 from app.learning.devices import decided
 from app.play.gauntlet import BatchResult, BatchSpec
 from app.play.match_statistics import MatchGames, match_games, seat_wins
+from app.play.matches import margin_of
 from app.play.recording import NoExperience
 from app.play.selfplay import SelfplayResult, SelfplaySpec
 from app.store import BlobStore, game_seed, open_store
 
 IN_FLIGHT = 128
 """Number of games played at once."""
+
+SAMPLE = 32
+"""Games of the random bot from which the win margin of a game follows."""
 
 
 def grouped_schedule(
@@ -252,4 +256,20 @@ def play_match(
     table = open_text_table(config, min(games, IN_FLIGHT))
     outcomes, said = play_texts(table, agents, schedule, generator, most_tokens=config.language.most_tokens)
     histories = [list("\0".join(f"{seat}{text}" for seat, text in told).encode()) for told in outcomes.histories]
-    return match_games(outcomes.returns, heroes, outcomes.truncated, outcomes.lengths, histories), said
+    margin = margin_of(config, _random_outcomes, decisive=table.spec.decisive)
+    games_played = match_games(outcomes.returns, heroes, outcomes.truncated, outcomes.lengths, histories, margin=margin)
+    return games_played, said
+
+
+def _random_outcomes(config: GameConfig) -> NDArray[np.float32]:
+    """Return the outcomes [G, P] of games that the random bot plays in all seats."""
+    schedule = TextSchedule(
+        starts=list(range(SAMPLE)),
+        seeds=[derive_seed(0, "win margin", number) for number in range(SAMPLE)],
+        openings=[0] * SAMPLE,
+        seating=np.full((SAMPLE, config.players), HERO, dtype=np.int8),
+        seed=0,
+    )
+    table = open_text_table(config, min(SAMPLE, IN_FLIGHT))
+    outcomes, _ = play_texts(table, [Agent(bot=RANDOM)], schedule, None, most_tokens=config.language.most_tokens)
+    return outcomes.returns

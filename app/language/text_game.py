@@ -76,6 +76,7 @@ class TextSpec:
     stop: str  # end of every answer
     bots: tuple[str, ...]  # names of the built-in players, 'random' first
     seats: tuple[str, ...] = ()  # names of the seats, for instance the powers of Diplomacy; empty: they have none
+    decisive: bool = False  # see ``TableSpec.decisive``
 
 
 class TextTable(Protocol):

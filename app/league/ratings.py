@@ -47,7 +47,7 @@ class OpponentScore(NamedTuple):
 
     elo: Elo  # the opponent's
     score: float  # mean score in [0, 1]
-    games: int
+    games: float
     stderr: float = 0.0  # of the opponent's rating; the random bot's is 0 by definition
 
 

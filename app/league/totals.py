@@ -4,9 +4,9 @@ Ratings, matchmaking and the search for cycles use them.
 """
 
 from collections.abc import Iterable
-from typing import Self
+from typing import Protocol, Self
 
-from app.core import PLAYERS_OF
+from app.core import PLAYERS_OF, GradedScores
 from app.events import MatchResult, Row
 
 PRIOR_VARIANCE = 1.0  # the variance of four games between equals
@@ -40,6 +40,23 @@ class PairTotals(Row, frozen=True):
             rotations=rotations,
             score=sum(count * score for count, score in zip(counts, scores, strict=True)),
             squares=sum(count * score**2 for count, score in zip(counts, scores, strict=True)),
+        )
+
+    @classmethod
+    def of_grades(cls, first: str, second: str, graded: GradedScores) -> Self:
+        """Return the totals of rotations with graded scores.
+
+        A mean beyond 0 or 1 counts as 0 or 1: the games are so one-sided that only their side is known.
+        """
+        players, rotations = graded.players, graded.rotations
+        mean = min(1.0, max(0.0, graded.mean))
+        return cls(
+            first=first,
+            second=second,
+            games=rotations * players,
+            rotations=rotations,
+            score=rotations * players * mean,
+            squares=rotations * players**2 * (graded.variance + mean**2),
         )
 
     @property
@@ -78,13 +95,42 @@ class PairTotals(Row, frozen=True):
         return (observed + PRIOR_VARIANCE) / (binomial + PRIOR_VARIANCE)
 
 
+class Scored(Protocol):
+    """A match's scores, as events and evaluations have them."""
+
+    @property
+    def rotations(self) -> tuple[int, ...]:
+        """Counts of rotations by half points; empty if the match is graded."""
+
+    @property
+    def graded(self) -> GradedScores | None:
+        """Moments of the rotations' scores, if outcomes are graded."""
+
+
+def pair_totals(first: str, second: str, match: Scored) -> PairTotals | None:
+    """Return the totals of a match between two agents; None without a finished rotation."""
+    if match.graded:
+        return PairTotals.of_grades(first, second, match.graded)
+    return PairTotals.of_rotations(first, second, match.rotations) if sum(match.rotations) else None
+
+
 def totals_of(hero: str, matches: Iterable[MatchResult]) -> tuple[PairTotals, ...]:
     """Return an evaluated model's totals against each other opponent.
 
     Only finished rotations count. Games against itself are left out.
     """
-    finished = (match for match in matches if match.player != hero and sum(match.rotations) > 0)
-    return tuple(PairTotals.of_rotations(hero, match.player, match.rotations) for match in finished)
+    totals = (pair_totals(hero, match.player, match) for match in matches if match.player != hero)
+    return tuple(pair for pair in totals if pair)
+
+
+def decisive_games(match: MatchResult) -> float:
+    """Return the number of won or lost games that tell as much as a match's games.
+
+    It is the number of games, unless outcomes are graded: then it follows from their variance.
+    """
+    if not match.graded:
+        return match.games
+    return match.games / PairTotals.of_grades("", "", match.graded).dispersion
 
 
 def total(pairs: Iterable[PairTotals]) -> tuple[PairTotals, ...]:

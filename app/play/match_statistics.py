@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from hashlib import blake2b
-from math import sqrt
+from math import inf, sqrt
 from typing import Literal, Self, get_args
 
 import numpy as np
@@ -10,7 +10,11 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from app.config import Settings
-from app.core import FlyballError, Rate, rotation_outcomes
+from app.core import FlyballError, GradedScores, MeanOutcome, Rate, rotation_outcomes
+from app.core.statistics import student
+
+SAME = 1e-6
+"""Outcomes that differ by less are equal; float32 numbers in [-1, 1] differ by rounding alone."""
 
 
 class NoGames(FlyballError):
@@ -35,23 +39,30 @@ class MatchGames(Columns):
     """Results of a match's games for the hero.
 
     P consecutive games are a rotation. ``scores`` are from ``game_scores``; ``fingerprints`` are hashes of whole
-    histories.
+    histories. ``outcomes`` are the hero's, in the game's own units; a backend that does not know them leaves them out.
     """
 
     scores: tuple[float, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     lengths: tuple[int, ...] = ()
     fingerprints: tuple[str, ...] = ()
+    outcomes: tuple[float, ...] = ()
 
 
 class MatchStatistics(Settings):
     """Statistics of one hero against one opponent in all other seats.
 
-    A win is the best result alone, a draw is a tie for the best. ``score`` is the mean share of opponents beaten, a tie
-    counting half: 1/2 between equals, for any number of players. Its interval is Wilson's. A truncated game counts half
-    a point and is neither won, drawn nor lost: wins + draws + losses + truncated = games. ``stderr`` is the standard
-    error of the mean score over rotations, because games of one rotation share their deal. ``rotations`` are the
-    counts of ``count_rotations``.
+    ``score`` is the mean of the games' scores (see ``game_scores``): 1/2 between equals, for any number of players. It
+    is linear in the outcome, so it orders players as their mean outcomes do. ``outcome`` is the mean outcome itself.
+
+    A win is the best result alone, a draw is a tie for the best. A truncated game scores 1/2 and is neither won, drawn
+    nor lost: wins + draws + losses + truncated = games. ``won`` is the share of games won, a tie for the best and a
+    truncated game counting half.
+
+    Where every game is won, drawn or lost, ``rotations`` are the counts of ``count_rotations``, and the score's
+    interval is Wilson's. Otherwise ``graded`` has the moments of the rotations' scores, and the interval follows from
+    their variance. ``stderr`` is the standard error of the mean score over rotations, because games of one rotation
+    share their deal.
     """
 
     games: int = Field(ge=1)
@@ -61,20 +72,49 @@ class MatchStatistics(Settings):
     truncated: int = Field(ge=0)
     distinct_games: int = Field(ge=1, description="whole histories; a game that is repeated says nothing new")
     score: Rate
+    won: Rate
+    outcome: MeanOutcome | None = Field(description="in the game's own units; None if the backend does not know it")
     rotations: tuple[int, ...]
+    graded: GradedScores | None
     stderr: float | None = Field(description="None with fewer than two rotations")
     mean_length: float = Field(ge=0, description="decisions a game, forced moves not counted")
 
 
-def game_scores(returns: NDArray[np.float32], heroes: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return each game's score [G] in [0, 1].
+def game_scores(returns: NDArray[np.float32], heroes: NDArray[np.int64], margin: float) -> NDArray[np.float64]:
+    """Return each game's score [G].
 
-    The score is the share of opponents that the hero beat; a tie counts half. ``returns`` [G, P] are the outcomes,
-    ``heroes`` [G] the hero's seats.
+    A score is the mean over the opponents of 1/2 + lead / (2 margin), where the lead is the difference between the
+    hero's outcome and the opponent's. A lead of ``margin`` (``win_margin``) is a won game, and scores 1. So games that
+    are won, drawn or lost score 1, 1/2 or 0; with more players, the share of opponents beaten. In games with graded
+    outcomes single scores may lie outside [0, 1]. ``returns`` [G, P] are the outcomes, ``heroes`` [G] the hero's seats.
     """
     own, others = _apart(returns, heroes)
-    beaten = (own > others).sum(axis=1) + (own == others).sum(axis=1) / 2
-    return np.asarray(beaten / others.shape[1], dtype=np.float64)
+    leads = (own.astype(np.float64) - others) / margin
+    whole = np.rint(leads)
+    leads = np.where(np.abs(leads - whole) < SAME, whole, leads)  # float32 outcomes like 1/3 are not exact
+    return np.asarray(((1 + leads) / 2).sum(axis=1) / others.shape[1], dtype=np.float64)
+
+
+def decisive_margin(players: int) -> float:
+    """Return the lead of a winner, whose outcome is 1, over the others, who share the loss."""
+    return players / (players - 1)
+
+
+def win_margin(returns: NDArray[np.float32]) -> float:
+    """Return the lead that counts as a won game, from the outcomes [G, P] of a sample of games.
+
+    It is the root mean square of the leads of one seat over another, ties left out. If all leads are of the same size,
+    as in games that are only won or lost, it is that size. Otherwise scores deviate from 1/2 by as much as in a game of
+    wins and losses, so that a difference in Elo is as hard to see in one game as in the other. Without any lead it is
+    ``decisive_margin``.
+    """
+    seats = returns.astype(np.float64)
+    leads = np.abs(seats[:, :, None] - seats[:, None, :])
+    leads = leads[leads > SAME]
+    if not len(leads):
+        return decisive_margin(returns.shape[1])
+    largest = float(leads.max())
+    return largest if largest - leads.min() < SAME else float(np.sqrt(np.mean(leads**2)))
 
 
 def match_games(
@@ -83,21 +123,26 @@ def match_games(
     truncated: NDArray[np.bool_],
     lengths: NDArray[np.int64],
     histories: Sequence[Sequence[int]],
+    *,
+    margin: float,
+    unit: float = 1.0,
 ) -> MatchGames:
     """Return the games' results for the hero.
 
-    ``heroes`` [G] are the hero's seats; see ``Outcomes`` for the other columns.
+    ``heroes`` [G] are the hero's seats, ``margin`` is the ``win_margin`` of the game, ``unit`` its own units in an
+    outcome of 1; see ``Outcomes`` for the other columns.
     """
     own, others = _apart(returns, heroes)
     best = others.max(axis=1)
     verdicts = np.select([truncated, own[:, 0] > best, own[:, 0] == best], ["truncated", "won", "drawn"], "lost")
     return MatchGames(
-        scores=game_scores(returns, heroes).tolist(),
+        scores=game_scores(returns, heroes, margin).tolist(),
         verdicts=verdicts.tolist(),
         lengths=np.asarray(lengths).tolist(),
         fingerprints=tuple(
             blake2b(np.asarray(history, dtype=np.int32).tobytes(), digest_size=8).hexdigest() for history in histories
         ),
+        outcomes=(own[:, 0].astype(np.float64) * unit).tolist(),
     )
 
 
@@ -110,7 +155,9 @@ def match_statistics(games: MatchGames, players: int) -> MatchStatistics:
         raise NoGames("A match of 0 games has no statistics.", hint="Play at least one game.")
     count = {verdict: games.verdicts.count(verdict) for verdict in get_args(Verdict)}
     scores = np.array(games.scores)
-    means = _by_rotation(scores, players).mean(axis=1)
+    mean, stderr, reach = _mean(scores, players)
+    decided = _are_half_points(scores, players)
+    graded = None if decided else grade_rotations(scores, players)
     return MatchStatistics(
         games=len(scores),
         wins=count["won"],
@@ -118,11 +165,35 @@ def match_statistics(games: MatchGames, players: int) -> MatchStatistics:
         losses=count["lost"],
         truncated=count["truncated"],
         distinct_games=len(set(games.fingerprints)),
-        score=Rate.of(float(scores.sum()), len(scores)),
-        rotations=count_rotations(scores, players),
-        stderr=float(means.std(ddof=1)) / sqrt(len(means)) if len(means) > 1 else None,
+        score=Rate.of(float(scores.sum()), len(scores)) if decided else Rate.of_mean(mean, reach, len(scores)),
+        won=Rate.of(count["won"] + (count["drawn"] + count["truncated"]) / 2, len(scores)),
+        outcome=_mean_outcome(games.outcomes, players),
+        rotations=() if graded else count_rotations(scores, players),
+        graded=graded,
+        stderr=stderr,
         mean_length=float(np.mean(games.lengths)),
     )
+
+
+def _mean(values: NDArray[np.float64], players: int) -> tuple[float, float | None, float]:
+    """Return the mean of games' values, its standard error over rotations, and its 95% half-width.
+
+    With fewer than two rotations the error is unknown, and the half-width is infinite.
+    """
+    means = _by_rotation(values, players).mean(axis=1)
+    if len(means) < 2:
+        return float(values.mean()), None, inf
+    stderr = float(means.std(ddof=1)) / sqrt(len(means))
+    return float(values.mean()), stderr, student(0.0, stderr, len(means) - 1)[0]
+
+
+def _mean_outcome(outcomes: tuple[float, ...], players: int) -> MeanOutcome | None:
+    """Return the mean outcome; None if the backend did not say the games' outcomes."""
+    if not outcomes:
+        return None
+    mean, stderr, reach = _mean(np.array(outcomes), players)
+    bounds = (None, None) if stderr is None else (mean - reach, mean + reach)
+    return MeanOutcome(mean=mean, stderr=stderr, lower=bounds[0], upper=bounds[1])
 
 
 def count_rotations(scores: NDArray[np.float64], players: int) -> tuple[int, ...]:
@@ -134,6 +205,25 @@ def count_rotations(scores: NDArray[np.float64], players: int) -> tuple[int, ...
     sums = _by_rotation(scores, players).sum(axis=1)
     half_points = np.rint(sums * 2 * (players - 1)).astype(np.int64)
     return tuple(np.bincount(half_points, minlength=rotation_outcomes(players)).tolist())
+
+
+def grade_rotations(scores: NDArray[np.float64], players: int) -> GradedScores | None:
+    """Return the moments of the rotations' scores; None without a whole rotation.
+
+    ``scores`` [G] are from ``game_scores``. An incomplete rotation is left out.
+    """
+    means = _by_rotation(scores, players).mean(axis=1)
+    if not len(means):
+        return None
+    total, squares = float(means.sum()), float((means**2).sum())
+    return GradedScores(players=players, rotations=len(means), total=total, squares=squares)
+
+
+def _are_half_points(scores: NDArray[np.float64], players: int) -> bool:
+    """Return whether all games are won, drawn or lost against each opponent."""
+    half_points = scores * 2 * (players - 1)
+    whole = np.abs(half_points - np.rint(half_points)).max() < SAME
+    return bool(whole and scores.min() >= 0 and scores.max() <= 1)
 
 
 def seat_wins(returns: NDArray[np.float32], truncated: NDArray[np.bool_]) -> tuple[tuple[int, ...], int]:

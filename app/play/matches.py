@@ -5,6 +5,7 @@ its own network, optimiser and games, so an evaluation cannot affect it.
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -18,13 +19,15 @@ from app.games import open_table
 from app.learning.devices import games_at_once
 from app.play.gauntlet import ATTEMPTS, BatchResult, BatchSpec, GauntletResult, GauntletSpec
 from app.play.judges import load_player_or_judge
-from app.play.match_statistics import MatchGames, match_games
-from app.play.players import PLAYERS, Player
+from app.play.match_statistics import MatchGames, decisive_margin, match_games, win_margin
+from app.play.players import PLAYERS, Player, RandomPlayer
 from app.play.recording import Outcomes
 from app.play.rollout import HERO, Rollout, Schedule
 from app.store import open_store
 
 IN_FLIGHT = 1024  # games at once: Python's overhead of a step is the same for few and many
+SAMPLE = 128
+"""Games of the random bot from which the win margin of a game follows."""
 
 _OPPONENT = 1
 
@@ -47,8 +50,43 @@ def play_match(
 
     On a CPU the plan determines the games; on a GPU the plan and ``in_flight`` do.
     """
+    spec = open_table(config, 0).spec
     outcomes, heroes = play_rotations(config, hero, opponent, plan, in_flight=in_flight)
-    return match_games(outcomes.returns, heroes, outcomes.truncated, outcomes.lengths, outcomes.histories)
+    return match_games(
+        outcomes.returns,
+        heroes,
+        outcomes.truncated,
+        outcomes.lengths,
+        outcomes.histories,
+        margin=margin_of(config, _random_outcomes, decisive=spec.decisive),
+        unit=spec.outcome_scale,
+    )
+
+
+_MARGINS: dict[str, float] = {}
+
+
+def margin_of(config: GameConfig, sample: Callable[[GameConfig], NDArray[np.float32]], *, decisive: bool) -> float:
+    """Return the lead that counts as a won game of a configuration (see ``win_margin``).
+
+    If the game is not ``decisive``, it is measured once a process in the outcomes of a ``sample`` of games, which has
+    to be always the same.
+    """
+    rules = config.model_dump_json(include={"game", "players", "engine", "max_moves", "outcome_scale", "imports"})
+    if rules not in _MARGINS:
+        _MARGINS[rules] = decisive_margin(config.players) if decisive else win_margin(sample(config))
+    return _MARGINS[rules]
+
+
+def _random_outcomes(config: GameConfig) -> NDArray[np.float32]:
+    """Return the outcomes [G, P] of games that the random bot plays in all seats."""
+    schedule = Schedule(
+        seeds=[derive_seed(0, "win margin", number) for number in range(SAMPLE)],
+        seating=np.full((SAMPLE, config.players), HERO, dtype=np.int8),
+        temperatures=(1.0,),
+        seed=0,
+    )
+    return Rollout(open_table(config, SAMPLE), [RandomPlayer()], schedule).run().returns
 
 
 def play_rotations(

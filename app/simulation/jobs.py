@@ -166,7 +166,9 @@ def evaluate(world: World, job: Job[Any], now_us: int) -> Computed:  # noqa: ARG
             "truncated": 0,
             "distinct_games": opponent.games,
             "score": Rate.of(wins + draws / 2, opponent.games),
+            "outcome": None,
             "rotations": count_rotations(scores, players),
+            "graded": None,
         }
         results.append(result)
     return Computed(seconds, {"results": results, "lost_games": 0, "seconds": seconds})

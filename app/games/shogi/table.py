@@ -101,6 +101,7 @@ class ShogiTable(Table):
             levels=levels(variant, layout, self._numbering),
             planes=planes,
             scale=float(UNIT),
+            decisive=True,
             searchable=True,
             action_planes=ways,
             action_places=arrivals[self._numbering.action],
