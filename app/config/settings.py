@@ -419,6 +419,13 @@ class GameConfig(Settings):
         "openspiel", description="implementation of the rules; flyball has those of Hearts and of most board games"
     )
     max_moves: int | None = Field(None, ge=1, description="a longer game is truncated, not drawn")
+    outcome_scale: float | None = Field(
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="largest possible outcome of a seat in the game's own units, such as chips: it counts as 1 in "
+        "training; unset: as the game says, 1 for PettingZoo's",
+    )
     rows_per_training: int = Field(
         8192, ge=1, le=10**9, description="fresh rows that start a training at normal intensity"
     )

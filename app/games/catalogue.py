@@ -87,6 +87,17 @@ def open_table(config: GameConfig, slots: int) -> Table:
 
     Raises ``UnknownGame`` or ``UnknownPlugin``.
     """
+    table = _open(config, slots)
+    if config.outcome_scale not in (None, table.spec.outcome_scale):
+        raise UnknownGame(
+            f"{config.game!r} has an outcome_scale of its own, {table.spec.outcome_scale:g}, and the configuration "
+            f"says {config.outcome_scale:g}.",
+            hint=f"Leave games.{config.key}.outcome_scale out.",
+        )
+    return table
+
+
+def _open(config: GameConfig, slots: int) -> Table:
     import_modules(config.imports)
     own = is_own(config.game)
     hearts = None if own else own_hearts(config)
@@ -107,7 +118,7 @@ def open_table(config: GameConfig, slots: int) -> Table:
         options = _options_for(make, load_game(config.game, config.players))
         if options is not None:
             return BoardTable(make(**options), slots, config.max_moves)
-    return OpenSpielTable(openspiel_rules(config.game, config.players), slots, config.max_moves)
+    return OpenSpielTable(openspiel_rules(config), slots, config.max_moves)
 
 
 def bots_of(config: GameConfig) -> tuple[str, ...]:
@@ -134,12 +145,12 @@ def checker_for(config: GameConfig) -> Checker:
         return own_checker(config)
     hearts = own_hearts(config)
     if hearts is not None:
-        return HeartsChecker(openspiel_rules(hearts.hand, SEATS), hearts)
+        return HeartsChecker(openspiel_rules(config.replace(game=hearts.hand)), hearts)
     shogi = own_shogi(config)
     if shogi is not None:
         compared = shogi.variant is SHOGI
         return ShogiChecker(shogi, config.max_moves) if compared else ReplayChecker(lambda: open_table(config, 1))
-    return ParityChecker(openspiel_rules(config.game, config.players), config.max_moves)
+    return ParityChecker(openspiel_rules(config), config.max_moves)
 
 
 def own_hearts(config: GameConfig) -> HeartsRules | None:
@@ -175,13 +186,13 @@ def own_shogi(config: GameConfig) -> ShogiRules | None:
     return parse_shogi(config.game)
 
 
-def openspiel_rules(game: str, players: int) -> Rules:
-    """Load an OpenSpiel game string with the codec of its game.
+def openspiel_rules(config: GameConfig) -> Rules:
+    """Load a configuration's OpenSpiel game with the codec of its game.
 
     Raises ``UnknownGame``.
     """
-    loaded = load_game(game, players)
-    return Rules(loaded, game, _codec_for(loaded))
+    loaded = load_game(config.game, config.players)
+    return Rules(loaded, config.game, _codec_for(loaded), config.outcome_scale)
 
 
 def _codec_for(game: Any) -> Codec | None:

@@ -37,8 +37,19 @@ class Codec:
         np.put_along_axis(inverse, self.to_game, np.arange(self.to_game.shape[1])[None, :], axis=1)
         object.__setattr__(self, "from_game", inverse)
 
-    def spec(self, rules_version: str, *, searchable: bool, decisive: bool) -> TableSpec:
-        """Return the game's description with a given version of its rules."""
+    def spec(
+        self,
+        rules_version: str,
+        *,
+        searchable: bool,
+        decisive: bool,
+        outcomes: tuple[float, ...] = (1.0, -1.0, 1.0),
+    ) -> TableSpec:
+        """Return the game's description with a given version of its rules.
+
+        ``outcomes`` are the scale, the lowest and the highest outcome (see ``TableSpec``).
+        """
+        scale, lowest, highest = outcomes
         players, actions = self.to_game.shape
         levels = {} if self.heuristic is None else {HEURISTIC: self.heuristic}
         return TableSpec(
@@ -52,6 +63,9 @@ class Codec:
             self.planes,
             decisive=decisive,
             searchable=searchable,
+            outcome_scale=scale,
+            lowest_outcome=lowest,
+            highest_outcome=highest,
         )
 
 

@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from app.core import HEURISTIC, located
-from app.games.parity import TOLERANCE, Checker
+from app.games.parity import Checker
 from app.games.spec_check import are_planes, spec_faults
 from app.games.table import (
     FINISHED,
+    TOLERANCE,
     Floats,
     Heuristic,
     IllegalAction,
@@ -58,6 +59,8 @@ class Game:
     planes: ClassVar[tuple[int, int, int] | None] = None
     """See ``TableSpec.planes``."""
     symmetries: ClassVar[tuple[Symmetry, ...]] = ()
+    outcome_scale: ClassVar[float] = 1.0
+    """Largest possible outcome in the game's own units, such as chips or points."""
     heuristic: ClassVar[Heuristic | None] = None
     """A static method: the built-in player ``heuristic``."""
     searchable: ClassVar[bool] = False
@@ -97,7 +100,7 @@ class Game:
     def returns(self) -> Sequence[float]:
         """Return each seat's outcome of a finished game.
 
-        Outcomes are in [-1, 1], and their sum is 0.
+        Their sum is 0, and none is beyond ``outcome_scale`` or its negative.
         """
         raise NotImplementedError
 
@@ -144,6 +147,7 @@ def game_spec(game: type[Game], name: str) -> TableSpec:
         levels={} if game.heuristic is None else {HEURISTIC: game.heuristic},
         planes=planes,
         searchable=game.searchable,
+        outcome_scale=game.outcome_scale,
     )
     for fault in spec_faults(spec):
         raise BrokenGame(f"{name}: {fault.what}", hint=fault.hint)
@@ -307,14 +311,15 @@ class GameTable(Table):
     def _outcome(self, slot: int) -> Floats:
         given = self._called(slot, "returns", self._games[slot].returns)
         try:
-            outcome = np.asarray(given, dtype=np.float32)
+            outcome = np.asarray(given, dtype=np.float32) / np.float32(self.spec.outcome_scale)
         except (TypeError, ValueError):
             outcome = np.empty(0, dtype=np.float32)
         if outcome.shape != (self.spec.players,):
             self._fail(slot, "returns()", f"returned {given!r}", f"Return {self.spec.players} numbers, one a seat.")
         if not np.abs(outcome).max() <= 1 + TOLERANCE or abs(outcome.sum()) > TOLERANCE:
             hint = (
-                "Outcomes are in [-1, 1] and their sum is 0: subtract their mean, and divide by the largest possible."
+                "Their sum has to be 0: subtract their mean. None may be beyond outcome_scale, here "
+                f"{self.spec.outcome_scale:g}: set it to the largest possible outcome."
             )
             self._fail(slot, "returns()", f"returned {given!r}", hint)
         return outcome

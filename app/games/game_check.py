@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from app.config import GameConfig
 from app.core import Finding, FlyballError, located
 from app.games.catalogue import checker_for, open_table
-from app.games.parity import TOLERANCE, GameRecord
+from app.games.parity import GameRecord
 from app.games.spec_check import spec_faults
-from app.games.table import FINISHED, Floats, IllegalAction, Indices, Mask, Observations, Symmetry, Table
+from app.games.table import FINISHED, TOLERANCE, Floats, IllegalAction, Indices, Mask, Observations, Symmetry, Table
 
 GAMES = 16
 LONGEST = 10_000

@@ -39,7 +39,7 @@ def tree_search(config: GameConfig, playouts: int) -> TreeSearch:
     if not is_own(config.game):
         if (shogi := own_shogi(config)) is not None:
             return PlayoutSearch(shogi, config.max_moves or LONGEST, playouts, _EXPLORATION)
-        rules = openspiel_rules(config.game, config.players)
+        rules = openspiel_rules(config)
         if config.players == 2 and rules.spec.searchable:
             return OpenSpielSearch(rules, playouts)
     raise UnknownGame(

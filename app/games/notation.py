@@ -101,7 +101,7 @@ class OpenSpielNotation(Notation):
     """Positions of OpenSpiel's games. Raises ``NoNotation`` or ``UnknownGame``."""
 
     def __init__(self, config: GameConfig, protocol: EngineProtocol) -> None:
-        self._game = openspiel_rules(config.game, config.players).game
+        self._game = openspiel_rules(config).game
         name = self._game.get_type().short_name
         if (name, protocol) not in NOTATIONS:
             known = ", ".join(f"{game} by {spoken}" for game, spoken in NOTATIONS)

@@ -17,7 +17,18 @@ from numpy.typing import NDArray
 from open_spiel.python.observation import make_observation
 
 from app.games.codec import Codec, identical
-from app.games.table import FINISHED, Floats, IllegalAction, Indices, Mask, Observations, Seats, Table, UnknownGame
+from app.games.table import (
+    FINISHED,
+    TOLERANCE,
+    Floats,
+    IllegalAction,
+    Indices,
+    Mask,
+    Observations,
+    Seats,
+    Table,
+    UnknownGame,
+)
 
 CHANCE = int(pyspiel.PlayerId.CHANCE)
 
@@ -63,10 +74,12 @@ class Rules:
         game: as ``load_game`` returns it.
         name: the game string.
         codec: None for OpenSpiel's own tensors and action numbers.
+        scale: the outcome that counts as 1, in the game's units; None for the codec's, or the largest that the game
+            declares.
     """
 
-    def __init__(self, game: Any, name: str, codec: Codec | None) -> None:
-        self.game = game
+    def __init__(self, game: Any, name: str, codec: Codec | None, scale: float | None = None) -> None:
+        self.game, self._name = game, name
         kind = game.get_type()
         recall = None if kind.provides_observation_tensor else pyspiel.IIGObservationType(perfect_recall=True)
         self._observer = make_observation(game, recall)
@@ -82,25 +95,34 @@ class Rules:
         perfect = kind.information == pyspiel.GameType.Information.PERFECT_INFORMATION
         self._zero_sum = kind.utility == pyspiel.GameType.Utility.ZERO_SUM
         low, high = game.min_utility(), game.max_utility()
-        board = no_chance and perfect
+        board, won_or_lost = no_chance and perfect, self._zero_sum and (low, high) == (-1, 1)
+        if not self._zero_sum:  # the range of a lead
+            low, high = low - high, high - low
+        self._scale = scale or self.codec.scale or max(-low, high)
         self.spec = self.codec.spec(
             f"openspiel-{version('open_spiel')}:{name}",
             searchable=board,
-            decisive=board and self._zero_sum and game.num_players() == 2 and (low, high) == (-1, 1),
+            decisive=board and won_or_lost and game.num_players() == 2,
+            outcomes=(self._scale, max(low / self._scale, -1.0), min(high / self._scale, 1.0)),
         )
-        self._scale = self.codec.scale or (max(-low, high) if self._zero_sum else high - low)
 
     def outcome(self, state: Any) -> Floats:
         """Return the outcome [P] of a finished game.
 
-        It is in [-1, 1] and sums to 0. A zero-sum game's returns are divided by the largest possible one. Other games
-        give each seat's lead over the mean of the others, divided by the range of the utility. A codec's ``scale``
-        replaces either divisor.
+        It is in [-1, 1] and sums to 0. A zero-sum game's returns are divided by ``spec.outcome_scale``. Other games
+        give each seat's lead over the mean of the others, divided alike. Raises ``UnknownGame`` beyond [-1, 1].
         """
         utility = np.asarray(state.returns())
         if not self._zero_sum:
             utility = utility - (utility.sum() - utility) / (len(utility) - 1)
-        return (utility / self._scale).astype(np.float32)
+        outcome: Floats = (utility / self._scale).astype(np.float32)
+        if np.abs(outcome).max() > 1 + TOLERANCE:
+            raise UnknownGame(
+                f"A game of {self._name!r} ended with the outcomes {utility.tolist()}, beyond outcome_scale = "
+                f"{self._scale:g}.",
+                hint=f"Set outcome_scale to the largest possible outcome, at least {np.abs(utility).max():g}.",
+            )
+        return outcome
 
     def observe(self, states: Sequence[Any], seats: Seats) -> Observations:
         """Return the observations [K, D] of ``seats`` [K] in ``states`` [K]."""

@@ -5,6 +5,7 @@
 - ``pettingzoo:connect_four_v3``: an environment of PettingZoo.
 """
 
+from dataclasses import replace
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -80,10 +81,13 @@ def own_checker(config: GameConfig) -> Checker:
 def _table(config: GameConfig, slots: int) -> Table:
     name = config.game
     if name.startswith(PREFIX):
-        return pettingzoo_table(name, slots, config.max_moves)
+        return pettingzoo_table(name, slots, config.outcome_scale or 1.0, config.max_moves)
     found = load_plugin(GAMES, name)
     if isinstance(found, type) and issubclass(found, Game):
-        return GameTable(found, game_spec(found, name), name, slots, max_moves=config.max_moves, checker=found.checker)
+        spec = game_spec(found, name)
+        if config.outcome_scale is not None:
+            spec = replace(spec, outcome_scale=config.outcome_scale)
+        return GameTable(found, spec, name, slots, max_moves=config.max_moves, checker=found.checker)
     if not callable(found):
         raise BrokenGame(
             f"{name} is a {type(found).__name__}.",

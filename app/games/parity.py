@@ -17,10 +17,7 @@ from app.games.hearts.play import DIRECTION_ORDER, HOLD, PASSED
 from app.games.hearts.rules import HeartsRules
 from app.games.hearts.table import hand_points
 from app.games.openspiel import CHANCE, Rules
-from app.games.table import FINISHED, Floats, Mask, Observations, Seats, Table
-
-TOLERANCE = 1e-5
-"""Largest difference between equal outcomes, which are float32 in [-1, 1]."""
+from app.games.table import FINISHED, TOLERANCE, Floats, Mask, Observations, Seats, Table
 
 
 @dataclass(frozen=True, slots=True, eq=False)

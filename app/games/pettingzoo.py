@@ -3,13 +3,14 @@
 An environment has PettingZoo's AEC interface (https://pettingzoo.farama.org/api/aec). Its agents observe a dictionary
 of ``observation`` and ``action_mask``, and choose among numbered actions.
 
-**Outcomes** are the sums of the agents' rewards, less their mean, so that they sum to 0. If an outcome is then beyond
-[-1, 1], all are divided by the largest absolute one. So wins of +1 and losses of -1 stay as they are. In a game for
-chips, a large win counts as much as a larger one, and small ones keep their size.
+**Outcomes** are the sums of the agents' rewards, less their mean, so that they sum to 0. They are divided by the
+configuration's ``outcome_scale``, 1 by default, because an environment does not say how large its rewards can be. So
+wins of +1 and losses of -1 stay as they are, and an outcome beyond the scale is an error.
 """
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import version
@@ -31,12 +32,13 @@ FAMILIES = ("classic", "butterfly", "atari", "sisl")
 SEED_BITS = 31  # NumPy's older generators, which some environments use, take seeds of at most 32 bits
 
 
-def pettingzoo_table(game: str, slots: int, max_moves: int | None = None) -> GameTable:
+def pettingzoo_table(game: str, slots: int, scale: float = 1.0, max_moves: int | None = None) -> GameTable:
     """Return a table of a game string such as ``pettingzoo:connect_four_v3``.
 
-    Raises ``UnknownGame``.
+    ``scale`` is the largest possible outcome. Raises ``UnknownGame``.
     """
     make, spec = _environment(game)
+    spec = replace(spec, outcome_scale=scale)
     return GameTable(partial(EnvironmentGame, make), spec, game, slots, max_moves=max_moves)
 
 
@@ -161,11 +163,10 @@ class EnvironmentGame(Game):
         return _channels_first(seen["observation"])
 
     def returns(self) -> list[float]:
-        """See ``Game.returns``, and the module for other rewards than 1 and -1."""
+        """See ``Game.returns``; the mean of the rewards is subtracted."""
         rewards = np.array([self._rewards[agent] for agent in self._agents])
-        outcome: NDArray[np.float64] = rewards - rewards.mean()
-        capped: list[float] = (outcome / max(1.0, float(np.abs(outcome).max()))).tolist()
-        return capped
+        outcome: list[float] = (rewards - rewards.mean()).tolist()
+        return outcome
 
     def cut_off(self) -> bool:
         """See ``Game.cut_off``."""

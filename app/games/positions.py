@@ -163,7 +163,7 @@ class OpenSpielSpectator(Spectator):
     """
 
     def __init__(self, config: GameConfig) -> None:
-        self._rules = openspiel_rules(config.game, config.players)
+        self._rules = openspiel_rules(config)
         self._name: str = self._rules.game.get_type().short_name
         # without a codec of our own the layout is unknown
         self._known = self._rules.spec.observation_type is np.uint8

@@ -35,10 +35,20 @@ def _value_faults(spec: Any) -> Iterator[Finding]:
         yield _fault(f"observation_type is {spec.observation_type!r}.", "Set numpy.uint8 or numpy.float32.")
     if not isinstance(spec.rules_version, str) or not spec.rules_version:
         yield _fault(f"rules_version is {spec.rules_version!r}.", "Name module and version, such as 'my_games-1:nim'.")
-    if not isinstance(spec.scale, int | float | np.floating) or not 0 < spec.scale < inf:
+    if not is_scale(spec.scale):
         yield _fault(f"scale is {spec.scale!r}.", "It divides the features, so it has to be a number above 0.")
+    if not is_scale(spec.outcome_scale):
+        yield _fault(f"outcome_scale is {spec.outcome_scale!r}.", "Set it to the largest possible outcome, above 0.")
+    if not -1 <= spec.lowest_outcome < spec.highest_outcome <= 1:
+        what = f"Outcomes are from {spec.lowest_outcome!r} to {spec.highest_outcome!r}."
+        yield _fault(what, "Set lowest_outcome and highest_outcome within [-1, 1].")
     if spec.planes is not None:
         yield from _plane_faults(spec.planes, spec.observation_size)
+
+
+def is_scale(value: Any) -> bool:
+    """Return whether a value is a finite number above 0."""
+    return isinstance(value, int | float | np.floating) and type(value) is not bool and bool(0 < value < inf)
 
 
 def _level_faults(levels: Any) -> Iterator[Finding]:

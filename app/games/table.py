@@ -30,6 +30,9 @@ class IllegalAction(FlyballError):
 NORMAL = "normal"
 """Level of built-in players that ``HEURISTIC`` names if there are several."""
 
+TOLERANCE = 1e-5
+"""Largest difference between equal outcomes, which are float32 in [-1, 1]."""
+
 FINISHED = -1
 """Seat to move when a game is over or has not begun."""
 
@@ -72,6 +75,9 @@ class TableSpec:
     searchable: bool = False  # no chance, nothing hidden, and tables can ``copy_from``: moves can be found by search
     action_planes: int = 0  # P, the kinds of actions of a cell; 0: the actions do not belong to cells
     action_places: Indices | None = None  # [A] where each action lies in H x W x P; any place if it is never legal
+    outcome_scale: float = 1.0  # the game's own units, such as chips or points, in an outcome of 1
+    lowest_outcome: float = -1.0  # bounds of a seat's outcome, as ``Table.returns`` has it: within [-1, 1]
+    highest_outcome: float = 1.0
 
     @property
     def shape(self) -> NetworkShape:
@@ -170,7 +176,7 @@ class Table(Protocol):
     def returns(self) -> Floats:
         """Return outcomes [N, P] in [-1, 1], summing to 0.
 
-        All are 0 for unfinished and truncated games.
+        All are 0 for unfinished and truncated games. Times ``spec.outcome_scale``, they are in the game's own units.
         """
 
     def truncated(self) -> Mask:

@@ -43,7 +43,7 @@ class OneAtATime:
 
     def __init__(self, config: GameConfig, networks: list[ActorCritic], plan: MatchPlan) -> None:
         self.config, self.networks, self.plan = config, networks, plan
-        self.rules = openspiel_rules(config.game, config.players)
+        self.rules = openspiel_rules(config)
         kind = self.rules.game.get_type()
         self.tensor = "observation_tensor" if kind.provides_observation_tensor else "information_state_tensor"
 
@@ -120,7 +120,7 @@ class OneAtATime:
 
 
 def parameters_of(config: GameConfig, seed: int):
-    spec = openspiel_rules(config.game, config.players).spec
+    spec = openspiel_rules(config).spec
     return spec, init_policy(config.network, spec.shape, seed=seed)
 
 

@@ -54,7 +54,7 @@ def test_check_of_a_broken_game_says_where_and_what_to_do(folder: Path) -> None:
     what, hint, summary = done.stdout.splitlines()
     assert what.startswith("play: sore:Sore: returns() returned (1, 1) after move ")
     assert "of the game of seed " in what
-    assert hint.startswith("    Outcomes are in [-1, 1] and their sum is 0")
+    assert hint.startswith("    Their sum has to be 0: subtract their mean.")
     assert summary == "game sore:Sore: 1 fault found"
     assert "a game may print" in done.stderr
 

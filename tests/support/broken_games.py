@@ -224,6 +224,17 @@ class OneReturn(Race):
         return 1
 
 
+class Staked(Race):
+    outcome_scale = 5
+
+    def returns(self):
+        return [4 * outcome for outcome in super().returns()]
+
+
+class Free(Race):
+    outcome_scale = 0
+
+
 class BigReturns(Race):
     def returns(self):
         return (2, -2)

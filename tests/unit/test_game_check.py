@@ -12,7 +12,7 @@ def config(name: str, players: int = 2) -> GameConfig:
     return GameConfig(key=f"race_{players}p", game=f"broken_games:{name}", players=players)
 
 
-@pytest.mark.parametrize("name", ["Race", "Planes", "Undecided", "Race16", "RefusesLimits"])
+@pytest.mark.parametrize("name", ["Race", "Planes", "Undecided", "Race16", "RefusesLimits", "Staked"])
 def test_check_of_a_sound_game_finds_nothing(name: str) -> None:
     assert check_game(config(name)) == []
 
@@ -47,6 +47,7 @@ def test_check_of_three_seats_finds_nothing() -> None:
         ("Unscaled", "open", "scale is None"),
         ("Levelled", "open", "levels is ('easy',)"),
         ("Champion", "open", "levels names 'champion'"),
+        ("Free", "open", "outcome_scale is 0"),
         # what a class returns
         ("SeatTwo", "play", "seat() returned 2 after move"),
         ("NoMoves", "play", "legal() returned no action after move"),
@@ -118,7 +119,7 @@ def test_every_broken_game_is_checked() -> None:
     """A rule without such a game would lose its test unnoticed."""
     own = {name for name, kind in vars(broken_games).items() if getattr(kind, "__module__", "") == "broken_games"}
     listed = {case[0] for mark in _cases() for case in mark}
-    helpers = {"Race", "Three", "Planes", "Undecided", "Race16", "RefusesLimits", "Doubter"}
+    helpers = {"Race", "Three", "Planes", "Undecided", "Race16", "RefusesLimits", "Doubter", "Staked"}
     assert own - listed <= helpers
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pyspiel
 import pytest
 
+from app.config import GameConfig
 from app.games.catalogue import openspiel_rules
 from app.games.openspiel import OpenSpielTable
 
@@ -44,7 +45,8 @@ def test_who_gives_perpetual_check_has_lost(sfen: str, checks: Sequence[str], re
 
 
 def test_a_game_at_the_limit_of_moves_is_cut_off_and_no_draw() -> None:
-    table, slot = OpenSpielTable(openspiel_rules("shogi", 2), 1, max_moves=6), np.array([0])
+    config = GameConfig(key="foreign_2p", game="shogi", players=2)
+    table, slot = OpenSpielTable(openspiel_rules(config), 1, max_moves=6), np.array([0])
     table.reset(slot, [0])
     for _ in range(6):
         _, mask = table.observe(slot)

@@ -5,13 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.config import GAMES
-from app.games import FINISHED, GameRecord, IllegalAction, UnknownGame, checker_for
+from app.config import GAMES, GameConfig
+from app.games import FINISHED, GameRecord, IllegalAction, UnknownGame, checker_for, open_table
 from app.games.catalogue import openspiel_rules
-from app.games.openspiel import OpenSpielTable
+from app.games.openspiel import OpenSpielTable, Rules
 from app.games.parity import ParityChecker
 
 ONE = np.array([0])
+
+
+def rules(name: str, players: int = 2, **changes) -> Rules:
+    return openspiel_rules(GameConfig(key=f"checked_{players}p", game=name, players=players, **changes))
 
 
 def play_first_legal(table, slot=0):
@@ -28,7 +32,7 @@ def play_first_legal(table, slot=0):
 
 
 def game(name, players=2, **kwargs):
-    table = OpenSpielTable(openspiel_rules(name, players), 1, **kwargs)
+    table = OpenSpielTable(rules(name, players), 1, **kwargs)
     table.reset(ONE, [4])
     return table
 
@@ -51,7 +55,7 @@ def test_an_illegal_action_is_refused_with_the_legal_ones() -> None:
 )
 def test_a_game_that_cannot_be_played_says_why(name: str, players: int, complaint: str) -> None:
     with pytest.raises(UnknownGame, match=complaint):
-        openspiel_rules(name, players)
+        rules(name, players)
 
 
 def test_a_game_over_the_limit_is_truncated_not_drawn() -> None:
@@ -60,9 +64,9 @@ def test_a_game_over_the_limit_is_truncated_not_drawn() -> None:
     assert record.truncated
     assert len(record.history) == 5
     assert not record.returns.any()
-    rules = openspiel_rules("chinese_checkers(players=3)", 3)
-    assert ParityChecker(rules, 5).failures(record) == []
-    assert ParityChecker(rules, 6).failures(record) != []
+    three = rules("chinese_checkers(players=3)", 3)
+    assert ParityChecker(three, 5).failures(record) == []
+    assert ParityChecker(three, 6).failures(record) != []
 
 
 def test_a_finished_slot_begins_afresh() -> None:
@@ -78,15 +82,56 @@ def test_a_finished_slot_begins_afresh() -> None:
 def test_a_game_without_a_codec_is_seen_as_openspiel_shows_it(name: str) -> None:
     table = game(name)
     assert table.spec.symmetries == ()
-    assert ParityChecker(openspiel_rules(name, 2)).failures(play_first_legal(table)) == []
+    assert ParityChecker(rules(name)).failures(play_first_legal(table)) == []
 
 
 def test_chance_without_a_codec_follows_game_probabilities() -> None:
-    table = OpenSpielTable(openspiel_rules("pig(players=2,winscore=20)", 2), 400)
+    table = OpenSpielTable(rules("pig(players=2,winscore=20)"), 400)
     table.reset(np.arange(400), range(400))
     table.step(np.arange(400), np.zeros(400, dtype=np.int32))
     rolls = np.array([table.history(slot)[1] for slot in range(400)])
     assert np.bincount(rolls, minlength=6).min() > 40  # 67 expected, sd 7
+
+
+def finished(name: str, **changes) -> np.ndarray:
+    """Return the outcome of one game."""
+    table = OpenSpielTable(rules(name, **changes), 1)
+    table.reset(ONE, [4])
+    return play_first_legal(table).returns
+
+
+@pytest.mark.parametrize(
+    ("name", "players", "scale", "lowest"),
+    [
+        ("tic_tac_toe", 2, 1, -1),
+        ("kuhn_poker", 2, 2, -1),  # two chips
+        ("kuhn_poker(players=3)", 3, 4, -0.5),  # two chips of each opponent, at most two lost
+        ("leduc_poker", 2, 13, -1),
+        ("first_sealed_auction", 2, 10, -1),  # leads over the other, in a game that is not zero-sum
+    ],
+)
+def test_spec_of_a_game_states_its_outcomes_units(name: str, players: int, scale: float, lowest: float) -> None:
+    spec = rules(name, players).spec
+    assert (spec.outcome_scale, spec.lowest_outcome, spec.highest_outcome) == (scale, lowest, 1)
+
+
+def test_setting_of_the_outcome_scale_divides_outcomes() -> None:
+    declared, wider = finished("kuhn_poker"), finished("kuhn_poker", outcome_scale=4)
+    assert np.array_equal(declared, 2 * wider)
+    assert declared.any()
+
+
+def test_outcome_beyond_the_scale_names_the_setting() -> None:
+    with pytest.raises(UnknownGame, match=r"outcomes \[.*\], beyond outcome_scale = 0.5") as refused:
+        finished("kuhn_poker", outcome_scale=0.5)
+    assert "outcome_scale" in refused.value.hint
+
+
+def test_scale_of_a_built_in_game_is_its_own() -> None:
+    hearts = GAMES["hearts_4p"]
+    assert open_table(hearts, 0).spec.outcome_scale == 26
+    with pytest.raises(UnknownGame, match="an outcome_scale of its own, 26"):
+        open_table(hearts.replace(outcome_scale=13), 0)
 
 
 def corrupt(record, name, value):

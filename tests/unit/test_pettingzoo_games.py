@@ -10,6 +10,7 @@ from gymnasium.spaces import Box, Dict, Discrete
 from app.config import GAMES, GameConfig
 from app.games import FINISHED, UnknownGame, open_table
 from app.games import pettingzoo as adapter
+from app.games.game import BrokenGame
 from app.games.game_check import check_game
 
 CONNECT_FOUR = "pettingzoo:connect_four_v3"
@@ -81,13 +82,19 @@ def test_agents_leave_and_rewards_add_up(monkeypatch: pytest.MonkeyPatch) -> Non
 
     Cyn ends with 5 more chips than at the start, and Ann with 5 fewer.
     """
-    table = played(chips(monkeypatch), 1, 0, 1)
+    table = played(chips(monkeypatch, outcome_scale=10), 1, 0, 1)
     assert table.seats()[0] == 0
     assert not table.returns().any()
     table.step(np.zeros(1, dtype=np.int64), np.array([0], dtype=np.int32))
     assert table.seats()[0] == FINISHED
-    assert table.returns()[0].tolist() == [-1.0, 0.0, 1.0]  # -5, 0, +5, divided by the largest
+    assert table.returns()[0].tolist() == [-0.5, 0.0, 0.5]  # -5, 0, +5, divided by 10
     assert not table.truncated()[0]
+
+
+def test_outcome_beyond_the_scale_is_refused_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(BrokenGame, match=r"returned \[-5.0, 0.0, 5.0\] after move 4") as refused:
+        played(chips(monkeypatch), 1, 0, 1, 0)
+    assert "outcome_scale, here 1" in refused.value.hint
 
 
 def test_outcomes_within_bounds_keep_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +139,7 @@ def test_environment_s_chance_comes_from_the_seed(monkeypatch: pytest.MonkeyPatc
 
 
 def test_check_of_an_environment_for_three_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert check_game(chips(monkeypatch)) == []
+    assert check_game(chips(monkeypatch, outcome_scale=50)) == []
 
 
 @pytest.mark.parametrize(("kind", "expected"), [(np.uint8, np.uint8), (np.int16, np.uint8), (np.float32, np.float32)])

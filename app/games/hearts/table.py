@@ -58,7 +58,17 @@ class HeartsTable(Table):
             )
         levels = {name: level(rules) for name, level in LEVELS.items()}
         version = f"flyball-{VERSION}:{rules.game}"
-        self.spec = TableSpec(SEATS, CARDS, SIZE, np.float32, version, (), levels)
+        self.spec = TableSpec(
+            SEATS,
+            CARDS,
+            SIZE,
+            np.float32,
+            version,
+            (),
+            levels,
+            outcome_scale=POINTS if rules.hands else 1.0,
+            lowest_outcome=-1.0 if rules.hands else -1 / 3,
+        )
         self._rules, self._rewards = rules, rewards
         self._games = np.zeros(slots, dtype=GAME)
         self._games["mover"] = FINISHED
