@@ -102,10 +102,12 @@ def eval(place: Place, /, config_key: str | None, environment: str | None, **opt
     top_k:3 stands for the three models of the highest rating. top_k and recent choose models only, the others bots of
     the league too; where it has fewer, all of them are played.
 
-    In 'results', a score is the share of opponents beaten, ties half, with its 95% interval. 'rotations' counts groups
-    of games with one deal or opening and the model in each seat, by the half points that they brought: 0, 1 … for two
-    players 4. 'stderr' is that of the mean score, from these groups. 'distinct_games' tells how many games were not
-    repetitions of another, which say nothing new.
+    In 'results', 'outcome' is the mean outcome of a game in the game's own units, with its 95% interval. 'score' is
+    linear in it: 1/2 between equals; in games that are won, drawn or lost, the share of opponents beaten, ties half.
+    'won' is the share of games won, ties half. 'rotations' counts groups of games with one deal or opening and the
+    model in each seat, by the half points that they brought: 0, 1 … for two players 4. Where outcomes are graded,
+    'graded' has the sums of the groups' scores and of their squares instead. 'stderr' is that of the mean score, from
+    these groups. 'distinct_games' tells how many games were not repetitions of another, which say nothing new.
 
     Judges are players that no model trains against. solver plays perfectly (connect four and tic-tac-toe). mcts:1000
     is a Monte Carlo tree search with 1,000 random playouts a move (Shogi, minishogi, and OpenSpiel's games for two with

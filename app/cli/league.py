@@ -16,7 +16,7 @@ from app.journal.history import last_settings
 from app.league.document import dump_league
 from app.league.league import League
 from app.status.league import LeagueView, draw_league
-from app.status.summary import UNKNOWN, short, show_progress
+from app.status.summary import UNKNOWN, short, show_outcome, show_progress
 from app.store import ForeignLeague, LeagueFile
 
 LEFT = ("agent", "why", "parent")
@@ -180,6 +180,13 @@ def _show(key: str, view: LeagueView) -> None:
     show("")
 
 
+def _against_champion(member: dict[str, Any]) -> str:
+    """Return a member's score against the champion; in graded games, its mean outcome in the latest match first."""
+    if member["champion_score"] is None:
+        return UNKNOWN
+    return ", ".join(filter(None, (show_outcome(member["outcome"]), f"{1 - member['champion_score']:.0%}")))
+
+
 def _cells(member: dict[str, Any]) -> tuple[str, ...]:
     why = ", ".join(member["roles"]) or ("bot" if member["kind"] == "baseline" else "")
     interval = member["interval"]
@@ -190,7 +197,7 @@ def _cells(member: dict[str, Any]) -> tuple[str, ...]:
         UNKNOWN if member["elo"] is None else f"{member['elo']:+.0f}",
         UNKNOWN if interval is None else f"{interval[0]:+.0f} … {interval[1]:+.0f}",
         f"{member['games']:,}",
-        UNKNOWN if member["champion_score"] is None else f"{1 - member['champion_score']:.0%}",
+        _against_champion(member),
         f"{member['met']:.0%}" if member["met"] else UNKNOWN,
         short(member["parent"]) if member["parent"] else UNKNOWN,
     )

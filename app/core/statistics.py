@@ -194,6 +194,17 @@ class MeanOutcome(BaseModel):
     lower: float | None = Field(ge=-2 * MOST_OUTCOME, le=2 * MOST_OUTCOME)
     upper: float | None = Field(ge=-2 * MOST_OUTCOME, le=2 * MOST_OUTCOME)
 
+    def others(self, players: int) -> Self:
+        """Return the mean outcome of each other seat; all outcomes of a game add up to 0."""
+
+        def share(value: float | None) -> float | None:
+            return None if value is None else -value / (players - 1)
+
+        stderr = None if self.stderr is None else self.stderr / (players - 1)
+        return type(self)(
+            mean=-self.mean / (players - 1), stderr=stderr, lower=share(self.upper), upper=share(self.lower)
+        )
+
 
 class GradedScores(BaseModel):
     """Moments of the scores of rotations whose games are more than won, drawn or lost.

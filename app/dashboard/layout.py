@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from app.dashboard.feed import Feed
-from app.status.summary import UNKNOWN, short, show_age, summarise
+from app.status.summary import UNKNOWN, short, show_age, show_outcome, summarise
 
 HERE = Path(__file__).parent
 
@@ -49,7 +49,13 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"short": short, "age": show_age, "figure": figure, "summarise": summarise}
+    environment.filters |= {
+        "short": short,
+        "age": show_age,
+        "figure": figure,
+        "outcome": show_outcome,
+        "summarise": summarise,
+    }
     return environment
 
 

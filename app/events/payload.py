@@ -259,6 +259,11 @@ class MatchResult(Value):
         return self.opponent_model or self.opponent
 
     @property
+    def graded_outcome(self) -> MeanOutcome | None:
+        """The mean outcome where it says more than the score; None where every game is won, drawn or lost."""
+        return self.outcome if self.graded else None
+
+    @property
     def players(self) -> int:
         """The number of seats."""
         return self.graded.players if self.graded else PLAYERS_OF[len(self.rotations)]

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import field
 
 from app.controllers import Lineage
-from app.core import ModelHash, Rate
+from app.core import RANDOM, MeanOutcome, ModelHash, Rate
 from app.events import (
     DistributionFailed,
     DistributionLate,
@@ -59,10 +59,14 @@ class PastChampion(Row, frozen=True):
 
 
 class Progress(Row, frozen=True):
-    """The latest rated model's score against the champion of ``loops`` loops ago."""
+    """The latest rated model's score against the champion of ``loops`` loops ago.
+
+    ``outcome`` is the mean outcome in the game's own units, where outcomes are graded.
+    """
 
     score: Rate
     loops: int
+    outcome: MeanOutcome | None = None
 
 
 class Boosted(Row, frozen=True):
@@ -121,6 +125,7 @@ class ConfigRow(Row, frozen=True):
     elo: float | None = None
     elo_stderr: float | None = None
     win_rate_random: Rate | None = None
+    outcome_random: MeanOutcome | None = None
     promotions: int = 0
     rejections: int = 0
     rollbacks: int = 0
@@ -195,10 +200,12 @@ def _evaluation(row: ConfigRow, event: Event[EvaluationCompleted]) -> Changes:
     data, ended = event.data, _tested(row, event) | {"failing": _without(row, EVALUATION)}
     if data.purpose != "rating":
         return ended
-    against = {result.opponent: result.score for result in data.results}
+    random = next((result for result in data.results if result.opponent == RANDOM), None)
     rated = {"elo": data.elo, "elo_stderr": data.elo_stderr, "evaluated": data.model}
     rated |= {"overdue": None, "progress": _progress(row, data)} | ended
-    return rated | ({"win_rate_random": against["random"]} if "random" in against else {})
+    if random is not None:
+        rated |= {"win_rate_random": random.score, "outcome_random": random.graded_outcome}
+    return rated
 
 
 def _progress(row: ConfigRow, data: EvaluationCompleted) -> Progress | None:
@@ -206,9 +213,12 @@ def _progress(row: ConfigRow, data: EvaluationCompleted) -> Progress | None:
 
     None if no champion before the current one is among them.
     """
-    scores = {match.opponent_model: match.score for match in data.results if match.opponent in ("recent", "champion")}
-    played = [champion for champion in row.champions[:-1] if champion.model in scores]
-    return Progress(score=scores[played[0].model], loops=row.loops - played[0].loops) if played else None
+    matches = {match.opponent_model: match for match in data.results if match.opponent in ("recent", "champion")}
+    played = [champion for champion in row.champions[:-1] if champion.model in matches]
+    if not played:
+        return None
+    match = matches[played[0].model]
+    return Progress(score=match.score, loops=row.loops - played[0].loops, outcome=match.graded_outcome)
 
 
 def _promotion(row: ConfigRow, event: Event[ModelPromoted]) -> Changes:

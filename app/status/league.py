@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from app.config import ForeignSettings, RunSettings
-from app.core import Elo
+from app.core import Elo, MeanOutcome
 from app.events import (
     AgentRating,
     EloUpdated,
@@ -53,6 +53,7 @@ class LeagueView:
         picks: the latest choice of opponents in self-play, with reasons.
         met: number of self-play games by category of opponent.
         config: the configuration's status row, folded from the same events.
+        outcomes: an agent's mean outcome in its latest match against another, where outcomes are graded.
     """
 
     league: League = field(default_factory=League)
@@ -62,6 +63,7 @@ class LeagueView:
     picks: tuple[OpponentPick, ...] = ()
     met: Counter[str] = field(default_factory=Counter)
     config: ConfigRow | None = None
+    outcomes: dict[tuple[str, str], MeanOutcome] = field(default_factory=dict)
 
     def take(self, event: Event[Any], settings: RunSettings) -> None:
         """Fold one event about the configuration."""
@@ -77,7 +79,7 @@ class LeagueView:
                 if purpose == "rating":
                     self.rated.pop(data.model, None)
                     self.rated[data.model] = (data.step, data.elo, data.elo_stderr)
-                self.pairs = total((*self.pairs, *totals_of(data.model, data.results)))
+                self._count(data)
             case EloUpdated(ratings=ratings):
                 self._rate(ratings)
             case ModelPromoted(model=model):
@@ -86,6 +88,14 @@ class LeagueView:
                 self.picks = picks
             case OpponentSampled(opponents=opponents):
                 self._meet(opponents)
+
+    def _count(self, data: EvaluationCompleted) -> None:
+        """Add an evaluation's games."""
+        self.pairs = total((*self.pairs, *totals_of(data.model, data.results)))
+        for match in data.results:
+            if outcome := match.graded_outcome:
+                self.outcomes[data.model, match.player] = outcome
+                self.outcomes[match.player, data.model] = outcome.others(match.players)
 
     def _meet(self, opponents: Iterable[SampledOpponent]) -> None:
         for one in opponents:
@@ -121,6 +131,7 @@ class LeagueView:
             "interval": None if agent.elo is None else Estimate(agent.elo, agent.elo_stderr or 0.0).interval(),
             "games": sum(pair.games for pair in self.pairs if agent.id in (pair.first, pair.second)),
             "champion_score": games and games.mean,
+            "outcome": self.outcomes.get((agent.id, champion or "")),
             "met": chances(self.picks).get(agent.id, 0.0),
         }
 
@@ -150,13 +161,17 @@ class LeagueView:
         """Return the league as JSON."""
         members, cycle = self.members(), self.cycle()
         return {
-            "members": members,
+            "members": [member | {"outcome": _json(member["outcome"])} for member in members],
             "matchmaking": [pick.model_dump(mode="json") for pick in self.picks],
             "met_games": dict(self.met),
             "progress": self.progress and self.progress.to_builtins(),
             "matrix": self.matrix(member["agent"] for member in members),
             "cycle": cycle and cycle._asdict(),
         }
+
+
+def _json(outcome: MeanOutcome | None) -> dict[str, Any] | None:
+    return None if outcome is None else outcome.model_dump()
 
 
 class Leagues:

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from app.bus.ports import Present
 from app.config import ForeignSettings, RunSettings
-from app.core import BROKER, ModelHash, Rate
+from app.core import BROKER, MeanOutcome, ModelHash, Rate
 from app.events import (
     BY_TYPE,
     DaemonFact,
@@ -162,8 +162,9 @@ class ConfigStatus(Row, frozen=True):
 
     ``blocked`` is the reason of a training block. ``paused`` is whether training pauses because its data is too poor.
     ``boost`` is the factor of an exploration boost. ``waiting_for`` names an obstacle and a remedy.
-    ``late`` are live nodes that lack the model that is played. ``diverged`` counts the latest trainings in a row that
-    diverged.
+    ``win_rate_random`` is the score against the random bot; ``outcome_random`` is the mean outcome against it in the
+    game's own units, where outcomes are graded. ``late`` are live nodes that lack the model that is played.
+    ``diverged`` counts the latest trainings in a row that diverged.
     """
 
     key: str
@@ -174,6 +175,7 @@ class ConfigStatus(Row, frozen=True):
     elo: float | None
     elo_stderr: float | None
     win_rate_random: Rate | None
+    outcome_random: MeanOutcome | None
     progress: Progress | None
     promotions: int
     rejections: int

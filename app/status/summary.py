@@ -6,12 +6,13 @@ from typing import Any
 
 from rich.text import Text
 
-from app.core import Rate
+from app.core import MeanOutcome, Rate
 from app.events import (
     EvaluationCompleted,
     Event,
     Kind,
     MatchmakingUpdated,
+    MatchResult,
     ModelPromoted,
     OpponentPick,
     Payload,
@@ -55,6 +56,20 @@ def show_rate(rate: Rate | None) -> str:
     return f"{rate.mean:.1%} [{rate.lower:.1%}, {rate.upper:.1%}] n={rate.n}"
 
 
+def show_outcome(outcome: MeanOutcome | None) -> str:
+    """Return a mean outcome with its 95% interval, in the game's own units; empty when unknown."""
+    if outcome is None:
+        return ""
+    if outcome.lower is None or outcome.upper is None:
+        return f"{outcome.mean:+.3g}"
+    return f"{outcome.mean:+.3g} [{outcome.lower:+.3g}, {outcome.upper:+.3g}]"
+
+
+def show_against(rate: Rate | None, outcome: MeanOutcome | None) -> str:
+    """Return a score as ``show_rate`` does, after the mean outcome if there is one."""
+    return ", ".join(filter(None, (show_outcome(outcome), show_rate(rate))))
+
+
 def show_progress(progress: Progress | None) -> str:
     """Return the score against an earlier champion, and its age in loops.
 
@@ -63,7 +78,8 @@ def show_progress(progress: Progress | None) -> str:
     if progress is None:
         return UNKNOWN
     score = progress.score
-    return f"{score.mean:.0%} [{score.lower:.0%}, {score.upper:.0%}], {progress.loops} loops ago"
+    interval = f"{score.mean:.0%} [{score.lower:.0%}, {score.upper:.0%}]"
+    return ", ".join(filter(None, (show_outcome(progress.outcome), interval, f"{progress.loops} loops ago")))
 
 
 def show_age(seconds: float) -> str:
@@ -151,8 +167,14 @@ def _training(data: TrainingCompleted) -> str:
 
 
 def _evaluation(data: EvaluationCompleted) -> str:
-    results = ", ".join(f"{result.score.mean:.1%} v. {result.opponent}" for result in data.results)
+    results = ", ".join(f"{_points(result)} v. {result.opponent}" for result in data.results)
     return f"step {data.step}: {short(data.model)} {show_elo(data.elo, data.elo_stderr)} Elo, {results}"
+
+
+def _points(match: MatchResult) -> str:
+    """Return a match's score; in graded games, the mean outcome in the game's own units behind it."""
+    outcome = match.graded_outcome
+    return f"{match.score.mean:.1%}" + (f" ({outcome.mean:+.3g})" if outcome else "")
 
 
 def _judged(data: ModelPromoted | PromotionRejected) -> str:

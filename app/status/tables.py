@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from app.status.status import ConfigStatus, DaemonStatus, Status
-from app.status.summary import UNKNOWN, short, show_age, show_elo, show_progress, show_rate
+from app.status.summary import UNKNOWN, short, show_against, show_age, show_elo, show_progress
 
 STATE_STYLES = {
     "ready": "green",
@@ -72,7 +72,9 @@ CONFIGS: tuple[Column[ConfigStatus], ...] = (
     Column("games/s", lambda config: _figure(config.games_per_second), 6, right=True),
     Column("step", lambda config: _figure(config.step), 7, right=True),
     Column("Elo", lambda config: show_elo(config.elo, config.elo_stderr), 11, right=True),
-    Column("score v. random", lambda config: show_rate(config.win_rate_random), 2, right=True),
+    Column(
+        "score v. random", lambda config: show_against(config.win_rate_random, config.outcome_random), 2, right=True
+    ),
     Column("v. past champion", lambda config: show_progress(config.progress), 3, right=True),
     Column("loops", lambda config: str(config.loops), 5, right=True),
     Column("+/-", lambda config: f"{config.promotions}/{config.rejections}", 9, right=True),

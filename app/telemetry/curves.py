@@ -51,6 +51,8 @@ def _rating_points(data: EvaluationCompleted) -> Iterator[Point]:
     for match in data.results:
         yield Point(f"evaluation/score/{match.opponent}", match.score.mean, data.step)
         yield Point(f"evaluation/win_rate/{match.opponent}", match.wins / match.games, data.step)
+        if match.outcome is not None:
+            yield Point(f"evaluation/outcome/{match.opponent}", match.outcome.mean, data.step)
         if match.opponent_elo is not None:
             yield Point(f"evaluation/opponent_elo/{match.opponent}", match.opponent_elo, data.step)
             if match.opponent_model is None:

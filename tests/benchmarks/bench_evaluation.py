@@ -25,7 +25,7 @@ from app.learning.dense import ActorCritic
 from app.learning.inference import Policy
 from app.learning.network import MASKED_LOGIT, init_policy, load_network, parameters_to_bytes
 from app.play.gauntlet import GauntletSpec, Opponent, OpponentResult
-from app.play.match_statistics import MatchStatistics, match_games, match_statistics
+from app.play.match_statistics import MatchStatistics, match_games, match_statistics, win_margin
 from app.play.matches import EvaluationManager, MatchPlan, play_match
 from app.play.rng import draw_points, number_streams
 from app.store import FileStore, Manifest, put_checkpoint
@@ -59,7 +59,8 @@ class OneAtATime:
         seconds = perf_counter() - began
         returns, truncated, lengths, histories = zip(*ends, strict=True)
         heroes = np.arange(len(ends)) % players
-        games = match_games(np.array(returns), heroes, np.array(truncated), np.array(lengths), histories)
+        margin = win_margin(np.array(returns))
+        games = match_games(np.array(returns), heroes, np.array(truncated), np.array(lengths), histories, margin=margin)
         return match_statistics(games, players), seconds
 
     def _draws(self, game: int):

@@ -25,7 +25,7 @@ from app.config import GAMES, RunFolder, RunSettings
 from app.events import ModelPromoted, PromotionRejected
 from app.journal import SqliteJournalReader, history
 from app.league.pool import rate
-from app.league.totals import PairTotals
+from app.league.totals import PairTotals, pair_totals
 from app.play.gauntlet import BatchResult, BatchSpec, GameBatch, Opponent
 from app.play.match_statistics import match_statistics
 from app.play.matches import batch as play_batch
@@ -91,7 +91,9 @@ def round_robin(store: Path, key: str, models: list[str], games: int) -> Iterato
         batch = GameBatch(opponent=opponent, first=0, games=games)
         spec = BatchSpec(store=store, config=config, model=one, batch=batch, seed=20_261_123)
         played = BatchResult.model_validate(play_batch(spec.model_dump(mode="json"), lambda _: None))
-        yield PairTotals.of_rotations(one, other, match_statistics(played.games, config.players).rotations)
+        pair = pair_totals(one, other, match_statistics(played.games, config.players))
+        assert pair is not None  # whole rotations are played
+        yield pair
 
 
 def report(runs: dict[tuple[int, str], dict[str, object]], strengths: dict[str, float]) -> dict[str, object]:

@@ -8,7 +8,7 @@ from app.core import Elo
 from app.league.ratings import OpponentScore, RatingPrior, performance_rating
 from app.play.gauntlet import BatchResult, GauntletSpec, Opponent
 from app.play.inspection import ShardStatistics, quality_score
-from app.play.match_statistics import MatchGames, game_scores, match_games, match_statistics
+from app.play.match_statistics import MatchGames, game_scores, match_games, match_statistics, win_margin
 
 MATCH = st.builds(OpponentScore, st.floats(-1500, 1500).map(Elo), st.floats(0, 1), st.integers(1, 1000), st.just(0.0))
 MATCHES = st.lists(MATCH, min_size=1, max_size=5)
@@ -40,12 +40,13 @@ def test_a_win_never_lowers_a_rating(matches, games) -> None:
 )
 def test_the_scores_of_all_seats_average_to_one_half(returns, data) -> None:
     games, players = returns.shape
-    scores = [game_scores(returns, np.full(games, seat)) for seat in range(players)]
+    scores = [game_scores(returns, np.full(games, seat), 2.0) for seat in range(players)]
     assert np.allclose(np.mean(scores, axis=0), 0.5)
     heroes = np.array(data.draw(st.lists(st.integers(0, players - 1), min_size=games, max_size=games)))
     cut = data.draw(arrays.arrays(np.bool_, games))
     even = np.where(cut[:, None], np.float32(0), returns)
-    match = match_statistics(match_games(even, heroes, cut, np.ones(games, np.int64), [[]] * games), players)
+    played = match_games(even, heroes, cut, np.ones(games, np.int64), [[]] * games, margin=win_margin(even))
+    match = match_statistics(played, players)
     assert match.wins + match.draws + match.losses + match.truncated == games
     assert match.truncated == cut.sum()
     assert match.score.lower <= match.score.mean <= match.score.upper

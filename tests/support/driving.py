@@ -183,7 +183,9 @@ def match(
         truncated=0,
         distinct_games=games,
         score=Rate.of(score * games, games),
+        outcome=None,
         rotations=rotations(wins, 0, games - wins, players),
+        graded=None,
     )
 
 
@@ -218,7 +220,9 @@ def gated(wins: int, draws: int, losses: int, model: str = NEW, champion: str = 
         truncated=0,
         distinct_games=games,
         score=Rate.of(wins + draws / 2, games),
+        outcome=None,
         rotations=rotations(wins, draws, losses),
+        graded=None,
     )
     return EvaluationCompleted(
         request_id="g",

@@ -11,7 +11,7 @@ from hypothesis.strategies import SearchStrategy
 from pydantic import BaseModel, JsonValue
 from pydantic.fields import FieldInfo
 
-from app.core import HEURISTIC, PLAYERS_OF, RANDOM, Rate
+from app.core import HEURISTIC, PLAYERS_OF, RANDOM, GradedScores, Rate
 from app.core.ids import SHA256
 from app.events import (
     CATALOGUE,
@@ -137,7 +137,20 @@ def match_results(draw: st.DrawFn, **fields: SearchStrategy[Any]) -> MatchResult
     wins, draws, losses, truncated = draw(splits(games))
     distinct = draw(st.integers(1, games))
     played = {"games": games, "wins": wins, "draws": draws, "losses": losses, "truncated": truncated}
-    return MatchResult(**{**values, **played, "rotations": tuple(counts), "distinct_games": distinct})
+    played |= {"rotations": tuple(counts), "graded": None, "distinct_games": distinct}
+    if sum(counts) and draw(st.booleans()):
+        played |= {"rotations": (), "graded": draw(graded_scores(players, sum(counts)))}
+    return MatchResult(**{**values, **played})
+
+
+def graded_scores(players: int, rotations: int) -> st.SearchStrategy[GradedScores]:
+    """Return scores of rotations with any mean and variance."""
+
+    def moments(mean: float, variance: float) -> GradedScores:
+        squares = rotations * (mean**2 + variance)
+        return GradedScores(players=players, rotations=rotations, total=rotations * mean, squares=squares)
+
+    return st.builds(moments, st.floats(-3, 3), st.floats(0, 9))
 
 
 @st.composite

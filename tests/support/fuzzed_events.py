@@ -10,7 +10,7 @@ from hashes import sha
 from pydantic import BaseModel, JsonValue, ValidationError
 
 from app.config import GAMES, RunSettings
-from app.core import NAME_LENGTH, PLAYERS_OF, EventId, Rate
+from app.core import NAME_LENGTH, PLAYERS_OF, EventId, GradedScores, Rate
 from app.core.ids import SHA256
 from app.events import Event, MatchResult, ParityChecked, Payload, RunConfigured, Scope, originate
 from app.events.envelope import EPOCH
@@ -75,10 +75,22 @@ class Fuzzer:
             games = max(1, players * sum(rotations) + self.random.randrange(players))
             wins = self.random.randint(0, games)
             played = {"games": games, "wins": wins, "draws": 0, "losses": games - wins, "truncated": 0}
-            return {**played, "rotations": tuple(rotations), "distinct_games": self.random.randint(1, games)}
+            played |= {"distinct_games": self.random.randint(1, games), "rotations": tuple(rotations), "graded": None}
+            return played | (self._graded(players, sum(rotations)) if self.random.random() < 0.5 else {})
         if kind is ParityChecked:
             return {"failures": self.random.randint(0, fields["checked"])}
         return {}
+
+    def _graded(self, players: int, rotations: int) -> dict[str, Any]:
+        """Return graded scores in place of counts; nothing without a rotation."""
+        if not rotations:
+            return {}
+        mean, variance = self.random.uniform(-3, 3), self.random.choice((0.0, 0.2, 9.0))
+        total, squares = rotations * mean, rotations * (mean**2 + variance)
+        if abs(total) > 1e12 or squares > 1e12:
+            return {}
+        graded = GradedScores(players=players, rotations=rotations, total=total, squares=squares)
+        return {"rotations": (), "graded": graded}
 
     def value(self, annotation: Any, metadata: list[Any]) -> Any:
         """Draw a value of an annotation's type."""

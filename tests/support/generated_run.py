@@ -275,7 +275,9 @@ class StandIn:
             truncated=0,
             distinct_games=games,
             score=Rate.of(wins, games),
+            outcome=None,
             rotations=rotations(wins, 0, games - wins, players),
+            graded=None,
         )
 
     def _play(self, event: Event[Payload], request: SelfplayRequested, now: float) -> Iterable[Fact]:

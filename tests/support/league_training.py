@@ -14,7 +14,7 @@ from app.core import ModelHash, derive_seed
 from app.league.admission import admission, retirements
 from app.league.league import League
 from app.league.matchmaking import select
-from app.league.totals import PairTotals
+from app.league.totals import PairTotals, pair_totals
 from app.learning.jobs import initialise, train
 from app.play.gauntlet import GauntletSpec, plan_matches
 from app.play.matches import batch
@@ -38,9 +38,8 @@ def rated(folder: Path, model: str, opponents: tuple[str, ...], games: int, seed
     planned = plan_matches(opponents, games, CONFIG)
     spec = GauntletSpec(store=folder / "store", config=CONFIG, model=ModelHash(model), opponents=planned, seed=seed)
     results = spec.gather([batch(part, _quiet) for part in spec.parts]).results
-    return tuple(
-        PairTotals.of_rotations(model, match.opponent_model or match.opponent, match.rotations) for match in results
-    )
+    pairs = (pair_totals(model, match.opponent_model or match.opponent, match) for match in results)
+    return tuple(pair for pair in pairs if pair)
 
 
 def entered(step: int, model: str, games: tuple[PairTotals, ...], league: League) -> League:

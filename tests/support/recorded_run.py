@@ -75,7 +75,9 @@ def match(score: int, games: int, opponent: str = "random") -> MatchResult:
         truncated=0,
         distinct_games=games,
         score=Rate.of(score, games),
+        outcome=None,
         rotations=rotations(score, 0, games - score),
+        graded=None,
     )
 
 

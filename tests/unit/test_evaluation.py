@@ -7,7 +7,15 @@ from app.core import Elo, ModelHash
 from app.league.ratings import OpponentScore, RatingPrior, performance_rating
 from app.play.gauntlet import Opponent, plan_gauntlet
 from app.play.inspection import ShardStatistics, quality_score
-from app.play.match_statistics import MatchGames, NoGames, game_scores, match_games, match_statistics, seat_wins
+from app.play.match_statistics import (
+    MatchGames,
+    NoGames,
+    game_scores,
+    match_games,
+    match_statistics,
+    seat_wins,
+    win_margin,
+)
 
 A, B, C, D = (ModelHash(letter * 64) for letter in "abcd")
 SETTINGS = EvaluationSettings(random_games=200, model_games=100)
@@ -65,17 +73,48 @@ def test_an_opponent_is_a_model_or_a_bot() -> None:
         Opponent(name="x", kind="random", model=B, games=1)
 
 
-def test_scores_are_shares_of_opponents_beaten_ties_half() -> None:
-    returns = np.array([[0.5, 0.5, -1, 0], [-1, 1, 0, 0], [0, 0, 0, 0]], dtype=np.float32)
-    assert game_scores(returns, np.array([0, 2, 3])).tolist() == [2.5 / 3, 1.5 / 3, 0.5]
+def test_scores_of_won_and_lost_games_are_opponents_beaten() -> None:
+    third = -1 / 3
+    returns = np.array([[1, third, third, third], [third, 1, third, third], [0, 0, 0, 0]], dtype=np.float32)
+    scores = game_scores(returns, np.array([0, 2, 3]), win_margin(returns))
+    assert scores.tolist() == [1, 1 / 3, 0.5]  # exactly, although 1/3 is no float32
 
 
-def statistics(returns, heroes, truncated=None, histories=None):
+def test_scores_of_graded_games_are_linear_in_the_outcome() -> None:
+    outcomes = np.array([[x, -x] for x in (-1, -0.5, 0, 0.25, 1)], dtype=np.float32)
+    scores = game_scores(outcomes, np.zeros(5, dtype=np.int64), margin=1.0)
+    assert scores.tolist() == [-0.5, 0, 0.5, 0.75, 1.5]
+
+
+def test_win_margin_is_the_size_of_leads() -> None:
+    assert win_margin(np.array([[1, -1], [0, 0], [-1, 1]], dtype=np.float32)) == 2
+    assert win_margin(np.array([[0.1, -0.1], [0.7, -0.7]], dtype=np.float32)) == pytest.approx(1.0, rel=1e-6)
+    assert win_margin(np.zeros((3, 4), dtype=np.float32)) == 4 / 3  # one winner, three equal losers
+
+
+def test_match_of_graded_games_says_its_mean_outcome() -> None:
+    # 1 chip in 8 of 10 games, otherwise -10: the mean is -1.2 chips, although 80% of the games are won.
+    chips = [1, -10, 1, 1, 1, 1, 1, 1, 1, -10]
+    returns = [[chip / 11, -chip / 11] for chip in chips for _ in range(2)]
+    swapped = [pair if game % 2 == 0 else pair[::-1] for game, pair in enumerate(returns)]
+    match = statistics(swapped, [0, 1] * 10, unit=11)
+    assert match.outcome is not None
+    assert match.outcome.mean == pytest.approx(-1.2)
+    assert match.outcome.stderr == pytest.approx(np.std(chips, ddof=1) / 10**0.5)
+    assert (match.won.mean, match.wins) == (0.8, 16)
+    assert match.score.mean < 0.5
+    assert match.rotations == ()
+    assert match.graded is not None
+    assert match.graded.rotations == 10
+
+
+def statistics(returns, heroes, truncated=None, histories=None, unit=1.0):
     cut = np.zeros(len(returns), dtype=bool) if truncated is None else np.array(truncated)
     played = histories or [[game] for game in range(len(returns))]
     lengths = np.full(len(returns), 10)
-    games = match_games(np.array(returns, dtype=np.float32), np.array(heroes), cut, lengths, played)
-    return match_statistics(games, np.array(returns).shape[1])
+    outcomes = np.array(returns, dtype=np.float32)
+    games = match_games(outcomes, np.array(heroes), cut, lengths, played, margin=win_margin(outcomes), unit=unit)
+    return match_statistics(games, outcomes.shape[1])
 
 
 def test_match_counts_wins_draws_losses_and_truncations() -> None:

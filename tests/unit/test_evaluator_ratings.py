@@ -96,7 +96,9 @@ class Run:
             "truncated": 0,
             "distinct_games": games,
             "score": Rate.of(won, games).model_dump(mode="json"),
+            "outcome": None,
             "rotations": rotations(won, 0, games - won),
+            "graded": None,
         }
 
 

@@ -116,15 +116,20 @@ def test_a_result_of_no_games_cannot_be_constructed() -> None:
             opponent_elo=0,
             score=Rate.of(1, 2),
             distinct_games=1,
+            outcome=None,
             rotations=(0,) * 5,
+            graded=None,
             **counts,
         )
+
+
+UNGRADED = {"rotations": (0, 0, 50, 0, 0), "outcome": None, "graded": None}
 
 
 def halves(**changed) -> dict:
     counts = {"games": 100, "wins": 50, "draws": 0, "losses": 50, "truncated": 0, "distinct_games": 100}
     opponent = {"opponent": "random", "opponent_model": None, "opponent_elo": 0.0}
-    return {**opponent, **counts, "score": Rate.of(50, 100), "rotations": (0, 0, 50, 0, 0), **changed}
+    return {**opponent, **counts, "score": Rate.of(50, 100), **UNGRADED, **changed}
 
 
 @pytest.mark.parametrize("rotations", [(), (0,) * 5, (0, 0, 49, 0, 0), (0, 0, 51, 0, 0), (0, 0, 50), (50,)])

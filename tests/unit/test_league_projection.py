@@ -63,7 +63,9 @@ def match(opponent, games, points, name="recent"):
         truncated=0,
         distinct_games=games,
         score=Rate.of(points, games),
+        outcome=None,
         rotations=rotations(int(points), 0, games - int(points)),
+        graded=None,
     )
 
 

@@ -53,7 +53,9 @@ def match(opponent: str, games: int) -> MatchResult:
         truncated=0,
         distinct_games=games,
         score=Rate.of(games, games),
+        outcome=None,
         rotations=(0, 0, 0, 0, games // 2),
+        graded=None,
     )
 
 
