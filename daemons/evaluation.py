@@ -105,12 +105,17 @@ def rated_together(
     """
     played = totals_of(hero, matches)
     found, games = pool.ratings(hero, played).comparable(), pool.games(played)
-    changed = tuple(
-        AgentRating(agent=agent, elo=estimate.elo, elo_stderr=estimate.stderr, games=games[agent])
+    rated = [
+        AgentRating(agent=agent, elo=estimate.elo, elo_stderr=estimate.stderr, games=games[agent], bound=None)
         for agent, estimate in found.items()
         if agent in known and _is_news(known[agent], estimate)
-    )
-    return Rated(found[hero], {agent: estimate.elo for agent, estimate in found.items()}, changed)
+    ]
+    bounded = [
+        AgentRating(agent=bot, elo=elo, elo_stderr=None, games=games[bot], bound=side)
+        for bot, (side, elo) in pool.bounds(found, played).items()
+        if bot in known and _is_news(known[bot], Estimate(elo, 0.0))
+    ]
+    return Rated(found[hero], {agent: estimate.elo for agent, estimate in found.items()}, (*rated, *bounded))
 
 
 def rated_alone(matches: Sequence[MatchResult], known: Mapping[str, Estimate | None]) -> Rated:

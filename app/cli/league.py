@@ -194,7 +194,7 @@ def _cells(member: dict[str, Any]) -> tuple[str, ...]:
         short(member["agent"]) if member["kind"] == "checkpoint" else member["agent"],
         f"{why}, current".lstrip(", ") if member["champion"] else why,
         UNKNOWN if member["step"] is None else str(member["step"]),
-        UNKNOWN if member["elo"] is None else f"{member['elo']:+.0f}",
+        UNKNOWN if member["elo"] is None else f"{member['bound'] or ''} {member['elo']:+.0f}".lstrip(),
         UNKNOWN if interval is None else f"{interval[0]:+.0f} … {interval[1]:+.0f}",
         f"{member['games']:,}",
         _against_champion(member),

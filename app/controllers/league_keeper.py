@@ -90,7 +90,8 @@ def with_ratings(promoted: tuple[Agent, ...], ratings: Iterable[AgentRating]) ->
     """Return the promoted models, updated with newer ratings where there are any."""
     newer = {one.agent: one for one in ratings}
     return tuple(
-        agent.rated(one.elo, one.elo_stderr, one.games) if (one := newer.get(agent.id)) else agent for agent in promoted
+        agent.rated(one.elo, one.elo_stderr, one.games, one.bound) if (one := newer.get(agent.id)) else agent
+        for agent in promoted
     )
 
 

@@ -38,6 +38,7 @@ from app.core.statistics import (
     GradedScores,
     MeanOutcome,
     Rate,
+    elo_lead,
     expected_score,
     gsprt_llr,
     p_text,

@@ -4,7 +4,7 @@ The statistics concern ratings, proportions, and the sequential test of promotio
 """
 
 from collections.abc import Sequence
-from math import log, sqrt
+from math import log, log10, sqrt
 from typing import Literal, NewType, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -52,6 +52,11 @@ def expected_score(difference: float) -> float:
     """
     bounded = max(-CERTAIN_ELO, min(CERTAIN_ELO, difference))  # otherwise the power overflows
     return float(1 / (1 + 10 ** (-bounded / ELO_SCALE)))
+
+
+def elo_lead(score: float) -> float:
+    """Return the difference in Elo at which ``score``, in (0, 1), is expected; the inverse of ``expected_score``."""
+    return ELO_SCALE * log10(score / (1 - score))
 
 
 def p_text(p_value: float) -> str:

@@ -206,6 +206,11 @@ def _named_metrics(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "metrics": known}
 
 
+def _without_bounds(data: dict[str, Any]) -> dict[str, Any]:
+    """Add to each rating that it is no bound."""
+    return {**data, "ratings": [{**rating, "bound": None} for rating in data["ratings"]]}
+
+
 def _without_grades(data: dict[str, Any]) -> dict[str, Any]:
     """Add to each match that its outcomes are not graded, and its mean outcome unknown."""
     return {**data, "results": [{**match, "outcome": None, "graded": None} for match in data["results"]]}
@@ -224,6 +229,7 @@ UPCASTS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {
     ("flyball.training.failed", 1): lambda data: data,
     # The next version admits bots of the user's own as players.
     ("flyball.league.elo_updated", 1): lambda data: data,
+    ("flyball.league.elo_updated", 2): _without_bounds,
     ("flyball.league.matches_requested", 2): lambda data: data,
     ("flyball.league.matchmaking_updated", 1): lambda data: data,
     ("flyball.league.opponent_sampled", 1): lambda data: data,

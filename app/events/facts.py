@@ -295,7 +295,7 @@ class CheckpointRetired(Fact, type="league.checkpoint_retired", name="CHECKPOINT
     reason: Literal["expired", "evicted", "rolled_back"]
 
 
-class EloUpdated(Fact, type="league.elo_updated", name="ELO_UPDATED", version=2):
+class EloUpdated(Fact, type="league.elo_updated", name="ELO_UPDATED", version=3):
     """An evaluation changed ratings of agents other than the evaluated model."""
 
     ratings: tuple[AgentRating, ...] = Field(min_length=1, max_length=MOST_ITEMS)

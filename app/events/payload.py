@@ -20,6 +20,7 @@ from app.core import (
     PlayerName,
     Rate,
     ShardKey,
+    is_model,
 )
 
 TYPE_PREFIX = "flyball."
@@ -186,13 +187,30 @@ class OpponentPick(Value):
     probability: float = Field(ge=1e-12, le=1)
 
 
+Bound = Literal["above", "below"]
+"""Side of a bound on a rating."""
+
+
 class AgentRating(Value):
-    """An agent's rating, which rests on ``games`` games."""
+    """An agent's rating, which rests on ``games`` games.
+
+    A bot that wins, or loses, all games against the models has no rating. Then ``bound`` says that it is above, or
+    below, ``elo`` (97.5% certain), and there is no error.
+    """
 
     agent: PlayerName
     elo: Rating
-    elo_stderr: RatingError
+    elo_stderr: RatingError | None
     games: PositiveCount
+    bound: Bound | None
+
+    @model_validator(mode="after")
+    def _error_or_bound(self) -> Self:
+        if (self.elo_stderr is None) != (self.bound is not None):
+            raise ValueError("a rating has a standard error, a bound has none: leave one of them out")
+        if self.bound is not None and is_model(self.agent):
+            raise ValueError(f"only bots have bounds: give the rating of model {self.agent}")
+        return self
 
 
 class Lineup(Value):

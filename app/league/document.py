@@ -21,11 +21,13 @@ from pydantic import (
 from app.core import Elo, UnusableFile
 from app.events import LeagueRole, Value
 from app.events.envelope import EPOCH
+from app.events.payload import Bound
 from app.league.league import Agent, League
 from app.league.totals import PairTotals
 
 MICROSECOND = timedelta(microseconds=1)
-SHARED_FIELDS = ("elo", "elo_stderr", "matches", "parent", "retired", "roles", "step")  # the same as in ``Agent``
+# the same as in ``Agent``
+SHARED_FIELDS = ("bound", "elo", "elo_stderr", "matches", "parent", "retired", "roles", "step")
 ROUNDING = 1e-9  # relative error of a sum of scores
 
 
@@ -44,6 +46,7 @@ class AgentEntry(Value):
     created_at: AwareDatetime | None = None
     parent: str | None = None
     elo_stderr: NonNegativeFloat | None = None
+    bound: Bound | None = None
     roles: tuple[LeagueRole, ...] = ()
     retired: bool = False
 

@@ -25,6 +25,7 @@ from app.events import (
     RegressionDetected,
     Row,
 )
+from app.events.payload import Bound
 from app.league.totals import PairTotals, totals_of
 
 AgentKind = Literal["baseline", "checkpoint"]
@@ -38,6 +39,7 @@ class Agent(Row, frozen=True):
     step: int | None = None  # number of trainings behind it; None for a baseline
     elo: Elo | None = None  # None until it is rated; the random bot is at 0
     elo_stderr: float | None = None  # None also if a rating came without one
+    bound: Bound | None = None  # the agent is above, or below, ``elo``, which is no rating then
     matches: int = 0  # rated games behind the rating
     created_us: int | None = None  # time of admission, microseconds since 1970 UTC; None for a baseline
     parent: str | None = None  # its nearest ancestor in the league
@@ -52,9 +54,9 @@ class Agent(Row, frozen=True):
         """
         return self.kind == "baseline" or any(role != "recent" for role in self.roles)
 
-    def rated(self, elo: float, stderr: float, matches: int) -> Self:
-        """Return the agent with another rating."""
-        return self.replace(elo=Elo(elo), elo_stderr=stderr, matches=matches)
+    def rated(self, elo: float, stderr: float | None, matches: int, bound: Bound | None = None) -> Self:
+        """Return the agent with another rating, or another bound."""
+        return self.replace(elo=Elo(elo), elo_stderr=stderr, matches=matches, bound=bound)
 
 
 def baseline(name: str) -> Agent:
@@ -245,7 +247,7 @@ def league_after(  # noqa: C901 - one case an event
         case EloUpdated(ratings=ratings):
             for one in ratings:
                 if member := league.agents.get(one.agent):
-                    league = league.with_agent(member.rated(one.elo, one.elo_stderr, one.games))
+                    league = league.with_agent(member.rated(one.elo, one.elo_stderr, one.games, one.bound))
             return league
         case EvaluationCompleted(purpose=purpose) if purpose != "gate":
             for played in totals_of(data.model, data.results):

@@ -14,16 +14,18 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Self
 
-from app.core import Elo, is_model
+from app.core import Elo, elo_lead, is_model, wilson_interval
 from app.events import Row
+from app.events.payload import Bound
 from app.league.bradley_terry import ANCHORS, fit_bradley_terry
-from app.league.ratings import RatingPrior, Ratings
+from app.league.ratings import Estimate, RatingPrior, Ratings
 from app.league.totals import PairTotals, total
 
 CANDIDATES = 2  # newly rated models that may still be promoted: one, and another requested before its verdict
 MISFIT = 0.03  # standard deviation of a pair's true score about the fit; round robins showed 0.02 to 0.05 (ADR-017)
 PRIOR = RatingPrior(deviation=1600.0)  # so wide that it does not pull strong models towards the random bot
 SATURATED = 0.9  # mean score beyond which games against a bot say almost nothing
+OUT_OF_REACH = 0.98  # mean score beyond which they say only who is stronger
 
 
 def saturated(score: float) -> bool:
@@ -34,14 +36,41 @@ def saturated(score: float) -> bool:
     return max(score, 1 - score) > SATURATED
 
 
+def out_of_reach(
+    totals: Collection[PairTotals], anchors: Collection[str] = tuple(ANCHORS)
+) -> dict[tuple[str, Bound], list[PairTotals]]:
+    """Return the bots that win, or lose, almost all games against every model.
+
+    The keys are a bot and what its rating is of the models'; the values are its totals against them. An anchor has a
+    rating in any case.
+    """
+    met: dict[str, list[PairTotals]] = {}
+    for pair in totals:
+        seen = pair if is_model(pair.second) else pair.flipped
+        if is_model(seen.second) and not is_model(seen.first) and seen.first not in anchors:
+            met.setdefault(seen.first, []).append(seen)
+    sides: dict[tuple[str, Bound], list[PairTotals]] = {}
+    for bot, games in met.items():
+        if min(pair.mean for pair in games) > OUT_OF_REACH:
+            sides[bot, "above"] = games
+        elif max(pair.mean for pair in games) < 1 - OUT_OF_REACH:
+            sides[bot, "below"] = games
+    return sides
+
+
 def rate(pairs: Iterable[PairTotals], agents: Iterable[str] = (), anchors: Mapping[str, Elo] = ANCHORS) -> Ratings:
     """Return the ratings of ``agents``, the anchors, and all agents with games.
 
     Saturated games against bots count only where nothing else connects two agents, the least saturated
-    first (Kruskal's algorithm). Otherwise the models that beat such a bot would be rated as if they had no games.
+    first (Kruskal's algorithm). Otherwise the models that beat such a bot would be rated as if they had no games. Games
+    of bots that are out of reach are left out, because they inform about nobody's strength.
     """
     counted, saturating = list[PairTotals](), list[PairTotals]()
-    for pair in total(pairs):
+    totals = total(pairs)
+    unrated = {bot for bot, _ in out_of_reach(totals, anchors)}
+    for pair in totals:
+        if not unrated.isdisjoint((pair.first, pair.second)):
+            continue
         models = is_model(pair.first) and is_model(pair.second)
         (counted if models or not saturated(pair.mean) else saturating).append(pair)
     leads_to: dict[str, str] = {}  # another agent of each agent's group, or itself at the end of the chain
@@ -86,6 +115,25 @@ class Pool(Row, frozen=True):
     def ratings(self, hero: str, played: Iterable[PairTotals] = ()) -> Ratings:
         """Fit all games together; ``hero`` is rated even without games."""
         return rate((*self.pairs, *played), agents=(hero,))
+
+    def bounds(
+        self, ratings: Mapping[str, Estimate], played: Iterable[PairTotals] = ()
+    ) -> dict[str, tuple[Bound, Elo]]:
+        """Return bounds on the ratings of bots that are out of reach, from those of the models.
+
+        Against each model, the bound of the bot's score gives a bound of its rating; the most extreme one counts.
+        """
+        found: dict[str, tuple[Bound, Elo]] = {}
+        for (bot, side), games in out_of_reach(total((*self.pairs, *played))).items():
+            end, extreme = (0, max) if side == "above" else (1, min)
+            bounds = [
+                ratings[pair.second].elo + elo_lead(wilson_interval(pair.mean, pair.games)[end])
+                for pair in games
+                if pair.second in ratings
+            ]
+            if bounds:
+                found[bot] = side, Elo(extreme(bounds))
+        return found
 
     def games(self, played: Iterable[PairTotals] = ()) -> Counter[str]:
         """Return the number of games behind each agent's rating, ``played`` included."""

@@ -103,7 +103,7 @@ class LeagueView:
 
     def _rate(self, ratings: Iterable[AgentRating]) -> None:
         for one in ratings:
-            if one.agent in self.rated:
+            if one.agent in self.rated and one.elo_stderr is not None:
                 self.rated[one.agent] = (self.rated[one.agent][0], one.elo, one.elo_stderr)
 
     @property
@@ -128,7 +128,8 @@ class LeagueView:
             "parent": agent.parent,
             "elo": agent.elo,
             "elo_stderr": agent.elo_stderr,
-            "interval": None if agent.elo is None else Estimate(agent.elo, agent.elo_stderr or 0.0).interval(),
+            "bound": agent.bound,
+            "interval": _interval(agent),
             "games": sum(pair.games for pair in self.pairs if agent.id in (pair.first, pair.second)),
             "champion_score": games and games.mean,
             "outcome": self.outcomes.get((agent.id, champion or "")),
@@ -168,6 +169,13 @@ class LeagueView:
             "matrix": self.matrix(member["agent"] for member in members),
             "cycle": cycle and cycle._asdict(),
         }
+
+
+def _interval(agent: Agent) -> tuple[Elo, Elo] | None:
+    """Return the 95% interval of a member's rating, if it has a rating."""
+    if agent.elo is None or agent.bound:
+        return None
+    return Estimate(agent.elo, agent.elo_stderr or 0.0).interval()
 
 
 def _json(outcome: MeanOutcome | None) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ from hypothesis.strategies import SearchStrategy
 from pydantic import BaseModel, JsonValue
 from pydantic.fields import FieldInfo
 
-from app.core import HEURISTIC, PLAYERS_OF, RANDOM, GradedScores, Rate
+from app.core import HEURISTIC, PLAYERS_OF, RANDOM, GradedScores, Rate, is_model
 from app.core.ids import SHA256
 from app.events import (
     CATALOGUE,
@@ -25,6 +25,7 @@ from app.events import (
     Scope,
     envelope_model,
 )
+from app.events.payload import AgentRating
 
 LARGEST = 2**63 - 1
 HEX = "0123456789abcdef"
@@ -161,6 +162,15 @@ def splits(draw: st.DrawFn, whole: int) -> list[int]:
 
 
 @st.composite
+def agent_ratings(draw: st.DrawFn, **fields: SearchStrategy[Any]) -> AgentRating:
+    """Draw ratings of models, and ratings or bounds of bots."""
+    values = {name: draw(field) for name, field in fields.items()}
+    if is_model(values["agent"]) or draw(st.booleans()):
+        return AgentRating(**{**values, "bound": None, "elo_stderr": draw(st.floats(0.01, 900))})
+    return AgentRating(**{**values, "bound": draw(st.sampled_from(["above", "below"])), "elo_stderr": None})
+
+
+@st.composite
 def parity_checks(draw: st.DrawFn, **fields: SearchStrategy[Any]) -> ParityChecked:
     """Draw PARITY_CHECKED payloads with no more failures than games."""
     values = {name: draw(field) for name, field in fields.items()}
@@ -183,6 +193,7 @@ def matches_requested(draw: st.DrawFn, **fields: SearchStrategy[Any]) -> Matches
 
 
 JOINT: dict[type[BaseModel], Callable[..., SearchStrategy[Any]]] = {
+    AgentRating: agent_ratings,
     CheckpointAdded: checkpoints_added,
     MatchResult: match_results,
     MatchesRequested: matches_requested,

@@ -14,6 +14,7 @@ from app.core import NAME_LENGTH, PLAYERS_OF, EventId, GradedScores, Rate
 from app.core.ids import SHA256
 from app.events import Event, MatchResult, ParityChecked, Payload, RunConfigured, Scope, originate
 from app.events.envelope import EPOCH
+from app.events.payload import AgentRating
 
 CONFIGS = (GAMES["tic_tac_toe_2p"], GAMES["oh_hell_3p"])
 SETTINGS = RunSettings(configs=CONFIGS)
@@ -77,6 +78,9 @@ class Fuzzer:
             played = {"games": games, "wins": wins, "draws": 0, "losses": games - wins, "truncated": 0}
             played |= {"distinct_games": self.random.randint(1, games), "rotations": tuple(rotations), "graded": None}
             return played | (self._graded(players, sum(rotations)) if self.random.random() < 0.5 else {})
+        if kind is AgentRating:
+            bound = None if is_model(fields["agent"]) else self.random.choice((None, "above", "below"))
+            return {"bound": bound, "elo_stderr": None if bound else self.random.uniform(0.01, 900)}
         if kind is ParityChecked:
             return {"failures": self.random.randint(0, fields["checked"])}
         return {}

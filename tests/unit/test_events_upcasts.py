@@ -230,7 +230,7 @@ def test_lift_of_foreign_settings_changes_nothing(settings: dict[str, Any]) -> N
 
 MET = ("random", "heuristic", "a" * 64)
 SAMPLED = SampledOpponent(agent="random", category="baselines", games=1)
-RATINGS = tuple(AgentRating(agent=name, elo=1.0, elo_stderr=2.0, games=3) for name in MET)
+RATINGS = tuple(AgentRating(agent=name, elo=1.0, elo_stderr=2.0, games=3, bound=None) for name in MET)
 PICKS = (OpponentPick(agent="heuristic", category="baselines", probability=1.0),)
 WITH_BOTS: list[Payload] = [
     asked(WORKER).replace(lineups=(Lineup(opponents=("random",), games=2),)),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
-from app.core import PLAYERS_OF, expected_score, gsprt_llr
+from app.core import PLAYERS_OF, GradedScores, expected_score, gsprt_llr, sprt_verdict
 from app.core.statistics import PSEUDO_COUNT
 from app.play.match_statistics import count_rotations
 
@@ -187,3 +187,27 @@ def test_nothing_but_draws_decides_nothing() -> None:
 
 def test_before_the_first_game_there_is_no_evidence() -> None:
     assert gsprt_llr((0, 0, 0), *BOUNDS) == pytest.approx(0)
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_gates_of_skewed_outcomes_err_as_rarely(bound: float) -> None:
+    """The outcomes are a chip won in 8 of 10 games, and otherwise 10 lost, for each of two seats."""
+    rng, gates, batch, wrong = np.random.default_rng(6), 400, 50, 0
+    for _ in range(gates):
+        graded, verdict = None, "continue"
+        while verdict == "continue":
+            chips = np.where(rng.random((batch, 2, 2)) < 0.8, 1.0, -10.0)
+            leads = 2 * (chips[..., 0] - chips[..., 1])  # their root mean square without ties is 22
+            scores = (expected_score(bound) + leads / (2 * 22)).mean(axis=1)
+            squares = float((scores**2).sum())
+            new = GradedScores(players=2, rotations=batch, total=float(scores.sum()), squares=squares)
+            graded = new.plus(graded)
+            verdict = sprt_verdict(gsprt_llr((0,) * 5, *BOUNDS, graded), 0.05, 0.05)
+        wrong += verdict == ("accept" if bound < 0 else "reject")
+    assert wrong / gates <= 0.05
+
+
+def test_moments_of_half_points_give_the_ratio_of_their_counts() -> None:
+    counts, scores = (3, 8, 20, 12, 7), np.repeat(np.linspace(0, 1, 5), (3, 8, 20, 12, 7))
+    moments = GradedScores(players=2, rotations=50, total=scores.sum(), squares=(scores**2).sum())
+    assert gsprt_llr((0,) * 5, *BOUNDS, moments) == pytest.approx(gsprt_llr(counts, *BOUNDS))

@@ -84,7 +84,7 @@ def evaluated(step, *matches, purpose="rating"):
 
 
 def updated(name, elo):
-    return EloUpdated(ratings=(AgentRating(agent=name, elo=Elo(elo), elo_stderr=5.0, games=900),))
+    return EloUpdated(ratings=(AgentRating(agent=name, elo=Elo(elo), elo_stderr=5.0, games=900, bound=None),))
 
 
 def promoted(step):

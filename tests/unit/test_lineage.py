@@ -200,8 +200,8 @@ class TestBusy:
 class TestRatings:
     def test_published_ratings_are_those_of_champions(self, after, settled):
         ratings = (
-            AgentRating(agent=OLDEST, elo=10.0, elo_stderr=3.0, games=5),
-            AgentRating(agent=STRANGER, elo=99.0, elo_stderr=1.0, games=5),
+            AgentRating(agent=OLDEST, elo=10.0, elo_stderr=3.0, games=5, bound=None),
+            AgentRating(agent=STRANGER, elo=99.0, elo_stderr=1.0, games=5, bound=None),
         )
         lineage = after(settled, EloUpdated(ratings=ratings))
         assert lineage.champions[0] == settled.champions[0].replace(elo=10.0, elo_stderr=3.0)
@@ -209,7 +209,7 @@ class TestRatings:
         assert lineage.replace(champions=()) == settled.replace(champions=())
 
     def test_restored_champion_keeps_its_rating(self, after, settled):
-        rating = AgentRating(agent=OLDEST, elo=10.0, elo_stderr=3.0, games=5)
+        rating = AgentRating(agent=OLDEST, elo=10.0, elo_stderr=3.0, games=5, bound=None)
         lineage = after(settled, EloUpdated(ratings=(rating,)), back())
         assert lineage.current == Champion(model=OLDEST, step=0, elo=10.0, elo_stderr=3.0)
 

@@ -1,6 +1,6 @@
 """The pool: the agents whose games rate models, and retention."""
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import pytest
 from independent_games import of_games
@@ -9,7 +9,7 @@ from leagues import model
 from app.core import expected_score
 from app.league.bradley_terry import fit_bradley_terry
 from app.league.pool import CANDIDATES, Pool, rate
-from app.league.totals import PairTotals
+from app.league.totals import PairTotals, total
 
 MANY = 1000
 ANCHORS = ("random", model(0), model(1))
@@ -158,3 +158,28 @@ def test_a_pool_survives_a_restart_bit_for_bit():
     again = Pool.from_json(pool.to_json())
     assert again == pool
     assert again.ratings("x").comparable() == pool.ratings("x").comparable()
+
+
+def test_unbeaten_bot_is_above_a_bound_and_spoils_no_error() -> None:
+    models = [model(number) for number in range(5)]
+    games = [PairTotals.of_rotations(models[0], "random", (0, 0, 60, 20, 20))]
+    games += [PairTotals.of_rotations(newer, older, (5, 20, 40, 25, 10)) for older, newer in pairwise(models)]
+    unbeaten = [PairTotals.of_rotations("gnugo", name, (0, 0, 0, 0, 50)) for name in models]
+    alone, together = Pool(pairs=total(games)), Pool(pairs=total([*games, *unbeaten]))
+    before, after = alone.ratings(models[0]).comparable(), together.ratings(models[0]).comparable()
+    assert after == before, "a bot that wins all games says nothing of how strong the models are"
+    side, elo = together.bounds(after)["gnugo"]
+    # 100 games won: the lower bound of the score is 96.3%, which 566 Elo explain
+    assert (side, elo) == ("above", pytest.approx(max(after[name].elo for name in models) + 566, abs=1))
+
+
+def test_bot_that_loses_all_games_is_below_a_bound() -> None:
+    beaten = model(1)
+    games = [
+        PairTotals.of_rotations(beaten, "random", (0, 0, 60, 20, 20)),
+        PairTotals.of_rotations("hopeless", beaten, (50, 0, 0, 0, 0)),
+    ]
+    pool = Pool(pairs=total(games))
+    ratings = pool.ratings(beaten).comparable()
+    assert pool.bounds(ratings)["hopeless"] == ("below", pytest.approx(ratings[beaten].elo - 566, abs=1))
+    assert "hopeless" not in ratings

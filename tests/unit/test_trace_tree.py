@@ -139,7 +139,9 @@ def test_matchmaking_summary_is_one_line_with_likeliest_first() -> None:
 
 
 def test_long_lists_are_cut_in_a_line() -> None:
-    ratings = [AgentRating(agent=f"{step:064x}", elo=Elo(100.0), elo_stderr=9.0, games=50) for step in range(30)]
+    ratings = [
+        AgentRating(agent=f"{step:064x}", elo=Elo(100.0), elo_stderr=9.0, games=50, bound=None) for step in range(30)
+    ]
     line = summarise(EloUpdated(ratings=tuple(ratings)))
     assert line.endswith(" and 26 more")
     assert line.count("elo=100") == 4
