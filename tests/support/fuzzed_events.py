@@ -10,7 +10,7 @@ from hashes import sha
 from pydantic import BaseModel, JsonValue, ValidationError
 
 from app.config import GAMES, RunSettings
-from app.core import NAME_LENGTH, PLAYERS_OF, EventId, GradedScores, Rate
+from app.core import NAME_LENGTH, PLAYERS_OF, EventId, GradedScores, Rate, is_model
 from app.core.ids import SHA256
 from app.events import Event, MatchResult, ParityChecked, Payload, RunConfigured, Scope, originate
 from app.events.envelope import EPOCH
