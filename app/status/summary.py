@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from math import floor, log10
 from typing import Any
 
 from rich.text import Text
@@ -57,12 +58,16 @@ def show_rate(rate: Rate | None) -> str:
 
 
 def show_outcome(outcome: MeanOutcome | None) -> str:
-    """Return a mean outcome with its 95% interval, in the game's own units; empty when unknown."""
+    """Return a mean outcome with its 95% interval, in the game's own units; empty when unknown.
+
+    It has as many digits as its standard error has two of.
+    """
     if outcome is None:
         return ""
-    if outcome.lower is None or outcome.upper is None:
+    if outcome.lower is None or outcome.upper is None or not outcome.stderr:
         return f"{outcome.mean:+.3g}"
-    return f"{outcome.mean:+.3g} [{outcome.lower:+.3g}, {outcome.upper:+.3g}]"
+    digits = max(0, 1 - floor(log10(outcome.stderr)))
+    return f"{outcome.mean:+.{digits}f} [{outcome.lower:+.{digits}f}, {outcome.upper:+.{digits}f}]"
 
 
 def show_against(rate: Rate | None, outcome: MeanOutcome | None) -> str:

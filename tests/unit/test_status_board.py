@@ -12,7 +12,7 @@ from rich.console import Console
 from app.bus.ports import Present, Sign
 from app.cli.up import daemons_text
 from app.config import GAMES, PROFILES, RunSettings
-from app.core import EventId, ModelHash
+from app.core import EventId, MeanOutcome, ModelHash
 from app.events import (
     CATALOGUE,
     DaemonFailed,
@@ -42,7 +42,7 @@ from app.events import (
     TrainingUnblocked,
 )
 from app.status.status import READS, Board, DaemonStatus, Status
-from app.status.summary import show_progress, summarise
+from app.status.summary import show_outcome, show_progress, summarise
 from app.status.tables import daemons_table, status_table
 
 SIGN = Sign(position=11, lag=2, jobs=1, requests=3)
@@ -413,3 +413,13 @@ def test_a_node_that_cannot_fetch_holds_nothing_up() -> None:
     run.add(ModelDistributed(model=OLD, step=0, nodes=("laptop",)), subject=KEY)
     run.add(failed, subject=KEY)
     assert waiting() is None
+
+
+@pytest.mark.parametrize(
+    ("mean", "stderr", "text"),
+    [(0.93, 0.237, "+0.93 [+0.46, +1.40]"), (-12.0, 31.0, "-12 [-73, +49]"), (0.25, 0.0, "+0.25")],
+)
+def test_mean_outcome_has_the_digits_of_its_error(mean: float, stderr: float, text: str) -> None:
+    reach = 1.96 * stderr
+    outcome = MeanOutcome(mean=mean, stderr=stderr, lower=mean - reach, upper=mean + reach)
+    assert show_outcome(outcome) == text
