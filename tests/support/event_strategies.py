@@ -195,6 +195,9 @@ def matches_requested(draw: st.DrawFn, **fields: SearchStrategy[Any]) -> Matches
 JOINT: dict[type[BaseModel], Callable[..., SearchStrategy[Any]]] = {
     AgentRating: agent_ratings,
     CheckpointAdded: checkpoints_added,
+    GradedScores: lambda **_: st.builds(graded_scores, st.integers(2, 7), st.integers(1, 10**6)).flatmap(
+        lambda one: one
+    ),
     MatchResult: match_results,
     MatchesRequested: matches_requested,
     ParityChecked: parity_checks,

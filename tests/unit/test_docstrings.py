@@ -1,4 +1,4 @@
-"""Lengths of docstrings' first lines, and of tests' names."""
+"""First lines of docstrings, and lengths of tests' names."""
 
 import ast
 from collections.abc import Iterator
@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-MOST_WORDS = 12
-"""Limit of a docstring's first line."""
+QUESTIONS = ("What ", "Whom ", "Who ", "Whether ")
+"""Words that begin a riddle instead of a statement."""
 
 MOST_CHARACTERS = 60
 """Limit of a test's name."""
@@ -16,12 +16,12 @@ MOST_CHARACTERS = 60
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def long_first_lines(source: str) -> Iterator[str]:
-    """Yield the first lines of docstrings that are too long."""
+def unclear_first_lines(source: str) -> Iterator[str]:
+    """Yield the first lines of docstrings that are no statement, or go on in the next line."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, DOCUMENTED) and (text := ast.get_docstring(node)):
             first = text.partition("\n")[0]
-            if len(first.split()) > MOST_WORDS:
+            if first.startswith(QUESTIONS) or not first.endswith((".", ":", "…", "?")):
                 yield first
 
 
@@ -34,11 +34,11 @@ def long_names(source: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("package", ["app", "daemons", "flyball", "tests"])
-def test_docstrings_begin_with_short_lines(package: str) -> None:
+def test_docstrings_begin_with_a_statement_of_one_line(package: str) -> None:
     found = {
         str(path.relative_to(ROOT)): lines
         for path in sorted((ROOT / package).rglob("*.py"))
-        if (lines := list(long_first_lines(path.read_text(encoding="utf-8"))))
+        if (lines := list(unclear_first_lines(path.read_text(encoding="utf-8"))))
     }
     assert found == {}
 
@@ -48,7 +48,8 @@ def test_tests_have_short_names() -> None:
     assert found == []
 
 
-def test_long_first_lines_and_names_are_found() -> None:
-    words, name = " ".join(["word"] * (MOST_WORDS + 1)), "test_" + "a" * MOST_CHARACTERS
-    source = f'def {name}():\n    """{words}"""\n'
-    assert (list(long_first_lines(source)), list(long_names(source))) == ([words], [name])
+def test_unclear_first_lines_and_long_names_are_found() -> None:
+    name = "test_" + "a" * MOST_CHARACTERS
+    for line in ("What is returned.", "Return a value that\n"):
+        source = f'def {name}():\n    """{line}"""\n'
+        assert (list(unclear_first_lines(source)), list(long_names(source))) == ([line.strip()], [name])

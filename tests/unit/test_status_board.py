@@ -417,7 +417,7 @@ def test_a_node_that_cannot_fetch_holds_nothing_up() -> None:
 
 @pytest.mark.parametrize(
     ("mean", "stderr", "text"),
-    [(0.93, 0.237, "+0.93 [+0.46, +1.40]"), (-12.0, 31.0, "-12 [-73, +49]"), (0.25, 0.0, "+0.25")],
+    [(0.93, 0.237, "+0.93 [+0.47, +1.39]"), (-12.0, 31.0, "-12 [-73, +49]"), (0.25, 0.0, "+0.25")],
 )
 def test_mean_outcome_has_the_digits_of_its_error(mean: float, stderr: float, text: str) -> None:
     reach = 1.96 * stderr
