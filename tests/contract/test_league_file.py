@@ -78,6 +78,7 @@ def test_the_file_has_the_schema_of_the_seed(tmp_path: Path) -> None:
     assert list(written) == ["agents", "history", "metadata"]
     seeds_fields = {"type": "baseline", "path": None, "elo": 0.0, "matches": 0}
     ours = {"step": None, "created_at": None, "parent": None, "elo_stderr": 0.0, "roles": [], "retired": False}
+    ours |= {"bound": None}
     assert written["agents"]["random"] == seeds_fields | ours
     entry = written["agents"][model(40)]
     assert (entry["type"], entry["path"], entry["elo"], entry["step"]) == ("checkpoint", model(40), 1200.0, 40)
