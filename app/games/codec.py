@@ -38,7 +38,12 @@ class Codec:
         object.__setattr__(self, "from_game", inverse)
 
     def spec(
-        self, rules_version: str, *, searchable: bool, outcomes: tuple[float, ...] = (1.0, -1.0, 1.0)
+        self,
+        rules_version: str,
+        encoding: str = "",
+        *,
+        searchable: bool,
+        outcomes: tuple[float, ...] = (1.0, -1.0, 1.0),
     ) -> TableSpec:
         """Return the game's description with a given version of its rules.
 
@@ -57,6 +62,7 @@ class Codec:
             levels,
             self.planes,
             searchable=searchable,
+            encoding=encoding,
             outcome_scale=scale,
             lowest_outcome=lowest,
             highest_outcome=highest,

@@ -29,6 +29,7 @@ PREFIX = "pettingzoo:"
 """Beginning of the game strings of environments."""
 
 FAMILIES = ("classic", "butterfly", "atari", "sisl")
+SAMPLED_MOVES = 100  # at random, to see whether an environment is cooperative
 SEED_BITS = 31  # NumPy's older generators, which some environments use, take seeds of at most 32 bits
 
 
@@ -56,7 +57,30 @@ def _environment(game: str) -> tuple[Callable[[], Any], TableSpec]:
         raise UnknownGame(
             f"{game!r} cannot be made: {type(error).__name__}: {error}.", hint="Its manual says what it needs."
         ) from error
-    return make, _spec(env, game, f"pettingzoo-{version('pettingzoo')}:{name}")
+    spec = _spec(env, game, f"pettingzoo-{version('pettingzoo')}:{name}")
+    if _is_cooperative(env):
+        raise UnknownGame(
+            f"{game!r} is cooperative: all agents get the same, and agents learn here to get more than the others.",
+            hint="Choose an environment that one agent can win.",
+        )
+    return make, spec
+
+
+def _is_cooperative(env: Any) -> bool:
+    """Return whether random moves are rewarded, and all agents always alike."""
+    rng, rewarded = Random(0), False
+    env.reset(seed=0)
+    for _ in range(SAMPLED_MOVES):
+        while env.agents and (env.terminations[env.agent_selection] or env.truncations[env.agent_selection]):
+            env.step(None)
+        if not env.agents:
+            env.reset(seed=rng.getrandbits(SEED_BITS))
+        env.step(rng.choice(np.flatnonzero(env.observe(env.agent_selection)["action_mask"]).tolist()))
+        rewards = {float(reward) for reward in env.rewards.values()}
+        if len(rewards) > 1:
+            return False
+        rewarded |= rewards != {0.0}
+    return rewarded
 
 
 def _maker(game: str, name: str) -> Callable[[], Any]:

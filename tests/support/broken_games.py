@@ -231,6 +231,24 @@ class Staked(Race):
         return [4 * outcome for outcome in super().returns()]
 
 
+class Drawn(Race):
+    def returns(self):
+        return (0, 0)
+
+
+class Fixed(Race):
+    def returns(self):
+        return (1, -1)
+
+
+class Over(Race):
+    def seat(self):
+        return None
+
+    def returns(self):
+        return (0, 0)
+
+
 class Free(Race):
     outcome_scale = 0
 

@@ -103,6 +103,16 @@ def test_outcomes_within_bounds_keep_their_size(monkeypatch: pytest.MonkeyPatch)
     assert table.returns()[0].tolist() == [-0.25, 0.0, 0.25]
 
 
+def test_cooperative_environment_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Team(Chips):
+        def step(self, action):
+            super().step(action)
+            self.rewards = dict.fromkeys(self.agents, 0.5)
+
+    with pytest.raises(UnknownGame, match="is cooperative: all agents get the same"):
+        open_table(chips(monkeypatch, Team), 0)
+
+
 def test_rewards_for_everybody_sum_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     class Gifts(Chips):
         def step(self, action):
