@@ -10,6 +10,7 @@ from app.api.runs import Place
 from app.cli.options import json_option, placed, seed_option
 from app.cli.output import data_only_on_stdout, note, write_json
 from app.config import GameConfig, NetworkSettings
+from app.config.loading import UnknownConfig
 from app.config.settings import CONFIG_KEY
 from app.core import ConfigKey, Finding
 
@@ -27,12 +28,16 @@ def check() -> None:
 
 @check.command()
 @click.argument("name")
-@click.option("--players", default=2, type=click.IntRange(2, 7), help="Of a game string.")
+@click.option(
+    "--players",
+    type=click.IntRange(2, 7),
+    help="Of a game string.  [default: OpenSpiel's number for its games, else 2]",
+)
 @click.option("--games", default=16, type=click.IntRange(2, 1000), help="Games to play at random.")
 @seed_option
 @json_option
 @placed
-def game(place: Place, name: str, *, players: int, games: int, seed: int, as_json: bool) -> None:
+def game(place: Place, name: str, *, players: int | None, games: int, seed: int, as_json: bool) -> None:
     """Check the game NAME.
 
     NAME is a configuration's key, or a game string such as my_games:Nim. The game is played at random. Masks, seeds,
@@ -49,6 +54,8 @@ def game(place: Place, name: str, *, players: int, games: int, seed: int, as_jso
         lowest, highest = result.outcomes
         scaled = f" ({lowest:.3g} to {highest:.3g} in training)" if result.scale != 1 else ""
         note(f"outcomes seen: {lowest * result.scale:.4g} to {highest * result.scale:.4g}{scaled}")
+    elif not result.findings:
+        note("outcomes seen: none, because all games were cut off")
     if result.told_apart is not None:
         note("{:,} of {:,} states seen are told apart by what is observed".format(*result.told_apart))
     seen = {name: value for name, value in asdict(result).items() if name != "findings"}
@@ -137,12 +144,21 @@ def report(what: str, findings: Sequence[Finding], *, as_json: bool, seen: Mappi
     raise click.exceptions.Exit(FAULTY if findings else 0)
 
 
-def _config(place: Place, name: str, players: int) -> GameConfig:
+def _config(place: Place, name: str, players: int | None) -> GameConfig:
     """Return the configuration of a key, or one for a game string.
 
-    A game string's configuration has the run's imports.
+    A configuration takes precedence over OpenSpiel's game of the same name, such as tiny_bridge_2p. A game string's
+    configuration has the run's imports.
     """
+    from app.games.openspiel import players_of
+
+    usual = players_of(name)
     if CONFIG_KEY.fullmatch(name):
-        return place.config(name)
+        try:
+            return place.config(name)
+        except UnknownConfig:
+            if usual is None:
+                raise
+    players = players or min(max(usual or 2, 2), 7)
     imports = place.load().run.configs[0].imports
     return GameConfig(key=ConfigKey(f"checked_{players}p"), game=name, players=players, imports=imports)

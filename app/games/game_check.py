@@ -338,10 +338,7 @@ class _Trial:
             return
         ended = {tuple(game.returns.tolist()) for game in self._games if not game.truncated}
         played = f"at random, {count} games"
-        if not ended:
-            hint = "Raise max_moves, or play more games: --games. Without winners nothing is learned."
-            self._find("outcomes", f"Played {played} were all cut off.", hint)
-        elif not any(map(any, ended)):
+        if ended and not any(map(any, ended)):
             hint = (
                 "Nothing is learned from games that nobody wins. Play more: --games. If all seats always get the same, "
                 "the game is cooperative, and cannot be played here."

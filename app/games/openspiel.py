@@ -40,6 +40,17 @@ OBSERVATION: Tensor = "observation"
 INFORMATION_STATE: Tensor = "information_state"
 
 
+def players_of(game: str) -> int | None:
+    """Return how many play an OpenSpiel game; None if OpenSpiel cannot load it."""
+    if game.partition("(")[0] not in pyspiel.registered_names():
+        return None
+    try:
+        count: int = pyspiel.load_game(game).num_players()
+    except Exception:  # noqa: BLE001 - ``load_game`` says what is wrong
+        return None
+    return count
+
+
 def load_game(game: str, players: int) -> Any:
     """Load an OpenSpiel game.
 

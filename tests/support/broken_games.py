@@ -249,6 +249,18 @@ class Over(Race):
         return (0, 0)
 
 
+class Plural(Race):
+    outcome_scales = 5
+
+
+class Helpful(Race):
+    """Names of its own are no mistakes, even if they resemble names that it defines."""
+
+    player = 0
+    seats = (0, 1)
+    _symmetry = None
+
+
 class Free(Race):
     outcome_scale = 0
 
@@ -529,6 +541,11 @@ class Unscaled(Race16):
 class Levelled(Race16):
     def description(self):
         return replace(super().description(), levels=("easy",))
+
+
+class Earning(Race16):
+    def earnd(self, slots, seats):
+        return np.ones(len(slots), np.float32)
 
 
 class Champion(Race16):
