@@ -65,7 +65,7 @@ SCHEMA, SCHEMA_VERSION = "flyball.policy", 1
 MLP, WINDOWS, TOWER = "actor_critic_mlp", "actor_critic_windows", "actor_critic_tower"
 ACTIVATION = "relu"
 FORMATS = (".npz", ".json")
-LINEAGE = ("step", "parent", "optimizer", "backend", "base", "content")
+LINEAGE = ("step", "parent", "optimizer", "backend", "base", "content", "encoding")
 
 _SIZES: dict[str, dict[str, range | None]] = {
     MLP: {**dict.fromkeys(("observation_size", "actions")), "hidden": range(1, 1000)},

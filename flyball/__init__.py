@@ -5,6 +5,7 @@ Other names may move between versions.
 Do what the commands do:
     train: train a policy in this process; return a TrainingResult with its best checkpoint and scores.
     evaluate: play a model's games against opponents; return an EvaluationResult.
+    exploitability: what best responses gain against a model, in small games; return an ExploitabilityResult.
     optimal_moves: the share of a model's moves that are optimal, in games with a solver; return an OptimalResult.
     load_policy: load a checkpoint, a run's best policy or an exported one as a LoadedPolicy, which acts.
     connect, connect_async: open a run as a Connection or AsyncConnection: publish, subscribe, state, journal.
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from app.api.checking import check_backend, check_game, check_network, check_player
     from app.api.connection import AsyncConnection, Connection, connect, connect_async
     from app.api.evaluation import EvaluationResult, evaluate
+    from app.api.exploitability import ExploitabilityResult, exploitability
     from app.api.optimal import OptimalResult, optimal_moves
     from app.api.policies import LoadedPolicy, load_policy
     from app.api.simulation import SimulationResult, simulate
@@ -99,6 +101,7 @@ __all__ = [
     "Emission",
     "EvaluationResult",
     "Event",
+    "ExploitabilityResult",
     "FeedbackState",
     "FileStore",
     "FlyballError",
@@ -134,6 +137,7 @@ __all__ = [
     "diplomacy",
     "evaluate",
     "events",
+    "exploitability",
     "handles",
     "history",
     "load_player",
@@ -153,6 +157,7 @@ _NAMES = {
     "app.api.checking": ("check_backend", "check_game", "check_network", "check_player"),
     "app.api.connection": ("AsyncConnection", "Connection", "connect", "connect_async"),
     "app.api.evaluation": ("EvaluationResult", "evaluate"),
+    "app.api.exploitability": ("ExploitabilityResult", "exploitability"),
     "app.api.optimal": ("OptimalResult", "optimal_moves"),
     "app.api.policies": ("LoadedPolicy", "load_policy"),
     "app.api.simulation": ("SimulationResult", "simulate"),

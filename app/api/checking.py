@@ -40,9 +40,24 @@ def check_game(
     >>> flyball.check_game("tic_tac_toe_2p")
     []
     """
+    return examine_game(game, games=games, seed=seed, run=run, config_file=config_file).findings
+
+
+def examine_game(
+    game: str | GameConfig,
+    *,
+    games: int = game_check.GAMES,
+    seed: int = 0,
+    run: str | Path = "run",
+    config_file: str | Path | None = None,
+) -> game_check.GameReport:
+    """Return the faults of a game, and what its sampled games showed.
+
+    See ``check_game`` for the arguments and errors.
+    """
     check_arguments(Annotated[int, Field(ge=2)], games=games)
     check_arguments(Seed, seed=seed)
-    return game_check.check_game(config_of(game, place_of(run, config_file)), games, seed)
+    return game_check.examine_game(config_of(game, place_of(run, config_file)), games, seed)
 
 
 def check_network(

@@ -1,8 +1,8 @@
 """``flyball check``: check a user's own object before a run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -10,6 +10,7 @@ from app.api.runs import Place
 from app.cli.options import json_option, placed, seed_option
 from app.cli.output import data_only_on_stdout, note, write_json
 from app.config import GameConfig, NetworkSettings
+from app.config.loading import UnknownConfig
 from app.config.settings import CONFIG_KEY
 from app.core import ConfigKey, Finding
 
@@ -27,23 +28,38 @@ def check() -> None:
 
 @check.command()
 @click.argument("name")
-@click.option("--players", default=2, type=click.IntRange(2, 7), help="Of a game string.")
+@click.option(
+    "--players",
+    type=click.IntRange(2, 7),
+    help="Of a game string.  [default: OpenSpiel's number for its games, else 2]",
+)
 @click.option("--games", default=16, type=click.IntRange(2, 1000), help="Games to play at random.")
 @seed_option
 @json_option
 @placed
-def game(place: Place, name: str, *, players: int, games: int, seed: int, as_json: bool) -> None:
+def game(place: Place, name: str, *, players: int | None, games: int, seed: int, as_json: bool) -> None:
     """Check the game NAME.
 
     NAME is a configuration's key, or a game string such as my_games:Nim. The game is played at random. Masks, seeds,
-    perspective, outcomes, truncation and symmetries are checked.
+    perspective, outcomes, truncation and symmetries are checked. The range of outcomes is printed, in the game's own
+    units and as training sees them; in OpenSpiel's games with something hidden also how many states observations tell
+    apart.
     """
-    from app.api.checking import check_game  # loads games
+    from app.api.checking import examine_game  # loads games
 
     config = _config(place, name, players)
     with data_only_on_stdout():  # a game may print
-        findings = check_game(config, games=games, seed=seed, run=place.folder.path, config_file=place.config_file)
-    report(f"game {name}", findings, as_json=as_json)
+        result = examine_game(config, games=games, seed=seed, run=place.folder.path, config_file=place.config_file)
+    if result.outcomes is not None:
+        lowest, highest = result.outcomes
+        scaled = f" ({lowest:.3g} to {highest:.3g} in training)" if result.scale != 1 else ""
+        note(f"outcomes seen: {lowest * result.scale:.4g} to {highest * result.scale:.4g}{scaled}")
+    elif not result.findings:
+        note("outcomes seen: none, because all games were cut off")
+    if result.told_apart is not None:
+        note("{:,} of {:,} states seen are told apart by what is observed".format(*result.told_apart))
+    seen = {name: value for name, value in asdict(result).items() if name != "findings"}
+    report(f"game {name}", result.findings, as_json=as_json, seen=seen)
 
 
 @check.command()
@@ -113,13 +129,14 @@ def player(place: Place, name: str, *, config_key: str, as_json: bool) -> None:
     report(f"player {name}", findings, as_json=as_json)
 
 
-def report(what: str, findings: Sequence[Finding], *, as_json: bool) -> NoReturn:
+def report(what: str, findings: Sequence[Finding], *, as_json: bool, seen: Mapping[str, Any] | None = None) -> NoReturn:
     """Write the findings of a check, and exit.
 
-    The exit code is ``FAULTY`` if there are findings, otherwise 0.
+    JSON also has what was ``seen``, if it is given. The exit code is ``FAULTY`` if there are findings, otherwise 0.
     """
     if as_json:
-        write_json({"checked": what, "ok": not findings, "findings": [asdict(finding) for finding in findings]})
+        faults = [asdict(finding) for finding in findings]
+        write_json({"checked": what, "ok": not findings, "findings": faults} | ({"seen": seen} if seen else {}))
     else:
         for finding in findings:
             click.echo(f"{click.style(finding.where, bold=True)}: {finding.what}\n    {finding.hint}")
@@ -127,12 +144,21 @@ def report(what: str, findings: Sequence[Finding], *, as_json: bool) -> NoReturn
     raise click.exceptions.Exit(FAULTY if findings else 0)
 
 
-def _config(place: Place, name: str, players: int) -> GameConfig:
+def _config(place: Place, name: str, players: int | None) -> GameConfig:
     """Return the configuration of a key, or one for a game string.
 
-    A game string's configuration has the run's imports.
+    A configuration takes precedence over OpenSpiel's game of the same name, such as tiny_bridge_2p. A game string's
+    configuration has the run's imports.
     """
+    from app.games.openspiel import players_of
+
+    usual = players_of(name)
     if CONFIG_KEY.fullmatch(name):
-        return place.config(name)
+        try:
+            return place.config(name)
+        except UnknownConfig:
+            if usual is None:
+                raise
+    players = players or min(max(usual or 2, 2), 7)
     imports = place.load().run.configs[0].imports
     return GameConfig(key=ConfigKey(f"checked_{players}p"), game=name, players=players, imports=imports)

@@ -16,7 +16,8 @@ from app.config import FEWEST_SIMULATIONS, MOST_SIMULATIONS
 SHARED = ("seed", "device", "precision")
 OF_MATCHES = ("against", "games", "workers", "reference", "paired")
 OF_HEROES = ("mixed", "power", "power_adapters", "league")
-OF_GAMES = (*OF_MATCHES, *OF_HEROES, "temperature", "search", "optimal")
+OF_GAMES = (*OF_MATCHES, *OF_HEROES, "temperature", "search", "optimal", "exploitability")
+WITHOUT_OPPONENTS = ("optimal", "exploitability")
 OF_ENVIRONMENTS = ("policy", "episodes", "num_envs", "action_codec", "max_steps", "success_key", "dump_trajectory")
 
 
@@ -57,6 +58,11 @@ OF_ENVIRONMENTS = ("policy", "episodes", "num_envs", "action_codec", "max_steps"
     type=click.IntRange(1),
     metavar="COUNT",
     help="Play nobody: give the share of optimal moves in so many positions, for instance 2000.",
+)
+@click.option(
+    "--exploitability",
+    is_flag=True,
+    help="Play nobody: compute what best responses gain against the model (OpenSpiel).",
 )
 @click.option(
     "--mixed",
@@ -117,6 +123,12 @@ def eval(place: Place, /, config_key: str | None, environment: str | None, **opt
     A move is optimal if it keeps the value: win, draw or loss. 'hard' are the positions in which neither side could
     win with the next move. Positions depend on --seed alone. The temperature is 0 unless --temperature is given.
 
+    --exploitability (small games of OpenSpiel, no general-sum ones) computes best responses to the model at its
+    temperature.
+    'nash_conv' is what all seats together gain by them, each alone, in the game's own units; 0 is an equilibrium.
+    'exploitability' is half of it, in games for two. It judges games with hidden cards, where to beat all known
+    opponents says little: self-play by policy gradients need not approach an equilibrium.
+
     --search lets the model search; an opponent searches with +64 after its name, such as champion+64. Two-player games
     without chance and hidden cards can be searched. A search takes the best move that it finds, at any temperature.
 
@@ -156,6 +168,7 @@ def _evaluate(place: Place, config_key: str | None, environment: str | None, opt
 
         return evaluate_environment(environment, **pick(options, "model", *SHARED, *OF_ENVIRONMENTS))
     from app.api.evaluation import evaluate_gauntlet
+    from app.api.exploitability import measure_exploitability
     from app.api.opponents import EvaluationRequest
     from app.api.optimal import measure_optimal
     from app.api.paired import compare_hands
@@ -182,6 +195,8 @@ def _evaluate(place: Place, config_key: str | None, environment: str | None, opt
     request = EvaluationRequest(place, config, model, against, **others, say=note)
     if options["optimal"] is not None:
         return measure_optimal(request, options["optimal"]).model_dump(mode="json")
+    if options["exploitability"]:
+        return measure_exploitability(request).model_dump(mode="json")
     return compare_hands(request) if request.paired else evaluate_gauntlet(request).model_dump(mode="json")
 
 
@@ -203,14 +218,18 @@ def _check_combination(config_key: str | None, environment: str | None, options:
         raise click.UsageError("--config plays one of our games, --env an environment: leave one of them out.")
     ours, theirs = ("--config", "--env") if environment is None else ("--env", "--config")
     unfit = OF_ENVIRONMENTS if environment is None else OF_GAMES
-    for name, flag in given_options(click.get_current_context()).items():
-        if options["optimal"] is not None and name in OF_MATCHES:
-            raise click.UsageError(f"{flag} is of matches, and --optimal plays none: leave one of them out.")
+    given = given_options(click.get_current_context())
+    judged = [given[name] for name in WITHOUT_OPPONENTS if name in given]
+    if len(judged) > 1:
+        raise click.UsageError(f"{' and '.join(judged)} are two judges: leave one of them out.")
+    for name, flag in given.items():
+        if judged and name in OF_MATCHES:
+            raise click.UsageError(f"{flag} is of matches, and {judged[0]} plays none: leave one of them out.")
         if name in unfit:
             raise click.UsageError(f"{flag} goes with {theirs}, not with {ours}.")
     if options["reference"] is not None and not options["paired"]:
         raise click.UsageError("--reference goes with --paired.")
-    _check_hero(given_options(click.get_current_context()), options["mixed"])
+    _check_hero(given, options["mixed"])
 
 
 def _check_hero(given: dict[str, str], mixed: str | None) -> None:
@@ -224,6 +243,6 @@ def _check_hero(given: dict[str, str], mixed: str | None) -> None:
     if "league" in given and mixed != "league":
         raise click.UsageError("--league goes with --mixed league.")
     if {"mixed", "power_adapters"} & given.keys():
-        for name in ("against", "workers", "reference", "paired", "search", "optimal"):
+        for name in ("against", "workers", "reference", "paired", "search", *WITHOUT_OPPONENTS):
             if name in given:
                 raise click.UsageError(f"{given[name]} does not go with --mixed or --power-adapters: leave it out.")

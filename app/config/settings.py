@@ -419,6 +419,11 @@ class GameConfig(Settings):
         "openspiel", description="implementation of the rules; flyball has those of Hearts and of most board games"
     )
     max_moves: int | None = Field(None, ge=1, description="a longer game is truncated, not drawn")
+    observation: Literal["observation", "information_state"] | None = Field(
+        None,
+        description="which of OpenSpiel's tensors to learn from; unset: the information state, which forgets nothing, "
+        "where something is hidden, and otherwise the observation",
+    )
     outcome_scale: float | None = Field(
         None,
         gt=0,

@@ -20,12 +20,14 @@ class NetworkShape:
     action_planes: int = 0  # P, the kinds of actions of a cell; 0: the game's actions do not belong to cells
     # Place [A] of each action in H x W x P. Only a game's shape has it, because a model's parameters hold it.
     action_places: NDArray[np.int64] | None = field(default=None, compare=False, repr=False)
+    encoding: str = ""  # names the observations if the game has several
 
     def __str__(self) -> str:
         grid = f" in planes of {' x '.join(map(str, self.planes))}" if self.planes else ""
         scaled = "" if self.scale == 1 else f" divided by {self.scale:g}"
         kinds = f" of {self.action_planes} kinds" if self.action_planes else ""
-        return f"{self.features} features{grid}{scaled} and {self.actions} actions{kinds}"
+        encoded = f" ({self.encoding})" if self.encoding else ""
+        return f"{self.features} features{encoded}{grid}{scaled} and {self.actions} actions{kinds}"
 
     @property
     def scalars(self) -> int:

@@ -10,6 +10,9 @@ from typing import Any
 
 from app.core.errors import FlyballError
 
+ALIKE = 0.85
+"""Similarity from which a name counts as misspelt: that of ``heuristics`` and ``heuristic`` is 0.95."""
+
 
 class UnknownPlugin(FlyballError):
     """Unknown object of the user's own, or one that cannot be imported."""
@@ -59,3 +62,28 @@ def load_plugin(group: str, name: str, ours: Iterable[str] = ()) -> Any:
             f"{name!r} cannot be imported: {type(error).__name__}: {error}.",
             hint="Write package.module:name. The module has to be installed, or lie beside flyball.toml.",
         ) from error
+
+
+def misspelt(found: Any, base: type, others: Iterable[str] = ()) -> tuple[str, str] | None:
+    """Return an attribute of a user's class or object that resembles one of ours, and the name of ours.
+
+    Ours are the public attributes of ``base``, and ``others``. Only those that the user's class lacks are compared,
+    because otherwise the similar name is an addition. None if no attribute looks misspelt.
+    """
+    lineage = found.__mro__ if isinstance(found, type) else type(found).__mro__
+    ours = {*dir(base), *others}.union(*(vars(one).get("__annotations__", ()) for one in base.__mro__))
+    theirs = [one for one in lineage if one not in base.__mro__ and not one.__module__.startswith("app.")]
+    given = {name for one in theirs for name in vars(one)} | set(
+        () if isinstance(found, type) else getattr(found, "__dict__", ())
+    )
+    absent = sorted(name for name in ours - given if not name.startswith("_"))
+    for name in sorted(given - ours):
+        near = [] if name.startswith("_") else get_close_matches(name, absent, n=1, cutoff=ALIKE)
+        if near:
+            return name, near[0]
+    return None
+
+
+def rename(theirs: str, ours: str) -> str:
+    """Return the hint for an attribute that looks misspelt."""
+    return f"Did you mean {ours}? An attribute of your own needs another name, for instance _{theirs}."

@@ -94,6 +94,11 @@ def open_table(config: GameConfig, slots: int) -> Table:
             f"says {config.outcome_scale:g}.",
             hint=f"Leave games.{config.key}.outcome_scale out.",
         )
+    if config.observation is not None and not isinstance(table, OpenSpielTable):
+        raise UnknownGame(
+            f"{config.game!r} has observations of its own, not OpenSpiel's.",
+            hint=f"Leave games.{config.key}.observation out.",
+        )
     return table
 
 
@@ -192,7 +197,7 @@ def openspiel_rules(config: GameConfig) -> Rules:
     Raises ``UnknownGame``.
     """
     loaded = load_game(config.game, config.players)
-    return Rules(loaded, config.game, _codec_for(loaded), config.outcome_scale)
+    return Rules(loaded, config.game, _codec_for(loaded), config.outcome_scale, config.observation)
 
 
 def _codec_for(game: Any) -> Codec | None:

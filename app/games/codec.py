@@ -40,6 +40,7 @@ class Codec:
     def spec(
         self,
         rules_version: str,
+        encoding: str = "",
         *,
         searchable: bool,
         decisive: bool,
@@ -63,6 +64,7 @@ class Codec:
             self.planes,
             decisive=decisive,
             searchable=searchable,
+            encoding=encoding,
             outcome_scale=scale,
             lowest_outcome=lowest,
             highest_outcome=highest,

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NoReturn, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from app.core import HEURISTIC, located
+from app.core import HEURISTIC, located, misspelt, rename
 from app.games.parity import Checker
 from app.games.spec_check import are_planes, spec_faults
 from app.games.table import (
@@ -124,6 +124,8 @@ def game_spec(game: type[Game], name: str) -> TableSpec:
 
     Messages call the game ``name``. Raises ``BrokenGame``.
     """
+    if unknown := misspelt(game, Game):
+        raise BrokenGame(f"{name}.{unknown[0]} is nothing that a game has.", hint=rename(*unknown))
     for method in METHODS:
         if getattr(game, method) is getattr(Game, method):
             raise BrokenGame(f"{name} has no method {method}.", hint=f"Define {method}, as flyball.Game describes it.")

@@ -14,11 +14,15 @@ from numpy.typing import NDArray
 from app.config import GameConfig
 from app.core import Finding, FlyballError, located
 from app.games.catalogue import checker_for, open_table
+from app.games.openspiel import OpenSpielTable
 from app.games.parity import GameRecord
 from app.games.spec_check import spec_faults
 from app.games.table import FINISHED, TOLERANCE, Floats, IllegalAction, Indices, Mask, Observations, Symmetry, Table
 
 GAMES = 16
+FEWEST = 8
+"""Games with the same outcome that are no coincidence."""
+
 LONGEST = 10_000
 """Decisions after which a game without a move limit counts as endless."""
 
@@ -54,8 +58,27 @@ class _Played:
         )
 
 
-def check_game(config: GameConfig, games: int = GAMES, seed: int = 0) -> list[Finding]:
-    """Return the faults of a configuration's game; empty if it is sound.
+@dataclass(frozen=True, slots=True)
+class GameReport:
+    """Result of a check: faults, and what the sampled games showed.
+
+    Attributes:
+        findings: the faults; empty if the game is sound.
+        outcomes: lowest and highest outcome of a seat in games that ended; None if no game did.
+        scale: the game's own units in an outcome of 1.
+        told_apart: how many states of a sample observations tell apart, and how many there are; None if unknown.
+        encoding: name of the observations, if the game has several.
+    """
+
+    findings: list[Finding]
+    outcomes: tuple[float, float] | None = None
+    scale: float = 1.0
+    told_apart: tuple[int, int] | None = None
+    encoding: str = ""
+
+
+def examine_game(config: GameConfig, games: int = GAMES, seed: int = 0) -> GameReport:
+    """Check a configuration's game, and describe what its sampled games showed.
 
     Args:
         config: the configuration; its network is not checked.
@@ -66,8 +89,18 @@ def check_game(config: GameConfig, games: int = GAMES, seed: int = 0) -> list[Fi
         table = open_table(config, games)
         faults = list(spec_faults(table.spec))
     except FlyballError as error:
-        return [Finding("open", error.message, error.hint)]
-    return faults or _Trial(config, table, [seed + number for number in range(games)]).run()
+        return GameReport([Finding("open", error.message, error.hint)])
+    if faults:
+        return GameReport(faults)
+    trial = _Trial(config, table, [seed + number for number in range(games)])
+    findings, spec = trial.run(), table.spec
+    told_apart = table.told_apart(seed) if isinstance(table, OpenSpielTable) else None
+    return GameReport(findings, trial.outcomes(), spec.outcome_scale, told_apart, spec.encoding)
+
+
+def check_game(config: GameConfig, games: int = GAMES, seed: int = 0) -> list[Finding]:
+    """Return the faults of a configuration's game; see ``examine_game``."""
+    return examine_game(config, games, seed).findings
 
 
 class _Fault(Exception):
@@ -90,6 +123,7 @@ class _Trial:
         """
         self._part("reset", self._check_seeds)
         if self._part("play", self._play):
+            self._part("outcomes", self._check_outcomes)
             self._part("determinism", self._play_again)
             self._part("replay", self._check_records)
             self._part("copies", self._check_copies)
@@ -97,6 +131,11 @@ class _Trial:
             self._part("symmetries", self._check_symmetries)
             self._part("heuristics", self._check_heuristics)
         return list(self._found.values())
+
+    def outcomes(self) -> tuple[float, float] | None:
+        """Return the lowest and the highest outcome of a seat in games that ended."""
+        ended = [game.returns for game in self._games if game.history and not game.truncated]
+        return (float(np.min(ended)), float(np.max(ended))) if ended else None
 
     def _part(self, rule: str, check: Callable[[], None]) -> bool:
         """Run a part of the check; return whether it ended normally."""
@@ -289,6 +328,25 @@ class _Trial:
         seen = table.view(np.full(spec.players, slot), seats)  # rollouts look at the end of truncated games
         if np.shape(seen) != (spec.players, spec.observation_size):
             self._find("shape", f"view() of a finished game returned {_kind(seen)}.", "Encode it as any other.", game)
+
+    def _check_outcomes(self) -> None:
+        """Check that seats decide something, and that games end differently."""
+        count = len(self._games)
+        if not any(game.actions for game in self._games):
+            hint = "A seat needs a choice of two legal actions, else there is nothing to learn."
+            self._find("outcomes", f"All {count} games ended without a decision.", hint)
+            return
+        ended = {tuple(game.returns.tolist()) for game in self._games if not game.truncated}
+        played = f"at random, {count} games"
+        if ended and not any(map(any, ended)):
+            hint = (
+                "Nothing is learned from games that nobody wins. Play more: --games. If all seats always get the same, "
+                "the game is cooperative, and cannot be played here."
+            )
+            self._find("outcomes", f"Played {played} had no outcome but 0.", hint)
+        elif len(ended) == 1 and count >= FEWEST:
+            hint = "Nothing is learned if no move changes the outcome. Play more: --games."
+            self._find("outcomes", f"Played {played} all had the outcome {[*next(iter(ended))]}.", hint)
 
     def _play_again(self) -> None:
         """Play each game alone, all in one slot.

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from itertools import chain
 from math import prod
 from random import Random
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import pyspiel
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from open_spiel.python.observation import make_observation
 
 from app.games.codec import Codec, identical
+from app.games.openspiel_samples import is_cooperative, states_told_apart
 from app.games.table import (
     FINISHED,
     TOLERANCE,
@@ -31,6 +32,23 @@ from app.games.table import (
 )
 
 CHANCE = int(pyspiel.PlayerId.CHANCE)
+LARGEST = 10_000
+"""Features of the largest information state that is learned from unasked, because larger ones are slow."""
+
+Tensor = Literal["observation", "information_state"]
+OBSERVATION: Tensor = "observation"
+INFORMATION_STATE: Tensor = "information_state"
+
+
+def players_of(game: str) -> int | None:
+    """Return how many play an OpenSpiel game; None if OpenSpiel cannot load it."""
+    if game.partition("(")[0] not in pyspiel.registered_names():
+        return None
+    try:
+        count: int = pyspiel.load_game(game).num_players()
+    except Exception:  # noqa: BLE001 - ``load_game`` says what is wrong
+        return None
+    return count
 
 
 def load_game(game: str, players: int) -> Any:
@@ -47,24 +65,47 @@ def load_game(game: str, players: int) -> Any:
         )
     try:
         loaded = pyspiel.load_game(game)
-    except pyspiel.SpielError as error:
+    except Exception as error:  # SpielError, but IndexError or RuntimeError for some missing parameters
+        parameters = ", ".join(_parameters(name))
         raise UnknownGame(
             f"OpenSpiel does not load {game!r}: {' '.join(str(error).split()).rstrip('.')}.",
-            hint="Correct the game string in the configuration.",
+            hint=f"Correct the game string; {name} takes {parameters}." if parameters else f"Write it as {name!r}.",
         ) from error
-    kind = loaded.get_type()
     if loaded.num_players() != players:
         raise UnknownGame(
             f"{game!r} is played by {loaded.num_players()}, the configuration says {players}.",
-            hint="Set the number of players in the game string too, for instance 'maedn(players=4)'.",
+            hint="Set players and the end of the key accordingly, or the number of players in the game string, for "
+            "instance 'maedn(players=4)'. Games for 2 to 7 can be played.",
         )
-    sequential = kind.dynamics == pyspiel.GameType.Dynamics.SEQUENTIAL
-    if not sequential or not (kind.provides_observation_tensor or kind.provides_information_state_tensor):
-        raise UnknownGame(
-            f"{game!r} cannot be played here: its moves are simultaneous, or it has no tensor to learn from.",
-            hint="Choose a sequential game with an observation or information state tensor.",
-        )
+    _check_suited(loaded, game)
     return loaded
+
+
+def _parameters(name: str) -> list[str]:
+    return next(([*kind.parameter_specification] for kind in pyspiel.registered_games() if kind.short_name == name), [])
+
+
+def _check_suited(loaded: Any, game: str) -> None:
+    """Refuse a game whose moves, tensors or utilities cannot be learned from."""
+    kind = loaded.get_type()
+    if kind.dynamics == pyspiel.GameType.Dynamics.SIMULTANEOUS:
+        whole = game if "(" in game else f"{game}()"
+        raise UnknownGame(
+            f"{game!r} cannot be played here as it is: its moves are simultaneous.",
+            hint=f"Write 'turn_based_simultaneous_game(game={whole})': seats move in turn, without seeing the others' "
+            "moves.",
+        )
+    if kind.dynamics != pyspiel.GameType.Dynamics.SEQUENTIAL:
+        raise UnknownGame(f"{game!r} is a mean field game.", hint="Choose a game whose seats move in turn.")
+    if not (kind.provides_observation_tensor or kind.provides_information_state_tensor):
+        raise UnknownGame(
+            f"{game!r} has no tensor to learn from.", hint="Choose a game with an observation or information state."
+        )
+    if is_cooperative(str(loaded)):
+        raise UnknownGame(
+            f"{game!r} is cooperative: all seats get the same, and seats learn here to get more than the others.",
+            hint="Choose a game that one seat can win.",
+        )
 
 
 class Rules:
@@ -76,20 +117,30 @@ class Rules:
         codec: None for OpenSpiel's own tensors and action numbers.
         scale: the outcome that counts as 1, in the game's units; None for the codec's, or the largest that the game
             declares.
+        tensor: which of OpenSpiel's tensors to learn from; None for the codec's, or the information state if something
+            is hidden.
     """
 
-    def __init__(self, game: Any, name: str, codec: Codec | None, scale: float | None = None) -> None:
+    def __init__(
+        self, game: Any, name: str, codec: Codec | None, scale: float | None = None, tensor: Tensor | None = None
+    ) -> None:
         self.game, self._name = game, name
         kind = game.get_type()
-        recall = None if kind.provides_observation_tensor else pyspiel.IIGObservationType(perfect_recall=True)
-        self._observer = make_observation(game, recall)
+        self.recalls = _recalls(game, name, codec, tensor)
+        self._observer = make_observation(
+            game, pyspiel.IIGObservationType(perfect_recall=True) if self.recalls else None
+        )
         # The observer without its Python wrapper, because the wrapper doubles the time.
         self._fill = getattr(self._observer, "_observation", self._observer).set_from
         size = self._observer.tensor.size
         self._raw = np.empty((0, size), dtype=np.float32)
         unchanged = identical(game.num_players(), game.num_distinct_actions())
         self.codec = codec or Codec(
-            size, lambda raw, _: raw.astype(np.float32), unchanged, kind=np.float32, planes=_planes(game, size)
+            size,
+            lambda raw, _: raw.astype(np.float32),
+            unchanged,
+            kind=np.float32,
+            planes=None if self.recalls else _planes(game, size),
         )
         no_chance = kind.chance_mode == pyspiel.GameType.ChanceMode.DETERMINISTIC
         perfect = kind.information == pyspiel.GameType.Information.PERFECT_INFORMATION
@@ -99,8 +150,10 @@ class Rules:
         if not self._zero_sum:  # the range of a lead
             low, high = low - high, high - low
         self._scale = scale or self.codec.scale or max(-low, high)
+        encoding = INFORMATION_STATE if self.recalls and kind.provides_observation_tensor else ""
         self.spec = self.codec.spec(
-            f"openspiel-{version('open_spiel')}:{name}",
+            f"openspiel-{version('open_spiel')}:{name}" + (encoding and f"+{encoding}"),
+            encoding,
             searchable=board,
             decisive=board and won_or_lost and game.num_players() == 2,
             outcomes=(self._scale, max(low / self._scale, -1.0), min(high / self._scale, 1.0)),
@@ -136,6 +189,20 @@ class Rules:
             sink[end - tensor.nbytes : end] = source
         return self.codec.encode(self._raw[: len(states)], seats)
 
+    def told_apart(self, seed: int) -> tuple[int, int] | None:
+        """Return how many states of a sample observations tell apart, and how many there are.
+
+        None if the game does not name its information states, or nothing is hidden: then states are told apart by
+        what lies on the board, not by how it came there.
+        """
+        if self.game.get_type().information == pyspiel.GameType.Information.PERFECT_INFORMATION:
+            return None
+
+        def see(state: Any) -> bytes:
+            return self.observe([state], np.array([state.current_player()], dtype=np.int8)).tobytes()
+
+        return states_told_apart(self.game, see, seed)
+
     def masks(self, legal: Sequence[Sequence[int]], seats: Seats) -> Mask:
         """Return masks [K, A] of the legal actions of ``seats`` [K].
 
@@ -149,13 +216,26 @@ class Rules:
         return mask
 
 
-def _planes(game: Any, size: int) -> tuple[int, int, int] | None:
-    """Return the shape of the game's tensor if it is planes.
+def _recalls(game: Any, name: str, codec: Codec | None, tensor: Tensor | None) -> bool:
+    """Return whether to learn from information states, which keep all that a seat has seen."""
+    kind = game.get_type()
+    has = {OBSERVATION: kind.provides_observation_tensor, INFORMATION_STATE: kind.provides_information_state_tensor}
+    if tensor is not None and codec is not None:
+        raise UnknownGame(f"{name!r} has an encoding of Flyball's own.", hint="Leave observation out.")
+    if tensor is not None and not has[tensor]:
+        raise UnknownGame(f"{name!r} has no tensor {tensor!r} in OpenSpiel.", hint="Leave observation out.")
+    if tensor is None:
+        hidden = kind.information != pyspiel.GameType.Information.PERFECT_INFORMATION
+        suits = hidden and has[INFORMATION_STATE] and game.information_state_tensor_size() <= LARGEST
+        return not has[OBSERVATION] or (suits and codec is None)
+    return tensor == INFORMATION_STATE
 
-    Return None for other tensors, or if ``size`` is not the shape's.
+
+def _planes(game: Any, size: int) -> tuple[int, int, int] | None:
+    """Return the shape of the game's observations if they are planes.
+
+    Return None for others, or if ``size`` is not the shape's.
     """
-    if not game.get_type().provides_observation_tensor:
-        return None
     shape = game.observation_tensor_shape()
     grid = len(shape) == 3 and game.observation_tensor_layout() == pyspiel.TensorLayout.CHW and prod(shape) == size
     return (shape[0], shape[1], shape[2]) if grid else None
@@ -178,6 +258,10 @@ class OpenSpielTable(Table):
         self._seats = np.full(slots, FINISHED, dtype=np.int8)
         self._returns = np.zeros((slots, self.spec.players), dtype=np.float32)
         self._truncated = np.zeros(slots, dtype=np.bool_)
+
+    def told_apart(self, seed: int) -> tuple[int, int] | None:
+        """See ``Rules.told_apart``."""
+        return self._rules.told_apart(seed)
 
     def reset(self, slots: Indices, seeds: Sequence[int]) -> None:
         """See ``Table.reset``."""

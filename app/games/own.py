@@ -12,7 +12,7 @@ from typing import Any
 import pyspiel
 
 from app.config import GameConfig
-from app.core import FlyballError, load_plugin, located
+from app.core import FlyballError, load_plugin, located, misspelt, rename
 from app.games.game import BrokenGame, Game, GameTable, game_spec
 from app.games.parity import Checker, ReplayChecker
 from app.games.pettingzoo import PREFIX, pettingzoo_table
@@ -121,6 +121,8 @@ def _checked(table: Any, name: str) -> Table:
         raise BrokenGame(
             f"{name} returned a table whose spec is not a TableSpec.", hint="Set it to a flyball.TableSpec."
         )
+    if unknown := misspelt(table, Table, ("checker",)):
+        raise BrokenGame(f"{name} returned a table with {unknown[0]}, which no table has.", hint=rename(*unknown))
     for fault in spec_faults(table.spec):
         raise BrokenGame(f"{name}: {fault.what}", hint=fault.hint)
     whole: Table = table

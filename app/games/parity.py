@@ -93,8 +93,7 @@ class ParityChecker(Checker):
 
     def replay(self, history: Sequence[int]) -> ReplayedGame:
         """Replay a history of actions on OpenSpiel. Raises ``IllegalMove``."""
-        game = self._rules.game
-        whole = game.get_type().provides_observation_tensor
+        game, recalls = self._rules.game, self._rules.recalls
         state, moves = game.new_initial_state(), 0
         decided: list[tuple[int, list[int], int]] = []
         tensors: list[list[float]] = []
@@ -107,7 +106,7 @@ class ParityChecker(Checker):
                 moves += 1
                 if len(legal) > 1:
                     decided.append((seat, legal, action))
-                    tensors.append(state.observation_tensor(seat) if whole else state.information_state_tensor(seat))
+                    tensors.append(state.information_state_tensor(seat) if recalls else state.observation_tensor(seat))
             state.apply_action(action)
         seats, codec = np.array([seat for seat, *_ in decided], dtype=np.int8), self._rules.codec
         seen = codec.encode(np.array(tensors, dtype=np.float32), seats) if decided else ()

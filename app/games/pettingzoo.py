@@ -1,5 +1,8 @@
 """Environments of PettingZoo as games: agents are seats, ``action_mask`` is the mask.
 
+A game string is ``pettingzoo:go_v5``, or ``pettingzoo:go_v5(board_size=9)`` with the environment's arguments. One of
+the user's own is ``pettingzoo:package.module:function``, whose function takes the arguments and returns an environment.
+
 An environment has PettingZoo's AEC interface (https://pettingzoo.farama.org/api/aec). Its agents observe a dictionary
 of ``observation`` and ``action_mask``, and choose among numbered actions.
 
@@ -9,6 +12,7 @@ wins of +1 and losses of -1 stay as they are, and an outcome beyond the scale is
 """
 
 import warnings
+from ast import Call, literal_eval, parse
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
@@ -21,6 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from app.core import load_plugin
 from app.games.game import BrokenGame, Game, GameTable
 from app.games.spec_check import spec_faults
 from app.games.table import TableSpec, UnknownGame
@@ -28,7 +33,9 @@ from app.games.table import TableSpec, UnknownGame
 PREFIX = "pettingzoo:"
 """Beginning of the game strings of environments."""
 
+ENVIRONMENTS = "flyball.games"
 FAMILIES = ("classic", "butterfly", "atari", "sisl")
+SAMPLED_MOVES = 100  # at random, to see whether an environment is cooperative
 SEED_BITS = 31  # NumPy's older generators, which some environments use, take seeds of at most 32 bits
 
 
@@ -56,10 +63,61 @@ def _environment(game: str) -> tuple[Callable[[], Any], TableSpec]:
         raise UnknownGame(
             f"{game!r} cannot be made: {type(error).__name__}: {error}.", hint="Its manual says what it needs."
         ) from error
-    return make, _spec(env, game, f"pettingzoo-{version('pettingzoo')}:{name}")
+    spec = _spec(env, game, f"pettingzoo-{version('pettingzoo')}:{name}")
+    if _is_cooperative(env):
+        raise UnknownGame(
+            f"{game!r} is cooperative: all agents get the same, and agents learn here to get more than the others.",
+            hint="Choose an environment that one agent can win.",
+        )
+    return make, spec
 
 
-def _maker(game: str, name: str) -> Callable[[], Any]:
+def _is_cooperative(env: Any) -> bool:
+    """Return whether random moves are rewarded, and all agents always alike."""
+    rng, rewarded = Random(0), False
+    env.reset(seed=0)
+    for _ in range(SAMPLED_MOVES):
+        while env.agents and (env.terminations[env.agent_selection] or env.truncations[env.agent_selection]):
+            env.step(None)
+        if not env.agents:
+            env.reset(seed=rng.getrandbits(SEED_BITS))
+        env.step(rng.choice(np.flatnonzero(env.observe(env.agent_selection)["action_mask"]).tolist()))
+        rewards = {float(reward) for reward in env.rewards.values()}
+        if len(rewards) > 1:
+            return False
+        rewarded |= rewards != {0.0}
+    return rewarded
+
+
+def _maker(game: str, text: str) -> Callable[[], Any]:
+    """Return the maker of a game string's environments, with its arguments.
+
+    ``text`` is the game string without its prefix. Raises ``UnknownGame`` or ``UnknownPlugin``.
+    """
+    name, bracket, arguments = text.partition("(")
+    make = load_plugin("flyball.games", name) if ":" in name else _shipped(game, name)
+    if not callable(make):
+        raise BrokenGame(
+            f"{name} is a {type(make).__name__}.", hint="Name a function that returns an AEC environment, or its class."
+        )
+    return partial(make, **_arguments(game, arguments)) if bracket else make
+
+
+def _arguments(game: str, text: str) -> dict[str, Any]:
+    """Return the values of ``board_size=9, komi=7.5)``."""
+    try:
+        call = parse(f"env({text}", mode="eval").body
+        if isinstance(call, Call) and not call.args and all(one.arg for one in call.keywords):
+            return {str(one.arg): literal_eval(one.value) for one in call.keywords}
+    except (SyntaxError, ValueError):
+        pass
+    raise UnknownGame(
+        f"{game!r} has arguments that cannot be read.",
+        hint="Write names and plain values of Python: pettingzoo:go_v5(board_size=9, komi=7.5), text in quotes.",
+    )
+
+
+def _shipped(game: str, name: str) -> Callable[[], Any]:
     if find_spec("pettingzoo") is None:
         raise UnknownGame(
             f"{game!r} needs PettingZoo, which is not installed.", hint="pip install 'flyball[pettingzoo]'"
@@ -69,7 +127,8 @@ def _maker(game: str, name: str) -> Callable[[], Any]:
     if not found:
         raise UnknownGame(
             f"PettingZoo has no {name!r} in {', '.join(FAMILIES)}.",
-            hint="Write the module's name with its version, for instance pettingzoo:connect_four_v3.",
+            hint="Write the module's name with its version, for instance pettingzoo:connect_four_v3. One of your own "
+            "is written pettingzoo:package.module:function.",
         )
     try:
         with warnings.catch_warnings():

@@ -75,6 +75,7 @@ class TableSpec:
     searchable: bool = False  # no chance, nothing hidden, and tables can ``copy_from``: moves can be found by search
     action_planes: int = 0  # P, the kinds of actions of a cell; 0: the actions do not belong to cells
     action_places: Indices | None = None  # [A] where each action lies in H x W x P; any place if it is never legal
+    encoding: str = ""  # names the observations if a game has several; models of another encoding do not fit
     outcome_scale: float = 1.0  # the game's own units, such as chips or points, in an outcome of 1
     lowest_outcome: float = -1.0  # bounds of a seat's outcome, as ``Table.returns`` has it: within [-1, 1]
     highest_outcome: float = 1.0
@@ -83,7 +84,7 @@ class TableSpec:
     def shape(self) -> NetworkShape:
         """The game's shape, as a network sees it."""
         sizes = self.observation_size, self.actions, self.planes, self.scale
-        return NetworkShape(*sizes, self.action_planes, self.action_places)
+        return NetworkShape(*sizes, self.action_planes, self.action_places, self.encoding)
 
     @property
     def bots(self) -> tuple[str, ...]:

@@ -40,6 +40,7 @@ def first_model(config: GameConfig, game: TableSpec, seed: int) -> tuple[Manifes
         planes=shape.planes,
         scale=shape.scale,
         action_planes=shape.action_planes,
+        encoding=shape.encoding,
     )
     return manifest, parameters_to_bytes(parameters)
 

@@ -76,7 +76,7 @@ class Manifest(ManifestPart):
     """Metadata of a model: configuration, network, step, parent and backend."""
 
     later: ClassVar[frozenset[str]] = frozenset(
-        {"backend", "base", "content", "planes", "scale", "action_planes", "lora"}
+        {"backend", "base", "content", "planes", "scale", "action_planes", "encoding", "lora"}
     )
 
     version: Literal[1] = 1
@@ -93,6 +93,7 @@ class Manifest(ManifestPart):
     planes: tuple[int, int, int] | None = Field(None, description="shape of the planes that the network sees, if any")
     scale: float = Field(1.0, gt=0, description="divisor of the features inside the network")
     action_planes: int = Field(0, ge=0, description="planes of actions that the network computes, if any")
+    encoding: str = Field("", description="name of the observations that it sees, if its game has several")
     lora: LoraManifest | None = Field(None, description="of an adapter of a language model")
 
     @model_validator(mode="after")
@@ -104,7 +105,8 @@ class Manifest(ManifestPart):
     @property
     def shape(self) -> NetworkShape:
         """Sizes of the network's inputs and outputs."""
-        return NetworkShape(self.obs_size, self.actions, self.planes, self.scale, self.action_planes)
+        sizes = self.obs_size, self.actions, self.planes, self.scale, self.action_planes
+        return NetworkShape(*sizes, encoding=self.encoding)
 
     @property
     def note(self) -> str:

@@ -81,7 +81,7 @@ def test_check_imports_what_the_settings_name(folder: Path) -> None:
     [
         (["nim_3p"], 4, "There is no configuration 'nim_3p'"),
         (["tic_tac_to"], 2, "OpenSpiel has no game 'tic_tac_to'"),
-        (["maedn(players=4)"], 2, "is played by 4"),
+        (["maedn(players=4)", "--players", "3"], 2, "is played by 4"),
         (["no_such_module:Game"], 2, "cannot be imported"),
     ],
 )
@@ -94,6 +94,29 @@ def test_name_that_leads_to_no_game_is_refused(words: list[str], code: int, text
 def test_players_of_a_game_string_are_an_option(tmp_path: Path) -> None:
     words = ["--run", str(tmp_path), "check", "game", "maedn(players=4)", "--players", "4", "--games", "2"]
     assert CliRunner().invoke(main, words).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("kuhn_poker", ["outcomes seen: -2 to 2 (-1 to 1 in training)", "12 of 12 states seen are told apart"]),
+        ("tiny_bridge_4p", ["in training)", "states seen are told apart"]),  # a game, though it looks like a key
+        ("leduc_poker(players=3)", ["in training)", "states seen are told apart"]),
+    ],
+)
+def test_check_of_openspiels_games_shows_what_was_seen(name: str, lines: list[str], tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["--run", str(tmp_path), "check", "game", name])
+    assert result.exit_code == 0, result.output
+    for line in lines:
+        assert line in result.stderr
+
+
+@pytest.mark.parametrize("command", [("config", "check"), ("train", "team_2p"), ("check", "game", "team_2p"), ("up",)])
+def test_cooperative_game_is_refused_by_each_command(command: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "flyball.toml").write_text('configs = ["team_2p"]\n[games.team_2p]\ngame = "hanabi"\nplayers = 2\n')
+    result = CliRunner().invoke(main, ["--run", str(tmp_path), *command])
+    assert result.exit_code == 2
+    assert "'hanabi' is cooperative" in result.output
 
 
 def test_known_configuration_is_checked_with_its_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

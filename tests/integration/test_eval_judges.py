@@ -1,6 +1,7 @@
 """``flyball eval`` and ``flyball.evaluate`` with judges, and the share of optimal moves."""
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -43,9 +44,24 @@ def test_optimal_writes_shares_with_intervals() -> None:
     assert api.model_dump(mode="json") == written
 
 
+def test_exploitability_of_the_random_bot_is_published(tmp_path: Path) -> None:
+    """The exploitability of uniform play in Kuhn poker is published."""
+    (tmp_path / "flyball.toml").write_text('configs = ["kuhn_2p"]\n[games.kuhn_2p]\ngame = "kuhn_poker"\nplayers = 2\n')
+    asked = ("--run", str(tmp_path), "eval", "--config", "kuhn_2p", "--model", "random", "--exploitability", "--json")
+    result = run(*asked, "--temperature", "1")
+    assert result.exit_code == 0, result.output
+    written = json.loads(result.stdout)
+    assert written["exploitability"] == pytest.approx(0.458333, abs=1e-6)
+    assert written["nash_conv"] == pytest.approx(0.916667, abs=1e-6)
+    assert flyball.exploitability("random", "kuhn_2p", temperature=1, run=tmp_path).model_dump(mode="json") == written
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (("tic_tac_toe_2p", "--exploitability", "--against", "random"), "--exploitability plays none"),
+        (("tic_tac_toe_2p", "--exploitability", "--optimal", "20"), "are two judges"),
+        (("hex7_2p", "--exploitability"), "not played by OpenSpiel's rules"),
         (("tic_tac_toe_2p", "--optimal", "20", "--against", "random"), "--against is of matches"),
         (("hex7_2p", "--optimal", "20"), "No solver knows hex"),
         (("tic_tac_toe_2p", "--against", "mcts:many"), "There is no judge 'mcts:many'"),

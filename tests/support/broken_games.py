@@ -231,6 +231,36 @@ class Staked(Race):
         return [4 * outcome for outcome in super().returns()]
 
 
+class Drawn(Race):
+    def returns(self):
+        return (0, 0)
+
+
+class Fixed(Race):
+    def returns(self):
+        return (1, -1)
+
+
+class Over(Race):
+    def seat(self):
+        return None
+
+    def returns(self):
+        return (0, 0)
+
+
+class Plural(Race):
+    outcome_scales = 5
+
+
+class Helpful(Race):
+    """Names of its own are no mistakes, even if they resemble names that it defines."""
+
+    player = 0
+    seats = (0, 1)
+    _symmetry = None
+
+
 class Free(Race):
     outcome_scale = 0
 
@@ -511,6 +541,11 @@ class Unscaled(Race16):
 class Levelled(Race16):
     def description(self):
         return replace(super().description(), levels=("easy",))
+
+
+class Earning(Race16):
+    def earnd(self, slots, seats):
+        return np.ones(len(slots), np.float32)
 
 
 class Champion(Race16):

@@ -145,6 +145,10 @@ class Deaf(Controller):
     emits = frozenset({events.HyperparameterUpdated})
 
 
+class Emitting(Deaf):
+    parameter = frozenset()
+
+
 class Vague(Sets):
     emits = (events.HyperparameterUpdated,)
 

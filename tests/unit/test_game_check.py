@@ -12,9 +12,22 @@ def config(name: str, players: int = 2) -> GameConfig:
     return GameConfig(key=f"race_{players}p", game=f"broken_games:{name}", players=players)
 
 
-@pytest.mark.parametrize("name", ["Race", "Planes", "Undecided", "Race16", "RefusesLimits", "Staked"])
+@pytest.mark.parametrize("name", ["Race", "Planes", "Undecided", "Race16", "RefusesLimits", "Staked", "Helpful"])
 def test_check_of_a_sound_game_finds_nothing(name: str) -> None:
     assert check_game(config(name)) == []
+
+
+def test_report_has_outcomes_in_own_units_and_scale() -> None:
+    report = game_check.examine_game(config("Staked"))
+    assert (report.outcomes, report.scale) == (pytest.approx((-0.8, 0.8)), 5)
+
+
+def test_report_counts_states_that_are_told_apart() -> None:
+    liars = GameConfig(key="liars_2p", game="liars_dice", players=2)
+    whole, part = (
+        game_check.examine_game(liars.replace(observation=name)).told_apart for name in (None, "observation")
+    )
+    assert whole[0] == whole[1] == part[1] > part[0]
 
 
 def test_check_of_three_seats_finds_nothing() -> None:
@@ -48,6 +61,8 @@ def test_check_of_three_seats_finds_nothing() -> None:
         ("Levelled", "open", "levels is ('easy',)"),
         ("Champion", "open", "levels names 'champion'"),
         ("Free", "open", "outcome_scale is 0"),
+        ("Plural", "open", "Plural.outcome_scales is nothing that a game has"),
+        ("Earning", "open", "a table with earnd, which no table has"),
         # what a class returns
         ("SeatTwo", "play", "seat() returned 2 after move"),
         ("NoMoves", "play", "legal() returned no action after move"),
@@ -81,6 +96,9 @@ def test_check_of_three_seats_finds_nothing() -> None:
         ("CutReturns", "returns", "A truncated game has outcomes [1.0, -1.0]"),
         ("LargeReturns", "returns", "Outcomes are"),
         ("UnevenReturns", "returns", "with the sum 2"),
+        ("Drawn", "outcomes", "at random, 16 games had no outcome but 0"),
+        ("Fixed", "outcomes", "at random, 16 games all had the outcome [1.0, -1.0]"),
+        ("Over", "outcomes", "All 16 games ended without a decision"),
         ("Unlimited", "truncation", "not cut off"),
         # slots, shapes, seeds, histories
         ("Neighbours", "history", "A step in other slots changed its history"),
@@ -119,7 +137,7 @@ def test_every_broken_game_is_checked() -> None:
     """A rule without such a game would lose its test unnoticed."""
     own = {name for name, kind in vars(broken_games).items() if getattr(kind, "__module__", "") == "broken_games"}
     listed = {case[0] for mark in _cases() for case in mark}
-    helpers = {"Race", "Three", "Planes", "Undecided", "Race16", "RefusesLimits", "Doubter", "Staked"}
+    helpers = {"Race", "Three", "Planes", "Undecided", "Race16", "RefusesLimits", "Doubter", "Staked", "Helpful"}
     assert own - listed <= helpers
 
 

@@ -1,5 +1,6 @@
 """The table's errors, limits and generic games, and the parity check."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -51,11 +52,68 @@ def test_an_illegal_action_is_refused_with_the_legal_ones() -> None:
         ("hex(size=3)", 2, "does not load"),
         ("maedn(players=4)", 3, "played by 4"),
         ("goofspiel", 2, "simultaneous"),
+        ("nfg_game", 2, "does not load 'nfg_game': map::at"),  # an IndexError of OpenSpiel's
+        ("coin_game", 2, "no tensor"),
+        ("tiny_hanabi", 2, "cooperative"),
+        ("hanabi", 2, "cooperative"),
+        ("tiny_bridge_2p", 2, "cooperative"),
+        ("trade_comm", 2, "cooperative"),  # declared as a general-sum game
+        ("lewis_signaling", 2, "cooperative"),
     ],
 )
 def test_a_game_that_cannot_be_played_says_why(name: str, players: int, complaint: str) -> None:
-    with pytest.raises(UnknownGame, match=complaint):
+    with pytest.raises(UnknownGame, match=complaint) as refused:
         rules(name, players)
+    assert refused.value.hint
+
+
+def test_hint_for_simultaneous_moves_names_a_game() -> None:
+    with pytest.raises(UnknownGame) as refused:
+        rules("goofspiel(num_cards=4)")
+    playable = re.search("'(.*)'", refused.value.hint.replace("others'", ""))
+    assert playable is not None
+    assert rules(playable[1]).spec.actions == 4
+
+
+def test_general_sum_game_is_learned_as_leads() -> None:
+    """The winner of an auction for 5 bids 3, so it gets 2 and the other 0."""
+    auction = rules("first_sealed_auction(max_value=5)")
+    state = auction.game.new_initial_state()
+    for action in (5, 1, 3, 0, 0):  # values of 5 and 1, bids of 3 and 0; the winner is seat 0
+        state.apply_action(action)
+    assert state.returns() == [2, 0]
+    assert auction.spec.outcome_scale == 5
+    assert auction.outcome(state) == pytest.approx([0.4, -0.4])
+
+
+@pytest.mark.parametrize("name", ["liars_dice", "leduc_poker", "tiny_bridge_4p", "universal_poker"])
+def test_hidden_game_is_learned_from_information_states(name: str) -> None:
+    players = 4 if name.endswith("4p") else 2
+    chosen, forgetful = rules(name, players), rules(name, players, observation="observation")
+    told, states = chosen.told_apart(0)
+    assert told == states
+    assert name == "universal_poker" or forgetful.told_apart(0)[0] < states
+    assert chosen.spec.encoding == "information_state"
+    assert chosen.spec.rules_version != forgetful.spec.rules_version
+    assert chosen.spec.shape != forgetful.spec.shape  # so models of one are refused by the other
+
+
+def test_open_game_is_learned_from_its_board() -> None:
+    assert rules("mancala").spec.encoding == ""
+    assert rules("mancala").told_apart(0) is None
+
+
+@pytest.mark.parametrize(
+    ("config", "complaint"),
+    [
+        (GAMES["connect_four_2p"].replace(engine="openspiel"), "an encoding of Flyball's own"),
+        (GAMES["hearts_4p"], "observations of its own"),
+        (GameConfig(key="other_2p", game="mancala", players=2), "no tensor 'information_state'"),
+    ],
+)
+def test_game_without_the_tensor_refuses_it(config: GameConfig, complaint: str) -> None:
+    with pytest.raises(UnknownGame, match=complaint):
+        open_table(config.replace(observation="information_state"), 0)
 
 
 def test_a_game_over_the_limit_is_truncated_not_drawn() -> None:

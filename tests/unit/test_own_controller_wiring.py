@@ -89,6 +89,7 @@ def test_tables_are_set_by_variables_and_dropped_by_an_empty_one(
         (settings(mine={"use": "cosine"}), "controllers.mine: There is no 'cosine' among the flyball controllers"),
         (settings(mine={"use": "own_rules:handles"}), r"controllers.mine \(own_rules:handles.*\) is not a controller"),
         (own("Deaf"), f"controllers.mine .own_rules:Deaf in {RULES}. handles no event"),
+        (own("Emitting"), "has parameter, which no controller has"),
         (own("Vague"), "does not declare what it emits"),
         (own("Unsaved"), "has rows that cannot be saved: .*dict.* is not a Row"),
         (own("Forging"), "emits TRAINING_COMPLETED, which workers, hosts or operators publish"),

@@ -8,6 +8,7 @@ from chips_environment import Chips
 from gymnasium.spaces import Box, Dict, Discrete
 
 from app.config import GAMES, GameConfig
+from app.core import FlyballError
 from app.games import FINISHED, UnknownGame, open_table
 from app.games import pettingzoo as adapter
 from app.games.game import BrokenGame
@@ -103,6 +104,16 @@ def test_outcomes_within_bounds_keep_their_size(monkeypatch: pytest.MonkeyPatch)
     assert table.returns()[0].tolist() == [-0.25, 0.0, 0.25]
 
 
+def test_cooperative_environment_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Team(Chips):
+        def step(self, action):
+            super().step(action)
+            self.rewards = dict.fromkeys(self.agents, 0.5)
+
+    with pytest.raises(UnknownGame, match="is cooperative: all agents get the same"):
+        open_table(chips(monkeypatch, Team), 0)
+
+
 def test_rewards_for_everybody_sum_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     class Gifts(Chips):
         def step(self, action):
@@ -186,6 +197,36 @@ def test_unsuited_environment_is_refused(monkeypatch: pytest.MonkeyPatch, make: 
 )
 def test_unknown_environment_is_refused(name: str, message: str) -> None:
     with pytest.raises(UnknownGame, match=message) as refused:
+        open_table(CONFIG.replace(game=f"pettingzoo:{name}"), 0)
+    assert refused.value.hint
+
+
+def test_environment_takes_arguments_of_the_string() -> None:
+    small = open_table(CONFIG.replace(game="pettingzoo:go_v5(board_size=5, komi=0.5)"), 0).spec
+    assert (small.actions, small.planes[1:]) == (26, (5, 5))
+    assert small.rules_version.endswith(":go_v5(board_size=5, komi=0.5)")
+
+
+def test_environment_of_a_users_module_is_named() -> None:
+    name = "pettingzoo:chips_environment:Chips"
+    config = CONFIG.replace(game=name, key="foreign_3p", players=3, outcome_scale=50)
+    assert check_game(config) == []
+    assert played(config.replace(game=f"{name}(most=2)"), 1, 1).truncated()[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("tictactoe_v3(", "arguments that cannot be read"),
+        ("tictactoe_v3(3)", "arguments that cannot be read"),
+        ("tictactoe_v3(size=open('x'))", "arguments that cannot be read"),
+        ("tictactoe_v3(size=3)", "unexpected keyword argument 'size'"),
+        ("chips_environment:STAKE", "is a float"),
+        ("nowhere:make", "No module named 'nowhere'"),
+    ],
+)
+def test_unusable_environment_string_says_why(name: str, message: str) -> None:
+    with pytest.raises(FlyballError, match=message) as refused:
         open_table(CONFIG.replace(game=f"pettingzoo:{name}"), 0)
     assert refused.value.hint
 
