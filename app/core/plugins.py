@@ -65,10 +65,10 @@ def load_plugin(group: str, name: str, ours: Iterable[str] = ()) -> Any:
 
 
 def misspelt(found: Any, base: type, others: Iterable[str] = ()) -> tuple[str, str] | None:
-    """Return an attribute of a user's class or object that resembles one of ours, and the name of ours.
+    """Return a misspelt attribute of a user's class or object, and ours.
 
-    Ours are the public attributes of ``base``, and ``others``. Only those that the user's class lacks are compared,
-    because otherwise the similar name is an addition. None if no attribute looks misspelt.
+    Ours are the public attributes of ``base``, and ``others``. An attribute counts as misspelt if it resembles one of
+    ours that the user's class lacks; otherwise the similar name is an addition. None if no attribute looks misspelt.
     """
     lineage = found.__mro__ if isinstance(found, type) else type(found).__mro__
     ours = {*dir(base), *others}.union(*(vars(one).get("__annotations__", ()) for one in base.__mro__))

@@ -58,6 +58,7 @@ GUIDES: Mapping[str, Mapping[str, str]] = {
     },
     "Your own": {
         "ADR/own_game.md": "A game: one Python class.",
+        "ADR/other_games.md": "Games of OpenSpiel and PettingZoo; hidden cards.",
         "ADR/own_network.md": "A network: a PyTorch module.",
         "ADR/own_player.md": "A player: a Python object, or an engine.",
         "ADR/own_trainer.md": "A trainer: a function, or a command in any language.",

@@ -133,7 +133,7 @@ class _Trial:
         return list(self._found.values())
 
     def outcomes(self) -> tuple[float, float] | None:
-        """Return the lowest and the highest outcome of a seat in games that ended."""
+        """Return the range of a seat's outcomes in games that ended."""
         ended = [game.returns for game in self._games if game.history and not game.truncated]
         return (float(np.min(ended)), float(np.max(ended))) if ended else None
 

@@ -41,7 +41,7 @@ INFORMATION_STATE: Tensor = "information_state"
 
 
 def players_of(game: str) -> int | None:
-    """Return how many play an OpenSpiel game; None if OpenSpiel cannot load it."""
+    """Return an OpenSpiel game's number of players, None if it does not load."""
     if game.partition("(")[0] not in pyspiel.registered_names():
         return None
     try:
@@ -190,7 +190,7 @@ class Rules:
         return self.codec.encode(self._raw[: len(states)], seats)
 
     def told_apart(self, seed: int) -> tuple[int, int] | None:
-        """Return how many states of a sample observations tell apart, and how many there are.
+        """Return how many states of a sample are told apart, of how many.
 
         None if the game does not name its information states, or nothing is hidden: then states are told apart by
         what lies on the board, not by how it came there.
@@ -217,7 +217,7 @@ class Rules:
 
 
 def _recalls(game: Any, name: str, codec: Codec | None, tensor: Tensor | None) -> bool:
-    """Return whether to learn from information states, which keep all that a seat has seen."""
+    """Return whether to learn from information states."""
     kind = game.get_type()
     has = {OBSERVATION: kind.provides_observation_tensor, INFORMATION_STATE: kind.provides_information_state_tensor}
     if tensor is not None and codec is not None:

@@ -1,6 +1,7 @@
-"""What random games of OpenSpiel show: whether a game is cooperative, and which states its tensors tell apart.
+"""Samples of random games of OpenSpiel.
 
-The samples are the same in every process.
+They show whether a game is cooperative, and which states its tensors tell apart. The samples are the same in every
+process.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ FEWEST_GAMES = 16
 
 
 def sampled_states(game: Any, seed: int = 0) -> Iterator[Any]:
-    """Yield the decisions and the ends of random games, one after the other.
+    """Yield the decisions and the ends of random games.
 
     The states change after they are yielded.
     """
@@ -59,7 +60,7 @@ def is_cooperative(name: str) -> bool:
 
 
 def states_told_apart(game: Any, see: Callable[[Any], bytes], seed: int) -> tuple[int, int] | None:
-    """Return how many information states of a sample ``see`` tells apart, and how many there are.
+    """Return how many states of a sample ``see`` tells apart, of how many.
 
     ``see`` returns what the seat to move sees. None if the game does not name its information states.
     """

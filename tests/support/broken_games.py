@@ -254,7 +254,7 @@ class Plural(Race):
 
 
 class Helpful(Race):
-    """Names of its own are no mistakes, even if they resemble names that it defines."""
+    """Its own names resemble only names that it defines."""
 
     player = 0
     seats = (0, 1)

@@ -1,6 +1,6 @@
-"""A player of Kuhn poker that is an equilibrium: a best response to it gains nothing.
+"""An equilibrium of Kuhn poker, as a player.
 
-Kuhn (1950) gives all equilibria. In this one the first player never bets.
+A best response to it gains nothing. Kuhn (1950) gives all equilibria. In this one the first player never bets.
 """
 
 import numpy as np
@@ -13,7 +13,10 @@ SECOND_CALLS = {JACK: 0.0, QUEEN: 1 / 3, KING: 1.0}  # after a bet
 
 
 class Equilibrium:
-    """Reads OpenSpiel's information state: seat [2], card [3], and for each of 3 moves a pass or a bet [2]."""
+    """Plays by OpenSpiel's information state.
+
+    It holds the seat [2], the card [3], and for each of 3 moves a pass or a bet [2].
+    """
 
     def forward(self, obs, mask, temperature=1.0):
         bets = np.array([self._bet(row) for row in obs])

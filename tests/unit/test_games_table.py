@@ -76,7 +76,7 @@ def test_hint_for_simultaneous_moves_names_a_game() -> None:
 
 
 def test_general_sum_game_is_learned_as_leads() -> None:
-    """The winner of an auction for 5 bids 3, so it gets 2 and the other 0."""
+    """The winner bids 3 for 5: it gets 2, the other 0."""
     auction = rules("first_sealed_auction(max_value=5)")
     state = auction.game.new_initial_state()
     for action in (5, 1, 3, 0, 0):  # values of 5 and 1, bids of 3 and 0; the winner is seat 0
