@@ -36,7 +36,7 @@ class FolderLost(UnusableFolder):
 
 
 def check_present(folder: RunFolder) -> None:
-    """Refuse a run folder that was moved or deleted since its supervisor prepared it.
+    """Refuse a prepared run folder that was moved or deleted since.
 
     Otherwise a daemon that starts again would begin another run under the old name. Raises ``FolderLost``.
     """

@@ -34,7 +34,7 @@ REASON_CHARACTERS = 2000
 
 
 class StderrPipe:
-    """Copies what a process writes to stderr into a log file, line by line.
+    """Copies a process's stderr into a log file, line by line.
 
     The process gets a pipe instead of the file, because a file that is moved or removed would take along what the
     process writes later.
@@ -75,7 +75,10 @@ class StderrPipe:
             self._rest = b""
 
     def close(self) -> str:
-        """Copy the rest, and return the last line; an empty string if the process wrote none."""
+        """Copy the rest, and return the last line.
+
+        An empty string if the process wrote none.
+        """
         self._copy()
         self._write_rest()
         asyncio.get_running_loop().remove_reader(self._reader)
@@ -267,7 +270,10 @@ class _Child:
         self.gone.set()
 
     async def _run(self) -> tuple[int, str]:
-        """Run the process until it ends; return its exit code, and why it ended."""
+        """Run the process until it ends.
+
+        Returns its exit code, and why it ended.
+        """
         self._process = None
         with LogFile(self._spec.errors, max_bytes=STDERR_BYTES, files=2) as file:
             stderr = StderrPipe(file)
@@ -294,7 +300,10 @@ class _Child:
         return code, f"{last_line} ({how})" if last_line else how
 
     def _tell(self, what: What, reason: str = "", delay: float | None = None) -> None:
-        """Report a change. An error of the report must not end the process."""
+        """Report a change.
+
+        An error of the report does not end the process.
+        """
         pid = None if self._process is None else self._process.pid
         try:
             self._report(ChildReport(self.name, what, pid, reason, delay))

@@ -9,6 +9,7 @@ from app.cli.options import json_option, placed
 from app.cli.output import note, write_row
 from app.controllers import Controller
 from app.core import BROKER
+from daemons.open_files import allow_open_files
 from daemons.registry import daemons_of, spec_of
 from daemons.run_folder import bus_endpoint
 
@@ -34,6 +35,7 @@ def run(place: Place, name: str, *, supervised: bool) -> None:
     if supervised:
         end_with_stdin()
         check_present(place.folder)
+    allow_open_files()
     spec, loaded = spec_of(name), place.load()
     if not supervised:
         prepare(place.folder)

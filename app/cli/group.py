@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from app.cli.first_process import continue_as_child
 from app.cli.streams import OutputFailed, discard_output, set_up_streams, tolerate_closed_output
 
 COMMANDS = {
@@ -54,7 +55,7 @@ ERRORS = {
     1: "DamagedDatabase",
     2: "BadData BadEnvironment BadKey BadParameters BadPlant BadPolicy BadSettings BadToken BadTraceparent BadUsage "
     "ForeignModel ForeignSettings MissingDevice NoHeuristic NoModel NoRun NoTerminal NoTextual NotRetriable "
-    "OtherFormat Pointless RunExists StoreRefused UnfitSettings UnknownDevice UnknownGame UnknownPlugin "
+    "OtherFormat Pointless RunExists StoreRefused TooFewFiles UnfitSettings UnknownDevice UnknownGame UnknownPlugin "
     "Unsearchable UnsuitedCodec UnusableFile UnusableFolder UnusableStore WrongModel",
     3: "NotAJournal NotRunning",
     4: "AmbiguousEvent NobodyToPlay NothingToVoid NoLeague TooFewMembers UnknownConfig UnknownDaemon UnknownDeadLetter "
@@ -78,6 +79,8 @@ class LazyGroup(click.Group):
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
         """Run the program on streams that survive what operators do to them."""
+        if os.getpid() == 1:
+            continue_as_child()
         set_up_streams()
         try:
             return super().main(args, *rest, **options)
@@ -138,7 +141,10 @@ class LazyGroup(click.Group):
 
 
 def _said_of(error: OSError) -> tuple[str, str] | None:
-    """Return what is wrong and what to do, if the command's user is the cause of an error."""
+    """Return message and hint for an error of the user's system.
+
+    None for other errors.
+    """
     if error.errno in (errno.EMFILE, errno.ENFILE):
         limit, _ = getrlimit(RLIMIT_NOFILE)
         return f"Too many files are open: this shell allows {limit}.", "Allow more: ulimit -n 1024."

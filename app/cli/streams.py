@@ -31,7 +31,10 @@ class _Output(FileIO):
 
 
 class _Messages(FileIO):
-    """Stderr; what cannot be written is lost, because a command must not fail for a message."""
+    """Stderr; what cannot be written is lost.
+
+    A command must not fail for a message.
+    """
 
     def write(self, data: Any) -> int:
         try:

@@ -35,6 +35,7 @@ from app.telemetry import check_wandb, configure
 from daemons import monitoring
 from daemons.bootstrap import check_settings
 from daemons.clock import SystemClock
+from daemons.open_files import allow_open_files
 from daemons.ray_cluster import cluster_command, is_own_cluster, ray_environment
 from daemons.registry import MACHINE_ROLES, MachineRole, names_of
 from daemons.run_folder import AlreadyRunning, FolderLock, FolderLost, bus_endpoint, prepare
@@ -81,6 +82,7 @@ def up(
     Ctrl-C stops the daemons in order; a second Ctrl-C does not wait. A cluster has one head, where the broker runs, and
     workers: --role names what this machine is.
     """
+    allow_open_files()
     given = {"profile": profile, "configs": list(configs) or None, "seed": seed}
     loaded = place.load({key: value for key, value in given.items() if value is not None})
     check_settings(loaded)
@@ -249,7 +251,7 @@ def _tolerant(on_closed: Callable[[], None] | None = None) -> Iterator[None]:
 
 
 async def _guard(lock: FolderLock, screen: Screen, stop: asyncio.Event) -> None:
-    """Stop the run in order if its folder is moved, deleted or replaced."""
+    """Stop the run in order once its folder is gone."""
     log, told = structlog.get_logger("supervisor"), ""
     while True:
         try:

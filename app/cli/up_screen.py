@@ -1,4 +1,4 @@
-"""What ``flyball up`` shows: plain lines, or a live picture at a terminal."""
+"""The output of ``flyball up``: plain lines, or a live picture."""
 
 from collections import deque
 from dataclasses import asdict

@@ -124,7 +124,7 @@ async def test_hopeless_child_that_is_not_vital_ends_nothing(tmp_path: Path) -> 
 
 
 async def test_keeper_s_error_costs_only_its_own_daemon(tmp_path: Path) -> None:
-    """Put a folder in the place of one daemon's file of stderr, for a while."""
+    """Put a folder in the place of one daemon's stderr file."""
     obstacle = tmp_path / "training.stderr"
     obstacle.mkdir()
     watch = Watch(tmp_path, {"broker": PATIENT, "training": PATIENT})

@@ -50,7 +50,7 @@ def logged(path: Path) -> list[dict]:
 
 
 def expect_logs(loop: RunningLoop, spoilt: list[Path]) -> None:
-    """Each log that a daemon writes to often is written again under its name."""
+    """Logs are written again under their names."""
     busy = {"selfplay_scheduler", "training_trigger", "supervisor"}
     os.kill(loop.pid_of("curves"), signal.SIGKILL)  # the supervisor has something to say
     for path in spoilt:
@@ -59,7 +59,7 @@ def expect_logs(loop: RunningLoop, spoilt: list[Path]) -> None:
 
 
 def expect_stderr(loop: RunningLoop, spoilt: list[Path]) -> None:
-    """What a daemon writes to stderr is found under the file's name."""
+    """A daemon's stderr goes to the file of the name."""
     pid, path = loop.pid_of("feedback"), loop.folder / "logs" / "feedback.stderr"
     assert path in spoilt
     with Path(f"/proc/{pid}/fd/2").open("w") as stderr:
@@ -68,13 +68,13 @@ def expect_stderr(loop: RunningLoop, spoilt: list[Path]) -> None:
 
 
 def expect_lock(loop: RunningLoop, spoilt: list[Path]) -> None:
-    """The run holds its folder, so that no other starts in it."""
+    """The run still holds its folder."""
     assert loop.folder / "up.lock" in spoilt
     loop.wait_for("the lock", lambda: is_held(RunFolder(loop.folder)))
 
 
 def expect_daemons(loop: RunningLoop, spoilt: list[Path]) -> None:
-    """A daemon whose state or outbox is spoilt goes on, or starts again and rebuilds it from the journal."""
+    """Daemons go on, or rebuild their state from the journal."""
     assert {path.parent.name for path in spoilt} == {"state", "outbox"}
     before = loop.head()
     for daemon in ("training_trigger", "model_lifecycle"):
@@ -83,7 +83,7 @@ def expect_daemons(loop: RunningLoop, spoilt: list[Path]) -> None:
 
 
 def expect_nothing(loop: RunningLoop, spoilt: list[Path]) -> None:
-    """Points of curves go into the file that is there: see the tests of curves."""
+    """The tests of curves say where later points go."""
     assert spoilt
 
 
