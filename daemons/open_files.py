@@ -1,4 +1,4 @@
-"""The limit of open files, which a run must not meet in its middle."""
+"""The limit of open files, checked before a run starts."""
 
 from resource import RLIMIT_NOFILE, getrlimit, setrlimit
 

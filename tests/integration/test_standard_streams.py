@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from recorded_run import KEY, recording, write_journal
+from recorded_run import recording, write_journal
 
 COMMAND = f"{sys.executable} -P -m app.cli"
 

@@ -8,7 +8,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -97,6 +97,15 @@ EXPECTED: dict[str, Callable[[RunningLoop, list[Path]], None]] = {
 """Checks of what has to happen after the loss of files, by pattern."""
 
 
+@pytest.fixture
+def _under_nohup() -> Iterator[None]:
+    """Let started processes ignore the end of their terminal."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("_under_nohup")
 def test_no_lost_file_ends_a_run_but_a_lost_folder_stops_it(tmp_path: Path) -> None:
     with running_loop(tmp_path / "run", BRISK, dashboard=True) as loop:
         loop.wait_for_loops(1)
@@ -112,6 +121,7 @@ def test_no_lost_file_ends_a_run_but_a_lost_folder_stops_it(tmp_path: Path) -> N
                     for path in spoilt:
                         accident(path)
                     expect(loop, spoilt)
+            loop.process.send_signal(signal.SIGHUP)
             os.kill(loop.pid_of("broker"), signal.SIGKILL)
             loop.wait_for_loops(1, after=loop.head())
             assert tail.poll() is None, "a broker that starts again ends no tail"
