@@ -22,6 +22,7 @@ from typing import Literal
 import structlog
 
 from app.core import Clock
+from app.engine.local import child_folder
 from app.telemetry import LogFile
 
 STDERR_BYTES = 1 << 20
@@ -285,6 +286,7 @@ class _Child:
                         stdout=DEVNULL,
                         stderr=stderr.writer,
                         env={**os.environ, **self._spec.env},
+                        cwd=child_folder(),
                         pass_fds=self._spec.fds,
                         start_new_session=True,
                     )
