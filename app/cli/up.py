@@ -148,7 +148,8 @@ async def _up(
     watch = JournalWatch(place.folder)
     with chosen as screen:
 
-        def on_signal() -> None:
+        def on_signal(number: signal.Signals) -> None:
+            structlog.get_logger("supervisor").info("asked to stop", signal=number.name)
             if stop.is_set():
                 hurry.set()
                 return
@@ -163,7 +164,7 @@ async def _up(
         )
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores it
-                loop.add_signal_handler(number, on_signal)
+                loop.add_signal_handler(number, on_signal, number)
         if seconds is not None:
             loop.call_later(seconds, stop.set)
         async with asyncio.TaskGroup() as group:
@@ -239,6 +240,7 @@ def _tolerant(on_closed: Callable[[], None] | None = None) -> Iterator[None]:
     def closed() -> None:
         log.warning("nobody reads stdout any more", consequence="the run stops" if on_closed else None)
         if on_closed:
+            note("Nobody reads stdout any more: the run stops.")
             on_closed()
 
     try:
