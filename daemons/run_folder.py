@@ -7,9 +7,8 @@ import fcntl
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from app.config import Deployment, RunFolder
 from app.core import FlyballError, derive_id
@@ -32,6 +31,19 @@ class UnsafeFolder(FlyballError):
     """A folder for sockets that others own or may enter."""
 
 
+class FolderLost(UnusableFolder):
+    """A run folder that was moved, deleted or replaced."""
+
+
+def check_present(folder: RunFolder) -> None:
+    """Refuse a prepared run folder that was moved or deleted since.
+
+    Otherwise a daemon that starts again would begin another run under the old name. Raises ``FolderLost``.
+    """
+    if not folder.path.is_dir():
+        raise FolderLost(f"The run folder {folder.path} is gone.", hint="Start the run where the folder is now.")
+
+
 def prepare(folder: RunFolder) -> None:
     """Make the run folder if it is missing.
 
@@ -50,20 +62,59 @@ def prepare(folder: RunFolder) -> None:
         ) from error
 
 
-@contextmanager
-def held(folder: RunFolder) -> Iterator[None]:
-    """Lock a prepared folder against other supervisors.
+class FolderLock:
+    """A supervisor's lock on a prepared run folder.
 
     Raises ``AlreadyRunning`` if another supervisor holds the folder.
     """
-    with folder.up_lock.open("wb") as file:
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._path, self._file_path = folder.path.absolute(), folder.up_lock.absolute()
+        self._folder = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._file = self._locked()
+        except AlreadyRunning:
+            os.close(self._folder)
+            raise
+
+    def _locked(self) -> BinaryIO:
+        file = self._file_path.open("wb")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            file.close()
             raise AlreadyRunning(
-                f"Another `flyball up` runs in {folder.path}.", hint="Stop it, or choose another --run."
+                f"Another `flyball up` runs in {self._path}.", hint="Stop it, or choose another --run."
             ) from None
-        yield
+        return file
+
+    def check(self) -> None:
+        """Lock the folder again if the lock's file was removed.
+
+        Raises ``FolderLost`` if its path leads to another folder or nowhere, ``AlreadyRunning`` if another supervisor
+        was faster, or ``OSError``.
+        """
+        if not _is_at(self._path, self._folder):
+            raise FolderLost(
+                f"The run folder {self._path} was moved, deleted or replaced.",
+                hint="The run ends, because its processes would write to two places. Start it where the folder is now.",
+            )
+        if not _is_at(self._file_path, self._file.fileno()):
+            lost, self._file = self._file, self._locked()
+            lost.close()
+
+    def close(self) -> None:
+        """Give the folder free."""
+        self._file.close()
+        os.close(self._folder)
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Return whether a path leads to an open file or folder."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except OSError:
+        return False
 
 
 def is_held(folder: RunFolder) -> bool:

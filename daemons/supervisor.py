@@ -13,70 +13,82 @@ import signal
 import socket
 import threading
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Literal
+from typing import Literal
+
+import structlog
 
 from app.core import Clock
+from app.engine.local import child_folder
+from app.telemetry import LogFile
 
-MAX_BYTES = 1 << 20
-LAST_BYTES = 8192
+STDERR_BYTES = 1 << 20
+"""Size of a file of stderr at which it is rotated."""
+
+PIPE_BYTES = 1 << 16
+"""Capacity of a pipe on Linux, and longest line that is written as one."""
+
+REASON_CHARACTERS = 2000
 
 
-class StderrFile:
-    """A file of bounded length for a child's stderr.
+class StderrPipe:
+    """Copies a process's stderr into a log file, line by line.
 
-    The file is emptied, not replaced, because processes hold it open.
+    The process gets a pipe instead of the file, because a file that is moved or removed would take along what the
+    process writes later.
 
-    Args:
-        path: the file; ``NAME.1`` keeps the end of its content from before it was last emptied.
-        max_bytes: length beyond which ``bound`` empties the file; also the most that ``NAME.1`` keeps.
+    Attributes:
+        writer: the writing end, for a process that starts now.
     """
 
-    def __init__(self, path: Path, *, max_bytes: int = MAX_BYTES) -> None:
-        self._path, self._max_bytes = path, max_bytes
-        self._began_at = 0
+    def __init__(self, file: LogFile) -> None:
+        self._file, self._rest, self._last_line = file, b"", ""
+        self._reader, self.writer = os.pipe()
+        os.set_blocking(self._reader, False)
+        asyncio.get_running_loop().add_reader(self._reader, self._copy)
 
-    def open(self) -> IO[bytes]:
-        """Open the file for a process that starts now."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        file = self._path.open("ab")
-        self.bound()
-        self._began_at = file.seek(0, os.SEEK_END)
-        return file
+    def _copy(self) -> None:
+        """Copy what the pipe holds, without waiting for more."""
+        with suppress(BlockingIOError):
+            data = os.read(self._reader, PIPE_BYTES)
+            if not data:  # otherwise the loop would call this again and again
+                asyncio.get_running_loop().remove_reader(self._reader)
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            self._write(lines)
+            if len(self._rest) >= PIPE_BYTES:
+                self._write_rest()
 
-    def bound(self) -> None:
-        """Empty the file when it is too long.
+    def _write(self, lines: Iterable[bytes]) -> None:
+        for line in lines:
+            self._file.write(line)
+            text = line.decode(errors="replace").strip()[-REASON_CHARACTERS:]
+            if text.startswith("hint:"):  # what a command reports is an error and its hint
+                text = f"{self._last_line} {text}"
+            self._last_line = text or self._last_line
 
-        Text that is written at this moment is lost.
+    def _write_rest(self) -> None:
+        """Write a line that has not ended."""
+        if self._rest:
+            self._write((self._rest,))
+            self._rest = b""
+
+    def close(self) -> str:
+        """Copy the rest, and return the last line.
+
+        An empty string if the process wrote none.
         """
-        if self._path.stat().st_size > self._max_bytes:
-            with suppress(OSError):  # even on a full disk the file must be emptied
-                self._path.with_name(f"{self._path.name}.1").write_bytes(self._end(self._max_bytes))
-            os.truncate(self._path, 0)
-            self._began_at = 0
-
-    def last_line(self) -> str:
-        """Return the last line that the latest process wrote.
-
-        An empty string if it wrote none.
-        """
-        lines = [line.strip() for line in self._end(LAST_BYTES, self._began_at).decode(errors="replace").splitlines()]
-        return next((line for line in reversed(lines) if line), "")
-
-    def _end(self, count: int, after: int = 0) -> bytes:
-        with self._path.open("rb") as file:
-            file.seek(max(after, file.seek(0, os.SEEK_END) - count))
-            return file.read()
+        self._copy()
+        self._write_rest()
+        asyncio.get_running_loop().remove_reader(self._reader)
+        os.close(self._reader)
+        return self._last_line
 
 
 HOPELESS = frozenset({2, 4})
 """Exit codes after which a restart cannot help: wrong usage, unknown name."""
-
-BOUND_SECONDS = 30.0
-"""Time between checks of the length of a running process's stderr file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +98,7 @@ class ChildSpec:
     Attributes:
         name: unique.
         argv: the command.
-        errors: file of bounded length that the process's stderr is appended to.
+        errors: log file of the process's stderr.
         env: variables added to the supervisor's own.
         fds: open files that the process inherits.
         vital: whether the others have to stop when it is hopeless, and how it ends matters.
@@ -100,6 +112,9 @@ class ChildSpec:
     vital: bool = True
 
 
+What = Literal["started", "failed", "hopeless", "stopped", "killed"]
+
+
 @dataclass(frozen=True, slots=True)
 class ChildReport:
     """A change of a child process.
@@ -108,14 +123,14 @@ class ChildReport:
         name: the child.
         what: started, failed (will be restarted), hopeless (will not be restarted), stopped (on request), or killed
             (too slow to stop, or hurried).
-        pid: the process id.
+        pid: the process id; ``None`` if no process could be started.
         reason: why the process ended, in one line; empty when it started or stopped in order.
         delay: seconds until the restart; ``None`` without one.
     """
 
     name: str
-    what: Literal["started", "failed", "hopeless", "stopped", "killed"]
-    pid: int
+    what: What
+    pid: int | None
     reason: str = ""
     delay: float | None = None
 
@@ -213,7 +228,6 @@ class Supervisor:
 class _Child:
     def __init__(self, spec: ChildSpec, clock: Clock, report: Callable[[ChildReport], None], backoff: Backoff) -> None:
         self._spec, self._clock, self._report, self._backoff = spec, clock, report, backoff
-        self._errors = StderrFile(spec.errors)
         self._process: Process | None = None
         self._leaving = asyncio.Event()
         self._killed = False
@@ -225,63 +239,78 @@ class _Child:
     async def keep(self, stop: asyncio.Event) -> None:
         """Start the process, and restart it whenever it ends.
 
+        An error of this supervisor, for instance when no process can be started, counts as a failure of the process.
         Returns after a stop or a hopeless exit.
         """
         failures = 0
         while not self._leaving.is_set():
             began = self._clock.monotonic()
-            process = await self._start()
-            code = await self._wait(process)
+            code: int | None = None
+            try:
+                code, reason = await self._run()
+            except Exception as error:  # noqa: BLE001 - whatever it is, it must not end the other children
+                structlog.get_logger("supervisor").exception(f"{self.name} could not be kept running")
+                self._kill_group()
+                reason = f"{type(error).__name__}: {error}"
             failures = self._backoff.count(failures, self._clock.monotonic() - began)
             if self._leaving.is_set():
                 orderly = code in (0, -signal.SIGTERM)
-                reason = "" if orderly else self._reason(code)
-                self._report(ChildReport(self.name, "killed" if self._killed else "stopped", process.pid, reason))
+                self._tell("killed" if self._killed else "stopped", "" if orderly else reason)
                 self.fine = orderly and not self._killed
                 self.cut_short = self.fine and code != 0  # the process did not handle SIGTERM yet
             elif code in HOPELESS:
-                self._report(ChildReport(self.name, "hopeless", process.pid, self._reason(code)))
+                self._tell("hopeless", reason)
                 if self.vital:
                     stop.set()
                 break
             else:
                 delay = self._backoff.delay(failures)
-                self._report(ChildReport(self.name, "failed", process.pid, self._reason(code), delay))
+                self._tell("failed", reason, delay)
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._leaving.wait(), delay)
         self.gone.set()
 
-    async def _start(self) -> Process:
-        with self._errors.open() as stderr:
-            process = self._process = await asyncio.create_subprocess_exec(
-                *self._spec.argv,
-                stdin=PIPE,
-                stdout=DEVNULL,
-                stderr=stderr,
-                env={**os.environ, **self._spec.env},
-                pass_fds=self._spec.fds,
-                start_new_session=True,
-            )
-        self._report(ChildReport(self.name, "started", process.pid))
-        if self._leaving.is_set():  # the request came while the process was starting
-            self.leave()
-        return process
+    async def _run(self) -> tuple[int, str]:
+        """Run the process until it ends.
 
-    async def _wait(self, process: Process) -> int:
-        """Wait for the process's exit code.
-
-        The stderr file is kept short until then.
+        Returns its exit code, and why it ended.
         """
-        while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(BOUND_SECONDS):
-                    return await process.wait()
-            self._errors.bound()
-
-    def _reason(self, code: int) -> str:
+        self._process = None
+        with LogFile(self._spec.errors, max_bytes=STDERR_BYTES, files=2) as file:
+            stderr = StderrPipe(file)
+            try:
+                try:
+                    process = self._process = await asyncio.create_subprocess_exec(
+                        *self._spec.argv,
+                        stdin=PIPE,
+                        stdout=DEVNULL,
+                        stderr=stderr.writer,
+                        env={**os.environ, **self._spec.env},
+                        cwd=child_folder(),
+                        pass_fds=self._spec.fds,
+                        start_new_session=True,
+                    )
+                finally:
+                    os.close(stderr.writer)
+                self._tell("started")
+                if self._leaving.is_set():  # the request came while the process was starting
+                    self.leave()
+                code = await process.wait()
+            finally:
+                last_line = stderr.close()
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        last = self._errors.last_line()
-        return f"{last} ({how})" if last else how
+        return code, f"{last_line} ({how})" if last_line else how
+
+    def _tell(self, what: What, reason: str = "", delay: float | None = None) -> None:
+        """Report a change.
+
+        An error of the report does not end the process.
+        """
+        pid = None if self._process is None else self._process.pid
+        try:
+            self._report(ChildReport(self.name, what, pid, reason, delay))
+        except Exception:  # noqa: BLE001 - nor must an error of the screen
+            structlog.get_logger("supervisor").exception(f"{self.name} {what}: could not be reported")
 
     def leave(self) -> None:
         """Send SIGTERM to the process if it runs, and prevent restarts."""
@@ -292,8 +321,12 @@ class _Child:
 
     def kill(self) -> None:
         """Kill a running process, and the descendants in its process group."""
-        if process := self._running():
+        if self._running():
             self._killed = True
+            self._kill_group()
+
+    def _kill_group(self) -> None:
+        if process := self._running():
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
 

@@ -2,6 +2,7 @@
 
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -72,10 +73,13 @@ class Upkeep:
             self._child.communicate()  # closes its stdin
             self._child = None
             if code:
-                self._log.error("archiving failed", code=code, error=self._errors.read_text(errors="replace")[-1000:])
+                why = ""
+                with suppress(OSError):  # removed since, for instance by a cleaner
+                    why = self._errors.read_text(errors="replace")[-1000:]
+                self._log.error("archiving failed", code=code, error=why)
         if self._child is None and self._journal.head - self._done >= EVENTS and now >= self._next_start:
             self._next_start, self._done = now + PAUSE_SECONDS, self._journal.head
-            self._errors.parent.mkdir(parents=True, exist_ok=True)
+            self._errors.parent.mkdir(exist_ok=True)
             with self._errors.open("wb") as errors:
                 # Its stdin closes when this process ends, even killed; then it ends too, and the journal is free.
                 self._child = subprocess.Popen(  # noqa: S603 - our own command

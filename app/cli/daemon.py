@@ -9,6 +9,7 @@ from app.cli.options import json_option, placed
 from app.cli.output import note, write_row
 from app.controllers import Controller
 from app.core import BROKER
+from daemons.open_files import allow_open_files
 from daemons.registry import daemons_of, spec_of
 from daemons.run_folder import bus_endpoint
 
@@ -28,13 +29,16 @@ def run(place: Place, name: str, *, supervised: bool) -> None:
     The daemon drains before it exits.
     """
     from daemons.process import run_daemon
-    from daemons.run_folder import prepare
+    from daemons.run_folder import check_present, prepare
     from daemons.supervisor import end_with_stdin
 
     if supervised:
         end_with_stdin()
+        check_present(place.folder)
+    allow_open_files()
     spec, loaded = spec_of(name), place.load()
-    prepare(place.folder)
+    if not supervised:
+        prepare(place.folder)
     endpoint = bus_endpoint(place.folder, loaded.deployment)
     if spec.name != BROKER and not supervised and not is_listening(endpoint):
         # otherwise nobody would notice that the daemon only waits for its broker

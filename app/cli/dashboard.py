@@ -12,6 +12,7 @@ from app.config.loading import Loaded
 from app.dashboard.access import Access, listen, url_of
 from app.telemetry import configure
 from daemons.rights import client_keys
+from daemons.run_folder import check_present
 from daemons.supervisor import end_with_stdin
 
 
@@ -32,6 +33,7 @@ def dashboard(place: Place, *, port: int | None, wait: bool, fd: int | None, sup
 
     if supervised:
         end_with_stdin()
+        check_present(place.folder)
     loaded = _load(place, port)
     settings = loaded.deployment.dashboard
     access = Access.of(settings, loaded.folder)

@@ -1,6 +1,7 @@
 """``flyball events``: the catalogue, and the graph of events."""
 
 import json
+import sys
 from inspect import getdoc
 from typing import Literal
 
@@ -9,6 +10,7 @@ import click
 from app.api.runs import Place
 from app.cli.options import complete_types, json_option, placed
 from app.cli.output import write_row
+from app.cli.streams import shows_all
 from app.events import CATALOGUE, resolve
 
 
@@ -42,7 +44,7 @@ def schema(type_name: str, *, whole: bool) -> None:
 
     payload = resolve(type_name)
     document = envelope_schema(payload) if whole else payload.model_json_schema()
-    click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+    click.echo(json.dumps(document, indent=2, ensure_ascii=not shows_all(sys.stdout)))
 
 
 @events.command()

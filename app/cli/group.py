@@ -6,16 +6,17 @@ Data goes to stdout, everything else to stderr.
 import errno
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
+from resource import RLIMIT_NOFILE, getrlimit
+from typing import Any
 
 import click
 
-GONE = (errno.EPIPE, errno.EIO)
-"""Errors of writing to a closed pipe or terminal."""
+from app.cli.first_process import continue_as_child
+from app.cli.streams import OutputFailed, discard_output, set_up_streams, tolerate_closed_output
 
 COMMANDS = {
     "up": "Start all daemons of a run and watch them.",
@@ -54,7 +55,7 @@ ERRORS = {
     1: "DamagedDatabase",
     2: "BadData BadEnvironment BadKey BadParameters BadPlant BadPolicy BadSettings BadToken BadTraceparent BadUsage "
     "ForeignModel ForeignSettings MissingDevice NoHeuristic NoModel NoRun NoTerminal NoTextual NotRetriable "
-    "OtherFormat Pointless RunExists StoreRefused UnfitSettings UnknownDevice UnknownGame UnknownPlugin "
+    "OtherFormat Pointless RunExists StoreRefused TooFewFiles UnfitSettings UnknownDevice UnknownGame UnknownPlugin "
     "Unsearchable UnsuitedCodec UnusableFile UnusableFolder UnusableStore WrongModel",
     3: "NotAJournal NotRunning",
     4: "AmbiguousEvent NobodyToPlay NothingToVoid NoLeague TooFewMembers UnknownConfig UnknownDaemon UnknownDeadLetter "
@@ -73,38 +74,20 @@ ODD_NAMES = frozenset({errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES})
 """Errors of a bad path, even when only its existence is checked."""
 
 
-@contextmanager
-def tolerate_closed_output(on_closed: Callable[[], None] | None = None) -> Iterator[None]:
-    """Skip the rest of the block once nobody reads stdout.
-
-    All later output is dropped, and ``on_closed`` is called.
-    """
-    try:
-        yield
-        sys.stdout.flush()
-    except OSError as error:
-        if error.errno not in GONE:
-            raise
-        _discard_output()
-        if on_closed is not None:
-            on_closed()
-
-
-def _discard_output() -> None:
-    """Redirect stdout to the null device.
-
-    Redirects stderr too if it goes to the same file.
-    """
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    together = os.path.sameopenfile(1, 2)
-    os.dup2(nowhere, 1)
-    if together:
-        os.dup2(nowhere, 2)
-    os.close(nowhere)
-
-
 class LazyGroup(click.Group):
     """A group that imports a command's module when the command is used."""
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
+        """Run the program on streams that survive what operators do to them."""
+        if os.getpid() == 1:
+            continue_as_child()
+        set_up_streams()
+        try:
+            return super().main(args, *rest, **options)
+        except OutputFailed as error:
+            _report(f"stdout cannot be written: {error.strerror}.", "Look at the disk or the file it goes to.")
+            discard_output()
+            sys.exit(1)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Refuse options that are given twice, then parse the group's own."""
@@ -141,25 +124,49 @@ class LazyGroup(click.Group):
 
         The report takes two lines, and each error has an exit code. A closed pipe is not an error.
         """
-        from app.core import FlyballError, UnusableFile
+        from app.core import FlyballError
 
         try:
             with tolerate_closed_output():
                 super().invoke(ctx)
         except FlyballError as error:
-            reported = error
+            _report(error.message, error.hint)
+            names = (kind.__name__ for kind in type(error).__mro__)
+            raise click.exceptions.Exit(next((EXIT_CODES[name] for name in names if name in EXIT_CODES), 1)) from None
         except OSError as error:
-            if error.filename is None or error.errno not in ODD_NAMES:
+            if isinstance(error, OutputFailed) or (said := _said_of(error)) is None:
                 raise
-            what = f"{os.fsdecode(error.filename)} cannot be used: {error.strerror}."
-            reported = UnusableFile(what, hint="Look at its name and mode.")
-        else:
-            return
-        click.echo(f"{click.style('error:', fg='red', bold=True)} {reported.message}", err=True)
-        if reported.hint:
-            click.echo(f"{click.style('hint:', fg='cyan')}  {reported.hint}", err=True)
-        names = (kind.__name__ for kind in type(reported).__mro__)
-        raise click.exceptions.Exit(next((EXIT_CODES[name] for name in names if name in EXIT_CODES), 1))
+            _report(*said)
+            raise click.exceptions.Exit(2) from None
+
+
+def _said_of(error: OSError) -> tuple[str, str] | None:
+    """Return message and hint for an error of the user's system.
+
+    None for other errors.
+    """
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        limit, _ = getrlimit(RLIMIT_NOFILE)
+        return f"Too many files are open: this shell allows {limit}.", "Allow more: ulimit -n 1024."
+    if error.filename is None:
+        return None if _has_working_directory() else ("The working directory was deleted.", "Change to another one: cd")
+    if error.errno in ODD_NAMES:
+        return f"{os.fsdecode(error.filename)} cannot be used: {error.strerror}.", "Look at its name and mode."
+    return None
+
+
+def _has_working_directory() -> bool:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _report(message: str, hint: str) -> None:
+    click.echo(f"{click.style('error:', fg='red', bold=True)} {message}", err=True)
+    if hint:
+        click.echo(f"{click.style('hint:', fg='cyan')}  {hint}", err=True)
 
 
 def _refuse_repetitions(command: click.Command, ctx: click.Context, args: list[str], given: frozenset[str]) -> None:

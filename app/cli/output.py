@@ -12,6 +12,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 
 from app.api.runs import complaint
+from app.cli.streams import shows_all
 from app.events import Event
 from app.events.frames import DeadLetter
 from app.status.summary import UNKNOWN, event_text, show_time
@@ -44,8 +45,11 @@ def show(*renderables: RenderableType) -> None:
 
 
 def write_json(value: Any) -> None:
-    """Write a value to stdout as one line of JSON."""
-    click.echo(json.dumps(value, ensure_ascii=False, allow_nan=False))
+    """Write a value to stdout as one line of JSON.
+
+    Characters that stdout's encoding may lack are escaped.
+    """
+    click.echo(json.dumps(value, ensure_ascii=not shows_all(sys.stdout), allow_nan=False))
 
 
 def write_row(values: Mapping[str, Any], text: str, *, as_json: bool) -> None:

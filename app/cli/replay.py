@@ -17,7 +17,6 @@ from rich.text import Text
 from app.api.runs import Place, check_config, connected, open_run
 from app.api.selection import Selection, select
 from app.bus import BROKER_ONLY
-from app.cli.group import tolerate_closed_output
 from app.cli.options import (
     FILE,
     complete_types,
@@ -29,6 +28,7 @@ from app.cli.options import (
     timeout_option,
 )
 from app.cli.output import complain, note, show, write_event, write_json, write_row
+from app.cli.streams import tolerate_closed_output
 from app.config.loading import parse
 from app.core import UnusableFile
 from app.events import Event, follow

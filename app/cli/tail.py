@@ -5,13 +5,17 @@ from contextlib import suppress
 
 import click
 
-from app.api.runs import Place, check_config, connected, open_journal
+from app.api.runs import NotRunning, Place, check_config, check_listening, connected, is_listening, open_journal
 from app.api.selection import Selection, before_last, before_since, select
 from app.cli.options import complete_types, config_key_option, json_option, placed
 from app.cli.output import complain, write_event
+from daemons.run_folder import is_held
 
 DEFAULT_COUNT = 20
 FOLLOW_DEADLINE_S = 10.0
+LOOK_SECONDS = 1.0
+RESTART_SECONDS = 15.0
+"""Longest time without a broker in a run that no `up` supervises, as systemd starts a broker again in seconds."""
 
 
 @click.command()
@@ -53,6 +57,18 @@ def tail(
 
 
 async def _follow(place: Place, selection: Selection, after: int, *, as_json: bool) -> None:
+    """Show new events until the run has ended. Then raises ``NotRunning``."""
+    endpoint = check_listening(place)
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_show(place, selection, after, as_json=as_json))
+            await _ended(place, endpoint)
+            raise NotRunning(f"No broker listens at {endpoint} any more: the run has ended.")
+    except ExceptionGroup as failed:  # of one error, which has a meaning for the command's caller
+        raise failed.exceptions[0] from None
+
+
+async def _show(place: Place, selection: Selection, after: int, *, as_json: bool) -> None:
     async with (
         connected(place, FOLLOW_DEADLINE_S) as bus,
         bus.subscribe(selection.types, after=after) as subscription,
@@ -61,3 +77,20 @@ async def _follow(place: Place, selection: Selection, after: int, *, as_json: bo
             for event in batch.events:
                 if selection.config_key in (None, event.subject):
                     write_event(event, as_json=as_json)
+
+
+async def _ended(place: Place, endpoint: str) -> None:
+    """Wait until a run has ended.
+
+    It has not while a supervisor holds it, which starts a broker again.
+    """
+    supervised, last_heard = False, asyncio.get_running_loop().time()
+    while True:
+        held = is_held(place.folder)
+        supervised = supervised or held
+        now = asyncio.get_running_loop().time()
+        if held or await asyncio.to_thread(is_listening, endpoint):
+            last_heard = now
+        elif supervised or now - last_heard >= RESTART_SECONDS:
+            return
+        await asyncio.sleep(LOOK_SECONDS)

@@ -5,25 +5,21 @@ import json
 import signal
 import socket
 import sys
-from collections import deque
-from collections.abc import Callable
-from contextlib import ExitStack, closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import click
 import structlog
-from rich.columns import Columns
-from rich.console import Group, RenderableType
-from rich.live import Live
-from rich.text import Text
 
 from app.api.runs import SAVE_AFTER, Place, is_listening, open_bus, presence_on, try_save
-from app.cli.group import tolerate_closed_output
 from app.cli.options import json_option, placed
-from app.cli.output import note, stdout_console, write_event, write_json
+from app.cli.output import note
+from app.cli.streams import OutputFailed, discard_output, tolerate_closed_output
+from app.cli.up_screen import LiveScreen, Screen
 from app.config import PROFILES, RunFolder, RunSettings
 from app.config.dashboard import DashboardSettings
 from app.config.loading import COMMAND_LINE, Loaded, variable
@@ -34,16 +30,15 @@ from app.engine.ray_engine import check_ray
 from app.events import CATALOGUE, Event, ModelPromoted, Payload, PromotionRejected
 from app.journal import NotAJournal, SqliteJournal, SqliteJournalReader, history
 from app.journal.history import past_settings, voided_events
-from app.status.status import READS, Board, DaemonStatus, Presence, Status, load_board
-from app.status.summary import event_text
-from app.status.tables import STATE_STYLES, status_table
+from app.status.status import READS, Board, Presence, load_board
 from app.telemetry import check_wandb, configure
 from daemons import monitoring
 from daemons.bootstrap import check_settings
 from daemons.clock import SystemClock
+from daemons.open_files import allow_open_files
 from daemons.ray_cluster import cluster_command, is_own_cluster, ray_environment
 from daemons.registry import MACHINE_ROLES, MachineRole, names_of
-from daemons.run_folder import AlreadyRunning, bus_endpoint, held, prepare
+from daemons.run_folder import AlreadyRunning, FolderLock, FolderLost, bus_endpoint, prepare
 from daemons.suitability import check_lasting
 from daemons.supervisor import ChildReport, ChildSpec, Supervisor
 
@@ -87,6 +82,7 @@ def up(
     Ctrl-C stops the daemons in order; a second Ctrl-C does not wait. A cluster has one head, where the broker runs, and
     workers: --role names what this machine is.
     """
+    allow_open_files()
     given = {"profile": profile, "configs": list(configs) or None, "seed": seed}
     loaded = place.load({key: value for key, value in given.items() if value is not None})
     check_settings(loaded)
@@ -96,7 +92,7 @@ def up(
     folder, deployment = place.folder, loaded.deployment
     Access.of(deployment.dashboard, loaded.folder)  # refuses an unsafe token now, before anything runs
     prepare(folder)
-    with held(folder), ExitStack() as stack:
+    with closing(FolderLock(folder)) as lock, ExitStack() as stack:
         if role != "worker" and is_listening(endpoint := bus_endpoint(folder, deployment)):
             raise AlreadyRunning(f"A broker listens at {endpoint} already.", hint="Stop it, or choose another --run.")
         _check_journal(folder.journal, loaded.run)
@@ -111,7 +107,7 @@ def up(
             title = f"{shown}\n{title}"
         with configure("supervisor", deployment.node, folder.log("supervisor"), deployment.log_level, echo=False):
             screen = LiveScreen(title) if sys.stdout.isatty() and not as_json else Screen(as_json=as_json)
-            if not asyncio.run(_up(place, loaded, specs, seconds, screen)):
+            if not asyncio.run(_up(place, loaded, specs, lock=lock, seconds=seconds, chosen=screen)):
                 sys.exit(1)
 
 
@@ -141,180 +137,24 @@ def _check_journal(file: Path, settings: RunSettings) -> None:
             check_lasting(past, settings)
 
 
-PINNED_LINES = 6
-"""Most pinned lines.
-
-Each shows the latest event of a type and configuration, or a daemon's failure.
-"""
-
-STREAM_LINES = 6
-"""Most lines of ordinary events."""
-
-
-class Screen:
-    """Plain output: events on stdout, the rest on stderr.
-
-    With JSON, reports go to stdout too.
-    """
-
-    def __init__(self, *, as_json: bool = False) -> None:
-        self._as_json = as_json
-
-    def report(self, report: ChildReport) -> None:
-        """Show an unusual report on a daemon's process; with JSON, every report."""
-        if self._as_json:
-            fields = asdict(report)
-            write_json({"daemon": fields.pop("name"), **fields})
-        elif not is_usual(report):
-            note(describe(report))
-
-    def event(self, event: Event[Any]) -> None:
-        """Show an interesting event."""
-        write_event(event, as_json=self._as_json)
-
-    def status(self, status: Status) -> None:
-        """Ignore the status, because a file has no use for repeated tables."""
-
-    def say(self, text: str) -> None:
-        """Show a line to the operator."""
-        note(text)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Do nothing; see ``LiveScreen``."""
-
-
-class LiveScreen(Screen):
-    """A live picture: title, configurations, daemons, notable events and the latest others.
-
-    It uses the terminal's alternate screen, because otherwise a resize wraps the old picture into lines that are
-    never cleared. The last picture stays on the ordinary screen.
-    """
-
-    def __init__(self, title: str) -> None:
-        super().__init__()
-        self._title = Group(*(_line(line, "dim") for line in title.splitlines()))
-        self._pinned: dict[tuple[str, str], Text] = {}
-        self._stream: deque[Text] = deque(maxlen=STREAM_LINES)
-        self._status: Status | None = None
-        self._live = Live(console=stdout_console(), auto_refresh=False, screen=True)
-
-    def report(self, report: ChildReport) -> None:
-        """Pin an unusual report on a daemon's process."""
-        if not is_usual(report):
-            self._pin(report.what, report.name, _line(describe(report), "red"))
-
-    def event(self, event: Event[Any]) -> None:
-        """Add a line; pin it if the event is notable."""
-        line = _line(event.recordedtime.strftime("%H:%M:%S "), "dim").append_text(event_text(event))
-        if event.data.notable:
-            self._pin(event.data.event_name, event.subject, line)
-        else:
-            self._stream.append(line)
-            self._paint()
-
-    def status(self, status: Status) -> None:
-        """Show a new status."""
-        self._status = status
-        self._paint()
-
-    def say(self, text: str) -> None:
-        """Add a line."""
-        self._stream.append(_line(text, "bold"))
-        self._paint()
-
-    def __enter__(self) -> Self:
-        self._live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._live.console.clear()  # tmux, once resized, would keep the other screen's lines in its history
-        self._live.stop()
-        self._live.console.print(Group(*self._tables(), *self._lines(PINNED_LINES + STREAM_LINES + 1)))
-
-    def _pin(self, what: str, about: str, line: Text) -> None:
-        self._pinned.pop((what, about), None)  # the latest come last
-        self._pinned[what, about] = line
-        self._paint()
-
-    def _paint(self) -> None:
-        console, tables = self._live.console, [self._title, "", *self._tables()]
-        room = console.height - len(console.render_lines(Group(*tables), pad=False))
-        self._live.update(Group(*tables, *self._lines(room)), refresh=True)
-
-    def _tables(self) -> list[RenderableType]:
-        if self._status is None:
-            return []
-        return [status_table(self._status, self._live.console.width), "", daemons_text(self._status), ""]
-
-    def _lines(self, room: int) -> list[RenderableType]:
-        """Return the lines below the tables.
-
-        The pinned lines come first, then others as far as there is room.
-        """
-        pinned = list[RenderableType](self._pinned.values())[-PINNED_LINES:]
-        if pinned and self._stream:
-            pinned.append("")
-        stream = [*self._stream]
-        return [*pinned, *stream[max(0, len(stream) - max(0, room - len(pinned))) :]]
-
-
-def is_usual(report: ChildReport) -> bool:
-    """Return whether a report needs no attention."""
-    return report.what == "started" or (report.what == "stopped" and not report.reason)
-
-
-def describe(report: ChildReport) -> str:
-    """Describe in a line what happened to a daemon's process."""
-    match report.what:
-        case "failed":
-            return f"{report.name} failed: {report.reason}; starts again in {report.delay:g} s"
-        case "hopeless":
-            return f"{report.name} cannot start: {report.reason}"
-        case "killed":
-            return f"{report.name} was killed before it had stopped"
-    return f"{report.name} {report.what}{f', but not in order: {report.reason}' if report.reason else ''}"
-
-
-def daemons_text(status: Status) -> Columns:
-    """Return all daemons side by side, coloured by state.
-
-    Notes say what is unusual about a daemon.
-    """
-    return Columns([_daemon_text(daemon) for daemon in status.daemons], padding=(0, 2))
-
-
-def _daemon_text(daemon: DaemonStatus) -> Text:
-    text = Text("● ", STATE_STYLES[daemon.state], no_wrap=True)
-    text.append(daemon.daemon, "default")
-    notes: list[str] = [daemon.state] if daemon.state != "ready" else []
-    notes += [f"{daemon.restarts} restarts"] if daemon.restarts else []
-    notes += [f"{daemon.lag} behind"] if daemon.lag else []
-    notes += [f"{daemon.jobs or 0}/{daemon.capacity}"] if daemon.capacity else []
-    return text.append(f" ({', '.join(notes)})", "dim") if notes else text
-
-
-def _line(text: str, style: str) -> Text:
-    return Text(text, style, no_wrap=True, overflow="ellipsis")
-
-
 Specs = tuple[list[ChildSpec], list[ChildSpec]]
 """Processes in two lists; the second needs the first."""
 
 
-async def _up(place: Place, loaded: Loaded, specs: Specs, seconds: float | None, chosen: Screen) -> bool:
+async def _up(
+    place: Place, loaded: Loaded, specs: Specs, *, lock: FolderLock, seconds: float | None, chosen: Screen
+) -> bool:
     stop, hurry, loop = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop()
     watch = JournalWatch(place.folder)
     with chosen as screen:
 
-        def on_signal() -> None:
+        def on_signal(number: signal.Signals) -> None:
+            structlog.get_logger("supervisor").info("asked to stop", signal=number.name)
             if stop.is_set():
                 hurry.set()
                 return
             stop.set()
-            with tolerate_closed_output():
+            with _tolerant():
                 screen.say("Stopping: running jobs get their time. Ctrl-C again does not wait.")
 
         drain_seconds = loaded.deployment.drain_seconds + AFTER_DRAIN_SECONDS
@@ -323,19 +163,26 @@ async def _up(place: Place, loaded: Loaded, specs: Specs, seconds: float | None,
             [*needed, *others], SystemClock(), report, needed=len(needed), drain_seconds=drain_seconds
         )
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, on_signal)
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores it
+                loop.add_signal_handler(number, on_signal, number)
         if seconds is not None:
             loop.call_later(seconds, stop.set)
         async with asyncio.TaskGroup() as group:
             watcher = group.create_task(_watch(watch, place, loaded, screen, stop))
+            guard = group.create_task(_guard(lock, screen, stop))
             fine = await supervisor.run(stop, hurry)
             watcher.cancel()
-        with tolerate_closed_output():
+            guard.cancel()
+        with _tolerant():
             _look(watch, None, screen)
-        watch.save()
+        try:
+            lock.check()
+            watch.save()
+        except FolderLost:
+            return False
         unknown = supervisor.cut_short() if seconds is not None else []
         if unknown:
-            with tolerate_closed_output():
+            with _tolerant():
                 screen.say(f"The time was over before these had started: {', '.join(unknown)}. Give --for more.")
     return fine and not unknown
 
@@ -376,9 +223,51 @@ def child_environment(place: Place, loaded: Loaded) -> dict[str, str]:
     values = loaded.values()
     given = {key: values[key] for key, origin in loaded.origins.items() if origin == COMMAND_LINE}
     environment = {variable(key): json.dumps(value) for key, value in given.items()}
-    if place.config_file is not None:
-        environment["FLYBALL_CONFIG_FILE"] = str(place.config_file.absolute())
+    file = place.config_file or place.folder.settings
+    if file.is_file():  # named, so that a daemon which starts after its removal refuses to run with other settings
+        environment["FLYBALL_CONFIG_FILE"] = str(file.absolute())
     return environment
+
+
+@contextmanager
+def _tolerant(on_closed: Callable[[], None] | None = None) -> Iterator[None]:
+    """Let the run go on if its output cannot be shown.
+
+    Once nobody reads stdout, ``on_closed`` is called. Output for a full disk is dropped.
+    """
+    log = structlog.get_logger("supervisor")
+
+    def closed() -> None:
+        log.warning("nobody reads stdout any more", consequence="the run stops" if on_closed else None)
+        if on_closed:
+            note("Nobody reads stdout any more: the run stops.")
+            on_closed()
+
+    try:
+        with tolerate_closed_output(closed):
+            yield
+    except OutputFailed as error:
+        note(f"stdout cannot be written: {error.strerror}. The run goes on, and shows nothing more there.")
+        log.warning("stdout cannot be written", error=error.strerror)
+        discard_output()
+
+
+async def _guard(lock: FolderLock, screen: Screen, stop: asyncio.Event) -> None:
+    """Stop the run in order once its folder is gone."""
+    log, told = structlog.get_logger("supervisor"), ""
+    while True:
+        try:
+            lock.check()
+        except (FlyballError, OSError) as error:
+            if str(error) != told:
+                told = str(error)
+                log.error("run folder", error=told)  # noqa: TRY400 - the message says it all
+                with _tolerant():
+                    screen.say(told)
+            if isinstance(error, FolderLost):
+                stop.set()
+                return
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 def _reporter(screen: Screen, stop: asyncio.Event) -> Callable[[ChildReport], None]:
@@ -388,7 +277,7 @@ def _reporter(screen: Screen, stop: asyncio.Event) -> Callable[[ChildReport], No
         write: Any = log.error if report.what in ("failed", "hopeless", "killed") else log.info
         fields = asdict(report)
         write(f"{report.name} {report.what}", child=fields.pop("name"), **fields)
-        with tolerate_closed_output(stop.set):
+        with _tolerant(stop.set):
             screen.report(report)
 
     return report
@@ -441,14 +330,19 @@ class JournalWatch:
 async def _watch(watch: JournalWatch, place: Place, loaded: Loaded, screen: Screen, stop: asyncio.Event) -> None:
     """Show news until cancelled.
 
-    Stops the run in order once nobody reads stdout.
+    Stops the run in order once nobody reads stdout. An error of the display costs only the display.
     """
-    bus = open_bus(place, loaded, LOOK_SECONDS, "up")
+    bus, trouble = open_bus(place, loaded, LOOK_SECONDS, "up"), ""
     try:
         while True:
-            presence = await presence_on(bus)
-            with tolerate_closed_output(stop.set):
-                _look(watch, presence, screen)
+            try:
+                presence = await presence_on(bus)
+                with _tolerant(stop.set):
+                    _look(watch, presence, screen)
+            except Exception as error:  # noqa: BLE001 - the daemons do not need the display
+                if repr(error) != trouble:
+                    trouble = repr(error)
+                    structlog.get_logger("supervisor").exception("the run could not be shown")
             await asyncio.sleep(0 if watch.behind else LOOK_SECONDS)
     finally:
         await bus.close()

@@ -115,7 +115,9 @@ def load(run_dir: Path, overrides: Mapping[str, Any] | None = None, *, config_fi
     Raises ``BadSettings``, also as ``UnknownConfig``.
     """
     if config_file is not None and not config_file.is_file():
-        raise BadSettings(f"There is no settings file {config_file}.", hint="Look at --config-file.")
+        raise BadSettings(
+            f"There is no settings file {config_file}.", hint="Put it there, or name another by --config-file."
+        )
     file = config_file or RunFolder(run_dir).settings
     allow_modules_in(file.parent)
     layers = (

@@ -10,6 +10,7 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 
 from app.engine.port import EngineClosed, JobFailed, JsonObject, Report, trace_context
 from app.engine.worker import LENGTH_BYTES, encode, follow, frame_bytes, perform_here
@@ -33,6 +34,18 @@ def child_environment(threads: int) -> dict[str, str]:
     """
     own = {name: str(threads) for name in _THREAD_VARIABLES}
     return {**os.environ, **own, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
+def child_folder() -> str | None:
+    """Return the working directory of a child; None for this process's.
+
+    In a deleted one numerical libraries end their process.
+    """
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return os.sep
+    return None
 
 
 class LocalEngine:
@@ -122,6 +135,7 @@ class _Child:
                 stdin=PIPE,
                 stdout=PIPE,
                 env=self._environment,
+                cwd=child_folder(),
                 start_new_session=True,
             )
         if self._closed or self._process is None:  # perhaps closed while the process was starting

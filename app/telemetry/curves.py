@@ -115,6 +115,7 @@ class TensorBoardFile:
 
         if self._writer is None:
             self._writer = EventFileWriter(str(self._folder))
+        self._folder.mkdir(parents=True, exist_ok=True)  # the writer makes a removed file again, but not the folder
         self._writer.add_event(Event(wall_time=seconds, step=step, **content))
 
 

@@ -85,18 +85,18 @@ class LogFile:
 
     Each line is one system call, so that lines of several processes don't mix. A file of ``max_bytes`` becomes
     ``NAME.1``, the one before ``NAME.2``, and the oldest is removed. Several processes may write and rotate it: each
-    follows the name to the present file, and rotates only a file that it has locked and that still has the name. A line
-    that cannot be written is lost, because a full disk must not end a daemon; stderr gets a message for the first of
-    several lost in a row.
+    follows the name to the present file, and rotates only a file that it has locked and that still has the name. A file
+    or its folder that was removed is made again, but not the folder above, which is a run's. A line that cannot be
+    written is lost, because a full disk must not end a daemon; stderr gets a message for the first of several lost in a
+    row.
 
     Args:
-        path: the file; created with its folders when missing.
+        path: the file; created with its folder when missing.
         max_bytes: size at which it is rotated.
         files: how many are kept, including the one being written.
     """
 
     def __init__(self, path: Path, *, max_bytes: int = MAX_BYTES, files: int = FILES) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         self._path, self._max_bytes, self._files = path, max_bytes, files
         self._descriptor: int | None = _open(path)
         self._failing = False
@@ -160,6 +160,7 @@ class LogFile:
 
 
 def _open(path: Path) -> int:
+    path.parent.mkdir(exist_ok=True)
     return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
 
 
@@ -222,6 +223,7 @@ def configure(daemon: str, node: str, path: Path, level: str = "INFO", *, echo: 
     def who(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
         return {"daemon": daemon, "node": node, **event}
 
+    path.parent.mkdir(parents=True, exist_ok=True)
     sink = LogFile(path)
     structlog.configure(
         processors=[

@@ -108,3 +108,7 @@ def threads(spec, report):
 
 def trace(spec, report):
     return {"traceparent": os.environ.get("TRACEPARENT")}
+
+
+def folder(spec, report):
+    return {"folder": str(Path.cwd())}

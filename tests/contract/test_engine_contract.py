@@ -289,3 +289,11 @@ async def test_job_finds_its_trace_context_in_the_environment(engine):
 
     assert await asyncio.gather(run("00-a"), run("00-b")) == ["00-a", "00-b"]
     assert not (await engine.run(f"{JOBS}:trace", {}))["traceparent"], "a process keeps no context for the next job"
+
+
+async def test_jobs_run_while_the_working_directory_is_deleted(local, tmp_path, monkeypatch):
+    """A numerical library of a job would end its process there."""
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert (await local.run(f"{JOBS}:folder", {}))["folder"] == "/"

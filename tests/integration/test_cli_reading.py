@@ -23,7 +23,7 @@ from app.events.envelope import EPOCH
 from app.events.frames import Frame, frame_of, seal
 from app.journal import SqliteJournal
 from daemons.clock import SystemClock
-from daemons.run_folder import held
+from daemons.run_folder import FolderLock
 
 Flyball = Callable[..., Result]
 
@@ -275,7 +275,7 @@ def test_status_tells_configurations_and_daemons(run: Path, flyball: Flyball) ->
 
 
 def test_status_of_a_run_that_is_held_is_running(run: Path, flyball: Flyball) -> None:
-    with held(RunFolder(run)):
+    with closing(FolderLock(RunFolder(run))):
         (status,) = lines(flyball("status", "--json"))
     assert status["running"]
 
@@ -408,7 +408,7 @@ def test_status_tells_of_recorded_time_ahead_of_the_clock(run: Path, flyball: Fl
 
 
 def test_a_run_that_is_up_is_not_started_again(run: Path, flyball: Flyball) -> None:
-    with held(RunFolder(run)):
+    with closing(FolderLock(RunFolder(run))):
         refused = flyball("up", "--for", "1")
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert "Another `flyball up` runs in" in refused.stderr

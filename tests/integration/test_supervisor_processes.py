@@ -38,12 +38,15 @@ class Watch:
             for name, program in programs.items()
         ]
         self.reports: list[ChildReport] = []
+        self.fail: Callable[[ChildReport], None] | None = None
         self.stop, self.hurry, self._news = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._supervisor = Supervisor(
             [*specs, *extra], SystemClock(), self._report, needed=needed, drain_seconds=drain_seconds, backoff=QUICK
         )
 
     def _report(self, report: ChildReport) -> None:
+        if self.fail:
+            self.fail(report)
         self.reports.append(report)
         self._news.set()
 
@@ -118,6 +121,50 @@ async def test_hopeless_child_that_is_not_vital_ends_nothing(tmp_path: Path) -> 
     assert os.read(inherited, 10) == b"here"
     os.close(inherited)
     os.close(mark)
+
+
+async def test_keeper_s_error_costs_only_its_own_daemon(tmp_path: Path) -> None:
+    """Put a folder in the place of one daemon's stderr file."""
+    obstacle = tmp_path / "training.stderr"
+    obstacle.mkdir()
+    watch = Watch(tmp_path, {"broker": PATIENT, "training": PATIENT})
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(watch.run())
+        await watch.until(lambda reports: sum(report.what == "failed" for report in reports) >= 2)
+        obstacle.rmdir()
+        await watch.until(lambda reports: ("training", "started") in [(one.name, one.what) for one in reports])
+        watch.stop.set()
+    assert running.result()
+    failed = next(report for report in watch.reports if report.what == "failed")
+    assert (failed.name, failed.pid) == ("training", None)
+    assert failed.reason.startswith("IsADirectoryError: ")
+    assert {one.name for one in watch.reports if one.what == "stopped"} == {"broker", "training"}
+
+
+async def test_program_that_is_missing_costs_only_its_daemon(tmp_path: Path) -> None:
+    missing = ChildSpec("training", (str(tmp_path / "nowhere"),), tmp_path / "training.stderr")
+    watch = Watch(tmp_path, {"broker": PATIENT}, extra=[missing])
+    async with asyncio.TaskGroup() as group:
+        group.create_task(watch.run())
+        await watch.until(told("failed"))
+        watch.stop.set()
+    assert "nowhere" in next(report for report in watch.reports if report.what == "failed").reason
+    assert "stopped" in {report.what for report in watch.reports if report.name == "broker"}
+
+
+async def test_report_that_fails_ends_nothing(tmp_path: Path) -> None:
+    """Let the screen fail at each report."""
+    watch = Watch(tmp_path, {"broker": PATIENT, "training": PATIENT})
+
+    def fail(report: ChildReport) -> None:
+        watch.reports.append(report)
+        if len(watch.reports) == 2:
+            watch.stop.set()
+        raise RuntimeError("no screen")
+
+    watch.fail = fail
+    assert await watch.run()
+    assert [report.what for report in watch.reports] == ["started", "started", "stopped", "stopped"]
 
 
 @pytest.mark.parametrize("needed", [["broker"], ["broker", "ray"]])

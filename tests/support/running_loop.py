@@ -1,5 +1,6 @@
 """A running Flyball, started as users start it, for the tests."""
 
+import json
 import os
 import shutil
 import signal
@@ -128,7 +129,9 @@ def copied_example(name: str, folder: Path) -> str:
 
 
 @contextmanager
-def running_loop(folder: Path, settings: str = SETTINGS, cwd: Path | None = None) -> Iterator[RunningLoop]:
+def running_loop(
+    folder: Path, settings: str = SETTINGS, cwd: Path | None = None, *, dashboard: bool = False
+) -> Iterator[RunningLoop]:
     """Start ``flyball up``, and stop it as Ctrl-C would.
 
     It starts in the working directory ``cwd``, if there is one.
@@ -142,7 +145,7 @@ def running_loop(folder: Path, settings: str = SETTINGS, cwd: Path | None = None
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "NO_COLOR": "1", "FLYBALL_DEPLOYMENT__DASHBOARD__START": "false"},
+            env={**os.environ, "NO_COLOR": "1", "FLYBALL_DEPLOYMENT__DASHBOARD__START": json.dumps(dashboard)},
         )
         loop = RunningLoop(folder, process)
         try:

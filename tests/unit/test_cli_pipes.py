@@ -3,6 +3,7 @@
 import errno
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from app.cli.group import tolerate_closed_output
 
 PROGRAM = """
 import sys
+from pathlib import Path
 from app.cli.group import tolerate_closed_output
 told = []
 with tolerate_closed_output(lambda: told.append(1)):
@@ -32,3 +34,20 @@ def test_what_is_written_after_that_leads_nowhere(stderr: int) -> None:
 def test_other_errors_pass() -> None:
     with pytest.raises(OSError, match="disk"), tolerate_closed_output():
         raise OSError(errno.ENOSPC, "the disk is full")
+
+
+FULL = """
+from app.cli.streams import set_up_streams
+set_up_streams()
+from app.cli.up import _tolerant
+for _ in range(2):
+    with _tolerant():
+        print("a" * 100_000, flush=True)
+"""
+
+
+def test_run_goes_on_when_its_output_fills_a_disk() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([sys.executable, "-c", FULL], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("The run goes on") == 1

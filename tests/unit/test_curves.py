@@ -3,8 +3,10 @@
 Evaluations lie beside the trainings that made their models.
 """
 
+import shutil
 import sys
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -97,6 +99,19 @@ def test_a_new_start_goes_on_with_the_same_curve(tmp_path: Path) -> None:
     assert len(list((tmp_path / CONFIG).iterdir())) == 2
     found = read(tmp_path / CONFIG).Scalars("evaluation/elo")  # of files of one second, in either order
     assert [scalar.step for scalar in sorted(found, key=lambda scalar: scalar.wall_time)] == [1, 2]
+
+
+@pytest.mark.parametrize("lost", [Path.unlink, lambda file: shutil.rmtree(file.parent)], ids=["file", "folder"])
+def test_curves_go_on_after_a_loss_of_their_files(tmp_path: Path, lost: Callable[[Path], None]) -> None:
+    curves = TensorBoardCurves(tmp_path)
+    for step in (1, 2):
+        curves.take(event(rated(step * 10.0, step=step), step))
+        curves.flush()
+        if step == 1:
+            (file,) = (tmp_path / CONFIG).iterdir()
+            lost(file)
+    curves.close()
+    assert [scalar.value for scalar in read(tmp_path / CONFIG).Scalars("evaluation/elo")] == [20.0]
 
 
 def test_events_without_points_make_no_file(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from recorded_run import KEY, NEW, OLD, START, Recording, evaluated, evidence, m
 from rich.console import Console
 
 from app.bus.ports import Present, Sign
-from app.cli.up import daemons_text
+from app.cli.up_screen import daemons_text
 from app.config import GAMES, PROFILES, RunSettings
 from app.core import EventId, MeanOutcome, ModelHash
 from app.events import (

@@ -12,7 +12,8 @@ from recorded_run import KEY, NEW, OLD, recording, write_journal
 
 from app.api.runs import Place, read_board, silent
 from app.cli import up as watching
-from app.cli.up import STREAM_LINES, JournalWatch, LiveScreen, Screen, child_environment, child_specs, describe
+from app.cli.up import JournalWatch, child_environment, child_specs
+from app.cli.up_screen import STREAM_LINES, LiveScreen, Screen, describe
 from app.config import RunFolder
 from app.config.loading import load
 from app.core import EventId, FlyballError

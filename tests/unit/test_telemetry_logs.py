@@ -226,3 +226,23 @@ def test_a_file_that_cannot_be_rotated_grows(tmp_path: Path) -> None:
         for sink in (one, two, one):
             sink.write(b"line")
     assert (tmp_path / "log").read_text() == "line\n" * 3
+
+
+def test_removed_log_folder_is_made_again(tmp_path: Path) -> None:
+    with LogFile(tmp_path / "logs" / "log") as sink:
+        sink.write(b"one")
+        (tmp_path / "logs" / "log").unlink()
+        (tmp_path / "logs").rmdir()
+        sink.write(b"two")
+    assert texts(tmp_path / "logs") == {"log": ["two"]}
+
+
+def test_log_follows_a_moved_run_folder(tmp_path: Path) -> None:
+    """Make nothing under the old name, where another run may begin."""
+    (tmp_path / "run").mkdir()
+    with LogFile(tmp_path / "run" / "logs" / "log") as sink:
+        sink.write(b"one")
+        (tmp_path / "run").rename(tmp_path / "moved")
+        sink.write(b"two")
+    assert texts(tmp_path / "moved" / "logs") == {"log": ["one", "two"]}
+    assert not (tmp_path / "run").exists()

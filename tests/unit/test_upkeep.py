@@ -89,6 +89,21 @@ def test_upkeep_starts_the_command_after_enough_events(
     assert "no room" in capsys.readouterr().out
 
 
+def test_failed_archiving_is_told_without_its_stderr_file(
+    journal: SqliteJournal, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    monkeypatch.setattr(upkeep, "EVENTS", 60)
+    clock = StepClock()
+    with closing(keeper(journal, "import sys; sys.exit(3)", clock)) as kept:
+        kept.look()
+        assert kept._child is not None
+        kept._child.wait()
+        (tmp_path / "logs" / "archive.stderr").unlink()
+        clock.seconds += LOOK_SECONDS
+        kept.look()
+    assert "archiving failed" in capsys.readouterr().out
+
+
 def test_upkeep_deletes_what_is_older_than_the_settings_say(journal: SqliteJournal, tmp_path: Path) -> None:
     archive(tmp_path / "journal.sqlite", 50)
     journal.adopt()

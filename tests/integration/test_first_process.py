@@ -1,0 +1,50 @@
+"""A command as the first process of a container without an init."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+CONTAINER = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child")
+
+
+def contained(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*CONTAINER, sys.executable, *words], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
+
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("unshare") is None or contained("-c", "").returncode != 0, reason="needs namespaces of the user's own"
+)
+
+BEGIN = "import os, signal, subprocess, sys, time\nfrom app.cli.first_process import continue_as_child\n"
+REAPED = """
+orphan = subprocess.run(["sh", "-c", "sleep 0.1 & echo $!"], stdout=subprocess.PIPE, text=True).stdout.strip()
+while os.path.exists(f"/proc/{orphan}"):
+    time.sleep(0.01)
+"""
+SIGNALLED = """
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+os.kill(1, signal.SIGTERM)
+time.sleep(60)
+"""
+
+
+def test_first_process_reaps_orphans() -> None:
+    assert contained("-c", BEGIN + "continue_as_child()" + REAPED).returncode == 0
+
+
+def test_first_process_forwards_signals_and_exit_codes() -> None:
+    assert contained("-c", BEGIN + "continue_as_child()" + SIGNALLED).returncode == 7
+
+
+def test_first_process_ends_as_a_killed_command_does() -> None:
+    assert contained("-c", BEGIN + "continue_as_child()\nos.kill(os.getpid(), signal.SIGKILL)").returncode == 137
+
+
+@pytest.mark.parametrize(("words", "code"), [(["--version"], 0), (["nonsense"], 2)])
+def test_command_runs_as_the_first_process(words: list[str], code: int) -> None:
+    done = contained("-P", "-m", "app.cli", *words)
+    assert done.returncode == code, done.stderr
