@@ -23,7 +23,8 @@ from app.engine import Engine, LocalEngine
 from app.engine.local import python_module
 from app.engine.ray_engine import RayEngine
 from app.journal import DamagedDatabase, SqliteJournal, SqliteOutbox, SqliteStateStore
-from app.telemetry import configure
+from app.journal.database import FileReplaced
+from app.telemetry import FAILED, configure
 from daemons import evaluation, quality_monitor, selfplay_worker, training
 from daemons.bootstrap import check, check_controllers
 from daemons.broker import BrokerVoice, serve
@@ -59,7 +60,7 @@ OPENING_USEC = 3_600_000_000
 def run_daemon(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> int:
     """Run a daemon until SIGTERM or SIGINT.
 
-    Returns the exit code: 0 drained, 1 failed.
+    Returns the exit code: 0 drained, 1 failed, 2 for a broker whose journal was replaced, which ends the run.
 
     Only this function catches every exception. It logs the exception, and the supervisor restarts the daemon.
     """
@@ -77,10 +78,10 @@ def run_daemon(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> int:
         else:
             asyncio.run(_run_hosted(spec, loaded, folder))
     except FlyballError as error:
-        log.error("daemon failed", error=str(error))  # noqa: TRY400 - the message says it all
-        return 1
+        log.error(FAILED, error=str(error))  # noqa: TRY400 - the message says it all
+        return 2 if spec.name == BROKER and isinstance(error, FileReplaced) else 1
     except Exception:
-        log.exception("daemon failed")
+        log.exception(FAILED)
         return 1
     return 0
 

@@ -13,7 +13,7 @@ from app.bus.keys import Key
 from app.config import RunSettings
 from app.events import Event
 from app.status.configs import ConfigRow
-from app.status.status import Status
+from app.status.status import ProcessEnd, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +75,6 @@ class BrokerAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessEnd:
-    """A daemon's process that ended by a failure, from the supervisor's log."""
-
-    daemon: str
-    time: datetime
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class Facts:
     """Everything that checks decide on.
 
@@ -108,6 +99,7 @@ class Facts:
         store: why the store cannot be used.
         models: damage of current models, by configuration; with --deep, of all blobs under the name "store".
         ends: of daemons' processes.
+        broker_end: the broker's latest failure, on the head.
         text_servers: servers of text by address, each with the reason why it does not answer, if it does not.
     """
 
@@ -136,4 +128,5 @@ class Facts:
     store: Problem | None = None
     models: Mapping[str, Problem] = field(default_factory=dict)
     ends: tuple[ProcessEnd, ...] = ()
+    broker_end: ProcessEnd | None = None
     text_servers: Mapping[str, Problem | None] = field(default_factory=dict)

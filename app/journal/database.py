@@ -5,6 +5,7 @@ second writer out, and readers open the file read-only and never checkpoint. A c
 and used in another, but only by one thread at a time.
 """
 
+import ctypes
 import errno
 import fcntl
 import os
@@ -12,10 +13,12 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Literal
 
 from app.core import FlyballError
+from app.journal.file_watch import FileWatch
 
 PAGE_BYTES = 8192
 CHECKPOINT_PAGES = 200
@@ -56,6 +59,17 @@ class StorageFull(StorageError):
 
 class StorageInUse(StorageError):
     """Another process writes to this file."""
+
+
+class FileTouched(StorageError):
+    """Another program touched a file that this process writes.
+
+    Whatever was acknowledged is in the database's main file.
+    """
+
+
+class FileReplaced(FileTouched):
+    """The main file that this process writes has lost its name, or has another content."""
 
 
 class NotAJournal(StorageError):
@@ -129,6 +143,9 @@ class Database:
         form: its format.
         synchronous: FULL makes a commit durable on return; NORMAL may lose the last commits when power fails.
         reserve_bytes: size of a reserve file beside it, deleted on a full disk so that closing succeeds.
+        rescued: copy the content beside the file if the file loses its name while it is open.
+
+    Every transaction and checkpoint raises ``FileTouched`` if another program touched a file of the database.
 
     Raises:
         StorageInUse: another process writes the file.
@@ -145,8 +162,9 @@ class Database:
         *,
         synchronous: Literal["FULL", "NORMAL"] = "FULL",
         reserve_bytes: int = 0,
+        rescued: bool = False,
     ) -> None:
-        self.path = path
+        self.path, self._rescued = path, rescued
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._lock = _lock(path)
@@ -162,6 +180,7 @@ class Database:
             if self._reserve is not None:
                 _reserve(self._reserve, reserve_bytes)
             on_error.pop_all()
+        self._watch = FileWatch(path)
         self._open = True
 
     @contextmanager
@@ -170,11 +189,14 @@ class Database:
 
         The transaction is committed on leaving and rolled back on an error.
         """
+        self._refuse_touched()
         try:
             with explained(self.path):
                 self.connection.execute("BEGIN IMMEDIATE")
                 yield self.connection
                 self.connection.execute("COMMIT")
+            self._watch.note()
+            self._refuse_touched()
         except BaseException as error:
             if isinstance(error, StorageFull) and self._reserve is not None:
                 self._reserve.unlink(missing_ok=True)
@@ -184,15 +206,75 @@ class Database:
 
     def checkpoint(self) -> None:
         """Copy the WAL's pages into the database, as far as readers allow."""
+        self._run("PRAGMA wal_checkpoint(PASSIVE)")
+
+    def shrink(self) -> None:
+        """Give free pages back to the disk."""
+        self._run("VACUUM", "PRAGMA wal_checkpoint(PASSIVE)")
+
+    def _run(self, *statements: str) -> None:
+        self._refuse_touched()
         with explained(self.path):
-            self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            for statement in statements:
+                self.connection.execute(statement).fetchall()
+        self._watch.note()
 
     def close(self) -> None:
         """Close and release the lock. Idempotent."""
         if self._open:
             self._open = False
-            self.connection.close()
+            if (touched := self._watch.look()) and (touched.in_place or touched.path == self._watch.main):
+                # SQLite would write the WAL into the other file, or remove that file's WAL. So keep the connection open.
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.connection))
+            else:
+                self.connection.close()
             os.close(self._lock)
+
+    def _refuse_touched(self) -> None:
+        """Raise ``FileTouched`` if another program touched a file.
+
+        Acknowledged transactions are saved first, as far as possible.
+        """
+        touched, folder = self._watch.look(), self.path.parent
+        if touched is None:
+            return
+        if not folder.is_dir():
+            raise FileReplaced(
+                f"The folder {folder} was deleted or moved away while this process wrote {self.path.name} in it.",
+                hint="Start again with its new path, or restore it from a copy.",
+            )
+        if touched.path != self._watch.main and not touched.in_place:
+            with explained(self.path):
+                self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            raise FileTouched(
+                f"{touched.path} {touched.how} while this process wrote {self.path}.",
+                hint="Nothing that was acknowledged is lost. Start again, and leave the files to Flyball.",
+            )
+        copy = self._rescue() if self._rescued and not touched.in_place else None
+        if self._watch.has_wal():  # SQLite would apply it to the file that gets the name
+            Path(self._watch.wal).replace(unused(self.path.with_name(f"{self.path.name}-wal.lost")))
+            Path(f"{self.path}-shm").unlink(missing_ok=True)
+        kept = f"All that was acknowledged is in {copy}." if copy else "The latest transactions may be lost."
+        raise FileReplaced(
+            f"{touched.path} {touched.how} while this process wrote {self.path}. {kept}",
+            hint=f"Put {copy or 'the latest copy'} back as {self.path}, or accept the file that is there. Then start.",
+        )
+
+    def _rescue(self) -> Path | None:
+        """Copy the content of a file that has lost its name beside that name.
+
+        Returns the copy, or None if it can't be written.
+        """
+        copy = unused(self.path.with_name(f"{self.path.name}.rescued"))
+        try:
+            with closing(sqlite3.connect(copy)) as target:
+                self.connection.backup(target)
+                target.execute("PRAGMA journal_mode = DELETE")  # leaves no file beside the copy
+            sync(copy)
+        except (sqlite3.Error, OSError):
+            copy.unlink(missing_ok=True)
+            return None
+        return copy
 
 
 def open_read_only(path: Path, form: Format, *, immutable: bool = False) -> sqlite3.Connection:
@@ -360,6 +442,12 @@ def _has_room(path: Path) -> bool:
     except OSError:
         return True
     return found.f_bavail * found.f_frsize >= LEAST_ROOM_BYTES
+
+
+def unused(path: Path) -> Path:
+    """Return a path that no file has, by adding a number if there is one."""
+    numbered = (path.with_name(f"{path.name}.{number}") for number in count(2))
+    return path if not path.exists() else next(one for one in numbered if not one.exists())
 
 
 def sync(path: Path) -> None:

@@ -204,7 +204,7 @@ class SqliteJournal(_JournalTables):
     """
 
     def __init__(self, path: Path) -> None:
-        self._db = Database(path, queries.FORMAT, reserve_bytes=RESERVE_BYTES)
+        self._db = Database(path, queries.FORMAT, reserve_bytes=RESERVE_BYTES, rescued=True)
         super().__init__(path, self._db.connection)
         with ExitStack() as on_error, explained(path):
             on_error.callback(self._db.close)
@@ -344,9 +344,7 @@ class SqliteJournal(_JournalTables):
         """
         while not self._trimmed:
             self.rest()
-        with explained(self._path):
-            self._connection.execute("VACUUM")
-            self._db.checkpoint()
+        self._db.shrink()
 
     def close(self) -> None:
         """Close. Idempotent."""
