@@ -32,7 +32,7 @@ from app.config.devices import AUTO, JobKind
 from app.config.loading import Loaded
 from app.core import BROKER, FlyballError
 from app.core.clock import SECOND_US
-from app.doctor.facts import BrokerAnswer, Disk, Facts, Growth, Problem, ProcessEnd
+from app.doctor.facts import BrokerAnswer, Disk, Facts, Growth, Problem
 from app.events import (
     AccessRefused,
     ClockTick,
@@ -50,7 +50,7 @@ from app.journal.history import open_dead_letters, voided_events
 from app.journal.outbox import MAX_BYTES as OUTBOX_BYTES
 from app.language.packages import require_packages
 from app.language.text_server import TextServer
-from app.status.status import Board, Presence
+from app.status.status import Board, Presence, ProcessEnd
 from app.store import BlobStore, DamagedBlob, MissingBlob, open_store
 from app.telemetry import last_records
 from daemons.bootstrap import check_controllers

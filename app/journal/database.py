@@ -224,7 +224,7 @@ class Database:
         if self._open:
             self._open = False
             if (touched := self._watch.look()) and (touched.in_place or touched.path == self._watch.main):
-                # SQLite would write the WAL into the other file, or remove that file's WAL. So keep the connection open.
+                # SQLite would write the WAL into the other file, or remove that file's WAL. So leave it open.
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.connection))
             else:
                 self.connection.close()

@@ -1,7 +1,7 @@
 """Noticing that another program touches the files of a database which this process writes.
 
-SQLite goes on with the files that it has open. Without these checks, a writer would acknowledge transactions that only a
-deleted file holds.
+SQLite goes on with the files that it has open. Without these checks, a writer would acknowledge transactions that only
+a deleted file holds.
 """
 
 import os
@@ -60,6 +60,6 @@ class FileWatch:
 
 def _stat(path: str) -> os.stat_result | None:
     try:
-        return os.stat(path)
+        return os.stat(path)  # noqa: PTH116 - every commit does this, and a Path costs more than the call
     except OSError:
         return None

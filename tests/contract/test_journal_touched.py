@@ -133,7 +133,7 @@ def test_journal_whose_folder_is_gone_names_the_folder(tmp_path, deleted):
         shutil.rmtree(tmp_path / "run")
     else:
         (tmp_path / "run").rename(tmp_path / "elsewhere")
-    with pytest.raises(FileReplaced, match="The folder .*run was deleted or moved away"):
+    with pytest.raises(FileReplaced, match=r"The folder .*run was deleted or moved away"):
         journal.append([record(EVENTS + 1)])
     journal.close()
     assert not (tmp_path / "run").exists()

@@ -24,7 +24,7 @@ from app.cli.group import main
 from app.core import ModelHash
 from app.doctor.checks import CHECKS
 from app.doctor.diagnosis import RUNBOOKS, code_of, diagnose, worst
-from app.doctor.facts import BrokerAnswer, Disk, Facts, Growth, Problem, ProcessEnd
+from app.doctor.facts import BrokerAnswer, Disk, Facts, Growth, Problem
 from app.doctor.gathering import RECENT
 from app.doctor.training import GATE_HOURS
 from app.events import (
@@ -50,7 +50,7 @@ from app.events import (
     TrainingRequested,
     resolve,
 )
-from app.status.status import Board
+from app.status.status import Board, ProcessEnd
 
 ROOT = Path(__file__).parents[2]
 CODES = [code_of(check) for check in CHECKS]
