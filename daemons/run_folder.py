@@ -13,6 +13,8 @@ from pathlib import Path
 
 from app.config import Deployment, RunFolder
 from app.core import FlyballError, derive_id
+from app.journal.database import OTHER_HISTORY
+from app.journal.state import saved_position
 
 MAX_SOCKET_PATH = 100
 """Longest path of a socket, in bytes. The kernel allows 107 (unix(7), sun_path); ZeroMQ's own names need a few."""
@@ -26,6 +28,10 @@ class UnusableFolder(FlyballError):
 
 class AlreadyRunning(FlyballError):
     """Daemons run in this folder already."""
+
+
+class LostJournal(FlyballError):
+    """A run folder that has lost its journal."""
 
 
 class UnsafeFolder(FlyballError):
@@ -76,6 +82,30 @@ def is_held(folder: RunFolder) -> bool:
     except BlockingIOError:
         return True
     return False
+
+
+def of_other_history(folder: RunFolder) -> list[Path]:
+    """Return the files of another history that were set aside."""
+    return sorted(
+        path for inner in ("state", "outbox", "archive") for path in (folder.path / inner).glob(f"*{OTHER_HISTORY}*")
+    )
+
+
+def check_history(folder: RunFolder) -> None:
+    """Refuse to begin a new journal beside an earlier one's files.
+
+    Raises ``LostJournal``: the journal is missing or empty, and there is an archive or daemons' state.
+    """
+    if folder.journal.is_file() and folder.journal.stat().st_size:
+        return
+    left = [*(folder.path / "archive").glob("*.segment")]
+    left += [path for path in sorted((folder.path / "state").glob("*.sqlite")) if saved_position(path)]
+    if left:
+        copy = next(folder.path.glob(f"{folder.journal.name}.rescued*"), "a copy")
+        raise LostJournal(
+            f"{folder.journal} is missing, and {left[0]} belongs to the journal that was there.",
+            hint=f"Put the journal back from {copy}. To begin anew instead, move state, outbox and archive away, too.",
+        )
 
 
 def bus_endpoint(folder: RunFolder, deployment: Deployment) -> str:

@@ -45,7 +45,10 @@ def broker_unreachable(facts: Facts) -> Iterator[Symptom]:
 
 
 def broker_failed(facts: Facts) -> Iterator[Symptom]:
-    """Find a broker that ended by an error, for a while also one that has started again."""
+    """Find a broker that ended by an error.
+
+    One that has started again is reported for a while.
+    """
     end = facts.broker_end
     if end is None:
         return

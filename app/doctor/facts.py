@@ -94,6 +94,7 @@ class Facts:
         recent: the latest events of the types in ``RECENT``, in order.
         recorded: time of the last event.
         damage: of the journal. ``missing``: files of its archive.
+        set_aside: files that belong to another history of the journal.
         growth: ``None`` on a machine without the journal.
         unfolded, refused: numbers of dead letters, of recorded and of refused events.
         store: why the store cannot be used.
@@ -122,6 +123,7 @@ class Facts:
     recorded: datetime | None = None
     damage: tuple[Problem, ...] = ()
     missing: tuple[Problem, ...] = ()
+    set_aside: tuple[Path, ...] = ()
     growth: Growth | None = None
     unfolded: int = 0
     refused: int = 0

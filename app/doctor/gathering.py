@@ -55,7 +55,7 @@ from app.store import BlobStore, DamagedBlob, MissingBlob, open_store
 from app.telemetry import last_records
 from daemons.bootstrap import check_controllers
 from daemons.clock import SystemClock
-from daemons.run_folder import bus_endpoint, is_held
+from daemons.run_folder import bus_endpoint, is_held, of_other_history
 from daemons.suitability import check_bots, check_devices, check_playable, check_trainers
 
 RECENT: frozenset[type[Payload]] = frozenset(
@@ -197,6 +197,7 @@ def _of_machine(place: Place, loaded: Loaded, facts: Facts, broker: BrokerAnswer
         outbox_limit=OUTBOX_BYTES,
         broker=broker,
         ends=tuple(_ends(place.folder.log("supervisor"))),
+        set_aside=tuple(of_other_history(place.folder)),
         broker_end=last_failure(place.folder, BROKER),
         text_servers={address: _of_text_server(address) for address in deployment.text.servers},
     )

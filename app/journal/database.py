@@ -33,6 +33,9 @@ BEGIN = "Start `flyball up` once, or choose another folder by --run."
 HEADER = b"SQLite format 3\0" + PAGE_BYTES.to_bytes(2, "big")
 """First bytes of every file written here."""
 
+OTHER_HISTORY = ".other-history"
+"""Suffix of files that belong to another history of the journal, and are kept for inspection."""
+
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 LEAST_ROOM_BYTES = 64 << 10
 """A disk with less space counts as full, because SQLite's WAL index grows by 32 KiB at a time."""
@@ -69,7 +72,7 @@ class FileTouched(StorageError):
 
 
 class FileReplaced(FileTouched):
-    """The main file that this process writes has lost its name, or has another content."""
+    """The main file was deleted, moved, replaced or overwritten."""
 
 
 class NotAJournal(StorageError):
@@ -261,7 +264,7 @@ class Database:
         )
 
     def _rescue(self) -> Path | None:
-        """Copy the content of a file that has lost its name beside that name.
+        """Copy the content of the open file beside its lost name.
 
         Returns the copy, or None if it can't be written.
         """
@@ -445,9 +448,14 @@ def _has_room(path: Path) -> bool:
 
 
 def unused(path: Path) -> Path:
-    """Return a path that no file has, by adding a number if there is one."""
+    """Return an unused path, by adding a number if necessary."""
     numbered = (path.with_name(f"{path.name}.{number}") for number in count(2))
     return path if not path.exists() else next(one for one in numbered if not one.exists())
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a file of another history; return its new path."""
+    return path.rename(unused(path.with_name(path.name + OTHER_HISTORY)))
 
 
 def sync(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Noticing that another program touches the files of a database which this process writes.
+"""Noticing that other programs touch the files of an open database.
 
 SQLite goes on with the files that it has open. Without these checks, a writer would acknowledge transactions that only
 a deleted file holds.
@@ -21,7 +21,7 @@ class Touched(NamedTuple):
 
 
 class FileWatch:
-    """The files of an open database in WAL mode, as this process left them.
+    """The files of an open database, as this process left them.
 
     Only this process writes the database and its WAL. A look takes four calls of stat(2), some microseconds.
     """
@@ -31,7 +31,7 @@ class FileWatch:
         self._left = {name: _stat(name) for name in (self.main, self.wal, f"{path}-shm", f"{path}.lock")}
 
     def look(self) -> Touched | None:
-        """Return the first file that was touched since ``note``; None if none was."""
+        """Return a file that was touched since ``note``, or None."""
         for path, left in self._left.items():
             found = _stat(path)
             if left is None:
