@@ -178,7 +178,8 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
 def _kept_apart(files: Sequence[Path], foreign: BaseExceptionGroup[OtherHistory]) -> OtherHistory:
     """Set a daemon's files of another history aside.
 
-    Returns the error with which the daemon ends. The next start rebuilds the state from the journal. Unsent conclusions of the other history are not sent.
+    Returns the error with which the daemon ends. The next start rebuilds the state from the journal. Unsent conclusions
+    of the other history are not sent.
     """
     error: BaseException = foreign
     while isinstance(error, BaseExceptionGroup):
