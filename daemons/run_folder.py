@@ -114,10 +114,12 @@ def bus_endpoint(folder: RunFolder, deployment: Deployment) -> str:
     The address is the configured one, or a socket in the run folder.
 
     When the path is too long for a socket, ``sockets`` in the run folder links to a private folder with a shorter
-    path. The link leads all processes to the same folder, even if their temporary folders differ.
+    path. The link leads all processes to the same folder, even if their temporary folders differ. The private folder is
+    named after the run folder's device and inode. So it stays when the run folder is renamed, and the link of a copied
+    run folder is replaced.
 
     Raises:
-        UnsafeFolder: others own or may enter the private folder.
+        UnsafeFolder: others own or may enter the private folder, or ``sockets`` is no link.
     """
     if deployment.endpoint is not None:
         return deployment.endpoint
@@ -128,13 +130,15 @@ def bus_endpoint(folder: RunFolder, deployment: Deployment) -> str:
 
 
 def _linked(folder: Path) -> Path:
-    link = folder / "sockets"
-    if not link.is_dir():  # never made, or lost with a temporary folder
-        base = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
-        private = base / f"flyball-{derive_id(str(folder))[:16]}"
+    link, name = folder / "sockets", _private_name(folder)
+    private = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()) / name
+    if link.is_dir() and not link.is_symlink():
+        raise UnsafeFolder(f"{link} is a folder, and should be a link.", hint="Remove it: it is made again.")
+    if not link.is_dir() or link.readlink().name != name:  # never made, lost with a temporary folder, or copied
+        if not os.access(folder, os.W_OK):  # missing, or only to be read: no broker runs in it
+            return private
         private.mkdir(mode=0o700, exist_ok=True)
         _check_private(private, os.getuid())
-        folder.mkdir(parents=True, exist_ok=True)
         scratch = link.with_name(f"sockets.{os.getpid()}")
         scratch.unlink(missing_ok=True)
         scratch.symlink_to(private)
@@ -142,6 +146,15 @@ def _linked(folder: Path) -> Path:
     target = link.readlink()
     _check_private(target, link.lstat().st_uid)
     return target
+
+
+def _private_name(folder: Path) -> str:
+    """Return the name of the private folder that belongs to a run folder."""
+    try:
+        found = folder.stat()
+    except OSError:
+        return f"flyball-{derive_id(str(folder))[:16]}"
+    return f"flyball-{derive_id(str(found.st_dev), str(found.st_ino))[:16]}"
 
 
 def _check_private(path: Path, owner: int) -> None:
