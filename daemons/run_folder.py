@@ -149,7 +149,7 @@ def _linked(folder: Path) -> Path:
 
 
 def _private_name(folder: Path) -> str:
-    """Return the name of the private folder that belongs to a run folder."""
+    """Return the name of a run folder's private folder."""
     try:
         found = folder.stat()
     except OSError:

@@ -1,5 +1,3 @@
-import shutil
-
 """Loading settings: precedence, origins, and errors with remedies."""
 
 import shutil
