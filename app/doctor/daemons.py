@@ -39,7 +39,8 @@ def broker_unreachable(facts: Facts) -> Iterator[Symptom]:
     broker = facts.broker
     if broker is None or broker.problem is None or broker.refused or broker.problem in facts.keys:
         return
-    if broker.listens or broker.held or facts.growth is None:  # without a journal here, this is another machine
+    elsewhere = facts.growth is None and facts.unreadable is None  # without a journal here, this is another machine
+    if broker.listens or broker.held or elsewhere:
         where = f"{BROKER} at {broker.endpoint}"
         yield Symptom("critical", where, broker.problem.what, broker.problem.hint)
 

@@ -94,6 +94,7 @@ class Facts:
         recent: the latest events of the types in ``RECENT``, in order.
         recorded: time of the last event.
         damage: of the journal. ``missing``: files of its archive.
+        unreadable: why this user cannot read the journal, which may be sound.
         set_aside: files that belong to another history of the journal.
         growth: ``None`` on a machine without the journal.
         unfolded, refused: numbers of dead letters, of recorded and of refused events.
@@ -123,6 +124,7 @@ class Facts:
     recorded: datetime | None = None
     damage: tuple[Problem, ...] = ()
     missing: tuple[Problem, ...] = ()
+    unreadable: Problem | None = None
     set_aside: tuple[Path, ...] = ()
     growth: Growth | None = None
     unfolded: int = 0

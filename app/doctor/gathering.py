@@ -46,6 +46,7 @@ from app.events import (
 )
 from app.events.envelope import EPOCH
 from app.journal import NotAJournal, SqliteJournalReader, history
+from app.journal.database import StorageError
 from app.journal.history import open_dead_letters, voided_events
 from app.journal.outbox import MAX_BYTES as OUTBOX_BYTES
 from app.language.packages import require_packages
@@ -274,6 +275,8 @@ def _with_journal(place: Place, loaded: Loaded | None, facts: Facts, presence: P
         if type(error) is NotAJournal:  # an empty file: the run begins at this moment
             return facts
         problem = _problem(error)
+        if isinstance(error, StorageError) and not isinstance(error, NotAJournal):
+            return replace(facts, unreadable=problem)
         return facts if problem in facts.damage else replace(facts, damage=(*facts.damage, problem))
     running = facts.broker is not None and (facts.broker.listens or facts.broker.held)
     return _with_board(facts, board, presence, running=running)

@@ -26,6 +26,12 @@ def journal_damaged(facts: Facts) -> Iterator[Symptom]:
         yield Symptom("critical", "journal.sqlite", problem.what, problem.hint or "All damage: flyball journal verify")
 
 
+def journal_unreadable(facts: Facts) -> Iterator[Symptom]:
+    """Find a journal that may be sound, but cannot be read here."""
+    if facts.unreadable:
+        yield Symptom("warning", "journal.sqlite", facts.unreadable.what, facts.unreadable.hint)
+
+
 def history_replaced(facts: Facts) -> Iterator[Symptom]:
     """Find files of another history of the journal."""
     if facts.set_aside:

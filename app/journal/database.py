@@ -283,18 +283,23 @@ class Database:
 def open_read_only(path: Path, form: Format, *, immutable: bool = False) -> sqlite3.Connection:
     """Open a database for reading.
 
-    Another process may write it meanwhile, unless it is ``immutable``.
+    Another process may write it meanwhile, unless it is ``immutable``. A file without a WAL counts as immutable if its
+    folder can't be written, because SQLite would have to create files there. A backup is such a file.
 
     Raises:
+        StorageError: this process may not read the file.
         NotAJournal: the file is missing or of another kind.
         OtherFormat: the file has an older or a newer format.
         DamagedDatabase: the file's header or schema is damaged.
     """
     if not path.is_file():
         raise NotAJournal(f"There is no journal at {path}.", hint=BEGIN)
-    _check_header(path)
+    try:
+        _check_header(path)
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read: {error}.", hint="Look at its owner and mode.") from error
     with ExitStack() as on_error, explained(path):
-        options = "mode=ro&immutable=1" if immutable else "mode=ro"
+        options = "mode=ro&immutable=1" if immutable or _is_at_rest(path) else "mode=ro"
         uri = f"{path.absolute().as_uri()}?{options}"
         connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
         on_error.callback(connection.close)
@@ -308,6 +313,22 @@ def open_read_only(path: Path, form: Format, *, immutable: bool = False) -> sqli
         _check_schema(path, connection, form)
         on_error.pop_all()
     return connection
+
+
+def _is_at_rest(path: Path) -> bool:
+    """Return whether a file can be read only as one that nobody writes.
+
+    Raises ``StorageError`` if it has a WAL whose index would have to be created in a folder that can't be written.
+    """
+    wal, index = Path(f"{path}-wal"), Path(f"{path}-shm")
+    if os.access(path.parent, os.W_OK) or index.exists():
+        return False
+    if wal.exists() and wal.stat().st_size:
+        raise StorageError(
+            f"{path} has a WAL without an index, which cannot be created: {path.parent} cannot be written.",
+            hint=f"Copy {path.name} and {wal.name} to a folder of yours, and read them there.",
+        )
+    return True
 
 
 def structural_damage(connection: sqlite3.Connection) -> Iterator[str]:
