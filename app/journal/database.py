@@ -316,7 +316,7 @@ def open_read_only(path: Path, form: Format, *, immutable: bool = False) -> sqli
 
 
 def _is_at_rest(path: Path) -> bool:
-    """Return whether a file can be read only as one that nobody writes.
+    """Return whether a file must be read as an immutable one.
 
     Raises ``StorageError`` if it has a WAL whose index would have to be created in a folder that can't be written.
     """

@@ -1,4 +1,7 @@
-"""A run that may only be read: the folder of a backup, a snapshot of a disk, another user's run."""
+"""A run that may only be read.
+
+It is the folder of a backup, a snapshot of a disk, or another user's.
+"""
 
 import json
 import os
@@ -68,7 +71,7 @@ def test_sound_journal_is_read_where_one_may_only_read(run, tmp_path):
 
 
 def test_journal_that_cannot_be_read_is_not_called_damaged(run):
-    """Tell a killed broker's WAL without an index, and a mode, from damage."""
+    """Tell a WAL without an index, and a mode, from damage."""
     run.chmod(0o755)
     (run / "journal.sqlite-wal").write_bytes(b"x" * 100)
     run.chmod(0o555)
