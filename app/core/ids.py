@@ -20,7 +20,7 @@ PLAIN = "[A-Za-z0-9][A-Za-z0-9._-]*"
 
 
 def plain_name(name: str) -> str:
-    """Return a name that is safe in a path and on a page. Raises ``ValueError``."""
+    """Return a name that is safe in paths and pages. Raises ``ValueError``."""
     if not re.fullmatch(PLAIN, name):
         raise ValueError("a name has letters, digits, '.', '_' and '-', and begins with a letter or digit")
     return name
