@@ -27,7 +27,7 @@ from app.telemetry.spans import SpanReceiver, otlp_exporter
 from daemons.clock import SystemClock
 from daemons.metrics_server import answering
 from daemons.notifications import Webhook, terms_of
-from daemons.receivers import Outlet, Terms
+from daemons.receivers import RECEIVERS, Outlet, Terms
 
 ASK_SECONDS = 5.0
 """Longest wait, in seconds, for the broker's table of daemons, and for a collector of traces to answer."""
@@ -66,7 +66,7 @@ class Exports:
 
     async def run(self, bus: Bus) -> None:
         """See ``Companion.run``."""
-        file = self._folder.state("receivers", self._deployment.node)
+        file = self._folder.state(RECEIVERS, self._deployment.node)
         file.parent.mkdir(parents=True, exist_ok=True)
         with closing(SqliteStateStore(file)) as states, self._answering(), self._spans() as spans:
             for hook in self._deployment.notifications:

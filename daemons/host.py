@@ -37,7 +37,7 @@ from app.events import (
     traceparent_of,
 )
 from app.events.frames import DeadLetter
-from app.journal import StateStore
+from app.journal import KnownRecord, StateStore
 from app.telemetry import Curves
 from daemons.jobs import Job, JobRunner, Worker, WorkerPlace
 from daemons.leases import leased_to
@@ -180,6 +180,7 @@ class Host:
                     outcome = await self._feed(events, recorded)
                     self._saved.dropped += len(outcome.dropped)
                     self._cursor = min(batch.position, settled)
+                    self._know(batch)
                     report()
                     if self._cursor == settled or batch.position >= batch.head:
                         break
@@ -254,6 +255,7 @@ class Host:
         for event in batch.events:
             self._concluded.pop(event.id, None)
         self._cursor, self._head = batch.position, batch.head
+        self._know(batch)
         if self._fold.to_void and not self._ready:
             return
         if self._ready or batch.position >= batch.head:
@@ -269,6 +271,14 @@ class Host:
                 self._ports.notifier.tell("READY=1", f"STATUS=caught up at {self._cursor}")
             if companion := self._ports.companion:
                 companion.show(self._fold, self._head)
+
+    def _know(self, batch: Batch) -> None:
+        """Remember the record at which a batch ends.
+
+        With it, the daemon recognises a journal that is not the one that its state is folded from.
+        """
+        if batch.checksum:
+            self._saved.known = KnownRecord(batch.position, batch.checksum)
 
     async def _size_up(self) -> bool:
         """Ask the engine how many jobs it can run.

@@ -6,7 +6,7 @@ This module builds a daemon's adapters from the settings, and runs the daemon.
 import asyncio
 import gc
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import TypeVar
 import structlog
 
 from app.bus import ZmqBus
+from app.bus.ports import OtherHistory
 from app.config import CPU, Deployment, RunFolder
 from app.config.loading import Loaded
 from app.config.ray import SharedJobs
@@ -23,7 +24,8 @@ from app.engine import Engine, LocalEngine
 from app.engine.local import python_module
 from app.engine.ray_engine import RayEngine
 from app.journal import DamagedDatabase, SqliteJournal, SqliteOutbox, SqliteStateStore
-from app.telemetry import configure
+from app.journal.database import FileReplaced, set_aside
+from app.telemetry import FAILED, configure
 from daemons import evaluation, quality_monitor, selfplay_worker, training
 from daemons.bootstrap import check, check_controllers
 from daemons.broker import BrokerVoice, serve
@@ -32,9 +34,11 @@ from daemons.evaluation import Evaluator
 from daemons.host import Host, Ports, Rhythm
 from daemons.jobs import WorkerPlace
 from daemons.ray_cluster import announced_address
+from daemons.receivers import RECEIVERS
 from daemons.registry import daemons_of
 from daemons.rights import broker_access, client_keys
-from daemons.run_folder import bus_endpoint
+from daemons.run_folder import LostJournal, bus_endpoint, check_history
+from daemons.saved_state import known_record
 from daemons.spec import DaemonSpec
 from daemons.supervisor import Notifier
 from daemons.upkeep import Upkeep
@@ -59,7 +63,8 @@ OPENING_USEC = 3_600_000_000
 def run_daemon(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> int:
     """Run a daemon until SIGTERM or SIGINT.
 
-    Returns the exit code: 0 drained, 1 failed.
+    Returns the exit code: 0 drained, 1 failed, 2 for a broker whose journal was replaced or lost, which ends
+    the run.
 
     Only this function catches every exception. It logs the exception, and the supervisor restarts the daemon.
     """
@@ -77,10 +82,10 @@ def run_daemon(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> int:
         else:
             asyncio.run(_run_hosted(spec, loaded, folder))
     except FlyballError as error:
-        log.error("daemon failed", error=str(error))  # noqa: TRY400 - the message says it all
-        return 1
+        log.error(FAILED, error=str(error))  # noqa: TRY400 - the message says it all
+        return 2 if spec.name == BROKER and isinstance(error, FileReplaced | LostJournal) else 1
     except Exception:
-        log.exception("daemon failed")
+        log.exception(FAILED)
         return 1
     return 0
 
@@ -99,6 +104,7 @@ def calm_collector() -> None:
 def _run_broker(loaded: Loaded, folder: RunFolder) -> None:
     voice = BrokerVoice(loaded.deployment.node, boot_id())
     Notifier().tell(f"EXTEND_TIMEOUT_USEC={OPENING_USEC}", "STATUS=checking the journal")
+    check_history(folder)
     with closing(SqliteJournal(folder.journal)) as journal:
         endpoint, clock = bus_endpoint(folder, loaded.deployment), SystemClock()
         access, settings = broker_access(loaded, clock), loaded.deployment.journal
@@ -149,16 +155,40 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
             keys=keys,
             sole=True,
             patient=True,
+            known=known_record(states),
         )
         companion = spec.companion(loaded, folder) if spec.companion else None
         ports = Ports(bus, states, SystemClock(), engine, Notifier(), sink, companion)
         rhythm = Rhythm(deployment.heartbeat_seconds, deployment.drain_seconds)
+        foreign: BaseExceptionGroup[OtherHistory] | None = None
         try:
             await Host(spec, place, boot_id(), ports, rhythm).run(stop)
+        except* OtherHistory as caught:
+            foreign = caught
         finally:
             if engine:
                 await engine.close()
             await bus.close()
+        files = [state_file, folder.state(RECEIVERS, place.node)] if spec.companion else [state_file]
+        files += [outbox_file] if outbox.load() else []
+    if foreign:
+        raise _kept_apart(files, foreign)
+
+
+def _kept_apart(files: Sequence[Path], foreign: BaseExceptionGroup[OtherHistory]) -> OtherHistory:
+    """Set a daemon's files of another history aside.
+
+    Returns the error with which the daemon ends. The next start rebuilds the state from the journal. Unsent conclusions
+    of the other history are not sent.
+    """
+    error: BaseException = foreign
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    kept = [set_aside(path) for path in files if path.exists()]
+    what = {"error": str(error), "kept_as": list(map(str, kept)), "consequence": "state is rebuilt from the journal"}
+    structlog.get_logger("daemon").warning("files of another history of the journal set aside", **what)
+    assert isinstance(error, OtherHistory)
+    return error
 
 
 async def engine_of(spec: DaemonSpec, deployment: Deployment, folder: RunFolder) -> Engine:

@@ -25,6 +25,9 @@ from daemons.supervisor import Backoff
 POSITION = "receiver"
 """Kind of the rows with receivers' positions."""
 
+RECEIVERS = "receivers"
+"""Name of the file with these rows, in place of a daemon's."""
+
 HELD = 1000
 """Most events that are read before they are sent. Events beyond stay in the journal."""
 

@@ -12,6 +12,8 @@ from typing import BinaryIO
 
 from app.config import Deployment, RunFolder
 from app.core import FlyballError, derive_id
+from app.journal.database import OTHER_HISTORY
+from app.journal.state import saved_position
 
 MAX_SOCKET_PATH = 100
 """Longest path of a socket, in bytes. The kernel allows 107 (unix(7), sun_path); ZeroMQ's own names need a few."""
@@ -25,6 +27,10 @@ class UnusableFolder(FlyballError):
 
 class AlreadyRunning(FlyballError):
     """Daemons run in this folder already."""
+
+
+class LostJournal(FlyballError):
+    """A run folder that has lost its journal."""
 
 
 class UnsafeFolder(FlyballError):
@@ -129,16 +135,42 @@ def is_held(folder: RunFolder) -> bool:
     return False
 
 
+def of_other_history(folder: RunFolder) -> list[Path]:
+    """Return the files of another history that were set aside."""
+    return sorted(
+        path for inner in ("state", "outbox", "archive") for path in (folder.path / inner).glob(f"*{OTHER_HISTORY}*")
+    )
+
+
+def check_history(folder: RunFolder) -> None:
+    """Refuse to begin a new journal beside an earlier one's files.
+
+    Raises ``LostJournal``: the journal is missing or empty, and there is an archive or daemons' state.
+    """
+    if folder.journal.is_file() and folder.journal.stat().st_size:
+        return
+    left = [*(folder.path / "archive").glob("*.segment")]
+    left += [path for path in sorted((folder.path / "state").glob("*.sqlite")) if saved_position(path)]
+    if left:
+        copy = next(folder.path.glob(f"{folder.journal.name}.rescued*"), "a copy")
+        raise LostJournal(
+            f"{folder.journal} is missing, and {left[0]} belongs to the journal that was there.",
+            hint=f"Put the journal back from {copy}. To begin anew instead, move state, outbox and archive away, too.",
+        )
+
+
 def bus_endpoint(folder: RunFolder, deployment: Deployment) -> str:
     """Return the broker's address.
 
     The address is the configured one, or a socket in the run folder.
 
     When the path is too long for a socket, ``sockets`` in the run folder links to a private folder with a shorter
-    path. The link leads all processes to the same folder, even if their temporary folders differ.
+    path. The link leads all processes to the same folder, even if their temporary folders differ. The private folder is
+    named after the run folder's device and inode. So it stays when the run folder is renamed, and the link of a copied
+    run folder is replaced.
 
     Raises:
-        UnsafeFolder: others own or may enter the private folder.
+        UnsafeFolder: others own or may enter the private folder, or ``sockets`` is no link.
     """
     if deployment.endpoint is not None:
         return deployment.endpoint
@@ -149,13 +181,15 @@ def bus_endpoint(folder: RunFolder, deployment: Deployment) -> str:
 
 
 def _linked(folder: Path) -> Path:
-    link = folder / "sockets"
-    if not link.is_dir():  # never made, or lost with a temporary folder
-        base = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
-        private = base / f"flyball-{derive_id(str(folder))[:16]}"
+    link, name = folder / "sockets", _private_name(folder)
+    private = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()) / name
+    if link.is_dir() and not link.is_symlink():
+        raise UnsafeFolder(f"{link} is a folder, and should be a link.", hint="Remove it: it is made again.")
+    if not link.is_dir() or link.readlink().name != name:  # never made, lost with a temporary folder, or copied
+        if not os.access(folder, os.W_OK):  # missing, or only to be read: no broker runs in it
+            return private
         private.mkdir(mode=0o700, exist_ok=True)
         _check_private(private, os.getuid())
-        folder.mkdir(parents=True, exist_ok=True)
         scratch = link.with_name(f"sockets.{os.getpid()}")
         scratch.unlink(missing_ok=True)
         scratch.symlink_to(private)
@@ -163,6 +197,15 @@ def _linked(folder: Path) -> Path:
     target = link.readlink()
     _check_private(target, link.lstat().st_uid)
     return target
+
+
+def _private_name(folder: Path) -> str:
+    """Return the name of a run folder's private folder."""
+    try:
+        found = folder.stat()
+    except OSError:
+        return f"flyball-{derive_id(str(folder))[:16]}"
+    return f"flyball-{derive_id(str(found.st_dev), str(found.st_ino))[:16]}"
 
 
 def _check_private(path: Path, owner: int) -> None:

@@ -42,7 +42,7 @@ from app.events import (
 )
 from app.events.codec import lift
 from app.events.schemas import shape
-from app.journal import Snapshot, StateStore
+from app.journal import KnownRecord, Snapshot, StateStore
 
 SCHEMAS_KEY: RowKey = (HOST, "schemas")
 
@@ -129,6 +129,8 @@ REBUILD = "rebuild "
 """Prefix of the row kinds under which a rebuild's rows are saved."""
 
 PROGRESS_KEY: RowKey = ("rebuild", "progress")
+KNOWN_KEY: RowKey = ("cursor", "known")
+"""Row with the latest record of the journal that the daemon knows of (ADR-052)."""
 
 
 class Progress(Row, frozen=True):
@@ -150,6 +152,17 @@ READY_KEY: RowKey = ("archive", "ready")
 """Row of a snapshot: the daemons, as daemon@node, that are ready at its position."""
 
 
+def known_record(store: StateStore) -> KnownRecord | None:
+    """Return the latest record that saved state knows of.
+
+    None without saved state. State of an earlier version knows only the record's position.
+    """
+    cursor, rows = store.load()
+    if KNOWN_KEY in rows:
+        return KnownRecord(*json.loads(rows[KNOWN_KEY]))
+    return KnownRecord(cursor, 0) if cursor else None
+
+
 class SavedState:
     """The rows of a daemon's reducers, and the cursor they belong to.
 
@@ -160,6 +173,7 @@ class SavedState:
         cursor: the position saved last, after which the daemon continues.
         rows: the rows at the cursor when the daemon started.
         changed: rows to save with the next cursor.
+        known: the latest record that the daemon knows of, to save with the next cursor.
         settled: the position up to which a rebuild goes, as far as known here: at least the cursor of the saved rows.
         ready: daemons that are ready at the cursor at which a rebuild begins, as daemon@node.
         dropped: number of steps that the rebuild has dropped so far.
@@ -173,7 +187,7 @@ class SavedState:
         self._store, self._reducers, log = store, reducers, structlog.get_logger("host")
         self._schemas = schemas_of(reducers)
         self._old_cursor, saved = store.load()
-        self.settled, self.ready = self._old_cursor, frozenset[str]()
+        self.settled, self.ready, self.known = self._old_cursor, frozenset[str](), known_record(store)
         self._begun_with: dict[RowKey, bytes] = {}
         old, rebuilt, progress = _parted(saved)
         self.cursor, self.rows, self.dropped, self.rebuilding = 0, dict[RowKey, bytes](), 0, True
@@ -218,6 +232,8 @@ class SavedState:
     def save(self, cursor: int) -> None:
         """Save the cursor and the rows that changed, in one transaction."""
         rows = written(self.changed)
+        if self.known:
+            self._new[KNOWN_KEY] = json.dumps(self.known).encode()
         if self.rebuilding:
             schemas = self._schemas.decode()
             progress = Progress(position=cursor, dropped=self.dropped, schemas=schemas, settled=self.settled)
@@ -260,7 +276,7 @@ def _parted(saved: Mapping[RowKey, bytes]) -> tuple[dict[RowKey, bytes], dict[Ro
     for (kind, name), row in saved.items():
         if kind.startswith(REBUILD):
             rebuilt[kind.removeprefix(REBUILD), name] = row
-        elif (kind, name) != PROGRESS_KEY:
+        elif (kind, name) not in (PROGRESS_KEY, KNOWN_KEY):
             own[kind, name] = row
     return own, rebuilt, Progress.from_json(saved[PROGRESS_KEY]) if PROGRESS_KEY in saved else None
 

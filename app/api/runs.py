@@ -5,6 +5,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,13 @@ from app.bus.access import KeyRefused
 from app.bus.ports import BrokerUnavailable
 from app.config import GAMES, GameConfig, RunFolder
 from app.config.loading import Loaded, UnknownConfig, load
-from app.core import FlyballError, ModelHash, allow_modules_in
+from app.core import BROKER, FlyballError, ModelHash, allow_modules_in
 from app.events import Event, EventVoided, Payload
 from app.events.frames import DeadLetter
 from app.journal import JournalReader, NotAJournal, SqliteJournalReader, history
 from app.journal.history import last_settings, past_settings, voided_events
-from app.status.status import READS, Board, Presence, Status, load_board
+from app.status.status import READS, Board, Presence, ProcessEnd, Status, load_board
+from app.telemetry import FAILED, last_records
 from daemons.clock import SystemClock
 from daemons.rights import client_keys
 from daemons.run_folder import bus_endpoint, is_held
@@ -176,6 +178,18 @@ def current_model(place: Place, reader: JournalReader, config_key: str, say: Say
     return row.model if row else None
 
 
+def last_failure(folder: RunFolder, daemon: str) -> ProcessEnd | None:
+    """Return the latest failure in a daemon's log; None without one."""
+    found = None
+    for record in last_records(folder.log(daemon)):
+        with suppress(ValueError, KeyError, TypeError):
+            if record["body"] == FAILED:
+                told = record["attributes"]
+                reason = told.get("error") or told["exception.message"]
+                found = ProcessEnd(daemon, datetime.fromisoformat(record["timestamp"]), reason)
+    return found
+
+
 def is_listening(endpoint: str) -> bool:
     """Return whether a broker listens at an address."""
     transport, _, rest = endpoint.partition("://")
@@ -273,6 +287,8 @@ def read_status(place: Place, say: Say) -> Status:
     if board is None:
         with open_run(place) as reader:
             board = read_board(place.folder, reader, say)
+        if not listening and (ended := last_failure(place.folder, BROKER)):
+            board.end(ended)
     return board.status(SystemClock().now(), presence, running=listening or is_held(place.folder))
 
 

@@ -12,12 +12,14 @@ from typing import Any, NamedTuple
 from app.bus import wire
 from app.bus.access import KeyRefused
 from app.bus.outgoing import Outgoing, Packed
-from app.bus.ports import Batch, BusError, PublishRefused, Sign
+from app.bus.ports import Batch, BusError, OtherHistory, PublishRefused, Sign
 from app.core import FlyballError
 from app.events import Event
 from app.events.frames import DeadLetter, Draft, Record, read_events
+from app.journal import KnownRecord
 
 CREDIT_BYTES = 4 << 20
+FOREIGN_HINT = "Was an older copy of the journal restored, or another run's?"
 REFUSED_S = 2.0
 """Seconds after which a refused client tries again."""
 
@@ -78,12 +80,13 @@ Output = Finished | Overdue | Settled | Changed | Postponed | Reconnect
 class Delivery(NamedTuple):
     """Records that cover the positions after ``start`` up to ``end``.
 
-    The delivery uses ``size`` bytes of credit.
+    The delivery uses ``size`` bytes of credit. ``checksum`` is that of the record at ``end``; 0 if unknown.
     """
 
     start: int
     end: int
     head: int
+    checksum: int
     raws: list[bytes]
     size: int
 
@@ -156,6 +159,8 @@ class Client:
         place: a description of the process for people.
         sole: no other living process may have this name.
         patient: wait while the broker does not admit this client's key, instead of failing.
+        known: the latest record that an earlier start of the producer knew of. A broker whose journal does not hold it
+            is refused, before anything is published.
     """
 
     def __init__(
@@ -168,7 +173,10 @@ class Client:
         place: str = "a program",
         sole: bool = False,
         patient: bool = False,
+        known: KnownRecord | None = None,
     ) -> None:
+        self._known = known
+        self._lost: OtherHistory | None = None  # why nothing more can be published or read
         self._producer, self._deadline_s = producer, deadline_s
         self._life, self._place, self._sole, self._patient = epoch, place, sole, patient
         self._sign: list[bytes] = []  # the latest sign of life; empty before the first
@@ -238,6 +246,7 @@ class Client:
         """Add events in order; return the token of their ``Finished`` output."""
         token = self._token(now)
         self._outgoing.add(drafts, token)
+        self._refuse_if_lost()
         return token
 
     def request(self, method: bytes, arguments: wire.Message, body: bytes, now: float) -> int:
@@ -247,6 +256,7 @@ class Client:
         """
         token = self._token(now)
         self._ask(token, method, arguments, body)
+        self._refuse_if_lost()
         return token
 
     def show_life(self, sign: Sign) -> None:
@@ -262,6 +272,7 @@ class Client:
         """Subscribe to event types, None for all; see ``Bus.subscribe``."""
         subscription = ClientSubscription(types, after)
         self._open(subscription)
+        self._refuse_if_lost()
         return subscription
 
     def unsubscribe(self, subscription: ClientSubscription) -> None:
@@ -292,7 +303,7 @@ class Client:
             )
         if credit := subscription.credit(delivery):
             self._send(credit)
-        return Batch(tuple(events), delivery.end, delivery.head)
+        return Batch(tuple(events), delivery.end, delivery.head, delivery.checksum)
 
     def unkept(self) -> list[bytes]:
         """Return the frames that should go into the outbox."""
@@ -315,16 +326,16 @@ class Client:
         self.is_connected = self.is_welcome = False
         self._messages.clear()
 
-    def receive(self, parts: list[bytes], now: float) -> None:  # noqa: C901, PLR0912 - one case for each kind
+    def receive(self, parts: list[bytes], now: float) -> None:  # noqa: C901, PLR0912, PLR0915 - one case for each kind
         """Handle a message from the broker."""
         head, text = parts[0], parts[-1]
         match head[:1]:
             case wire.ACK:
                 self._settle(self._outgoing.acknowledge(*wire.read_ack(head)))
             case wire.EVENTS:
-                _, number, start, end, newest = wire.EVENTS_FORM.unpack(head)
+                _, number, start, end, newest, checksum = wire.EVENTS_FORM.unpack(head)
                 if subscription := self._subscriptions.get(number):
-                    delivery = Delivery(start, end, newest, parts[1:], sum(map(len, parts)))
+                    delivery = Delivery(start, end, newest, checksum, parts[1:], sum(map(len, parts)))
                     self._deliver(subscription, delivery)
             case wire.WELCOME:
                 if wire.WELCOME_FORM.unpack(head)[1] == self._greeting:
@@ -359,6 +370,9 @@ class Client:
             case wire.ERROR:
                 error = BusError(text.decode(), hint="Use the same version of Flyball on both sides.")
                 self._outputs += [Finished(token, error) for token in self._deadlines if token not in self._requests]
+            case wire.FOREIGN:
+                self.is_welcome, self._lost = False, OtherHistory(text.decode(), hint=FOREIGN_HINT)
+                self._refuse_if_lost()
             case wire.DENIED:
                 self.refused(KeyRefused(text.decode()), now)
             case wire.BEAT:
@@ -377,6 +391,14 @@ class Client:
         if self._patient:
             self._outputs.append(Postponed(str(error)))
             return
+        self._fail(error)
+
+    def _refuse_if_lost(self) -> None:
+        if self._lost:
+            self._fail(self._lost)
+
+    def _fail(self, error: FlyballError) -> None:
+        """End waiting publishes, requests and subscriptions with an error."""
         self._outputs += [Finished(token, error) for token in self._deadlines]
         self._deadlines.clear()
         for subscription in self._subscriptions.values():
@@ -394,6 +416,7 @@ class Client:
             life=self._life,
             place=self._place,
             sole=self._sole,
+            known=self._known,
         )
         self._send([wire.HELLO, hello.model_dump_json().encode()])
         for subscription in list(self._subscriptions.values()):
@@ -416,6 +439,8 @@ class Client:
             self._open(subscription)
             return
         subscription.received = delivery.end
+        if delivery.checksum and (self._known is None or delivery.end >= self._known.position):
+            self._known = KnownRecord(delivery.end, delivery.checksum)
         subscription.queue.append(delivery)
         self._outputs.append(Changed(subscription))
 

@@ -11,7 +11,7 @@ import structlog
 from app.bus.ports import BrokerLimits
 from app.bus.wire import CLOSED, EVENTS, EVENTS_FORM, ID_FORM, Subscribe
 from app.core import FlyballError
-from app.events.frames import Record
+from app.events.frames import Record, checksum_of
 from app.journal import Journal
 
 READ_RECORDS = 1024
@@ -20,10 +20,14 @@ SKIPPED_POSITIONS = 1024
 
 
 class Piece(NamedTuple):
-    """Raw records of the wanted types, and the last position read."""
+    """Raw records of the wanted types, and the last position read.
+
+    ``checksum`` is that of the record at ``position``; 0 if nothing was read.
+    """
 
     raws: list[bytes]
     position: int
+    checksum: int
 
 
 class RecentRecords:
@@ -65,7 +69,7 @@ class RecentRecords:
         Reading ends with the record that exceeds ``max_bytes``.
         """
         if after >= self.head:
-            return Piece([], after)
+            return Piece([], after, 0)
         start = max(bisect_right(self._firsts, after + 1) - 1, self._dropped)
         raws, size = [], 0
         for i in range(start, len(self._records)):
@@ -74,8 +78,8 @@ class RecentRecords:
                 raws.append(raw)
                 size += len(raw)
                 if size > max_bytes and i + 1 < len(self._records):
-                    return Piece(raws, self._firsts[i + 1] - 1)
-        return Piece(raws, self.head)
+                    return Piece(raws, self._firsts[i + 1] - 1, checksum_of(raw))
+        return Piece(raws, self.head, checksum_of(self._records[-1][1]))
 
 
 class SubscriptionCursor:
@@ -114,7 +118,7 @@ class SubscriptionCursor:
         news = piece.raws or (self._catching_up and caught_up)
         if not news and self.position - self._sent < SKIPPED_POSITIONS:
             return None
-        message = [EVENTS_FORM.pack(EVENTS, self.number, self._sent, self.position, head), *piece.raws]
+        message = [EVENTS_FORM.pack(EVENTS, self.number, self._sent, self.position, head, piece.checksum), *piece.raws]
         size = sum(map(len, message))
         self._credit -= size
         self._unconsumed.append((self.position, size))
@@ -203,4 +207,5 @@ class Fanout:
             )
             self.remove(*key)
             return [ID_FORM.pack(CLOSED, cursor.number), str(error).encode()]
-        return cursor.deliver(Piece([record.raw for record in chunk.records], chunk.position), head)
+        piece = Piece([record.raw for record in chunk.records], chunk.position, chunk.checksum)
+        return cursor.deliver(piece, head)

@@ -19,7 +19,7 @@ from app.bus.ports import BrokerLimits, Present, PublishRefused, Sign, check_rig
 from app.bus.presence import READ_TYPES, PresenceTable
 from app.bus.sequencer import WINDOW, Gap, Run, Sequencer
 from app.bus.wire import ProtocolError
-from app.core import is_broker
+from app.core import FlyballError, is_broker
 from app.events import CATALOGUE, DaemonFact, Envelope, MalformedEvent, NoUpcast, Payload, RefusalReason, decode
 from app.events.envelope import EPOCH
 from app.events.frames import DamagedFrame, DeadLetter, Frame, frame_of, peek, read_events
@@ -289,6 +289,9 @@ class Hub:
         if peer not in self._sessions and len(self._sessions) >= self._limits.max_sessions:
             why = f"The broker serves {self._limits.max_sessions} connections already."
             return self._greet(peer, self._limits.retry_ms, why)
+        if hello.known and (why := self._contradiction(*hello.known)):
+            self._out.append((peer, [wire.FOREIGN, why.encode()]))
+            return None
         if holder := self._other_holder(hello, now):
             why = f"{hello.producer} is another process's name: {holder.hello.place} has it since {_time(holder)}."
             return self._greet(peer, NAME_RETRY_MS, why)
@@ -302,6 +305,21 @@ class Hub:
             self._sequencer.introduce(hello.producer, epoch, max(stored, base))
         self._out.append((peer, [wire.WELCOME_FORM.pack(wire.WELCOME, hello.greeting)]))
         return None
+
+    def _contradiction(self, position: int, checksum: int) -> str:
+        """Return why the journal contradicts a client's known record.
+
+        The result is empty if it does not. A record that was deleted or cannot be read contradicts nothing.
+        """
+        if position > self._journal.head:
+            return f"The journal ends at {self._journal.head}; this program has followed one up to {position}."
+        record = None
+        if checksum:
+            with suppress(FlyballError):  # the segment is missing or damaged
+                record = next(self._journal.headers_back(position), None)
+        if record is not None and (record.last, record.checksum) != (position, checksum):
+            return f"The journal's record at {position} is another than the one that this program has read there."
+        return ""
 
     def _other_holder(self, hello: wire.Hello, now: float) -> Session | None:
         """Return another process's session that holds a sole producer's name.

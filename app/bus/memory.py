@@ -168,4 +168,4 @@ class MemorySubscription(Subscription):
         if dead:
             self._journal.append(dead_letters=dead)
         self._position = chunk.position
-        return Batch(tuple(events), self._position, self._journal.head)
+        return Batch(tuple(events), self._position, self._journal.head, chunk.checksum)

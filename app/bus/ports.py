@@ -40,6 +40,13 @@ class BusError(FlyballError):
     """Base of the bus's errors."""
 
 
+class OtherHistory(BusError):
+    """The journal does not hold a record that this program knows of.
+
+    It was restored from an older copy, or exchanged.
+    """
+
+
 class BrokerUnavailable(BusError):
     """The broker did not acknowledge in time.
 
@@ -116,11 +123,13 @@ class Batch:
             skips events of other types.
         position: the cursor after this batch.
         head: position of the journal's last event at sending; ``position >= head`` means caught up.
+        checksum: that of the record at ``position``; 0 if unknown.
     """
 
     events: tuple[Event[Any], ...]
     position: int
     head: int
+    checksum: int
 
 
 class Sign(Value):

@@ -1,30 +1,31 @@
 """The messages between clients and the broker.
 
 The first part is a kind byte and packed little-endian numbers; other parts are bytes. Rare messages are validated JSON,
-frequent ones are packed. Column ``to`` is the recipient.
+frequent ones are packed. Column ``to`` is the recipient. ``check`` is the checksum of the record at ``to``, or 0.
 
-========  =====================  =========================================================================
-to        kind                   parts
-========  =====================  =========================================================================
-broker    HELLO                  ``Hello``
-broker    FRAME                  a frame
-broker    SUBSCRIBE              ``Subscribe``
-broker    CREDIT id position     none: the subscriber has consumed up to the position
-broker    UNSUBSCRIBE id         none
-broker    ASK token              method, ``Bury``, ``Discard``, ``AskSnapshot`` or ``{}``, a body (may be empty)
-broker    SIGN                   ``Sign``: a sign of life
-client    WELCOME greeting       none: frames may be sent; resend all unacknowledged ones first
-client    GREET milliseconds     text: send HELLO again after this time
-client    ACK epoch runs         none: (base, size, first) for each run
-client    REJECT epoch base n    text: the frame was refused
-client    OPENED id position     none: deliveries of the subscription begin after the position
-client    CLOSED id              text: the subscription cannot be served
-client    EVENTS id from to head   records that cover the positions after ``from`` up to ``to``
-client    ANSWER token           text: why the request failed, empty when it succeeded; a body (may be empty)
-client    DENIED                 text: this key may not do this; the connection has no session any more
-client    BEAT                   none: tests whether the client can be reached
-client    ERROR                  text: the broker does not understand this client
-========  =====================  =========================================================================
+========  ============================  ==========================================================================
+to        kind                          parts
+========  ============================  ==========================================================================
+broker    HELLO                         ``Hello``
+broker    FRAME                         a frame
+broker    SUBSCRIBE                     ``Subscribe``
+broker    CREDIT id position            none: the subscriber has consumed up to the position
+broker    UNSUBSCRIBE id                none
+broker    ASK token                     method, ``Bury``, ``Discard``, ``AskSnapshot`` or ``{}``, a body (may be empty)
+broker    SIGN                          ``Sign``: a sign of life
+client    WELCOME greeting              none: frames may be sent; resend all unacknowledged ones first
+client    GREET milliseconds            text: send HELLO again after this time
+client    ACK epoch runs                none: (base, size, first) for each run
+client    REJECT epoch base n           text: the frame was refused
+client    OPENED id position            none: deliveries of the subscription begin after the position
+client    CLOSED id                     text: the subscription cannot be served
+client    EVENTS id from to head check  records that cover the positions after ``from`` up to ``to``
+client    ANSWER token                  text: why the request failed, empty when it succeeded; a body (may be empty)
+client    FOREIGN                       text: the client has followed another history of the journal, and is not served
+client    DENIED                        text: this key may not do this; the connection has no session any more
+client    BEAT                          none: tests whether the client can be reached
+client    ERROR                         text: the broker does not understand this client
+========  ============================  ==========================================================================
 """
 
 from collections.abc import Collection, Sequence
@@ -40,8 +41,8 @@ from app.events.frames import DeadLetter
 from app.journal import Snapshot
 
 HELLO, FRAME, SUBSCRIBE, CREDIT, UNSUBSCRIBE, ASK, SIGN = b"H", b"F", b"S", b"C", b"U", b"Q", b"I"
-WELCOME, GREET, ACK, REJECT, OPENED, CLOSED, EVENTS, ANSWER, DENIED, BEAT, ERROR = (
-    b"W", b"G", b"A", b"R", b"O", b"L", b"E", b"Z", b"D", b"B", b"X",
+WELCOME, GREET, ACK, REJECT, OPENED, CLOSED, EVENTS, ANSWER, FOREIGN, DENIED, BEAT, ERROR = (
+    b"W", b"G", b"A", b"R", b"O", b"L", b"E", b"Z", b"N", b"D", b"B", b"X",
 )  # fmt: skip
 
 BURY, DISCARD, PRESENT, SNAPSHOT = b"letter", b"forget", b"present", b"snapshot"
@@ -56,7 +57,7 @@ RUN_FORM = "QIQ"
 GREET_FORM = Struct("<cI")
 REJECT_FORM = Struct("<cQQI")
 OPENED_FORM = Struct("<cIQ")
-EVENTS_FORM = Struct("<cIQQQ")
+EVENTS_FORM = Struct("<cIQQQI")
 
 Number = Annotated[int, Field(ge=0, lt=1 << 64)]
 Name = Annotated[str, Field(min_length=1, max_length=255)]
@@ -77,16 +78,17 @@ class Hello(Message):
 
     WELCOME returns ``greeting``. ``epochs`` has pairs of an epoch and its first unacknowledged number. ``life``
     identifies this start of the producer, ``place`` describes its process to people. While a ``sole`` producer lives,
-    the broker refuses its name to other processes.
+    the broker refuses its name to other processes. ``known`` is the latest record that the client knows of.
     """
 
-    protocol: Literal[2] = 2
+    protocol: Literal[3] = 3
     greeting: Number
     producer: Name
     epochs: tuple[tuple[Number, Number], ...]
     life: Number
     place: Name
     sole: bool
+    known: tuple[Number, Number] | None = None
 
 
 class Subscribe(Message):

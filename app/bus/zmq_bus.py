@@ -20,7 +20,7 @@ from app.bus.ports import Batch, BrokerUnavailable, BusClosed, EventTooLarge, Pr
 from app.core import FlyballError
 from app.events import Envelope, Payload
 from app.events.frames import DeadLetter, draft_of
-from app.journal import Outbox, Snapshot
+from app.journal import KnownRecord, Outbox, Snapshot
 
 MAX_EVENT_BYTES = 1 << 20
 FAREWELL_S = 1.0
@@ -47,6 +47,7 @@ class ZmqBus:
         keys: for a broker with keys; required for an address beyond this machine.
         sole: no other living process may have this name; this one waits while another has it.
         patient: wait while the broker does not admit the key, instead of failing with ``KeyRefused``.
+        known: see ``Client``; everything fails with ``OtherHistory`` if the broker's journal does not hold this record.
 
     Raises:
         InsecureEndpoint: the address is beyond this machine, and there are no keys.
@@ -63,6 +64,7 @@ class ZmqBus:
         keys: ClientKeys | None = None,
         sole: bool = False,
         patient: bool = False,
+        known: KnownRecord | None = None,
     ) -> None:
         check_endpoint(endpoint, secured=keys is not None)
         self.endpoint, self.producer, self.deadline_s = endpoint, producer, deadline_s
@@ -71,7 +73,7 @@ class ZmqBus:
         nonce = int.from_bytes(os.urandom(8), "little") if epoch is None else epoch
         place, kept = f"process {os.getpid()} on {gethostname()}", outbox.load() if outbox else ()
         self._client = Client(
-            producer, nonce, deadline_s=deadline_s, kept=kept, place=place, sole=sole, patient=patient
+            producer, nonce, deadline_s=deadline_s, kept=kept, place=place, sole=sole, patient=patient, known=known
         )
         self._postponed = ""  # why the broker refused the latest greeting; errors name it
         self._publishes: dict[int, asyncio.Future[tuple[int, ...]]] = {}

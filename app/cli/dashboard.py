@@ -1,7 +1,9 @@
 """``flyball dashboard``: a run in the browser."""
 
+import os
 import socket
 from contextlib import suppress
+from pathlib import Path
 
 import click
 
@@ -44,7 +46,9 @@ def dashboard(place: Place, *, port: int | None, wait: bool, fd: int | None, sup
     server = listen(settings) if fd is None else socket.socket(fileno=fd)
     note(f"Dashboard at {url_of(server)}" + ("" if access.token else ", read-only"))
     log, level = place.folder.log("dashboard"), loaded.deployment.log_level
-    with configure("dashboard", loaded.deployment.node, log, level, echo=False), server, suppress(KeyboardInterrupt):
+    if echo := not os.access(log.parent if log.parent.is_dir() else place.folder.path, os.W_OK):  # one may read only
+        log = Path(os.devnull)
+    with configure("dashboard", loaded.deployment.node, log, level, echo=echo), server, suppress(KeyboardInterrupt):
         serve(place, access, server)
 
 

@@ -54,8 +54,9 @@ COMMANDS = {
 ERRORS = {
     1: "DamagedDatabase",
     2: "BadData BadEnvironment BadKey BadParameters BadPlant BadPolicy BadSettings BadToken BadTraceparent BadUsage "
-    "ForeignModel ForeignSettings MissingDevice NoHeuristic NoModel NoRun NoTerminal NoTextual NotRetriable "
-    "OtherFormat Pointless RunExists StoreRefused TooFewFiles UnfitSettings UnknownDevice UnknownGame UnknownPlugin "
+    "ForeignModel ForeignSettings LostJournal MissingDevice NoHeuristic NoModel NoRun NoTerminal NoTextual "
+    "NotRetriable OtherFormat Pointless RunExists StoreRefused TooFewFiles UnfitSettings UnknownDevice UnknownGame "
+    "UnknownPlugin "
     "Unsearchable UnsuitedCodec UnusableFile UnusableFolder UnusableStore WrongModel",
     3: "NotAJournal NotRunning",
     4: "AmbiguousEvent NobodyToPlay NothingToVoid NoLeague TooFewMembers UnknownConfig UnknownDaemon UnknownDeadLetter "

@@ -16,6 +16,7 @@ from app.status.status import ConfigStatus
 from app.status.summary import short, show_age
 from app.status.tables import daemons_table, status_table
 from daemons.clock import MICROSECOND, SystemClock
+from daemons.run_folder import of_other_history
 
 COLUMNS_EXPLAINED = """\b
 Columns:
@@ -37,7 +38,8 @@ jobs            running jobs, and the most at once
 Below, a line for each configuration that waits has the reason and a remedy.
 
 In JSON, unfolded has the positions of events that a daemon could not read or
-fold and that are not voided; refused is the number of refused events.
+fold and that are not voided; refused is the number of refused events;
+set_aside are files that belong to another history of the journal.
 """
 
 
@@ -58,8 +60,15 @@ def status(place: Place, *, as_json: bool) -> None:
             head, unfolded = reader.head, {dead.position for dead in open_dead_letters(reader)}
             refused = sum(not dead.position for dead in reader.dead_letters())
             lead_seconds = _lead_seconds(reader)
+    aside = [str(path.relative_to(place.folder.path)) for path in of_other_history(place.folder)]
     if as_json:
-        extra = {"head": head, "unfolded": sorted(unfolded), "refused": refused, "clock_lead_seconds": lead_seconds}
+        extra = {
+            "head": head,
+            "set_aside": aside,
+            "unfolded": sorted(unfolded),
+            "refused": refused,
+            "clock_lead_seconds": lead_seconds,
+        }
         write_json(now.to_builtins() | extra)
     else:
         width = stdout_console().width
@@ -73,6 +82,11 @@ def status(place: Place, *, as_json: bool) -> None:
             note(f"WARNING: {len(unfolded)} events could not be read or folded. See: flyball journal repair")
         if refused:
             note(f"WARNING: {refused} dead letters of refused events. See: flyball journal dead-letters list")
+    if aside:
+        note(
+            f"WARNING: {len(aside)} files belong to another history of the journal and were set aside. "
+            "See: flyball doctor --explain history-replaced"
+        )
     if lead_seconds > SMALL_JUMP_US / SECOND_US:
         note(
             f"Recorded time is {lead_seconds:,.0f} s ahead of this machine's clock, which was set back. It goes on, "

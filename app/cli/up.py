@@ -38,7 +38,7 @@ from daemons.clock import SystemClock
 from daemons.open_files import allow_open_files
 from daemons.ray_cluster import cluster_command, is_own_cluster, ray_environment
 from daemons.registry import MACHINE_ROLES, MachineRole, names_of
-from daemons.run_folder import AlreadyRunning, FolderLock, FolderLost, bus_endpoint, prepare
+from daemons.run_folder import AlreadyRunning, FolderLock, FolderLost, bus_endpoint, check_history, prepare
 from daemons.suitability import check_lasting
 from daemons.supervisor import ChildReport, ChildSpec, Supervisor
 
@@ -95,6 +95,8 @@ def up(
     with closing(FolderLock(folder)) as lock, ExitStack() as stack:
         if role != "worker" and is_listening(endpoint := bus_endpoint(folder, deployment)):
             raise AlreadyRunning(f"A broker listens at {endpoint} already.", hint="Stop it, or choose another --run.")
+        if role != "worker":
+            check_history(folder)
         _check_journal(folder.journal, loaded.run)
         title = f"Run folder {folder.path.absolute()}; daemons log to {folder.log('*')}. Ctrl-C stops."
         specs = child_specs(place, loaded, role)

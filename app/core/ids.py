@@ -8,7 +8,7 @@ from hashlib import blake2b
 from struct import Struct
 from typing import Annotated, NewType
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 NAME_LENGTH = 255
 SHA256 = "[0-9a-f]{64}"
@@ -16,8 +16,18 @@ SHA256 = "[0-9a-f]{64}"
 Name = Annotated[str, Field(min_length=1, max_length=NAME_LENGTH)]
 """Names a daemon, a node, a worker, a metric."""
 
-NodeName = Annotated[str, Field(min_length=1, max_length=120)]
-DaemonName = Annotated[str, Field(min_length=1, max_length=120)]
+PLAIN = "[A-Za-z0-9][A-Za-z0-9._-]*"
+
+
+def plain_name(name: str) -> str:
+    """Return a name that is safe in paths and pages. Raises ``ValueError``."""
+    if not re.fullmatch(PLAIN, name):
+        raise ValueError("a name has letters, digits, '.', '_' and '-', and begins with a letter or digit")
+    return name
+
+
+NodeName = Annotated[str, Field(min_length=1, max_length=120), AfterValidator(plain_name)]
+DaemonName = Annotated[str, Field(min_length=1, max_length=120), AfterValidator(plain_name)]
 """Shorter than ``Name``, because a producer is named ``daemon@node``."""
 
 ConfigKey = NewType("ConfigKey", Name)

@@ -18,6 +18,9 @@ LOOP = timedelta(minutes=10)
 LOOP_FAILURES = 3
 """Failures within ``LOOP`` that make a crash loop."""
 
+REMEMBERED = timedelta(hours=1)
+"""Time for which a failure of a broker that has started again is reported."""
+
 LAG_EVENTS = 5_000
 """Fewest unread events at which a daemon is reported.
 
@@ -36,9 +39,27 @@ def broker_unreachable(facts: Facts) -> Iterator[Symptom]:
     broker = facts.broker
     if broker is None or broker.problem is None or broker.refused or broker.problem in facts.keys:
         return
-    if broker.listens or broker.held or facts.growth is None:  # without a journal here, this is another machine
+    elsewhere = facts.growth is None and facts.unreadable is None  # without a journal here, this is another machine
+    if broker.listens or broker.held or elsewhere:
         where = f"{BROKER} at {broker.endpoint}"
         yield Symptom("critical", where, broker.problem.what, broker.problem.hint)
+
+
+def broker_failed(facts: Facts) -> Iterator[Symptom]:
+    """Find a broker that ended by an error.
+
+    One that has started again is reported for a while.
+    """
+    end = facts.broker_end
+    if end is None:
+        return
+    again = facts.recorded is not None and facts.recorded > end.time
+    what = f"It ended by an error: {on_one_line(end.reason)}."
+    hint = "The whole error is at the end of logs/broker.jsonl."
+    if again and facts.now - end.time < REMEMBERED:
+        yield Symptom("warning", BROKER, f"{what} It has started again since.", hint)
+    elif not again:
+        yield Symptom("critical", BROKER, what, f"{hint} Once its cause is removed, start the run.")
 
 
 def run_stopped(facts: Facts) -> Iterator[Symptom]:

@@ -13,7 +13,7 @@ from app.bus.keys import Key
 from app.config import RunSettings
 from app.events import Event
 from app.status.configs import ConfigRow
-from app.status.status import Status
+from app.status.status import ProcessEnd, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +75,6 @@ class BrokerAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessEnd:
-    """A daemon's process that ended by a failure, from the supervisor's log."""
-
-    daemon: str
-    time: datetime
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class Facts:
     """Everything that checks decide on.
 
@@ -103,11 +94,14 @@ class Facts:
         recent: the latest events of the types in ``RECENT``, in order.
         recorded: time of the last event.
         damage: of the journal. ``missing``: files of its archive.
+        unreadable: why this user cannot read the journal, which may be sound.
+        set_aside: files that belong to another history of the journal.
         growth: ``None`` on a machine without the journal.
         unfolded, refused: numbers of dead letters, of recorded and of refused events.
         store: why the store cannot be used.
         models: damage of current models, by configuration; with --deep, of all blobs under the name "store".
         ends: of daemons' processes.
+        broker_end: the broker's latest failure, on the head.
         text_servers: servers of text by address, each with the reason why it does not answer, if it does not.
     """
 
@@ -130,10 +124,13 @@ class Facts:
     recorded: datetime | None = None
     damage: tuple[Problem, ...] = ()
     missing: tuple[Problem, ...] = ()
+    unreadable: Problem | None = None
+    set_aside: tuple[Path, ...] = ()
     growth: Growth | None = None
     unfolded: int = 0
     refused: int = 0
     store: Problem | None = None
     models: Mapping[str, Problem] = field(default_factory=dict)
     ends: tuple[ProcessEnd, ...] = ()
+    broker_end: ProcessEnd | None = None
     text_servers: Mapping[str, Problem | None] = field(default_factory=dict)

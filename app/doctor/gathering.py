@@ -4,7 +4,6 @@ They come from the run's files, its journal and its broker.
 """
 
 import asyncio
-import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
@@ -20,6 +19,7 @@ from app.api.runs import (
     board_on,
     connected,
     is_listening,
+    last_failure,
     open_journal,
     past_events,
     read_board,
@@ -30,9 +30,9 @@ from app.bus.access import KeyRefused
 from app.bus.keys import Key, KeyList, read_secret
 from app.config.devices import AUTO, JobKind
 from app.config.loading import Loaded
-from app.core import FlyballError
+from app.core import BROKER, FlyballError
 from app.core.clock import SECOND_US
-from app.doctor.facts import BrokerAnswer, Disk, Facts, Growth, Problem, ProcessEnd
+from app.doctor.facts import BrokerAnswer, Disk, Facts, Growth, Problem
 from app.events import (
     AccessRefused,
     ClockTick,
@@ -46,15 +46,17 @@ from app.events import (
 )
 from app.events.envelope import EPOCH
 from app.journal import NotAJournal, SqliteJournalReader, history
+from app.journal.database import StorageError
 from app.journal.history import open_dead_letters, voided_events
 from app.journal.outbox import MAX_BYTES as OUTBOX_BYTES
 from app.language.packages import require_packages
 from app.language.text_server import TextServer
-from app.status.status import Board, Presence
+from app.status.status import Board, Presence, ProcessEnd
 from app.store import BlobStore, DamagedBlob, MissingBlob, open_store
+from app.telemetry import last_records
 from daemons.bootstrap import check_controllers
 from daemons.clock import SystemClock
-from daemons.run_folder import bus_endpoint, is_held
+from daemons.run_folder import bus_endpoint, is_held, of_other_history
 from daemons.suitability import check_bots, check_devices, check_playable, check_trainers
 
 RECENT: frozenset[type[Payload]] = frozenset(
@@ -80,7 +82,6 @@ BOARD_SECONDS = 10.0
 The board may have to be folded from years of events.
 """
 
-LOG_BYTES = 256 << 10
 GPUS = "nvidia[0-9]*"
 
 
@@ -197,6 +198,8 @@ def _of_machine(place: Place, loaded: Loaded, facts: Facts, broker: BrokerAnswer
         outbox_limit=OUTBOX_BYTES,
         broker=broker,
         ends=tuple(_ends(place.folder.log("supervisor"))),
+        set_aside=tuple(of_other_history(place.folder)),
+        broker_end=last_failure(place.folder, BROKER),
         text_servers={address: _of_text_server(address) for address in deployment.text.servers},
     )
 
@@ -244,15 +247,8 @@ def _disks(place: Place, loaded: Loaded) -> Iterator[Disk]:
 
 def _ends(log: Path) -> Iterator[ProcessEnd]:
     """Iterate over the failures in the last part of the supervisor's log."""
-    try:
-        with log.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_BYTES))
-            lines = file.read().splitlines()
-    except OSError:
-        return
-    for line in lines:
-        with suppress(ValueError, KeyError, TypeError):  # the first line may be cut
-            record = json.loads(line)
+    for record in last_records(log):
+        with suppress(ValueError, KeyError, TypeError):
             told = record["attributes"]
             if told["what"] in ("failed", "hopeless"):
                 yield ProcessEnd(told["child"], datetime.fromisoformat(record["timestamp"]), told["reason"])
@@ -279,6 +275,8 @@ def _with_journal(place: Place, loaded: Loaded | None, facts: Facts, presence: P
         if type(error) is NotAJournal:  # an empty file: the run begins at this moment
             return facts
         problem = _problem(error)
+        if isinstance(error, StorageError) and not isinstance(error, NotAJournal):
+            return replace(facts, unreadable=problem)
         return facts if problem in facts.damage else replace(facts, damage=(*facts.damage, problem))
     running = facts.broker is not None and (facts.broker.listens or facts.broker.held)
     return _with_board(facts, board, presence, running=running)

@@ -26,6 +26,24 @@ def journal_damaged(facts: Facts) -> Iterator[Symptom]:
         yield Symptom("critical", "journal.sqlite", problem.what, problem.hint or "All damage: flyball journal verify")
 
 
+def journal_unreadable(facts: Facts) -> Iterator[Symptom]:
+    """Find a journal that may be sound, but cannot be read here."""
+    if facts.unreadable:
+        yield Symptom("warning", "journal.sqlite", facts.unreadable.what, facts.unreadable.hint)
+
+
+def history_replaced(facts: Facts) -> Iterator[Symptom]:
+    """Find files of another history of the journal."""
+    if facts.set_aside:
+        names = [path.name.partition(".sqlite")[0] for path in facts.set_aside]
+        shown = ", ".join(dict.fromkeys(names))
+        what = f"The journal was exchanged. {len(names)} files of the other history were set aside: {shown}."
+        hint = (
+            "Events that the copy lacks are lost. Once you know why, delete the files *.other-history in its folders."
+        )
+        yield Symptom("warning", "journal.sqlite", what, hint)
+
+
 def archive_missing(facts: Facts) -> Iterator[Symptom]:
     """Find missing files of the archive."""
     for problem in facts.missing:

@@ -297,6 +297,11 @@ class Record(Struct, frozen=True):
         """Position of the last event."""
         return self.first + len(self.frame.ids) - 1
 
+    @property
+    def checksum(self) -> int:
+        """CRC-32 that covers position, time, source and content."""
+        return checksum_of(self.raw)
+
     @classmethod
     def open(cls, raw: bytes, *, expected: int | None = None, bodies: bool = True) -> "Record":
         """Parse and verify a record.
@@ -316,6 +321,11 @@ class Record(Struct, frozen=True):
         if expected is not None and first != expected:
             raise damaged(expected, f"position {first}")
         return cls(raw, first, recorded_us, source, frame)
+
+
+def checksum_of(raw: bytes) -> int:
+    """Return a record's checksum from its first bytes; see ``Record.checksum``."""
+    return int.from_bytes(raw[4:AFTER_CRC], "little")
 
 
 def ids_of(head: bytes, first: int) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from app.journal.damage import rebuild
 from app.journal.database import DamagedDatabase, NotAJournal, OtherFormat
 from app.journal.history import history
 from app.journal.outbox import SqliteOutbox
-from app.journal.ports import Journal, JournalReader, Outbox, Snapshot, StateStore
+from app.journal.ports import Journal, JournalReader, KnownRecord, Outbox, Snapshot, StateStore
 from app.journal.sqlite_journal import SqliteJournal, SqliteJournalReader
 from app.journal.state import SqliteStateStore
 
@@ -12,6 +12,7 @@ __all__ = [
     "DamagedDatabase",
     "Journal",
     "JournalReader",
+    "KnownRecord",
     "NotAJournal",
     "OtherFormat",
     "Outbox",

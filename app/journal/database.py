@@ -5,6 +5,7 @@ second writer out, and readers open the file read-only and never checkpoint. A c
 and used in another, but only by one thread at a time.
 """
 
+import ctypes
 import errno
 import fcntl
 import os
@@ -12,10 +13,12 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Literal
 
 from app.core import FlyballError
+from app.journal.file_watch import FileWatch
 
 PAGE_BYTES = 8192
 CHECKPOINT_PAGES = 200
@@ -29,6 +32,9 @@ BEGIN = "Start `flyball up` once, or choose another folder by --run."
 
 HEADER = b"SQLite format 3\0" + PAGE_BYTES.to_bytes(2, "big")
 """First bytes of every file written here."""
+
+OTHER_HISTORY = ".other-history"
+"""Suffix of files that belong to another history of the journal, and are kept for inspection."""
 
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 LEAST_ROOM_BYTES = 64 << 10
@@ -56,6 +62,17 @@ class StorageFull(StorageError):
 
 class StorageInUse(StorageError):
     """Another process writes to this file."""
+
+
+class FileTouched(StorageError):
+    """Another program touched a file that this process writes.
+
+    Whatever was acknowledged is in the database's main file.
+    """
+
+
+class FileReplaced(FileTouched):
+    """The main file was deleted, moved, replaced or overwritten."""
 
 
 class NotAJournal(StorageError):
@@ -129,6 +146,9 @@ class Database:
         form: its format.
         synchronous: FULL makes a commit durable on return; NORMAL may lose the last commits when power fails.
         reserve_bytes: size of a reserve file beside it, deleted on a full disk so that closing succeeds.
+        rescued: copy the content beside the file if the file loses its name while it is open.
+
+    Every transaction and checkpoint raises ``FileTouched`` if another program touched a file of the database.
 
     Raises:
         StorageInUse: another process writes the file.
@@ -145,8 +165,9 @@ class Database:
         *,
         synchronous: Literal["FULL", "NORMAL"] = "FULL",
         reserve_bytes: int = 0,
+        rescued: bool = False,
     ) -> None:
-        self.path = path
+        self.path, self._rescued = path, rescued
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._lock = _lock(path)
@@ -162,6 +183,7 @@ class Database:
             if self._reserve is not None:
                 _reserve(self._reserve, reserve_bytes)
             on_error.pop_all()
+        self._watch = FileWatch(path)
         self._open = True
 
     @contextmanager
@@ -170,11 +192,14 @@ class Database:
 
         The transaction is committed on leaving and rolled back on an error.
         """
+        self._refuse_touched()
         try:
             with explained(self.path):
                 self.connection.execute("BEGIN IMMEDIATE")
                 yield self.connection
                 self.connection.execute("COMMIT")
+            self._watch.note()
+            self._refuse_touched()
         except BaseException as error:
             if isinstance(error, StorageFull) and self._reserve is not None:
                 self._reserve.unlink(missing_ok=True)
@@ -184,32 +209,97 @@ class Database:
 
     def checkpoint(self) -> None:
         """Copy the WAL's pages into the database, as far as readers allow."""
+        self._run("PRAGMA wal_checkpoint(PASSIVE)")
+
+    def shrink(self) -> None:
+        """Give free pages back to the disk."""
+        self._run("VACUUM", "PRAGMA wal_checkpoint(PASSIVE)")
+
+    def _run(self, *statements: str) -> None:
+        self._refuse_touched()
         with explained(self.path):
-            self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            for statement in statements:
+                self.connection.execute(statement).fetchall()
+        self._watch.note()
 
     def close(self) -> None:
         """Close and release the lock. Idempotent."""
         if self._open:
             self._open = False
-            self.connection.close()
+            if (touched := self._watch.look()) and (touched.in_place or touched.path == self._watch.main):
+                # SQLite would write the WAL into the other file, or remove that file's WAL. So leave it open.
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.connection))
+            else:
+                self.connection.close()
             os.close(self._lock)
+
+    def _refuse_touched(self) -> None:
+        """Raise ``FileTouched`` if another program touched a file.
+
+        Acknowledged transactions are saved first, as far as possible.
+        """
+        touched, folder = self._watch.look(), self.path.parent
+        if touched is None:
+            return
+        if not folder.is_dir():
+            raise FileReplaced(
+                f"The folder {folder} was deleted or moved away while this process wrote {self.path.name} in it.",
+                hint="Start again with its new path, or restore it from a copy.",
+            )
+        if touched.path != self._watch.main and not touched.in_place:
+            with explained(self.path):
+                self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            raise FileTouched(
+                f"{touched.path} {touched.how} while this process wrote {self.path}.",
+                hint="Nothing that was acknowledged is lost. Start again, and leave the files to Flyball.",
+            )
+        copy = self._rescue() if self._rescued and not touched.in_place else None
+        if self._watch.has_wal():  # SQLite would apply it to the file that gets the name
+            Path(self._watch.wal).replace(unused(self.path.with_name(f"{self.path.name}-wal.lost")))
+            Path(f"{self.path}-shm").unlink(missing_ok=True)
+        kept = f"All that was acknowledged is in {copy}." if copy else "The latest transactions may be lost."
+        raise FileReplaced(
+            f"{touched.path} {touched.how} while this process wrote {self.path}. {kept}",
+            hint=f"Put {copy or 'the latest copy'} back as {self.path}, or accept the file that is there. Then start.",
+        )
+
+    def _rescue(self) -> Path | None:
+        """Copy the content of the open file beside its lost name.
+
+        Returns the copy, or None if it can't be written.
+        """
+        copy = unused(self.path.with_name(f"{self.path.name}.rescued"))
+        try:
+            with closing(sqlite3.connect(copy)) as target:
+                self.connection.backup(target)
+                target.execute("PRAGMA journal_mode = DELETE")  # leaves no file beside the copy
+            sync(copy)
+        except (sqlite3.Error, OSError):
+            copy.unlink(missing_ok=True)
+            return None
+        return copy
 
 
 def open_read_only(path: Path, form: Format, *, immutable: bool = False) -> sqlite3.Connection:
     """Open a database for reading.
 
-    Another process may write it meanwhile, unless it is ``immutable``.
+    Another process may write it meanwhile, unless it is ``immutable``. A file without a WAL counts as immutable if its
+    folder can't be written, because SQLite would have to create files there. A backup is such a file.
 
     Raises:
+        StorageError: this process may not read the file.
         NotAJournal: the file is missing or of another kind.
         OtherFormat: the file has an older or a newer format.
         DamagedDatabase: the file's header or schema is damaged.
     """
     if not path.is_file():
         raise NotAJournal(f"There is no journal at {path}.", hint=BEGIN)
-    _check_header(path)
+    try:
+        _check_header(path)
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read: {error}.", hint="Look at its owner and mode.") from error
     with ExitStack() as on_error, explained(path):
-        options = "mode=ro&immutable=1" if immutable else "mode=ro"
+        options = "mode=ro&immutable=1" if immutable or _is_at_rest(path) else "mode=ro"
         uri = f"{path.absolute().as_uri()}?{options}"
         connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
         on_error.callback(connection.close)
@@ -223,6 +313,22 @@ def open_read_only(path: Path, form: Format, *, immutable: bool = False) -> sqli
         _check_schema(path, connection, form)
         on_error.pop_all()
     return connection
+
+
+def _is_at_rest(path: Path) -> bool:
+    """Return whether a file must be read as an immutable one.
+
+    Raises ``StorageError`` if it has a WAL whose index would have to be created in a folder that can't be written.
+    """
+    wal, index = Path(f"{path}-wal"), Path(f"{path}-shm")
+    if os.access(path.parent, os.W_OK) or index.exists():
+        return False
+    if wal.exists() and wal.stat().st_size:
+        raise StorageError(
+            f"{path} has a WAL without an index, which cannot be created: {path.parent} cannot be written.",
+            hint=f"Copy {path.name} and {wal.name} to a folder of yours, and read them there.",
+        )
+    return True
 
 
 def structural_damage(connection: sqlite3.Connection) -> Iterator[str]:
@@ -360,6 +466,17 @@ def _has_room(path: Path) -> bool:
     except OSError:
         return True
     return found.f_bavail * found.f_frsize >= LEAST_ROOM_BYTES
+
+
+def unused(path: Path) -> Path:
+    """Return an unused path, by adding a number if necessary."""
+    numbered = (path.with_name(f"{path.name}.{number}") for number in count(2))
+    return path if not path.exists() else next(one for one in numbered if not one.exists())
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a file of another history; return its new path."""
+    return path.rename(unused(path.with_name(path.name + OTHER_HISTORY)))
 
 
 def sync(path: Path) -> None:

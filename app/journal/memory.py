@@ -62,15 +62,15 @@ class MemoryJournal:
         self, after: int, *, limit: int = 256, max_bytes: int = 4 << 20, types: Collection[str] | None = None
     ) -> Chunk:
         """See ``JournalReader.read``."""
-        chosen, size, position = list[Record](), 0, after
+        chosen, size, position, checksum = list[Record](), 0, after, 0
         for record in self._records[self._index(after) :][:limit]:
-            position = record.last
+            position, checksum = record.last, record.checksum
             if types is None or not frozenset(types).isdisjoint(record.frame.types):
                 chosen.append(record)
                 size += len(record.raw)
             if size > max_bytes:
                 break
-        return Chunk(tuple(chosen), position)
+        return Chunk(tuple(chosen), position, checksum)
 
     def headers_back(self, upto: int) -> Iterator[Record]:
         """See ``JournalReader.headers_back``."""

@@ -5,7 +5,7 @@ All adapters of a port pass one contract suite.
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from app.events.frames import DeadLetter, Record
 
@@ -20,10 +20,23 @@ class Chunk:
     Attributes:
         records: the wanted records, in order. The first may begin at or before the position asked for.
         position: last position that was read, to continue from; the position asked for if nothing follows.
+        checksum: that of the record at ``position``; 0 if nothing follows.
     """
 
     records: tuple[Record, ...]
     position: int
+    checksum: int
+
+
+class KnownRecord(NamedTuple):
+    """A record that a program has read, by its last position.
+
+    Two histories of a journal can have the same positions, if one begins at a restored backup. Where both have the same
+    record, they are the same up to there. ``checksum`` is 0 if only the position is known.
+    """
+
+    position: int
+    checksum: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -355,11 +355,9 @@ class Archive:
         self._open.clear()
 
 
-def foreign_segment(path: Path) -> DamagedDatabase:
-    """Return the error for a segment of another journal."""
-    return DamagedDatabase(
-        f"{path} is not of this journal: its last record is not the journal's.", hint="Move the file away."
-    )
+def foreign_segment(path: Path, hint: str = "Move the file away.") -> DamagedDatabase:
+    """Return the error for a segment of another journal or history."""
+    return DamagedDatabase(f"{path} is not of this journal: its last record is not the journal's.", hint=hint)
 
 
 def damaged_segment(path: Path) -> DamagedDatabase:

@@ -24,6 +24,7 @@ from app.journal.database import (
     StorageError,
     explained,
     open_read_only,
+    set_aside,
     structural_damage,
 )
 from app.journal.ports import Chunk, Snapshot
@@ -60,13 +61,13 @@ class _JournalTables:
     ) -> Chunk:
         """See ``JournalReader.read``."""
         wanted = None if types is None else frozenset(types)
-        records, size, position = list[Record](), 0, after
+        records, size, position, checksum = list[Record](), 0, after, 0
         with explained(self._path), closing(self._rows(after, limit, bodies=wanted is None)) as rows:
             for first, head, bodies in rows:
                 record = (
                     queries.open_record(first, head, bodies()) if wanted is None else queries.open_header(first, head)
                 )
-                position = queries.continued(record, position, begun=position == after)
+                position, checksum = queries.continued(record, position, begun=position == after), record.checksum
                 if wanted is not None:
                     if wanted.isdisjoint(record.frame.types):
                         continue
@@ -77,7 +78,7 @@ class _JournalTables:
                     break
             if position == after:
                 self._check_end(after)
-        return Chunk(tuple(records), position)
+        return Chunk(tuple(records), position, checksum)
 
     def headers(self, after: int, upto: int) -> Iterator[Record]:
         """Iterate over headers from after a position to the record with ``upto``."""
@@ -204,7 +205,7 @@ class SqliteJournal(_JournalTables):
     """
 
     def __init__(self, path: Path) -> None:
-        self._db = Database(path, queries.FORMAT, reserve_bytes=RESERVE_BYTES)
+        self._db = Database(path, queries.FORMAT, reserve_bytes=RESERVE_BYTES, rescued=True)
         super().__init__(path, self._db.connection)
         with ExitStack() as on_error, explained(path):
             on_error.callback(self._db.close)
@@ -277,17 +278,18 @@ class SqliteJournal(_JournalTables):
         """Take over complete segments that continue the archive; return its end.
 
         At most ``most`` segments are taken over. From then on their records are read from the segments. ``rest``
-        deletes the live ones.
+        deletes the live ones. A segment of another history is set aside, because archiving would go on after its end.
 
         Raises:
-            DamagedDatabase: a segment is not of this journal.
+            DamagedDatabase: a segment has changed since it was written, or was set aside.
         """
         for _ in range(most):
             if (found := self.archive.next_file(self._archived)) is None:
                 break
             row, last = found
             if row.last >= self.head or next(self.headers_back(row.last)).raw != last.raw:
-                raise foreign_segment(self.archive.folder / row.name)
+                path = self.archive.folder / row.name
+                raise foreign_segment(path, f"It is kept as {set_aside(path)}.")
             with self._db.transaction() as db:
                 queries.save_row(db, "segments", *row)
             self._archived, self._trimmed = row.last, False
@@ -344,9 +346,7 @@ class SqliteJournal(_JournalTables):
         """
         while not self._trimmed:
             self.rest()
-        with explained(self._path):
-            self._connection.execute("VACUUM")
-            self._db.checkpoint()
+        self._db.shrink()
 
     def close(self) -> None:
         """Close. Idempotent."""

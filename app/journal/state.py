@@ -5,10 +5,12 @@ Rows and cursor are saved together.
 
 import sqlite3
 from collections.abc import Mapping
+from contextlib import closing, suppress
 from pathlib import Path
 from zlib import crc32
 
-from app.journal.database import DamagedState, Database, Format, explained
+from app.core import FlyballError
+from app.journal.database import DamagedState, Database, Format, explained, open_read_only
 from app.journal.ports import StateKey
 
 SCHEMA = (
@@ -44,6 +46,13 @@ class SqliteStateStore:
     def close(self) -> None:
         """Close. Idempotent."""
         self._db.close()
+
+
+def saved_position(path: Path) -> int:
+    """Return the cursor in a file; 0 if it cannot be read."""
+    with suppress(FlyballError), closing(open_read_only(path, FORMAT)) as db:
+        return load(db, path)[0]
+    return 0
 
 
 def load(db: sqlite3.Connection, path: Path) -> tuple[int, dict[StateKey, bytes]]:

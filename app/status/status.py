@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from importlib.metadata import version
@@ -47,6 +48,16 @@ from app.status.summary import one_line, short
 State = Literal["started", "ready", "degraded", "quarantined", "stopped", "failed", "silent", "gone"]
 Presence = Mapping[str, Present]
 """Living and lost daemons, by ``daemon@node``, as the broker knows them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessEnd:
+    """A daemon's process that ended by a failure, from a log."""
+
+    daemon: str
+    time: datetime
+    reason: str
+
 
 Trouble = NodeDegraded | NodeRecovered | NodeQuarantined | NodeReleased
 MICROSECONDS = 1_000_000
@@ -279,7 +290,7 @@ class Board(Row, frozen=False):  # type: ignore[misc]
             presence: what the broker knows of living daemons; ``None`` if it cannot be asked.
             running: whether the run is running, because the journal alone can't show a crash.
         """
-        now_us = round((now - EPOCH).total_seconds() * MICROSECONDS)
+        now_us = _microseconds(now)
         played = self.configs if self.settings is None else [config.key for config in self.settings.configs]
         daemons = tuple(_daemon(row, now_us, presence, running=running) for row in self._present())
         live = {one.node for one in daemons if one.daemon == "distribution" and one.state in ("started", "ready")}
@@ -290,6 +301,15 @@ class Board(Row, frozen=False):  # type: ignore[misc]
             configs=tuple(_config(self.configs[key], now_us, self.settings, live) for key in played),
             daemons=daemons,
         )
+
+    def end(self, ended: ProcessEnd) -> None:
+        """Mark a daemon as failed, unless it was heard of since.
+
+        The broker cannot record its own failure.
+        """
+        for name, row in self.daemons.items():
+            if row.daemon == ended.daemon and row.heard_us < _microseconds(ended.time):
+                self.daemons[name] = row.replace(state="failed", error=ended.reason)
 
     def _present(self) -> list[DaemonRow]:
         """Return the daemons of nodes that have not stopped.
@@ -368,6 +388,10 @@ def _daemon(row: DaemonRow, now_us: int, presence: Presence | None, *, running: 
 def _shared(row: Row, shown: type[Row]) -> dict[str, Any]:
     """Return a row's fields whose names the shown type has too."""
     return {name: getattr(row, name) for name in row.__struct_fields__ if name in shown.__struct_fields__}
+
+
+def _microseconds(time: datetime) -> int:
+    return round((time - EPOCH).total_seconds() * MICROSECONDS)
 
 
 def _age(then_us: int, now_us: int) -> float:

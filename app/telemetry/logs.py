@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 import traceback
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -162,6 +163,29 @@ class LogFile:
 def _open(path: Path) -> int:
     path.parent.mkdir(exist_ok=True)
     return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
+
+
+LAST_BYTES = 256 << 10
+FAILED = "daemon failed"
+"""Body of the last record of a daemon that ends by an error."""
+
+
+def last_records(path: Path) -> Iterator[dict[str, Any]]:
+    """Iterate over the records in the last 256 KiB of a log.
+
+    There are none if it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - LAST_BYTES))
+            lines = file.read().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        with suppress(ValueError):  # the first line may be cut
+            record = json.loads(line)
+            if isinstance(record, dict):
+                yield record
 
 
 class Logger:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from generated_run import generated, hasty, write_generated
-from host_stage import Stage, WatchedBus
+from host_stage import Stage, WatchedBus, rows_of
 
 from app.controllers.fold import Fold
 from app.events import DaemonReady, EventVoided, SelfplayRequested
@@ -72,7 +72,7 @@ async def rebuilt(journal: SqliteJournal, daemon: str) -> tuple[dict, ReadBus]:
     stage, states = LaterStage(journal), MemoryStateStore()
     await stage.until(DaemonReady, stage.host(daemon, states))
     await stage.bus.close()
-    return states.load()[1], stage.bus
+    return rows_of(states), stage.bus
 
 
 @pytest.mark.parametrize(

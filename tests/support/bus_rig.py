@@ -136,7 +136,11 @@ def broker_daemon(folder: Path) -> Iterator[None]:
         while not is_listening(endpoint):
             assert process.poll() is None, process.stderr and process.stderr.read()
             time.sleep(0.02)
-        yield
+        try:
+            yield
+        except BaseException:
+            process.kill()  # otherwise this would wait for its end
+            raise
         process.terminate()
         assert process.wait(timeout=30) == 0
         assert process.stderr is not None

@@ -12,7 +12,7 @@ from pydantic import BaseModel, JsonValue
 from pydantic.fields import FieldInfo
 
 from app.core import HEURISTIC, PLAYERS_OF, RANDOM, GradedScores, Rate, is_model
-from app.core.ids import SHA256
+from app.core.ids import PLAIN, SHA256, plain_name
 from app.events import (
     CATALOGUE,
     CheckpointAdded,
@@ -70,6 +70,8 @@ PLAYERS = HASHES | st.sampled_from([RANDOM, HEURISTIC])
 
 def _texts(bounds: Mapping[str, Any]) -> SearchStrategy[str]:
     if pattern := bounds.get("pattern"):
+        if pattern == PLAIN:
+            return st.from_regex(PLAIN[:-1] + "{0,39}", fullmatch=True)
         return HASHES if pattern == f"^{SHA256}$" else PLAYERS
     return st.text(min_size=bounds.get("min_length", 0), max_size=min(40, bounds.get("max_length", 40)))
 
@@ -88,6 +90,8 @@ SIMPLE: dict[Any, Callable[[Mapping[str, Any]], SearchStrategy[Any]]] = {
 def _bounds(metadata: list[Any]) -> dict[str, Any]:
     known = {Ge: "ge", Gt: "gt", Le: "le", Lt: "lt", MinLen: "min_length", MaxLen: "max_length"}
     bounds = {known[type(item)]: getattr(item, known[type(item)]) for item in metadata if type(item) in known}
+    if any(getattr(item, "func", None) is plain_name for item in metadata):
+        return {"pattern": PLAIN}
     patterns = [item.pattern for item in metadata if getattr(item, "pattern", None)]
     return bounds | {"pattern": next(iter(patterns), None)}
 

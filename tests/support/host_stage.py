@@ -13,10 +13,12 @@ from app.config import GAMES, RunSettings
 from app.events import RunConfigured, SelfplayRequested, originate
 from app.journal import history
 from app.journal.memory import MemoryJournal, MemoryStateStore
+from app.journal.ports import StateKey
 from daemons.clock import SystemClock
 from daemons.host import Host, Ports, Rhythm
 from daemons.jobs import WorkerPlace
 from daemons.registry import DAEMONS
+from daemons.saved_state import KNOWN_KEY
 from daemons.spec import DaemonSpec
 from daemons.supervisor import Notifier
 
@@ -26,6 +28,11 @@ SETTINGS = RunSettings(configs=(GAMES[KEY], GAMES[OTHER_KEY]))
 WORKER = SETTINGS.selfplay_workers[0]
 RESULT = {"shard": "b" * 64, "rows": 9, "games": 1, "mean_length": 9.0, "truncated": 0, "seconds": 0.1}
 REQUEST = SelfplayRequested(worker=WORKER, model=MODEL, lineups=(), games=1, seed=1, temperature=1.0, probe=False)
+
+
+def rows_of(states: MemoryStateStore) -> dict[StateKey, bytes]:
+    """Return saved rows without the one that goes with the cursor."""
+    return {key: row for key, row in states.load()[1].items() if key != KNOWN_KEY}
 
 
 class ScriptedEngine:

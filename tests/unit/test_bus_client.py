@@ -57,8 +57,8 @@ def opened(client, position=0):
     return subscription
 
 
-def events(subscription, start, end, *raws):
-    return [wire.EVENTS_FORM.pack(wire.EVENTS, subscription.number, start, end, end), *raws]
+def events(subscription, start, end, *raws, checksum=0):
+    return [wire.EVENTS_FORM.pack(wire.EVENTS, subscription.number, start, end, end, checksum), *raws]
 
 
 def test_frames_wait_for_the_welcome_of_the_latest_greeting():
@@ -180,7 +180,7 @@ def test_delivery_after_a_gap_reopens_the_subscription(client):
     wanted = wire.Subscribe.model_validate_json(again)
     assert (wanted.after, wanted.held, wanted.id) == (4, wire.EVENTS_FORM.size, subscription.number)
     assert subscription.number != number
-    assert client.next_batch(subscription) == Batch((), 4, 4)
+    assert client.next_batch(subscription) == Batch((), 4, 4, 0)
     assert client.next_batch(subscription) is None
     assert kinds(client) == [wire.CREDIT], "what was held until it was opened again counts as one delivery"
 

@@ -124,7 +124,7 @@ def test_acknowledgements_survive_the_wire():
 
 
 def piece(position, size=100):
-    return Piece([b"x" * size], position)
+    return Piece([b"x" * size], position, 7)
 
 
 def cursor(number, types, position, credit, held=0):
@@ -147,16 +147,16 @@ def test_subscription_without_credit_is_due_once_it_consumed():
 def test_a_subscription_is_sent_once_that_it_caught_up():
     subscription = cursor(1, frozenset("a"), 5, credit=1000)
     assert subscription.is_due(5)
-    assert subscription.deliver(Piece([], 5), head=5)
+    assert subscription.deliver(Piece([], 5, 0), head=5)
     assert not subscription.is_due(5)
 
 
 def test_a_filtered_subscription_is_sent_cursors_now_and_then():
     subscription = cursor(3, frozenset("a"), 0, credit=1000)
-    subscription.deliver(Piece([], 0), head=0)
-    assert subscription.deliver(Piece([], SKIPPED_POSITIONS - 1), head=SKIPPED_POSITIONS - 1) is None
-    [message] = subscription.deliver(Piece([], SKIPPED_POSITIONS), head=SKIPPED_POSITIONS)
-    assert EVENTS_FORM.unpack(message) == (b"E", 3, 0, SKIPPED_POSITIONS, SKIPPED_POSITIONS)
+    subscription.deliver(Piece([], 0, 0), head=0)
+    assert subscription.deliver(Piece([], SKIPPED_POSITIONS - 1, 0), head=SKIPPED_POSITIONS - 1) is None
+    [message] = subscription.deliver(Piece([], SKIPPED_POSITIONS, 5), head=SKIPPED_POSITIONS)
+    assert EVENTS_FORM.unpack(message) == (b"E", 3, 0, SKIPPED_POSITIONS, SKIPPED_POSITIONS, 5)
 
 
 def test_a_rate_is_bounded_and_the_limiter_says_how_long_to_wait():
@@ -210,11 +210,11 @@ def test_recent_holds_a_bounded_tail():
     recent = RecentRecords(0, max_bytes=3 * size + size // 2)
     recent.extend(made)
     assert [recent.holds(position) for position in (0, 13, 14, 15, 20)] == [False, False, True, True, True]
-    assert recent.read(14, None, 10**9) == Piece([r.raw for r in made[7:]], 20)
-    assert recent.read(15, None, 10**9) == Piece([r.raw for r in made[7:]], 20)
-    assert recent.read(16, None, 1) == Piece([made[8].raw], 18)
-    assert recent.read(16, {"other"}, 1) == Piece([], 20)
-    assert recent.read(20, None, 1) == Piece([], 20)
+    assert recent.read(14, None, 10**9) == Piece([r.raw for r in made[7:]], 20, made[-1].checksum)
+    assert recent.read(15, None, 10**9) == Piece([r.raw for r in made[7:]], 20, made[-1].checksum)
+    assert recent.read(16, None, 1) == Piece([made[8].raw], 18, made[8].checksum)
+    assert recent.read(16, {"other"}, 1) == Piece([], 20, made[-1].checksum)
+    assert recent.read(20, None, 1) == Piece([], 20, 0)
 
 
 def test_recent_stays_small_however_much_passes_through():

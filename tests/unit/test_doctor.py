@@ -24,7 +24,7 @@ from app.cli.group import main
 from app.core import ModelHash
 from app.doctor.checks import CHECKS
 from app.doctor.diagnosis import RUNBOOKS, code_of, diagnose, worst
-from app.doctor.facts import BrokerAnswer, Disk, Facts, Growth, Problem, ProcessEnd
+from app.doctor.facts import BrokerAnswer, Disk, Facts, Growth, Problem
 from app.doctor.gathering import RECENT
 from app.doctor.training import GATE_HOURS
 from app.events import (
@@ -50,7 +50,7 @@ from app.events import (
     TrainingRequested,
     resolve,
 )
-from app.status.status import Board
+from app.status.status import Board, ProcessEnd
 
 ROOT = Path(__file__).parents[2]
 CODES = [code_of(check) for check in CHECKS]
@@ -184,11 +184,14 @@ PLANTED: dict[str, Callable[[], Facts]] = {
     "gpu-missing": lambda: replace(BASE, gpu=PROBLEM),
     "gpu-unused": lambda: replace(BASE, has_gpu=True),
     "journal-damaged": lambda: replace(BASE, damage=(PROBLEM,)),
+    "journal-unreadable": lambda: replace(BASE, unreadable=PROBLEM),
+    "history-replaced": lambda: replace(BASE, set_aside=(Path("state/feedback@laptop.sqlite.other-history"),)),
     "archive-missing": lambda: replace(BASE, missing=(PROBLEM,)),
     "archive-behind": lambda: replace(BASE, growth=Growth(10**6, 0, 400_000, 400_000, 250_000, 100.0)),
     "journal-growth": lambda: replace(BASE, growth=Growth(10**9, 0, 10**5, 10**5, 250_000, 10**6)),
     "dead-letters": lambda: replace(BASE, unfolded=1),
     "broker-unreachable": lambda: replace(BASE, broker=HELD_UP),
+    "broker-failed": lambda: replace(BASE, broker_end=ProcessEnd("broker", BASE.now, "journal.sqlite was replaced")),
     "run-stopped": lambda: facts_of(recording(), running=False),
     "daemon-silent": lambda: facts_of(healthy(), present(lost=True)),
     "daemon-failed": lambda: after(DaemonFailed(**WHO, error="boom")),
@@ -266,6 +269,16 @@ def test_trouble_with_another_sign_is_found(facts: Callable[[], Facts], code: st
 def test_trouble_that_has_ended_is_not_found() -> None:
     assert codes(after(regressed(), RegressionCleared(model=OLD))) == set()
     assert codes(after(failed("training"), failed("training"))) == set(), "two failures are no series"
+
+
+def test_broker_that_started_again_is_a_warning_for_an_hour() -> None:
+    end = ProcessEnd("broker", BASE.now, "journal.sqlite-wal was deleted")
+    facts = replace(BASE, broker_end=end, recorded=BASE.now + timedelta(seconds=1))
+    (found,) = diagnose(facts, CHECKS)
+    assert (found.code, found.symptom.severity) == ("broker-failed", "warning")
+    late = BASE.now + timedelta(hours=1, seconds=1)
+    assert codes(replace(facts, now=late, recorded=late)) == set()
+    assert "broker-failed" in codes(replace(facts, now=late, recorded=BASE.now)), "it has not started again"
 
 
 def test_gate_that_is_asked_for_or_played_is_no_trouble() -> None:

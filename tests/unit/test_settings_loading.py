@@ -1,5 +1,6 @@
 """Loading settings: precedence, origins, and errors with remedies."""
 
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -250,6 +251,7 @@ def test_the_socket_lies_in_the_run_folder(tmp_path: Path) -> None:
 
 def test_long_paths_get_a_private_folder_that_everybody_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = RunFolder(tmp_path / ("x" * 120))
+    folder.path.mkdir()
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     found = bus_endpoint(folder, Deployment())
     private = Path(found.removeprefix("ipc://")).parent
@@ -265,6 +267,31 @@ def test_long_paths_get_a_private_folder_that_everybody_finds(tmp_path: Path, mo
 def test_the_bound_is_on_bytes(tmp_path: Path) -> None:
     folder = RunFolder(Path("/") / ("é" * ((MAX_SOCKET_PATH - 10) // 2)))
     assert bus_endpoint(folder, Deployment()).endswith("/bus.sock")
+
+
+def test_copy_and_renamed_folder_have_sockets_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Never control another run from a copy, or a new folder."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    one, two, three = (tmp_path / name.ljust(MAX_SOCKET_PATH, "x") for name in ("one", "two", "three"))
+    one.mkdir()
+    first = bus_endpoint(RunFolder(one), Deployment())
+    shutil.copytree(one, two, symlinks=True)
+    assert (two / "sockets").readlink() == (one / "sockets").readlink(), "as cp -r leaves it"
+    assert bus_endpoint(RunFolder(two), Deployment()) != first
+    assert bus_endpoint(RunFolder(one), Deployment()) == first
+    one.rename(three)
+    assert bus_endpoint(RunFolder(three), Deployment()) == first, "a renamed run keeps its broker"
+    one.mkdir()
+    assert bus_endpoint(RunFolder(one), Deployment()) not in (first, bus_endpoint(RunFolder(two), Deployment()))
+    shutil.copytree(one, four := tmp_path / "four".ljust(MAX_SOCKET_PATH, "x"))
+    with pytest.raises(UnsafeFolder, match="should be a link"):
+        bus_endpoint(RunFolder(four), Deployment())
+
+
+def test_address_of_a_missing_folder_makes_nothing(tmp_path: Path) -> None:
+    missing = tmp_path / "x".ljust(MAX_SOCKET_PATH, "x")
+    assert bus_endpoint(RunFolder(missing), Deployment()).endswith("/bus.sock")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_matchmaking_preset_is_named_and_changed_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

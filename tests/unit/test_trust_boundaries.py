@@ -4,8 +4,11 @@ import ast
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
+from app.bus.ports import Present
 from app.config.store_address import StoreAddress
+from app.events import DaemonHeartbeat, DaemonStarted
 from app.store import FileStore, MissingBlob
 from app.store.cache import BlobCache, CachedStore
 from app.store.objects import ObjectStore
@@ -60,3 +63,15 @@ def test_a_key_of_the_store_cannot_leave_its_root(tmp_path, key):
             with pytest.raises(MissingBlob, match="is no blob key"):
                 use(key)
     assert (tmp_path / "secret").read_bytes() == b"secret"
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "..", "a/b", "", "a b", "<b>", "a\n", "a\x00"])
+def test_a_sign_of_life_cannot_name_a_path(name):
+    """Daemons and nodes are shown on pages, and beside paths of logs."""
+    for who in ({"daemon": name, "node": "laptop"}, {"daemon": "training", "node": name}):
+        with pytest.raises(ValidationError):
+            DaemonStarted(**who, pid=1, version="1")
+        with pytest.raises(ValidationError):
+            DaemonHeartbeat(**who, position=1, lag=0, jobs=1, requests=())
+        with pytest.raises(ValidationError):
+            Present(**who, heard_seconds_ago=1.0, lost=False, sign=None)

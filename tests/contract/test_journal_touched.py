@@ -1,0 +1,173 @@
+"""Files of a journal that other programs touch while it is written.
+
+Nothing more is acknowledged, and nothing acknowledged is lost without a word.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from archives import record_of
+
+from app.events.frames import Record
+from app.journal import SqliteJournal, SqliteJournalReader, SqliteStateStore
+from app.journal.database import FileReplaced, FileTouched
+
+EVENTS = 20
+ROOT = Path(__file__).parents[2]
+FAILING_DISK = """
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+static int fail(void) { if (!getenv("DISK_FAILS")) return 0; errno = EIO; return -1; }
+int fsync(int descriptor) { return fail(); }
+int fdatasync(int descriptor) { return fail(); }
+"""
+APPENDING = """
+import os, sys
+from pathlib import Path
+from archives import record_of
+from app.journal import SqliteJournal
+journal = SqliteJournal(Path(sys.argv[1]))
+journal.append([record_of(1, [b"x"])])
+os.putenv("DISK_FAILS", "1")
+try:
+    journal.append([record_of(2, [b"y"])])
+except Exception as error:
+    print(type(error).__name__, error)
+print(journal.head)
+"""
+
+
+def record(position: int, size: int = 1) -> Record:
+    return record_of(position, [b"x" * size])
+
+
+def run(code: str, *arguments: object, **environment: str) -> str:
+    """Return what a Python program prints."""
+    paths = os.pathsep.join((str(ROOT), str(ROOT / "tests" / "support")))
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    variables = os.environ | {"PYTHONPATH": paths} | environment
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=variables).stdout
+
+
+def journal_in(folder: Path) -> SqliteJournal:
+    """Return an open journal, with a backup that holds its first half."""
+    folder.mkdir()
+    journal = SqliteJournal(folder / "j")
+    for position in range(1, EVENTS + 1):
+        journal.append([record(position)])
+        if position == EVENTS // 2:
+            with closing(SqliteJournalReader(folder / "j")) as reader:
+                reader.backup(folder / "backup")
+    return journal
+
+
+def head_of(path: Path) -> int:
+    """Return a journal's end, as another process sees it."""
+    code = "import sys; from pathlib import Path; from app.journal import SqliteJournal as J"
+    return int(run(f"{code}; print(J(Path(sys.argv[1])).head)", path))
+
+
+@pytest.mark.parametrize("lost", [("-wal",), ("-shm",), ("-wal", "-shm"), (".lock",)])
+@pytest.mark.parametrize("replaced", [False, True])
+def test_journal_without_its_side_files_loses_no_event(tmp_path, lost, replaced):
+    """Guarantee: what was acknowledged outlasts the deletion of the WAL."""
+    journal = journal_in(tmp_path / "run")
+    for suffix in lost:
+        path = tmp_path / "run" / f"j{suffix}"
+        path.unlink()
+        if replaced:
+            path.touch()
+    with pytest.raises(FileTouched, match="while this process wrote"):
+        journal.append([record(EVENTS + 1)])
+    journal.close()
+    assert head_of(tmp_path / "run" / "j") == EVENTS
+
+
+@pytest.mark.parametrize("how", ["delete", "move", "replace"])
+def test_journal_that_lost_its_name_is_copied_beside_it(tmp_path, how):
+    """Keep the content that only the open file holds."""
+    journal, path = journal_in(tmp_path / "run"), tmp_path / "run" / "j"
+    match how:
+        case "delete":
+            path.unlink()
+        case "move":
+            path.rename(path.with_name("k"))
+        case "replace":
+            path.with_name("backup").rename(path)
+    with pytest.raises(FileReplaced, match=r"j\.rescued"):
+        journal.append([record(EVENTS + 1)])
+    journal.close()
+    assert head_of(path.with_name("j.rescued")) == EVENTS
+    assert how != "replace" or head_of(path) == EVENTS // 2, "the WAL of the lost file is not applied to the new one"
+
+
+def test_journal_that_is_overwritten_keeps_the_new_content(tmp_path):
+    """Copy a backup over the open file, as `cp` does."""
+    journal, path = journal_in(tmp_path / "run"), tmp_path / "run" / "j"
+    shutil.copyfile(path.with_name("backup"), path)
+    with pytest.raises(FileReplaced, match="overwritten"):
+        journal.append([record(EVENTS + 1)])
+    journal.close()
+    assert path.read_bytes() == path.with_name("backup").read_bytes()
+    assert not path.with_name("j-wal").exists()
+
+
+def test_journal_whose_wal_is_cut_off_is_refused(tmp_path):
+    journal, path = journal_in(tmp_path / "run"), tmp_path / "run" / "j"
+    os.truncate(path.with_name("j-wal"), 0)
+    with pytest.raises(FileReplaced, match=r"j-wal was overwritten.*may be lost"):
+        journal.append([record(EVENTS + 1)])
+    journal.close()
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_journal_whose_folder_is_gone_names_the_folder(tmp_path, deleted):
+    journal = journal_in(tmp_path / "run")
+    if deleted:
+        shutil.rmtree(tmp_path / "run")
+    else:
+        (tmp_path / "run").rename(tmp_path / "elsewhere")
+    with pytest.raises(FileReplaced, match=r"The folder .*run was deleted or moved away"):
+        journal.append([record(EVENTS + 1)])
+    journal.close()
+    assert not (tmp_path / "run").exists()
+    assert deleted or head_of(tmp_path / "elsewhere" / "j") == EVENTS
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler to make fsync fail")
+def test_append_to_a_disk_that_fails_is_an_error(tmp_path):
+    """Let fsync(2) return EIO: the record does not count as appended."""
+    (tmp_path / "disk.c").write_text(FAILING_DISK)
+    library = tmp_path / "disk.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, tmp_path / "disk.c"], check=True)
+    error, head = run(APPENDING, tmp_path / "j", LD_PRELOAD=str(library)).splitlines()
+    assert error.startswith("StorageError")
+    assert "disk I/O error" in error
+    assert head == "1"
+
+
+def test_state_store_whose_file_is_deleted_says_so(tmp_path):
+    store = SqliteStateStore(tmp_path / "state")
+    store.save(1, {("a", "b"): b"c"})
+    (tmp_path / "state").unlink()
+    with pytest.raises(FileReplaced, match="was deleted"):
+        store.save(2, {})
+    store.close()
+
+
+def test_own_commits_checkpoints_and_vacuum_are_no_touch(tmp_path):
+    """Write so much that SQLite checkpoints and resets the WAL by itself."""
+    journal = journal_in(tmp_path / "run")
+    for position in range(EVENTS + 1, EVENTS + 200):
+        journal.append([record(position, 200_000)])
+        journal.rest(idle=position % 50 == 0)
+    journal.shrink()
+    journal.append([record(EVENTS + 200)])
+    journal.close()
+    assert head_of(tmp_path / "run" / "j") == EVENTS + 200
