@@ -17,7 +17,7 @@ from rich.text import Text
 
 from app.api.runs import Place, is_listening
 from app.cli.options import placed
-from app.cli.output import note, show, write_json
+from app.cli.output import echo, note, show, write_json
 from app.core import FlyballError
 from app.core.clock import Clock
 from app.core.shipped import shipped
@@ -57,7 +57,7 @@ def doctor(place: Place, *, form: Format, deep: bool, explain: str | None) -> No
     """
     if explain:
         text = runbook(explain)
-        show(Markdown(text)) if sys.stdout.isatty() else click.echo(text)
+        show(Markdown(text)) if sys.stdout.isatty() else echo(text)
         return
     clock = SystemClock()
     began = clock.monotonic()
@@ -67,11 +67,11 @@ def doctor(place: Place, *, form: Format, deep: bool, explain: str | None) -> No
     except FlyballError as error:
         if form != "nagios":
             raise
-        click.echo(f"FLYBALL UNKNOWN - {error}")
+        echo(f"FLYBALL UNKNOWN - {error}")
         sys.exit(UNKNOWN)
     if form == "nagios":
         code, text = nagios(facts, found)
-        click.echo(text)
+        echo(text)
         sys.exit(code)
     seconds = _seconds_since(clock, began)
     if form == "json":
@@ -101,7 +101,7 @@ def _show(found: Sequence[Diagnosis], seconds: float, place: Place) -> None:
         show(head.append(f"  {symptom.where}", "default"), _indented(symptom.what), _indented(symptom.hint, "dim"))
     checked = f"{len(CHECKS)} checks in {seconds:.1f} s"
     if not found:
-        click.echo(f"No trouble found: {checked}.")
+        echo(f"No trouble found: {checked}.")
         return
     counts = [f"{number} {severity}" for severity in LEVELS if (number := _count(found, severity))]
     page = f", or {address}" if (address := page_of(found[0], place)) else ""

@@ -17,6 +17,8 @@ import click
 GONE = (errno.EPIPE, errno.EIO)
 """Errors of writing to a closed pipe or terminal."""
 
+STDOUT, STDERR = 1, 2
+
 COMMANDS = {
     "up": "Start all daemons of a run and watch them.",
     "dashboard": "Show a run in the browser.",
@@ -74,32 +76,27 @@ ODD_NAMES = frozenset({errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES})
 
 
 @contextmanager
-def tolerate_closed_output(on_closed: Callable[[], None] | None = None) -> Iterator[None]:
-    """Skip the rest of the block once nobody reads stdout.
+def tolerate_closed_output(on_closed: Callable[[], None] | None = None, *, stream: int = STDOUT) -> Iterator[None]:
+    """Skip the rest of the block once nobody reads a stream: stdout, or stderr.
 
     All later output is dropped, and ``on_closed`` is called.
     """
     try:
         yield
-        sys.stdout.flush()
+        (sys.stdout if stream == STDOUT else sys.stderr).flush()
     except OSError as error:
         if error.errno not in GONE:
             raise
-        _discard_output()
+        _discard_output(stream)
         if on_closed is not None:
             on_closed()
 
 
-def _discard_output() -> None:
-    """Redirect stdout to the null device.
-
-    Redirects stderr too if it goes to the same file.
-    """
+def _discard_output(stream: int) -> None:
+    """Redirect a stream to the null device, and the other one if both go to the same file."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    together = os.path.sameopenfile(1, 2)
-    os.dup2(nowhere, 1)
-    if together:
-        os.dup2(nowhere, 2)
+    for one in (STDOUT, STDERR) if os.path.sameopenfile(STDOUT, STDERR) else (stream,):
+        os.dup2(nowhere, one)
     os.close(nowhere)
 
 
@@ -110,7 +107,9 @@ class LazyGroup(click.Group):
         """Refuse options that are given twice, then parse the group's own."""
         if not ctx.resilient_parsing:  # set while the shell completes a word
             _refuse_repetitions(self, ctx, args, frozenset())
-        return super().parse_args(ctx, args)
+        with tolerate_closed_output():
+            return super().parse_args(ctx, args)
+        ctx.exit()  # nobody reads the help
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return all names in the order of ``COMMANDS``."""
@@ -139,7 +138,8 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> None:
         """Run a command, and report its error.
 
-        The report takes two lines, and each error has an exit code. A closed pipe is not an error.
+        The report takes two lines, and each error has an exit code. A closed pipe is not an error: it ends a command
+        that writes a stream, and changes nothing for any other (``app.cli.output.echo``).
         """
         from app.core import FlyballError, UnusableFile
 
@@ -155,9 +155,10 @@ class LazyGroup(click.Group):
             reported = UnusableFile(what, hint="Look at its name and mode.")
         else:
             return
-        click.echo(f"{click.style('error:', fg='red', bold=True)} {reported.message}", err=True)
-        if reported.hint:
-            click.echo(f"{click.style('hint:', fg='cyan')}  {reported.hint}", err=True)
+        with tolerate_closed_output(stream=STDERR):
+            click.echo(f"{click.style('error:', fg='red', bold=True)} {reported.message}", err=True)
+            if reported.hint:
+                click.echo(f"{click.style('hint:', fg='cyan')}  {reported.hint}", err=True)
         names = (kind.__name__ for kind in type(reported).__mro__)
         raise click.exceptions.Exit(next((EXIT_CODES[name] for name in names if name in EXIT_CODES), 1))
 

@@ -16,7 +16,7 @@ import click
 from app.bus.keys import Key, KeyList, KeyPair, check_name, check_public, new_pair, write_secret
 from app.cli.keys import ALLOWED
 from app.cli.options import FOLDER, json_option
-from app.cli.output import note, write_json
+from app.cli.output import echo, note, write_json
 from app.config import RunFolder
 from app.core import BadUsage, writing
 from app.core.shipped import shipped
@@ -142,9 +142,9 @@ def init(
         made = {"settings": str(settings), "secret": str(secret), "services": [str(path) for path in files]}
         write_json({"role": role, "node": machine.node, "public": pair.public, **made, "next": following})
         return
-    click.echo(f"{machine.node} is a {role} in {machine.folder}; its public key is {pair.public}")
+    echo(f"{machine.node} is a {role} in {machine.folder}; its public key is {pair.public}")
     for where, commands in following.items():
-        click.echo(f"\n{where}:\n" + "\n".join(f"  {command}" for command in commands))
+        echo(f"\n{where}:\n" + "\n".join(f"  {command}" for command in commands))
 
 
 def _warn_of_store(store: str) -> None:

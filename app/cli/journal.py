@@ -16,7 +16,7 @@ from app.api.runs import Place, connected, is_listening, open_journal
 from app.bus import BROKER_ONLY, JournalPublisher, ZmqBus
 from app.cli.journal_archive import archive, delete, export, import_command
 from app.cli.options import json_option, placed, timeout_option
-from app.cli.output import note, write_row, write_values
+from app.cli.output import echo, note, write_row, write_values
 from app.core import FlyballError, derive_id
 from app.events import Envelope, Event, EventVoided, Payload, decode, follow, originate
 from app.events.frames import DeadLetter, Frame
@@ -119,7 +119,7 @@ def rebuild_command(place: Place) -> None:
     """
     rebuilt = rebuild(_existing(place))
     for lost in rebuilt.lost:
-        click.echo(f"Lost: {lost}")
+        echo(f"Lost: {lost}")
     note(f"Rebuilt up to position {rebuilt.head}; the damaged file is kept as {rebuilt.before}.")
 
 

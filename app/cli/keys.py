@@ -20,7 +20,7 @@ from app.bus.keys import (
     write_secret,
 )
 from app.cli.options import json_option, placed
-from app.cli.output import note, write_row
+from app.cli.output import echo, note, write_row
 from daemons.clock import SystemClock
 
 ALLOWED = "allowed"
@@ -136,4 +136,4 @@ def rotate(place: Place, name: str, public: str | None, grace: float | None) -> 
     read_secret(secret)  # a key that was made elsewhere has no file here
     known.rotate(name, pair.public, until).write(path)
     replace_secret(secret, pair)
-    click.echo(pair.public)
+    echo(pair.public)

@@ -9,7 +9,7 @@ import click
 from rich.text import Text
 
 from app.api.runs import Place
-from app.cli.output import data_only_on_stdout, note, show_table, write_json
+from app.cli.output import data_only_on_stdout, echo, note, show_table, write_json
 from app.config import GameConfig, flatten
 
 
@@ -44,4 +44,4 @@ def train_text_game(
     if as_json:
         write_json(report)
     else:
-        click.echo(f"Adapter {report['model']} after {report['iterations']} iterations; its report is in {folder}.")
+        echo(f"Adapter {report['model']} after {report['iterations']} iterations; its report is in {folder}.")

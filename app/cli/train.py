@@ -8,7 +8,7 @@ from rich.text import Text
 
 from app.api.runs import Place
 from app.cli.options import FILE, FOLDER, SEED, json_option, placed, set_option
-from app.cli.output import data_only_on_stdout, show_table, write_json
+from app.cli.output import data_only_on_stdout, echo, show_table, write_json
 from app.config import LANGUAGE_BACKEND, PipelineSettings
 from app.config.pipeline_loading import LEAVES, assigned, by_key, training_settings
 from app.core import BadUsage
@@ -82,7 +82,7 @@ def train(
     if as_json:
         write_json(result.json())
     else:
-        click.echo(result.summary, nl=False)
+        echo(result.summary, nl=False)
 
 
 def _show_settings(settings: PipelineSettings, *, as_json: bool) -> None:

@@ -23,7 +23,7 @@ from rich.text import Text
 from app.api.runs import SAVE_AFTER, Place, is_listening, open_bus, presence_on, try_save
 from app.cli.group import tolerate_closed_output
 from app.cli.options import json_option, placed
-from app.cli.output import note, stdout_console, write_event, write_json
+from app.cli.output import json_text, stdout_console, write_event
 from app.config import PROFILES, RunFolder, RunSettings
 from app.config.dashboard import DashboardSettings
 from app.config.loading import COMMAND_LINE, Loaded, variable
@@ -105,9 +105,9 @@ def up(
         shown, server = open_dashboard(deployment.dashboard, role)
         if server is not None:
             specs[1].append(dashboard_spec(place, loaded, stack.enter_context(server).fileno()))
-        note(title)
+        click.echo(title, err=True)
         if shown:
-            note(shown)
+            click.echo(shown, err=True)
             title = f"{shown}\n{title}"
         with configure("supervisor", deployment.node, folder.log("supervisor"), deployment.log_level, echo=False):
             screen = LiveScreen(title) if sys.stdout.isatty() and not as_json else Screen(as_json=as_json)
@@ -154,7 +154,7 @@ STREAM_LINES = 6
 class Screen:
     """Plain output: events on stdout, the rest on stderr.
 
-    With JSON, reports go to stdout too.
+    With JSON, reports go to stdout too. Methods raise ``OSError`` once nobody reads, because that ends the run.
     """
 
     def __init__(self, *, as_json: bool = False) -> None:
@@ -164,9 +164,9 @@ class Screen:
         """Show an unusual report on a daemon's process; with JSON, every report."""
         if self._as_json:
             fields = asdict(report)
-            write_json({"daemon": fields.pop("name"), **fields})
+            click.echo(json_text({"daemon": fields.pop("name"), **fields}))
         elif not is_usual(report):
-            note(describe(report))
+            self.say(describe(report))
 
     def event(self, event: Event[Any]) -> None:
         """Show an interesting event."""
@@ -177,7 +177,7 @@ class Screen:
 
     def say(self, text: str) -> None:
         """Show a line to the operator."""
-        note(text)
+        click.echo(text, err=True)
 
     def __enter__(self) -> Self:
         return self

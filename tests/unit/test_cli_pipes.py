@@ -1,10 +1,12 @@
-"""A closed pipe ends a command without an error."""
+"""A closed pipe is not an error, and hides none."""
 
 import errno
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from recorded_run import recording, write_journal
 
 from app.cli.group import tolerate_closed_output
 
@@ -32,3 +34,16 @@ def test_what_is_written_after_that_leads_nowhere(stderr: int) -> None:
 def test_other_errors_pass() -> None:
     with pytest.raises(OSError, match="disk"), tolerate_closed_output():
         raise OSError(errno.ENOSPC, "the disk is full")
+
+
+@pytest.mark.parametrize(
+    ("words", "code"), [(["status"], 3), (["status", "--json"], 3), (["doctor"], 1), (["tail"], 0), (["--help"], 0)]
+)
+@pytest.mark.parametrize("stderr", [subprocess.STDOUT, subprocess.DEVNULL])
+def test_closed_pipe_keeps_the_exit_code(tmp_path: Path, words: list[str], code: int, stderr: int) -> None:
+    write_journal(tmp_path / "journal.sqlite", recording().events)
+    command = [sys.executable, "-m", "app.cli", "--run", str(tmp_path), *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+    assert process.returncode == code
