@@ -109,7 +109,7 @@ class LazyGroup(click.Group):
             _refuse_repetitions(self, ctx, args, frozenset())
         with tolerate_closed_output():
             return super().parse_args(ctx, args)
-        ctx.exit()  # nobody reads the help
+        raise click.exceptions.Exit(0)  # nobody reads the help
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return all names in the order of ``COMMANDS``."""

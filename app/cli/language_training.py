@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import click
 from rich.text import Text
 
 from app.api.runs import Place

@@ -205,7 +205,7 @@ def test_replay_says_that_what_is_published_happens_again(flyball: Flyball) -> N
 
 @pytest.mark.parametrize(
     "words",
-    ["status", "tail -n 100", "trace 0001", "replay --check", "config show"],
+    ["tail -n 100", "trace 0001", "replay --check", "config show"],
 )
 def test_a_reader_that_has_gone_is_no_error(run: Path, words: str) -> None:
     command = [sys.executable, "-m", "app.cli", "--run", str(run), *words.split()]
