@@ -46,7 +46,7 @@ def prepare(folder: RunFolder) -> None:
     except OSError as error:
         raise UnusableFolder(
             f"{path.absolute()} cannot be used as a run folder: {error}.",
-            hint="Name a folder that you may write to: flyball --run FOLDER.",
+            hint="Name a folder that you may write to.",
         ) from error
 
 
@@ -61,7 +61,7 @@ def held(folder: RunFolder) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise AlreadyRunning(
-                f"Another `flyball up` runs in {folder.path}.", hint="Stop it, or choose another --run."
+                f"Another `flyball up` runs in {folder.path}.", hint="Stop it, or choose another run folder."
             ) from None
         yield
 

@@ -1,6 +1,7 @@
 """A run: its folder, settings, journal, board and broker."""
 
 import asyncio
+import shlex
 import socket
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
@@ -9,6 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from app.api.commands import completed, flyball
 from app.bus import Bus, ZmqBus
 from app.bus.access import KeyRefused
 from app.bus.ports import BrokerUnavailable
@@ -54,6 +56,14 @@ class Place:
     def store(self) -> str:
         """The folder or URL of the run's store."""
         return self.load().store(self.folder)
+
+    def command(self, *words: str) -> str:
+        """Return a command about this run, to paste into this shell."""
+        return f"{flyball(self.folder.path, self.config_file)} {shlex.join(words)}"
+
+    def completed(self, text: str) -> str:
+        """Return a text whose commands are about this run; see ``command``."""
+        return completed(text, flyball(self.folder.path, self.config_file))
 
     @property
     def settings_folder(self) -> str:
@@ -103,7 +113,7 @@ def complaint(say: Say) -> Callable[[DeadLetter], None]:
 def open_journal(place: Place) -> Iterator[SqliteJournalReader]:
     """Open the run's journal for reading. Raises ``NotAJournal``."""
     if not place.folder.journal.exists():
-        hint = "Name its folder by --run, or begin one: flyball up."
+        hint = "Name the folder of a run, or begin one: flyball up."
         raise NotAJournal(f"There is no run in {place.folder.path}.", hint=hint)
     with closing(SqliteJournalReader(place.folder.journal)) as reader:
         yield reader
@@ -197,7 +207,7 @@ def check_listening(place: Place) -> str:
     if not is_listening(endpoint):
         if place.load().deployment.keys.broker is not None:
             raise _no_answer(endpoint)
-        raise NotRunning(f"No broker listens at {endpoint}.", hint=f"Start it: flyball --run {place.folder.path} up")
+        raise NotRunning(f"No broker listens at {endpoint}.", hint=f"Start it: {place.command('up')}")
     return endpoint
 
 

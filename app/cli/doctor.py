@@ -75,7 +75,7 @@ def doctor(place: Place, *, form: Format, deep: bool, explain: str | None) -> No
         sys.exit(code)
     seconds = _seconds_since(clock, began)
     if form == "json":
-        write_json({"worst": worst(found), "seconds": seconds, "findings": [_values(one) for one in found]})
+        write_json({"worst": worst(found), "seconds": seconds, "findings": [_values(one, place) for one in found]})
     else:
         _show(found, seconds, place)
     if worst(found) == "critical":
@@ -86,8 +86,8 @@ def _seconds_since(clock: Clock, began: float) -> float:
     return round(clock.monotonic() - began, 3)
 
 
-def _values(one: Diagnosis) -> dict[str, Any]:
-    return {"code": one.code, **asdict(one.symptom), "runbook": one.runbook}
+def _values(one: Diagnosis, place: Place) -> dict[str, Any]:
+    return {"code": one.code, **asdict(one.symptom), "hint": place.completed(one.symptom.hint), "runbook": one.runbook}
 
 
 def _show(found: Sequence[Diagnosis], seconds: float, place: Place) -> None:
@@ -98,7 +98,11 @@ def _show(found: Sequence[Diagnosis], seconds: float, place: Place) -> None:
     for one in found:
         symptom = one.symptom
         head = Text(f"{symptom.severity:<8} ", STYLES[symptom.severity]).append(one.code, "bold")
-        show(head.append(f"  {symptom.where}", "default"), _indented(symptom.what), _indented(symptom.hint, "dim"))
+        show(
+            head.append(f"  {symptom.where}", "default"),
+            _indented(symptom.what),
+            _indented(place.completed(symptom.hint), "dim"),
+        )
     checked = f"{len(CHECKS)} checks in {seconds:.1f} s"
     if not found:
         echo(f"No trouble found: {checked}.")

@@ -77,7 +77,7 @@ ODD_NAMES = frozenset({errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES})
 
 @contextmanager
 def tolerate_closed_output(on_closed: Callable[[], None] | None = None, *, stream: int = STDOUT) -> Iterator[None]:
-    """Skip the rest of the block once nobody reads a stream: stdout, or stderr.
+    """Skip the rest of the block once nobody reads a stream.
 
     All later output is dropped, and ``on_closed`` is called.
     """
@@ -93,7 +93,10 @@ def tolerate_closed_output(on_closed: Callable[[], None] | None = None, *, strea
 
 
 def _discard_output(stream: int) -> None:
-    """Redirect a stream to the null device, and the other one if both go to the same file."""
+    """Redirect a stream to the null device.
+
+    The other one follows if both go to the same file.
+    """
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for one in (STDOUT, STDERR) if os.path.sameopenfile(STDOUT, STDERR) else (stream,):
         os.dup2(nowhere, one)
@@ -141,6 +144,7 @@ class LazyGroup(click.Group):
         The report takes two lines, and each error has an exit code. A closed pipe is not an error: it ends a command
         that writes a stream, and changes nothing for any other (``app.cli.output.echo``).
         """
+        from app.api.commands import completed, flyball
         from app.core import FlyballError, UnusableFile
 
         try:
@@ -158,7 +162,8 @@ class LazyGroup(click.Group):
         with tolerate_closed_output(stream=STDERR):
             click.echo(f"{click.style('error:', fg='red', bold=True)} {reported.message}", err=True)
             if reported.hint:
-                click.echo(f"{click.style('hint:', fg='cyan')}  {reported.hint}", err=True)
+                hint = completed(reported.hint, flyball(ctx.obj["run_dir"], ctx.obj["config_file"]))
+                click.echo(f"{click.style('hint:', fg='cyan')}  {hint}", err=True)
         names = (kind.__name__ for kind in type(reported).__mro__)
         raise click.exceptions.Exit(next((EXIT_CODES[name] for name in names if name in EXIT_CODES), 1))
 

@@ -11,6 +11,7 @@ import click
 from rich.console import Console, RenderableType
 from rich.table import Table
 
+from app.api.commands import completed, flyball
 from app.api.runs import complaint
 from app.cli.group import STDERR, tolerate_closed_output
 from app.events import Event
@@ -45,9 +46,9 @@ def show(*renderables: RenderableType) -> None:
 
 
 def echo(text: str = "", *, nl: bool = True) -> None:
-    """Write a text to stdout; it is lost once nobody reads stdout.
+    """Write a text to stdout.
 
-    The command goes on, because its work and its exit code do not depend on a reader.
+    It is lost once nobody reads stdout. The command goes on, because its work and its exit code do not depend on a reader.
     """
     with tolerate_closed_output():
         click.echo(text, nl=nl)
@@ -118,10 +119,16 @@ def data_only_on_stdout() -> Iterator[None]:
         os.close(saved)
 
 
+def with_options(text: str) -> str:
+    """Return a text whose commands are about this command's run."""
+    chosen = click.get_current_context().find_root().obj
+    return completed(text, flyball(chosen["run_dir"], chosen["config_file"]))
+
+
 def note(text: str) -> None:
-    """Write a line to stderr."""
+    """Write a line to stderr; see ``with_options``."""
     with tolerate_closed_output(stream=STDERR):
-        click.echo(text, err=True)
+        click.echo(with_options(text), err=True)
 
 
 def complain(dead: DeadLetter) -> None:

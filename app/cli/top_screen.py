@@ -47,14 +47,14 @@ class Details(ModalScreen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,enter,q", "dismiss", "Back")]
 
-    def __init__(self, event: Event[Any]) -> None:
+    def __init__(self, place: Place, event: Event[Any]) -> None:
         super().__init__()
-        self._event = event
+        self._place, self._event = place, event
 
     def compose(self) -> ComposeResult:
         """Show attributes and data, and the commands that lead on."""
         text = json.dumps(self._event.to_cloudevent(), indent=2, ensure_ascii=False)
-        yield VerticalScroll(Static(Text(f"{text}\n\nWhat led to it: flyball trace {self._event.id}")))
+        yield VerticalScroll(Static(Text(f"{text}\n\nWhat led to it: {self._place.command('trace', self._event.id)}")))
         yield Footer()
 
 
@@ -160,7 +160,9 @@ class Top(App[None]):
             table.add_row(*(_cell(column, config) for column in columns), key=config.key)
         table.move_cursor(row=row)
         waiting = [
-            Text(f"{config.key}: {config.waiting_for}", "red") for config in status.configs if config.waiting_for
+            Text(f"{config.key}: {self._place.completed(config.waiting_for)}", "red")
+            for config in status.configs
+            if config.waiting_for
         ]
         daemons = self.query_one("#daemons", Static)
         daemons.update(Group(*waiting, *([""] if waiting else []), daemons_table(status, width)))
@@ -200,7 +202,7 @@ class Top(App[None]):
             self._config = selected.row_key.value
             self.action_show("config")
         elif event := self._events.get(selected.row_key):
-            self.push_screen(Details(event))
+            self.push_screen(Details(self._place, event))
 
     def action_show(self, tab: str) -> None:
         """Switch to a tab."""

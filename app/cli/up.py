@@ -98,7 +98,9 @@ def up(
     prepare(folder)
     with held(folder), ExitStack() as stack:
         if role != "worker" and is_listening(endpoint := bus_endpoint(folder, deployment)):
-            raise AlreadyRunning(f"A broker listens at {endpoint} already.", hint="Stop it, or choose another --run.")
+            raise AlreadyRunning(
+                f"A broker listens at {endpoint} already.", hint="Stop it, or choose another run folder."
+            )
         _check_journal(folder.journal, loaded.run)
         title = f"Run folder {folder.path.absolute()}; daemons log to {folder.log('*')}. Ctrl-C stops."
         specs = child_specs(place, loaded, role)

@@ -140,7 +140,7 @@ class _Place:
 
 def _begun(config: GameConfig, loop: LoopSettings, folder: Path, seed: int, *, place: _Place, say: Say) -> TextRun:
     if (folder / STATE).exists():
-        raise UnusableTraining(f"{folder} holds a run.", hint="Go on with it by --resume, or choose another --output.")
+        raise UnusableTraining(f"{folder} holds a run.", hint="Resume it, or choose another folder.")
     check_settings(config, open_text_table(config, 0).spec)
     require(loop.device)
     folder.mkdir(parents=True, exist_ok=True)

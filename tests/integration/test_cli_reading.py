@@ -181,7 +181,7 @@ def test_a_folder_that_cannot_be_made_is_refused(words: tuple[str, ...]) -> None
     refused = CliRunner().invoke(main, [*words, "--run", "/proc/nothing"])
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert "/proc/nothing cannot be used as a run folder" in refused.stderr
-    assert "--run FOLDER" in refused.stderr
+    assert "Name a folder that you may write to" in refused.stderr
 
 
 @pytest.mark.parametrize("words", [["status"], ["tail"], ["trace", "a"], ["replay", "--check"]])
@@ -321,7 +321,7 @@ def test_emit_validates_without_a_broker(run: Path, flyball: Flyball, tmp_path: 
     [
         (["ROLLBACK_REQUESTED", json.dumps({"model": sha("m")}), "--config-key", KEY], 2, "reason: Field required"),
         (["ROLLBACK_REQUESTED", json.dumps({"model": sha("m"), "reason": ""}), "--config-key", KEY], 2, "reason"),
-        (["ROLLBACK_REQUESTED", "nonsense", "--config-key", KEY], 2, "flyball events schema ROLLBACK_REQUESTED"),
+        (["ROLLBACK_REQUESTED", "nonsense", "--config-key", KEY], 2, " events schema ROLLBACK_REQUESTED"),
         (["ROLLBACK_REQUESTED", "@/nowhere", "--config-key", KEY], 2, "/nowhere cannot be read"),
         (["ROLLBACK_REQUESTED", json.dumps({"model": sha("m"), "reason": "r"})], 2, "name its config key"),
         (

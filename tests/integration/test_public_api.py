@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -160,8 +160,8 @@ def test_train_resumes_and_says_its_progress(tmp_path: Path) -> None:
     ("game", "settings", "words"),
     [
         ("tic_tac_to_2p", {}, "Did you mean tic_tac_toe_2p"),
-        (KEY, {"ppo.gama": 0.9}, r"'ppo.gama' in --set or settings\. Did you mean ppo.gamma"),
-        (KEY, {"ppo": {"gamma": 2}}, r"ppo.gamma \(--set or settings\)"),
+        (KEY, {"ppo.gama": 0.9}, r"'ppo.gama'\. Did you mean ppo.gamma"),
+        (KEY, {"ppo": {"gamma": 2}}, r"ppo.gamma: Input"),
         (flyball.GAMES[KEY].replace(backend="language"), {}, "flyball up"),
     ],
 )
@@ -429,3 +429,30 @@ def test_simulate_gives_what_the_command_gives(tmp_path: Path) -> None:
 def test_simulate_takes_the_key_of_one_game(tmp_path: Path) -> None:
     options = {"nodes": 2, "days": 0.01, "run": tmp_path}
     assert flyball.simulate("hex7_2p", **options) == flyball.simulate(["hex7_2p"], **options)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: flyball.train("nothing_2p"),
+        lambda: flyball.train(KEY, {"ppo.lr": 1}),
+        lambda: flyball.train(KEY, {"ppo": {"gamma": 2}}),
+        lambda: flyball.train(KEY, resume=True),
+        lambda: flyball.train(KEY, settings_file="none.toml"),
+        lambda: flyball.train(KEY, config_file="none.toml"),
+        lambda: flyball.evaluate("current", KEY),
+        lambda: flyball.evaluate("current"),
+        lambda: flyball.evaluate("random", KEY, against="nobody"),
+        lambda: flyball.connect("nowhere"),
+        lambda: flyball.load_policy("."),
+        lambda: flyball.simulate(settings={"feedback.x": 1}),
+        lambda: flyball.simulate(plant="none.toml"),
+    ],
+)
+def test_errors_in_python_name_no_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Callable[[], object]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(flyball.FlyballError) as refused:
+        call()
+    assert not re.search(r"(^| )--|command line", str(refused.value)), str(refused.value)
