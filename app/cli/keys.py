@@ -21,6 +21,7 @@ from app.bus.keys import (
 )
 from app.cli.options import json_option, placed
 from app.cli.output import echo, note, write_row
+from app.status.summary import show_time
 from daemons.clock import SystemClock
 
 ALLOWED = "allowed"
@@ -94,7 +95,7 @@ def list_keys(place: Place, *, as_json: bool) -> None:
     """List the keys that the broker admits."""
     for key in KeyList.read(list_file(place)).keys:
         row = asdict(key) | {"until": key.until and key.until.isoformat()}
-        until = f"  until {key.until.isoformat(timespec='seconds')}" if key.until else ""
+        until = f"  until {show_time(key.until)}" if key.until else ""
         write_row(row, f"{key.name:<20} {key.role:<8} {key.public}{until}", as_json=as_json)
 
 

@@ -22,7 +22,7 @@ from app.cli.top_feed import Feed, LogLine, read_state
 from app.core import FlyballError
 from app.events import Event
 from app.status.status import ConfigStatus, Presence, Status
-from app.status.summary import event_text
+from app.status.summary import event_text, show_clock
 from app.status.tables import CONFIGS, Column, daemons_table, fitting
 from daemons.clock import SystemClock
 from daemons.run_folder import bus_endpoint, is_held
@@ -174,7 +174,7 @@ class Top(App[None]):
         table = self._table("event_table")
         follow = table.cursor_row >= table.row_count - 1
         for event in events:
-            key = table.add_row(str(event.sequence), event.recordedtime.strftime("%H:%M:%S"), event_text(event))
+            key = table.add_row(str(event.sequence), show_clock(event.recordedtime), event_text(event))
             self._events[key] = event
         self._trim(table)
         if events and follow:
@@ -184,7 +184,7 @@ class Top(App[None]):
         table = self._table("log_table")
         follow = table.cursor_row >= table.row_count - 1
         for line in lines:
-            table.add_row(line.time[CLOCK], line.daemon, Text(line.text, LEVELS.get(line.level, "default")))
+            table.add_row(f"{line.time[CLOCK]}Z", line.daemon, Text(line.text, LEVELS.get(line.level, "default")))
         self._trim(table)
         if lines and follow:
             table.move_cursor(row=table.row_count - 1)

@@ -35,7 +35,7 @@ from app.events import CATALOGUE, Event, ModelPromoted, Payload, PromotionReject
 from app.journal import NotAJournal, SqliteJournal, SqliteJournalReader, history
 from app.journal.history import past_settings, voided_events
 from app.status.status import READS, Board, DaemonStatus, Presence, Status, load_board
-from app.status.summary import event_text
+from app.status.summary import event_text, show_clock
 from app.status.tables import STATE_STYLES, status_table
 from app.telemetry import check_wandb, configure
 from daemons import monitoring
@@ -210,7 +210,7 @@ class LiveScreen(Screen):
 
     def event(self, event: Event[Any]) -> None:
         """Add a line; pin it if the event is notable."""
-        line = _line(event.recordedtime.strftime("%H:%M:%S "), "dim").append_text(event_text(event))
+        line = _line(f"{show_clock(event.recordedtime)} ", "dim").append_text(event_text(event))
         if event.data.notable:
             self._pin(event.data.event_name, event.subject, line)
         else:

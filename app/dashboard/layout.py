@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from app.api.commands import completed, flyball_anywhere
 from app.dashboard.feed import Feed
-from app.status.summary import UNKNOWN, short, show_age, show_outcome, summarise
+from app.status.summary import UNKNOWN, short, show_age, show_clock, show_outcome, show_time, summarise
 
 HERE = Path(__file__).parent
 
@@ -57,6 +57,8 @@ def _environment() -> Environment:
         "outcome": show_outcome,
         "summarise": summarise,
         "completed": completed,
+        "clock": show_clock,
+        "time": show_time,
     }
     return environment
 

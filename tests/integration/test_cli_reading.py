@@ -220,7 +220,7 @@ def test_a_reader_that_has_gone_is_no_error(run: Path, words: str) -> None:
 def test_tail_shows_the_last_events(run: Path, flyball: Flyball) -> None:
     shown = flyball("tail", "-n", 2).stdout.splitlines()
     assert len(shown) == 2
-    assert shown[0].split()[:5] == ["15", "2026-01-31", "12:00:15.000", "PROMOTION_REJECTED", KEY]
+    assert shown[0].split()[:5] == ["15", "2026-01-31", "12:00:15.000Z", "PROMOTION_REJECTED", KEY]
     assert flyball("tail", "-n", 0).stdout == ""
 
 
