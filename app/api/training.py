@@ -54,6 +54,11 @@ class PreparedTraining:
     game: RunGame
     resume: bool
 
+    def report_so_far(self, state: RunState) -> None:
+        """Write the report of a run that has not ended."""
+        summary = summary_text(self.head, state, None, self.game.config.players, [])
+        write_report(self.place.path, self.head, summary, curves=False)
+
 
 @dataclass(frozen=True, slots=True)
 class TrainingResult:
@@ -154,7 +159,8 @@ def train_prepared(run: PreparedTraining, progress: "ProgressLines", say: Say) -
             place.begin(head)
         say(f"Run folder {place.path.absolute()}; if interrupted, it can be resumed.")
         opened = [stack.enter_context(closing(sink)) for sink in _sinks(place, head)]
-        state = TrainingRun(place, game, head.settings, head.seed, (progress, *opened), progress.say).run()
+        sinks = (progress, *opened)
+        state = TrainingRun(place, game, head.settings, head.seed, sinks, progress.say, run.report_so_far).run()
         best = policy_of(place.model(state.best.model), head.settings.games)
         finals = final_evaluations(game, best, head.settings.training, head.seed)
         summary = _report(run, state, finals, say)

@@ -5,6 +5,7 @@ Data goes to stdout, everything else to stderr.
 
 import errno
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ GONE = (errno.EPIPE, errno.EIO)
 """Errors of writing to a closed pipe or terminal."""
 
 STDOUT, STDERR = 1, 2
+INTERRUPTED = 128 + signal.SIGINT
 
 COMMANDS = {
     "up": "Start all daemons of a run and watch them.",
@@ -62,6 +64,8 @@ ERRORS = {
     4: "AmbiguousEvent NobodyToPlay NothingToVoid NoLeague TooFewMembers UnknownConfig UnknownDaemon UnknownDeadLetter "
     "UnknownField UnknownEnvironment UnknownModel UnknownPolicy UnknownEvent UnknownEventType UnknownKey",
     5: "BrokerUnavailable NeverCame NotAcknowledged StoreUnavailable",
+    130: "Interrupted",
+    143: "Terminated",
 }
 """The errors of each exit code, by name.
 
@@ -150,6 +154,10 @@ class LazyGroup(click.Group):
         try:
             with tolerate_closed_output():
                 super().invoke(ctx)
+        except KeyboardInterrupt:
+            with tolerate_closed_output(stream=STDERR):
+                click.echo("Aborted!", err=True)
+            raise click.exceptions.Exit(INTERRUPTED) from None
         except FlyballError as error:
             reported = error
         except OSError as error:
@@ -193,6 +201,8 @@ MEANINGS = {
     3: "no run, or none that is running",
     4: "unknown or not there yet",
     5: "timeout",
+    130: "ended by Ctrl-C",
+    143: "ended by SIGTERM",
 }
 """Meanings of the exit codes."""
 

@@ -15,7 +15,7 @@ from app.config import GameConfig, flatten
 def train_text_game(
     place: Place,
     config: GameConfig,
-    output: Path | None,
+    folder: Path,
     values: Mapping[str, Any],
     seed: int | None,
     *,
@@ -35,7 +35,6 @@ def train_text_game(
             columns = ("setting", "value")
             show_table(columns, [(key, Text(json.dumps(value))) for key, value in shown.items()], left=columns)
         return
-    folder = output or Path("training") / config.key
     loaded = place.load()
     servers = loaded.deployment.text_servers(folder, loaded.folder)
     with data_only_on_stdout():
