@@ -81,9 +81,13 @@ def small(folder: Path, *words: str, game: str = "tic_tac_toe_2p") -> Result:
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signal_saves_whole_iterations_and_a_report(tmp_path: Path, sent: signal.Signals, code: int) -> None:
-    """Checkpoints are rare, so that only the signal can have saved these iterations."""
+    """Checkpoints are rare, so only the signal can have saved iterations."""
     words = [sys.executable, "-m", "app.cli", "train", "tic_tac_toe_2p", "--output", str(tmp_path / "run")]
-    many = ["collection.num_iterations=100000", "collection.games_per_iteration=16", "training.checkpoint_frequency=1000"]
+    many = [
+        "collection.num_iterations=100000",
+        "collection.games_per_iteration=16",
+        "training.checkpoint_frequency=1000",
+    ]
     command = [*words, *(word for setting in many for word in ("--set", setting))]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         log, report = tmp_path / "run" / "training_log.csv", tmp_path / "run" / "report.md"
