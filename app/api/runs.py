@@ -1,6 +1,7 @@
 """A run: its folder, settings, journal, board and broker."""
 
 import asyncio
+import os
 import shlex
 import socket
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
@@ -16,7 +17,7 @@ from app.bus.access import KeyRefused
 from app.bus.ports import BrokerUnavailable
 from app.config import GAMES, GameConfig, RunFolder
 from app.config.loading import Loaded, UnknownConfig, load
-from app.core import FlyballError, ModelHash, allow_modules_in
+from app.core import FlyballError, ModelHash, UnusableFile, allow_modules_in
 from app.events import Event, EventVoided, Payload
 from app.events.frames import DeadLetter
 from app.journal import JournalReader, NotAJournal, SqliteJournalReader, history
@@ -89,10 +90,25 @@ def place_of(run: str | Path, config_file: str | Path | None = None) -> Place:
 
     ``config_file`` replaces the settings file of the folder. From then on, the user's own modules beside the settings
     can be imported.
+
+    Raises ``UnusableFile``.
     """
     folder, file = RunFolder(Path(run)), None if config_file is None else Path(config_file)
+    for path in (folder.path, file or folder.settings):
+        _check_name(path)
     allow_modules_in((file or folder.settings).parent)
     return Place(folder, file)
+
+
+def _check_name(path: Path) -> None:
+    """Refuse a name that is not UTF-8, as journals, logs and JSON hold names."""
+    try:
+        whole = path.absolute()
+        str(whole).encode()
+    except FileNotFoundError:
+        raise UnusableFile("The current folder was deleted.", hint="Change to another one.") from None
+    except UnicodeEncodeError:
+        raise UnusableFile(f"The name {os.fsencode(whole)!r} is not UTF-8.", hint="Rename it.") from None
 
 
 def config_of(game: str | GameConfig, place: Place) -> GameConfig:

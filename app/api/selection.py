@@ -15,6 +15,9 @@ from app.events.frames import DeadLetter
 from app.journal import JournalReader, history
 from daemons.clock import SystemClock
 
+MOST_DIGITS = 18
+"""Digits of a position; all positions fit into 64 bits."""
+
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 

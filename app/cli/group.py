@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -107,11 +108,26 @@ def _discard_output(stream: int) -> None:
     os.close(nowhere)
 
 
+class PathName(click.Path):
+    """A path whose name is not empty, as an unset variable of the shell makes it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """See ``click.ParamType.convert``."""
+        if value == "":
+            self.fail("the name is empty.", param, ctx)
+        return Path(os.fsdecode(super().convert(value, param, ctx)))
+
+
 class LazyGroup(click.Group):
     """A group that imports a command's module when the command is used."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Refuse options that are given twice, then parse the group's own."""
+        """Refuse odd bytes and repeated options, then parse the rest."""
+        for arg in args:
+            try:
+                arg.encode()
+            except UnicodeEncodeError:  # journals, settings, logs and JSON hold UTF-8
+                ctx.fail(f"{os.fsencode(arg)!r} is not UTF-8.")
         if not ctx.resilient_parsing:  # set while the shell completes a word
             _refuse_repetitions(self, ctx, args, frozenset())
         with tolerate_closed_output():
@@ -216,14 +232,14 @@ ENDS = (
 @click.option(
     "--run",
     "run_dir",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=PathName(file_okay=False),
     envvar="FLYBALL_RUN",
     default=Path("run"),
     help="Folder of the run.",
 )
 @click.option(
     "--config-file",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=PathName(dir_okay=False),
     envvar="FLYBALL_CONFIG_FILE",
     help="Settings file, instead of flyball.toml in the run folder.",
 )

@@ -96,6 +96,31 @@ def test_a_name_that_no_file_can_have_is_told_in_a_line(words: tuple[str, ...]) 
     assert "cannot be used: File name too long" in " ".join(refused.stderr.split())
 
 
+@pytest.mark.parametrize("words", [["--run", "\udcff", "status"], ["tail", "\udcff"], ["check", "game", "\udcff"]])
+def test_bytes_that_are_not_utf8_are_refused(words: list[str]) -> None:
+    refused = CliRunner().invoke(main, words)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "b'\\xff' is not UTF-8" in refused.stderr
+
+
+@pytest.mark.parametrize("words", [["--run", "", "status"], ["status", "--run", ""], ["status", "--config-file", ""]])
+def test_an_empty_name_of_a_file_is_refused(words: list[str]) -> None:
+    """An unset variable of the shell must not mean the current folder."""
+    refused = CliRunner().invoke(main, words)
+    assert (refused.exit_code, "the name is empty" in refused.stderr) == (2, True)
+
+
+def test_folder_that_is_odd_or_gone_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = tmp_path / "\udcff"
+    odd.mkdir()
+    monkeypatch.chdir(odd)
+    refused = CliRunner().invoke(main, ["status"])
+    assert (refused.exit_code, "is not UTF-8" in refused.stderr) == (2, True)
+    odd.rmdir()
+    refused = CliRunner().invoke(main, ["status"])
+    assert (refused.exit_code, "The current folder was deleted" in refused.stderr) == (2, True)
+
+
 def test_exit_codes_belong_to_errors_that_exist() -> None:
     program = (
         "from importlib import import_module\nfrom app.cli.group import COMMANDS\nfrom app.core import FlyballError\n"
@@ -113,6 +138,9 @@ def test_exit_codes_belong_to_errors_that_exist() -> None:
     [
         (["tial"], 2, "Did you mean tail?"),
         (["tail", "--since", "soon"], 2, "10m"),
+        (["tail", "--since", "9999999999h"], 2, "10m"),
+        (["tail", "--since", f"{'9' * 400}d"], 2, "10m"),
+        (["journal", "delete", "--before", "9999999999d"], 2, "10m"),
         (["tail", "TRAINING_COMPLETE"], 4, "TRAINING_COMPLETED"),
         (["tail", "NOTHING_*"], 4, "no event type"),
         (["tail", "--config-key", "hart_4p"], 4, "hearts_4p"),
