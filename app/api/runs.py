@@ -101,7 +101,10 @@ def place_of(run: str | Path, config_file: str | Path | None = None) -> Place:
 
 
 def _check_name(path: Path) -> None:
-    """Refuse a name that is not UTF-8, as journals, logs and JSON hold names."""
+    """Refuse a name that is not UTF-8.
+
+    Journals, logs and JSON hold names as UTF-8.
+    """
     try:
         whole = path.absolute()
         str(whole).encode()

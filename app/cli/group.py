@@ -109,7 +109,10 @@ def _discard_output(stream: int) -> None:
 
 
 class PathName(click.Path):
-    """A path whose name is not empty, as an unset variable of the shell makes it."""
+    """A path whose name is not empty.
+
+    An unset variable of the shell is empty, and would mean the current folder.
+    """
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         """See ``click.ParamType.convert``."""

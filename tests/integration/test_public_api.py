@@ -272,6 +272,28 @@ def test_policy_acts_in_batches_and_alone(trained: flyball.TrainingResult) -> No
     assert again.act(obs, mask, temperature=1.0).tolist() == drawn.tolist()
 
 
+def test_policy_at_temperature_0_is_greedy(trained: flyball.TrainingResult) -> None:
+    policy = flyball.load_policy(trained.policy)
+    table, games = flyball.open_table(flyball.GAMES[KEY], 8), np.arange(8)
+    table.reset(games, list(range(8)))
+    obs, mask = table.observe(games)
+    log_probs, values = policy.forward(obs, mask, 0)
+    assert np.exp(log_probs).tolist() == np.eye(policy.actions)[policy.act(obs, mask)].tolist()
+    assert values.tolist() == policy.forward(obs, mask)[1].tolist()
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_policy_refuses_numbers_that_are_not_finite(trained: flyball.TrainingResult, number: float) -> None:
+    policy = flyball.load_policy(trained.policy)
+    obs, mask = np.zeros((2, policy.observation_size)), np.ones((2, policy.actions), dtype=bool)
+    obs[1, 5] = number
+    for answer in (policy.act, policy.forward):
+        with pytest.raises(flyball.FlyballError, match=f"Feature 5 of observation 1 is {number}"):
+            answer(obs, mask)
+    with pytest.raises(flyball.FlyballError, match="temperature is -1"):
+        policy.act(obs, mask, temperature=-1)
+
+
 @pytest.mark.parametrize(("obs", "mask"), [((3, 27), (2, 9)), ((27,), (1, 9)), ((2, 26), (2, 9)), ((2, 27), (2, 8))])
 def test_policy_refuses_other_shapes(trained: flyball.TrainingResult, obs, mask) -> None:
     with pytest.raises(flyball.FlyballError, match="27 features and 9 actions"):
