@@ -158,7 +158,7 @@ def _file_layer(path: Path) -> Layer:
         raise BadSettings(
             f"The key {dotted!r} in {path} has a dot in it.", hint="Dots separate tables, also in options: rename it."
         )
-    return _layer(flatten(tree), str(path), path.name)
+    return _layer(flatten(tree), f" in {path}", path.name)
 
 
 def _keys_with_dots(tree: Mapping[str, Any]) -> Iterator[str]:
@@ -175,13 +175,13 @@ def _environment_layer() -> Layer:
     own = {name for name in names if name.startswith(ENV_PREFIX) and name not in RESERVED}
     for name in own:
         key = name.removeprefix(ENV_PREFIX).lower().replace("__", ".")
-        _check_key(key, f"the environment variable {name}")
+        _check_key(key, f" in the environment variable {name}")
     try:
         tree = _Environment(DOCUMENT, env_prefix=ENV_PREFIX, env_nested_delimiter="__")()
     except SettingsError as error:
         raise BadSettings(f"{error}.", hint='Lists are written as JSON: ["one", "two"].') from error
     values = {key: _read(value) if _is_free(key) else value for key, value in flatten(tree).items()}
-    return _layer(values, "the environment", "environment {}")
+    return _layer(values, " in the environment", "environment {}")
 
 
 class _Environment(EnvSettingsSource):
@@ -202,22 +202,15 @@ def variable(key: str) -> str:
     return ENV_PREFIX + key.upper().replace(".", "__")
 
 
-def _within(where: str) -> str:
-    """Return " in" and a layer; nothing for what the caller gave."""
-    return f" in {where}" if where else ""
-
-
 def _from(origin: str) -> str:
-    """Return an origin in brackets; nothing for what the caller gave."""
     return "" if origin == COMMAND_LINE else f" ({origin})"
 
 
 def _layer(values: Mapping[str, Any], where: str, origin: str) -> Layer:
     """Return values with their origins, and with shorthands expanded.
 
-    ``{}`` in the origin stands for the key's variable.
-
-    Raises ``BadSettings`` for an unknown key or preset.
+    ``{}`` in the origin stands for the key's variable; ``where`` is " in flyball.toml" or the like, for errors. Raises
+    ``BadSettings`` for an unknown key or preset.
     """
     given = {key: value for key, value in values.items() if value != {} or _is_free(key)}  # empty tables set nothing
     for key in given:
@@ -292,14 +285,14 @@ def _check_key(key: str, where: str) -> None:
     if rest in known or (_is_free(key) and not is_of_bot):
         return
     if moved := MOVED.get(prefix.partition(".")[0], {}).get(rest):
-        raise BadSettings(f"{key!r}{_within(where)} has another name now.", hint=f"Write {prefix}{moved} instead.")
+        raise BadSettings(f"{key!r}{where} has another name now.", hint=f"Write {prefix}{moved} instead.")
     if (name := rest.rpartition(".")[2]) != rest and name in TOP_KEYS:
         hint = f"{name} belongs above all tables: move it there."
-        raise BadSettings(f"Unknown setting {key!r}{_within(where)}.", hint=hint)
+        raise BadSettings(f"Unknown setting {key!r}{where}.", hint=hint)
     last = {name.rpartition(".")[2]: name for name in known}
     near = get_close_matches(rest, known, n=1) or [last[n] for n in get_close_matches(rest.rpartition(".")[2], last, 1)]
     hint = f"Did you mean {prefix}{near[0]}?" if near else f"There are: {', '.join(sorted(known))}."
-    raise BadSettings(f"Unknown setting {key!r}{_within(where)}.", hint=hint)
+    raise BadSettings(f"Unknown setting {key!r}{where}.", hint=hint)
 
 
 def _written_out(values: Mapping[str, Any], where: str) -> Mapping[str, Any]:
@@ -314,7 +307,7 @@ def _written_out(values: Mapping[str, Any], where: str) -> Mapping[str, Any]:
         return values
     preset = MATCHMAKING.get(values[MATCHMAKING_TABLE])
     if preset is None:
-        message = f"{MATCHMAKING_TABLE}{_within(where)} is {values[MATCHMAKING_TABLE]!r}, which is no preset."
+        message = f"{MATCHMAKING_TABLE}{where} is {values[MATCHMAKING_TABLE]!r}, which is no preset."
         raise BadSettings(message, hint=f"There are: {', '.join(MATCHMAKING)}. Or write a table.")
     others = {key: value for key, value in values.items() if key != MATCHMAKING_TABLE}
     return flatten(preset.model_dump(mode="json"), f"{MATCHMAKING_TABLE}.") | others
@@ -335,9 +328,8 @@ def _chosen(layers: Sequence[Layer]) -> tuple[Sequence[str], str]:
         profile, origin = layer.get("profile", (None, ""))
         if profile is not None:
             if profile not in PROFILES:
-                raise BadSettings(
-                    f"There is no profile {profile!r}{_from(origin)}.", hint=f"Use {' or '.join(PROFILES)}."
-                )
+                message = f"There is no profile {profile!r}{_from(origin)}."
+                raise BadSettings(message, hint=f"Use {' or '.join(PROFILES)}.")
             return PROFILES[profile], origin
     return PROFILES["laptop"], DEFAULT
 

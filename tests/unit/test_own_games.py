@@ -337,7 +337,7 @@ def test_limit_of_moves_that_a_table_refuses_is_an_error(monkeypatch: pytest.Mon
 
 
 class Undefined(broken_games.Race16):
-    """A user's table that divides by 0 in the observations of seat 1."""
+    """A table that divides by 0 in observations of seat 1."""
 
     def observe(self, slots):
         obs, mask = super().observe(slots)
