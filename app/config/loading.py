@@ -209,8 +209,7 @@ def _from(origin: str) -> str:
 def _layer(values: Mapping[str, Any], where: str, origin: str) -> Layer:
     """Return values with their origins, and with shorthands expanded.
 
-    ``{}`` in the origin stands for the key's variable; ``where`` is " in flyball.toml" or the like, for errors. Raises
-    ``BadSettings`` for an unknown key or preset.
+    In the origin, ``{}`` stands for the key's variable. Raises ``BadSettings`` for an unknown key or preset.
     """
     given = {key: value for key, value in values.items() if value != {} or _is_free(key)}  # empty tables set nothing
     for key in given:
