@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import ThreadingHTTPServer
+from io import BytesIO
 from typing import ClassVar
 
 from prometheus_client import CollectorRegistry
@@ -34,11 +35,21 @@ class _Handler(MetricsHandler):
 
         Otherwise a page of another site could read the metrics, once its name is rebound to this address.
         """
-        host = self.headers.get("Host", "")
+        host = ",".join(self.headers.get_all("Host", ()))
         if self.names is not None and name_in(host) not in self.names:
             self.send_error(421, f"These metrics are not called {host!r}"[:200])
             return
         super().do_GET()
+
+    def do_HEAD(self) -> None:  # noqa: N802 - its base calls it
+        """Answer as a GET, without the body."""
+        self.do_GET()
+
+    def end_headers(self) -> None:
+        """Send the headers; drop what follows in an answer to HEAD."""
+        super().end_headers()
+        if self.command == "HEAD":
+            self.wfile = BytesIO()
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from app.config.loading import BadSettings, Loaded
 from app.config.monitoring import NotificationSettings, is_url
 from app.core import Clock, FlyballError, derive_id
 from app.events import CATALOGUE, Event, Payload, matching, traceparent_of
-from app.status.summary import event_text
+from app.status.summary import event_text, show_clock
 from app.telemetry.webhook import post
 from daemons.receivers import Terms
 
@@ -143,7 +143,7 @@ def _line(event: Event[Any], times: int) -> str:
     text = event_text(event).plain
     text = text if len(text) <= LINE_LENGTH else text[: LINE_LENGTH - 1] + "…"
     often = f" ({times} times)" if times > 1 else ""
-    return f"{event.recordedtime:%H:%M:%S} {_escaped(text)}{often}"
+    return f"{show_clock(event.recordedtime)} {_escaped(text)}{often}"
 
 
 def _escaped(text: str) -> str:

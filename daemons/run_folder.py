@@ -64,7 +64,7 @@ def prepare(folder: RunFolder) -> None:
     except OSError as error:
         raise UnusableFolder(
             f"{path.absolute()} cannot be used as a run folder: {error}.",
-            hint="Name a folder that you may write to: flyball --run FOLDER.",
+            hint="Name a folder that you may write to.",
         ) from error
 
 
@@ -90,7 +90,7 @@ class FolderLock:
         except BlockingIOError:
             file.close()
             raise AlreadyRunning(
-                f"Another `flyball up` runs in {self._path}.", hint="Stop it, or choose another --run."
+                f"Another `flyball up` runs in {self._path}.", hint="Stop it, or choose another run folder."
             ) from None
         return file
 

@@ -155,14 +155,14 @@ def _full_hash(name: str, argument: str, place: Place) -> str:
     found = [key for key in known if key.startswith(name)]
     if len(found) != 1:
         what = f"{len(found)} models of {place.folder.path} begin with" if found else "there is nothing called"
-        run = "" if known else f" The run in {place.folder.path} has no models: look at --run."
+        run = "" if known else f" The run in {place.folder.path} has no models."
         raise UnknownModel(f"{argument}: {what} {name!r}.", hint=f"It takes {MODELS}.{run}")
     return found[0]
 
 
 def _current(argument: str, place: Place, config_key: str | None, say: Say) -> ModelHash:
     if config_key is None:
-        raise BadUsage("Name the configuration whose current model is meant: --config KEY, or game=KEY in Python.")
+        raise BadUsage("Name the configuration whose current model is meant, too.")
     with open_journal(place) as reader:
         model = current_model(place, reader, config_key, say)
         if model is None:
@@ -188,7 +188,7 @@ def check_game(what: str, manifest: Manifest, config: GameConfig, place: Place, 
     if _rules(trained) != _rules(config):
         raise ForeignModel(
             f"{what} was trained for {theirs}, not for {config.key}.",
-            hint=f"Name a model of {config.key}, or play it with --config {theirs}.",
+            hint=f"Name a model of {config.key}, or play {theirs} with it.",
         )
 
 

@@ -14,6 +14,7 @@ from app.games import Mask, Observations
 from app.games.table import Floats
 from app.learning.devices import resolve
 from app.learning.inference import Policy
+from app.learning.network import MASKED_LOGIT
 from app.play.players import policy_of
 from app.play.rollout import ask
 from app.store import Checkpoint, MemoryStore, get_checkpoint
@@ -45,8 +46,30 @@ class LoadedPolicy:
         Masks mark the legal actions. For one position, the shapes are [D] and [A], and one action is returned.
 
         A temperature of 0 takes the most probable action; others draw from the probabilities. Raises ``BadUsage`` for
-        other shapes, or ``NoLegalAction``.
+        other shapes, numbers that are not finite and negative temperatures, or ``NoLegalAction``.
         """
+        rows, masks = self._checked(obs, mask, temperature)
+        points = self._random.random(len(rows)) if temperature else np.zeros(len(rows))
+        chosen = ask(self._policy, rows, masks, temperature, points).action
+        return chosen if np.ndim(mask) > 1 else chosen[0]
+
+    def forward(self, obs: Observations, mask: Mask, temperature: float = 1.0) -> tuple[Floats, Floats]:
+        """See ``Player.forward``.
+
+        At a temperature of 0, the most probable action has the probability 1. Raises as ``act``.
+        """
+        rows, masks = self._checked(obs, mask, temperature)
+        log_probs, values = self._policy.forward(rows, masks, temperature or 1.0)
+        if not temperature:
+            best = np.where(masks, self._policy.outputs(rows)[:, : self.actions], -np.inf).argmax(axis=1)
+            log_probs = np.full_like(log_probs, MASKED_LOGIT)
+            log_probs[np.arange(len(rows)), best] = 0
+        return log_probs, values
+
+    def _checked(self, obs: ArrayLike, mask: ArrayLike, temperature: float) -> tuple[Observations, Mask]:
+        """Return observations [N, D] and masks [N, A]. Raises ``BadUsage``."""
+        if not temperature >= 0:  # NaN, too
+            raise BadUsage(f"temperature is {temperature}: it has to be 0 or more.")
         seen, legal = np.asarray(obs), np.asarray(mask, dtype=np.bool_)
         if seen.shape != (*legal.shape[:-1], self.observation_size) or legal.shape[-1:] != (self.actions,):
             raise BadUsage(
@@ -56,14 +79,13 @@ class LoadedPolicy:
             )
         if seen.dtype != np.uint8:
             seen = seen.astype(np.float32)
-        rows, masks = np.atleast_2d(seen), np.atleast_2d(legal)
-        points = self._random.random(len(rows)) if temperature else np.zeros(len(rows))
-        chosen = ask(self._policy, rows, masks, temperature, points).action
-        return chosen if legal.ndim > 1 else chosen[0]
-
-    def forward(self, obs: Observations, mask: Mask, temperature: float = 1.0) -> tuple[Floats, Floats]:
-        """See ``Player.forward``."""
-        return self._policy.forward(obs, mask, temperature)
+        rows = np.atleast_2d(seen)
+        if not np.isfinite(rows).all():
+            row, feature = np.argwhere(~np.isfinite(rows))[0]
+            raise BadUsage(
+                f"Feature {feature} of observation {row} is {rows[row, feature]}.", hint="Observations are finite."
+            )
+        return rows, np.atleast_2d(legal)
 
     def __repr__(self) -> str:
         return f"<policy of {self.game}, model {self.model[:12]}>"

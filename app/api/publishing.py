@@ -113,7 +113,7 @@ async def publish_on(bus: Bus, envelopes: Sequence[Envelope[Payload]], say: Say,
         raise NotAcknowledged(
             f"The broker at {error.endpoint} did not acknowledge {ids}{more} within {error.seconds:g} s. "
             "It may have been recorded all the same.",
-            hint="Publish it again under the same id (--id): then it is recorded once.",
+            hint="Publish it again under the same id: then it is recorded once.",
         ) from error
     return positions
 

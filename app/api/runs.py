@@ -1,6 +1,8 @@
 """A run: its folder, settings, journal, board and broker."""
 
 import asyncio
+import os
+import shlex
 import socket
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
@@ -10,12 +12,13 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from app.api.commands import completed, flyball
 from app.bus import Bus, ZmqBus
 from app.bus.access import KeyRefused
 from app.bus.ports import BrokerUnavailable
 from app.config import GAMES, GameConfig, RunFolder
 from app.config.loading import Loaded, UnknownConfig, load
-from app.core import BROKER, FlyballError, ModelHash, allow_modules_in
+from app.core import BROKER, FlyballError, ModelHash, UnusableFile, allow_modules_in
 from app.events import Event, EventVoided, Payload
 from app.events.frames import DeadLetter
 from app.journal import JournalReader, NotAJournal, SqliteJournalReader, history
@@ -57,6 +60,14 @@ class Place:
         """The folder or URL of the run's store."""
         return self.load().store(self.folder)
 
+    def command(self, *words: str) -> str:
+        """Return a command about this run, to paste into this shell."""
+        return f"{flyball(self.folder.path, self.config_file)} {shlex.join(words)}"
+
+    def completed(self, text: str) -> str:
+        """Return a text whose commands are about this run; see ``command``."""
+        return completed(text, flyball(self.folder.path, self.config_file))
+
     @property
     def settings_folder(self) -> str:
         """The folder of the settings file, where the user's commands run."""
@@ -81,10 +92,28 @@ def place_of(run: str | Path, config_file: str | Path | None = None) -> Place:
 
     ``config_file`` replaces the settings file of the folder. From then on, the user's own modules beside the settings
     can be imported.
+
+    Raises ``UnusableFile``.
     """
     folder, file = RunFolder(Path(run)), None if config_file is None else Path(config_file)
+    for path in (folder.path, file or folder.settings):
+        _check_name(path)
     allow_modules_in((file or folder.settings).parent)
     return Place(folder, file)
+
+
+def _check_name(path: Path) -> None:
+    """Refuse a name that is not UTF-8.
+
+    Journals, logs and JSON hold names as UTF-8.
+    """
+    try:
+        whole = path.absolute()
+        str(whole).encode()
+    except FileNotFoundError:
+        raise UnusableFile("The current folder was deleted.", hint="Change to another one.") from None
+    except UnicodeEncodeError:
+        raise UnusableFile(f"The name {os.fsencode(whole)!r} is not UTF-8.", hint="Rename it.") from None
 
 
 def config_of(game: str | GameConfig, place: Place) -> GameConfig:
@@ -105,7 +134,7 @@ def complaint(say: Say) -> Callable[[DeadLetter], None]:
 def open_journal(place: Place) -> Iterator[SqliteJournalReader]:
     """Open the run's journal for reading. Raises ``NotAJournal``."""
     if not place.folder.journal.exists():
-        hint = "Name its folder by --run, or begin one: flyball up."
+        hint = "Name the folder of a run, or begin one: flyball up."
         raise NotAJournal(f"There is no run in {place.folder.path}.", hint=hint)
     with closing(SqliteJournalReader(place.folder.journal)) as reader:
         yield reader
@@ -211,7 +240,7 @@ def check_listening(place: Place) -> str:
     if not is_listening(endpoint):
         if place.load().deployment.keys.broker is not None:
             raise _no_answer(endpoint)
-        raise NotRunning(f"No broker listens at {endpoint}.", hint=f"Start it: flyball --run {place.folder.path} up")
+        raise NotRunning(f"No broker listens at {endpoint}.", hint=f"Start it: {place.command('up')}")
     return endpoint
 
 

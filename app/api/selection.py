@@ -15,6 +15,9 @@ from app.events.frames import DeadLetter
 from app.journal import JournalReader, history
 from daemons.clock import SystemClock
 
+MOST_DIGITS = 18
+"""Digits of a position; all positions fit into 64 bits."""
+
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
@@ -73,8 +76,11 @@ def before_since(reader: JournalReader, since: str) -> int:
     ``since`` is a position, a time (ISO 8601) or an age (``10m``). Raises ``BadUsage`` for anything else.
     """
     if since.isdecimal():
-        return min(max(int(since) - 1, 0), reader.head)
-    start_us = (_moment(since) - EPOCH) // timedelta(microseconds=1)
+        return reader.head if len(since) > MOST_DIGITS else min(max(int(since) - 1, 0), reader.head)
+    try:
+        start_us = (_moment(since) - EPOCH) // timedelta(microseconds=1)
+    except (ValueError, OverflowError):  # no time, or none that a calendar has
+        raise BadUsage(f"{since!r} is not a time: write 10m, 2h, a position, or 2026-01-31T12:00.") from None
     positions = range(reader.first, reader.head + 1)
     return (
         reader.first
@@ -86,8 +92,5 @@ def before_since(reader: JournalReader, since: str) -> int:
 def _moment(text: str) -> datetime:
     if match := re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text):
         return SystemClock().now() - timedelta(**{UNITS[match[2]]: float(match[1])})
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise BadUsage(f"{text!r} is not a time: write 10m, 2h, a position, or 2026-01-31T12:00.") from None
+    moment = datetime.fromisoformat(text)
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

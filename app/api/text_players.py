@@ -101,6 +101,6 @@ def _copy_base(manifest: Manifest, config: GameConfig, store: BlobStore, sources
             return manifest.base
     raise FlyballError(
         f"The base model {manifest.base} of the adapter is missing.",
-        hint="Name the run that the adapter is from by --run, or the folder of its training instead of a file. If the "
+        hint="Name the run that the adapter is from, or the folder of its training instead of a file. If the "
         f"base model is your own, set games.{config.key}.language.base.",
     )

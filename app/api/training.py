@@ -54,6 +54,11 @@ class PreparedTraining:
     game: RunGame
     resume: bool
 
+    def report_so_far(self, state: RunState) -> None:
+        """Write the report of a run that has not ended."""
+        summary = summary_text(self.head, state, None, self.game.config.players, [])
+        write_report(self.place.path, self.head, summary, curves=False)
+
 
 @dataclass(frozen=True, slots=True)
 class TrainingResult:
@@ -113,7 +118,8 @@ def prepare_training(
         head = _resumed(place, config, values)
     else:
         raise BadUsage(
-            "A run that goes on keeps its settings and seed; --set (in Python: settings) changes the rest of it."
+            "A resumed run keeps its seed, and its settings but for single ones that are given.",
+            hint="Leave out the seed and the settings file.",
         )
     check_wandb(head.settings.logging.wandb, "logging.wandb")
     if log := _log_of(place, head):
@@ -151,9 +157,10 @@ def train_prepared(run: PreparedTraining, progress: "ProgressLines", say: Say) -
             place.change(head)
         else:
             place.begin(head)
-        say(f"Run folder {place.path.absolute()}; if interrupted, it goes on by --resume.")
+        say(f"Run folder {place.path.absolute()}; if interrupted, it can be resumed.")
         opened = [stack.enter_context(closing(sink)) for sink in _sinks(place, head)]
-        state = TrainingRun(place, game, head.settings, head.seed, (progress, *opened), progress.say).run()
+        sinks = (progress, *opened)
+        state = TrainingRun(place, game, head.settings, head.seed, sinks, progress.say, run.report_so_far).run()
         best = policy_of(place.model(state.best.model), head.settings.games)
         finals = final_evaluations(game, best, head.settings.training, head.seed)
         summary = _report(run, state, finals, say)

@@ -242,7 +242,7 @@ class ZmqBus:
             return KeyRefused(
                 f"The broker at {self.endpoint} does not admit the key of {self.producer}.",
                 hint=f"Authorize it on the head, as worker, operator or reader: "
-                f"flyball keys authorize {name} worker {self._keys.own.public}",
+                f"flyball --run FOLDER keys authorize {name} worker {self._keys.own.public}",
             )
         return KeyRefused(
             f"One of the broker at {self.endpoint} and {self.producer} uses keys, and the other does not.",

@@ -8,7 +8,7 @@ import click
 
 from app.api.runs import Place
 from app.cli.options import json_option, placed, seed_option
-from app.cli.output import data_only_on_stdout, note, write_json
+from app.cli.output import data_only_on_stdout, echo, note, with_options, write_json
 from app.config import GameConfig, NetworkSettings
 from app.config.loading import UnknownConfig
 from app.config.settings import CONFIG_KEY
@@ -139,8 +139,8 @@ def report(what: str, findings: Sequence[Finding], *, as_json: bool, seen: Mappi
         write_json({"checked": what, "ok": not findings, "findings": faults} | ({"seen": seen} if seen else {}))
     else:
         for finding in findings:
-            click.echo(f"{click.style(finding.where, bold=True)}: {finding.what}\n    {finding.hint}")
-        click.echo(f"{what}: {len(findings) or 'no'} fault{'' if len(findings) == 1 else 's'} found")
+            echo(f"{click.style(finding.where, bold=True)}: {finding.what}\n    {with_options(finding.hint)}")
+        echo(f"{what}: {len(findings) or 'no'} fault{'' if len(findings) == 1 else 's'} found")
     raise click.exceptions.Exit(FAULTY if findings else 0)
 
 

@@ -6,7 +6,7 @@ import click
 
 from app.api.runs import Place
 from app.cli.options import json_option, placed
-from app.cli.output import data_only_on_stdout, note, write_json
+from app.cli.output import data_only_on_stdout, echo, note, write_json
 
 
 @click.group()
@@ -29,7 +29,7 @@ def show(place: Place, *, as_json: bool) -> None:
     for key, value in lines.items():
         origin = loaded.origins[key]
         colour = "bright_black" if origin == "default" else "green"
-        click.echo(f"{key:<{width}}  {value:<{min(wide, 40)}}  {click.style(origin, fg=colour)}")
+        echo(f"{key:<{width}}  {value:<{min(wide, 40)}}  {click.style(origin, fg=colour)}")
 
 
 @config.command()

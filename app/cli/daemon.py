@@ -42,7 +42,7 @@ def run(place: Place, name: str, *, supervised: bool) -> None:
     endpoint = bus_endpoint(place.folder, loaded.deployment)
     if spec.name != BROKER and not supervised and not is_listening(endpoint):
         # otherwise nobody would notice that the daemon only waits for its broker
-        start = f"flyball --run {place.folder.path} daemon run {BROKER}"
+        start = place.command("daemon", "run", BROKER)
         note(f"Waiting for a broker at {endpoint}. To start one: {start} (`up` runs it with all other daemons).")
     sys.exit(run_daemon(spec, loaded, place.folder))
 

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from app.api.runs import Place, is_listening
 from app.cli.options import placed
-from app.cli.output import note, show, write_json
+from app.cli.output import echo, note, show, write_json
 from app.core import FlyballError
 from app.core.clock import Clock
 from app.core.shipped import shipped
@@ -57,7 +57,7 @@ def doctor(place: Place, *, form: Format, deep: bool, explain: str | None) -> No
     """
     if explain:
         text = runbook(explain)
-        show(Markdown(text)) if sys.stdout.isatty() else click.echo(text)
+        show(Markdown(text)) if sys.stdout.isatty() else echo(text)
         return
     clock = SystemClock()
     began = clock.monotonic()
@@ -67,15 +67,15 @@ def doctor(place: Place, *, form: Format, deep: bool, explain: str | None) -> No
     except FlyballError as error:
         if form != "nagios":
             raise
-        click.echo(f"FLYBALL UNKNOWN - {error}")
+        echo(f"FLYBALL UNKNOWN - {error}")
         sys.exit(UNKNOWN)
     if form == "nagios":
         code, text = nagios(facts, found)
-        click.echo(text)
+        echo(text)
         sys.exit(code)
     seconds = _seconds_since(clock, began)
     if form == "json":
-        write_json({"worst": worst(found), "seconds": seconds, "findings": [_values(one) for one in found]})
+        write_json({"worst": worst(found), "seconds": seconds, "findings": [_values(one, place) for one in found]})
     else:
         _show(found, seconds, place)
     if worst(found) == "critical":
@@ -86,8 +86,8 @@ def _seconds_since(clock: Clock, began: float) -> float:
     return round(clock.monotonic() - began, 3)
 
 
-def _values(one: Diagnosis) -> dict[str, Any]:
-    return {"code": one.code, **asdict(one.symptom), "runbook": one.runbook}
+def _values(one: Diagnosis, place: Place) -> dict[str, Any]:
+    return {"code": one.code, **asdict(one.symptom), "hint": place.completed(one.symptom.hint), "runbook": one.runbook}
 
 
 def _show(found: Sequence[Diagnosis], seconds: float, place: Place) -> None:
@@ -98,10 +98,14 @@ def _show(found: Sequence[Diagnosis], seconds: float, place: Place) -> None:
     for one in found:
         symptom = one.symptom
         head = Text(f"{symptom.severity:<8} ", STYLES[symptom.severity]).append(one.code, "bold")
-        show(head.append(f"  {symptom.where}", "default"), _indented(symptom.what), _indented(symptom.hint, "dim"))
+        show(
+            head.append(f"  {symptom.where}", "default"),
+            _indented(symptom.what),
+            _indented(place.completed(symptom.hint), "dim"),
+        )
     checked = f"{len(CHECKS)} checks in {seconds:.1f} s"
     if not found:
-        click.echo(f"No trouble found: {checked}.")
+        echo(f"No trouble found: {checked}.")
         return
     counts = [f"{number} {severity}" for severity in LEVELS if (number := _count(found, severity))]
     page = f", or {address}" if (address := page_of(found[0], place)) else ""

@@ -9,7 +9,7 @@ import click
 
 from app.api.runs import Place
 from app.cli.options import complete_types, json_option, placed
-from app.cli.output import write_row
+from app.cli.output import echo, write_row
 from app.cli.streams import shows_all
 from app.events import CATALOGUE, resolve
 
@@ -44,7 +44,7 @@ def schema(type_name: str, *, whole: bool) -> None:
 
     payload = resolve(type_name)
     document = envelope_schema(payload) if whole else payload.model_json_schema()
-    click.echo(json.dumps(document, indent=2, ensure_ascii=not shows_all(sys.stdout)))
+    echo(json.dumps(document, indent=2, ensure_ascii=not shows_all(sys.stdout)))
 
 
 @events.command()
@@ -65,4 +65,4 @@ def graph(place: Place, form: Literal["mermaid", "dot", "json"], *, compact: boo
     from daemons import graph as drawing
 
     settings = place.load().run
-    click.echo(drawing.render(drawing.compact(settings) if compact else drawing.whole(settings), form), nl=False)
+    echo(drawing.render(drawing.compact(settings) if compact else drawing.whole(settings), form), nl=False)

@@ -5,6 +5,7 @@ Data goes to stdout, everything else to stderr.
 
 import errno
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -17,6 +18,8 @@ import click
 
 from app.cli.first_process import continue_as_child
 from app.cli.streams import OutputFailed, discard_output, set_up_streams, tolerate_closed_output
+
+INTERRUPTED = 128 + signal.SIGINT
 
 COMMANDS = {
     "up": "Start all daemons of a run and watch them.",
@@ -62,6 +65,8 @@ ERRORS = {
     4: "AmbiguousEvent NobodyToPlay NothingToVoid NoLeague TooFewMembers UnknownConfig UnknownDaemon UnknownDeadLetter "
     "UnknownField UnknownEnvironment UnknownModel UnknownPolicy UnknownEvent UnknownEventType UnknownKey",
     5: "BrokerUnavailable NeverCame NotAcknowledged StoreUnavailable",
+    130: "Interrupted",
+    143: "Terminated",
 }
 """The errors of each exit code, by name.
 
@@ -73,6 +78,19 @@ EXIT_CODES = {name: code for code, names in ERRORS.items() for name in names.spl
 
 ODD_NAMES = frozenset({errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES})
 """Errors of a bad path, even when only its existence is checked."""
+
+
+class PathName(click.Path):
+    """A path whose name is not empty.
+
+    An unset variable of the shell is empty, and would mean the current folder.
+    """
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """See ``click.ParamType.convert``."""
+        if value == "":
+            self.fail("the name is empty.", param, ctx)
+        return Path(os.fsdecode(super().convert(value, param, ctx)))
 
 
 class LazyGroup(click.Group):
@@ -91,10 +109,17 @@ class LazyGroup(click.Group):
             sys.exit(1)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Refuse options that are given twice, then parse the group's own."""
+        """Refuse odd bytes and repeated options, then parse the rest."""
+        for arg in args:
+            try:
+                arg.encode()
+            except UnicodeEncodeError:  # journals, settings, logs and JSON hold UTF-8
+                ctx.fail(f"{os.fsencode(arg)!r} is not UTF-8.")
         if not ctx.resilient_parsing:  # set while the shell completes a word
             _refuse_repetitions(self, ctx, args, frozenset())
-        return super().parse_args(ctx, args)
+        with tolerate_closed_output():
+            return super().parse_args(ctx, args)
+        raise click.exceptions.Exit(0)  # nobody reads the help
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return all names in the order of ``COMMANDS``."""
@@ -123,15 +148,20 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> None:
         """Run a command, and report its error.
 
-        The report takes two lines, and each error has an exit code. A closed pipe is not an error.
+        The report takes two lines, and each error has an exit code. A closed pipe is not an error: it ends a command
+        that writes a stream, and changes nothing for any other (``app.cli.output.echo``).
         """
+        from app.api.commands import completed, flyball
         from app.core import FlyballError
 
         try:
             with tolerate_closed_output():
                 super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("Aborted!", err=True)
+            raise click.exceptions.Exit(INTERRUPTED) from None
         except FlyballError as error:
-            _report(error.message, error.hint)
+            _report(error.message, completed(error.hint, flyball(ctx.obj["run_dir"], ctx.obj["config_file"])))
             names = (kind.__name__ for kind in type(error).__mro__)
             raise click.exceptions.Exit(next((EXIT_CODES[name] for name in names if name in EXIT_CODES), 1)) from None
         except OSError as error:
@@ -195,6 +225,8 @@ MEANINGS = {
     3: "no run, or none that is running",
     4: "unknown or not there yet",
     5: "timeout",
+    130: "ended by Ctrl-C",
+    143: "ended by SIGTERM",
 }
 """Meanings of the exit codes."""
 
@@ -208,14 +240,14 @@ ENDS = (
 @click.option(
     "--run",
     "run_dir",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=PathName(file_okay=False),
     envvar="FLYBALL_RUN",
     default=Path("run"),
     help="Folder of the run.",
 )
 @click.option(
     "--config-file",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=PathName(dir_okay=False),
     envvar="FLYBALL_CONFIG_FILE",
     help="Settings file, instead of flyball.toml in the run folder.",
 )

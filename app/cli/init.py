@@ -13,10 +13,11 @@ from typing import Literal
 
 import click
 
+from app.api.commands import flyball_anywhere
 from app.bus.keys import Key, KeyList, KeyPair, check_name, check_public, new_pair, write_secret
 from app.cli.keys import ALLOWED
 from app.cli.options import FOLDER, json_option
-from app.cli.output import note, write_json
+from app.cli.output import echo, note, write_json
 from app.config import RunFolder
 from app.core import BadUsage, writing
 from app.core.shipped import shipped
@@ -137,17 +138,17 @@ def init(
     RunFolder(machine.folder).log("any").parent.mkdir(exist_ok=True)  # supervisord makes no folders
     following = _next(machine, services, pair.public)
     if machine.store and machine.store.startswith("/"):
-        _warn_of_store(machine.store)
+        _warn_of_store(machine, machine.store)
     if as_json:
         made = {"settings": str(settings), "secret": str(secret), "services": [str(path) for path in files]}
         write_json({"role": role, "node": machine.node, "public": pair.public, **made, "next": following})
         return
-    click.echo(f"{machine.node} is a {role} in {machine.folder}; its public key is {pair.public}")
+    echo(f"{machine.node} is a {role} in {machine.folder}; its public key is {pair.public}")
     for where, commands in following.items():
-        click.echo(f"\n{where}:\n" + "\n".join(f"  {command}" for command in commands))
+        echo(f"\n{where}:\n" + "\n".join(f"  {command}" for command in commands))
 
 
-def _warn_of_store(store: str) -> None:
+def _warn_of_store(machine: Machine, store: str) -> None:
     """Warn on stderr of a store that cannot be written yet.
 
     The store may be mounted later.
@@ -158,7 +159,7 @@ def _warn_of_store(store: str) -> None:
     try:
         check_folder(store)
     except UnusableStore as error:
-        note(f"WARNING: {error} {error.hint} Then look again: flyball config check")
+        note(f"WARNING: {error} {error.hint} Then look again: {flyball_anywhere(machine.folder, None)} config check")
 
 
 def _plain(path: Path) -> Path:
@@ -268,7 +269,7 @@ def _changed(text: str, changes: Mapping[str, str]) -> str:
 
 def _next(machine: Machine, services: Services, public: str) -> dict[str, list[str]]:
     """Return the next commands, by machine."""
-    authorize = f"flyball --run {machine.folder} keys authorize"
+    authorize = f"{flyball_anywhere(machine.folder, None)} keys authorize"
     roles = MACHINE_ROLES if machine.role == "head" else ("worker",)
     if services == "systemd":
         targets = " ".join(f"flyball-{role}.target" for role in roles)

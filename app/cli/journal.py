@@ -16,8 +16,9 @@ from app.api.runs import Place, connected, is_listening, open_journal
 from app.bus import BROKER_ONLY, JournalPublisher, ZmqBus
 from app.cli.journal_archive import archive, delete, export, import_command
 from app.cli.options import json_option, placed, timeout_option
-from app.cli.output import note, write_row, write_values
+from app.cli.output import echo, note, write_row, write_values
 from app.core import FlyballError, derive_id
+from app.core.sizes import size_text
 from app.events import Envelope, Event, EventVoided, Payload, decode, follow, originate
 from app.events.frames import DeadLetter, Frame
 from app.journal import DamagedDatabase, OtherFormat, SqliteJournal, history, rebuild
@@ -95,7 +96,7 @@ def backup(place: Place, path: Path) -> None:
     """
     with open_journal(place) as reader:
         head = reader.backup(path)
-    note(f"{path} holds the journal up to position {head}, {path.stat().st_size / 1e6:,.1f} MB, without damage.")
+    note(f"{path} holds the journal up to position {head}, {size_text(path.stat().st_size)}, without damage.")
 
 
 @journal.command()
@@ -119,7 +120,7 @@ def rebuild_command(place: Place) -> None:
     """
     rebuilt = rebuild(_existing(place))
     for lost in rebuilt.lost:
-        click.echo(f"Lost: {lost}")
+        echo(f"Lost: {lost}")
     note(f"Rebuilt up to position {rebuilt.head}; the damaged file is kept as {rebuilt.before}.")
 
 

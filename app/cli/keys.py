@@ -20,7 +20,8 @@ from app.bus.keys import (
     write_secret,
 )
 from app.cli.options import json_option, placed
-from app.cli.output import note, write_row
+from app.cli.output import echo, note, write_row
+from app.status.summary import show_time
 from daemons.clock import SystemClock
 
 ALLOWED = "allowed"
@@ -94,7 +95,7 @@ def list_keys(place: Place, *, as_json: bool) -> None:
     """List the keys that the broker admits."""
     for key in KeyList.read(list_file(place)).keys:
         row = asdict(key) | {"until": key.until and key.until.isoformat()}
-        until = f"  until {key.until.isoformat(timespec='seconds')}" if key.until else ""
+        until = f"  until {show_time(key.until)}" if key.until else ""
         write_row(row, f"{key.name:<20} {key.role:<8} {key.public}{until}", as_json=as_json)
 
 
@@ -136,4 +137,4 @@ def rotate(place: Place, name: str, public: str | None, grace: float | None) -> 
     read_secret(secret)  # a key that was made elsewhere has no file here
     known.rotate(name, pair.public, until).write(path)
     replace_secret(secret, pair)
-    click.echo(pair.public)
+    echo(pair.public)

@@ -5,18 +5,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import click
 from rich.text import Text
 
 from app.api.runs import Place
-from app.cli.output import data_only_on_stdout, note, show_table, write_json
+from app.cli.output import data_only_on_stdout, echo, note, show_table, write_json
 from app.config import GameConfig, flatten
 
 
 def train_text_game(
     place: Place,
     config: GameConfig,
-    output: Path | None,
+    folder: Path,
     values: Mapping[str, Any],
     seed: int | None,
     *,
@@ -36,7 +35,6 @@ def train_text_game(
             columns = ("setting", "value")
             show_table(columns, [(key, Text(json.dumps(value))) for key, value in shown.items()], left=columns)
         return
-    folder = output or Path("training") / config.key
     loaded = place.load()
     servers = loaded.deployment.text_servers(folder, loaded.folder)
     with data_only_on_stdout():
@@ -44,4 +42,4 @@ def train_text_game(
     if as_json:
         write_json(report)
     else:
-        click.echo(f"Adapter {report['model']} after {report['iterations']} iterations; its report is in {folder}.")
+        echo(f"Adapter {report['model']} after {report['iterations']} iterations; its report is in {folder}.")

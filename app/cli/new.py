@@ -15,7 +15,7 @@ from shlex import quote
 import click
 
 from app.cli.options import FOLDER, json_option
-from app.cli.output import write_values
+from app.cli.output import echo, write_values
 from app.config import GAMES
 from app.core import BadUsage, writing
 from app.core.shipped import shipped
@@ -89,7 +89,7 @@ def new(kind: str, name: str, *, folder: Path, as_json: bool) -> None:
         write_values({**values, "next": following}, as_json=True)
         return
     write_values(values, as_json=False)
-    click.echo("\nNext:\n" + "\n".join(f"  {command}" for command in following))
+    echo("\nNext:\n" + "\n".join(f"  {command}" for command in following))
 
 
 def _check_name(kind: str, name: str, folder: Path) -> None:

@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 
 from app.api.runs import place_of
+from app.cli.group import PathName
 from app.events import CATALOGUE
 from app.telemetry import FIGURE_FORMATS
 
@@ -23,8 +24,7 @@ workers_option = click.option("--workers", default=1, type=click.IntRange(1), he
 set_option = click.option(
     "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Change a setting; repeatable."
 )
-FILE = click.Path(dir_okay=False, path_type=Path)
-FOLDER = click.Path(file_okay=False, path_type=Path)
+FILE, FOLDER = PathName(dir_okay=False), PathName(file_okay=False)
 
 
 def _set(ctx: click.Context, param: click.Parameter, value: Path | None) -> None:

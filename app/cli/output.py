@@ -11,8 +11,9 @@ import click
 from rich.console import Console, RenderableType
 from rich.table import Table
 
+from app.api.commands import completed, flyball
 from app.api.runs import complaint
-from app.cli.streams import shows_all
+from app.cli.streams import shows_all, tolerate_closed_output
 from app.events import Event
 from app.events.frames import DeadLetter
 from app.status.summary import UNKNOWN, event_text, show_time
@@ -41,15 +42,30 @@ def show(*renderables: RenderableType) -> None:
         for renderable in renderables:
             console.print(renderable, crop=False, overflow="ellipsis")
     for line in capture.get().splitlines():
-        click.echo(line.rstrip())
+        echo(line.rstrip())
 
 
-def write_json(value: Any) -> None:
-    """Write a value to stdout as one line of JSON.
+def echo(text: str = "", *, nl: bool = True) -> None:
+    """Write a text to stdout.
+
+    It is lost once nobody reads stdout. The command goes on, because its work and its exit code do not
+    depend on a reader.
+    """
+    with tolerate_closed_output():
+        click.echo(text, nl=nl)
+
+
+def json_text(value: Any) -> str:
+    """Return a value as one line of JSON.
 
     Characters that stdout's encoding may lack are escaped.
     """
-    click.echo(json.dumps(value, ensure_ascii=not shows_all(sys.stdout), allow_nan=False))
+    return json.dumps(value, ensure_ascii=not shows_all(sys.stdout), allow_nan=False)
+
+
+def write_json(value: Any) -> None:
+    """Write a value to stdout as one line of JSON."""
+    echo(json_text(value))
 
 
 def write_row(values: Mapping[str, Any], text: str, *, as_json: bool) -> None:
@@ -57,7 +73,7 @@ def write_row(values: Mapping[str, Any], text: str, *, as_json: bool) -> None:
     if as_json:
         write_json(values)
     else:
-        click.echo(text)
+        echo(text)
 
 
 def write_values(values: Mapping[str, Any], *, as_json: bool) -> None:
@@ -67,7 +83,7 @@ def write_values(values: Mapping[str, Any], *, as_json: bool) -> None:
         return
     width = max(map(len, values))
     for name, value in values.items():
-        click.echo(f"{name:<{width}} {value}")
+        echo(f"{name:<{width}} {value}")
 
 
 def show_table(
@@ -107,9 +123,15 @@ def data_only_on_stdout() -> Iterator[None]:
         os.close(saved)
 
 
+def with_options(text: str) -> str:
+    """Return a text whose commands are about this command's run."""
+    chosen = click.get_current_context().find_root().obj
+    return completed(text, flyball(chosen["run_dir"], chosen["config_file"]))
+
+
 def note(text: str) -> None:
-    """Write a line to stderr."""
-    click.echo(text, err=True)
+    """Write a line to stderr; see ``with_options``."""
+    click.echo(with_options(text), err=True)
 
 
 def complain(dead: DeadLetter) -> None:
@@ -118,10 +140,13 @@ def complain(dead: DeadLetter) -> None:
 
 
 def write_event(event: Event[Any], *, as_json: bool) -> None:
-    """Write an event to stdout, as text or as a CloudEvent."""
+    """Write an event to stdout, as text or as a CloudEvent.
+
+    Raises ``OSError`` once nobody reads stdout, because that ends a command that shows a stream of events.
+    """
     head = f"{event.sequence:>8}  {show_time(event.recordedtime, 'milliseconds')}  "
     if as_json:
-        write_json(event.to_cloudevent())
+        click.echo(json_text(event.to_cloudevent()))
     elif sys.stdout.isatty():
         stdout_console().print(head, event_text(event), sep="", no_wrap=True, overflow="ellipsis")
     else:

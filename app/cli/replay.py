@@ -27,8 +27,7 @@ from app.cli.options import (
     placed,
     timeout_option,
 )
-from app.cli.output import complain, note, show, write_event, write_json, write_row
-from app.cli.streams import tolerate_closed_output
+from app.cli.output import complain, echo, note, show, write_event, write_json, write_row
 from app.config.loading import parse
 from app.core import UnusableFile
 from app.events import Event, follow
@@ -194,11 +193,10 @@ def check_journal(
         verify(lambda: history(reader, on_dead=lambda _: None), report)
     except NonDeterministicReplay as difference:
         found = difference
-    with tolerate_closed_output():  # the exit code reports the result even if stdout is closed
-        if as_json:
-            write_json(_report_json(report, report.position - after, seconds, found))
-        else:
-            _print_report(report, report.position - after, seconds, found)
+    if as_json:
+        write_json(_report_json(report, report.position - after, seconds, found))
+    else:
+        _print_report(report, report.position - after, seconds, found)
     if found:
         raise found
 
@@ -219,7 +217,7 @@ def _store(path: Path | None) -> Iterator[StateStore | None]:
 
 def _print_report(report: Report, events: int, seconds: float, found: NonDeterministicReplay | None) -> None:
     for name, count in report.matched.items():
-        click.echo(f"{name:<28} {count:>9,}")
+        echo(f"{name:<28} {count:>9,}")
     rows = {
         "recorded = recomputed": f"{sum(report.matched.values()):,}",
         "different": f"{report.differing:,}",
@@ -230,7 +228,7 @@ def _print_report(report: Report, events: int, seconds: float, found: NonDetermi
         "folded": f"{events:,} events up to {report.position:,} in {seconds:.2f} s, {events / seconds:,.0f}/s",
     }
     for name, value in rows.items():
-        click.echo(f"{name:<28} {value:>9}")
+        echo(f"{name:<28} {value:>9}")
     if report.voided:
         note(f"Left out, because an operator voided them: {', '.join(map(str, report.voided))}.")
     for one in report.unfolded[:MOST_UNFOLDED]:
@@ -238,7 +236,7 @@ def _print_report(report: Report, events: int, seconds: float, found: NonDetermi
     if len(report.unfolded) > MOST_UNFOLDED:
         note(f"Not folded: {len(report.unfolded) - MOST_UNFOLDED} more.")
     for change in report.handovers:
-        click.echo(
+        echo(
             f"{change.daemon}: decisions before position {change.position:,} were made by another version; "
             f"{change.version} would have decided {change.differing:,} of them otherwise"
         )
@@ -249,13 +247,13 @@ def _print_report(report: Report, events: int, seconds: float, found: NonDetermi
 
 
 def _print_story(story: Story) -> None:
-    click.echo(f"\nThe first difference: {story.headline()}\n")
+    echo(f"\nThe first difference: {story.headline()}\n")
     if story.earlier:
-        click.echo(f"  … {story.earlier} earlier causes")
+        echo(f"  … {story.earlier} earlier causes")
     for event in story.causes:
         show(Text(f"{event.sequence:>8}  ").append_text(event_text(event)))
     for field in story.fields:
-        click.echo(f"  {field.path}: recorded {field.recorded}, recomputed {field.recomputed}")
+        echo(f"  {field.path}: recorded {field.recorded}, recomputed {field.recomputed}")
 
 
 def _report_json(report: Report, events: int, seconds: float, found: NonDeterministicReplay | None) -> dict[str, Any]:
@@ -327,14 +325,14 @@ def _sum_up(firsts: Mapping[str, Divergence], counts: Counts) -> None:
         note("Nothing differs.")
         return
     one_only = "; --config-key KEY shows one of these" if len(firsts) > 1 else ""
-    click.echo(f"Open loop: facts stay as recorded, so what lies further past a first difference tells less{one_only}.")
+    echo(f"Open loop: facts stay as recorded, so what lies further past a first difference tells less{one_only}.")
     for kind, names in _by_kind(counts).items():
-        click.echo(f"{SIGNS[kind]} {kind:<8} {', '.join(f'{count:,} {name}' for name, count in names)}")
+        echo(f"{SIGNS[kind]} {kind:<8} {', '.join(f'{count:,} {name}' for name, count in names)}")
     for about, first in firsts.items():
         begins = f"first at {first.position}, {show_time(first.time)}, by {first.by}"
         changes = [f"{count} {name} {kind}" for (one, kind, name), count in sorted(counts.items()) if one == about]
-        click.echo(f"{about or EVERY_CONFIG}: {begins}; {', '.join(changes)}")
-    click.echo()
+        echo(f"{about or EVERY_CONFIG}: {begins}; {', '.join(changes)}")
+    echo()
 
 
 def _by_kind(counts: Counts) -> dict[Change, list[tuple[str, int]]]:
@@ -355,10 +353,10 @@ def _by_kind(counts: Counts) -> dict[Change, list[tuple[str, int]]]:
 
 def _print_divergences(shown: Sequence[Divergence]) -> None:
     for about, found in groupby(shown, key=lambda one: one.envelope.subject):
-        click.echo(about or EVERY_CONFIG)
+        echo(about or EVERY_CONFIG)
         for one in found:
             where = f"{SIGNS[one.kind]} {one.position:>8}  {show_time(one.time)}"
-            click.echo(f"  {where}  {divergence_name(one)}  {divergence_text(one)}")
+            echo(f"  {where}  {divergence_name(one)}  {divergence_text(one)}")
 
 
 def _divergences_json(shown: Sequence[Divergence], counts: Counts) -> dict[str, Any]:

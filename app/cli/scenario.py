@@ -1,7 +1,6 @@
 """``flyball scenario``: cause a trouble in a running loop, and follow it."""
 
 import asyncio
-import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -14,7 +13,6 @@ from app.api.scenarios import plan_scenario
 from app.bus import Bus, Subscription
 from app.cli.options import json_option, placed
 from app.cli.output import note, show, write_json
-from app.config import RunFolder
 from app.core import FlyballError, derive_id
 from app.events import Event, Payload, Scope, follow, originate
 from app.scenarios import SCENARIOS, Expected, Plan, Pointless, Seen, Watch
@@ -57,7 +55,7 @@ def scenario(place: Place, name: str, config_key: str | None, *, seconds: float,
     then the commands that show how one led to another.
     """
     plan = _plan(place, name, config_key, seconds)
-    reporter = Reporter(place.folder, plan, as_json=as_json)
+    reporter = Reporter(place, plan, as_json=as_json)
     try:
         asyncio.run(_play(place, plan, reporter, seconds))
     finally:
@@ -87,8 +85,8 @@ async def _play(place: Place, plan: Plan, reporter: "Reporter", seconds: float) 
 class Reporter:
     """Writes a scenario's progress to stdout."""
 
-    def __init__(self, folder: RunFolder, plan: Plan, *, as_json: bool) -> None:
-        self._folder, self._plan, self._as_json = folder, plan, as_json
+    def __init__(self, place: Place, plan: Plan, *, as_json: bool) -> None:
+        self._place, self._plan, self._as_json = place, plan, as_json
         self._over, self._wrong = True, False
 
     def began(self, trouble: Event[Any]) -> None:
@@ -115,16 +113,16 @@ class Reporter:
             write_json({"stage": "ended" if well else "left", "traces": list(traces)})
             return
         for one, shown in traces.items():
-            show(Text(f"flyball --run {self._folder.path} trace {one[:ID_DIGITS]}").append(f"  # {shown}", "dim"))
+            show(Text(self._place.command("trace", one[:ID_DIGITS])).append(f"  # {shown}", "dim"))
 
     def close(self) -> None:
         """Report what remains of an unfinished scenario, and how to remedy it."""
         if not self._over:
             note(self._plan.remains)
         if self._wrong and (remedy := self._plan.remedy):
-            about = f" --config-key {self._plan.key}" if self._plan.key else ""
-            data = shlex.quote(remedy.model_dump_json())
-            note(f"To put it right by hand: flyball --run {self._folder.path} emit {remedy.event_name} {data}{about}")
+            about = ("--config-key", self._plan.key) if self._plan.key else ()
+            command = self._place.command("emit", remedy.event_name, remedy.model_dump_json(), *about)
+            note(f"To put it right by hand: {command}")
 
     def _write(self, stage: str, event: Event[Any], seconds: float, *, follows: bool) -> None:
         if self._as_json:

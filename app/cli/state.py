@@ -54,7 +54,7 @@ def state(place: Place, config_key: str, field: str | None, *, as_json: bool) ->
     if as_json:
         write_json({name: _written(one) for name, one in fields.items()})
     elif field is not None:
-        _show_field(field, fields[field])
+        _show_field(place, field, fields[field])
     else:
         show_table(COLUMNS, field_rows(fields), left=COLUMNS)
 
@@ -64,14 +64,14 @@ def field_rows(fields: Mapping[str, Field]) -> list[tuple[str, str, str, str, st
     return [(name, shown(name, brief(one.value), one), *_set_by(one.event)) for name, one in fields.items()]
 
 
-def _show_field(name: str, field: Field) -> None:
+def _show_field(place: Place, name: str, field: Field) -> None:
     parts = field.value if isinstance(field.value, tuple) and field.value else (field.value,)
     for part in parts:
         show(Text(f"{name}  {shown(name, part, field)}"))
     if field.event is None:
         show(Text("No event has set it yet."))
     else:
-        show(Text("set by ").append_text(event_text(field.event)), Text(f"flyball trace {short(field.event.id)}"))
+        show(Text("set by ").append_text(event_text(field.event)), Text(place.command("trace", short(field.event.id))))
 
 
 def _set_by(event: Event[Any] | None) -> tuple[str, str, str]:

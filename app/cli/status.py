@@ -72,7 +72,9 @@ def status(place: Place, *, as_json: bool) -> None:
         write_json(now.to_builtins() | extra)
     else:
         width = stdout_console().width
-        waiting = [Text(f"{config.key}: {config.waiting_for}") for config in now.configs if config.waiting_for]
+        waiting = [
+            Text(f"{config.key}: {place.completed(config.waiting_for)}") for config in now.configs if config.waiting_for
+        ]
         waiting += [Text(f"{config.key}: {_late(config)}") for config in now.configs if config.late]
         show(status_table(now, width), *waiting, "", daemons_table(now, width))
         counts = Counter(daemon.state for daemon in now.daemons)
@@ -97,7 +99,7 @@ def status(place: Place, *, as_json: bool) -> None:
         last = f"its last event came {show_age(min(heard))} ago" if heard else "no daemon has ever reported"
         raise NotRunning(
             f"The run in {place.folder.path} is not running; {last}.",
-            hint=f"Start it: flyball --run {place.folder.path} up",
+            hint=f"Start it: {place.command('up')}",
         )
 
 

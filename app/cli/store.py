@@ -8,13 +8,13 @@ import click
 from app.api.runs import Place, open_run
 from app.cli.options import json_option, placed
 from app.cli.output import note, write_row
+from app.core.sizes import size_text
 from app.replay.reachability import named_after, named_blobs, unreachable
 from app.replay.replaying import all_settings
+from app.status.summary import UNKNOWN, show_time
 from app.store import DamagedBlob, MissingBlob, StoredBlob, open_store
 from daemons.clock import SystemClock
 from daemons.registry import daemons_of
-
-MEGABYTE = 1e6
 
 
 @click.group()
@@ -71,10 +71,11 @@ def gc(place: Place, *, yes: bool, grace_hours: float, as_json: bool) -> None:
     for one in spare:
         if yes:
             blobs.delete(one.key)
-        text = f"{one.size_bytes / MEGABYTE:>10.3f} MB  {one.modified:%Y-%m-%d}  {one.key}"
+        modified = UNKNOWN if one.modified is None else show_time(one.modified)
+        text = f"{size_text(one.size_bytes):>7}  {modified:<20}  {one.key}"
         write_row(_values(one), text, as_json=as_json)
-    size = sum(one.size_bytes for one in spare) / MEGABYTE
-    found = f"{len(spare)} blobs that nothing needs, {size:,.1f} MB"
+    size = size_text(sum(one.size_bytes for one in spare))
+    found = f"{len(spare)} blobs that nothing needs, {size}"
     note(f"Deleted {found}." if yes else f"{found}." + (" To delete them: flyball store gc --yes" if spare else ""))
 
 

@@ -22,7 +22,7 @@ from app.cli.top_feed import Feed, LogLine, read_state
 from app.core import FlyballError
 from app.events import Event
 from app.status.status import ConfigStatus, Presence, Status
-from app.status.summary import event_text
+from app.status.summary import event_text, show_clock
 from app.status.tables import CONFIGS, Column, daemons_table, fitting
 from daemons.clock import SystemClock
 from daemons.run_folder import bus_endpoint, is_held
@@ -47,14 +47,14 @@ class Details(ModalScreen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,enter,q", "dismiss", "Back")]
 
-    def __init__(self, event: Event[Any]) -> None:
+    def __init__(self, place: Place, event: Event[Any]) -> None:
         super().__init__()
-        self._event = event
+        self._place, self._event = place, event
 
     def compose(self) -> ComposeResult:
         """Show attributes and data, and the commands that lead on."""
         text = json.dumps(self._event.to_cloudevent(), indent=2, ensure_ascii=False)
-        yield VerticalScroll(Static(Text(f"{text}\n\nWhat led to it: flyball trace {self._event.id}")))
+        yield VerticalScroll(Static(Text(f"{text}\n\nWhat led to it: {self._place.command('trace', self._event.id)}")))
         yield Footer()
 
 
@@ -160,7 +160,9 @@ class Top(App[None]):
             table.add_row(*(_cell(column, config) for column in columns), key=config.key)
         table.move_cursor(row=row)
         waiting = [
-            Text(f"{config.key}: {config.waiting_for}", "red") for config in status.configs if config.waiting_for
+            Text(f"{config.key}: {self._place.completed(config.waiting_for)}", "red")
+            for config in status.configs
+            if config.waiting_for
         ]
         daemons = self.query_one("#daemons", Static)
         daemons.update(Group(*waiting, *([""] if waiting else []), daemons_table(status, width)))
@@ -172,7 +174,7 @@ class Top(App[None]):
         table = self._table("event_table")
         follow = table.cursor_row >= table.row_count - 1
         for event in events:
-            key = table.add_row(str(event.sequence), event.recordedtime.strftime("%H:%M:%S"), event_text(event))
+            key = table.add_row(str(event.sequence), show_clock(event.recordedtime), event_text(event))
             self._events[key] = event
         self._trim(table)
         if events and follow:
@@ -182,7 +184,7 @@ class Top(App[None]):
         table = self._table("log_table")
         follow = table.cursor_row >= table.row_count - 1
         for line in lines:
-            table.add_row(line.time[CLOCK], line.daemon, Text(line.text, LEVELS.get(line.level, "default")))
+            table.add_row(f"{line.time[CLOCK]}Z", line.daemon, Text(line.text, LEVELS.get(line.level, "default")))
         self._trim(table)
         if lines and follow:
             table.move_cursor(row=table.row_count - 1)
@@ -200,7 +202,7 @@ class Top(App[None]):
             self._config = selected.row_key.value
             self.action_show("config")
         elif event := self._events.get(selected.row_key):
-            self.push_screen(Details(event))
+            self.push_screen(Details(self._place, event))
 
     def action_show(self, tab: str) -> None:
         """Switch to a tab."""

@@ -1,19 +1,66 @@
 """``flyball train``: a whole training run in one command and one process."""
 
 import json
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 import click
 from rich.text import Text
 
 from app.api.runs import Place
 from app.cli.options import FILE, FOLDER, SEED, json_option, placed, set_option
-from app.cli.output import data_only_on_stdout, show_table, write_json
+from app.cli.output import data_only_on_stdout, echo, show_table, write_json
 from app.config import LANGUAGE_BACKEND, PipelineSettings
 from app.config.pipeline_loading import LEAVES, assigned, by_key, training_settings
-from app.core import BadUsage
+from app.core import BadUsage, FlyballError
 
 STARTS = {"bc": "behavioral_clone", "random": "random"}
+
+
+class Interrupted(FlyballError):
+    """Ctrl-C ended the training."""
+
+
+class Terminated(Interrupted):
+    """SIGTERM ended the training."""
+
+
+class Stop(KeyboardInterrupt):
+    """A signal that ends the training.
+
+    It is no plain KeyboardInterrupt: when one is raised within ``exec``, as in an import of a dataclass, CPython kills
+    itself at its exit although the error was handled.
+    """
+
+
+@contextmanager
+def stoppable(folder: Path) -> Iterator[None]:
+    """Raise ``Interrupted`` at Ctrl-C and ``Terminated`` at SIGTERM.
+
+    The error says where the run in ``folder`` goes on.
+    """
+
+    def stop(number: int, _: FrameType | None) -> None:
+        raise Stop(number)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    except Stop as stopped:
+        kind = Terminated if stopped.args[0] == signal.SIGTERM else Interrupted
+        state = folder / "state.json"
+        if not state.exists():
+            hint = "It goes on by --resume." if (folder / "run.json").exists() else "Begin the run again."
+            raise kind("Interrupted before the first checkpoint.", hint=hint) from None
+        done = json.loads(state.read_bytes())["iteration"]
+        what = f"Interrupted; the run is at the checkpoint after iteration {done}."
+        raise kind(what, hint="It goes on by --resume.") from None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @click.command()
@@ -47,7 +94,7 @@ def train(
     --set says otherwise; see --settings. The same settings and seed give the same weights, interrupted or not. In the
     folder: the models, the log, the curves and the report.
     """
-    config = place.config(config_key)
+    config, folder = place.config(config_key), output or Path("training") / config_key
     values = assigned(assignments) | ({"collection.initial_policy": STARTS[start]} if start else {})
     if config.backend == LANGUAGE_BACKEND:
         from app.cli.language_training import train_text_game
@@ -56,25 +103,25 @@ def train(
             raise BadUsage(
                 "--config and --start are for networks; a text game has --set, and its table in flyball.toml."
             )
-        train_text_game(
-            place,
-            config,
-            output,
-            assigned(assignments),
-            seed,
-            resume=resume,
-            only_settings=only_settings,
-            as_json=as_json,
-        )
+        with stoppable(folder):
+            train_text_game(
+                place,
+                config,
+                folder,
+                assigned(assignments),
+                seed,
+                resume=resume,
+                only_settings=only_settings,
+                as_json=as_json,
+            )
         return
     if only_settings:
         _show_settings(training_settings(config, file, values), as_json=as_json)
         return
-    from app.api.training import prepare_training  # loads torch
-    from app.cli.training import train_and_show
+    with stoppable(folder), data_only_on_stdout():
+        from app.api.training import prepare_training  # loads torch
+        from app.cli.training import train_and_show
 
-    folder = output or Path("training") / config_key
-    with data_only_on_stdout():
         prepared = prepare_training(
             config, file, values, seed, folder, resume=resume, settings_folder=place.settings_folder
         )
@@ -82,7 +129,7 @@ def train(
     if as_json:
         write_json(result.json())
     else:
-        click.echo(result.summary, nl=False)
+        echo(result.summary, nl=False)
 
 
 def _show_settings(settings: PipelineSettings, *, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""``flyball train``: a progress bar on the terminal, and Ctrl-C."""
+"""``flyball train``: a progress bar on the terminal."""
 
 import sys
 from contextlib import closing
@@ -9,24 +9,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from app.api.training import PreparedTraining, ProgressLines, TrainingResult, train_prepared
 from app.cli.output import note
 from app.config import PipelineSettings
-from app.core import FlyballError
 from app.learning.inference import Policy
 from app.train.iteration import Iteration
 
 
-class Interrupted(FlyballError):
-    """Ctrl-C ended the training."""
-
-
 def train_and_show(run: PreparedTraining) -> TrainingResult:
-    """Train, and write the progress to stderr. Raises ``Interrupted`` after Ctrl-C."""
-    try:
-        with closing(TrainingBar(run.head.settings)) as progress:
-            return train_prepared(run, progress, progress.tell)
-    except KeyboardInterrupt:
-        done = run.place.state()
-        where = "before its first iteration" if done is None else f"at the checkpoint after iteration {done.iteration}"
-        raise Interrupted(f"Interrupted; the run is {where}.", hint="It goes on by --resume.") from None
+    """Train, and write the progress to stderr."""
+    with closing(TrainingBar(run.head.settings)) as progress:
+        return train_prepared(run, progress, progress.tell)
 
 
 class TrainingBar(ProgressLines):

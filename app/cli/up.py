@@ -94,7 +94,9 @@ def up(
     prepare(folder)
     with closing(FolderLock(folder)) as lock, ExitStack() as stack:
         if role != "worker" and is_listening(endpoint := bus_endpoint(folder, deployment)):
-            raise AlreadyRunning(f"A broker listens at {endpoint} already.", hint="Stop it, or choose another --run.")
+            raise AlreadyRunning(
+                f"A broker listens at {endpoint} already.", hint="Stop it, or choose another run folder."
+            )
         if role != "worker":
             check_history(folder)
         _check_journal(folder.journal, loaded.run)
@@ -103,9 +105,9 @@ def up(
         shown, server = open_dashboard(deployment.dashboard, role)
         if server is not None:
             specs[1].append(dashboard_spec(place, loaded, stack.enter_context(server).fileno()))
-        note(title)
+        click.echo(title, err=True)
         if shown:
-            note(shown)
+            click.echo(shown, err=True)
             title = f"{shown}\n{title}"
         with configure("supervisor", deployment.node, folder.log("supervisor"), deployment.log_level, echo=False):
             screen = LiveScreen(title) if sys.stdout.isatty() and not as_json else Screen(as_json=as_json)

@@ -4,15 +4,16 @@ from collections import deque
 from dataclasses import asdict
 from typing import Any, Self
 
+import click
 from rich.columns import Columns
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from app.cli.output import note, stdout_console, write_event, write_json
+from app.cli.output import json_text, note, stdout_console, write_event
 from app.events import Event
 from app.status.status import DaemonStatus, Status
-from app.status.summary import event_text
+from app.status.summary import event_text, show_clock
 from app.status.tables import STATE_STYLES, status_table
 from daemons.supervisor import ChildReport
 
@@ -29,7 +30,7 @@ STREAM_LINES = 6
 class Screen:
     """Plain output: events on stdout, the rest on stderr.
 
-    With JSON, reports go to stdout too.
+    With JSON, reports go to stdout too. Methods raise ``OSError`` once nobody reads, because that ends the run.
     """
 
     def __init__(self, *, as_json: bool = False) -> None:
@@ -39,7 +40,7 @@ class Screen:
         """Show an unusual report on a daemon's process; with JSON, every report."""
         if self._as_json:
             fields = asdict(report)
-            write_json({"daemon": fields.pop("name"), **fields})
+            click.echo(json_text({"daemon": fields.pop("name"), **fields}))
         elif not is_usual(report):
             note(describe(report))
 
@@ -83,7 +84,7 @@ class LiveScreen(Screen):
 
     def event(self, event: Event[Any]) -> None:
         """Add a line; pin it if the event is notable."""
-        line = _line(event.recordedtime.strftime("%H:%M:%S "), "dim").append_text(event_text(event))
+        line = _line(f"{show_clock(event.recordedtime)} ", "dim").append_text(event_text(event))
         if event.data.notable:
             self._pin(event.data.event_name, event.subject, line)
         else:

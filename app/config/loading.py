@@ -2,7 +2,8 @@
 
 The layers are the defaults, ``flyball.toml``, environment variables (``FLYBALL_LEAGUE__MATCHMAKING``) and the command
 line; later ones override earlier ones, key by key. Every key is checked where it is read, so that an error names its
-file or variable and the nearest key. A change (``--set KEY=VALUE``) applies to settings that are in force already.
+file or variable and the nearest key. It names no origin of what the caller just gave, because that may be an option, a
+field of a form or an argument in Python. A change (``--set KEY=VALUE``) applies to settings that are in force already.
 """
 
 import json
@@ -44,7 +45,7 @@ MATCHMAKING_TABLE = "league.matchmaking"
 BY_JOB = {"deployment.device": DeviceSettings, "deployment.precision": PrecisionSettings}
 """Tables with a value for each kind of job; one value stands for all kinds."""
 
-DEFAULT, COMMAND_LINE, SET = "default", "command line", "--set"
+DEFAULT, COMMAND_LINE = "default", "command line"
 NEEDED = frozenset({"game", "players"})
 """Required keys of a new configuration."""
 
@@ -109,21 +110,19 @@ def load(run_dir: Path, overrides: Mapping[str, Any] | None = None, *, config_fi
 
     Args:
         run_dir: the run folder.
-        overrides: nested tables as in ``flyball.toml``, from the command line.
+        overrides: nested tables as in ``flyball.toml``, from the caller: a command, or a function's arguments.
         config_file: read instead of ``flyball.toml`` in the run folder.
 
     Raises ``BadSettings``, also as ``UnknownConfig``.
     """
     if config_file is not None and not config_file.is_file():
-        raise BadSettings(
-            f"There is no settings file {config_file}.", hint="Put it there, or name another by --config-file."
-        )
+        raise BadSettings(f"There is no settings file {config_file}.", hint="Put it there, or name another one.")
     file = config_file or RunFolder(run_dir).settings
     allow_modules_in(file.parent)
     layers = (
         _file_layer(file),
         _environment_layer(),
-        _layer(flatten(overrides or {}), f"the {COMMAND_LINE}", COMMAND_LINE),
+        _layer(flatten(overrides or {}), "", COMMAND_LINE),
     )
     effective: Layer = {key: sourced for layer in layers for key, sourced in layer.items()}
     tables = nest({key: value for key, (value, _) in effective.items()})
@@ -159,7 +158,7 @@ def _file_layer(path: Path) -> Layer:
         raise BadSettings(
             f"The key {dotted!r} in {path} has a dot in it.", hint="Dots separate tables, also in options: rename it."
         )
-    return _layer(flatten(tree), str(path), path.name)
+    return _layer(flatten(tree), f" in {path}", path.name)
 
 
 def _keys_with_dots(tree: Mapping[str, Any]) -> Iterator[str]:
@@ -176,13 +175,13 @@ def _environment_layer() -> Layer:
     own = {name for name in names if name.startswith(ENV_PREFIX) and name not in RESERVED}
     for name in own:
         key = name.removeprefix(ENV_PREFIX).lower().replace("__", ".")
-        _check_key(key, f"the environment variable {name}")
+        _check_key(key, f" in the environment variable {name}")
     try:
         tree = _Environment(DOCUMENT, env_prefix=ENV_PREFIX, env_nested_delimiter="__")()
     except SettingsError as error:
         raise BadSettings(f"{error}.", hint='Lists are written as JSON: ["one", "two"].') from error
     values = {key: _read(value) if _is_free(key) else value for key, value in flatten(tree).items()}
-    return _layer(values, "the environment", "environment {}")
+    return _layer(values, " in the environment", "environment {}")
 
 
 class _Environment(EnvSettingsSource):
@@ -203,12 +202,14 @@ def variable(key: str) -> str:
     return ENV_PREFIX + key.upper().replace(".", "__")
 
 
+def _from(origin: str) -> str:
+    return "" if origin == COMMAND_LINE else f" ({origin})"
+
+
 def _layer(values: Mapping[str, Any], where: str, origin: str) -> Layer:
     """Return values with their origins, and with shorthands expanded.
 
-    ``{}`` in the origin stands for the key's variable.
-
-    Raises ``BadSettings`` for an unknown key or preset.
+    In the origin, ``{}`` stands for the key's variable. Raises ``BadSettings`` for an unknown key or preset.
     """
     given = {key: value for key, value in values.items() if value != {} or _is_free(key)}  # empty tables set nothing
     for key in given:
@@ -283,14 +284,14 @@ def _check_key(key: str, where: str) -> None:
     if rest in known or (_is_free(key) and not is_of_bot):
         return
     if moved := MOVED.get(prefix.partition(".")[0], {}).get(rest):
-        raise BadSettings(f"{key!r} in {where} has another name now.", hint=f"Write {prefix}{moved} instead.")
+        raise BadSettings(f"{key!r}{where} has another name now.", hint=f"Write {prefix}{moved} instead.")
     if (name := rest.rpartition(".")[2]) != rest and name in TOP_KEYS:
         hint = f"{name} belongs above all tables: move it there."
-        raise BadSettings(f"Unknown setting {key!r} in {where}.", hint=hint)
+        raise BadSettings(f"Unknown setting {key!r}{where}.", hint=hint)
     last = {name.rpartition(".")[2]: name for name in known}
     near = get_close_matches(rest, known, n=1) or [last[n] for n in get_close_matches(rest.rpartition(".")[2], last, 1)]
     hint = f"Did you mean {prefix}{near[0]}?" if near else f"There are: {', '.join(sorted(known))}."
-    raise BadSettings(f"Unknown setting {key!r} in {where}.", hint=hint)
+    raise BadSettings(f"Unknown setting {key!r}{where}.", hint=hint)
 
 
 def _written_out(values: Mapping[str, Any], where: str) -> Mapping[str, Any]:
@@ -305,7 +306,7 @@ def _written_out(values: Mapping[str, Any], where: str) -> Mapping[str, Any]:
         return values
     preset = MATCHMAKING.get(values[MATCHMAKING_TABLE])
     if preset is None:
-        message = f"{MATCHMAKING_TABLE} in {where} is {values[MATCHMAKING_TABLE]!r}, which is no preset."
+        message = f"{MATCHMAKING_TABLE}{where} is {values[MATCHMAKING_TABLE]!r}, which is no preset."
         raise BadSettings(message, hint=f"There are: {', '.join(MATCHMAKING)}. Or write a table.")
     others = {key: value for key, value in values.items() if key != MATCHMAKING_TABLE}
     return flatten(preset.model_dump(mode="json"), f"{MATCHMAKING_TABLE}.") | others
@@ -320,13 +321,14 @@ def _chosen(layers: Sequence[Layer]) -> tuple[Sequence[str], str]:
         keys, origin = layer.get("configs", (None, ""))
         if keys is not None:
             if not isinstance(keys, list | tuple) or not all(isinstance(key, str) for key in keys):
-                message = f"configs ({origin}) has to be a list of configuration keys."
+                message = f"configs{_from(origin)} has to be a list of configuration keys."
                 raise BadSettings(message, hint='Write ["hearts_4p"].')
             return keys, origin
         profile, origin = layer.get("profile", (None, ""))
         if profile is not None:
             if profile not in PROFILES:
-                raise BadSettings(f"There is no profile {profile!r} ({origin}).", hint=f"Use {' or '.join(PROFILES)}.")
+                message = f"There is no profile {profile!r}{_from(origin)}."
+                raise BadSettings(message, hint=f"Use {' or '.join(PROFILES)}.")
             return PROFILES[profile], origin
     return PROFILES["laptop"], DEFAULT
 
@@ -340,7 +342,7 @@ def _games(tables: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str, G
             if missing == NEEDED:
                 raise _unknown(key, games, origin)
             raise BadSettings(
-                f"[{GAME_TABLES}.{key}] ({origin}) lacks {' and '.join(sorted(missing))}.",
+                f"[{GAME_TABLES}.{key}]{_from(origin)} lacks {' and '.join(sorted(missing))}.",
                 hint="A new configuration names its game and how many players it is for.",
             )
         if key not in GAMES and not CONFIG_KEY.fullmatch(key):
@@ -362,7 +364,7 @@ def _unknown(key: str, games: Mapping[str, Any], origin: str) -> UnknownConfig:
     near = get_close_matches(key, games, n=1)
     hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(sorted(games))}."
     new = f"A new one is a table [games.{key}] with game and players."
-    return UnknownConfig(f"There is no configuration {key!r} ({origin}).", hint=f"{hint} {new}")
+    return UnknownConfig(f"There is no configuration {key!r}{_from(origin)}.", hint=f"{hint} {new}")
 
 
 def _validated(
@@ -377,7 +379,7 @@ def _validated(
         near = [origin for name, origin in origins.items() if name.startswith((f"{key}.", f"{parent or key}."))]
         origin = origins.get(key) or origins.get(parent) or next(iter(near), default)
         what = first["msg"].removeprefix("Value error, ").replace("a valid tuple", "a list")
-        raise BadSettings(f"{key} ({origin}): {what}.", hint=_remedy(first)) from error
+        raise BadSettings(f"{key}{_from(origin)}: {what}.", hint=_remedy(first)) from error
 
 
 def _remedy(fault: ErrorDetails) -> str:
@@ -409,7 +411,7 @@ def _check_thresholds(run: RunSettings, origins: Mapping[str, str]) -> None:
     for key, threshold in thresholds.items():
         if key in origins and threshold > reduced:
             raise BadSettings(
-                f"{key} ({origins[key]}): {threshold:g} lies above feedback.intensity.reduced {reduced:g}, the "
+                f"{key}{_from(origins[key])}: {threshold:g} lies above feedback.intensity.reduced {reduced:g}, the "
                 "quality at which training begins.",
                 hint=f"Lower {key}, or raise feedback.intensity.reduced.",
             )
@@ -421,10 +423,10 @@ def parse(assignments: Sequence[str]) -> dict[str, Any]:
     Raises ``BadSettings`` for a key that is not a setting of a run.
     """
     values = dict(pair(assignment, "feedback.stall.velocity=3") for assignment in assignments)
-    known = _layer(values, SET, SET)
+    known = _layer(values, "", COMMAND_LINE)
     for key in known:
         if key.partition(".")[0] in NO_RUN_SETTING:
-            raise BadSettings(f"{key} ({SET}) does not decide anything in a run.", hint="See: flyball config show")
+            raise BadSettings(f"{key} does not decide anything in a run.", hint="See: flyball config show")
     return {key: value for key, (value, _) in known.items()}
 
 
@@ -435,7 +437,7 @@ def pair(assignment: str, example: str) -> tuple[str, Any]:
     """
     key, equals, text = assignment.partition("=")
     if not equals:
-        raise BadSettings(f"{assignment!r} ({SET}) has no value.", hint=f"Write {example}")
+        raise BadSettings(f"{assignment!r} has no value.", hint=f"Write {example}")
     return key.strip(), _read(text)
 
 
@@ -462,7 +464,7 @@ def changed(settings: RunSettings, values: Mapping[str, Any]) -> dict[str, JsonV
     if unknown := games.keys() - configs.keys():
         raise BadSettings(f"The run has no configuration {min(unknown)!r}.", hint=f"It has: {', '.join(configs)}.")
     tree["configs"] = [_merged(config, games.get(key, {})) for key, config in configs.items()]
-    return _validated(RunSettings, _merged(tree, changes), "", {}, SET).model_dump(mode="json")
+    return _validated(RunSettings, _merged(tree, changes), "", {}, COMMAND_LINE).model_dump(mode="json")
 
 
 def _merged(tree: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,8 +20,8 @@ YAML = (".yaml", ".yml")
 RENAMED = {"ppo.ppo_epochs": "ppo.epochs"}
 """Aliases of keys."""
 
-GIVEN = "--set or settings"
-"""Origin of values: the command's option, or the argument in Python."""
+GIVEN = ""
+"""Origin of what the caller gave, in a command or in Python. Errors name other origins alone."""
 
 BACKEND, KIND, OPTIONS = "backend", "network.kind", "network.options"
 OF_KIND = frozenset(
@@ -91,7 +91,7 @@ def _check_tables(layer: Mapping[str, Any], origin: str, backend: str) -> None:
         foreign = [key for key in layer if key.startswith(f"{table}.")]
         if theirs != backend and foreign:
             raise BadSettings(
-                f"{foreign[0]} ({origin}) is a setting of backend {theirs}, and this run has backend {backend}.",
+                f"{foreign[0]}{_from(origin)} is a setting of backend {theirs}, and this run has backend {backend}.",
                 hint=f"Leave it out, or set backend={theirs}. See flyball train GAME --settings.",
             )
 
@@ -113,6 +113,10 @@ def by_key(settings: PipelineSettings) -> dict[str, Any]:
     return _flat(settings.model_dump(mode="json"))
 
 
+def _from(origin: str) -> str:
+    return f" ({origin})" if origin else ""
+
+
 def _validated(values: Mapping[str, Any], origins: Mapping[str, str]) -> PipelineSettings:
     try:
         return PipelineSettings.model_validate(nest(values))
@@ -123,7 +127,9 @@ def _validated(values: Mapping[str, Any], origins: Mapping[str, str]) -> Pipelin
         what = first["msg"].removeprefix("Value error, ")
         given = "" if isinstance(first["input"], Mapping) else f", not {first['input']!r}"
         where = origins.get(key, "together")
-        raise BadSettings(f"{place} ({where}): {what}{given}.", hint="See flyball train GAME --settings.") from error
+        raise BadSettings(
+            f"{place}{_from(where)}: {what}{given}.", hint="See flyball train GAME --settings."
+        ) from error
 
 
 def _read(path: Path) -> Mapping[str, Any]:
@@ -131,7 +137,7 @@ def _read(path: Path) -> Mapping[str, Any]:
         text = path.read_text(encoding="utf-8")
         tree = (yaml.safe_load(text) or {}) if path.suffix in YAML else tomllib.loads(text)
     except FileNotFoundError:
-        raise BadSettings(f"There is no settings file {path}.", hint="Look at --config (settings_file).") from None
+        raise BadSettings(f"There is no settings file {path}.", hint="Look at its name.") from None
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise BadSettings(f"{path} cannot be read: {error}.", hint="It has to be TOML, or YAML if .yaml.") from error
     if not isinstance(tree, Mapping):
@@ -146,7 +152,7 @@ def _checked(tree: Mapping[str, Any], where: str) -> dict[str, Any]:
         if key not in LEAVES:
             near = get_close_matches(key, [*LEAVES, *RENAMED], n=1)
             hint = f"Did you mean {near[0]}?" if near else "See flyball train GAME --settings."
-            raise BadSettings(f"Unknown setting {key!r} in {where}.", hint=hint)
+            raise BadSettings(f"Unknown setting {key!r}{f' in {where}' if where else ''}.", hint=hint)
     return flat
 
 

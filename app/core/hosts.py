@@ -1,10 +1,13 @@
 """Host names in addresses and in requests."""
 
+import re
 from ipaddress import ip_address
-from urllib.parse import urlsplit
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 """Names under which a browser on this machine asks for a server of this machine."""
+
+HOST = re.compile(r"(\[(?P<address>[0-9A-Fa-f:.]+)\]|(?P<name>[0-9A-Za-z._-]+))(:[0-9]*)?")
+"""A Host header: RFC 9110, 7.2. Names of hosts have no other characters."""
 
 
 def is_loopback(host: str) -> bool:
@@ -18,9 +21,8 @@ def is_loopback(host: str) -> bool:
 def name_in(header: str) -> str | None:
     """Return the host name in a Host header, in lower case.
 
-    None if the header has no name. The port is ignored, because ssh may map it.
+    None if the header is anything else than one name with or without a port, because a proxy may read another name in
+    it than we do. The port is ignored, because ssh may map it.
     """
-    try:
-        return urlsplit(f"//{header}").hostname
-    except ValueError:
-        return None
+    found = HOST.fullmatch(header)
+    return found and (found["address"] or found["name"]).lower()

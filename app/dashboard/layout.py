@@ -11,8 +11,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from app.api.commands import completed, flyball_anywhere
 from app.dashboard.feed import Feed
-from app.status.summary import UNKNOWN, short, show_age, show_outcome, summarise
+from app.status.summary import UNKNOWN, short, show_age, show_clock, show_outcome, show_time, summarise
 
 HERE = Path(__file__).parent
 
@@ -55,6 +56,9 @@ def _environment() -> Environment:
         "figure": figure,
         "outcome": show_outcome,
         "summarise": summarise,
+        "completed": completed,
+        "clock": show_clock,
+        "time": show_time,
     }
     return environment
 
@@ -91,6 +95,7 @@ def render(request: Request, template: str, *, status_code: int = 200, **values:
             "path": request.url.path,
             "is_live": feed is not None,
             "run": shown.place.folder.path.absolute().name if shown else "",
+            "start": flyball_anywhere(feed.place.folder.path, feed.place.config_file) if feed else "flyball",
             "position": shown.model.position if shown else 0,
             "head": shown.head if shown else 0,
             "trouble": shown.trouble if shown else "",

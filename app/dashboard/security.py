@@ -61,7 +61,7 @@ class Guard:
 
     def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
         """Refuse a request that another site may have caused."""
-        host, origin = headers.get("host", ""), headers.get("origin")
+        host, origin = ",".join(headers.getlist("host")), headers.get("origin")
         if not self.access.knows(host):
             return _refuse(421, f"This dashboard is not called {host!r}. Add the name to deployment.dashboard.names.")
         if origin is not None and origin not in (f"http://{host}", f"https://{host}"):

@@ -114,7 +114,7 @@ def gather(place: Place, *, deep: bool) -> Facts:
     answers = _ask(place, loaded, board=not here)
     if not here and not answers.broker.listens and loaded.deployment.endpoint is None:
         raise NotAJournal(
-            f"There is no run in {place.folder.path}.", hint="Name its folder by --run, or begin one: flyball up."
+            f"There is no run in {place.folder.path}.", hint="Name the folder of a run, or begin one: flyball up."
         )
     facts = _of_machine(place, loaded, Facts(now, loaded.deployment.node), answers.broker, deep=deep)
     facts = replace(facts, recent=answers.recent, recorded=answers.recent[-1].recordedtime if answers.recent else None)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from app.core.sizes import size_text
 from app.doctor.diagnosis import Symptom
 from app.doctor.facts import Facts
 
@@ -69,7 +70,7 @@ def journal_growth(facts: Facts) -> Iterator[Symptom]:
     bytes_per_day = each * growth.events_per_hour * HOURS
     days = facts.disks[0].free_bytes / bytes_per_day
     if days < FORECAST_DAYS:
-        what = f"At {bytes_per_day / 1e6:,.0f} MB a day, the journal fills the disk in {days:.1f} days."
+        what = f"At {size_text(bytes_per_day)} a day, the journal fills the disk in {days:.1f} days."
         hint = "Free space, or delete archived events after a while: deployment.journal.delete_days"
         yield Symptom("warning", str(facts.disks[0].path), what, hint)
 

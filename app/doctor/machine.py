@@ -8,6 +8,7 @@ from itertools import pairwise
 from app.bus.keys import Key
 from app.core import BROKER
 from app.core.clock import SECOND_US, SMALL_JUMP_US
+from app.core.sizes import size_text
 from app.doctor.diagnosis import Symptom
 from app.doctor.facts import Facts
 from app.events import AccessRefused, ClockTick, DaemonStarted
@@ -105,7 +106,7 @@ def disk_full(facts: Facts) -> Iterator[Symptom]:
             yield Symptom(
                 "critical" if disk.free_bytes < LITTLE_BYTES else "warning",
                 str(disk.path),
-                f"{disk.free_bytes / 1e6:,.0f} MB of {disk.bytes / 1e9:,.1f} GB are free.",
+                f"{size_text(disk.free_bytes)} of {size_text(disk.bytes)} are free.",
                 "Free some space. What Flyball can spare: flyball store gc, flyball journal archive",
             )
         elif disk.inodes is not None and disk.inodes < FEW_INODES:
@@ -119,7 +120,7 @@ def outbox_filling(facts: Facts) -> Iterator[Symptom]:
             yield Symptom(
                 "warning",
                 daemon,
-                f"{size / 1e6:,.0f} MB of unsent events; beyond {facts.outbox_limit / 1e6:,.0f} MB it stops.",
+                f"{size_text(size)} of unsent events; beyond {size_text(facts.outbox_limit)} it stops.",
                 "Let it reach the broker: they are sent then.",
             )
 

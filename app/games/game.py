@@ -213,7 +213,7 @@ class GameTable(Table):
         seen: NDArray[Any] = np.empty(shape, dtype=self.spec.observation_type)
         with np.errstate(invalid="ignore", over="ignore"):  # numbers that do not fit are reported by _seen
             for row, slot, seat in zip(range(len(slots)), slots.tolist(), seats.tolist(), strict=True):
-                seen[row] = self._seen(slot, self._called(slot, "observe", self._games[slot].observe, seat))
+                seen[row] = self._seen(slot, seat, self._called(slot, "observe", self._games[slot].observe, seat))
         return seen
 
     def step(self, slots: Indices, actions: NDArray[np.int32]) -> None:
@@ -292,22 +292,21 @@ class GameTable(Table):
             self._fail(slot, "legal()", f"returned {given!r}", "Return each action once.")
         return given if plain else [int(action) for action in given]
 
-    def _seen(self, slot: int, given: Any) -> NDArray[Any]:
-        size, kind = self.spec.observation_size, self.spec.observation_type
+    def _seen(self, slot: int, seat: int, given: Any) -> NDArray[Any]:
+        size, kind, call = self.spec.observation_size, self.spec.observation_type, f"observe({seat})"
         try:
             seen = np.asarray(given)
             typed = seen.astype(kind).reshape(-1)
         except (TypeError, ValueError) as error:
-            self._fail(slot, "observe()", f"returned no numbers ({error})", "Return a list or an array of numbers.")
+            self._fail(slot, call, f"returned no numbers ({error})", "Return a list or an array of numbers.")
         if seen.size != size:
-            self._fail(
-                slot, "observe()", f"returned {seen.size} numbers", f"Return {size}, or change observation_size."
-            )
+            self._fail(slot, call, f"returned {seen.size} numbers", f"Return {size}, or change observation_size.")
         if kind is np.float32 and not np.isfinite(typed).all():
-            self._fail(slot, "observe()", "returned a number that is not finite", "Look for divisions by 0.")
+            index = int(np.isfinite(typed).argmin())
+            self._fail(slot, call, f"returned {typed[index]} at index {index}", "Look for divisions by 0.")
         if kind is np.uint8 and seen.dtype != np.uint8 and (seen.reshape(-1) != typed).any():
             hint = "Return whole numbers from 0 to 255, or set observation_type = numpy.float32."
-            self._fail(slot, "observe()", "returned a number that uint8 does not hold", hint)
+            self._fail(slot, call, "returned a number that uint8 does not hold", hint)
         return typed
 
     def _outcome(self, slot: int) -> Floats:

@@ -7,8 +7,9 @@
 
 from dataclasses import replace
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import pyspiel
 
 from app.config import GameConfig
@@ -17,7 +18,7 @@ from app.games.game import BrokenGame, Game, GameTable, game_spec
 from app.games.parity import Checker, ReplayChecker
 from app.games.pettingzoo import PREFIX, pettingzoo_table
 from app.games.spec_check import spec_faults
-from app.games.table import Table, TableSpec, UnknownGame
+from app.games.table import Indices, Mask, Observations, Seats, Table, TableSpec, UnknownGame
 
 GAMES = "flyball.games"
 """Group of entry points that are games."""
@@ -125,5 +126,45 @@ def _checked(table: Any, name: str) -> Table:
         raise BrokenGame(f"{name} returned a table with {unknown[0]}, which no table has.", hint=rename(*unknown))
     for fault in spec_faults(table.spec):
         raise BrokenGame(f"{name}: {fault.what}", hint=fault.hint)
-    whole: Table = table
-    return whole
+    return cast("Table", table if spec.observation_type is np.uint8 else _FiniteTable(table, name))
+
+
+class _FiniteTable:
+    """A user's table, whose observations have to be finite.
+
+    A NaN would spread through the network to all games of a batch, and name none.
+    """
+
+    def __init__(self, table: Table, name: str) -> None:
+        self.table, self._name = table, name
+
+    def __getattr__(self, attribute: str) -> Any:
+        if (
+            attribute.startswith("_") or attribute == "table"
+        ):  # otherwise a copy without a table yet would look for one for ever
+            raise AttributeError(attribute)
+        return getattr(self.table, attribute)
+
+    def observe(self, slots: Indices) -> tuple[Observations, Mask]:
+        """See ``Table.observe``. Raises ``BrokenGame``."""
+        seen, mask = self.table.observe(slots)
+        return self._finite(seen, slots, "observe", self.table.seats()[slots]), mask
+
+    def view(self, slots: Indices, seats: Seats) -> Observations:
+        """See ``Table.view``. Raises ``BrokenGame``."""
+        return self._finite(self.table.view(slots, seats), slots, "view", seats)
+
+    def copy_from(self, other: "_FiniteTable", sources: Indices, targets: Indices) -> None:
+        """See ``Table.copy_from``."""
+        self.table.copy_from(other.table, sources, targets)
+
+    def _finite(self, seen: Observations, slots: Indices, method: str, seats: Seats) -> Observations:
+        finite = np.isfinite(seen)
+        if np.ndim(seen) == 2 and not finite.all():  # check_game reports other shapes
+            row, index = np.argwhere(~finite)[0]
+            raise BrokenGame(
+                f"{self._name}: {method} returned {seen[row, index]} at index {index}, for seat {seats[row]} in slot "
+                f"{slots[row]}.",
+                hint="Look for divisions by 0.",
+            )
+        return seen

@@ -102,7 +102,7 @@ def import_lines(path: Path, lines: Iterable[bytes]) -> int:
         StorageError: the journal exists, or cannot be written.
     """
     if path.exists():
-        raise StorageError(f"{path} is there already.", hint="Import into an empty run folder: --run FOLDER.")
+        raise StorageError(f"{path} is there already.", hint="Import into an empty run folder.")
     unfinished = path.with_name(path.name + ".import")
     _remove(unfinished)
     try:

@@ -27,7 +27,7 @@ CHECKPOINT_PAGES = 200
 LATEST_CHECKPOINT_PAGES = 2000
 """WAL pages after which SQLite checkpoints within a commit, which delays the commit."""
 
-BEGIN = "Start `flyball up` once, or choose another folder by --run."
+BEGIN = "Start `flyball up` once, or choose another run folder."
 """Hint of errors about a missing or empty journal."""
 
 HEADER = b"SQLite format 3\0" + PAGE_BYTES.to_bytes(2, "big")
@@ -419,7 +419,7 @@ def _lock(path: Path) -> int:
     except OSError as error:
         os.close(lock)
         raise StorageInUse(
-            f"Another process writes {path}.", hint="Stop it first, or choose another folder by --run."
+            f"Another process writes {path}.", hint="Stop it first, or choose another run folder."
         ) from error
     return lock
 

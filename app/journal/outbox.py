@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from app.core.sizes import size_text
 from app.events.frames import DamagedFrame, Frame
 from app.journal.database import DamagedDatabase, Database, Format, StorageFull, explained
 
@@ -74,7 +75,7 @@ def check_bound(size: float, bound: int) -> None:
     """Raise ``StorageFull`` when ``size`` exceeds ``bound``; both in bytes."""
     if size > bound:
         raise StorageFull(
-            f"The outbox would hold {size / 2**20:.0f} MiB; its bound is {bound / 2**20:.0f} MiB.",
+            f"The outbox would hold {size_text(size)}; its bound is {size_text(bound)}.",
             hint="Start the broker: what is kept is sent then.",
         )
 

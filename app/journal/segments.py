@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from app.core import FlyballError
+from app.core.sizes import size_text
 from app.events.frames import Record, damaged
 from app.journal.database import (
     PAGE_BYTES,
@@ -185,7 +186,7 @@ def write_segment(folder: Path, records: Iterable[Record], raw_bytes: int) -> Se
     folder.mkdir(parents=True, exist_ok=True)
     if shutil.disk_usage(folder).free < raw_bytes + ROOM_BYTES:
         raise StorageFull(
-            f"No room in {folder}: archiving needs {(raw_bytes + ROOM_BYTES) / 1e6:,.0f} MB of free space.",
+            f"No room in {folder}: archiving needs {size_text(raw_bytes + ROOM_BYTES)} of free space.",
             hint="Free some disk space, then archive again.",
         )
     with closed_file(unfinished, FORMAT) as db:

@@ -109,16 +109,8 @@ def train_text(
             if last or run.iteration % loop.evaluate_every == 0:
                 games = loop.final_games if last else loop.evaluation_games
                 run = run.replace(evaluations=(*run.evaluations, _evaluated(run, place, games, say)))
-            _write(folder / STATE, run.model_dump_json())
-    report = {
-        "config": run.config.key,
-        "seed": run.seed,
-        "model": run.model,
-        "iterations": run.iteration,
-        "evaluations": run.evaluations,
-    }
-    _write(folder / REPORT, json.dumps(report, indent=2))
-    return report
+            _save(folder, run)
+    return _report(run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +132,7 @@ class _Place:
 
 def _begun(config: GameConfig, loop: LoopSettings, folder: Path, seed: int, *, place: _Place, say: Say) -> TextRun:
     if (folder / STATE).exists():
-        raise UnusableTraining(f"{folder} holds a run.", hint="Go on with it by --resume, or choose another --output.")
+        raise UnusableTraining(f"{folder} holds a run.", hint="Resume it, or choose another folder.")
     check_settings(config, open_text_table(config, 0).spec)
     require(loop.device)
     folder.mkdir(parents=True, exist_ok=True)
@@ -152,8 +144,24 @@ def _begun(config: GameConfig, loop: LoopSettings, folder: Path, seed: int, *, p
     made = jobs.initialise(place.spec(config, loop, seed), taught)
     run = TextRun(config=config, loop=loop, seed=seed, iteration=0, first=made["model"], model=made["model"])
     run = run.replace(evaluations=(_evaluated(run, place, loop.evaluation_games, say),))
-    _write(folder / STATE, run.model_dump_json())
+    _save(folder, run)
     return run
+
+
+def _save(folder: Path, run: TextRun) -> None:
+    """Save a checkpoint, and the report so far."""
+    _write(folder / STATE, run.model_dump_json())
+    _write(folder / REPORT, json.dumps(_report(run), indent=2))
+
+
+def _report(run: TextRun) -> JsonObject:
+    return {
+        "config": run.config.key,
+        "seed": run.seed,
+        "model": run.model,
+        "iterations": run.iteration,
+        "evaluations": run.evaluations,
+    }
 
 
 def read_run(folder: Path) -> TextRun:

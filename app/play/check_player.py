@@ -100,7 +100,10 @@ def _differences(player: Player, other: Player, turn: Turn, points: Points) -> I
     moves = _moves(player, turn, points)
     again = "its games cannot be repeated, and a job that runs twice gives another result"
     if not np.array_equal(_moves(player, turn, points), moves):
-        hint = "Draw by the points alone. Limit an engine by nodes or a level rather than by time, with one thread."
+        hint = (
+            "Draw by the points alone. Limit an engine by nodes rather than by time, with one thread, and without "
+            "options that make it random, such as Stockfish's Skill Level, UCI_LimitStrength and UCI_Elo."
+        )
         yield Finding("repeat", f"The same positions and points gave other moves: {again}.", hint)
         return
     rows = [np.array([row]) for row in range(len(points))]

@@ -8,6 +8,7 @@ from contextlib import suppress
 from time import perf_counter
 from weakref import finalize
 
+from app.core.sizes import size_text
 from app.engine.guard import Guarded, command_environment
 from app.play.engine_protocols import EngineFault, Exchange
 
@@ -70,4 +71,4 @@ class EngineProcess:
             self._read.extend(text for line in whole if (text := line.decode(errors="replace").strip()))
             read += len(data)
             if read > _MOST_BYTES:
-                raise EngineFault(f"it wrote {read >> 20} MB and no answer to {command!r}")
+                raise EngineFault(f"it wrote {size_text(read)} and no answer to {command!r}")

@@ -132,7 +132,7 @@ def load_player(  # noqa: C901 - a case for each kind of player
         raise WrongModel(
             f"Model {model} is for {manifest.shape}, and {spec.rules_version} has {shape}.",
             hint="Play it under its own configuration, or start a new model when the encoding has changed. A model that "
-            "learned a card game of OpenSpiel from observations needs observation = 'observation' in its game's settings.",
+            "learned an OpenSpiel card game from observations needs games.KEY.observation = 'observation'.",
         )
     policy = policy_of(checkpoint, compute)
     if simulations is None:

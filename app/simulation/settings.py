@@ -224,7 +224,7 @@ def load_plant(path: Path | None = None, known: Collection[str] = GAMES) -> Plan
     try:
         plant = PlantSettings.model_validate(tomllib.loads(where.read_text(encoding="utf-8")))
     except (FileNotFoundError, NotADirectoryError):
-        hint = "Look at --plant; a copy of app/simulation/plant.toml is a start."
+        hint = "Look at its name; a copy of app/simulation/plant.toml is a start."
         raise BadPlant(f"There is no plant file {where}.", hint=hint) from None
     except OSError as error:
         raise BadPlant(f"{where} cannot be read: {error.strerror}.", hint="Look at its name and mode.") from error

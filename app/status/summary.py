@@ -1,7 +1,7 @@
 """One-line summaries of events and values, for people."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from math import floor, log10
 from typing import Any
 
@@ -99,8 +99,13 @@ def show_age(seconds: float) -> str:
 
 
 def show_time(moment: datetime, precision: str = "seconds") -> str:
-    """Return a UTC date and time as text, without the offset."""
-    return moment.isoformat(sep=" ", timespec=precision).removesuffix("+00:00")
+    """Return a date and time in UTC, as the final "Z" says."""
+    return moment.astimezone(UTC).isoformat(sep=" ", timespec=precision).removesuffix("+00:00") + "Z"
+
+
+def show_clock(moment: datetime) -> str:
+    """Return a time of day in UTC; see ``show_time``."""
+    return f"{moment.astimezone(UTC):%H:%M:%SZ}"
 
 
 def chances(picks: Iterable[OpponentPick]) -> dict[str, float]:

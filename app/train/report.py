@@ -45,11 +45,12 @@ def p_value(found: Evaluation, players: int) -> float:
 
 
 def summary_text(
-    head: RunHead, state: RunState, finals: Sequence[Evaluation], players: int, rows: Sequence[Mapping[str, str]]
+    head: RunHead, state: RunState, finals: Sequence[Evaluation] | None, players: int, rows: Sequence[Mapping[str, str]]
 ) -> str:
     """Return a run's summary in Markdown.
 
     It has the course of the run, from its log's ``rows`` if there are any, and the strength of its best policy.
+    ``finals`` is None before the end of the run.
     """
     course = f"{state.iteration} iterations, {state.games:,} games"
     if rows:
@@ -70,9 +71,15 @@ def summary_text(
             f"{found['stderr']:.4f}{points} in {found['games']} games against {found['opponent']}; the best of many "
             "measurements is better than the policy."
         ),
-        _table(finals, players) if finals else "No final evaluation was asked for.",
+        _strength(finals, players),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _strength(finals: Sequence[Evaluation] | None, players: int) -> str:
+    if finals is None:
+        return "The run has not ended; its final evaluation and its curves are still to come."
+    return _table(finals, players) if finals else "No final evaluation was asked for."
 
 
 def write_report(folder: Path, head: RunHead, summary: str, *, curves: bool) -> None:

@@ -69,6 +69,7 @@ class TrainingRun:
     seed: int  # of all random draws
     sinks: Sequence[Sink] = ()  # receive every iteration
     say: Callable[[str], None] = lambda _text: None  # receives progress messages
+    on_save: Callable[[RunState], None] = lambda _state: None  # receives the state of each checkpoint
     _method: Method = field(init=False)
     _current: Checkpoint = field(init=False)
 
@@ -78,17 +79,26 @@ class TrainingRun:
     def run(self) -> RunState:
         """Train until the run ends; return its final state.
 
+        An interrupt discards the iteration that is under way, and saves a checkpoint of those before it.
+
         Raises ``TooManyDivergences``.
         """
         state = self._begin()
         while (reason := self._ended(state)) is None:
-            state = self._iterate(state)
+            before = self._current
+            try:
+                state = self._iterate(state)
+            except KeyboardInterrupt:
+                saved = self.place.state()
+                if saved is None or saved.iteration < state.iteration:  # otherwise its models may be gone
+                    self._save(state, before)
+                raise
             if state.recoveries > self.settings.training.max_recoveries:
                 raise TooManyDivergences(
                     f"{state.recoveries} updates diverged in {state.iteration} iterations.",
                     hint="Begin a new run with a lower learning rate, or more games in an iteration.",
                 )
-        self.place.save(state, self._current)
+        self._save(state, self._current)
         self.say(f"Ended after {state.iteration} iterations: {reason}.")
         return state
 
@@ -105,8 +115,12 @@ class TrainingRun:
         for sink in self.sinks:
             sink.begin(found)
         state = RunState(iteration=0, model=self._current.model, best=Best.of(0, self._current.model, found))
-        self.place.save(state, self._current)
+        self._save(state, self._current)
         return state
+
+    def _save(self, state: RunState, current: Checkpoint) -> None:
+        self.place.save(state, current)
+        self.on_save(state)
 
     def _ended(self, state: RunState) -> str | None:
         asked, training = self.settings.collection, self.settings.training
@@ -159,7 +173,7 @@ class TrainingRun:
         for sink in self.sinks:
             sink.write(iteration, policy)
         if saved:  # after all sinks, because a resumed run does not repeat this iteration
-            self.place.save(after, self._current)
+            self._save(after, self._current)
         return after
 
     def _judged(self, state: RunState, learned: Learned, found: Evaluation | None, replay: ReplayBuffer) -> RunState:

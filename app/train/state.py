@@ -131,7 +131,7 @@ class RunPlace:
         if self.exists:
             raise RunExists(
                 f"{self.path} holds a run.",
-                hint="Go on with it by --resume (resume=True), or choose another --output.",
+                hint="Resume it, or choose another folder.",
             )
         self._write(self._head, head)
 
@@ -189,7 +189,7 @@ class RunPlace:
         if not path.exists():
             raise NoRun(
                 f"{self.path} holds no run.",
-                hint="Look at --output; begin one without --resume.",
+                hint="Look at its name; a new run is begun without resuming.",
             )
         with reading(path):
             data = path.read_bytes()

@@ -99,7 +99,7 @@ def test_up_refuses_damage_beside_the_records(run: Path, flyball: Flyball, chang
     refused = flyball("up", "--for", "1")
     assert refused.exit_code == 1
     assert f"Damaged journal: {what}" in refused.stderr
-    assert "flyball journal rebuild" in refused.stderr
+    assert " journal rebuild" in refused.stderr
     assert (run / "journal.sqlite").read_bytes() == before
     assert flyball("journal", "verify").exit_code == 1
     rebuilt = flyball("journal", "rebuild")

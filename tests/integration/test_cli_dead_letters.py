@@ -184,7 +184,7 @@ def test_dead_letter_of_a_refused_publish_is_listed_and_retried(tmp_path: Path, 
         asyncio.run(publish())
         assert flyball("list").stdout.startswith("      1  PARITY_CHECKED hex7_2p from program@there, refused by")
         status = CliRunner().invoke(main, ["--run", str(tmp_path), "status"])
-        assert "1 dead letters of refused events. See: flyball journal dead-letters list" in status.stderr
+        assert "1 dead letters of refused events. See: flyball --run" in status.stderr
         assert flyball("retry", 1).exit_code == 0
         assert flyball("list").stderr == "0 dead letters: 0 of refused events, 0 of recorded ones.\n"
     assert [event.envelope for event in published(tmp_path)] == [checked(0)]

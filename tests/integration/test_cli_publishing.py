@@ -103,7 +103,7 @@ def test_emit_void_is_refused_as_usage(flyball: Flyball) -> None:
     """
     refused = flyball("emit", "EVENT_VOIDED", '{"position": 1, "reason": "dislike"}', "--dry-run")
     assert (refused.exit_code, refused.stdout) == (2, "")
-    assert "flyball journal repair --void" in refused.stderr
+    assert " journal repair --void" in refused.stderr
 
 
 def test_emit_long_id_is_refused_as_usage(flyball: Flyball) -> None:

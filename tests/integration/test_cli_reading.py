@@ -96,6 +96,31 @@ def test_a_name_that_no_file_can_have_is_told_in_a_line(words: tuple[str, ...]) 
     assert "cannot be used: File name too long" in " ".join(refused.stderr.split())
 
 
+@pytest.mark.parametrize("words", [["--run", "\udcff", "status"], ["tail", "\udcff"], ["check", "game", "\udcff"]])
+def test_bytes_that_are_not_utf8_are_refused(words: list[str]) -> None:
+    refused = CliRunner().invoke(main, words)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "b'\\xff' is not UTF-8" in refused.stderr
+
+
+@pytest.mark.parametrize("words", [["--run", "", "status"], ["status", "--run", ""], ["status", "--config-file", ""]])
+def test_an_empty_name_of_a_file_is_refused(words: list[str]) -> None:
+    """An unset variable of the shell must not mean the current folder."""
+    refused = CliRunner().invoke(main, words)
+    assert (refused.exit_code, "the name is empty" in refused.stderr) == (2, True)
+
+
+def test_folder_that_is_odd_or_gone_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = tmp_path / "\udcff"
+    odd.mkdir()
+    monkeypatch.chdir(odd)
+    refused = CliRunner().invoke(main, ["status"])
+    assert (refused.exit_code, "is not UTF-8" in refused.stderr) == (2, True)
+    odd.rmdir()
+    refused = CliRunner().invoke(main, ["status"])
+    assert (refused.exit_code, "The current folder was deleted" in refused.stderr) == (2, True)
+
+
 def test_exit_codes_belong_to_errors_that_exist() -> None:
     program = (
         "from importlib import import_module\nfrom app.cli.group import COMMANDS\nfrom app.core import FlyballError\n"
@@ -113,6 +138,9 @@ def test_exit_codes_belong_to_errors_that_exist() -> None:
     [
         (["tial"], 2, "Did you mean tail?"),
         (["tail", "--since", "soon"], 2, "10m"),
+        (["tail", "--since", "9999999999h"], 2, "10m"),
+        (["tail", "--since", f"{'9' * 400}d"], 2, "10m"),
+        (["journal", "delete", "--before", "9999999999d"], 2, "10m"),
         (["tail", "TRAINING_COMPLETE"], 4, "TRAINING_COMPLETED"),
         (["tail", "NOTHING_*"], 4, "no event type"),
         (["tail", "--config-key", "hart_4p"], 4, "hearts_4p"),
@@ -181,7 +209,7 @@ def test_a_folder_that_cannot_be_made_is_refused(words: tuple[str, ...]) -> None
     refused = CliRunner().invoke(main, [*words, "--run", "/proc/nothing"])
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert "/proc/nothing cannot be used as a run folder" in refused.stderr
-    assert "--run FOLDER" in refused.stderr
+    assert "Name a folder that you may write to" in refused.stderr
 
 
 @pytest.mark.parametrize("words", [["status"], ["tail"], ["trace", "a"], ["replay", "--check"]])
@@ -205,7 +233,7 @@ def test_replay_says_that_what_is_published_happens_again(flyball: Flyball) -> N
 
 @pytest.mark.parametrize(
     "words",
-    ["status", "tail -n 100", "trace 0001", "replay --check", "config show"],
+    ["tail -n 100", "trace 0001", "replay --check", "config show"],
 )
 def test_a_reader_that_has_gone_is_no_error(run: Path, words: str) -> None:
     command = [sys.executable, "-m", "app.cli", "--run", str(run), *words.split()]
@@ -220,7 +248,7 @@ def test_a_reader_that_has_gone_is_no_error(run: Path, words: str) -> None:
 def test_tail_shows_the_last_events(run: Path, flyball: Flyball) -> None:
     shown = flyball("tail", "-n", 2).stdout.splitlines()
     assert len(shown) == 2
-    assert shown[0].split()[:5] == ["15", "2026-01-31", "12:00:15.000", "PROMOTION_REJECTED", KEY]
+    assert shown[0].split()[:5] == ["15", "2026-01-31", "12:00:15.000Z", "PROMOTION_REJECTED", KEY]
     assert flyball("tail", "-n", 0).stdout == ""
 
 
@@ -321,7 +349,7 @@ def test_emit_validates_without_a_broker(run: Path, flyball: Flyball, tmp_path: 
     [
         (["ROLLBACK_REQUESTED", json.dumps({"model": sha("m")}), "--config-key", KEY], 2, "reason: Field required"),
         (["ROLLBACK_REQUESTED", json.dumps({"model": sha("m"), "reason": ""}), "--config-key", KEY], 2, "reason"),
-        (["ROLLBACK_REQUESTED", "nonsense", "--config-key", KEY], 2, "flyball events schema ROLLBACK_REQUESTED"),
+        (["ROLLBACK_REQUESTED", "nonsense", "--config-key", KEY], 2, " events schema ROLLBACK_REQUESTED"),
         (["ROLLBACK_REQUESTED", "@/nowhere", "--config-key", KEY], 2, "/nowhere cannot be read"),
         (["ROLLBACK_REQUESTED", json.dumps({"model": sha("m"), "reason": "r"})], 2, "name its config key"),
         (

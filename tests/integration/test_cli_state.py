@@ -68,7 +68,7 @@ def test_one_field_shows_the_way_to_its_trace(run: Path) -> None:
     done = state(run, KEY, "elo_current")
     assert done.exit_code == 0, done.stderr
     assert "EVALUATION_COMPLETED" in done.stdout
-    assert f"flyball trace {last('EVALUATION_COMPLETED')[:8]}" in done.stdout
+    assert f" trace {last('EVALUATION_COMPLETED')[:8]}" in done.stdout
     assert "No event has set it yet" in state(run, KEY, "quality_score").stdout
 
 

@@ -143,8 +143,8 @@ def test_gc_refuses_where_a_needed_model_is_damaged(run):
 def test_gc_counts_the_bytes(run):
     write_journal(run.folder / "journal.sqlite", run.events.events)
     result = flyball(run.folder, "gc")
-    assert "2 blobs that nothing needs, 0.0 MB. To delete them: flyball store gc --yes" in result.stderr
-    assert "0.007 MB" in result.stdout
+    assert "2 blobs that nothing needs, 7.0 kB. To delete them: flyball --run" in result.stderr
+    assert "kB  " in result.stdout
 
 
 def test_verify_names_damaged_blobs(run):

@@ -79,18 +79,29 @@ def small(folder: Path, *words: str, game: str = "tic_tac_toe_2p") -> Result:
     return train(game, "--output", folder, *assignments, *words)
 
 
-def test_ctrl_c_says_where_the_run_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signal_saves_whole_iterations_and_a_report(tmp_path: Path, sent: signal.Signals, code: int) -> None:
+    """Checkpoints are rare, so only the signal can have saved iterations."""
     words = [sys.executable, "-m", "app.cli", "train", "tic_tac_toe_2p", "--output", str(tmp_path / "run")]
-    many = ["collection.num_iterations=100000", "collection.games_per_iteration=16", "training.checkpoint_frequency=1"]
+    many = [
+        "collection.num_iterations=100000",
+        "collection.games_per_iteration=16",
+        "training.checkpoint_frequency=1000",
+    ]
     command = [*words, *(word for setting in many for word in ("--set", setting))]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
-        while RunPlace(tmp_path / "run").state() is None:
+        log, report = tmp_path / "run" / "training_log.csv", tmp_path / "run" / "report.md"
+        while not log.exists() or len(log.read_text(encoding="utf-8").splitlines()) < 4:
             assert run.poll() is None
             time.sleep(0.05)
-        run.send_signal(signal.SIGINT)
+        first = report.read_text(encoding="utf-8")
+        run.send_signal(sent)
         stdout, stderr = run.communicate(timeout=60)
     done = RunPlace(tmp_path / "run").state()
-    assert (run.returncode, stdout) == (1, ""), stderr
+    assert (run.returncode, stdout) == (code, ""), stderr
+    assert done.iteration > 1
+    assert "0 iterations" in first
+    assert f"{done.iteration} iterations" in report.read_text(encoding="utf-8")
     assert f"error: Interrupted; the run is at the checkpoint after iteration {done.iteration}." in stderr
     assert stderr.endswith("It goes on by --resume.\n")
 

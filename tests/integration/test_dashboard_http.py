@@ -151,7 +151,18 @@ def test_logs_are_filtered_and_lead_to_their_events(reader, run):
 
 
 @pytest.mark.parametrize("path", ["/", "/live?after=0", "/static/flyball.js", "/sign-in"])
-@pytest.mark.parametrize("host", ["flyball.example", "127.0.0.1.flyball.example", "", "[::1", "localhost@evil.example"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "flyball.example",
+        "127.0.0.1.flyball.example",
+        "",
+        "[::1",
+        "localhost@evil.example",
+        "evil@localhost",
+        "localhost:80,evil.example",
+    ],
+)
 def test_foreign_host_is_refused(reader, path, host):
     assert reader.get(path, headers={"host": host}).status_code == 421
 

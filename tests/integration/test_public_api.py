@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -160,8 +160,8 @@ def test_train_resumes_and_says_its_progress(tmp_path: Path) -> None:
     ("game", "settings", "words"),
     [
         ("tic_tac_to_2p", {}, "Did you mean tic_tac_toe_2p"),
-        (KEY, {"ppo.gama": 0.9}, r"'ppo.gama' in --set or settings\. Did you mean ppo.gamma"),
-        (KEY, {"ppo": {"gamma": 2}}, r"ppo.gamma \(--set or settings\)"),
+        (KEY, {"ppo.gama": 0.9}, r"'ppo.gama'\. Did you mean ppo.gamma"),
+        (KEY, {"ppo": {"gamma": 2}}, r"ppo.gamma: Input"),
         (flyball.GAMES[KEY].replace(backend="language"), {}, "flyball up"),
     ],
 )
@@ -270,6 +270,28 @@ def test_policy_acts_in_batches_and_alone(trained: flyball.TrainingResult) -> No
     again = flyball.load_policy(trained.policy, seed=5)
     again.act(*table.observe(games), temperature=1.0)
     assert again.act(obs, mask, temperature=1.0).tolist() == drawn.tolist()
+
+
+def test_policy_at_temperature_0_is_greedy(trained: flyball.TrainingResult) -> None:
+    policy = flyball.load_policy(trained.policy)
+    table, games = flyball.open_table(flyball.GAMES[KEY], 8), np.arange(8)
+    table.reset(games, list(range(8)))
+    obs, mask = table.observe(games)
+    log_probs, values = policy.forward(obs, mask, 0)
+    assert np.exp(log_probs).tolist() == np.eye(policy.actions)[policy.act(obs, mask)].tolist()
+    assert values.tolist() == policy.forward(obs, mask)[1].tolist()
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_policy_refuses_numbers_that_are_not_finite(trained: flyball.TrainingResult, number: float) -> None:
+    policy = flyball.load_policy(trained.policy)
+    obs, mask = np.zeros((2, policy.observation_size)), np.ones((2, policy.actions), dtype=bool)
+    obs[1, 5] = number
+    for answer in (policy.act, policy.forward):
+        with pytest.raises(flyball.FlyballError, match=f"Feature 5 of observation 1 is {number}"):
+            answer(obs, mask)
+    with pytest.raises(flyball.FlyballError, match="temperature is -1"):
+        policy.act(obs, mask, temperature=-1)
 
 
 @pytest.mark.parametrize(("obs", "mask"), [((3, 27), (2, 9)), ((27,), (1, 9)), ((2, 26), (2, 9)), ((2, 27), (2, 8))])
@@ -429,3 +451,32 @@ def test_simulate_gives_what_the_command_gives(tmp_path: Path) -> None:
 def test_simulate_takes_the_key_of_one_game(tmp_path: Path) -> None:
     options = {"nodes": 2, "days": 0.01, "run": tmp_path}
     assert flyball.simulate("hex7_2p", **options) == flyball.simulate(["hex7_2p"], **options)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: flyball.train("nothing_2p"),
+        lambda: flyball.train(KEY, {"ppo.lr": 1}),
+        lambda: flyball.train(KEY, {"ppo": {"gamma": 2}}),
+        lambda: flyball.train(KEY, resume=True),
+        lambda: flyball.train(KEY, settings_file="none.toml"),
+        lambda: flyball.train(KEY, config_file="none.toml"),
+        lambda: flyball.evaluate("current", KEY),
+        lambda: flyball.evaluate("current"),
+        lambda: flyball.evaluate("random", KEY, against="nobody"),
+        lambda: flyball.connect("nowhere"),
+        lambda: flyball.load_policy("."),
+        lambda: flyball.simulate(settings={"feedback.x": 1}),
+        lambda: flyball.simulate(plant="none.toml"),
+    ],
+)
+def test_errors_in_python_name_no_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Callable[[], object]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(flyball.FlyballError) as refused:
+        call()
+    assert not re.search(r"--(set|run|config|config-file|resume|output|plant)\b|command line", str(refused.value)), str(
+        refused.value
+    )

@@ -1,4 +1,4 @@
-"""A closed pipe ends a command without an error."""
+"""A closed pipe is not an error, and hides none."""
 
 import errno
 import subprocess
@@ -6,13 +6,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from recorded_run import recording, write_journal
 
-from app.cli.group import tolerate_closed_output
+from app.cli.streams import tolerate_closed_output
 
 PROGRAM = """
 import sys
 from pathlib import Path
-from app.cli.group import tolerate_closed_output
+from app.cli.streams import tolerate_closed_output
 told = []
 with tolerate_closed_output(lambda: told.append(1)):
     print("a" * 100_000, flush=True)
@@ -51,3 +52,16 @@ def test_run_goes_on_when_its_output_fills_a_disk() -> None:
         done = subprocess.run([sys.executable, "-c", FULL], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("The run goes on") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "code"), [(["status"], 3), (["status", "--json"], 3), (["doctor"], 1), (["tail"], 0), (["--help"], 0)]
+)
+@pytest.mark.parametrize("stderr", [subprocess.STDOUT, subprocess.DEVNULL])
+def test_closed_pipe_keeps_the_exit_code(tmp_path: Path, words: list[str], code: int, stderr: int) -> None:
+    write_journal(tmp_path / "journal.sqlite", recording().events)
+    command = [sys.executable, "-m", "app.cli", "--run", str(tmp_path), *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+    assert process.returncode == code

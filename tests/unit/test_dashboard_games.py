@@ -161,6 +161,14 @@ def test_game_is_shown_whatever_else_the_query_says(client, game):
     assert "Tic-tac-toe" in text
 
 
+def test_refused_settings_of_a_form_name_no_option(client):
+    for assignment in ("feedback.stall.velocity", "velocity=3", "profile=full"):
+        page = client.get("/what-if", params={"set": assignment}).text
+        (alert,) = re.findall(r'role="alert">([^<]+)', page)
+        assert assignment.partition("=")[0] in alert
+        assert "--set" not in alert
+
+
 def test_parts_show_only_jobs_of_their_page(client, game):
     assert "no longer kept" in client.get(f"/what-if/part?job={job_of(game)}").text
     answer = job_of(client.get("/what-if?set=seed=9").text)

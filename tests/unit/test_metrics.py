@@ -151,9 +151,21 @@ def test_scrape_under_a_foreign_name_is_refused() -> None:
         for host in ("localhost", f"127.0.0.1:{port}", "LOCALHOST:9"):
             status, text = scrape(port, host)
             assert (status, "flyball_build_info" in text) == (200, True)
-        for host in ("flyball.example", "127.0.0.1.flyball.example", "", "[::1"):
+        for host in ("flyball.example", "127.0.0.1.flyball.example", "", "[::1", "localhost:80,flyball.example"):
             status, text = scrape(port, host)
             assert (status, "flyball_build_info" in text) == (421, False)
+
+
+def test_head_of_metrics_has_headers_and_no_body() -> None:
+    with answering("127.0.0.1", 0, metrics()) as port:
+        for host, status in (("localhost", 200), ("flyball.example", 421)):
+            connection = HTTPConnection("127.0.0.1", port, timeout=20)
+            connection.request("HEAD", "/metrics", headers={"Host": host})
+            answer = connection.getresponse()
+            assert answer.status == status
+            assert answer.headers["Content-Type"].startswith("text/")
+            assert answer.fp is None or answer.fp.read() == b"", "http.client itself would hide a body"
+            connection.close()
 
 
 def test_open_port_is_scraped_under_any_name() -> None:

@@ -334,3 +334,21 @@ def test_limit_of_moves_that_a_table_refuses_is_an_error(monkeypatch: pytest.Mon
     monkeypatch.syspath_prepend(str(EXAMPLES))
     with pytest.raises(FlyballError, match=r"Nim ends by itself"):
         open_table(GameConfig(key="nim_2p", game="nim_table:nim", players=2, max_moves=5), 1)
+
+
+class Undefined(broken_games.Race16):
+    """A table that divides by 0 in observations of seat 1."""
+
+    def observe(self, slots):
+        obs, mask = super().observe(slots)
+        obs[self.seats()[slots] == 1, 3] = np.nan
+        return obs, mask
+
+
+def test_table_with_undefined_observations_is_named() -> None:
+    table = open_table(config("Race").replace(game=f"{__name__}:Undefined"), 4)
+    table.reset(np.arange(4), [1, 2, 3, 4])
+    _, mask = table.observe(np.arange(4))
+    table.step(np.array([2]), mask[[2]].argmax(axis=1).astype(np.int32))
+    with pytest.raises(FlyballError, match=r":Undefined: observe returned nan at index 3, for seat 1 in slot 2"):
+        table.observe(np.arange(4))

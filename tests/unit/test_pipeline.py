@@ -44,7 +44,8 @@ def searching(search=None, **changes) -> PipelineSettings:
 class Listener:
     """A sink that records iterations and can interrupt the run."""
 
-    def __init__(self, interrupt_at: int | None = None) -> None:
+    def __init__(self, interrupt_at: int | None = None, error: type[BaseException] = KeyboardInterrupt) -> None:
+        self._error = error
         self.iterations, self.begun = [], []
         self._interrupt_at = interrupt_at
 
@@ -53,7 +54,7 @@ class Listener:
 
     def write(self, iteration, policy) -> None:
         if iteration.number == self._interrupt_at:
-            raise KeyboardInterrupt
+            raise self._error
         self.iterations.append(iteration)
 
     def close(self) -> None:
@@ -127,7 +128,16 @@ def test_interrupted_and_resumed_equals_uninterrupted(tmp_path, interrupted_at, 
         assert figures(iteration) == figures(whole.iterations[iteration.number - 1])
     assert (before.begun, after.begun) == (whole.begun, []), "the first policy is told of once"
     assert len(whole.begun) == 1
-    assert after.iterations[0].number == 2 * ((interrupted_at - 1) // 2) + 1, "from the last checkpoint on"
+    assert after.iterations[0].number == interrupted_at, "no whole iteration is lost"
+
+
+def test_crashed_run_resumes_from_its_last_checkpoint(tmp_path) -> None:
+    whole, before, after = Listener(), Listener(4, MemoryError), Listener()
+    expected = begin(tmp_path / "whole", settings_of(), "connect_four_2p", 1, whole).run()
+    with pytest.raises(MemoryError):
+        begin(tmp_path / "cut", settings_of(), "connect_four_2p", 1, before).run()
+    assert resume(tmp_path / "cut", after).run() == expected
+    assert [one.number for one in after.iterations] == [3, 4, 5]
 
 
 @pytest.mark.parametrize("interrupted_at", [1, 3, 4])

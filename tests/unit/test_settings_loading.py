@@ -314,7 +314,7 @@ def test_incomplete_new_configuration_names_what_it_lacks(tmp_path: Path, given:
 @pytest.mark.parametrize("key", ["min_quality", "feedback.gauntlet.max_quality_threshold"])
 def test_threshold_above_where_training_pauses_is_refused(tmp_path: Path, key: str) -> None:
     """Such a threshold would have no effect."""
-    with pytest.raises(BadSettings, match=rf"{key} \(command line\): 0.55 lies above feedback.intensity.reduced 0.5"):
+    with pytest.raises(BadSettings, match=rf"{key}: 0.55 lies above feedback.intensity.reduced 0.5"):
         load(tmp_path, nest({key: 0.55}))
     assert load(tmp_path, nest({key: 0.55, "feedback.intensity.reduced": 0.55}))
 

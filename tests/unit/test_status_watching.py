@@ -233,7 +233,7 @@ def shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., s
 
 def test_the_picture_holds_the_last_lines(shown: Callable[..., str]) -> None:
     picture = shown(recording().events[7], ChildReport("training", "failed", 7, "no [room]", 0.5), "Stopping.")
-    parts = ("tic_tac_toe_2p", "training (stopped", "12:00:08 MODEL_PROMOTED", "no [room]", "Stopping.")
+    parts = ("tic_tac_toe_2p", "training (stopped", "12:00:08Z MODEL_PROMOTED", "no [room]", "Stopping.")
     for part in parts:
         assert part in picture
 

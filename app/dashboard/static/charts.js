@@ -45,7 +45,7 @@
   }
 
   function clock(seconds) {
-    return new Date(seconds * 1000).toISOString().slice(5, 16).replace("T", " ");
+    return new Date(seconds * 1000).toISOString().slice(5, 16).replace("T", " ") + "Z";
   }
 
   // Ratings -------------------------------------------------------------------------------------------------------
