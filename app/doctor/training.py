@@ -142,6 +142,19 @@ def gate_unplayed(facts: Facts) -> Iterator[Symptom]:
             )
 
 
+def gate_undecided(facts: Facts) -> Iterator[Symptom]:
+    """Find configurations whose gates include games that no player decided."""
+    for row in facts.configs.values():
+        if row.undecided:
+            yield Symptom(
+                "warning",
+                row.key,
+                f"In {row.undecided:.0%} of the latest gate's games no player had a decision to make, so that chance "
+                "alone decides promotions there.",
+                f"The game ends, or leaves one legal action, before any choice: flyball check game {row.key}",
+            )
+
+
 def regression(facts: Facts) -> Iterator[Symptom]:
     """Find current models that play worse than earlier ones."""
     rollback_at = facts.run.feedback.lifecycle.rollback_at if facts.run else "severe"

@@ -224,7 +224,7 @@ UPCASTS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {
     },  # the scheduler watched no other daemons
     # The next version only admits more values of a field.
     ("flyball.evaluation.completed", 1): lambda data: data,
-    ("flyball.evaluation.completed", 2): _without_grades,
+    ("flyball.evaluation.completed", 2): lambda data: {**_without_grades(data), "undecided_games": None},
     ("flyball.evaluation.failed", 1): lambda data: data,
     ("flyball.training.failed", 1): lambda data: data,
     # The next version admits bots of the user's own as players.

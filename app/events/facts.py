@@ -163,6 +163,9 @@ class EvaluationCompleted(Fact, type="evaluation.completed", name="EVALUATION_CO
     elo: Rating
     elo_stderr: RatingError
     lost_games: Count = Field(description="games planned but not played: their processes died, hung or failed")
+    undecided_games: Count | None = Field(
+        description="games in which no player had a decision to make; null: recorded before they were counted"
+    )
     seconds: Seconds = Field(description="of computing, all processes together")
 
 

@@ -106,7 +106,8 @@ class ConfigRow(Row, frozen=True):
 
     ``since_us`` is the time of the first event. ``played`` holds the games of each second within the window.
     ``evaluated`` is the last evaluated model, until it is promoted or rejected. ``tested_us`` is when games of the
-    candidate were last requested, played or failed; at first, when it was trained. ``loops`` counts trainings that were
+    candidate were last requested, played or failed; at first, when it was trained. ``undecided`` is the share of the
+    latest gate's games in which no player had a decision. ``loops`` counts trainings that were
     evaluated and decided; ``promotions`` and ``rejections`` count decisions, including operators'. The initial model's
     promotion counts in none of them. ``champions`` ends with the current model. ``blocked`` is the reason of a training
     block. ``quality`` is the data quality behind the training intensity. ``overdue`` is the latest EVALUATION_OVERDUE
@@ -132,6 +133,7 @@ class ConfigRow(Row, frozen=True):
     loops: int = 0
     evaluated: ModelHash | None = None
     tested_us: int | None = None
+    undecided: float = 0.0
     lineage: Lineage = Lineage()
     champions: tuple[PastChampion, ...] = ()
     progress: Progress | None = None
@@ -198,6 +200,8 @@ def _tested(
 
 def _evaluation(row: ConfigRow, event: Event[EvaluationCompleted]) -> Changes:
     data, ended = event.data, _tested(row, event) | {"failing": _without(row, EVALUATION)}
+    if data.purpose == "gate":
+        return ended | {"undecided": (data.undecided_games or 0) / sum(match.games for match in data.results)}
     if data.purpose != "rating":
         return ended
     random = next((result for result in data.results if result.opponent == RANDOM), None)

@@ -173,7 +173,8 @@ def _training(data: TrainingCompleted) -> str:
 
 def _evaluation(data: EvaluationCompleted) -> str:
     results = ", ".join(f"{_points(result)} v. {result.opponent}" for result in data.results)
-    return f"step {data.step}: {short(data.model)} {show_elo(data.elo, data.elo_stderr)} Elo, {results}"
+    undecided = f", {data.undecided_games} games without a decision" if data.undecided_games else ""
+    return f"step {data.step}: {short(data.model)} {show_elo(data.elo, data.elo_stderr)} Elo, {results}{undecided}"
 
 
 def _points(match: MatchResult) -> str:

@@ -59,8 +59,8 @@ class OneAtATime:
         seconds = perf_counter() - began
         returns, truncated, lengths, histories = zip(*ends, strict=True)
         heroes = np.arange(len(ends)) % players
-        margin = win_margin(np.array(returns))
-        games = match_games(np.array(returns), heroes, np.array(truncated), np.array(lengths), histories, margin=margin)
+        ended = np.array(returns), heroes, np.array(truncated), np.array(lengths), histories
+        games = match_games(*ended, openings=np.zeros(len(ends), np.int64), margin=win_margin(np.array(returns)))
         return match_statistics(games, players), seconds
 
     def _draws(self, game: int):

@@ -113,7 +113,8 @@ def statistics(returns, heroes, truncated=None, histories=None, unit=1.0):
     played = histories or [[game] for game in range(len(returns))]
     lengths = np.full(len(returns), 10)
     outcomes = np.array(returns, dtype=np.float32)
-    games = match_games(outcomes, np.array(heroes), cut, lengths, played, margin=win_margin(outcomes), unit=unit)
+    ended = outcomes, np.array(heroes), cut, lengths, played
+    games = match_games(*ended, openings=np.zeros_like(lengths), margin=win_margin(outcomes), unit=unit)
     return match_statistics(games, outcomes.shape[1])
 
 
