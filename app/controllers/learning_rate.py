@@ -17,8 +17,10 @@ from typing import Any, ClassVar
 from app.config import Parameter
 from app.controllers.controller import Controller
 from app.controllers.knobs import bounded, is_turned
-from app.controllers.state import FeedbackState, States, state_of
-from app.controllers.trend import SECONDS_PER_HOUR, US
+from app.controllers.lineage import REMEMBERED
+from app.controllers.state import HISTORY_LENGTH, FeedbackState, States, state_of
+from app.controllers.trend import SECONDS_PER_HOUR, US, connected
+from app.core import ModelHash
 from app.events import (
     AdaptiveParamsChanged,
     Emission,
@@ -26,6 +28,7 @@ from app.events import (
     Event,
     HyperparameterUpdated,
     LossAnomalyDetected,
+    ModelPromoted,
     ModelRolledBack,
     Payload,
     PromotionRejected,
@@ -36,22 +39,27 @@ from app.events import (
 )
 
 
+class PastRate(Row, frozen=True):
+    """The learning rate at a model's promotion."""
+
+    model: ModelHash
+    learning_rate: float
+
+
 class LearningRow(Row, frozen=True):
-    """A configuration's latest ratings, and its last learning rate change.
+    """A configuration's last learning rate change.
 
     Attributes:
-        elos: the latest ratings.
-        stderrs: the standard errors of these ratings.
         changed_us: when the learning rate was last changed, microseconds since 1970 UTC.
         ratings: number of ratings since then.
         by_operator: an operator made the last change.
+        promoted: the learning rates of the latest promotions, which a rollback restores.
     """
 
-    elos: tuple[float, ...] = ()
-    stderrs: tuple[float, ...] = ()
     changed_us: int = 0
     ratings: int = 0
     by_operator: bool = False
+    promoted: tuple[PastRate, ...] = ()
 
 
 FIRST = LearningRow()
@@ -92,28 +100,45 @@ class EvaluationFeedbackHandler(Controller):
     def evaluated(self, rows: Rows, event: Event[EvaluationCompleted], states: States) -> Step[LearningRow]:
         """Set the learning rate by the mean difference between successive ratings."""
         row, data, limits = rows.get(event.subject, FIRST), event.data, self.settings.feedback.learning_rate
-        if data.purpose != "rating":
+        state = state_of(states, event.subject)
+        if data.purpose != "rating" or not state.lineage.is_trial(data.model):
             return Step()
-        first = -limits.evaluations - 1
-        elos, stderrs = (*row.elos, data.elo)[first:], (*row.stderrs, data.elo_stderr)[first:]
-        row = row.replace(elos=elos, stderrs=stderrs, ratings=row.ratings + 1)
-        if len(row.elos) <= limits.evaluations or self._cooling(event, row):
+        row, differences = row.replace(ratings=row.ratings + 1), min(limits.evaluations, HISTORY_LENGTH - 1)
+        rated = connected(state.elo_history)[-differences - 1 :]
+        if len(rated) <= differences or self._cooling(event, row):
             return Step({event.subject: row})
-        gain = (row.elos[-1] - row.elos[0]) / limits.evaluations
-        noise = limits.confidence * hypot(row.stderrs[-1], row.stderrs[0]) / limits.evaluations
+        gain = (rated[-1].elo - rated[0].elo) / differences
+        noise = limits.confidence * hypot(rated[-1].stderr, rated[0].stderr) / differences
         if min(limits.lower_at_elo, -noise) < gain < max(limits.raise_at_elo, noise):
             return Step({event.subject: row})
         factor = limits.raise_factor if gain >= limits.raise_at_elo else limits.lower_factor
-        reason = f"mean gain of {gain:+.1f} Elo over the last {limits.evaluations} evaluations"
-        return self._scaled(event, row, state_of(states, event.subject), factor, reason)
+        reason = f"mean gain of {gain:+.1f} Elo over the last {differences} evaluations"
+        return self._scaled(event, row, state, factor, reason)
+
+    @handles(ModelPromoted)
+    def promoted(self, rows: Rows, event: Event[ModelPromoted], states: States) -> Step[LearningRow]:
+        """Note the learning rate, which a rollback of the model restores."""
+        row, model = rows.get(event.subject, FIRST), event.data.model
+        rate = state_of(states, event.subject).parameter("learning_rate", self.settings)
+        before = [one for one in row.promoted if one.model != model]
+        noted = (*before, PastRate(model=model, learning_rate=rate))[-REMEMBERED:]
+        return Step({event.subject: row.replace(promoted=noted)})
 
     @handles(ModelRolledBack)
     def rolled_back(self, rows: Rows, event: Event[ModelRolledBack], states: States) -> Step[LearningRow]:
-        """Drop the ratings.
+        """Restore the learning rate at which the first removed champion was promoted.
 
-        The restored model's higher rating is not a gain.
+        Later changes rest on that champion. A learning rate that an operator set stays.
         """
-        return Step({event.subject: rows.get(event.subject, FIRST).replace(elos=(), stderrs=())})
+        row, state = rows.get(event.subject, FIRST), state_of(states, event.subject)
+        champions = {champion.model for champion in state.lineage.champions}
+        removed = [one for one in row.promoted if one.model not in champions]
+        row = row.replace(promoted=tuple(one for one in row.promoted if one.model in champions))
+        before = state.parameter("learning_rate", self.settings)
+        if not removed or row.by_operator or self._within(state, removed[0].learning_rate) == before:
+            return Step({event.subject: row})
+        reason = f"the rollback removes the models since {removed[0].model[:8]}"
+        return self._set(row, event, state, removed[0].learning_rate, reason)
 
     @handles(TrainingFailed)
     def training_failed(self, rows: Rows, event: Event[TrainingFailed], states: States) -> Step[LearningRow]:

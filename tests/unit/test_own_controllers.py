@@ -177,7 +177,7 @@ def test_handler_mistake_costs_only_its_event(use: str, error: str) -> None:
     assert (failure.by, failure.event.id) == ("mine", run.events[-1].id)
     assert re.search(error, failure.error.replace("\n", " "))
     assert fold.rows("mine") == {}
-    assert len(fold.rows("EvaluationFeedbackHandler")[KEY].elos) == 1
+    assert fold.rows("EvaluationFeedbackHandler")[KEY].ratings == 1
     assert outcomes[-1].saved()
 
 
