@@ -261,9 +261,18 @@ def _boost(_: ConfigRow, event: Event[ExplorationBoost]) -> Changes:
 def _undistributed(row: ConfigRow, event: Event[DistributionFailed]) -> Changes:
     """Note a failure that the loop waits for.
 
-    If the model is played already, only nodes other than the head lack it, and the loop does not wait for these.
+    If the model is played already and not damaged, only nodes other than the head lack it, and the loop does not wait
+    for these.
     """
-    return {} if event.data.model == row.lineage.playing else {"undistributed": event.data}
+    is_elsewhere = event.data.model == row.lineage.playing and not event.data.damaged
+    return {} if is_elsewhere else {"undistributed": event.data}
+
+
+def _cached(row: ConfigRow, event: Event[ModelCached]) -> Changes:
+    """Note a node that has the model; on the head it may have been lost before."""
+    sound = row.undistributed is not None and event.data.node == row.undistributed.node
+    late = {"late": tuple(node for node in row.late if node != event.data.node)}
+    return late | ({"undistributed": None} if sound else {})
 
 
 def _failure(row: ConfigRow, noun: str, error: str) -> Changes:
@@ -308,7 +317,7 @@ CHANGED_BY: Mapping[type[Payload], Callable[[ConfigRow, Event[Any]], Changes]] =
     EvaluationOverdue: lambda _, event: {"overdue": event.data},
     DistributionFailed: _undistributed,
     DistributionLate: lambda row, event: {"late": tuple(dict.fromkeys((*row.late, *event.data.nodes)))},
-    ModelCached: lambda row, event: {"late": tuple(node for node in row.late if node != event.data.node)},
+    ModelCached: _cached,
     ModelDistributed: lambda *_: {"undistributed": None, "late": (), "untrained": Untrained()},
     ModelPromoted: _promotion,
     PromotionRejected: _rejection,

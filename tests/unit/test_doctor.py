@@ -216,7 +216,9 @@ PLANTED: dict[str, Callable[[], Facts]] = {
     "evaluation-overdue": lambda: after(failed("evaluation"), times=3),
     "regression": lambda: after(regressed()),
     "distribution-failing": lambda: after(
-        DistributionFailed(model=NEW, step=1, node="laptop", attempt=2, retry_seconds=60, error="no room")
+        DistributionFailed(
+            model=NEW, step=1, node="laptop", attempt=2, retry_seconds=60, damaged=False, readable=None, error="no room"
+        )
     ),
 }
 

@@ -92,7 +92,16 @@ def test_overdue_follows_from_the_last_evaluation(loop):
 OVERDUE = EvaluationOverdue(hours=6.1, model=NEW, attempts=2)
 PAUSED = TrainingIntensityChanged(intensity="paused", previous="normal", quality_score=0.42)
 RESUMED = TrainingIntensityChanged(intensity="reduced", previous="paused", quality_score=0.5)
-LOST = DistributionFailed(model=NEW, step=1, node="laptop", attempt=2, retry_seconds=60, error="Restore the store.")
+LOST = DistributionFailed(
+    model=NEW,
+    step=1,
+    node="laptop",
+    attempt=2,
+    retry_seconds=60,
+    damaged=False,
+    readable=None,
+    error="Restore the store.",
+)
 BLOCKED = TrainingBlockedByQuality(reason="3 of 16 games differ from the rules")
 
 
