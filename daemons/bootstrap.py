@@ -36,7 +36,7 @@ OUTSIDERS: Mapping[str, frozenset[type[Payload]]] = {
             events.RollCall,
         }
     ),
-    "an operator": frozenset({events.RollbackRequested, events.EventVoided}),
+    "an operator": frozenset({events.AdaptiveParamsChanged, events.RollbackRequested, events.EventVoided}),
 }
 """Emitters other than reducers, with their types: daemons' hosts, the broker, and people with ``flyball emit``."""
 

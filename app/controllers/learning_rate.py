@@ -16,13 +16,12 @@ from typing import Any, ClassVar
 
 from app.config import Parameter
 from app.controllers.controller import Controller
-from app.controllers.knobs import bounded, is_turned
+from app.controllers.knobs import is_turned
 from app.controllers.lineage import REMEMBERED
 from app.controllers.state import HISTORY_LENGTH, FeedbackState, States, state_of
 from app.controllers.trend import SECONDS_PER_HOUR, US, connected
 from app.core import ModelHash
 from app.events import (
-    AdaptiveParamsChanged,
     Emission,
     EvaluationCompleted,
     Event,
@@ -70,31 +69,20 @@ Rows = Mapping[str, LearningRow]
 
 
 class EvaluationFeedbackHandler(Controller):
-    """Owns the learning rate.
-
-    The controller emits all parameters of trainings whenever one of them changes.
-    """
+    """Owns the learning rate."""
 
     name: ClassVar[str] = "EvaluationFeedbackHandler"
     row: ClassVar[type[LearningRow]] = LearningRow
-    emits: ClassVar[frozenset[type[Payload]]] = frozenset({AdaptiveParamsChanged})
+    emits: ClassVar[frozenset[type[Payload]]] = frozenset({HyperparameterUpdated})
     parameters: ClassVar[frozenset[Parameter]] = frozenset({"learning_rate"})
 
     @handles(HyperparameterUpdated)
     def parameter_set(self, rows: Rows, event: Event[HyperparameterUpdated], states: States) -> Step[LearningRow]:
-        """Pass on a training parameter set by another controller or operator.
-
-        An operator's learning rate holds for a cooldown; then the rule continues from it.
-        """
-        data, state = event.data, state_of(states, event.subject)
-        if not is_turned(data.parameter, self.settings, event.subject):
+        """Let an operator's learning rate hold for a cooldown; then the rule continues from it."""
+        if event.data.parameter != "learning_rate" or not is_turned("learning_rate", self.settings, event.subject):
             return Step()
-        if data.parameter == "learning_rate":
-            return self._set(rows.get(event.subject, FIRST), event, state, data.value, data.reason, by_operator=True)
-        if data.parameter in {"epochs", "games_per_iteration"}:
-            number = int(bounded(data.parameter, data.value, self.settings, event.subject))
-            return Step({}, (self._params(state, data.reason, **{data.parameter: number}),))
-        return Step()
+        row = rows.get(event.subject, FIRST)
+        return Step({event.subject: row.replace(changed_us=event.recorded_us, ratings=0, by_operator=True)})
 
     @handles(EvaluationCompleted)
     def evaluated(self, rows: Rows, event: Event[EvaluationCompleted], states: States) -> Step[LearningRow]:
@@ -146,8 +134,9 @@ class EvaluationFeedbackHandler(Controller):
         if event.data.reason != "diverged" or not is_turned("learning_rate", self.settings, event.subject):
             return Step()
         row, state = rows.get(event.subject, FIRST), state_of(states, event.subject)
-        rate = state.parameter("learning_rate", self.settings) * self.settings.feedback.learning_rate.lower_factor
-        return self._set(row, event, state, rate, "the training diverged")
+        return self._scaled(
+            event, row, state, self.settings.feedback.learning_rate.lower_factor, "the training diverged"
+        )
 
     @handles(LossAnomalyDetected)
     def loss_was_unusual(self, rows: Rows, event: Event[LossAnomalyDetected], states: States) -> Step[LearningRow]:
@@ -196,17 +185,12 @@ class EvaluationFeedbackHandler(Controller):
         return Step({event.subject: row}) if rate == before else self._set(row, event, state, rate, reason)
 
     def _set(
-        self,
-        row: LearningRow,
-        event: Event[Any],
-        state: FeedbackState,
-        rate: float,
-        reason: str,
-        *,
-        by_operator: bool = False,
+        self, row: LearningRow, event: Event[Any], state: FeedbackState, rate: float, reason: str
     ) -> Step[LearningRow]:
-        changed = row.replace(changed_us=event.recorded_us, ratings=0, by_operator=by_operator)
-        return Step({event.subject: changed}, (self._params(state, reason, learning_rate=self._within(state, rate)),))
+        changed = row.replace(changed_us=event.recorded_us, ratings=0, by_operator=False)
+        before, after = state.parameter("learning_rate", self.settings), self._within(state, rate)
+        update = HyperparameterUpdated(parameter="learning_rate", value=after, previous=before, reason=reason)
+        return Step({event.subject: changed}, (Emission(update),))
 
     def _within(self, state: FeedbackState, rate: float) -> float:
         """Return a learning rate within its bounds.
@@ -217,9 +201,3 @@ class EvaluationFeedbackHandler(Controller):
         if not is_turned("learning_rate", self.settings, state.config_key):
             return before
         return min(max(rate, limits.minimum), max(limits.maximum, before))
-
-    def _params(self, state: FeedbackState, reason: str, **changes: float) -> Emission:
-        """Return the emission of all training parameters, with ``changes`` applied."""
-        names: tuple[Parameter, ...] = ("epochs", "games_per_iteration", "learning_rate")
-        values: dict[str, Any] = {name: state.parameter(name, self.settings) for name in names} | changes
-        return Emission(AdaptiveParamsChanged(**values, reason=reason))
