@@ -23,6 +23,7 @@ from app.events import (
     ModelRolledBack,
     Payload,
     PromotionRejected,
+    QualityScoreUpdated,
     RegressionCleared,
     RegressionDetected,
     SelfplayComplete,
@@ -110,7 +111,8 @@ class ConfigRow(Row, frozen=True):
     latest gate's games in which no player had a decision. ``loops`` counts trainings that were
     evaluated and decided; ``promotions`` and ``rejections`` count decisions, including operators'. The initial model's
     promotion counts in none of them. ``champions`` ends with the current model. ``blocked`` is the reason of a training
-    block. ``quality`` is the data quality behind the training intensity. ``overdue`` is the latest EVALUATION_OVERDUE
+    block. ``quality`` is the data quality behind the training intensity, ``weakest`` the least component of the latest
+    shard's score. ``overdue`` is the latest EVALUATION_OVERDUE
     since the last evaluation. ``undistributed`` is the failure to distribute the current model. ``late`` are nodes
     that were reported to lack the distributed model. ``failing`` holds the failures of trainings and evaluations, by
     the noun. ``diverged`` counts the latest trainings in a row that diverged. ``regression`` is the open regression of
@@ -140,6 +142,7 @@ class ConfigRow(Row, frozen=True):
     blocked: str | None = None
     paused: bool = False
     quality: float | None = None
+    weakest: tuple[str, float] | None = None
     overdue: EvaluationOverdue | None = None
     undistributed: DistributionFailed | None = None
     late: tuple[str, ...] = ()
@@ -299,6 +302,11 @@ def _intensity(_: ConfigRow, event: Event[TrainingIntensityChanged]) -> Changes:
     return {"paused": paused, "quality": quality, "untrained": Untrained()}
 
 
+def _quality(_: ConfigRow, event: Event[QualityScoreUpdated]) -> Changes:
+    components = event.data.components.items()
+    return {"weakest": min(components, key=lambda one: one[1]) if components else None}
+
+
 def _regression(row: ConfigRow, event: Event[RegressionDetected]) -> Changes:
     return {"regression": event.data} if event.data.model == row.model else {}
 
@@ -311,6 +319,7 @@ CHANGED_BY: Mapping[type[Payload], Callable[[ConfigRow, Event[Any]], Changes]] =
     TrainingUnblocked: lambda *_: {"blocked": None, "untrained": Untrained()},
     TrainingRequested: lambda *_: {"untrained": Untrained()},
     TrainingIntensityChanged: _intensity,
+    QualityScoreUpdated: _quality,
     EvaluationRequested: _tested,
     EvaluationCompleted: _evaluation,
     EvaluationFailed: lambda row, event: _failure(row, EVALUATION, event.data.error) | _tested(row, event),

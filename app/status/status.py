@@ -399,9 +399,12 @@ def waiting_for(row: ConfigRow, settings: RunSettings) -> str | None:
         )
     if row.paused:
         quality = "" if row.quality is None else f" {row.quality:.2f}"
+        limit = f"{settings.feedback.intensity.reduced:g}"
+        why = "" if row.weakest is None else f", above all by {row.weakest[0]} {row.weakest[1]:.2f}"
         return (
-            f"training is paused: the quality{quality} of its data is below {settings.feedback.intensity.reduced:g}. "
-            "Games go on with more exploration. To train on such data, lower feedback.intensity.reduced"
+            f"training is paused: the quality{quality} of its data is below {limit}{why}. "
+            "Games go on with more exploration. To train on such data, lower feedback.intensity.reduced, and "
+            "min_quality to at most as much"
         )
     for noun, failing in row.failing.items():
         if failing.times >= MANY_FAILURES:

@@ -21,6 +21,7 @@ from app.events import (
     RunConfigured,
     SelfplayComplete,
     TrainingCompleted,
+    TrainingIntensityChanged,
     TrainingRequested,
 )
 from app.status.configs import Progress
@@ -196,6 +197,13 @@ def _judged(data: ModelPromoted | PromotionRejected) -> str:
     return f"step {data.step}: {short(data.model)}{what}, {evidence.statistic}{figures}, {elo} Elo"
 
 
+def _intensity(data: TrainingIntensityChanged) -> str:
+    quality = "" if data.quality_score is None else f", quality {data.quality_score:.2f}"
+    if data.intensity == "paused":
+        return f"training is paused: the data is too poor{quality}. What to do: flyball status"
+    return f"{data.previous} to {data.intensity}{quality}"
+
+
 def _matchmaking(data: MatchmakingUpdated) -> str:
     shares = chances(data.picks)
     names = {agent: "itself" if agent == data.model else _value(agent) for agent in shares}
@@ -217,6 +225,7 @@ SUMMARIES: Mapping[type[Payload], Callable[[Any], str]] = {
     ModelPromoted: _judged,
     PromotionRejected: _judged,
     MatchmakingUpdated: _matchmaking,
+    TrainingIntensityChanged: _intensity,
     RunConfigured: _configured,
 }
 

@@ -104,6 +104,8 @@ def test_quality_stays_in_its_range(data) -> None:
         surprise=data.draw(st.floats(0, 10)),
         freedom=data.draw(st.floats(0.1, 10)),
         mean_length=1.0,
+        reachable_games=data.draw(st.floats(1, 1e17)),
+        reachable_positions=data.draw(st.floats(1, 1e17)),
     )
     quality = quality_score(counted)
     assert 0 <= quality.score <= 1
