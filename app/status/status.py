@@ -400,7 +400,8 @@ def waiting_for(row: ConfigRow, settings: RunSettings) -> str | None:
     if row.paused:
         quality = "" if row.quality is None else f" {row.quality:.2f}"
         limit = f"{settings.feedback.intensity.reduced:g}"
-        why = "" if row.weakest is None else f", above all by {row.weakest[0]} {row.weakest[1]:.2f}"
+        name, least = row.weakest or ("", 1.0)
+        why = f", above all by {name} {least:.2f}" if least < 1 else ""
         return (
             f"training is paused: the quality{quality} of its data is below {limit}{why}. "
             "Games go on with more exploration. To train on such data, lower feedback.intensity.reduced, and "
