@@ -28,8 +28,8 @@ class RatingPoint(Row, frozen=True):
     time: datetime
     elo: Elo
     stderr: float
-    model: ModelHash | None = None
-    base: ModelHash | None = None
+    model: ModelHash | None
+    base: ModelHash | None
 
     def follows(self, earlier: "RatingPoint") -> bool:
         """Return whether training alone lies between two ratings.
