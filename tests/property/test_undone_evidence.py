@@ -144,6 +144,8 @@ def test_operators_model_rolled_back_leaves_every_knob(ratings, incident) -> Non
 @settings(deadline=None, max_examples=30)
 @given(runs, st.integers(1, 24), st.integers(0, 2), st.booleans())
 def test_rollback_leaves_no_rating_that_it_undid(ratings, incident, trained, by_gate) -> None:
+    """The 20 ratings kept hold the undone ones too, so that there are at most 17 others."""
+    ratings = ratings[:17]
     ours = run(ratings, min(incident, len(ratings)), trained, by_gate=by_gate).state
     usual = run(ratings, None, 0, by_gate=by_gate).state
     assert ours.elo_history == usual.elo_history
