@@ -25,6 +25,8 @@ likes); a job raises ``MissingDevice`` rather than run on another device. They a
 - ``distribute``: ``model`` to verify, or None, ``discard``, models to delete, and ``needed``, models that this node's
   cache has to keep. It runs on each node. Returns ``model``.
 
+``config``'s ``evaluation.opening_plies`` may be None: as the game needs (``EvaluationSettings.openings``).
+
 Specs may get further keys in later versions. For the same spec a job returns the same result on the same device, except
 for values called ``seconds``, because a job may run twice. Models and shards are named by the hash of their content. A
 model has a ``Manifest`` (``app.store``). A configuration's ``options`` are for backends of the user's own. A training
@@ -60,6 +62,7 @@ class GameInfo:
         knobs: parameters that its jobs understand; the feedback changes no others.
         replay_rows: rows of earlier trainings that its trainings also learn from unless the configuration says how
             many; None if they learn from fresh rows alone.
+        dealt: cards, dice or hidden moves make games differ, so that evaluations need no random openings.
     """
 
     rules_version: str
@@ -67,6 +70,7 @@ class GameInfo:
     bots: tuple[str, ...]
     knobs: frozenset[Parameter]
     replay_rows: int | None = None
+    dealt: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,7 @@ def _described(config: GameConfig) -> GameInfo:
 
     game, known = open_table(config, slots=0).spec, bots_of(config)
     bots = dict.fromkeys((*known, HEURISTIC) if game.heuristic else known)
-    return GameInfo(game.rules_version, game.players, tuple(bots), frozenset(PARAMETERS))
+    return GameInfo(game.rules_version, game.players, tuple(bots), frozenset(PARAMETERS), dealt=game.dealt)
 
 
 POLICY_GRADIENT = Backend(

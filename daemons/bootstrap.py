@@ -36,7 +36,7 @@ OUTSIDERS: Mapping[str, frozenset[type[Payload]]] = {
             events.RollCall,
         }
     ),
-    "an operator": frozenset({events.RollbackRequested, events.EventVoided}),
+    "an operator": frozenset({events.AdaptiveParamsChanged, events.RollbackRequested, events.EventVoided}),
 }
 """Emitters other than reducers, with their types: daemons' hosts, the broker, and people with ``flyball emit``."""
 
@@ -52,7 +52,6 @@ TERMINAL: Mapping[type[Payload], str] = {
     events.EvaluationOverdue: "the status shows it, with what an operator can do",
     events.ModelCached: "the distributors, which emit it, report the nodes that lack a model",
     events.DistributionLate: "the status shows it; the node goes on trying, and its jobs fetch the model themselves",
-    events.DistributionFailed: "the distributor, which emits it, tries again; people read it",
     events.EvaluationProgress: "dashboards show it",
     events.TrainingProgress: "the curves show it",
     events.TrainingStarted: "the status shows it",

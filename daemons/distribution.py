@@ -5,6 +5,10 @@ The distributor verifies each new current model in the store, and deletes supers
 It may run on every node. The one on the head, where the broker is, verifies the model in the store, and deletes. Its
 MODEL_DISTRIBUTED lets the loop go on. The others then bring the model into their node's cache and acknowledge that by
 MODEL_CACHED, for which nothing waits (ADR-043).
+
+Work that fails may have met a model that was damaged since its distribution, so the head then verifies the current
+model again. If the store has lost it, the next attempt looks for the latest champion that can be read, and the
+lifecycle rolls back to that one.
 """
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -12,6 +16,7 @@ from typing import ClassVar
 
 from app.controllers import Controller, Lineage, States, state_of
 from app.core import BROKER, EventId, FlyballError, ModelHash, is_broker
+from app.engine import JobFailed
 from app.events import (
     Cause,
     CheckpointAdded,
@@ -23,6 +28,7 @@ from app.events import (
     DistributionFailed,
     DistributionLate,
     Emission,
+    EvaluationFailed,
     Event,
     ModelCached,
     ModelDistributed,
@@ -33,10 +39,12 @@ from app.events import (
     Payload,
     PromotionRejected,
     Row,
+    SelfplayFailed,
     Step,
+    TrainingFailed,
     handles,
 )
-from daemons.jobs import Job, Json, Worker
+from daemons.jobs import Job, Json, Worker, only
 from daemons.spec import DaemonSpec
 
 KEPT = 20
@@ -57,6 +65,14 @@ LATE_SECONDS = 60.0
 US = 1_000_000
 FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 30.0, 1800.0
 """Bounds of the pause after a failed distribution, which doubles with each failure in a row."""
+
+VERIFY_SECONDS = 300.0
+"""Least time between two verifications of a distributed model."""
+
+REMEDY = "Restore the store from a backup, or roll back to a model that it holds: flyball emit MODEL_ROLLED_BACK"
+
+LOST = frozenset({"DamagedBlob", "MissingBlob", "NoModel"})
+"""Errors of a model that the store lacks or has changed; others may be the store's own."""
 
 
 class Wanted(Row, frozen=True):
@@ -89,6 +105,9 @@ class Kept(Row, frozen=True):
         nodes: live nodes with a distributor, and the time since when each could have fetched the distributed model.
         have: nodes that have acknowledged it; all of them while the next one is not distributed yet.
         late: nodes that were reported for it.
+        lost: the store lacks the waiting job's model, or has changed it.
+        verified_us: when the distributed model was last verified again, because of work that failed.
+        verifies: the waiting job verifies the distributed model again.
     """
 
     kept: tuple[ModelHash, ...]
@@ -104,6 +123,9 @@ class Kept(Row, frozen=True):
     nodes: dict[str, int]
     have: tuple[str, ...]
     late: tuple[str, ...]
+    lost: bool
+    verified_us: int
+    verifies: bool
 
 
 EMPTY = Kept(
@@ -120,7 +142,19 @@ EMPTY = Kept(
     nodes={},
     have=(),
     late=(),
+    lost=False,
+    verified_us=0,
+    verifies=False,
 )
+
+
+class LostModel(FlyballError):
+    """The store lacks the current model or has changed it; ``readable`` is the latest earlier champion that it has."""
+
+    def __init__(self, error: FlyballError, readable: ModelHash | None) -> None:
+        hint = f"The champion {readable[:8]} can be read." if readable else f"No earlier champion can be read. {REMEDY}"
+        super().__init__(error.message, hint=hint)
+        self.readable = readable
 
 
 Rows = Mapping[str, Kept]
@@ -204,7 +238,21 @@ class Distributor(Worker[Wanted], Controller):
         model = data.model if isinstance(data, ModelPromoted) else data.to_model
         row = _with_current(row, model, promoted=isinstance(data, ModelPromoted))
         wanted = Wanted(model=model, step=data.step)
-        return Step({event.subject: row.replace(cause=event.cause, wanted=wanted, failures=0, retry_us=None)})
+        return Step({event.subject: _begun(row, event.cause, wanted)})
+
+    @handles(SelfplayFailed, TrainingFailed, EvaluationFailed)
+    def work_failed(
+        self, rows: Rows, event: Event[SelfplayFailed] | Event[TrainingFailed] | Event[EvaluationFailed], states: States
+    ) -> Step[Kept]:
+        """Verify the distributed model again on the head, at most once in ``VERIFY_SECONDS``."""
+        row, lineage = rows.get(event.subject, EMPTY), state_of(states, event.subject).lineage
+        current, soon = lineage.current, event.recorded_us - row.verified_us < VERIFY_SECONDS * US
+        if not self._is_head(row) or row.wanted is not None or soon or lineage.distributed is None or current is None:
+            return Step()
+        if current.model != lineage.playing:
+            return Step()
+        row = _begun(row, event.cause, Wanted(model=current.model, step=current.step))
+        return Step({event.subject: row.replace(verifies=True, verified_us=event.recorded_us)})
 
     @handles(PromotionRejected)
     def rejected(self, rows: Rows, event: Event[PromotionRejected], states: States) -> Step[Kept]:
@@ -241,7 +289,7 @@ class Distributor(Worker[Wanted], Controller):
         row, data = rows.get(event.subject, EMPTY), event.data
         if row.kept[-1:] != (data.model,):
             return Step()
-        row = row.replace(have=(*row.have, data.node))
+        row = row.replace(have=tuple(dict.fromkeys((*row.have, data.node))))
         return Step({event.subject: row if self._lacks(row) else _done(row)})
 
     @handles(DistributionFailed)
@@ -253,8 +301,9 @@ class Distributor(Worker[Wanted], Controller):
         row, data = rows.get(event.subject, EMPTY), event.data
         if row.wanted is None or row.wanted.model != data.model or data.node not in (None, self.place.node):
             return Step()
-        later_us = event.recorded_us + round(data.retry_seconds * US)
-        return Step({event.subject: row.replace(cause=event.cause, failures=row.failures + 1, retry_us=later_us)})
+        later_us, failures = event.recorded_us + round(data.retry_seconds * US), row.failures + 1
+        row = row.replace(cause=event.cause, failures=failures, retry_us=later_us, lost=bool(data.damaged))
+        return Step({event.subject: row})
 
     @handles(CheckpointAdded, CheckpointRetired)
     def league_changed(
@@ -298,7 +347,10 @@ class Distributor(Worker[Wanted], Controller):
         )
 
     def job(self, cause: Cause, pending: Kept, states: States) -> DistributionJob:
-        """Return the job that carries out a decision. The head alone deletes."""
+        """Return the job that carries out a decision.
+
+        The head alone deletes, and looks for an earlier champion once the model is lost.
+        """
         wanted, is_head = pending.wanted, self._is_head(pending)
         assert wanted is not None  # because ``pending`` returns only rows with a cause
         discard = pending.overdue if wanted.model is None else pending.superseded
@@ -308,13 +360,18 @@ class Distributor(Worker[Wanted], Controller):
             "discard": list(discard) if is_head else [],
             "needed": sorted({model for state in states.values() for model in _needed(state.lineage)}),
         }
+        earlier, looks = list[ModelHash](), is_head and pending.lost
+        if looks:
+            champions = state_of(states, cause.subject or "").lineage.champions
+            earlier = [one.model for one in reversed(champions[:-1])]
         return Job(
             cause,
             wanted,
             self.backend(cause).distribute,
-            (spec,),
+            (spec, *({**spec, "model": model, "discard": []} for model in earlier)),
             self.settings.deadlines.distribution_seconds,
-            context={"failures": pending.failures, "is_head": is_head},
+            gather=(lambda parts: _found(parts, earlier)) if looks else only,
+            context={"failures": pending.failures, "is_head": is_head, "verifies": pending.verifies},
         )
 
     def completed(self, job: DistributionJob, result: Json) -> tuple[Payload, ...]:
@@ -322,7 +379,7 @@ class Distributor(Worker[Wanted], Controller):
         wanted = job.request
         if wanted.model is None:
             return ()
-        if not job.context["is_head"]:
+        if not job.context["is_head"] or job.context["verifies"]:
             return (ModelCached(model=wanted.model, step=wanted.step, node=self.place.node),)
         return (ModelDistributed(model=wanted.model, step=wanted.step, nodes=(self.place.node,)),)
 
@@ -341,10 +398,35 @@ class Distributor(Worker[Wanted], Controller):
             node=self.place.node,
             attempt=failures + 1,
             retry_seconds=min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** min(failures, 32)),
-            error=f"{error} Restore the store from a backup, or roll back to a model that it holds: "
-            "flyball emit MODEL_ROLLED_BACK",
+            damaged=isinstance(error, LostModel) or _is_lost(error),
+            readable=error.readable if isinstance(error, LostModel) else None,
+            error=str(error) if isinstance(error, LostModel) else f"{error} {REMEDY}",
         )
         return (fact,)
+
+
+def _is_lost(error: FlyballError) -> bool:
+    return isinstance(error, JobFailed) and error.kind in LOST
+
+
+def _found(parts: Sequence[Json | FlyballError], earlier: Sequence[ModelHash]) -> Json:
+    """Return the result for the current model, the first of the parts.
+
+    Raises ``LostModel`` with the first of ``earlier`` that reads if the store has lost the current model, otherwise the
+    error.
+    """
+    current, *others = parts
+    if not isinstance(current, FlyballError):
+        return current
+    if not _is_lost(current):
+        raise current
+    found = (model for model, part in zip(earlier, others, strict=True) if not isinstance(part, FlyballError))
+    raise LostModel(current, next(found, None))
+
+
+def _begun(row: Kept, cause: Cause, wanted: Wanted) -> Kept:
+    """Let a job wait for its first attempt."""
+    return row.replace(cause=cause, wanted=wanted, failures=0, retry_us=None, lost=False, verifies=False)
 
 
 def _late(row: Kept, now_us: int) -> tuple[str, ...]:
@@ -355,7 +437,7 @@ def _late(row: Kept, now_us: int) -> tuple[str, ...]:
 
 def _done(row: Kept) -> Kept:
     """Drop the waiting job."""
-    return row.replace(cause=None, wanted=None, failures=0, retry_us=None)
+    return row.replace(cause=None, wanted=None, failures=0, retry_us=None, lost=False, verifies=False)
 
 
 def _needed(lineage: Lineage) -> Iterator[ModelHash]:

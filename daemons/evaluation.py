@@ -319,6 +319,7 @@ class Evaluator(Worker[Asked], Controller):
             elo=rated.hero.elo,
             elo_stderr=rated.hero.stderr,
             lost_games=result["lost_games"],
+            undecided_games=sum(match["undecided"] for match in result["results"]),
             seconds=result["seconds"],
         )
         return (complete, EloUpdated(ratings=rated.changed)) if rated.changed else (complete,)

@@ -53,15 +53,16 @@ def evaluate_gauntlet(request: EvaluationRequest) -> EvaluationResult:
         hero = fetch_player(request.model, "model", request.place, config, store, say=request.say)
         opponents = fetch_opponents(request, hero, store)
         results = _play(request, folder, hero, opponents)
+    info = describe(config)
     return EvaluationResult(
         config=config.key,
-        rules=describe(config).rules_version,
+        rules=info.rules_version,
         model=hero,
         seed=request.seed,
         device=request.device,
         precision=request.precision,
         temperature=config.evaluation.temperature,
-        opening_plies=config.evaluation.opening_plies,
+        opening_plies=config.evaluation.openings(dealt=info.dealt),
         results=results,
     )
 

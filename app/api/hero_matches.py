@@ -121,7 +121,7 @@ def evaluate_hero(request: HeroMatchRequest) -> HeroMatchResult:
         device=request.device,
         precision=request.precision,
         temperature=config.evaluation.temperature,
-        opening_plies=config.evaluation.opening_plies,
+        opening_plies=config.evaluation.openings(dealt=False),
         **dict(found),
     )
 

@@ -113,7 +113,8 @@ def eval(place: Place, /, config_key: str | None, environment: str | None, **opt
     'won' is the share of games won, ties half. 'rotations' counts groups of games with one deal or opening and the
     model in each seat, by the half points that they brought: 0, 1 … for two players 4. Where outcomes are graded,
     'graded' has the sums of the groups' scores and of their squares instead. 'stderr' is that of the mean score, from
-    these groups. 'distinct_games' tells how many games were not repetitions of another, which say nothing new.
+    these groups. 'distinct_games' tells how many games were not repetitions of another, which say nothing new,
+    'undecided' in how many no player had a decision to make.
 
     Judges are players that no model trains against. solver plays perfectly (connect four and tic-tac-toe). mcts:1000
     is a Monte Carlo tree search with 1,000 random playouts a move (Shogi, minishogi, and OpenSpiel's games for two with

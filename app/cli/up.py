@@ -27,7 +27,7 @@ from app.core import BROKER, FlyballError
 from app.dashboard.access import Access, AddressTaken, listen, url_of
 from app.engine import python_module
 from app.engine.ray_engine import check_ray
-from app.events import CATALOGUE, Event, ModelPromoted, Payload, PromotionRejected
+from app.events import CATALOGUE, Event, ModelPromoted, Payload, PromotionRejected, TrainingIntensityChanged
 from app.journal import NotAJournal, SqliteJournal, SqliteJournalReader, history
 from app.journal.history import past_settings, voided_events
 from app.status.status import READS, Board, Presence, load_board
@@ -47,9 +47,17 @@ AFTER_DRAIN_SECONDS = 5.0
 """Time after its jobs' ``drain_seconds`` until a daemon is killed."""
 
 INTERESTING: frozenset[type[Payload]] = frozenset(
-    {ModelPromoted, PromotionRejected, *(payload for payload in CATALOGUE if payload.notable)}
+    {ModelPromoted, PromotionRejected, TrainingIntensityChanged, *(one for one in CATALOGUE if one.notable)}
 )
-"""Event types that are shown; ``LiveScreen`` pins the notable ones."""
+"""Event types that are shown; ``LiveScreen`` pins the notable ones. Of the intensity, only pauses are shown."""
+
+
+def is_shown(data: Payload) -> bool:
+    """Return whether a line tells of an event."""
+    if isinstance(data, TrainingIntensityChanged):
+        return "paused" in (data.intensity, data.previous)
+    return type(data) in INTERESTING
+
 
 AT_ONCE = 5000
 """Most events read at once, because other tasks must not wait long."""
@@ -322,7 +330,7 @@ class JournalWatch:
         self.board.feed(event for event in part if event.sequence not in voided)
         if self.board.position - self._saved_at >= SAVE_AFTER:
             self.save()
-        return [event for event in part if type(event.data) in INTERESTING and event.sequence > self._began_at]
+        return [event for event in part if is_shown(event.data) and event.sequence > self._began_at]
 
     def save(self) -> None:
         """Save the board, so that the next watch starts from it."""

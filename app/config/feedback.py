@@ -129,7 +129,7 @@ class LearningRateSettings(OrderedSettings):
     ascending = (("minimum", "maximum"),)
     strictly_ascending = (("lower_at_elo", "raise_at_elo"),)
 
-    evaluations: int = Field(5, ge=2, description="latest rating differences that are averaged")
+    evaluations: int = Field(5, ge=2, description="latest rating differences that are averaged, 19 at most")
     raise_at_elo: EloDifference = Field(10.0, description="mean difference from which on the learning rate rises")
     lower_at_elo: EloDifference = Field(-10.0, description="mean difference up to which the learning rate falls")
     confidence: FactorOrZero = Field(3.0, description="standard errors that the mean difference must exceed")

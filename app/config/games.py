@@ -100,7 +100,6 @@ def _diplomacy(
 
 
 _WITH_HEURISTIC = (RANDOM, HEURISTIC)
-_DEALT = EvaluationSettings(opening_plies=0)  # chance makes the games differ
 
 GAMES: dict[ConfigKey, GameConfig] = {
     entry.key: entry
@@ -143,13 +142,12 @@ GAMES: dict[ConfigKey, GameConfig] = {
             openings=6,
             ppo=PpoCoefficients(entropy_coef=0.01, gae_lambda=0.5),
         ),
-        GameConfig(key=ConfigKey("oh_hell_3p"), game="oh_hell(players=3)", players=3, evaluation=_DEALT),
+        GameConfig(key=ConfigKey("oh_hell_3p"), game="oh_hell(players=3)", players=3),
         GameConfig(
             key=ConfigKey("maedn_4p"),
             game="maedn(players=4)",
             players=4,
             selfplay=_games(48),
-            evaluation=_DEALT,
         ),
         GameConfig(
             key=ConfigKey("chinese_checkers_3p"),
@@ -166,7 +164,7 @@ GAMES: dict[ConfigKey, GameConfig] = {
             engine="flyball",
             builtins=_WITH_HEURISTIC,
             selfplay=_games(160),
-            evaluation=EvaluationSettings(opening_plies=0, temperature=0.0),  # greedy: deals vary the games
+            evaluation=EvaluationSettings(temperature=0.0),  # greedy: deals vary the games
         ),
         GameConfig(
             key=ConfigKey("shogi_2p"),

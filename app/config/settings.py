@@ -318,6 +318,10 @@ class SelfplaySettings(Settings):
     )
 
 
+OPENING_PLIES = 4
+"""Random decisions that begin a game of an evaluation, where otherwise games would repeat."""
+
+
 class EvaluationSettings(Settings):
     """The gauntlet played after each training."""
 
@@ -334,9 +338,21 @@ class EvaluationSettings(Settings):
     )
     batch_games: int = Field(256, ge=1, description="games that one process plays at once")
     batch_seconds: float = Field(600.0, gt=0, description="time after which a batch counts as hanging")
-    opening_plies: int = Field(
-        4, ge=0, description="random decisions that begin a game, equal for all seatings; 0 where cards are dealt"
+    opening_plies: int | None = Field(
+        None,
+        ge=0,
+        description="random decisions that begin a game, equal for all seatings, fewer where the players would have "
+        "none; unset: 4, or 0 where cards, dice or hidden moves make games differ",
     )
+
+    def openings(self, *, dealt: bool) -> int:
+        """Return the number of random decisions that begin a game.
+
+        ``dealt``: cards, dice or hidden moves make games differ (see ``TableSpec``).
+        """
+        if self.opening_plies is not None:
+            return self.opening_plies
+        return 0 if dealt else OPENING_PLIES
 
 
 TAKEN_NAMES = frozenset(

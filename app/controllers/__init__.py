@@ -11,7 +11,7 @@ from app.controllers.loop import FeedbackLoopController
 from app.controllers.loss_watch import LossWatch
 from app.controllers.scheduler import SelfplayScheduler
 from app.controllers.state import FeedbackFold, FeedbackState, States, state_of
-from app.controllers.trend import RatingPoint, Slope, slope_per_hour
+from app.controllers.trend import RatingPoint, RatingPool, Slope, slope_per_hour
 from app.controllers.trigger import TrainingTrigger
 from app.controllers.watchdog import ModelPerformanceWatchdog, cusum_step, fixed_match
 
@@ -31,6 +31,7 @@ __all__ = [
     "ModelLifecycleCoordinator",
     "ModelPerformanceWatchdog",
     "RatingPoint",
+    "RatingPool",
     "SelfplayScheduler",
     "Slope",
     "States",

@@ -5,7 +5,8 @@ heuristic gets less noise and a higher quality threshold. Each change is taken b
 certainly gone. Scores between the two leave the parameters alone, so that noise does not move them back and forth. No
 parameter is taken back beyond its configured value.
 
-Models of few trainings are not judged. All of them are weak, and more work for each training delays the next one.
+Models of few trainings are not judged. All of them are weak, and more work for each training delays the next one. A
+model that an operator or a rollback made current is not judged either, because no training brought its strength.
 """
 
 from collections.abc import Mapping
@@ -68,9 +69,9 @@ class GauntletFeedbackController(Controller):
         Parameters change at most once per cooldown.
         """
         data, key, limits = event.data, event.subject, self.settings.feedback.gauntlet
-        if data.purpose != "rating" or data.step < limits.least_trainings:
-            return Step()
         row, state = rows.get(key, GauntletRow()), state_of(states, key)
+        if data.purpose != "rating" or data.step < limits.least_trainings or not state.lineage.is_trial(data.model):
+            return Step()
         row = row.replace(ratings=row.ratings + 1)
         since_us, cooldown_us = event.recorded_us - row.changed_us, limits.cooldown_hours * SECONDS_PER_HOUR * US
         if row.changed_us and since_us < cooldown_us and row.ratings < limits.cooldown_ratings:

@@ -16,16 +16,18 @@ from typing import Any, ClassVar
 
 from app.config import Parameter
 from app.controllers.controller import Controller
-from app.controllers.knobs import bounded, is_turned
-from app.controllers.state import FeedbackState, States, state_of
-from app.controllers.trend import SECONDS_PER_HOUR, US
+from app.controllers.knobs import is_turned
+from app.controllers.lineage import REMEMBERED
+from app.controllers.state import HISTORY_LENGTH, FeedbackState, States, state_of
+from app.controllers.trend import SECONDS_PER_HOUR, US, connected
+from app.core import ModelHash
 from app.events import (
-    AdaptiveParamsChanged,
     Emission,
     EvaluationCompleted,
     Event,
     HyperparameterUpdated,
     LossAnomalyDetected,
+    ModelPromoted,
     ModelRolledBack,
     Payload,
     PromotionRejected,
@@ -36,22 +38,27 @@ from app.events import (
 )
 
 
+class PastRate(Row, frozen=True):
+    """The learning rate at a model's promotion."""
+
+    model: ModelHash
+    learning_rate: float
+
+
 class LearningRow(Row, frozen=True):
-    """A configuration's latest ratings, and its last learning rate change.
+    """A configuration's last learning rate change.
 
     Attributes:
-        elos: the latest ratings.
-        stderrs: the standard errors of these ratings.
         changed_us: when the learning rate was last changed, microseconds since 1970 UTC.
         ratings: number of ratings since then.
         by_operator: an operator made the last change.
+        promoted: the learning rates of the latest promotions, which a rollback restores.
     """
 
-    elos: tuple[float, ...] = ()
-    stderrs: tuple[float, ...] = ()
     changed_us: int = 0
     ratings: int = 0
     by_operator: bool = False
+    promoted: tuple[PastRate, ...] = ()
 
 
 FIRST = LearningRow()
@@ -62,58 +69,64 @@ Rows = Mapping[str, LearningRow]
 
 
 class EvaluationFeedbackHandler(Controller):
-    """Owns the learning rate.
-
-    The controller emits all parameters of trainings whenever one of them changes.
-    """
+    """Owns the learning rate."""
 
     name: ClassVar[str] = "EvaluationFeedbackHandler"
     row: ClassVar[type[LearningRow]] = LearningRow
-    emits: ClassVar[frozenset[type[Payload]]] = frozenset({AdaptiveParamsChanged})
+    emits: ClassVar[frozenset[type[Payload]]] = frozenset({HyperparameterUpdated})
     parameters: ClassVar[frozenset[Parameter]] = frozenset({"learning_rate"})
 
     @handles(HyperparameterUpdated)
     def parameter_set(self, rows: Rows, event: Event[HyperparameterUpdated], states: States) -> Step[LearningRow]:
-        """Pass on a training parameter set by another controller or operator.
-
-        An operator's learning rate holds for a cooldown; then the rule continues from it.
-        """
-        data, state = event.data, state_of(states, event.subject)
-        if not is_turned(data.parameter, self.settings, event.subject):
+        """Let an operator's learning rate hold for a cooldown; then the rule continues from it."""
+        if event.data.parameter != "learning_rate" or not is_turned("learning_rate", self.settings, event.subject):
             return Step()
-        if data.parameter == "learning_rate":
-            return self._set(rows.get(event.subject, FIRST), event, state, data.value, data.reason, by_operator=True)
-        if data.parameter in {"epochs", "games_per_iteration"}:
-            number = int(bounded(data.parameter, data.value, self.settings, event.subject))
-            return Step({}, (self._params(state, data.reason, **{data.parameter: number}),))
-        return Step()
+        row = rows.get(event.subject, FIRST)
+        return Step({event.subject: row.replace(changed_us=event.recorded_us, ratings=0, by_operator=True)})
 
     @handles(EvaluationCompleted)
     def evaluated(self, rows: Rows, event: Event[EvaluationCompleted], states: States) -> Step[LearningRow]:
         """Set the learning rate by the mean difference between successive ratings."""
         row, data, limits = rows.get(event.subject, FIRST), event.data, self.settings.feedback.learning_rate
-        if data.purpose != "rating":
+        state = state_of(states, event.subject)
+        if data.purpose != "rating" or not state.lineage.is_trial(data.model):
             return Step()
-        first = -limits.evaluations - 1
-        elos, stderrs = (*row.elos, data.elo)[first:], (*row.stderrs, data.elo_stderr)[first:]
-        row = row.replace(elos=elos, stderrs=stderrs, ratings=row.ratings + 1)
-        if len(row.elos) <= limits.evaluations or self._cooling(event, row):
+        row, differences = row.replace(ratings=row.ratings + 1), min(limits.evaluations, HISTORY_LENGTH - 1)
+        rated = connected(state.elo_history)[-differences - 1 :]
+        if len(rated) <= differences or self._cooling(event, row):
             return Step({event.subject: row})
-        gain = (row.elos[-1] - row.elos[0]) / limits.evaluations
-        noise = limits.confidence * hypot(row.stderrs[-1], row.stderrs[0]) / limits.evaluations
+        gain = (rated[-1].elo - rated[0].elo) / differences
+        noise = limits.confidence * hypot(rated[-1].stderr, rated[0].stderr) / differences
         if min(limits.lower_at_elo, -noise) < gain < max(limits.raise_at_elo, noise):
             return Step({event.subject: row})
         factor = limits.raise_factor if gain >= limits.raise_at_elo else limits.lower_factor
-        reason = f"mean gain of {gain:+.1f} Elo over the last {limits.evaluations} evaluations"
-        return self._scaled(event, row, state_of(states, event.subject), factor, reason)
+        reason = f"mean gain of {gain:+.1f} Elo over the last {differences} evaluations"
+        return self._scaled(event, row, state, factor, reason)
+
+    @handles(ModelPromoted)
+    def promoted(self, rows: Rows, event: Event[ModelPromoted], states: States) -> Step[LearningRow]:
+        """Note the learning rate, which a rollback of the model restores."""
+        row, model = rows.get(event.subject, FIRST), event.data.model
+        rate = state_of(states, event.subject).parameter("learning_rate", self.settings)
+        before = [one for one in row.promoted if one.model != model]
+        noted = (*before, PastRate(model=model, learning_rate=rate))[-REMEMBERED:]
+        return Step({event.subject: row.replace(promoted=noted)})
 
     @handles(ModelRolledBack)
     def rolled_back(self, rows: Rows, event: Event[ModelRolledBack], states: States) -> Step[LearningRow]:
-        """Drop the ratings.
+        """Restore the learning rate at which the first removed champion was promoted.
 
-        The restored model's higher rating is not a gain.
+        Later changes rest on that champion. A learning rate that an operator set stays.
         """
-        return Step({event.subject: rows.get(event.subject, FIRST).replace(elos=(), stderrs=())})
+        row, state = rows.get(event.subject, FIRST), state_of(states, event.subject)
+        champions = {champion.model for champion in state.lineage.champions}
+        removed = [one for one in row.promoted if one.model not in champions]
+        row = row.replace(promoted=tuple(one for one in row.promoted if one.model in champions))
+        before = state.parameter("learning_rate", self.settings)
+        if not removed or row.by_operator or self._within(state, removed[0].learning_rate) == before:
+            return Step({event.subject: row})
+        reason = f"the rollback removes the models since {removed[0].model[:8]}"
+        return self._set(row, event, state, removed[0].learning_rate, reason)
 
     @handles(TrainingFailed)
     def training_failed(self, rows: Rows, event: Event[TrainingFailed], states: States) -> Step[LearningRow]:
@@ -121,8 +134,9 @@ class EvaluationFeedbackHandler(Controller):
         if event.data.reason != "diverged" or not is_turned("learning_rate", self.settings, event.subject):
             return Step()
         row, state = rows.get(event.subject, FIRST), state_of(states, event.subject)
-        rate = state.parameter("learning_rate", self.settings) * self.settings.feedback.learning_rate.lower_factor
-        return self._set(row, event, state, rate, "the training diverged")
+        return self._scaled(
+            event, row, state, self.settings.feedback.learning_rate.lower_factor, "the training diverged"
+        )
 
     @handles(LossAnomalyDetected)
     def loss_was_unusual(self, rows: Rows, event: Event[LossAnomalyDetected], states: States) -> Step[LearningRow]:
@@ -171,17 +185,12 @@ class EvaluationFeedbackHandler(Controller):
         return Step({event.subject: row}) if rate == before else self._set(row, event, state, rate, reason)
 
     def _set(
-        self,
-        row: LearningRow,
-        event: Event[Any],
-        state: FeedbackState,
-        rate: float,
-        reason: str,
-        *,
-        by_operator: bool = False,
+        self, row: LearningRow, event: Event[Any], state: FeedbackState, rate: float, reason: str
     ) -> Step[LearningRow]:
-        changed = row.replace(changed_us=event.recorded_us, ratings=0, by_operator=by_operator)
-        return Step({event.subject: changed}, (self._params(state, reason, learning_rate=self._within(state, rate)),))
+        changed = row.replace(changed_us=event.recorded_us, ratings=0, by_operator=False)
+        before, after = state.parameter("learning_rate", self.settings), self._within(state, rate)
+        update = HyperparameterUpdated(parameter="learning_rate", value=after, previous=before, reason=reason)
+        return Step({event.subject: changed}, (Emission(update),))
 
     def _within(self, state: FeedbackState, rate: float) -> float:
         """Return a learning rate within its bounds.
@@ -192,9 +201,3 @@ class EvaluationFeedbackHandler(Controller):
         if not is_turned("learning_rate", self.settings, state.config_key):
             return before
         return min(max(rate, limits.minimum), max(limits.maximum, before))
-
-    def _params(self, state: FeedbackState, reason: str, **changes: float) -> Emission:
-        """Return the emission of all training parameters, with ``changes`` applied."""
-        names: tuple[Parameter, ...] = ("epochs", "games_per_iteration", "learning_rate")
-        values: dict[str, Any] = {name: state.parameter(name, self.settings) for name in names} | changes
-        return Emission(AdaptiveParamsChanged(**values, reason=reason))

@@ -6,7 +6,8 @@ deal, the candidate in each seat (with two players, the pentanomial model). A ca
 current model is rejected, because its base has been replaced. A round in which no game could be played says nothing
 about the candidate, so it does not count: the candidate waits, with the pauses of ``TriggerSettings``, until games can
 be played or an operator rejects it. A rollback is idempotent: it names the model that it replaces, and has no effect
-if that model is not current.
+if that model is not current. A model that cannot be read from the store is rolled back too,
+to the latest champion that can.
 
 A model that an operator promoted is rated, because it may have no rating. A model restored by a rollback is rated
 again, because the next candidates are compared with it.
@@ -35,6 +36,7 @@ from app.core import (
 from app.events import (
     Cause,
     ClockTick,
+    DistributionFailed,
     Emission,
     EvaluationCompleted,
     EvaluationFailed,
@@ -206,6 +208,15 @@ class ModelLifecycleCoordinator(Controller):
         """Roll back to the previous champion."""
         lineage = state_of(states, event.subject).lineage
         return self._roll_back(event, lineage, event.data.model, None, event.data.reason)
+
+    @handles(DistributionFailed)
+    def model_damaged(self, rows: Rows, event: Event[DistributionFailed], states: States) -> Step[GateRow]:
+        """Roll back from a model that the store has lost to the latest champion that it has."""
+        data = event.data
+        if data.readable is None:
+            return Step()
+        reason = f"the store has no sound copy of the model: {data.error}"
+        return self._roll_back(event, state_of(states, event.subject).lineage, data.model, data.readable, reason)
 
     @handles(ModelPromoted, ModelRolledBack)
     def current_decided(

@@ -48,12 +48,14 @@ class Lineage(Row, frozen=True):
         champions: the latest champions, the current one last.
         training: the request of the training under way.
         candidate: the model trained last, until it is promoted, rejected, or cannot be rated.
+        unrated: the latest candidate that could not be rated, until another model is current. It may be rated later.
         distributed: the model distributed last.
     """
 
     champions: tuple[Champion, ...] = ()
     training: EventId | None = None
     candidate: ModelHash | None = None
+    unrated: ModelHash | None = None
     distributed: DistributedModel | None = None
 
     @property
@@ -80,6 +82,14 @@ class Lineage(Row, frozen=True):
         distributing = self.current_model not in (None, self.playing)
         return self.training is not None or self.candidate is not None or distributing
 
+    def is_trial(self, model: str) -> bool:
+        """Return whether a model's rating shows what training achieves.
+
+        Only a candidate's does. The current model is rated again if an operator or a rollback made it current. Without
+        a current model, every model is a candidate.
+        """
+        return self.current is None or model in (self.candidate, self.unrated)
+
     def changes_current(self, data: Payload) -> bool:
         """Return whether an event makes another model current.
 
@@ -104,18 +114,20 @@ class Lineage(Row, frozen=True):
             case PromotionRejected(model=model) if model == self.candidate:
                 return self.replace(candidate=None)
             case EvaluationFailed(purpose="rating", model=model) if model == self.candidate:
-                return self.replace(candidate=None)
+                return self.replace(candidate=None, unrated=model)
             case ModelPromoted(model=model, step=step, elo=elo, evidence=evidence) as data:
                 if self.changes_current(data):
                     before = [one for one in self.champions if one.model != model]
                     newest = Champion(model=model, step=step, elo=elo, elo_stderr=evidence.elo_stderr)
-                    return self.replace(champions=(*before, newest)[-REMEMBERED:], training=None, candidate=None)
+                    return self.replace(
+                        champions=(*before, newest)[-REMEMBERED:], training=None, candidate=None, unrated=None
+                    )
             case ModelRolledBack(to_model=model, step=step) as data:
                 if self.changes_current(data):
                     models = [one.model for one in self.champions]
                     restored = Champion(model=model, step=step)
                     kept = self.champions[: models.index(model) + 1] if model in models else (restored,)
-                    return self.replace(champions=kept, training=None, candidate=None)
+                    return self.replace(champions=kept, training=None, candidate=None, unrated=None)
             case ModelDistributed(model=model, step=step):
                 return self.replace(distributed=DistributedModel(model=model, step=step))
             case EloUpdated(ratings=ratings):

@@ -45,8 +45,8 @@ SET_BY: Mapping[type[Payload], Knob] = {
     SelfplayRequested: "allocation",
     TrainingRequested: "training_start",
 }
-"""The knob that each type sets. HYPERPARAMETER_UPDATED sets the parameter that it names. ADAPTIVE_PARAMS_CHANGED holds
-all parameters of trainings for its readers; of these, its emitter owns the learning rate."""
+"""The knob that each type sets. HYPERPARAMETER_UPDATED sets the parameter that it names. ADAPTIVE_PARAMS_CHANGED sets
+two more; no controller emits it."""
 
 WHOLE_STEPS: frozenset[Knob] = frozenset({"promotion", "rollback", "allocation"})
 """Knobs whose steps are dropped as a whole: the rows and the other emissions rest on the decision. A candidate whose

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from app.config.feedback import StallSettings
 from app.controllers.state import FeedbackState
-from app.controllers.trend import SECONDS_PER_HOUR, US, RatingPoint, Slope, latest_slopes
+from app.controllers.trend import SECONDS_PER_HOUR, US, RatingPool, Slope, latest_slopes
 from app.events import Cause, Emission, ExplorationBoost, PlateauDetected
 from app.events.envelope import EPOCH
 
@@ -30,7 +30,7 @@ class Stall(NamedTuple):
     hours: float
 
 
-def stalled(history: Sequence[RatingPoint], settings: StallSettings, now: datetime) -> Stall | None:
+def stalled(history: Sequence[RatingPool], settings: StallSettings, now: datetime) -> Stall | None:
     """Return the stall that a rating history, oldest first, shows, or ``None``.
 
     The test uses the slope over the shortest time, at least the window, that fixes it to within ``precision``. This
@@ -76,7 +76,7 @@ def check_stall(
     if set_by is not None and now_us - set_by.recorded_us < lasts * US:
         return ()
     now = EPOCH + timedelta(microseconds=now_us)
-    if (stall := stalled(() if overdue else state.elo_history, settings, now)) is not None:
+    if (stall := stalled(() if overdue else state.elo_pools, settings, now)) is not None:
         upper = stall.slope.upper(settings.confidence)
         plateau = PlateauDetected(velocity=stall.slope.velocity, upper_bound=upper, window_hours=stall.hours)
         reason = f"velocity at most {upper:.1f} Elo/h, below {settings.velocity:g}, for {stall.hours:.3g} h"

@@ -5,7 +5,7 @@ never stands for zero, because a quality of 0 would block training for ever. Eve
 state; those that depend on the time take it as an argument.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -15,7 +15,7 @@ from msgspec import Meta
 from app.config import PARAMETERS, Parameter, RunSettings
 from app.controllers.knobs import bounded, configured, is_turned
 from app.controllers.lineage import Lineage
-from app.controllers.trend import SECONDS_PER_HOUR, RatingPoint, later, pooled, slope_per_hour
+from app.controllers.trend import SECONDS_PER_HOUR, RatingPoint, RatingPool, connected, later, pooled, slope_per_hour
 from app.core import RANDOM, ConfigKey, Elo, EloPerHour, ModelHash
 from app.events import (
     AdaptiveParamsChanged,
@@ -66,7 +66,7 @@ TIER_ELO = 400.0
 """Elo per curriculum tier; a model beats one a tier below it 10 to 1."""
 
 SPACINGS = 18
-"""Rating points per stall window, so that the 20 points kept cover a little more than the window."""
+"""Pools of ratings per stall window, so that the 20 pools kept cover a little more than the window."""
 
 Unit = Annotated[float, Meta(ge=0, le=1)]
 Count = Annotated[int, Meta(ge=0)]
@@ -134,6 +134,9 @@ class FeedbackState(Row, frozen=True):
 
     lineage: Lineage = Lineage()
 
+    # Ratings pooled over time, of which velocity and stall are computed: 20 ratings may take minutes.
+    elo_pools: Annotated[tuple[RatingPool, ...], Meta(max_length=HISTORY_LENGTH)] = ()
+
     def parameter(self, name: Parameter, settings: RunSettings) -> float:
         """Return the value of a parameter: as decided, otherwise as configured."""
         decided: float | None = getattr(self, name)
@@ -152,28 +155,46 @@ class FeedbackState(Row, frozen=True):
             parity_status="failed" if failures else "passed",
         )
 
-    def update_elo(self, elo: Elo, stderr: float, now: datetime, spacing_seconds: float = 0.0) -> Self:
-        """Add a rating to the history.
+    def update_elo(
+        self, elo: Elo, stderr: float, now: datetime, spacing_seconds: float = 0.0, model: ModelHash | None = None
+    ) -> Self:
+        """Add a trained model's rating to the history.
 
-        Velocity, peak, trend and plateau count are updated. Ratings within ``spacing_seconds`` are pooled, so that 20
-        points of history reach back far enough.
+        Velocity, peak, trend and plateau count are updated. For the velocity, ratings within ``spacing_seconds`` are
+        pooled, so that 20 pools reach back far enough. It begins anew after an operator's model.
         """
-        trend = None if self.elo_current is None else elo - self.elo_current
+        new = RatingPoint(time=now, elo=elo, stderr=stderr, model=model, base=self.lineage.current_model)
+        before = self.elo_history[-1] if self.elo_history and new.follows(self.elo_history[-1]) else None
+        trend = None if before is None else elo - before.elo
         flat = trend is not None and trend < PLATEAU_ELO
-        history = pooled(self.elo_history, RatingPoint(time=now, elo=elo, stderr=stderr), spacing_seconds)
-        history = history[-HISTORY_LENGTH:]
-        slope = slope_per_hour(history)
+        pools = pooled(self.elo_pools if before else (), new, spacing_seconds)[-HISTORY_LENGTH:]
+        slope = slope_per_hour(pools)
         return self.replace(
             elo_current=elo,
             elo_stderr=stderr,
             elo_peak=elo if self.elo_peak is None else max(self.elo_peak, elo),
             elo_velocity=slope and slope.velocity,
-            elo_history=history,
+            elo_history=(*self.elo_history, new)[-HISTORY_LENGTH:],
+            elo_pools=pools,
             elo_trend=trend,
             elo_plateau_count=self.elo_plateau_count + 1 if flat else 0,
             curriculum_tier=max(0, int(elo // TIER_ELO)),
             last_evaluation_time=now,
         )
+
+    def without(self, removed: Collection[ModelHash], spacing_seconds: float) -> Self:
+        """Drop the ratings of removed champions, and of models trained from them.
+
+        The velocity is that of the ratings before them.
+        """
+        history = tuple(one for one in self.elo_history if not {one.model, one.base} & {*removed})
+        dropped = [one.time for one in self.elo_history if one not in history]
+        pools = tuple(pool for pool in self.elo_pools if not dropped or pool.last < dropped[0])
+        if not pools:  # they began at a removed model
+            for one in connected(history):
+                pools = pooled(pools, one, spacing_seconds)
+        slope = slope_per_hour(pools)
+        return self.replace(elo_history=history, elo_pools=pools, elo_velocity=slope and slope.velocity)
 
     def update_win_rate(self, win_rate: float) -> Self:
         """Set the win rate against the random bot.
@@ -259,13 +280,17 @@ class FeedbackFold(HandlerReducer):
     def evaluated(self, rows: States, event: Event[EvaluationCompleted]) -> Step[FeedbackState]:
         """Take in a rating evaluation.
 
-        The rating, the win rate against the random bot and the urgency are updated.
+        The rating, the win rate against the random bot and the urgency are updated. A model that an operator or a
+        rollback made current says nothing about training, so that its rating only becomes the current one.
         """
         data, now = event.data, event.recordedtime
         if data.purpose != "rating":
             return Step()
-        spacing = self.settings.feedback.stall.window_hours * SECONDS_PER_HOUR / SPACINGS
-        state = self._resumed(state_of(rows, event.subject), now).update_elo(data.elo, data.elo_stderr, now, spacing)
+        state = self._resumed(state_of(rows, event.subject), now)
+        if not state.lineage.is_trial(data.model):
+            state = state.replace(elo_current=data.elo, elo_stderr=data.elo_stderr, last_evaluation_time=now)
+            return Step({event.subject: state.compute_urgency(now)})
+        state = state.update_elo(data.elo, data.elo_stderr, now, self._spacing_seconds, data.model)
         against_random = next((match.score.mean for match in data.results if match.opponent == RANDOM), None)
         if against_random is not None:
             state = state.update_win_rate(against_random)
@@ -318,19 +343,22 @@ class FeedbackFold(HandlerReducer):
 
     @handles(ModelPromoted)
     def promoted(self, rows: States, event: Event[ModelPromoted]) -> Step[FeedbackState]:
-        """Make a model current, and count promotions in a row."""
+        """Make a model current, and count candidates' promotions in a row."""
         state = state_of(rows, event.subject)
         if not state.lineage.changes_current(event.data):
             return Step()
+        counted: dict[str, Any] = {
+            "consecutive_successes": state.consecutive_successes + 1,
+            "consecutive_failures": 0,
+            "last_promotion_success": True,
+        }
         return _changed(
             rows,
             event,
             lineage=state.lineage.after(event),
             current_model=event.data.model,
-            consecutive_successes=state.consecutive_successes + 1,
-            consecutive_failures=0,
             last_promotion_time=event.recordedtime,
-            last_promotion_success=True,
+            **(counted if state.lineage.is_trial(event.data.model) else {}),
         )
 
     @handles(PromotionRejected)
@@ -348,19 +376,16 @@ class FeedbackFold(HandlerReducer):
 
     @handles(ModelRolledBack)
     def rolled_back(self, rows: States, event: Event[ModelRolledBack]) -> Step[FeedbackState]:
-        """Restore a model, and clear the history of ratings."""
-        lineage = state_of(rows, event.subject).lineage
-        if not lineage.changes_current(event.data):
+        """Restore a model, and drop the ratings that the rollback undoes."""
+        state = state_of(rows, event.subject)
+        if not state.lineage.changes_current(event.data):
             return Step()
-        return _changed(
-            rows,
-            event,
-            lineage=lineage.after(event),
-            current_model=event.data.to_model,
-            elo_history=(),
-            elo_velocity=None,
-            last_adjustment_time=event.recordedtime,
+        lineage = state.lineage.after(event)
+        removed = {one.model for one in state.lineage.champions} - {one.model for one in lineage.champions}
+        state = state.without(removed, self._spacing_seconds).replace(
+            lineage=lineage, current_model=event.data.to_model, last_adjustment_time=event.recordedtime
         )
+        return Step({event.subject: state})
 
     @handles(ExplorationBoost)
     def boosted(self, rows: States, event: Event[ExplorationBoost]) -> Step[FeedbackState]:
@@ -446,15 +471,19 @@ class FeedbackFold(HandlerReducer):
         }
         return state.replace(**changes) if changes else state
 
+    @property
+    def _spacing_seconds(self) -> float:
+        return self.settings.feedback.stall.window_hours * SECONDS_PER_HOUR / SPACINGS
+
     def _resumed(self, state: FeedbackState, now: datetime) -> FeedbackState:
-        """Shift the rating history past the time without a run.
+        """Shift the pools of ratings past the time without a run.
 
         Nothing was learned while the run was off.
         """
         last = state.last_urgency_update
         if last is None or now - last <= longest_between_sweeps(self.settings):
             return state
-        return state.replace(elo_history=later(state.elo_history, now - last))
+        return state.replace(elo_pools=later(state.elo_pools, now - last))
 
 
 def _changed(rows: States, event: Event[Any], **changes: Any) -> Step[FeedbackState]:

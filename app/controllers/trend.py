@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from math import sqrt
 from typing import NamedTuple
 
-from app.core import Elo, EloPerHour
+from app.core import Elo, EloPerHour, ModelHash
 from app.events import Row
 
 SECONDS_PER_HOUR = 3600.0
@@ -20,12 +20,37 @@ US = 1_000_000
 
 
 class RatingPoint(Row, frozen=True):
-    """A rating with its standard error > 0, and its time.
+    """The rating of a trained model, with its standard error > 0.
 
-    The time is shifted past times in which the run was off.
+    ``base`` is the model that was current then, from which it was trained.
     """
 
     time: datetime
+    elo: Elo
+    stderr: float
+    model: ModelHash | None
+    base: ModelHash | None
+
+    def follows(self, earlier: "RatingPoint") -> bool:
+        """Return whether training alone lies between two ratings.
+
+        Otherwise an operator's model, whose strength no training brought, has become current in between.
+        """
+        return self.base in (earlier.base, earlier.model)
+
+
+class RatingPool(Row, frozen=True):
+    """Ratings close in time, as one: their mean weighted by precision.
+
+    Attributes:
+        time: of the first rating, shifted past times in which the run was off.
+        last: time of the last rating.
+        elo: the mean.
+        stderr: its standard error.
+    """
+
+    time: datetime
+    last: datetime
     elo: Elo
     stderr: float
 
@@ -45,28 +70,35 @@ class Slope(NamedTuple):
         return EloPerHour(self.velocity - z * self.stderr)
 
 
-def pooled(points: Sequence[RatingPoint], new: RatingPoint, spacing_seconds: float) -> tuple[RatingPoint, ...]:
-    """Add a point, or pool it with the last one.
+def pooled(pools: Sequence[RatingPool], new: RatingPoint, spacing_seconds: float) -> tuple[RatingPool, ...]:
+    """Add a rating to the last pool, or begin another one.
 
-    Points are pooled if the last one began less than ``spacing_seconds`` before. A pool keeps the time of its first
-    point, so that frequent points cannot extend it. Its rating is the mean weighted by precision.
+    It is added if the last pool began less than ``spacing_seconds`` before. A pool keeps the time of its first
+    rating, so that frequent ratings cannot extend it.
     """
-    if points and (new.time - points[-1].time).total_seconds() < spacing_seconds:
-        return (*points[:-1], _pool(points[-1], new))
-    return (*points, new)
+    if pools and (new.time - pools[-1].time).total_seconds() < spacing_seconds:
+        return (*pools[:-1], _pool(pools[-1], new))
+    return (*pools, RatingPool(time=new.time, last=new.time, elo=new.elo, stderr=new.stderr))
 
 
-def _pool(old: RatingPoint, new: RatingPoint) -> RatingPoint:
+def _pool(old: RatingPool, new: RatingPoint) -> RatingPool:
     a, b = old.stderr**-2, new.stderr**-2
-    return RatingPoint(time=old.time, elo=Elo((a * old.elo + b * new.elo) / (a + b)), stderr=(a + b) ** -0.5)
+    elo = Elo((a * old.elo + b * new.elo) / (a + b))
+    return RatingPool(time=old.time, last=new.time, elo=elo, stderr=(a + b) ** -0.5)
 
 
-def later(points: Sequence[RatingPoint], by: timedelta) -> tuple[RatingPoint, ...]:
-    """Return the points moved later by a time span."""
-    return tuple(point.replace(time=point.time + by) for point in points)
+def later(pools: Sequence[RatingPool], by: timedelta) -> tuple[RatingPool, ...]:
+    """Return pools moved later by a time span."""
+    return tuple(pool.replace(time=pool.time + by) for pool in pools)
 
 
-def slope_per_hour(points: Sequence[RatingPoint]) -> Slope | None:
+def connected(history: Sequence[RatingPoint]) -> tuple[RatingPoint, ...]:
+    """Return the latest ratings of a history that follow from each other by training."""
+    first = next((n for n in range(len(history) - 1, 0, -1) if not history[n].follows(history[n - 1])), 0)
+    return tuple(history[first:])
+
+
+def slope_per_hour(points: Sequence[RatingPool]) -> Slope | None:
     """Return the weighted least-squares slope of ratings over time.
 
     ``None`` for fewer than three points in time.
@@ -75,7 +107,7 @@ def slope_per_hour(points: Sequence[RatingPoint]) -> Slope | None:
     return slopes[-1] if slopes else None
 
 
-def latest_slopes(points: Sequence[RatingPoint]) -> Iterator[tuple[RatingPoint, Slope]]:
+def latest_slopes(points: Sequence[RatingPool]) -> Iterator[tuple[RatingPool, Slope]]:
     """Yield the slopes of ever more of the latest points.
 
     The first slope is that of the latest three points in time, the next that of the latest four, and so on. Each slope

@@ -73,7 +73,8 @@ def _without_training(row: ConfigRow, run: RunSettings) -> Symptom | None:
             row.key,
             f"{untrained.shards} shards were played while training is paused: the quality {quality} of the data is "
             f"below feedback.intensity.reduced = {feedback.intensity.reduced:g}.",
-            "If the data is as good as it can be, lower that setting; otherwise look at what is wrong with the games: "
+            "If the data is as good as it can be, lower that setting, and min_quality = "
+            f"{run.min_quality:g} to at most as much; otherwise look at what is wrong with the games: "
             f"flyball tail -n 3 QUALITY_SCORE_UPDATED --json --config-key {row.key}",
         )
     most = max(getattr(feedback.trigger, name) for name in ("hot_path", "accelerated", "normal", "reduced"))
@@ -85,8 +86,8 @@ def _without_training(row: ConfigRow, run: RunSettings) -> Symptom | None:
         row.key,
         f"{untrained.rows:,} rows were played since training had its chance, and {needed:,.0f} always suffice: most "
         "shards are unfit to train on.",
-        f"Compare their scores with min_quality = {run.min_quality:g}: "
-        f"flyball tail -n 5 'QUALITY_*' --config-key {row.key}",
+        f"Compare their scores with min_quality = {run.min_quality:g}, and lower that if the data is as good as it can "
+        f"be: flyball tail -n 5 'QUALITY_*' --config-key {row.key}",
     )
 
 
@@ -139,6 +140,19 @@ def gate_unplayed(facts: Facts) -> Iterator[Symptom]:
                 "for or played.",
                 "Look at model_lifecycle and evaluation: flyball status. Ask by hand: "
                 f"flyball emit EVALUATION_REQUESTED '{json.dumps(request)}' --config-key {row.key}",
+            )
+
+
+def gate_undecided(facts: Facts) -> Iterator[Symptom]:
+    """Find configurations whose gates include games that no player decided."""
+    for row in facts.configs.values():
+        if row.undecided:
+            yield Symptom(
+                "warning",
+                row.key,
+                f"In {row.undecided:.0%} of the latest gate's games no player had a decision to make, so that chance "
+                "alone decides promotions there.",
+                f"The game ends, or leaves one legal action, before any choice: flyball check game {row.key}",
             )
 
 

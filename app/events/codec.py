@@ -224,7 +224,7 @@ UPCASTS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {
     },  # the scheduler watched no other daemons
     # The next version only admits more values of a field.
     ("flyball.evaluation.completed", 1): lambda data: data,
-    ("flyball.evaluation.completed", 2): _without_grades,
+    ("flyball.evaluation.completed", 2): lambda data: {**_without_grades(data), "undecided_games": None},
     ("flyball.evaluation.failed", 1): lambda data: data,
     ("flyball.training.failed", 1): lambda data: data,
     # The next version admits bots of the user's own as players.
@@ -242,6 +242,7 @@ UPCASTS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {
     ("flyball.quality.parity_checked", 2): lambda data: {**data, "against": None},  # version 2 did not name the rules
     ("flyball.quality.score_updated", 1): lambda data: {**data, "shard": _unnamed(data["shard"])},
     ("flyball.model.distribution_failed", 1): lambda data: {**data, "node": None},  # there was one distributor
+    ("flyball.model.distribution_failed", 2): lambda data: {**data, "damaged": None, "readable": None},
     ("flyball.training.requested", 1): lambda data: {**data, "shards": [_unnamed(shard) for shard in data["shards"]]},
     ("flyball.training.completed", 1): _named_metrics,
     ("flyball.training.progress", 1): _named_progress,

@@ -79,7 +79,10 @@ class NodeReleased(Decision, type="node.released", name="NODE_RELEASED", notable
 
 
 class AdaptiveParamsChanged(Decision, type="training.adaptive_params_changed", name="ADAPTIVE_PARAMS_CHANGED"):
-    """The settings of coming trainings, complete."""
+    """All settings of coming trainings at once, by an operator.
+
+    Controllers of earlier versions published it, too. Now each sets its own parameter by HYPERPARAMETER_UPDATED.
+    """
 
     epochs: PositiveCount
     games_per_iteration: PositiveCount

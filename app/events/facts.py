@@ -163,6 +163,9 @@ class EvaluationCompleted(Fact, type="evaluation.completed", name="EVALUATION_CO
     elo: Rating
     elo_stderr: RatingError
     lost_games: Count = Field(description="games planned but not played: their processes died, hung or failed")
+    undecided_games: Count | None = Field(
+        description="games in which no player had a decision to make; null: recorded before they were counted"
+    )
     seconds: Seconds = Field(description="of computing, all processes together")
 
 
@@ -251,9 +254,9 @@ class DistributionLate(Fact, type="model.distribution_late", name="MODEL_DISTRIB
 
 
 class DistributionFailed(
-    Fact, type="model.distribution_failed", name="MODEL_DISTRIBUTION_FAILED", version=2, notable=True
+    Fact, type="model.distribution_failed", name="MODEL_DISTRIBUTION_FAILED", version=3, notable=True
 ):
-    """The current model could not be brought to a node.
+    """The current model could not be brought to a node, or is not in the store any more as it was.
 
     The node's distributor tries again later.
     """
@@ -263,6 +266,10 @@ class DistributionFailed(
     node: NodeName | None = Field(description="None: not recorded, by an earlier version")
     attempt: PositiveCount = Field(description="in a row, this one included")
     retry_seconds: Period
+    damaged: bool | None = Field(description="the store lacks the model or has it changed; null: not recorded")
+    readable: ModelHash | None = Field(
+        description="the latest earlier champion that the store has unchanged; null: it has none, or was not asked yet"
+    )
     error: Text
 
 

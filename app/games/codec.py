@@ -68,6 +68,7 @@ class Codec:
             outcome_scale=scale,
             lowest_outcome=lowest,
             highest_outcome=highest,
+            dealt=not searchable,
         )
 
 

@@ -6,6 +6,7 @@ seed, plays forced moves, cuts off long games, keeps histories, and checks whate
 
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
+from functools import cache
 from math import prod
 from random import Random
 from typing import Any, ClassVar, NoReturn, Self, TypeVar
@@ -13,6 +14,7 @@ from typing import Any, ClassVar, NoReturn, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from app.config.settings import OPENING_PLIES
 from app.core import HEURISTIC, located, misspelt, rename
 from app.games.parity import Checker
 from app.games.spec_check import are_planes, spec_faults
@@ -150,10 +152,27 @@ def game_spec(game: type[Game], name: str) -> TableSpec:
         planes=planes,
         searchable=game.searchable,
         outcome_scale=game.outcome_scale,
+        dealt=not game.searchable and _is_dealt(game),  # type: ignore[arg-type]  # a class has a hash
     )
     for fault in spec_faults(spec):
         raise BrokenGame(f"{name}: {fault.what}", hint=fault.hint)
     return spec
+
+
+@cache
+def _is_dealt(game: type[Game]) -> bool:
+    """Return whether a class draws chance: in ``reset``, or in the moves of a usual opening."""
+    rng = Random(0)
+    begun = rng.getstate()
+    try:
+        one = game()
+        one.reset(rng)
+        for _ in range(OPENING_PLIES):
+            if one.seat() is not None:
+                one.play(next(iter(one.legal())))
+    except Exception:  # noqa: BLE001 - a user's method may raise anything; a table that plays the game reports it
+        return False
+    return rng.getstate() != begun
 
 
 class GameTable(Table):

@@ -171,6 +171,7 @@ def _spec(env: Any, game: str, rules_version: str) -> TableSpec:
         symmetries=(),
         levels={},
         planes=(shape[0], shape[1], shape[2]) if len(shape) == 3 else None,
+        dealt=True,  # an environment does not say so, and a random opening might decide its game
     )
     for fault in spec_faults(spec):
         raise BrokenGame(f"{game}: {fault.what}", hint=fault.hint)

@@ -79,6 +79,7 @@ class TableSpec:
     outcome_scale: float = 1.0  # the game's own units, such as chips or points, in an outcome of 1
     lowest_outcome: float = -1.0  # bounds of a seat's outcome, as ``Table.returns`` has it: within [-1, 1]
     highest_outcome: float = 1.0
+    dealt: bool = False  # cards, dice or hidden moves make games differ: evaluations have no random openings by default
 
     @property
     def shape(self) -> NetworkShape:

@@ -85,7 +85,7 @@ def play_hero_match(
     schedule = TextSchedule(
         starts=starts,
         seeds=[derive_seed(seed, "deal", start) for start in range(max(starts) + 1)],
-        openings=[config.evaluation.opening_plies] * (max(starts) + 1),
+        openings=[config.evaluation.openings(dealt=False)] * (max(starts) + 1),
         seating=np.array([[names.index(name) for name in table] for table in tables], dtype=np.int8),
         seed=derive_seed(seed, "choices"),
     )

@@ -59,6 +59,7 @@ class TextOutcomes:
     scores: NDArray[np.float32]  # [G, P]
     truncated: NDArray[np.bool_]  # [G]
     lengths: NDArray[np.int64]  # [G] answers, of all seats
+    openings: NDArray[np.int64]  # [G] random answers among them, the first ones
     histories: list[list[tuple[int, str]]]  # what was played
 
 
@@ -75,6 +76,7 @@ def play_texts(
         scores=np.zeros((games, seats), np.float32),
         truncated=np.zeros(games, np.bool_),
         lengths=np.zeros(games, np.int64),
+        openings=np.zeros(games, np.int64),
         histories=[[] for _ in range(games)],
     )
     said: list[Said] = []
@@ -83,7 +85,8 @@ def play_texts(
         numbers = range(first, min(first + slots, games))
         begun = list(range(len(numbers)))
         starts = [schedule.starts[game] for game in numbers]
-        table.reset(begun, [schedule.seeds[start] for start in starts], [schedule.openings[start] for start in starts])
+        _begin(table, [schedule.seeds[start] for start in starts], [schedule.openings[start] for start in starts])
+        outcomes.openings[numbers] = [len(table.history(slot)) for slot in begun]
         said += _phases(table, agents, schedule, generator, most_tokens=most_tokens, first=first, count=len(numbers))
         outcomes.returns[numbers], outcomes.scores[numbers] = table.returns()[begun], table.scores()[begun]
         outcomes.truncated[numbers] = table.truncated()[begun]
@@ -91,6 +94,20 @@ def play_texts(
             outcomes.histories[game] = table.history(slot)
             outcomes.lengths[game] = len(outcomes.histories[game])
     return outcomes, said
+
+
+def _begin(table: TextTable, seeds: Sequence[int], openings: Sequence[int]) -> None:
+    """Begin a game in each of the first slots.
+
+    A game that would end in its opening has a shorter one, because otherwise chance alone would decide it.
+    """
+    plies, slots = list(openings), list(range(len(seeds)))
+    while slots:
+        table.reset(slots, [seeds[slot] for slot in slots], [plies[slot] for slot in slots])
+        running = table.running()
+        slots = [slot for slot in slots if plies[slot] and not running[slot]]
+        for slot in slots:
+            plies[slot] -= 1
 
 
 def _phases(

@@ -248,7 +248,7 @@ def play_match(
     schedule = TextSchedule(
         starts=(rotations - before).tolist(),
         seeds=[derive_seed(seed, "deal", rotation) for rotation in range(before, int(rotations[-1]) + 1)],
-        openings=[config.evaluation.opening_plies] * (int(rotations[-1]) + 1 - before),
+        openings=[config.evaluation.openings(dealt=False)] * (int(rotations[-1]) + 1 - before),
         seating=seating,
         seed=derive_seed(seed, "choices"),
         first=first,
@@ -257,8 +257,8 @@ def play_match(
     outcomes, said = play_texts(table, agents, schedule, generator, most_tokens=config.language.most_tokens)
     histories = [list("\0".join(f"{seat}{text}" for seat, text in told).encode()) for told in outcomes.histories]
     margin = margin_of(config, _random_outcomes, decisive=table.spec.decisive)
-    games_played = match_games(outcomes.returns, heroes, outcomes.truncated, outcomes.lengths, histories, margin=margin)
-    return games_played, said
+    ended = outcomes.returns, heroes, outcomes.truncated, outcomes.lengths, histories
+    return match_games(*ended, openings=outcomes.openings, margin=margin), said
 
 
 def _random_outcomes(config: GameConfig) -> NDArray[np.float32]:

@@ -22,6 +22,12 @@ which an arithmetic mean would hide:
 
 - ``diversity``: share of distinct positions among the rows; a share of 1/3 or more scores 1.
 - ``originality``: share of distinct games (whole histories); a share of 1/2 or more scores 1.
+
+  Small games cannot help repeating themselves, so both shares are of no more than can be reached: the number of games
+  and positions of a tree that branches like the games played (D. E. Knuth, "Estimating the efficiency of backtrack
+  programs", 1975). Chance and opponents are left out, which makes the tree too small, so that repeats in small games
+  are excused. In a large game even a collapsed policy has many legal actions along its way, so its repeats are not.
+
 - ``completion``: share of games that were not truncated; at least 1/10, because a truncated game still teaches through
   the critic.
 - ``balance``: entropy of the finished games' results (each seat's wins, and draws). The entropy of a 90:10 split or
@@ -54,6 +60,7 @@ COMPARED = 16  # a shard is compared with so many of the latest shards; ``daemon
 
 WEIGHTS = {"diversity": 0.3, "originality": 0.2, "completion": 0.2, "balance": 0.15, "entropy": 0.15}
 ENOUGH_DIVERSITY, ENOUGH_ORIGINALITY, ENOUGH_ENTROPY, FLOOR = 1 / 3, 1 / 2, 1 / 10, 1 / 10
+MOST_LOG = 40.0  # log of more games than any shard has; beyond it sizes of trees are not told apart
 ENOUGH_BALANCE = -(0.9 * log(0.9) + 0.1 * log(0.1))
 
 
@@ -91,6 +98,8 @@ class ShardStatistics(Settings):
     surprise: float = Field(ge=0, description="mean of -log probability of the action taken, nats")
     freedom: float = Field(gt=0, description="mean of the log of the number of legal actions, nats")
     mean_length: float = Field(ge=0, description="decisions a game")
+    reachable_games: float = Field(ge=1, description="estimated from the numbers of legal actions")
+    reachable_positions: float = Field(ge=1, description="likewise, told apart by a seat's own actions before")
 
 
 class QualityScore(Settings):
@@ -214,6 +223,8 @@ def shard_statistics(shard: Shard) -> ShardStatistics:
     cut = np.zeros(shard.games, dtype=np.bool_)
     cut[shard.game[shard.truncated]] = True
     wins, drawn = seat_wins(shard.returns, cut)
+    freedom = np.log(legal_counts(shard.mask))
+    games, positions = _reachable(shard, freedom)
     return ShardStatistics(
         rows=shard.rows,
         distinct_positions=len({row.tobytes() for row in shard.obs}),
@@ -223,9 +234,30 @@ def shard_statistics(shard: Shard) -> ShardStatistics:
         wins=wins,
         drawn_games=drawn,
         surprise=max(0.0, float(-shard.log_prob.mean())),
-        freedom=float(np.log(legal_counts(shard.mask)).mean()),
+        freedom=float(freedom.mean()),
         mean_length=float(np.bincount(shard.game, minlength=shard.games).mean()),
+        reachable_games=games,
+        reachable_positions=positions,
     )
+
+
+def _reachable(shard: Shard, freedom: NDArray[np.float64]) -> tuple[float, float]:
+    """Estimate how many games and positions can be reached.
+
+    ``freedom`` [R] is the log of each row's number of legal actions. A game of decisions among c1, c2 … ck actions
+    stands for a tree of c1 c2 … ck games. A seat that has decided among c1, c2 … ci actions can be in as many
+    positions.
+    """
+    rows = np.arange(shard.rows)
+    first = np.ones(shard.rows, dtype=np.bool_)
+    first[1:] = (shard.game[1:] != shard.game[:-1]) | (shard.seat[1:] != shard.seat[:-1])
+    before = np.cumsum(freedom) - freedom
+    begun = np.maximum.accumulate(np.where(first, rows, 0))
+    own = np.maximum(0, before - before[begun])  # of the seat's earlier decisions
+    played = np.bincount(shard.game, minlength=shard.games) > 0
+    whole = np.bincount(shard.game, weights=freedom, minlength=shard.games)[played]
+    positions = np.bincount(shard.game, weights=np.exp(np.minimum(own, MOST_LOG)), minlength=shard.games)[played]
+    return float(np.exp(np.minimum(whole, MOST_LOG)).mean()), float(positions.mean())
 
 
 def quality_score(counted: ShardStatistics) -> QualityScore:
@@ -237,8 +269,12 @@ def quality_score(counted: ShardStatistics) -> QualityScore:
     finished = sum(results)
     balance = -sum(n / finished * log(n / finished) for n in results) if finished else ENOUGH_BALANCE
     components = {
-        "diversity": min(1.0, counted.distinct_positions / counted.rows / ENOUGH_DIVERSITY),
-        "originality": min(1.0, counted.distinct_games / counted.games / ENOUGH_ORIGINALITY),
+        "diversity": min(
+            1.0, counted.distinct_positions / min(counted.rows, counted.reachable_positions) / ENOUGH_DIVERSITY
+        ),
+        "originality": min(
+            1.0, counted.distinct_games / min(counted.games, counted.reachable_games) / ENOUGH_ORIGINALITY
+        ),
         "completion": max(FLOOR, 1 - counted.truncated_games / counted.games),
         "balance": max(FLOOR, min(1.0, balance / ENOUGH_BALANCE)),
         "entropy": min(1.0, counted.surprise / counted.freedom / ENOUGH_ENTROPY),

@@ -45,6 +45,7 @@ class MatchGames(Columns):
     scores: tuple[float, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     lengths: tuple[int, ...] = ()
+    decided: tuple[bool, ...] = Field(default=(), description="a player made a decision; empty: in all games")
     fingerprints: tuple[str, ...] = ()
     outcomes: tuple[float, ...] = ()
 
@@ -62,7 +63,7 @@ class MatchStatistics(Settings):
     Where every game is won, drawn or lost, ``rotations`` are the counts of ``count_rotations``, and the score's
     interval is Wilson's. Otherwise ``graded`` has the moments of the rotations' scores, and the interval follows from
     their variance. ``stderr`` is the standard error of the mean score over rotations, because games of one rotation
-    share their deal.
+    share their deal. Undecided games say nothing about the players.
     """
 
     games: int = Field(ge=1)
@@ -77,6 +78,7 @@ class MatchStatistics(Settings):
     rotations: tuple[int, ...]
     graded: GradedScores | None
     stderr: float | None = Field(description="None with fewer than two rotations")
+    undecided: int = Field(ge=0, description="games in which no player had a decision to make")
     mean_length: float = Field(ge=0, description="decisions a game, forced moves not counted")
 
 
@@ -124,6 +126,7 @@ def match_games(
     lengths: NDArray[np.int64],
     histories: Sequence[Sequence[int]],
     *,
+    openings: NDArray[np.int64],
     margin: float,
     unit: float = 1.0,
 ) -> MatchGames:
@@ -139,6 +142,7 @@ def match_games(
         scores=game_scores(returns, heroes, margin).tolist(),
         verdicts=verdicts.tolist(),
         lengths=np.asarray(lengths).tolist(),
+        decided=(np.asarray(lengths) > openings).tolist(),
         fingerprints=tuple(
             blake2b(np.asarray(history, dtype=np.int32).tobytes(), digest_size=8).hexdigest() for history in histories
         ),
@@ -171,6 +175,7 @@ def match_statistics(games: MatchGames, players: int) -> MatchStatistics:
         rotations=() if graded else count_rotations(scores, players),
         graded=graded,
         stderr=stderr,
+        undecided=games.decided.count(False),
         mean_length=float(np.mean(games.lengths)),
     )
 

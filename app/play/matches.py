@@ -39,7 +39,7 @@ class MatchPlan:
     games: int  # P consecutive games are a rotation: the same cards and opening, with the hero in each seat in turn
     seed: int  # of the deals, the openings and the players' choices
     temperature: float  # of both sides; at 0 only chance and the openings make games differ
-    opening_plies: int = 0  # random decisions at the start of each game
+    opening_plies: int | None = 0  # random decisions at the start of each game; None: as configured
     first: int = 0  # number of the first game; a match played in parts of whole rotations has the same games
 
 
@@ -58,6 +58,7 @@ def play_match(
         outcomes.truncated,
         outcomes.lengths,
         outcomes.histories,
+        openings=outcomes.openings,
         margin=margin_of(config, _random_outcomes, decisive=spec.decisive),
         unit=spec.outcome_scale,
     )
@@ -107,15 +108,18 @@ def play_rotations(
     seating = np.full((plan.games, config.players), _OPPONENT, dtype=np.int8)
     seating[np.arange(plan.games), heroes] = HERO
     deals = {rotation: derive_seed(plan.seed, "deal", rotation) for rotation in np.unique(rotations).tolist()}
+    table = open_table(config, min(plan.games, in_flight or IN_FLIGHT))
+    plies = plan.opening_plies
+    if plies is None:
+        plies = config.evaluation.openings(dealt=table.spec.dealt)
     schedule = Schedule(
         seeds=[deals[rotation] for rotation in rotations.tolist()],
         seating=seating,
         temperatures=(plan.temperature,) * 2,
         seed=derive_seed(plan.seed, "choices"),
         first=plan.first,
-        openings=np.full(plan.games, plan.opening_plies),
+        openings=np.full(plan.games, plies),
     )
-    table = open_table(config, min(plan.games, in_flight or IN_FLIGHT))
     return Rollout(table, [hero, opponent], schedule).run(), heroes
 
 

@@ -64,6 +64,7 @@ class Outcomes:
     returns: NDArray[np.float32]  # [G, P] outcomes
     truncated: NDArray[np.bool_]  # [G] games cut off
     lengths: Indices  # [G] decisions, forced moves not counted
+    openings: Indices  # [G] random decisions among them, the first ones
     histories: list[list[int]]  # all actions of each game, chance included
 
 

@@ -124,7 +124,8 @@ class Schedule:
     seed: int  # of the players' choices, together with a game's number
     first: int = 0  # number of the first game; a schedule played in parts has the same games
     # Number of random decisions at the start of each game [G]. They are drawn from the game's own seed, so that games
-    # of one seed have the same opening. They are not recorded.
+    # of one seed have the same opening. They are not recorded. A game that would end in its opening has a shorter one,
+    # because otherwise chance alone would decide it.
     openings: Indices | None = None
 
 
@@ -144,33 +145,33 @@ class Rollout:
     _steps: Indices = field(init=False)
     _choices: Streams = field(init=False)
     _deals: Streams = field(init=False)
-    _openings: Indices = field(init=False)  # random decisions at the start of each game
     _over: int = field(init=False, default=0)
     _begun: int = field(init=False, default=0)
 
     def run(self) -> Outcomes:
         """Play all games and return how they ended."""
         games, players = self.schedule.seating.shape
+        openings = self.schedule.openings
         outcomes = Outcomes(
             returns=np.zeros((games, players), dtype=np.float32),
             truncated=np.zeros(games, dtype=np.bool_),
             lengths=np.zeros(games, dtype=np.int64),
+            openings=np.zeros(games, dtype=np.int64) if openings is None else openings.copy(),
             histories=[[] for _ in range(games)],
         )
         self._choices = number_streams(self.schedule.seed, self.schedule.first + np.arange(games))
         self._deals = np.array(self.schedule.seeds, dtype=np.uint64)
-        openings = self.schedule.openings
-        self._openings = np.zeros(games, dtype=np.int64) if openings is None else openings
         slots = len(self.table.seats())
         self._games = np.full(slots, -1, dtype=np.int64)
         self._steps = np.zeros(games, dtype=np.int64)
         while self._over < games:
             self._begin()
             seats = self.table.seats()
-            self._end(np.flatnonzero((seats == FINISHED) & (self._games >= 0)), outcomes)
+            over = np.flatnonzero((seats == FINISHED) & (self._games >= 0))
+            self._end(self._with_decisions(over, outcomes.openings), outcomes)
             live = np.flatnonzero((seats != FINISHED) & (self._games >= 0))
             if len(live):
-                self._decide(live)
+                self._decide(live, outcomes.openings)
             self.progress(self._over)
         return outcomes
 
@@ -186,6 +187,21 @@ class Rollout:
             self._games[slots] = games
             self.table.reset(slots, [self.schedule.seeds[game] for game in games])
             self._begun += count
+
+    def _with_decisions(self, slots: Indices, openings: Indices) -> Indices:
+        """Return the ``slots`` of finished games in which a player decided, or nobody can.
+
+        The other games begin again, with openings that end before the last decision.
+        """
+        games = self._games[slots]
+        made = self._steps[games]
+        random = (made > 0) & (made <= openings[games])
+        again = games[random]
+        if len(again):
+            openings[again] = made[random] - 1
+            self._steps[again] = 0
+            self.table.reset(slots[random], [self.schedule.seeds[game] for game in again.tolist()])
+        return slots[~random]
 
     def _end(self, slots: Indices, outcomes: Outcomes) -> None:
         if not len(slots):
@@ -209,11 +225,11 @@ class Rollout:
         self._games[slots] = -1
         self._over += len(slots)
 
-    def _decide(self, live: Indices) -> None:
+    def _decide(self, live: Indices, openings: Indices) -> None:
         obs, mask = self.table.observe(live)
         games, seats = self._games[live], self.table.seats()[live]
         steps = self._steps[games]
-        opening = steps < self._openings[games]
+        opening = steps < openings[games]
         points = draw_points(np.where(opening, self._deals[games], self._choices[games]), steps)
         sitting = np.where(opening, _OPENING, self.schedule.seating[games, seats])
         actions = np.empty(len(live), dtype=np.int32)

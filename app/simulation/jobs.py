@@ -165,6 +165,7 @@ def evaluate(world: World, job: Job[Any], now_us: int) -> Computed:  # noqa: ARG
             "losses": losses,
             "truncated": 0,
             "distinct_games": opponent.games,
+            "undecided": 0,
             "score": Rate.of(wins + draws / 2, opponent.games),
             "outcome": None,
             "rotations": count_rotations(scores, players),

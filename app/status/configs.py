@@ -23,6 +23,7 @@ from app.events import (
     ModelRolledBack,
     Payload,
     PromotionRejected,
+    QualityScoreUpdated,
     RegressionCleared,
     RegressionDetected,
     SelfplayComplete,
@@ -106,10 +107,12 @@ class ConfigRow(Row, frozen=True):
 
     ``since_us`` is the time of the first event. ``played`` holds the games of each second within the window.
     ``evaluated`` is the last evaluated model, until it is promoted or rejected. ``tested_us`` is when games of the
-    candidate were last requested, played or failed; at first, when it was trained. ``loops`` counts trainings that were
+    candidate were last requested, played or failed; at first, when it was trained. ``undecided`` is the share of the
+    latest gate's games in which no player had a decision. ``loops`` counts trainings that were
     evaluated and decided; ``promotions`` and ``rejections`` count decisions, including operators'. The initial model's
     promotion counts in none of them. ``champions`` ends with the current model. ``blocked`` is the reason of a training
-    block. ``quality`` is the data quality behind the training intensity. ``overdue`` is the latest EVALUATION_OVERDUE
+    block. ``quality`` is the data quality behind the training intensity, ``weakest`` the least component of the latest
+    shard's score. ``overdue`` is the latest EVALUATION_OVERDUE
     since the last evaluation. ``undistributed`` is the failure to distribute the current model. ``late`` are nodes
     that were reported to lack the distributed model. ``failing`` holds the failures of trainings and evaluations, by
     the noun. ``diverged`` counts the latest trainings in a row that diverged. ``regression`` is the open regression of
@@ -132,12 +135,14 @@ class ConfigRow(Row, frozen=True):
     loops: int = 0
     evaluated: ModelHash | None = None
     tested_us: int | None = None
+    undecided: float = 0.0
     lineage: Lineage = Lineage()
     champions: tuple[PastChampion, ...] = ()
     progress: Progress | None = None
     blocked: str | None = None
     paused: bool = False
     quality: float | None = None
+    weakest: tuple[str, float] | None = None
     overdue: EvaluationOverdue | None = None
     undistributed: DistributionFailed | None = None
     late: tuple[str, ...] = ()
@@ -198,6 +203,8 @@ def _tested(
 
 def _evaluation(row: ConfigRow, event: Event[EvaluationCompleted]) -> Changes:
     data, ended = event.data, _tested(row, event) | {"failing": _without(row, EVALUATION)}
+    if data.purpose == "gate":
+        return ended | {"undecided": (data.undecided_games or 0) / sum(match.games for match in data.results)}
     if data.purpose != "rating":
         return ended
     random = next((result for result in data.results if result.opponent == RANDOM), None)
@@ -257,9 +264,18 @@ def _boost(_: ConfigRow, event: Event[ExplorationBoost]) -> Changes:
 def _undistributed(row: ConfigRow, event: Event[DistributionFailed]) -> Changes:
     """Note a failure that the loop waits for.
 
-    If the model is played already, only nodes other than the head lack it, and the loop does not wait for these.
+    If the model is played already and not damaged, only nodes other than the head lack it, and the loop does not wait
+    for these.
     """
-    return {} if event.data.model == row.lineage.playing else {"undistributed": event.data}
+    is_elsewhere = event.data.model == row.lineage.playing and not event.data.damaged
+    return {} if is_elsewhere else {"undistributed": event.data}
+
+
+def _cached(row: ConfigRow, event: Event[ModelCached]) -> Changes:
+    """Note a node that has the model; on the head it may have been lost before."""
+    sound = row.undistributed is not None and event.data.node == row.undistributed.node
+    late = {"late": tuple(node for node in row.late if node != event.data.node)}
+    return late | ({"undistributed": None} if sound else {})
 
 
 def _failure(row: ConfigRow, noun: str, error: str) -> Changes:
@@ -286,6 +302,11 @@ def _intensity(_: ConfigRow, event: Event[TrainingIntensityChanged]) -> Changes:
     return {"paused": paused, "quality": quality, "untrained": Untrained()}
 
 
+def _quality(_: ConfigRow, event: Event[QualityScoreUpdated]) -> Changes:
+    components = event.data.components.items()
+    return {"weakest": min(components, key=lambda one: one[1]) if components else None}
+
+
 def _regression(row: ConfigRow, event: Event[RegressionDetected]) -> Changes:
     return {"regression": event.data} if event.data.model == row.model else {}
 
@@ -298,13 +319,14 @@ CHANGED_BY: Mapping[type[Payload], Callable[[ConfigRow, Event[Any]], Changes]] =
     TrainingUnblocked: lambda *_: {"blocked": None, "untrained": Untrained()},
     TrainingRequested: lambda *_: {"untrained": Untrained()},
     TrainingIntensityChanged: _intensity,
+    QualityScoreUpdated: _quality,
     EvaluationRequested: _tested,
     EvaluationCompleted: _evaluation,
     EvaluationFailed: lambda row, event: _failure(row, EVALUATION, event.data.error) | _tested(row, event),
     EvaluationOverdue: lambda _, event: {"overdue": event.data},
     DistributionFailed: _undistributed,
     DistributionLate: lambda row, event: {"late": tuple(dict.fromkeys((*row.late, *event.data.nodes)))},
-    ModelCached: lambda row, event: {"late": tuple(node for node in row.late if node != event.data.node)},
+    ModelCached: _cached,
     ModelDistributed: lambda *_: {"undistributed": None, "late": (), "untrained": Untrained()},
     ModelPromoted: _promotion,
     PromotionRejected: _rejection,

@@ -65,7 +65,7 @@ MOST_SHOWN = 240  # characters of an error in a status
 MANY_FAILURES = 3
 """Failures in a row after which a configuration's status names them."""
 
-FORMAT = 8
+FORMAT = 9
 """Version of saved boards.
 
 Raise it when the rows change, or when a fold counts events differently.
@@ -423,9 +423,13 @@ def waiting_for(row: ConfigRow, settings: RunSettings) -> str | None:
         )
     if row.paused:
         quality = "" if row.quality is None else f" {row.quality:.2f}"
+        limit = f"{settings.feedback.intensity.reduced:g}"
+        name, least = row.weakest or ("", 1.0)
+        why = f", above all by {name} {least:.2f}" if least < 1 else ""
         return (
-            f"training is paused: the quality{quality} of its data is below {settings.feedback.intensity.reduced:g}. "
-            "Games go on with more exploration. To train on such data, lower feedback.intensity.reduced"
+            f"training is paused: the quality{quality} of its data is below {limit}{why}. "
+            "Games go on with more exploration. To train on such data, lower feedback.intensity.reduced, and "
+            "min_quality to at most as much"
         )
     for noun, failing in row.failing.items():
         if failing.times >= MANY_FAILURES:

@@ -21,6 +21,7 @@ from app.events import (
     RunConfigured,
     SelfplayComplete,
     TrainingCompleted,
+    TrainingIntensityChanged,
     TrainingRequested,
 )
 from app.status.configs import Progress
@@ -178,7 +179,8 @@ def _training(data: TrainingCompleted) -> str:
 
 def _evaluation(data: EvaluationCompleted) -> str:
     results = ", ".join(f"{_points(result)} v. {result.opponent}" for result in data.results)
-    return f"step {data.step}: {short(data.model)} {show_elo(data.elo, data.elo_stderr)} Elo, {results}"
+    undecided = f", {data.undecided_games} games without a decision" if data.undecided_games else ""
+    return f"step {data.step}: {short(data.model)} {show_elo(data.elo, data.elo_stderr)} Elo, {results}{undecided}"
 
 
 def _points(match: MatchResult) -> str:
@@ -198,6 +200,13 @@ def _judged(data: ModelPromoted | PromotionRejected) -> str:
         figures = f": evidence {evidence.value:.1f}, {evidence.threshold:.1f} needed"
     elo = show_elo(evidence.elo, evidence.elo_stderr)
     return f"step {data.step}: {short(data.model)}{what}, {evidence.statistic}{figures}, {elo} Elo"
+
+
+def _intensity(data: TrainingIntensityChanged) -> str:
+    quality = "" if data.quality_score is None else f", quality {data.quality_score:.2f}"
+    if data.intensity == "paused":
+        return f"training is paused: the data is too poor{quality}. What to do: flyball status"
+    return f"{data.previous} to {data.intensity}{quality}"
 
 
 def _matchmaking(data: MatchmakingUpdated) -> str:
@@ -221,6 +230,7 @@ SUMMARIES: Mapping[type[Payload], Callable[[Any], str]] = {
     ModelPromoted: _judged,
     PromotionRejected: _judged,
     MatchmakingUpdated: _matchmaking,
+    TrainingIntensityChanged: _intensity,
     RunConfigured: _configured,
 }
 

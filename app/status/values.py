@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from app.config import PARAMETERS
-from app.controllers import RatingPoint
+from app.controllers import RatingPoint, RatingPool
 from app.controllers.lineage import Champion, DistributedModel
 from app.events import Cause, MatchmakingUpdated, OpponentPick
 from app.status.state import Field
@@ -57,7 +57,7 @@ def value_text(value: Any) -> str:  # noqa: C901 - one case a kind of value
             return f"{value:.4g}"
         case tuple():
             return f"{len(value)} in all"
-        case RatingPoint():
+        case RatingPoint() | RatingPool():
             return f"{value_text(value.time)}  {value.elo:+.0f} ± {value.stderr:.0f} Elo"
         case Champion():
             rating = "" if value.elo is None else f"  {value.elo:+.0f} ± {value.elo_stderr:.0f} Elo"

@@ -20,6 +20,7 @@ from torch.distributions import Categorical
 from app.config import GAMES, PROFILES, GameConfig
 from app.core import derive_seed
 from app.engine import LocalEngine
+from app.games import open_table
 from app.games.catalogue import openspiel_rules
 from app.learning.dense import ActorCritic
 from app.learning.inference import Policy
@@ -59,8 +60,8 @@ class OneAtATime:
         seconds = perf_counter() - began
         returns, truncated, lengths, histories = zip(*ends, strict=True)
         heroes = np.arange(len(ends)) % players
-        margin = win_margin(np.array(returns))
-        games = match_games(np.array(returns), heroes, np.array(truncated), np.array(lengths), histories, margin=margin)
+        ended = np.array(returns), heroes, np.array(truncated), np.array(lengths), histories
+        games = match_games(*ended, openings=np.zeros(len(ends), np.int64), margin=win_margin(np.array(returns)))
         return match_statistics(games, players), seconds
 
     def _draws(self, game: int):
@@ -195,7 +196,8 @@ def test_batched_evaluation_plays_the_same_games_faster(key: str, tmp_path: Path
             opponents=(opponent,),
             seed=seed,
         )
-        plan = MatchPlan(few, derive_seed(seed, "match", model), settings.temperature, settings.opening_plies)
+        plies = settings.openings(dealt=open_table(config, 0).spec.dealt)
+        plan = MatchPlan(few, derive_seed(seed, "match", model), settings.temperature, plies)
         alone, seconds = OneAtATime(config, networks(config), plan).play()
         assert batched(config, plan)[0] == alone
         one, seconds_one = batched(config, replace(plan, games=many))

@@ -45,7 +45,8 @@ def test_each_field_names_the_event_that_set_it(run: Path) -> None:
     assert origins["last_promotion_success"] == last("PROMOTION_REJECTED")
     assert fields["consecutive_failures"] == {"value": 1, "event": fields["last_promotion_success"]["event"]}
     assert fields["quality_score"] == {"value": None, "event": None}
-    assert len(fields["elo_history"]["value"]) == 1, "two ratings within a minute are one point"
+    assert len(fields["elo_history"]["value"]) == 2
+    assert len(fields["elo_pools"]["value"]) == 1, "two ratings within a minute are one pool"
 
 
 def test_lineage_names_the_events_that_set_it(run: Path) -> None:

@@ -8,7 +8,6 @@ from hypothesis import Phase, given, settings
 from random_histories import CONFIGS, stories
 
 from app.events import (
-    AdaptiveParamsChanged,
     CurriculumRebalanced,
     EvaluationCompleted,
     ExplorationBoost,
@@ -30,7 +29,10 @@ MOST = {"epochs": 8, "games_per_iteration": 4 * 512, "quality_threshold": 0.5}
 LEAST_TEMPERATURE = 0.5
 """The clamp towards which the gauntlet lowers the base temperature."""
 
-COOLDOWN_RATINGS = {HyperparameterUpdated: 5, AdaptiveParamsChanged: 5}
+RATE = "learning_rate"
+"""The parameter with an owner and a cooldown of its own."""
+
+COOLDOWN_RATINGS = {HyperparameterUpdated: 5, RATE: 5}
 """Ratings after a change that allow the next one sooner."""
 
 COOLDOWN_SECONDS = {
@@ -38,7 +40,7 @@ COOLDOWN_SECONDS = {
     HyperparameterUpdated: 3600,
     TrainingIntensityChanged: 60,
     CurriculumRebalanced: 600,
-    AdaptiveParamsChanged: 3600,
+    RATE: 3600,
 }
 
 
@@ -57,18 +59,14 @@ def curriculum_weights_are_clamped_and_average_1(curriculum):
     assert abs(sum(curriculum.weights.values()) / len(CONFIGS) - 1) < 1e-6
 
 
-def what_the_gauntlet_sets_is_clamped(update):
+def parameters_are_clamped(update):
     assert update.value != update.previous
     if update.parameter == "base_temperature":
         assert update.value >= LEAST_TEMPERATURE
+    elif update.parameter == RATE:
+        assert 1e-6 <= update.value <= 1e-3
     else:
         assert update.value <= MOST[update.parameter]
-
-
-def settings_of_trainings_are_clamped(params):
-    assert 1e-6 <= params.learning_rate <= 1e-3
-    assert 1 <= params.epochs <= 8
-    assert 1 <= params.games_per_iteration <= 4 * 512
 
 
 def selfplay_is_no_colder_than_the_clamp(request):
@@ -85,8 +83,7 @@ BOUNDS = {
     ExplorationBoost: boosts_are_within_1_and_the_cap,
     QualityPenaltyApplied: the_rate_of_selfplay_is_lowered_below_03_and_lifted_at_04,
     CurriculumRebalanced: curriculum_weights_are_clamped_and_average_1,
-    HyperparameterUpdated: what_the_gauntlet_sets_is_clamped,
-    AdaptiveParamsChanged: settings_of_trainings_are_clamped,
+    HyperparameterUpdated: parameters_are_clamped,
     SelfplayRequested: selfplay_is_no_colder_than_the_clamp,
     TrainingRequested: trainings_are_on_rows_of_the_model_that_they_begin_with,
 }
@@ -108,13 +105,13 @@ def test_every_bound_and_cooldown_holds(story):
 def check_cooldowns(story):
     """Assert that no knob is turned more often than its cooldown allows.
 
-    There are exceptions: a divergence lowers the learning rate at once, and settings of others are passed on at once.
+    There are exceptions: a divergence, rejections and a rollback change the learning rate at once.
     """
     by_id = {event.id: event for event in story.events}
     times, own = defaultdict(set), {event.id for event in story.concluded}
     for event in story.concluded:
-        kind, cause = type(event.data), by_id[event.envelope.causationid]
-        if kind in COOLDOWN_SECONDS and (kind is not AdaptiveParamsChanged or type(cause.data) is EvaluationCompleted):
+        kind, cause = _knob(event), by_id[event.envelope.causationid]
+        if kind in COOLDOWN_SECONDS and (kind != RATE or type(cause.data) is EvaluationCompleted):
             times[kind, event.subject].add(event.envelope.time)
     for (kind, key), turned in times.items():
         rated = [
@@ -125,10 +122,15 @@ def check_cooldowns(story):
         others = [
             event.recordedtime
             for event in story.events
-            if type(event.data) is kind and event.subject == key and event.id not in own
+            if _knob(event) == kind and event.subject == key and event.id not in own
         ]
         for earlier, later in pairwise(sorted(turned)):
             by_hand = any(earlier <= time <= later for time in others)  # an operator's boost may be shorter
             ratings = sum(earlier <= time <= later for time in rated)
             soon = later - earlier < timedelta(seconds=COOLDOWN_SECONDS[kind])
-            assert by_hand or not soon or ratings >= COOLDOWN_RATINGS.get(kind, len(rated) + 1), kind.event_name
+            assert by_hand or not soon or ratings >= COOLDOWN_RATINGS.get(kind, len(rated) + 1), kind
+
+
+def _knob(event):
+    """Return the type of a decision, or ``RATE``."""
+    return RATE if getattr(event.data, "parameter", None) == RATE else type(event.data)

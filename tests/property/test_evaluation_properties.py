@@ -45,8 +45,10 @@ def test_the_scores_of_all_seats_average_to_one_half(returns, data) -> None:
     heroes = np.array(data.draw(st.lists(st.integers(0, players - 1), min_size=games, max_size=games)))
     cut = data.draw(arrays.arrays(np.bool_, games))
     even = np.where(cut[:, None], np.float32(0), returns)
-    played = match_games(even, heroes, cut, np.ones(games, np.int64), [[]] * games, margin=win_margin(even))
+    lengths, openings = np.ones((2, games), np.int64)
+    played = match_games(even, heroes, cut, lengths, [[]] * games, openings=openings, margin=win_margin(even))
     match = match_statistics(played, players)
+    assert match.undecided == games
     assert match.wins + match.draws + match.losses + match.truncated == games
     assert match.truncated == cut.sum()
     assert match.score.lower <= match.score.mean <= match.score.upper
@@ -102,6 +104,8 @@ def test_quality_stays_in_its_range(data) -> None:
         surprise=data.draw(st.floats(0, 10)),
         freedom=data.draw(st.floats(0.1, 10)),
         mean_length=1.0,
+        reachable_games=data.draw(st.floats(1, 1e17)),
+        reachable_positions=data.draw(st.floats(1, 1e17)),
     )
     quality = quality_score(counted)
     assert 0 <= quality.score <= 1

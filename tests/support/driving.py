@@ -202,6 +202,7 @@ def rated(
         elo=elo,
         elo_stderr=stderr,
         lost_games=0,
+        undecided_games=0,
         seconds=1,
     )
 
@@ -233,6 +234,7 @@ def gated(wins: int, draws: int, losses: int, model: str = NEW, champion: str = 
         elo=0.0,
         elo_stderr=9.0,
         lost_games=0,
+        undecided_games=0,
         seconds=1,
     )
 

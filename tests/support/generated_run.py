@@ -244,6 +244,7 @@ class StandIn:
                 elo=Elo(self._strength[request.model] + self._random.gauss(0, 20)),
                 elo_stderr=20.0,
                 lost_games=0,
+                undecided_games=0,
                 seconds=done,
             ),
         )

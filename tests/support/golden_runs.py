@@ -24,7 +24,16 @@ from generated_run import generated, hasty
 from replayed import replay
 from running_loop import SETTINGS, running_loop
 
-from app.events import CATALOGUE, Event, Kind, LossAnomalyDetected, Payload, PlateauDetected, decode
+from app.events import (
+    CATALOGUE,
+    AdaptiveParamsChanged,
+    Event,
+    Kind,
+    LossAnomalyDetected,
+    Payload,
+    PlateauDetected,
+    decode,
+)
 from app.events.envelope import EPOCH
 from app.journal import SqliteJournalReader, history
 from app.replay.replaying import Report
@@ -32,6 +41,9 @@ from app.replay.replaying import Report
 FOLDER = Path(__file__).parents[1] / "replay" / "golden"
 NAMES = ("recorded", "generated")
 TWO_GAMES = SETTINGS.replace('["tic_tac_toe_2p"]', '["tic_tac_toe_2p", "connect_four_2p"]')
+DECIDED = {payload for payload in CATALOGUE if payload.kind is Kind.DECISION} - {AdaptiveParamsChanged}
+"""Types of the controllers' decisions; operators alone publish the other."""
+
 LOOPS, EVENTS, PLATEAUS = 4, 6000, 3
 
 
@@ -84,7 +96,7 @@ def eventful() -> list[Event[Payload]]:
 
     It also has some plateaus and a loss anomaly, and ends while work is under way.
     """
-    wanted = {LossAnomalyDetected, *(payload for payload in CATALOGUE if payload.kind is Kind.DECISION)}
+    wanted = {LossAnomalyDetected, *DECIDED}
     for seed in count():
         events = list(generated(EVENTS, seed=seed, settings=hasty(), trouble=10))
         met = Counter(type(event.data) for event in events)

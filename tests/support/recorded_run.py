@@ -98,6 +98,7 @@ def evaluated(model: ModelHash, step: int, elo: float, wins: int) -> EvaluationC
         elo=Elo(elo),
         elo_stderr=20.0,
         lost_games=0,
+        undecided_games=0,
         seconds=1.0,
     )
 

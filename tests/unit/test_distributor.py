@@ -1,9 +1,11 @@
 """Distributor: which checkpoints may be deleted, and when."""
 
+import pytest
 from driving import KEY, OTHER_KEY, DrivenWorker, distributed, run_settings
 from leagues import model
 
 from app.core import Elo, FlyballError
+from app.engine import JobFailed
 from app.events import (
     CheckpointAdded,
     CheckpointRetired,
@@ -12,6 +14,7 @@ from app.events import (
     DaemonStopped,
     DistributionFailed,
     DistributionLate,
+    EvaluationFailed,
     Evidence,
     ModelCached,
     ModelPromoted,
@@ -19,9 +22,14 @@ from app.events import (
     NodeLost,
     NodeReturned,
     PromotionRejected,
+    SelfplayFailed,
+    TrainingFailed,
 )
 from daemons.distribution import KEPT, SPARED, Distributor
 
+PLAY_FAILED = SelfplayFailed(request_id="r", worker="selfplay_worker@laptop", error="damaged")
+TRAINING_FAILED = TrainingFailed(request_id="r", reason="bad_data", error="damaged")
+EVALUATION_FAILED = EvaluationFailed(request_id="r", purpose="rating", model=model(9), error="damaged")
 EVIDENCE = Evidence(evaluation_id="e", statistic="s", value=0.0, threshold=0.0, games=1, elo=Elo(0.0), elo_stderr=1.0)
 
 
@@ -237,6 +245,101 @@ class TestFailure:
         self.fail(worker)
         worker.feed(ModelRolledBack(from_model=model(1), to_model=model(0), step=0, reason="unreadable"))
         assert model(0) in [job.parts[0]["model"] for job in worker.jobs()]
+
+
+def lost(model_step: int) -> JobFailed:
+    return JobFailed("distribute", "DamagedBlob", f"{model(model_step)} has changed.", hint="", trace="")
+
+
+class TestDamage:
+    """The store has lost the current model, the third of three champions."""
+
+    @staticmethod
+    def damaged(*, distributed_before: bool) -> DrivenWorker:
+        worker = DrivenWorker(Distributor)
+        promote(worker, 0)
+        promote(worker, 1)
+        worker.feed(promotion(2))
+        if distributed_before:
+            worker.feed(distributed(model(2), 2))
+        return worker
+
+    @staticmethod
+    def retry(worker: DrivenWorker, seconds: int = 40) -> None:
+        for _ in range(seconds // 10):
+            worker.position += 9
+            worker.feed(ClockTick(period_seconds=10), None)
+
+    @staticmethod
+    def attempt(worker: DrivenWorker, *readable: int) -> DistributionFailed:
+        """Run the job over a store that has only some champions."""
+        (job,) = worker.jobs()
+        steps = {model(step): step for step in range(3)}
+        wanted = [steps[part["model"]] for part in job.parts]
+        parts = [{} if step in readable else lost(step) for step in wanted]
+        try:
+            job.gather(parts)
+        except FlyballError as error:
+            (fact,) = worker.worker.failed(job, error)
+            worker.feed(fact)
+            return fact
+        pytest.fail("the current model was read")
+
+    def test_lost_model_names_latest_champion_that_reads(self):
+        worker = self.damaged(distributed_before=False)
+        first = self.attempt(worker, 0, 1)
+        assert (first.damaged, first.readable) == (True, None), "one attempt may have met a store that was away"
+        self.retry(worker)
+        assert self.attempt(worker, 0, 1).readable == model(1)
+        self.retry(worker, 70)
+        assert self.attempt(worker, 0).readable == model(0)
+
+    def test_lost_store_names_no_champion(self):
+        worker = self.damaged(distributed_before=False)
+        self.attempt(worker)
+        self.retry(worker)
+        fact = self.attempt(worker)
+        assert (fact.damaged, fact.readable) == (True, None)
+        assert "No earlier champion can be read" in fact.error
+
+    def test_failure_of_the_store_itself_is_no_damage(self):
+        worker = self.damaged(distributed_before=False)
+        (job,) = worker.jobs()
+        (fact,) = worker.worker.failed(job, JobFailed("distribute", "OSError", "no route", hint="", trace=""))
+        assert (fact.damaged, fact.readable) == (False, None)
+
+    @pytest.mark.parametrize("fact", [PLAY_FAILED, TRAINING_FAILED, EVALUATION_FAILED], ids=lambda one: one.event_name)
+    def test_failed_work_verifies_the_distributed_model(self, fact):
+        worker = self.damaged(distributed_before=True)
+        worker.position += 300
+        assert not worker.jobs()
+        worker.feed(fact)
+        (job,) = worker.jobs()
+        assert [part["model"] for part in job.parts] == [model(2)]
+        assert worker.worker.completed(job, {}) == (ModelCached(model=model(2), step=2, node="laptop"),)
+
+    def test_sound_model_is_verified_once_in_a_while(self):
+        worker = self.damaged(distributed_before=True)
+        worker.position += 300
+        found = 0
+        for _ in range(60):
+            worker.position += 9
+            worker.feed(PLAY_FAILED)
+            for job in worker.jobs():
+                found += 1
+                worker.feed(worker.worker.completed(job, {})[0])
+        assert found == 2
+
+    def test_restored_blob_ends_the_search(self):
+        worker = self.damaged(distributed_before=True)
+        worker.position += 300
+        worker.feed(PLAY_FAILED)
+        self.attempt(worker)
+        self.retry(worker)
+        (job,) = worker.jobs()
+        worker.feed(worker.worker.completed(job, job.gather([{}, lost(1), lost(0)]))[0])
+        assert not worker.jobs()
+        assert promote(worker, 3) == []
 
 
 class TestNodes:

@@ -151,6 +151,11 @@ def regressed(severity: str = "severe") -> RegressionDetected:
     return RegressionDetected(model=OLD, last_good=NEW, elo_drop=60.0, severity=severity, games=80)
 
 
+def undecided() -> Payload:
+    played = evaluated(OLD, 0, 9.0, 110)
+    return played.model_copy(update={"purpose": "gate", "undecided_games": 10})
+
+
 def gate_left(seconds: int, *news: Payload) -> Facts:
     """Return a run with a rated candidate.
 
@@ -210,10 +215,13 @@ PLANTED: dict[str, Callable[[], Facts]] = {
     "livelock": lambda: after(large(SHARD)),
     "training-failing": lambda: after(failed("training"), times=3),
     "gate-unplayed": lambda: gate_left(GATE_SECONDS),
+    "gate-undecided": lambda: after(undecided()),
     "evaluation-overdue": lambda: after(failed("evaluation"), times=3),
     "regression": lambda: after(regressed()),
     "distribution-failing": lambda: after(
-        DistributionFailed(model=NEW, step=1, node="laptop", attempt=2, retry_seconds=60, error="no room")
+        DistributionFailed(
+            model=NEW, step=1, node="laptop", attempt=2, retry_seconds=60, damaged=False, readable=None, error="no room"
+        )
     ),
 }
 

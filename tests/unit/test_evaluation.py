@@ -113,7 +113,8 @@ def statistics(returns, heroes, truncated=None, histories=None, unit=1.0):
     played = histories or [[game] for game in range(len(returns))]
     lengths = np.full(len(returns), 10)
     outcomes = np.array(returns, dtype=np.float32)
-    games = match_games(outcomes, np.array(heroes), cut, lengths, played, margin=win_margin(outcomes), unit=unit)
+    ended = outcomes, np.array(heroes), cut, lengths, played
+    games = match_games(*ended, openings=np.zeros_like(lengths), margin=win_margin(outcomes), unit=unit)
     return match_statistics(games, outcomes.shape[1])
 
 
@@ -196,7 +197,7 @@ def test_exactly_known_opponent_adds_no_error_to_a_rating():
 
 GOOD = ShardStatistics(
     rows=1000, distinct_positions=800, games=50, distinct_games=50, truncated_games=0, wins=(25, 20), drawn_games=5,
-    surprise=1.0, freedom=2.0, mean_length=20,
+    surprise=1.0, freedom=2.0, mean_length=20, reachable_games=1e9, reachable_positions=1e9,
 )  # fmt: skip
 
 

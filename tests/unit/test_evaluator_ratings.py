@@ -95,6 +95,7 @@ class Run:
             "losses": games - won,
             "truncated": 0,
             "distinct_games": games,
+            "undecided": 0,
             "score": Rate.of(won, games).model_dump(mode="json"),
             "outcome": None,
             "rotations": rotations(won, 0, games - won),

@@ -7,7 +7,7 @@ import pytest
 from driving import HOUR, KEY, NEW, OTHER_KEY, Driven, rated, run_settings, scored, trained
 
 from app.config.feedback import StallSettings
-from app.controllers import FeedbackLoopController, RatingPoint
+from app.controllers import FeedbackLoopController, RatingPool
 from app.controllers.data_quality import intensity_of
 from app.controllers.stall import stalled
 from app.events import (
@@ -66,9 +66,11 @@ def at(hours: float) -> datetime:
     return EPOCH + timedelta(hours=hours)
 
 
-def ratings(elos: list[float], stderr: float = 10.0) -> list[RatingPoint]:
+def ratings(elos: list[float], stderr: float = 10.0) -> list[RatingPool]:
     """Return ratings half an hour apart, from the start on."""
-    return [RatingPoint(time=at(number / 2), elo=elo, stderr=stderr) for number, elo in enumerate(elos)]
+    return [
+        RatingPool(time=at(number / 2), last=at(number / 2), elo=elo, stderr=stderr) for number, elo in enumerate(elos)
+    ]
 
 
 def of(said: list, kind: type) -> list:
@@ -280,7 +282,7 @@ class TestTimeInWhichTheRunWasOff:
         """Looks are 600 s apart, at most a 10 s tick late."""
         loop.feed(rated(0.0), at=0)
         loop.feed(TICK, key=None, at=seconds)
-        (point,) = loop.state().elo_history
+        (point,) = loop.state().elo_pools
         assert point.time == (EPOCH if on else EPOCH + timedelta(seconds=seconds))
 
     def test_does_not_change_when_things_happened(self, loop):

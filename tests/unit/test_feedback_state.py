@@ -65,7 +65,7 @@ KNOBS = """training_block selfplay_rate boost_lasts_seconds boost_set_by learnin
 def test_state_has_22_and_6_and_9_signals_knobs_and_lineage():
     groups = [names.split() for names in (CANONICAL, SIGNALS, MONITORING, KNOBS)]
     assert [len(names) for names in groups[:3]] == [22, 6, 9]
-    assert FeedbackState.__struct_fields__ == (*(name for names in groups for name in names), "lineage")
+    assert FeedbackState.__struct_fields__ == (*(name for names in groups for name in names), "lineage", "elo_pools")
 
 
 def test_unmeasured_fields_are_null_and_not_zero():
@@ -97,12 +97,21 @@ def test_update_elo_keeps_history_peak_trend_and_plateaus():
     assert state.elo_velocity is not None
 
 
-def test_ratings_close_in_time_are_one_point_of_the_history():
+def test_ratings_close_in_time_are_one_pool_for_the_velocity():
     state = EMPTY
     for minute in range(60):
         state = state.update_elo(100, 20, NOW + timedelta(minutes=minute), spacing_seconds=1200)
-    assert len(state.elo_history) == 3
-    assert state.elo_history[0].stderr == pytest.approx(20 / 20**0.5)
+    assert len(state.elo_pools) == 3
+    assert state.elo_pools[0].stderr == pytest.approx(20 / 20**0.5)
+    assert state.elo_pools[0].last - state.elo_pools[0].time == timedelta(minutes=19)
+
+
+def test_history_has_the_latest_ratings_with_their_own_times():
+    state = EMPTY
+    for minute in range(34):
+        state = state.update_elo(10 * minute, 20, NOW + timedelta(minutes=minute), spacing_seconds=1200)
+    shown = [(point.time, point.elo) for point in state.elo_history]
+    assert shown == [(NOW + timedelta(minutes=minute), 10 * minute) for minute in range(14, 34)]
 
 
 @pytest.mark.parametrize(("win_rate", "high", "low"), [(0.71, 1, 0), (0.7, 0, 0), (0.5, 0, 0), (0.49, 0, 1)])
@@ -260,14 +269,23 @@ def test_matchmaking_is_the_latest_decided(driven):
 
 def test_verdicts_are_counted_in_a_row(driven):
     """A promotion that is repeated counts once."""
-    driven.feed(promoted(OLD), promoted(NEW), promoted(NEW), at=10)
+    driven.feed(promoted(OLD), promoted(OLD), at=10)
     state = driven.state()
-    assert (state.consecutive_successes, state.consecutive_failures, state.last_promotion_success) == (2, 0, True)
+    assert (state.consecutive_successes, state.consecutive_failures, state.last_promotion_success) == (1, 0, True)
     evidence = promoted().evidence
     driven.feed(PromotionRejected(model="e" * 64, current=NEW, step=7, evidence=evidence), at=11)
     state = driven.state()
     assert (state.consecutive_successes, state.consecutive_failures, state.last_promotion_success) == (0, 1, False)
     assert state.last_promotion_time == EPOCH + timedelta(seconds=10)
+
+
+def test_operators_promotion_counts_as_no_success(driven):
+    """A candidate was rejected before, and an operator makes another model current."""
+    evidence = promoted().evidence
+    driven.feed(promoted(OLD), PromotionRejected(model="e" * 64, current=OLD, step=7, evidence=evidence), at=10)
+    driven.feed(promoted(NEW), at=11)
+    state = driven.state()
+    assert (state.consecutive_successes, state.consecutive_failures, state.last_promotion_success) == (0, 1, False)
 
 
 def test_rollback_forgets_the_ratings_of_what_it_removes(driven):

@@ -46,21 +46,14 @@ def test_gauntlet_turns_only_the_knobs_of_the_backend(knobs: tuple[Parameter, ..
         [LossAnomalyDetected(metric="value_loss", value=9, expected=1, deviations=9, consecutive=3)],
         [rated(-100.0 * number, stderr=5.0) for number in range(6)],
         [REJECTED] * 3,
-        [by_hand("learning_rate", 1e-5), by_hand("epochs", 7), by_hand("games_per_iteration", 9)],
     ],
-    ids=["divergence", "anomaly", "falling ratings", "rejections", "operator"],
+    ids=["divergence", "anomaly", "falling ratings", "rejections"],
 )
 def test_handler_says_nothing_of_knobs_that_are_fixed(cause: list[object]) -> None:
     fixed = Driven(EvaluationFeedbackHandler, with_knobs("base_temperature"))
     assert [one for data in cause for one in fixed.feed(data, at=1)] == []  # type: ignore[arg-type]
     free = Driven(EvaluationFeedbackHandler, with_knobs(*PARAMETERS))
     assert [one for data in cause for one in free.feed(data, at=1)]  # type: ignore[arg-type]
-
-
-def test_change_of_a_knob_reports_fixed_knobs_as_configured() -> None:
-    handler = Driven(EvaluationFeedbackHandler, with_knobs("epochs"))
-    (said,) = handler.feed(by_hand("epochs", 5))
-    assert (said.epochs, said.learning_rate) == (5, CONFIG.learning_rate)
 
 
 @pytest.mark.parametrize("parameter", PARAMETERS)

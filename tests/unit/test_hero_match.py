@@ -21,7 +21,8 @@ POWERS = ("A", "B", "C", "D")
 def summarised(tables: list[tuple[str, ...]], returns: list[list[float]], cut: bool = False):
     scores = np.array(returns, dtype=np.float32)
     games = len(tables)
-    outcomes = TextOutcomes(scores, 10 * scores, np.full(games, cut), np.ones(games, np.int64), [[]] * games)
+    lengths, openings = np.ones(games, np.int64), np.zeros(games, np.int64)
+    outcomes = TextOutcomes(scores, 10 * scores, np.full(games, cut), lengths, openings, [[]] * games)
     return summary(tables, "hero", outcomes, POWERS, range(games))
 
 

@@ -79,6 +79,7 @@ def evaluated(step, *matches, purpose="rating"):
         elo=Elo(0.0),
         elo_stderr=20.0,
         lost_games=0,
+        undecided_games=0,
         seconds=1.0,
     )
 

@@ -10,6 +10,7 @@ from app.config import RunSettings
 from app.controllers import ModelLifecycleCoordinator
 from app.events import (
     ClockTick,
+    DistributionFailed,
     EvaluationFailed,
     EvaluationRequested,
     Evidence,
@@ -274,6 +275,18 @@ class TestRollback:
         promoted.feed(regression(NEW))
         (rejected,) = promoted.feed(trained("c" * 64, NEW, 2), rated(500, model="c" * 64, step=2))
         assert isinstance(rejected, PromotionRejected)
+
+    @pytest.mark.parametrize(
+        ("damaged", "readable", "back"), [(True, OLD, True), (True, None, False), (False, None, False)]
+    )
+    def test_lost_model_is_rolled_back_to_one_that_reads(self, promoted, damaged, readable, back):
+        failed = DistributionFailed(
+            model=NEW, step=1, node="n", attempt=2, retry_seconds=60.0, damaged=damaged, readable=readable, error="gone"
+        )
+        said = promoted.feed(failed)
+        assert [type(one) for one in said] == [ModelRolledBack, EvaluationRequested] * back
+        assert not back or (said[0].from_model, said[0].to_model) == (NEW, OLD)
+        assert not back or not promoted.feed(failed), "a repeated failure changes nothing"
 
     def test_an_operator_may_ask_for_it(self, promoted):
         rollback, _ = promoted.feed(RollbackRequested(model=NEW, reason="looks odd"))

@@ -149,9 +149,14 @@ class TestCandidate:
     def test_failure_of_an_earlier_training_ends_none(self, after, training):
         assert after(training, failed("an earlier one")) == training
 
-    @pytest.mark.parametrize("verdict", [rejected(), unrated()], ids=["rejected", "unrated"])
-    def test_verdict_ends_the_candidate(self, after, settled, candidate, verdict):
-        assert after(candidate, verdict) == settled
+    def test_rejection_ends_the_candidate(self, after, settled, candidate):
+        assert after(candidate, rejected()) == settled
+
+    def test_candidate_that_cannot_be_rated_is_rated_later(self, after, settled, candidate):
+        failed = after(candidate, unrated())
+        assert failed == settled.replace(unrated=NEW)
+        assert failed.is_trial(NEW)
+        assert after(failed, promoted(NEW)).unrated is None
 
     @pytest.mark.parametrize(
         "verdict",

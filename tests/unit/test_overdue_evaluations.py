@@ -3,8 +3,9 @@
 from datetime import timedelta
 
 import pytest
-from driving import HOUR, KEY, NEW, Driven, distributed, rated, run_settings, trained
+from driving import HOUR, KEY, NEW, Driven, distributed, rated, run_settings, scored, trained
 
+from app.cli.up import is_shown
 from app.controllers import FeedbackLoopController
 from app.events import (
     ClockTick,
@@ -20,6 +21,7 @@ from app.events import (
 )
 from app.events.envelope import EPOCH
 from app.status.status import Board
+from app.status.summary import summarise
 
 TICK = ClockTick(period_seconds=10)
 
@@ -91,8 +93,18 @@ def test_overdue_follows_from_the_last_evaluation(loop):
 
 OVERDUE = EvaluationOverdue(hours=6.1, model=NEW, attempts=2)
 PAUSED = TrainingIntensityChanged(intensity="paused", previous="normal", quality_score=0.42)
+POOR = scored(0.2).model_copy(update={"components": {"diversity": 0.1, "originality": 0.02}})
 RESUMED = TrainingIntensityChanged(intensity="reduced", previous="paused", quality_score=0.5)
-LOST = DistributionFailed(model=NEW, step=1, node="laptop", attempt=2, retry_seconds=60, error="Restore the store.")
+LOST = DistributionFailed(
+    model=NEW,
+    step=1,
+    node="laptop",
+    attempt=2,
+    retry_seconds=60,
+    damaged=False,
+    readable=None,
+    error="Restore the store.",
+)
 BLOCKED = TrainingBlockedByQuality(reason="3 of 16 games differ from the rules")
 
 
@@ -103,7 +115,8 @@ BLOCKED = TrainingBlockedByQuality(reason="3 of 16 games differ from the rules")
         ([OVERDUE], ["6.1 h", "bbbbbbbb was asked for 2 times", "flyball tail EVALUATION_FAILED"]),
         ([EvaluationOverdue(hours=6.1, model=None, attempts=0)], ["6.1 h", "no training", "flyball tail"]),
         ([OVERDUE, rated()], None),
-        ([PAUSED, OVERDUE], ["paused", "0.42", "below 0.5", "feedback.intensity.reduced"]),
+        ([PAUSED, OVERDUE], ["paused", "0.42", "below 0.5", "feedback.intensity.reduced", "min_quality"]),
+        ([POOR, PAUSED], ["above all by originality 0.02"]),
         ([PAUSED, RESUMED], None),
         ([PAUSED, BLOCKED], ["blocked", "3 of 16 games", "flyball emit TRAINING_UNBLOCKED", KEY]),
         ([LOST], ["bbbbbbbb cannot be distributed (attempt 2): Restore the store."]),
@@ -121,3 +134,9 @@ def test_status_says_what_is_waited_for_and_what_to_do(payloads, said):
         assert config.waiting_for is None
     else:
         assert all(part in config.waiting_for for part in said)
+
+
+def test_up_says_that_training_pauses_and_goes_on():
+    faster = TrainingIntensityChanged(intensity="hot_path", previous="normal", quality_score=0.95)
+    assert [is_shown(one) for one in (PAUSED, RESUMED, faster)] == [True, True, False]
+    assert "too poor, quality 0.42. What to do: flyball status" in summarise(PAUSED)

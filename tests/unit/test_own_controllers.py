@@ -17,7 +17,6 @@ from app.controllers import EvaluationFeedbackHandler, GauntletFeedbackControlle
 from app.controllers.fold import Conclusion, Fold, UndeclaredEmission, draft
 from app.controllers.ownership import knob_of
 from app.events import (
-    AdaptiveParamsChanged,
     Emission,
     Event,
     HyperparameterUpdated,
@@ -128,7 +127,7 @@ def test_built_in_owner_passes_no_rate_on_that_another_owns() -> None:
     settings = owning("own_rules:Silent", "learning_rate")
     handler = Driven(EvaluationFeedbackHandler, settings)
     assert handler.feed(DIVERGED) == []
-    assert [type(one) for one in Driven(EvaluationFeedbackHandler).feed(DIVERGED)] == [AdaptiveParamsChanged]
+    assert [type(one) for one in Driven(EvaluationFeedbackHandler).feed(DIVERGED)] == [HyperparameterUpdated]
     by_operator = HyperparameterUpdated(parameter="learning_rate", value=5e-4, previous=1e-3, reason="x")
     assert handler.feed(by_operator) == []
     assert handler.state().learning_rate == 5e-4
@@ -177,7 +176,7 @@ def test_handler_mistake_costs_only_its_event(use: str, error: str) -> None:
     assert (failure.by, failure.event.id) == ("mine", run.events[-1].id)
     assert re.search(error, failure.error.replace("\n", " "))
     assert fold.rows("mine") == {}
-    assert len(fold.rows("EvaluationFeedbackHandler")[KEY].elos) == 1
+    assert fold.rows("EvaluationFeedbackHandler")[KEY].ratings == 1
     assert outcomes[-1].saved()
 
 

@@ -265,11 +265,26 @@ def test_rollout_opened_games_pass_the_parity_check() -> None:
     assert [checker.failures(game_record(shard, game)) for game in range(shard.games)] == [[]] * 20
 
 
-def test_rollout_games_over_in_their_opening_leave_no_rows() -> None:
-    shard, outcomes = opened([0] + [9] * 30, key="tic_tac_toe_2p")
-    assert set(shard.game.tolist()) == {0}
-    assert shard.games == 31
-    assert min(map(len, outcomes.histories)) >= 5
+def test_rollout_openings_leave_a_decision_to_the_players() -> None:
+    """Tic-tac-toe ends after 5 to 9 moves, and 9 random ones are asked for."""
+    shard, outcomes = opened([9] * 30, key="tic_tac_toe_2p", player=Refusing(0))
+    assert set(shard.game.tolist()) == set(range(30))
+    first = np.array([shard.step[shard.game == game].min() for game in range(30)])
+    assert (first == outcomes.openings).all()
+    assert (outcomes.openings < outcomes.lengths).all()
+    checker = checker_for(GAMES["tic_tac_toe_2p"])
+    assert [checker.failures(game_record(shard, game)) for game in range(30)] == [[]] * 30
+
+
+def test_rollout_shortened_openings_do_not_depend_on_batches() -> None:
+    whole = [games_of(opening, slots) for opening in (9, 3) for slots in (30, 4)]
+    assert whole[0] == whole[1]
+    assert whole[2] == whole[3] != whole[0]
+
+
+def games_of(opening, slots):
+    schedule = Schedule(range(30), np.zeros((30, 2), dtype=np.int8), (1.0,), 3, openings=np.full(30, opening))
+    return Rollout(open_table(GAMES["tic_tac_toe_2p"], slots), [RandomPlayer()], schedule).run().histories
 
 
 def test_selfplay_schedule_openings_are_of_every_length() -> None:

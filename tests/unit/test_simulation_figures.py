@@ -89,6 +89,7 @@ class Told:
                 elo=Elo(1.0),
                 elo_stderr=20.0,
                 lost_games=0,
+                undecided_games=0,
                 seconds=1.0,
             ),
             at_us,

@@ -403,7 +403,9 @@ def test_nodes_that_lack_the_model_are_late_while_they_live() -> None:
 
 def test_a_node_that_cannot_fetch_holds_nothing_up() -> None:
     run = recording()
-    failed = DistributionFailed(model=OLD, step=0, node="w1", attempt=1, retry_seconds=30.0, error="no route")
+    failed = DistributionFailed(
+        model=OLD, step=0, node="w1", attempt=1, retry_seconds=30.0, damaged=False, readable=None, error="no route"
+    )
     run.add(failed.replace(node="laptop"), subject=KEY)
 
     def waiting() -> str | None:

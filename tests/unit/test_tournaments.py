@@ -60,6 +60,7 @@ def told(worker: DrivenWorker, **differences: float):
     for one in job.context["opponents"]:
         won = round(one.games * expected_score(differences[one.name]))
         counted = {"games": one.games, "wins": won, "losses": one.games - won, "distinct_games": one.games}
+        counted["undecided"] = 0
         scored = {"score": Rate.of(won, one.games), "rotations": rotations(won, 0, one.games - won)}
         shown = match(0.5, one.games, one.name, model=one.model).model_dump()
         played.append({**shown, **counted, **scored})

@@ -68,6 +68,7 @@ class HeartsTable(Table):
             levels,
             outcome_scale=POINTS if rules.hands else 1.0,
             lowest_outcome=-1.0 if rules.hands else -1 / 3,
+            dealt=True,
         )
         self._rules, self._rewards = rules, rewards
         self._games = np.zeros(slots, dtype=GAME)
