@@ -131,7 +131,8 @@ def load_player(  # noqa: C901 - a case for each kind of player
     if manifest.shape != (shape := seen_shape(manifest.network, spec.shape)):
         raise WrongModel(
             f"Model {model} is for {manifest.shape}, and {spec.rules_version} has {shape}.",
-            hint="Play it under its own configuration, or start a new model when the encoding has changed.",
+            hint="Play it under its own configuration, with the same observation, or start a new model when the "
+            "encoding has changed.",
         )
     policy = policy_of(checkpoint, compute)
     if simulations is None:
