@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from app.config import GAMES
+from app.config import GAMES, GameConfig
 from app.games import open_table
 from app.learning.jobs import first_model
 from app.play.players import PlayerCache, WrongModel
@@ -59,3 +59,14 @@ def test_failed_load_is_not_cached_and_games_are_kept_apart() -> None:
     cache.load(store, model, SPEC)
     with pytest.raises(WrongModel):
         cache.load(store, model, open_table(GAMES["connect_four_2p"], 0).spec)
+
+
+def test_model_of_the_other_tensor_is_refused() -> None:
+    """In liars_dice both tensors have 21 numbers."""
+    liars = GameConfig(key="liars_2p", game="liars_dice", players=2)
+    before, now = (open_table(liars.replace(observation=name), 0).spec for name in ("observation", None))
+    assert (before.observation_size, before.actions) == (now.observation_size, now.actions)
+    store = MemoryStore()
+    model = put_checkpoint(store, *first_model(liars, before, 0), None)
+    with pytest.raises(WrongModel, match="21 features \\(information_state\\)"):
+        PlayerCache().load(store, model, now)
