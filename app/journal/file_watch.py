@@ -23,7 +23,7 @@ class Touched(NamedTuple):
 class FileWatch:
     """The files of an open database, as this process left them.
 
-    Only this process writes the database and its WAL. A look takes four calls of stat(2), some microseconds.
+    Only this process writes the database and its WAL. A look takes four calls of stat(2).
     """
 
     def __init__(self, path: Path) -> None:
