@@ -6,8 +6,8 @@ This module imports nothing of Flyball, so it can be copied into another program
     logits, values = policy.forward(observations)                # [N, D] to [N, A] and [N]
     probabilities = policy.probabilities(observations, mask)     # [N, A], exactly 0 where the mask [N, A] is False
 
-Schema version 1. A policy is a header and tensors of float32. Observations are divided by ``scale`` first. An
-``actor_critic_mlp`` has the layers::
+Schema version 1. A policy is a header and tensors of float32. Observations are divided by ``scale`` first: a number, or
+a list with one for each of the D. An ``actor_critic_mlp`` has the layers::
 
     trunk.0.weight [H0, D]   trunk.0.bias [H0]   trunk.1.weight [H1, H0]   and so on, ReLU after each
     actor.weight   [A, H]    actor.bias   [A]    a logit for each action, legal or not
@@ -108,7 +108,7 @@ class PortablePolicy:
     tensors: Mapping[str, Floats]
     lineage: Mapping[str, Any] = field(default_factory=dict)
     planes: tuple[int, int, int] | None = None  # [C, H, W] of windows or a tower; None: an mlp
-    scale: float = 1.0
+    scale: float | tuple[float, ...] = 1.0  # one number, or one a feature
 
     def __post_init__(self) -> None:
         layers = {
@@ -145,12 +145,13 @@ class PortablePolicy:
     def architecture(self) -> dict[str, Any]:
         """The header's ``architecture``."""
         shapes = {name: tensor.shape for name, tensor in self.tensors.items()}
+        scale = list(self.scale) if isinstance(self.scale, tuple) else self.scale
         found: dict[str, Any] = {
             "type": self._type,
             "activation": ACTIVATION,
             "observation_size": self.observation_size,
             "actions": self.actions,
-            **({} if self.scale == 1 else {"scale": self.scale}),
+            **({} if self.scale == 1 else {"scale": scale}),
             **({} if self.planes is None else {"planes": list(self.planes)}),
         }
         blocks = sum(name.startswith("blocks.") and name.endswith(".first.weight") for name in shapes)
@@ -198,7 +199,8 @@ class PortablePolicy:
         features = np.asarray(observations, dtype=np.float32)
         if features.ndim != 2 or features.shape[1] != self.observation_size:
             raise ValueError(f"observations are {features.shape}, not [N, {self.observation_size}]")
-        features = features / np.float32(self.scale) if self.scale != 1 else features
+        if self.scale != 1:
+            features = np.asarray(features / np.asarray(self.scale, dtype=np.float32), dtype=np.float32)
         if self.planes is not None:
             cells = self._cells(features, self.planes)
             if self._type == TOWER:
@@ -369,7 +371,8 @@ def _checked(header: Any, tensors: Mapping[str, Any]) -> PortablePolicy:
     floats = {name: np.asarray(tensor, dtype=np.float32) for name, tensor in tensors.items()}
     lineage = {name: header[name] for name in LINEAGE if name in header}
     planes, scale = header["architecture"].get("planes"), header["architecture"].get("scale", 1.0)
-    policy = PortablePolicy(header["game"], header["model"], floats, lineage, planes and tuple(planes), scale)
+    divisor = tuple(scale) if isinstance(scale, list) else scale
+    policy = PortablePolicy(header["game"], header["model"], floats, lineage, planes and tuple(planes), divisor)
     written = {name: value for name, value in header.items() if name != "content_hash"}
     if _hashed(written, floats) != header["content_hash"]:
         raise BadPolicyFile("content_hash is not that of the content, which was changed: export the policy again")
@@ -398,8 +401,9 @@ def _check_architecture(found: Mapping[str, Any]) -> None:
     if not all(type(count) is int and count >= 0 for count in counts):
         raise BadPolicyFile(f"architecture is {found!r}: residual is a number of blocks, action_planes one of planes")
     scale = found.get("scale", 1.0)
-    if not isinstance(scale, int | float) or not 0 < scale < float("inf"):
-        raise BadPolicyFile(f"architecture is {found!r}: scale is a number above 0")
+    divisors, wanted = (scale, found["observation_size"]) if isinstance(scale, list) else ([scale], 1)
+    if len(divisors) != wanted or not all(isinstance(one, int | float) and 0 < one < float("inf") for one in divisors):
+        raise BadPolicyFile(f"architecture is {found!r}: scale is a number above 0, or one a feature")
     if found["type"] != MLP and found["observation_size"] < prod(found["planes"]):
         raise BadPolicyFile(f"architecture is {found!r}: planes have more cells than observation_size")
     if found["type"] == WINDOWS and found["side"] > min(found["planes"][1:]):

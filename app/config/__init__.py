@@ -52,6 +52,7 @@ from app.config.settings import (
     Parameter,
     PpoCoefficients,
     PpoSettings,
+    Scale,
     SearchSettings,
     SelfplaySettings,
     Settings,

@@ -56,6 +56,11 @@ class Game:
     """D, how many numbers ``observe`` returns; optional if ``planes`` is set."""
     observation_type: ClassVar[type[np.uint8] | type[np.float32]] = np.float32
     """``numpy.uint8`` if all observed numbers are whole, from 0 to 255."""
+    scale: ClassVar[float | Sequence[float] | None] = None
+    """Divisor of the observations inside the network: a number, or one for each of the D.
+
+    By default 1, but for pixels: if most uint8 numbers other than 0 are above 8 in random games, their largest.
+    """
     planes: ClassVar[tuple[int, int, int] | None] = None
     """See ``TableSpec.planes``."""
     symmetries: ClassVar[tuple[Symmetry, ...]] = ()
@@ -148,12 +153,19 @@ def game_spec(game: type[Game], name: str) -> TableSpec:
         symmetries=game.symmetries,
         levels={} if game.heuristic is None else {HEURISTIC: game.heuristic},
         planes=planes,
+        scale=1.0 if game.scale is None else _divisor(game.scale),
         searchable=game.searchable,
         outcome_scale=game.outcome_scale,
     )
     for fault in spec_faults(spec):
         raise BrokenGame(f"{name}: {fault.what}", hint=fault.hint)
     return spec
+
+
+def _divisor(scale: Any) -> Any:
+    """Return a list or an array of numbers as the tuple that descriptions hold."""
+    several = isinstance(scale, list | tuple | np.ndarray)
+    return tuple(one.item() if isinstance(one, np.generic) else one for one in scale) if several else scale
 
 
 class GameTable(Table):

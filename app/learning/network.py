@@ -73,17 +73,24 @@ def load_network(settings: NetworkSettings, shape: NetworkShape, parameters: Par
             hint="Load a model with the settings in its own manifest; a changed network starts afresh.",
         ) from error
     # A hook, because a module around the network would change the names of its parameters.
-    network.register_forward_pre_hook(partial(_scaled, scale=shape.scale))
+    network.register_forward_pre_hook(partial(_typed_and_scaled, scale=shape.scale))
     return network.eval()
 
 
-def _scaled(network: nn.Module, args: tuple[Tensor], scale: float) -> tuple[Tensor]:
-    """Return the observations divided by ``scale``.
+def _typed_and_scaled(network: nn.Module, args: tuple[Tensor], scale: float | tuple[float, ...]) -> tuple[Tensor]:
+    """Return the observations divided by ``scale``, in the type of the network's parameters."""
+    return (scaled(args[0].to(next(network.parameters()).dtype), scale),)
 
-    They get the type of the network's parameters.
-    """
-    features = args[0].to(next(network.parameters()).dtype)
-    return (features if scale == 1 else features / scale,)
+
+def scaled(features: Tensor, scale: float | tuple[float, ...]) -> Tensor:
+    """Return features [N, D or more] divided by a number, or by one number a feature [D]."""
+    if scale == 1:
+        return features
+    if not isinstance(scale, tuple):
+        return features / scale
+    divisors = torch.ones(features.shape[1], dtype=features.dtype if features.is_floating_point() else torch.float32)
+    divisors[: len(scale)] = torch.tensor(scale)
+    return features / to_device(divisors, features.device)
 
 
 def _build(settings: NetworkSettings, shape: NetworkShape, seed: int | None) -> nn.Module:

@@ -21,6 +21,7 @@ from app.config import (
     WINDOWS,
     ManifestPart,
     NetworkSettings,
+    Scale,
     Settings,
     StoreName,
 )
@@ -91,7 +92,7 @@ class Manifest(ManifestPart):
     base: str | None = Field(None, description="hash or name of a base model that this one adapts")
     content: str = Field(NETWORK, description="what the tensors are; other backends have words of their own")
     planes: tuple[int, int, int] | None = Field(None, description="shape of the planes that the network sees, if any")
-    scale: float = Field(1.0, gt=0, description="divisor of the features inside the network")
+    scale: Scale = Field(1.0, description="divisor of the features inside the network, or one a feature")
     action_planes: int = Field(0, ge=0, description="planes of actions that the network computes, if any")
     encoding: str = Field("", description="name of the observations that it sees, if its game has several")
     lora: LoraManifest | None = Field(None, description="of an adapter of a language model")
@@ -100,6 +101,12 @@ class Manifest(ManifestPart):
     def _has_a_parent_unless_first(self) -> Self:
         if (self.parent is None) != (self.step == 0):
             raise ValueError("a model has a parent exactly when its step is above 0")
+        return self
+
+    @model_validator(mode="after")
+    def _scales_each_feature(self) -> Self:
+        if isinstance(self.scale, tuple) and len(self.scale) != self.obs_size:
+            raise ValueError(f"scale has {len(self.scale)} numbers for {self.obs_size} features")
         return self
 
     @property
