@@ -163,7 +163,7 @@ def game_spec(game: type[Game], name: str) -> TableSpec:
 
 
 def _divisor(scale: Any) -> Any:
-    """Return a list or an array of numbers as the tuple that descriptions hold."""
+    """Return a list or an array of numbers as a tuple."""
     several = isinstance(scale, list | tuple | np.ndarray)
     return tuple(one.item() if isinstance(one, np.generic) else one for one in scale) if several else scale
 

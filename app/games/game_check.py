@@ -353,7 +353,7 @@ class _Trial:
             self._find("outcomes", f"Played {played} all had the outcome {[*next(iter(ended))]}.", hint)
 
     def _check_scale(self) -> None:
-        """Check that no feature is so large inside the network that it drowns the others."""
+        """Check that no feature drowns the others inside a network."""
         seen = [row for game in self._games for row in game.obs]
         if not seen:
             return

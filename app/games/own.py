@@ -109,7 +109,10 @@ def _table(config: GameConfig, slots: int) -> Table:
 
 @cache
 def _class_spec(game: type[Game], name: str) -> TableSpec:
-    """Return the description of a class's games, with the scale that they imply if the class has none."""
+    """Return the description of a class's games.
+
+    Its scale is the one that they imply, unless the class has one.
+    """
     spec = game_spec(game, name)
     return spec if game.scale is not None else replace(spec, scale=implied_scale(game, spec, name))
 

@@ -1,4 +1,4 @@
-"""Scale of observations: which numbers a game shows, and the divisor that suits a network."""
+"""The scale that a game's observations imply."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -78,12 +78,18 @@ def load_network(settings: NetworkSettings, shape: NetworkShape, parameters: Par
 
 
 def _typed_and_scaled(network: nn.Module, args: tuple[Tensor], scale: float | tuple[float, ...]) -> tuple[Tensor]:
-    """Return the observations divided by ``scale``, in the type of the network's parameters."""
+    """Return the observations divided by ``scale``.
+
+    They get the type of the network's parameters.
+    """
     return (scaled(args[0].to(next(network.parameters()).dtype), scale),)
 
 
 def scaled(features: Tensor, scale: float | tuple[float, ...]) -> Tensor:
-    """Return features [N, D or more] divided by a number, or by one number a feature [D]."""
+    """Return features [N, D or more] divided by ``scale``.
+
+    It is one number, or one a feature; features beyond these are left as they are.
+    """
     if scale == 1:
         return features
     if not isinstance(scale, tuple):

@@ -1,4 +1,4 @@
-"""A game of pixels: each seat names the place, of four, where its own bar is bright."""
+"""A game of pixels: each seat names its own bright place."""
 
 import numpy as np
 

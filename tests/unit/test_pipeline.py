@@ -78,7 +78,7 @@ def resume(folder, *sinks, said=None) -> TrainingRun:
 
 @pytest.mark.parametrize("name", ["Beacon", "DimBeacon"])
 def test_pixels_of_any_brightness_are_learned(tmp_path, name):
-    """Naming the bright place wins 3/4 of a game from random on average, whatever the unit of brightness."""
+    """Naming the bright place wins 3/4 of a game from random."""
     config = GameConfig(key="beacon_2p", game=f"beacon_games:{name}", players=2)
     tree = {"collection": {"games_per_iteration": 256, "num_iterations": 25}, "training": {"eval_games": 2}}
     settings = PipelineSettings.model_validate(tree)
