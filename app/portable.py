@@ -50,6 +50,7 @@ import hashlib
 import json
 import os
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -145,13 +146,12 @@ class PortablePolicy:
     def architecture(self) -> dict[str, Any]:
         """The header's ``architecture``."""
         shapes = {name: tensor.shape for name, tensor in self.tensors.items()}
-        scale = list(self.scale) if isinstance(self.scale, tuple) else self.scale
         found: dict[str, Any] = {
             "type": self._type,
             "activation": ACTIVATION,
             "observation_size": self.observation_size,
             "actions": self.actions,
-            **({} if self.scale == 1 else {"scale": scale}),
+            **({} if self.scale == 1 else {"scale": np.asarray(self.scale).tolist()}),
             **({} if self.planes is None else {"planes": list(self.planes)}),
         }
         blocks = sum(name.startswith("blocks.") and name.endswith(".first.weight") for name in shapes)
@@ -335,14 +335,35 @@ def _decimals(tensor: Floats) -> Any:
 
 def _read_npz(data: bytes) -> tuple[Any, dict[str, Any]]:
     try:
-        with np.load(BytesIO(data), allow_pickle=False) as arrays:
-            tensors = {name: arrays[name] for name in arrays.files}
+        tensors = _arrays(data)
         header = json.loads(str(tensors.pop(_HEADER)))
     except KeyError:
         raise BadPolicyFile(f"it has no array {_HEADER!r}, so it is another program's .npz") from None
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except (ValueError, OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise BadPolicyFile("it is no .npz file of a policy: export the policy again") from error
     return header, tensors
+
+
+def _arrays(data: bytes) -> dict[str, Any]:
+    """Return the arrays of an .npz file, which holds them uncompressed."""
+    with zipfile.ZipFile(BytesIO(data)) as archive:
+        if sum(member.file_size for member in archive.infolist()) > len(data):
+            raise ValueError("more bytes are declared than there are")
+        return {name.removesuffix(".npy"): _read_npy(archive.read(name)) for name in archive.namelist()}
+
+
+def _read_npy(data: bytes) -> Any:
+    """Return an array, unless it lacks numbers that it declares."""
+    file = BytesIO(data)
+    if np.lib.format.read_magic(file) != (1, 0):
+        raise ValueError("another version of the format")
+    try:
+        shape, _, kind = np.lib.format.read_array_header_1_0(file)
+    except (MemoryError, RecursionError):  # of Python's parser
+        raise ValueError("a header is nested too deep") from None
+    if prod(shape) * kind.itemsize != len(data) - file.tell():
+        raise ValueError(f"{len(data) - file.tell()} bytes are no array of {shape}")
+    return np.lib.format.read_array(BytesIO(data), allow_pickle=False)
 
 
 def _read_json(data: bytes) -> tuple[Any, dict[str, Any]]:
@@ -350,7 +371,7 @@ def _read_json(data: bytes) -> tuple[Any, dict[str, Any]]:
         header = json.loads(data)
         tensors = header.pop(_TENSORS)
         return header, {name: np.array(values, dtype=np.float64) for name, values in tensors.items()}
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise BadPolicyFile(f"it is not JSON ({error}): export the policy again") from error
     except (AttributeError, KeyError, TypeError):
         raise BadPolicyFile(f"it has no object {_TENSORS!r}, so it is not a policy") from None
@@ -367,12 +388,14 @@ def _checked(header: Any, tensors: Mapping[str, Any]) -> PortablePolicy:
             f"export the policy again, or use the version of Flyball that wrote it"
         )
     _check_header(header)
+    if max(header["architecture"].get(count, 0) for count in ("blocks", "residual")) > len(tensors):
+        raise BadPolicyFile("there are more blocks than tensors")
     _check_tensors(tensors, header["architecture"])
     floats = {name: np.asarray(tensor, dtype=np.float32) for name, tensor in tensors.items()}
     lineage = {name: header[name] for name in LINEAGE if name in header}
     planes, scale = header["architecture"].get("planes"), header["architecture"].get("scale", 1.0)
-    divisor = tuple(scale) if isinstance(scale, list) else scale
-    policy = PortablePolicy(header["game"], header["model"], floats, lineage, planes and tuple(planes), divisor)
+    scale = tuple(scale) if isinstance(scale, list) else scale
+    policy = PortablePolicy(header["game"], header["model"], floats, lineage, planes and tuple(planes), scale)
     written = {name: value for name, value in header.items() if name != "content_hash"}
     if _hashed(written, floats) != header["content_hash"]:
         raise BadPolicyFile("content_hash is not that of the content, which was changed: export the policy again")
@@ -388,7 +411,7 @@ def _check_header(header: Mapping[str, Any]) -> None:
 
 
 def _check_architecture(found: Mapping[str, Any]) -> None:
-    if found.get("type") not in _SIZES or found.get("activation") != ACTIVATION:
+    if found.get("type") not in list(_SIZES) or found.get("activation") != ACTIVATION:
         known = " or ".join(_SIZES)
         raise BadPolicyFile(f"architecture is {found!r}; what can be played here is {known} with {ACTIVATION}")
     for name, count in _SIZES[found["type"]].items():

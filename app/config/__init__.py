@@ -56,5 +56,6 @@ from app.config.settings import (
     SearchSettings,
     SelfplaySettings,
     Settings,
+    Width,
 )
 from app.config.store_address import StoreName

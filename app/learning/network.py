@@ -64,10 +64,11 @@ def load_network(settings: NetworkSettings, shape: NetworkShape, parameters: Par
 
     Raises ``BadParameters`` when they do not fit, ``BadNetwork`` or ``UnknownPlugin``.
     """
-    network = _build(settings, shape, seed=None)
     try:
+        ours = settings.kind in NETWORKS
+        network = _sized(settings, shape, parameters) if ours else _build(settings, shape, seed=None)
         network.load_state_dict(parameters)
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:  # TypeError: a size of more than 64 bits
         raise BadParameters(
             f"The parameters do not fit a network of kind {settings} for {shape}.",
             hint="Load a model with the settings in its own manifest; a changed network starts afresh.",
@@ -75,6 +76,22 @@ def load_network(settings: NetworkSettings, shape: NetworkShape, parameters: Par
     # A hook, because a module around the network would change the names of its parameters.
     network.register_forward_pre_hook(partial(_typed_and_scaled, scale=shape.scale))
     return network.eval()
+
+
+def _sized(settings: NetworkSettings, shape: NetworkShape, parameters: Parameters) -> nn.Module:
+    """Build one of our networks, whose parameters are undefined.
+
+    Memory is taken only if the parameters have all the declared sizes. Raises ``RuntimeError`` otherwise.
+    """
+    if max(len(settings.hidden), settings.residual, settings.blocks) > len(parameters):
+        raise RuntimeError("more layers are declared than there are parameters")
+    network = _build(settings, shape, seed=None)
+    if any(tensor.shape != parameters[name].shape for name, tensor in network.named_parameters() if name in parameters):
+        raise RuntimeError("other sizes are declared than parameters have")
+    for layer in network.modules():
+        if isinstance(layer, nn.Linear | nn.Conv2d):
+            layer.to_empty(device="cpu")
+    return network
 
 
 def _typed_and_scaled(network: nn.Module, args: tuple[Tensor], scale: float | tuple[float, ...]) -> tuple[Tensor]:

@@ -56,16 +56,16 @@ def pack_observations(obs: NDArray[Any]) -> Arrays:
 
 
 def _same(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return whether two arrays [R, D] have the same bytes, by column [D]."""
+    """Return [D]: true where columns of two arrays have the same bytes."""
     whole = np.dtype(f"u{other.itemsize}")
     same: NDArray[np.bool_] = (one.view(whole) == other.view(whole)).all(axis=0)
     return same
 
 
 def unpack_observations(arrays: Arrays, kind: str, most_bytes: int) -> NDArray[Any]:
-    """Remove packed observations from a shard's arrays and return them, of type ``kind``.
+    """Remove packed observations from a shard's arrays and return them.
 
-    Raises ``BadPacking``, also if they would take more than ``most_bytes``.
+    They are of type ``kind``. Raises ``BadPacking``, also if they would take more than ``most_bytes``.
     """
     names = ("obs_kinds", "obs_bits", "obs_bytes", "obs_numbers")
     kinds, bits, small, numbers = (arrays.pop(name) for name in names)
@@ -73,14 +73,14 @@ def unpack_observations(arrays: Arrays, kind: str, most_bytes: int) -> NDArray[A
     if rows * features * np.dtype(kind).itemsize > most_bytes:
         raise _bad(f"observations are {rows} x {features}, too many for the file")
     expected = {
-        "obs_kinds": (kinds, np.uint8, (features,)),
-        "obs_bits": (bits, np.uint8, (rows, -(-features // 8))),
-        "obs_bytes": (small, np.uint8, (rows, np.count_nonzero(kinds == _BYTE))),
-        "obs_numbers": (numbers, np.dtype(kind), (rows, np.count_nonzero(kinds == _WHOLE))),
+        "obs_kinds": (kinds, "uint8", (features,)),
+        "obs_bits": (bits, "uint8", (rows, -(-features // 8))),
+        "obs_bytes": (small, "uint8", (rows, np.count_nonzero(kinds == _BYTE))),
+        "obs_numbers": (numbers, kind, (rows, np.count_nonzero(kinds == _WHOLE))),
     }
     for name, (array, dtype, shape) in expected.items():
-        if array.dtype != dtype or array.shape != shape:
-            raise _bad(f"{name} is {array.dtype} {array.shape}, not {np.dtype(dtype)} {shape}")
+        if (array.dtype.name, array.shape) != (dtype, shape):
+            raise _bad(f"{name} is {array.dtype} {array.shape}, not {dtype} {shape}")
     obs: NDArray[Any] = np.unpackbits(bits, axis=1, count=features).astype(kind, copy=False)
     obs[:, kinds == _BYTE] = small
     obs[:, kinds == _WHOLE] = numbers

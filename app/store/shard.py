@@ -21,7 +21,7 @@ from pydantic import Field, ValidationError
 from safetensors import SafetensorError
 
 from app.config import Settings
-from app.core import ConfigKey, FlyballError, Name, ShardKey, derive_seed
+from app.core import ConfigKey, FlyballError, Name, ShardKey, derive_seed, parse_json
 from app.core.legal import Legal, LegalActions, are_legal, compact, legal_counts
 from app.store.blobs import BlobStore, DamagedBlob
 from app.store.packing import (
@@ -65,7 +65,7 @@ def note_of(data: bytes) -> str:
 
 def _split(data: bytes) -> tuple[dict[str, dict[str, object]], bytes]:
     start = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "little")
-    header = json.loads(data[_LENGTH_BYTES:start])
+    header = parse_json(data[_LENGTH_BYTES:start])
     return header, data[start:]
 
 

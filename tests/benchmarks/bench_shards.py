@@ -1,4 +1,4 @@
-"""Shards of several games: size and times, with observations as in memory and packed.
+"""Shards of several games: size and times, packed and not.
 
 Run with ``pytest tests/benchmarks/bench_shards.py -m benchmark -s``. Games are random, of a table of 32. Times are of
 the processor, the median of some rounds, in a folder; reading verifies the hash and unpacks.
