@@ -40,10 +40,9 @@ The header holds ``schema``, ``schema_version``, ``content_hash``, ``game`` (the
 ``activation``, ``observation_size`` D and ``actions`` A; of an mlp ``hidden`` [H0, H1 …], and ``residual``, its blocks,
 if it has any; of windows the same with ``planes`` [C, H, W], ``filters`` F and ``side`` L; of a tower ``planes``,
 ``blocks``, ``channels`` K, ``squeeze_excite`` Q, or 0, ``heads`` [P, V, U], and ``action_planes`` M if it has such;
-``scale`` where it is not 1.
-A ``.json`` file is one object, the header with ``tensors`` by name as nested lists. A ``.npz`` file has the tensors as
-arrays by name, and the header as the array ``header``, a string of JSON. Both hold the same numbers and have the same
-hash.
+``scale`` where it is not 1. A ``.json`` file is one object, the header with ``tensors`` by name as nested lists. A
+``.npz`` file has the tensors as arrays by name, and the header as the array ``header``, a string of JSON. Both hold the
+same numbers and have the same hash.
 """
 
 import hashlib
@@ -81,10 +80,7 @@ _SIZES: dict[str, dict[str, range | None]] = {
         "heads": range(3, 4),
     },
 }
-"""The sizes in an architecture, by type.
-
-The value is the allowed lengths of a list, or None for a single number.
-"""
+"""The sizes of each type of architecture: the allowed lengths of a list, or None for a number."""
 
 _HEADER, _TENSORS, _PLACES = "header", "tensors", "action_places"
 _DIGITS = 9  # significant decimal digits that identify one float32

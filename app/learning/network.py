@@ -55,6 +55,11 @@ def init_policy(settings: NetworkSettings, shape: NetworkShape, seed: int) -> Pa
     return {name: tensor.detach() for name, tensor in _build(settings, shape, seed).state_dict().items()}
 
 
+def parameters_size(settings: NetworkSettings, shape: NetworkShape) -> int:
+    """Return the bytes of a network's parameters. Raises ``BadNetwork`` or ``UnknownPlugin``."""
+    return sum(tensor.nbytes for tensor in _build(settings, shape, seed=None).state_dict().values())
+
+
 def load_network(settings: NetworkSettings, shape: NetworkShape, parameters: Parameters) -> nn.Module:
     """Build a network that holds a copy of ``parameters``.
 

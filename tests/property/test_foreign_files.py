@@ -1,6 +1,6 @@
-"""Files of models and shards that anybody may have made: read, or refused by an error of ours.
+"""Foreign files of models and shards are read, or refused.
 
-Whatever a header says, no reader fails otherwise, and none takes the memory that it declares.
+Whatever a header says, readers raise errors of ours alone, and take none of the memory that it declares.
 """
 
 import io
@@ -190,7 +190,7 @@ ODD = NUMBERS | st.lists(NUMBERS, max_size=3) | st.sampled_from([None, True, "od
 
 
 def places(tree: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield each container within a tree of JSON, with each of its keys."""
+    """Yield the containers of a tree of JSON, with their keys."""
     keys = tree if isinstance(tree, dict) else range(min(len(tree), 8)) if isinstance(tree, list) else ()
     for key in keys:
         yield tree, key
@@ -268,7 +268,7 @@ def test_policy_with_another_header_is_read_or_refused(
 @FUZZED
 @given(spot=SPOTS, bit=st.integers(0, 7), end=SPOTS)
 def test_file_with_a_flipped_bit_is_read_or_refused(name: str, files: Files, spot: int, bit: int, end: int) -> None:
-    """A file may come with a hash of its own, which finds no damage."""
+    """A file may come with a hash of its own."""
     data, reader = bytearray(files[name]), name.partition(" ")[0]
     data[spot % len(data)] ^= 1 << bit
     tried(reader, bytes(data))
