@@ -5,7 +5,7 @@ from app.config import LANGUAGE_BACKEND, GameConfig, RunSettings
 from app.store import MemoryStore, put_shard
 from daemons.quality_monitor import STAYING, WINDOWS
 
-GAMES = 16
+GAMES = 8
 """Random games from which the size of a row is measured."""
 
 COPIES = 3

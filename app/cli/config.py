@@ -52,9 +52,8 @@ def check(place: Place, *, as_json: bool) -> None:
         check_folder(loaded.store(place.folder))  # one machine alone makes the folder when it needs it
     with data_only_on_stdout():  # a module may print
         check_imports_of_trainers(loaded.run)
+        expected = forecast(loaded.run) if loaded.deployment.keys.broker is None else {}
     keys = [one.key for one in loaded.run.configs]
-    plays = loaded.deployment.keys.broker is None
-    expected = forecast(loaded.run) if plays else {}
     if as_json:
         write_json({"ok": True, "configs": keys, "store_bytes": expected})
     elif loaded.deployment.keys.broker is not None:
