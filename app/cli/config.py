@@ -61,4 +61,4 @@ def check(place: Place, *, as_json: bool) -> None:
     else:
         note(f"The settings are fine: {', '.join(keys)} on {loaded.deployment.node}.")
         shares = ", ".join(f"{key} {size / 1e6:,.0f}" for key, size in expected.items())
-        note(f"Expected size of the store in MB: {shares}; the bound is {loaded.deployment.store_gib:g} GiB .")
+        note(f"Expected size of the store in MB: {shares}; the bound is {loaded.deployment.store_gib:g} GiB.")
