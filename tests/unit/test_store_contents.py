@@ -142,7 +142,7 @@ def test_observations_of_bits_take_a_bit_each():
 
 
 def test_shard_of_equal_rows_is_not_compressed_too_far():
-    """What is written can be read, however well it compresses."""
+    """A shard can be read, however well it compresses."""
     rows, one = 5000, shard()
     columns = {name: np.resize(getattr(one, name)[:1], rows) for name in ROW_TYPES}
     given = dataclasses.replace(
