@@ -6,8 +6,8 @@ This module imports nothing of Flyball, so it can be copied into another program
     logits, values = policy.forward(observations)                # [N, D] to [N, A] and [N]
     probabilities = policy.probabilities(observations, mask)     # [N, A], exactly 0 where the mask [N, A] is False
 
-Schema version 1. A policy is a header and tensors of float32. Observations are divided by ``scale`` first. An
-``actor_critic_mlp`` has the layers::
+Schema version 1. A policy is a header and tensors of float32. Observations are divided by ``scale`` first: a number, or
+a list with one for each of the D. An ``actor_critic_mlp`` has the layers::
 
     trunk.0.weight [H0, D]   trunk.0.bias [H0]   trunk.1.weight [H1, H0]   and so on, ReLU after each
     actor.weight   [A, H]    actor.bias   [A]    a logit for each action, legal or not
@@ -40,16 +40,16 @@ The header holds ``schema``, ``schema_version``, ``content_hash``, ``game`` (the
 ``activation``, ``observation_size`` D and ``actions`` A; of an mlp ``hidden`` [H0, H1 …], and ``residual``, its blocks,
 if it has any; of windows the same with ``planes`` [C, H, W], ``filters`` F and ``side`` L; of a tower ``planes``,
 ``blocks``, ``channels`` K, ``squeeze_excite`` Q, or 0, ``heads`` [P, V, U], and ``action_planes`` M if it has such;
-``scale`` where it is not 1.
-A ``.json`` file is one object, the header with ``tensors`` by name as nested lists. A ``.npz`` file has the tensors as
-arrays by name, and the header as the array ``header``, a string of JSON. Both hold the same numbers and have the same
-hash.
+``scale`` where it is not 1. A ``.json`` file is one object, the header with ``tensors`` by name as nested lists. A
+``.npz`` file has the tensors as arrays by name, and the header as the array ``header``, a string of JSON. Both hold the
+same numbers and have the same hash.
 """
 
 import hashlib
 import json
 import os
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -80,10 +80,7 @@ _SIZES: dict[str, dict[str, range | None]] = {
         "heads": range(3, 4),
     },
 }
-"""The sizes in an architecture, by type.
-
-The value is the allowed lengths of a list, or None for a single number.
-"""
+"""The sizes of each type of architecture: the allowed lengths of a list, or None for a number."""
 
 _HEADER, _TENSORS, _PLACES = "header", "tensors", "action_places"
 _DIGITS = 9  # significant decimal digits that identify one float32
@@ -108,7 +105,7 @@ class PortablePolicy:
     tensors: Mapping[str, Floats]
     lineage: Mapping[str, Any] = field(default_factory=dict)
     planes: tuple[int, int, int] | None = None  # [C, H, W] of windows or a tower; None: an mlp
-    scale: float = 1.0
+    scale: float | tuple[float, ...] = 1.0  # one number, or one a feature
 
     def __post_init__(self) -> None:
         layers = {
@@ -150,7 +147,7 @@ class PortablePolicy:
             "activation": ACTIVATION,
             "observation_size": self.observation_size,
             "actions": self.actions,
-            **({} if self.scale == 1 else {"scale": self.scale}),
+            **({} if self.scale == 1 else {"scale": np.asarray(self.scale).tolist()}),
             **({} if self.planes is None else {"planes": list(self.planes)}),
         }
         blocks = sum(name.startswith("blocks.") and name.endswith(".first.weight") for name in shapes)
@@ -198,7 +195,8 @@ class PortablePolicy:
         features = np.asarray(observations, dtype=np.float32)
         if features.ndim != 2 or features.shape[1] != self.observation_size:
             raise ValueError(f"observations are {features.shape}, not [N, {self.observation_size}]")
-        features = features / np.float32(self.scale) if self.scale != 1 else features
+        if self.scale != 1:
+            features = np.asarray(features / np.asarray(self.scale, dtype=np.float32), dtype=np.float32)
         if self.planes is not None:
             cells = self._cells(features, self.planes)
             if self._type == TOWER:
@@ -333,14 +331,35 @@ def _decimals(tensor: Floats) -> Any:
 
 def _read_npz(data: bytes) -> tuple[Any, dict[str, Any]]:
     try:
-        with np.load(BytesIO(data), allow_pickle=False) as arrays:
-            tensors = {name: arrays[name] for name in arrays.files}
+        tensors = _arrays(data)
         header = json.loads(str(tensors.pop(_HEADER)))
     except KeyError:
         raise BadPolicyFile(f"it has no array {_HEADER!r}, so it is another program's .npz") from None
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except (ValueError, OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise BadPolicyFile("it is no .npz file of a policy: export the policy again") from error
     return header, tensors
+
+
+def _arrays(data: bytes) -> dict[str, Any]:
+    """Return the arrays of an .npz file, which holds them uncompressed."""
+    with zipfile.ZipFile(BytesIO(data)) as archive:
+        if sum(member.file_size for member in archive.infolist()) > len(data):
+            raise ValueError("more bytes are declared than there are")
+        return {name.removesuffix(".npy"): _read_npy(archive.read(name)) for name in archive.namelist()}
+
+
+def _read_npy(data: bytes) -> Any:
+    """Return an array, unless it lacks numbers that it declares."""
+    file = BytesIO(data)
+    if np.lib.format.read_magic(file) != (1, 0):
+        raise ValueError("another version of the format")
+    try:
+        shape, _, kind = np.lib.format.read_array_header_1_0(file)
+    except (MemoryError, RecursionError):  # of Python's parser
+        raise ValueError("a header is nested too deep") from None
+    if prod(shape) * kind.itemsize != len(data) - file.tell():
+        raise ValueError(f"{len(data) - file.tell()} bytes are no array of {shape}")
+    return np.lib.format.read_array(BytesIO(data), allow_pickle=False)
 
 
 def _read_json(data: bytes) -> tuple[Any, dict[str, Any]]:
@@ -348,7 +367,7 @@ def _read_json(data: bytes) -> tuple[Any, dict[str, Any]]:
         header = json.loads(data)
         tensors = header.pop(_TENSORS)
         return header, {name: np.array(values, dtype=np.float64) for name, values in tensors.items()}
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise BadPolicyFile(f"it is not JSON ({error}): export the policy again") from error
     except (AttributeError, KeyError, TypeError):
         raise BadPolicyFile(f"it has no object {_TENSORS!r}, so it is not a policy") from None
@@ -365,10 +384,13 @@ def _checked(header: Any, tensors: Mapping[str, Any]) -> PortablePolicy:
             f"export the policy again, or use the version of Flyball that wrote it"
         )
     _check_header(header)
+    if max(header["architecture"].get(count, 0) for count in ("blocks", "residual")) > len(tensors):
+        raise BadPolicyFile("there are more blocks than tensors")
     _check_tensors(tensors, header["architecture"])
     floats = {name: np.asarray(tensor, dtype=np.float32) for name, tensor in tensors.items()}
     lineage = {name: header[name] for name in LINEAGE if name in header}
     planes, scale = header["architecture"].get("planes"), header["architecture"].get("scale", 1.0)
+    scale = tuple(scale) if isinstance(scale, list) else scale
     policy = PortablePolicy(header["game"], header["model"], floats, lineage, planes and tuple(planes), scale)
     written = {name: value for name, value in header.items() if name != "content_hash"}
     if _hashed(written, floats) != header["content_hash"]:
@@ -385,7 +407,7 @@ def _check_header(header: Mapping[str, Any]) -> None:
 
 
 def _check_architecture(found: Mapping[str, Any]) -> None:
-    if found.get("type") not in _SIZES or found.get("activation") != ACTIVATION:
+    if found.get("type") not in list(_SIZES) or found.get("activation") != ACTIVATION:
         known = " or ".join(_SIZES)
         raise BadPolicyFile(f"architecture is {found!r}; what can be played here is {known} with {ACTIVATION}")
     for name, count in _SIZES[found["type"]].items():
@@ -398,8 +420,9 @@ def _check_architecture(found: Mapping[str, Any]) -> None:
     if not all(type(count) is int and count >= 0 for count in counts):
         raise BadPolicyFile(f"architecture is {found!r}: residual is a number of blocks, action_planes one of planes")
     scale = found.get("scale", 1.0)
-    if not isinstance(scale, int | float) or not 0 < scale < float("inf"):
-        raise BadPolicyFile(f"architecture is {found!r}: scale is a number above 0")
+    divisors, wanted = (scale, found["observation_size"]) if isinstance(scale, list) else ([scale], 1)
+    if len(divisors) != wanted or not all(isinstance(one, int | float) and 0 < one < float("inf") for one in divisors):
+        raise BadPolicyFile(f"architecture is {found!r}: scale is a number above 0, or one a feature")
     if found["type"] != MLP and found["observation_size"] < prod(found["planes"]):
         raise BadPolicyFile(f"architecture is {found!r}: planes have more cells than observation_size")
     if found["type"] == WINDOWS and found["side"] > min(found["planes"][1:]):

@@ -25,9 +25,11 @@ from app.engine.local import python_module
 from app.engine.ray_engine import RayEngine
 from app.journal import DamagedDatabase, SqliteJournal, SqliteOutbox, SqliteStateStore
 from app.journal.database import FileReplaced, set_aside
+from app.store import FileStore, open_store
 from app.telemetry import FAILED, configure
 from daemons import evaluation, quality_monitor, selfplay_worker, training
 from daemons.bootstrap import check, check_controllers
+from daemons.bounded_engine import BoundedEngine
 from daemons.broker import BrokerVoice, serve
 from daemons.clock import SystemClock, boot_id
 from daemons.evaluation import Evaluator
@@ -41,7 +43,7 @@ from daemons.run_folder import LostJournal, bus_endpoint, check_history
 from daemons.saved_state import known_record
 from daemons.spec import DaemonSpec
 from daemons.supervisor import Notifier
-from daemons.upkeep import Upkeep
+from daemons.upkeep import StoreUpkeep, Upkeep
 
 SHARED_JOBS: Mapping[str, SharedJobs] = {
     selfplay_worker.DAEMON.name: "selfplay",
@@ -52,6 +54,9 @@ SHARED_JOBS: Mapping[str, SharedJobs] = {
 """Kind of jobs, by daemon, that any machine can run."""
 
 F = TypeVar("F", SqliteStateStore, SqliteOutbox)
+
+KEPT_SHARE = 0.8
+"""Share of the store's bound above which blobs that nothing needs are deleted."""
 
 PATIENCE_SECONDS = 7 * 24 * 3600.0
 """Longest wait for the broker to come back. It is long because a daemon can do nothing useful without the broker."""
@@ -108,16 +113,25 @@ def _run_broker(loaded: Loaded, folder: RunFolder) -> None:
     with closing(SqliteJournal(folder.journal)) as journal:
         endpoint, clock = bus_endpoint(folder, loaded.deployment), SystemClock()
         access, settings = broker_access(loaded, clock), loaded.deployment.journal
-        command = python_module("app.cli", "--run", str(folder.path.absolute()), "journal", "archive")
+        command = python_module("app.cli", "--run", str(folder.path.absolute()))
         upkeep = Upkeep(
             journal,
-            (*command, "--supervised", "--keep", str(settings.live_events)),
+            (*command, "journal", "archive", "--supervised", "--keep", str(settings.live_events)),
             folder.errors("archive"),
             settings,
             clock,
         )
-        with closing(upkeep):
-            serve(journal, endpoint, loaded, voice, clock, access=access, upkeep=upkeep.look)
+        to_gib = str(KEPT_SHARE * loaded.deployment.store_gib)
+        collect = (*command, "store", "gc", "--yes", "--supervised", "--grace-hours", "1", "--to-gib", to_gib)
+        own = loaded.deployment.store is None  # another folder may hold other runs' blobs
+        store = StoreUpkeep(collect if own else (), folder.errors("gc"), clock)
+
+        def look() -> None:
+            upkeep.look()
+            store.look()
+
+        with closing(upkeep), closing(store):
+            serve(journal, endpoint, loaded, voice, clock, access=access, upkeep=look)
 
 
 async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> None:
@@ -136,6 +150,9 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
     if kind:
         structlog.get_logger("daemon").info("device of jobs", **place.compute.model_dump())
     engine = await engine_of(spec, deployment, folder) if spec.worker else None
+    store = open_store(place.store)
+    if engine and spec.name == selfplay_worker.DAEMON.name and isinstance(store, FileStore):
+        engine = BoundedEngine(engine, spec.capacity, store, deployment.store_bytes, SystemClock())
     stop = asyncio.Event()  # after Ray, which would handle the signals by ending the process
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

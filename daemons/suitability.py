@@ -23,7 +23,7 @@ from app.core import FlyballError, load_plugin
 from app.engine import JsonObject, LocalEngine
 from app.engine.guard import find_program
 
-LASTING = ("backend", "game", "players", "network", "observation", "outcome_scale")
+LASTING = ("backend", "game", "players", "network", "observation", "outcome_scale", "scale")
 """Settings of a recorded configuration that can't change, because its models would not fit."""
 
 

@@ -1,9 +1,13 @@
-"""Upkeep of the journal beside a running broker: archiving, snapshots, deletion (ADR-045)."""
+"""Upkeep of journal and store beside a running broker.
+
+The journal is archived, and snapshots are taken (ADR-045). A store near its bound loses what nothing needs (ADR-054).
+"""
 
 import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
+from math import inf
 from pathlib import Path
 
 import structlog
@@ -22,6 +26,76 @@ PAUSE_SECONDS = 600.0
 """Least time between two starts of the process that archives."""
 
 
+class _Program:
+    """A command that is started now and then.
+
+    It has a low priority, and ``errors`` receives its stderr. It has to end when its stdin closes.
+    """
+
+    def __init__(self, what: str, command: Sequence[str], errors: Path) -> None:
+        self._what, self._command, self._errors = what, ("nice", "-n", "10", *command), errors
+        self._log = structlog.get_logger("broker")
+        self.child: subprocess.Popen[bytes] | None = None
+
+    def is_idle(self) -> bool:
+        """Return whether the command may be started; report its failure."""
+        if self.child is not None and (code := self.child.poll()) is not None:
+            self.child.communicate()  # closes its stdin
+            self.child = None
+            if code:
+                error = ""
+                with suppress(OSError):  # removed since, for instance by a cleaner
+                    error = self._errors.read_text(errors="replace")[-1000:]
+                self._log.error(f"{self._what} failed", code=code, error=error)
+        return self.child is None
+
+    def start(self) -> None:
+        """Start the command. Raises ``OSError``."""
+        self._errors.parent.mkdir(parents=True, exist_ok=True)
+        with self._errors.open("wb") as errors:
+            # Its stdin closes when this process ends, even killed; then it ends too, and the journal is free.
+            self.child = subprocess.Popen(  # noqa: S603 - our own command
+                self._command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors
+            )
+
+    def close(self) -> None:
+        """End the command, whose work is repeated later."""
+        if self.child is not None:
+            self.child.terminate()
+            self.child.communicate()
+
+
+class StoreUpkeep:
+    """Starts the command that makes room in the store, every ten minutes.
+
+    Args:
+        command: deletes blobs that nothing needs if the store is near its bound; ends when its stdin closes. Empty:
+            nothing is deleted.
+        errors: receives the command's stderr.
+        clock: tells the time.
+    """
+
+    def __init__(self, command: Sequence[str], errors: Path, clock: Clock) -> None:
+        self._program, self._clock = _Program("making room in the store", command, errors), clock
+        self._due = clock.monotonic() + PAUSE_SECONDS if command else inf
+
+    def look(self) -> None:
+        """Start the command if it is due."""
+        now = self._clock.monotonic()
+        if now < self._due:
+            return
+        self._due = now + PAUSE_SECONDS
+        try:
+            if self._program.is_idle():
+                self._program.start()
+        except OSError as error:
+            structlog.get_logger("broker").error("making room in the store not started", error=str(error))
+
+    def close(self) -> None:
+        """End the command."""
+        self._program.close()
+
+
 class Upkeep:
     """Looks after a journal, once a minute.
 
@@ -38,11 +112,10 @@ class Upkeep:
     def __init__(
         self, journal: SqliteJournal, command: Sequence[str], errors: Path, settings: JournalSettings, clock: Clock
     ) -> None:
-        self._journal, self._command, self._errors = journal, ("nice", "-n", "10", *command), errors
+        self._journal, self._program = journal, _Program("archiving", command, errors)
         self._settings, self._clock, self._log = settings, clock, structlog.get_logger("broker")
         self._due = self._next_start = clock.monotonic()
         self._done = max((one for one in positions(journal.archive.folder) if one <= journal.head), default=0)
-        self._child: subprocess.Popen[bytes] | None = None
 
     def look(self) -> None:
         """Do the work that is due."""
@@ -69,22 +142,9 @@ class Upkeep:
 
         An earlier command that failed is reported. Raises ``OSError``.
         """
-        if self._child is not None and (code := self._child.poll()) is not None:
-            self._child.communicate()  # closes its stdin
-            self._child = None
-            if code:
-                why = ""
-                with suppress(OSError):  # removed since, for instance by a cleaner
-                    why = self._errors.read_text(errors="replace")[-1000:]
-                self._log.error("archiving failed", code=code, error=why)
-        if self._child is None and self._journal.head - self._done >= EVENTS and now >= self._next_start:
+        if self._program.is_idle() and self._journal.head - self._done >= EVENTS and now >= self._next_start:
             self._next_start, self._done = now + PAUSE_SECONDS, self._journal.head
-            self._errors.parent.mkdir(exist_ok=True)
-            with self._errors.open("wb") as errors:
-                # Its stdin closes when this process ends, even killed; then it ends too, and the journal is free.
-                self._child = subprocess.Popen(  # noqa: S603 - our own command
-                    self._command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors
-                )
+            self._program.start()
 
     def _delete(self, days: float) -> None:
         before = (self._clock.now() - timedelta(days=days) - EPOCH) // timedelta(microseconds=1)
@@ -96,6 +156,4 @@ class Upkeep:
 
         Work that it has not completed is repeated later.
         """
-        if self._child is not None:
-            self._child.terminate()
-            self._child.communicate()
+        self._program.close()

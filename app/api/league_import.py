@@ -5,7 +5,7 @@ from pathlib import Path
 
 from app.api.runs import Place
 from app.config import LANGUAGE_BACKEND
-from app.core import BadUsage, ConfigKey, ModelHash, reading
+from app.core import BadUsage, ConfigKey, ModelHash, parse_json, reading
 from app.league.document import DamagedLeague, LeagueMetadata, load_league
 from app.league.foreign_document import foreign_paths, translated
 from app.league.league import League
@@ -27,7 +27,7 @@ def read_league(file: Path, adapters: Path | None, key: str, place: Place) -> tu
     with reading(file):
         data = file.read_bytes()
     try:
-        document = json.loads(data)
+        document = parse_json(data)
     except ValueError:
         return load_league(data, str(file))  # raises an error that says what is wrong
     paths = foreign_paths(document)

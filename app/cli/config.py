@@ -43,6 +43,7 @@ def check(place: Place, *, as_json: bool) -> None:
     """
     from app.store.opening import check_folder
     from daemons.bootstrap import check_settings  # loads OpenSpiel
+    from daemons.forecast import forecast
     from daemons.suitability import check_imports_of_trainers
 
     loaded = place.load()
@@ -51,10 +52,13 @@ def check(place: Place, *, as_json: bool) -> None:
         check_folder(loaded.store(place.folder))  # one machine alone makes the folder when it needs it
     with data_only_on_stdout():  # a module may print
         check_imports_of_trainers(loaded.run)
+        expected = forecast(loaded.run) if loaded.deployment.keys.broker is None else {}
     keys = [one.key for one in loaded.run.configs]
     if as_json:
-        write_json({"ok": True, "configs": keys})
+        write_json({"ok": True, "configs": keys, "store_bytes": expected})
     elif loaded.deployment.keys.broker is not None:
         note(f"The settings of {loaded.deployment.node} are fine. What is played is in the head's.")
     else:
         note(f"The settings are fine: {', '.join(keys)} on {loaded.deployment.node}.")
+        shares = ", ".join(f"{key} {size / 1e6:,.0f}" for key, size in expected.items())
+        note(f"Expected size of the store in MB: {shares}; the bound is {loaded.deployment.store_gib:g} GiB.")

@@ -9,12 +9,15 @@ from app.api.runs import Place, open_run
 from app.cli.options import json_option, placed
 from app.cli.output import note, write_row
 from app.core.sizes import size_text
-from app.replay.reachability import named_after, named_blobs, unreachable
+from app.replay.reachability import named_after, named_blobs, oldest, unreachable
 from app.replay.replaying import all_settings
 from app.status.summary import UNKNOWN, show_time
 from app.store import DamagedBlob, MissingBlob, StoredBlob, open_store
 from daemons.clock import SystemClock
 from daemons.registry import daemons_of
+from daemons.supervisor import end_with_stdin
+
+GIB = 1 << 30
 
 
 @click.group()
@@ -51,9 +54,13 @@ def verify(place: Place, *, as_json: bool) -> None:
 @store.command()
 @click.option("--yes", is_flag=True, help="Delete them; otherwise they are only listed.")
 @click.option("--grace-hours", default=24.0, type=click.FloatRange(1), help="Younger blobs are kept.")
+@click.option(
+    "--to-gib", type=click.FloatRange(0, min_open=True), help="Only until the store takes so many GiB, oldest first."
+)
+@click.option("--supervised", is_flag=True, hidden=True, help="End when stdin does.")
 @json_option
 @placed
-def gc(place: Place, *, yes: bool, grace_hours: float, as_json: bool) -> None:
+def gc(place: Place, *, yes: bool, grace_hours: float, to_gib: float | None, supervised: bool, as_json: bool) -> None:
     """List or delete the blobs that the run does not need.
 
     The loop may be running. Blobs named by the state that follows from the journal are needed: models of the lineage,
@@ -61,10 +68,18 @@ def gc(place: Place, *, yes: bool, grace_hours: float, as_json: bool) -> None:
     state, blobs named by events of the last hours, and young blobs, because their events may still come. A store that
     several runs share has to have a prefix for each: blobs of another run are not needed by this one.
     """
+    if supervised:
+        end_with_stdin()
     blobs, since = open_store(place.store, cached=False), SystemClock().now() - timedelta(hours=grace_hours)
+    taken = sum(one.size_bytes for one in blobs.entries()) if to_gib else 0
+    if to_gib and taken <= to_gib * GIB:
+        note(f"Nothing to delete: the store takes {taken / GIB:.2f} GiB.")
+        return
     with open_run(place) as reader:
         named = named_blobs(reader, daemons_of(*all_settings(reader)), since)
         spare = unreachable(blobs, named, since)
+        if to_gib:
+            spare = oldest(spare, taken - to_gib * GIB)
         if yes:
             named_since = named_after(reader, named.position)
             spare = tuple(one for one in spare if one.key not in named_since)

@@ -52,8 +52,10 @@ from app.config.settings import (
     Parameter,
     PpoCoefficients,
     PpoSettings,
+    Scale,
     SearchSettings,
     SelfplaySettings,
     Settings,
+    Width,
 )
 from app.config.store_address import StoreName

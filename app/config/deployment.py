@@ -137,6 +137,12 @@ class Deployment(Settings):
         description="of models and experience: a folder, or a URL such as s3://BUCKET/PREFIX?endpoint_url=URL; unset: "
         "the folder store in the run folder",
     )
+    store_gib: float = Field(
+        50.0,
+        gt=0,
+        description="most that a store in a folder takes, in GiB: then self-play waits; near it, what nothing needs "
+        "is deleted, oldest first, if the folder is the run's own",
+    )
     cache_gib: float = Field(8.0, gt=0, description="most that this machine keeps of a store by URL, in GiB")
     heartbeat_seconds: float = Field(2.0, gt=0, description="between a daemon's signs of life to the broker")
     node_silent_seconds: float = Field(
@@ -161,6 +167,11 @@ class Deployment(Settings):
     def is_monitored(self) -> bool:
         """True if the daemon ``monitoring`` has anything to do."""
         return bool(self.metrics.port or self.traces.endpoint or self.notifications)
+
+    @property
+    def store_bytes(self) -> int:
+        """The bound of a store in a folder."""
+        return round(self.store_gib * (1 << 30))
 
     def compute(self, kind: JobKind) -> Compute:
         """Return device, precision and processes of a kind of job."""

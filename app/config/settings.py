@@ -297,6 +297,8 @@ Rewards = Annotated[
     Literal["terminal", "per_trick", "shaped"],
     Field(description="distribution of rewards over a game; except in Hearts only terminal"),
 ]
+Divisor = Annotated[float, Field(gt=0)]
+Scale = Divisor | tuple[Divisor, ...]
 Openings = Annotated[int, Field(ge=0, description="a game begins with 0 to this many random decisions")]
 MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-3, 10.0
 
@@ -440,12 +442,13 @@ class GameConfig(Settings):
         description="which of OpenSpiel's tensors to learn from; unset: the information state, which forgets nothing, "
         "where something is hidden, and otherwise the observation",
     )
-    outcome_scale: float | None = Field(
+    outcome_scale: Divisor | None = Field(
         None,
-        gt=0,
-        allow_inf_nan=False,
         description="largest possible outcome of a seat in the game's own units, such as chips: it counts as 1 in "
         "training; unset: as the game says, 1 for PettingZoo's",
+    )
+    scale: Scale | None = Field(
+        None, description="divisor of observations in first networks, or a list with one a feature; unset: the game's"
     )
     rows_per_training: int = Field(
         8192, ge=1, le=10**9, description="fresh rows that start a training at normal intensity"

@@ -2,6 +2,7 @@
 
 from app.core.clock import Clock
 from app.core.errors import BadUsage, Finding, FlyballError, UnusableFile, located, reading, writing
+from app.core.foreign_json import parse_json
 from app.core.ids import (
     ANCHOR,
     BROKER,

@@ -16,7 +16,9 @@ class NetworkShape:
     features: int  # D
     actions: int  # A
     planes: tuple[int, int, int] | None = None  # (C, H, W): the first C x H x W features; any others are scalars
-    scale: float = 1.0  # divisor of the features, applied before the network's own ``forward``
+    # Divisor of the features, or one a feature, applied before the network's own ``forward``. A model brings its own,
+    # so a model fits a game of another.
+    scale: float | tuple[float, ...] = field(default=1.0, compare=False)
     action_planes: int = 0  # P, the kinds of actions of a cell; 0: the game's actions do not belong to cells
     # Place [A] of each action in H x W x P. Only a game's shape has it, because a model's parameters hold it.
     action_places: NDArray[np.int64] | None = field(default=None, compare=False, repr=False)
@@ -24,7 +26,8 @@ class NetworkShape:
 
     def __str__(self) -> str:
         grid = f" in planes of {' x '.join(map(str, self.planes))}" if self.planes else ""
-        scaled = "" if self.scale == 1 else f" divided by {self.scale:g}"
+        divisor = "a number each" if isinstance(self.scale, tuple) else f"{self.scale:g}"
+        scaled = "" if self.scale == 1 else f" divided by {divisor}"
         kinds = f" of {self.action_planes} kinds" if self.action_planes else ""
         encoded = f" ({self.encoding})" if self.encoding else ""
         return f"{self.features} features{encoded}{grid}{scaled} and {self.actions} actions{kinds}"

@@ -41,6 +41,20 @@ class Disk:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreUse:
+    """Size of a store in a folder, and its bound.
+
+    ``forecast_bytes`` is what the run will need; ``None`` if it was not estimated. ``deletes`` says whether the run
+    deletes what nothing needs by itself.
+    """
+
+    bytes: int
+    most_bytes: int
+    forecast_bytes: int | None
+    deletes: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Growth:
     """Size and growth of the journal.
 
@@ -98,7 +112,7 @@ class Facts:
         set_aside: files that belong to another history of the journal.
         growth: ``None`` on a machine without the journal.
         unfolded, refused: numbers of dead letters, of recorded and of refused events.
-        store: why the store cannot be used.
+        store: why the store cannot be used. ``store_use``: of a store in a folder.
         models: damage of current models, by configuration; with --deep, of all blobs under the name "store".
         ends: of daemons' processes.
         broker_end: the broker's latest failure, on the head.
@@ -130,6 +144,7 @@ class Facts:
     unfolded: int = 0
     refused: int = 0
     store: Problem | None = None
+    store_use: StoreUse | None = None
     models: Mapping[str, Problem] = field(default_factory=dict)
     ends: tuple[ProcessEnd, ...] = ()
     broker_end: ProcessEnd | None = None

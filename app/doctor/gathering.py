@@ -32,7 +32,7 @@ from app.config.devices import AUTO, JobKind
 from app.config.loading import Loaded
 from app.core import BROKER, FlyballError
 from app.core.clock import SECOND_US
-from app.doctor.facts import BrokerAnswer, Disk, Facts, Growth, Problem
+from app.doctor.facts import BrokerAnswer, Disk, Facts, Growth, Problem, StoreUse
 from app.events import (
     AccessRefused,
     ClockTick,
@@ -52,10 +52,11 @@ from app.journal.outbox import MAX_BYTES as OUTBOX_BYTES
 from app.language.packages import require_packages
 from app.language.text_server import TextServer
 from app.status.status import Board, Presence, ProcessEnd
-from app.store import BlobStore, DamagedBlob, MissingBlob, open_store
+from app.store import BlobStore, DamagedBlob, FileStore, MissingBlob, open_store
 from app.telemetry import last_records
 from daemons.bootstrap import check_controllers
 from daemons.clock import SystemClock
+from daemons.forecast import forecast
 from daemons.run_folder import bus_endpoint, is_held, of_other_history
 from daemons.suitability import check_bots, check_devices, check_playable, check_trainers
 
@@ -338,6 +339,10 @@ def _with_store(place: Place, loaded: Loaded, facts: Facts, *, deep: bool) -> Fa
         blobs = open_store(name, cached=False)
     except FlyballError as error:
         return replace(facts, store=_problem(error))
+    if isinstance(blobs, FileStore):
+        most, own = loaded.deployment.store_bytes, loaded.deployment.store is None
+        expected = sum(forecast(loaded.run).values()) if deep and not facts.settings else None  # it plays some games
+        facts = replace(facts, store_use=StoreUse(blobs.taken_bytes(), most, expected, own))
     models = {key: row.model for key, row in facts.configs.items() if row.model}
     if "://" not in name:
         if models and not os.access(name, os.R_OK | os.W_OK | os.X_OK):

@@ -17,6 +17,9 @@ from app.status.summary import show_age
 LITTLE_BYTES, ROOM_BYTES = 512 << 20, 4 << 30
 """Free space below which a disk is critical, or gets a warning."""
 
+NEARLY_FULL = 0.9
+"""Share of the store's bound at which doctor warns."""
+
 FEW_INODES = 1000
 LATELY = timedelta(hours=1)
 """Age of events that still say something about now."""
@@ -163,6 +166,22 @@ def store_unusable(facts: Facts) -> Iterator[Symptom]:
     """Find a store that cannot be reached, read or written."""
     if facts.store:
         yield Symptom("critical", facts.node, facts.store.what, facts.store.hint)
+
+
+def store_full(facts: Facts) -> Iterator[Symptom]:
+    """Find a store that is or will be larger than its bound."""
+    if (use := facts.store_use) is None:
+        return
+    sizes = f"The store takes {use.bytes / 1e6:,.0f} MB of at most {use.most_bytes / 1e6:,.0f} MB"
+    spare = "the run deletes what nothing needs" if use.deletes else "delete what nothing needs: flyball store gc"
+    hint = f"Raise deployment.store_gib, if the disk has room; {spare}."
+    if use.bytes >= use.most_bytes:
+        yield Symptom("critical", facts.node, f"{sizes}: self-play waits.", hint)
+    elif use.bytes > NEARLY_FULL * use.most_bytes:
+        yield Symptom("warning", facts.node, f"{sizes}; then self-play waits.", hint)
+    elif use.forecast_bytes is not None and use.forecast_bytes > use.most_bytes:
+        what = f"{sizes}, and the run will need about {use.forecast_bytes / 1e6:,.0f} MB."
+        yield Symptom("warning", facts.node, what, "Raise deployment.store_gib, or lower rows_per_training.")
 
 
 def text_server_away(facts: Facts) -> Iterator[Symptom]:

@@ -7,6 +7,7 @@
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from inspect import signature
 from typing import Any
 
@@ -33,6 +34,7 @@ from app.games.shogi.parity import ShogiChecker
 from app.games.shogi.table import ShogiRules, ShogiTable
 from app.games.shogi.table import parse_rules as parse_shogi
 from app.games.shogi.variant import SHOGI, VARIANTS
+from app.games.spec_check import spec_faults
 from app.games.table import Table, UnknownGame
 from app.games.tic_tac_toe import TIC_TAC_TOE, tic_tac_toe
 from app.games.ultimate_tic_tac_toe import ULTIMATE_TIC_TAC_TOE, ultimate_tic_tac_toe
@@ -99,6 +101,10 @@ def open_table(config: GameConfig, slots: int) -> Table:
             f"{config.game!r} has observations of its own, not OpenSpiel's.",
             hint=f"Leave games.{config.key}.observation out.",
         )
+    if config.scale is not None:
+        table.spec = replace(table.spec, scale=config.scale)
+        for fault in spec_faults(table.spec):
+            raise UnknownGame(f"games.{config.key}.scale: {fault.what}", hint=fault.hint)
     return table
 
 

@@ -58,6 +58,11 @@ class Game:
     """D, how many numbers ``observe`` returns; optional if ``planes`` is set."""
     observation_type: ClassVar[type[np.uint8] | type[np.float32]] = np.float32
     """``numpy.uint8`` if all observed numbers are whole, from 0 to 255."""
+    scale: ClassVar[float | Sequence[float] | None] = None
+    """Divisor of the observations inside the network: a number, or one for each of the D.
+
+    By default 1, but for pixels: if most uint8 numbers other than 0 are above 8 in random games, their largest.
+    """
     planes: ClassVar[tuple[int, int, int] | None] = None
     """See ``TableSpec.planes``."""
     symmetries: ClassVar[tuple[Symmetry, ...]] = ()
@@ -150,6 +155,7 @@ def game_spec(game: type[Game], name: str) -> TableSpec:
         symmetries=game.symmetries,
         levels={} if game.heuristic is None else {HEURISTIC: game.heuristic},
         planes=planes,
+        scale=1.0 if game.scale is None else _divisor(game.scale),
         searchable=game.searchable,
         outcome_scale=game.outcome_scale,
         dealt=not game.searchable and _is_dealt(game),  # type: ignore[arg-type]  # a class has a hash
@@ -173,6 +179,12 @@ def _is_dealt(game: type[Game]) -> bool:
     except Exception:  # noqa: BLE001 - a user's method may raise anything; a table that plays the game reports it
         return False
     return rng.getstate() != begun
+
+
+def _divisor(scale: Any) -> Any:
+    """Return a list or an array of numbers as a tuple."""
+    several = isinstance(scale, list | tuple | np.ndarray)
+    return tuple(one.item() if isinstance(one, np.generic) else one for one in scale) if several else scale
 
 
 class GameTable(Table):

@@ -26,6 +26,9 @@ FEWEST = 8
 LONGEST = 10_000
 """Decisions after which a game without a move limit counts as endless."""
 
+LARGE = 20
+"""Largest number of an observation, scaled, that a network learns well from."""
+
 PURE = "Derive all chance from the seed, and keep nothing from one game to the next, nor from one slot to another."
 
 
@@ -124,6 +127,7 @@ class _Trial:
         self._part("reset", self._check_seeds)
         if self._part("play", self._play):
             self._part("outcomes", self._check_outcomes)
+            self._part("scale", self._check_scale)
             self._part("determinism", self._play_again)
             self._part("replay", self._check_records)
             self._part("copies", self._check_copies)
@@ -347,6 +351,22 @@ class _Trial:
         elif len(ended) == 1 and count >= FEWEST:
             hint = "Nothing is learned if no move changes the outcome. Play more: --games."
             self._find("outcomes", f"Played {played} all had the outcome {[*next(iter(ended))]}.", hint)
+
+    def _check_scale(self) -> None:
+        """Check that no feature drowns the others inside a network."""
+        seen = [row for game in self._games for row in game.obs]
+        if not seen:
+            return
+        largest = np.abs(np.array(seen, dtype=np.float64)).max(axis=0)
+        inside = largest / np.asarray(self._spec.scale)
+        if inside.max() > LARGE:
+            feature = int(inside.argmax())
+            what = f"Observed number {feature} reaches {largest[feature]:g}, and networks learn from numbers about 1."
+            hint = (
+                f"Set scale = {largest[feature]:g}, or a list with a divisor for each of the {len(largest)} numbers, "
+                f"in the class or in [games.{self._config.key}]."
+            )
+            self._find("scale", what, hint)
 
     def _play_again(self) -> None:
         """Play each game alone, all in one slot.

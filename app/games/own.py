@@ -6,6 +6,7 @@
 """
 
 from dataclasses import replace
+from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, cast
 
@@ -17,6 +18,7 @@ from app.core import FlyballError, load_plugin, located, misspelt, rename
 from app.games.game import BrokenGame, Game, GameTable, game_spec
 from app.games.parity import Checker, ReplayChecker
 from app.games.pettingzoo import PREFIX, pettingzoo_table
+from app.games.scale import implied_scale
 from app.games.spec_check import spec_faults
 from app.games.table import Indices, Mask, Observations, Seats, Table, TableSpec, UnknownGame
 
@@ -85,7 +87,7 @@ def _table(config: GameConfig, slots: int) -> Table:
         return pettingzoo_table(name, slots, config.outcome_scale or 1.0, config.max_moves)
     found = load_plugin(GAMES, name)
     if isinstance(found, type) and issubclass(found, Game):
-        spec = game_spec(found, name)
+        spec = _class_spec(found, name)  # type: ignore[arg-type]  # mypy does not see that a class is hashable
         if config.outcome_scale is not None:
             spec = replace(spec, outcome_scale=config.outcome_scale)
         return GameTable(found, spec, name, slots, max_moves=config.max_moves, checker=found.checker)
@@ -104,6 +106,16 @@ def _table(config: GameConfig, slots: int) -> Table:
             hint="It is called with a GameConfig and the number of slots, which may be 0.",
         ) from error
     return _checked(table, name)
+
+
+@cache
+def _class_spec(game: type[Game], name: str) -> TableSpec:
+    """Return the description of a class's games.
+
+    Its scale is the one that they imply, unless the class has one.
+    """
+    spec = game_spec(game, name)
+    return spec if game.scale is not None else replace(spec, scale=implied_scale(game, spec, name))
 
 
 def _checked(table: Any, name: str) -> Table:

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from app.core import load_plugin
 from app.games.game import BrokenGame, Game, GameTable
+from app.games.scale import implied_scale
 from app.games.spec_check import spec_faults
 from app.games.table import TableSpec, UnknownGame
 
@@ -69,7 +70,7 @@ def _environment(game: str) -> tuple[Callable[[], Any], TableSpec]:
             f"{game!r} is cooperative: all agents get the same, and agents learn here to get more than the others.",
             hint="Choose an environment that one agent can win.",
         )
-    return make, spec
+    return make, replace(spec, scale=implied_scale(partial(EnvironmentGame, make), spec, game))
 
 
 def _is_cooperative(env: Any) -> bool:

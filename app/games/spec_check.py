@@ -35,8 +35,7 @@ def _value_faults(spec: Any) -> Iterator[Finding]:
         yield _fault(f"observation_type is {spec.observation_type!r}.", "Set numpy.uint8 or numpy.float32.")
     if not isinstance(spec.rules_version, str) or not spec.rules_version:
         yield _fault(f"rules_version is {spec.rules_version!r}.", "Name module and version, such as 'my_games-1:nim'.")
-    if not is_scale(spec.scale):
-        yield _fault(f"scale is {spec.scale!r}.", "It divides the features, so it has to be a number above 0.")
+    yield from _scale_faults(spec.scale, spec.observation_size)
     if not is_scale(spec.outcome_scale):
         yield _fault(f"outcome_scale is {spec.outcome_scale!r}.", "Set it to the largest possible outcome, above 0.")
     if not -1 <= spec.lowest_outcome < spec.highest_outcome <= 1:
@@ -49,6 +48,15 @@ def _value_faults(spec: Any) -> Iterator[Finding]:
 def is_scale(value: Any) -> bool:
     """Return whether a value is a finite number above 0."""
     return isinstance(value, int | float | np.floating) and type(value) is not bool and bool(0 < value < inf)
+
+
+def _scale_faults(scale: Any, size: int) -> Iterator[Finding]:
+    divisors = scale if isinstance(scale, tuple) else (scale,)
+    if not all(map(is_scale, divisors)):
+        hint = "It divides the features, so it has to be a number above 0, or a tuple of them."
+        yield _fault(f"scale is {scale!r}.", hint)
+    elif isinstance(scale, tuple) and len(scale) != size:
+        yield _fault(f"scale has {len(scale)} numbers for {size} features.", "Give one number, or one a feature.")
 
 
 def _level_faults(levels: Any) -> Iterator[Finding]:

@@ -70,7 +70,7 @@ class TableSpec:
     symmetries: tuple[Symmetry, ...]  # without the identity
     levels: Mapping[str, Heuristic]  # heuristic players, weakest first
     planes: tuple[int, int, int] | None = None  # (C, H, W): the first C x H x W features; any others are scalars
-    scale: float = 1.0  # divisor of the features inside the network, for instance 255 for pixels
+    scale: float | tuple[float, ...] = 1.0  # divisor of the features inside the network, or one a feature [D]
     decisive: bool = False  # each finished game is drawn, or has one winner with outcome 1 and equal losers
     searchable: bool = False  # no chance, nothing hidden, and tables can ``copy_from``: moves can be found by search
     action_planes: int = 0  # P, the kinds of actions of a cell; 0: the actions do not belong to cells

@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from hashlib import sha256
 from importlib.metadata import entry_points
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -178,6 +178,13 @@ class Perceptron:
             raise BadPolicy(
                 f"The policy has no tensor {error}.", hint="The format is described in app/gym/players.py."
             ) from error
+        shapes = [(tuple(weight.shape), tuple(bias.shape)) for weight, bias in layers]
+        widths = [shapes[0][0][-1] if shapes[0][0] else 0, *(bias[0] if bias else 0 for _, bias in shapes)]
+        if shapes != [((wide, narrow)[::-1], (narrow,)) for wide, narrow in pairwise(widths)]:
+            raise BadPolicy(
+                f"The policy's layers do not follow each other: weights and biases are {shapes}.",
+                hint="The format is described in app/gym/players.py.",
+            )
         self._layers = [(weight.float().to(request.device), bias.float().to(request.device)) for weight, bias in layers]
         self._activation = torch.tanh if manifest.activation == "tanh" else torch.relu
         self._space = request.observation_space

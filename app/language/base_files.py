@@ -3,14 +3,13 @@
 No model is loaded, and torch is not imported. Nothing is downloaded unless ``HF_HUB_OFFLINE=0`` is set.
 """
 
-import json
 import os
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
 from app.config import GameConfig, LanguageSettings
-from app.core import FlyballError
+from app.core import FlyballError, parse_json
 from app.language.packages import require_packages
 from app.language.text_game import TextSpec
 
@@ -116,7 +115,7 @@ def _matrices(settings: LanguageSettings) -> dict[str, tuple[int, ...]]:
         try:
             with path.open("rb") as file:
                 size_bytes = int.from_bytes(file.read(8), "little")
-                header = json.loads(file.read(min(size_bytes, _MOST_HEADER_BYTES)))
+                header = parse_json(file.read(min(size_bytes, _MOST_HEADER_BYTES)))
             shapes = {name: tuple(header[name]["shape"]) for name in header if name.endswith(".weight")}
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise NoBaseModel(

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from app.config import GameConfig
-from app.core import writing
+from app.core import parse_json, writing
 from app.language.base_files import NoBaseModel, UnfitLanguageSettings, find_base, fingerprint_of
 from app.language.packages import require_packages
 from app.language.text_games import open_text_table
@@ -24,6 +24,7 @@ from app.store import BlobStore
 from app.store.shard import note_of, with_note
 
 PAD = "<pad>"
+_TIED = "lm_head.weight"  # is not stored where it equals the embeddings
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,7 +117,7 @@ def put_base(store: BlobStore, base: BaseModel) -> str:
 
     tensors: dict[str, Tensor] = {name: tensor.contiguous() for name, tensor in base.model.state_dict().items()}
     if base.model.config.tie_word_embeddings:
-        tensors.pop("lm_head.weight")
+        tensors.pop(_TIED)
     config = {name: value for name, value in base.model.config.to_dict().items() if name != "transformers_version"}
     note = {"content": "base_model", "config": config, "tokenizer": json.loads(base.tokenizer.to_str())}
     return str(store.put(with_note(save(tensors), json.dumps(note, sort_keys=True))))
@@ -130,15 +131,33 @@ def get_base(store: BlobStore, fingerprint: str) -> BaseModel:
 
     data = store.get(fingerprint)
     config, tokenizer = _description_of(data, fingerprint)
-    with torch.random.fork_rng(devices=[]):
-        model: Any = LlamaForCausalLM(config)
-    missing, unknown = model.load_state_dict(load(data), strict=False)
-    if unknown or set(missing) - {"lm_head.weight"}:
+    tensors = load(data)
+    lacking = _differences(config, tensors)
+    if lacking:
         raise NoBaseModel(
-            f"Base model {fingerprint} lacks {missing or 'nothing'} and has unknown {unknown or 'nothing'}.",
+            f"Base model {fingerprint} lacks tensors of its configuration, or has others: {', '.join(lacking):.200}.",
             hint="It was stored by another version of this program: begin a new run.",
         )
+    with torch.random.fork_rng(devices=[]):
+        model: Any = LlamaForCausalLM(config)
+    model.load_state_dict(tensors, strict=False)
     return BaseModel(fingerprint, tokenizer, model.eval())
+
+
+def _differences(config: Any, tensors: dict[str, Tensor]) -> list[str]:
+    """Return the names of tensors that differ from a configuration's.
+
+    They are compared without memory for the declared ones.
+    """
+    from transformers import LlamaForCausalLM
+
+    if config.num_hidden_layers > len(tensors):
+        return ["layers"]
+    with torch.device("meta"):
+        model: Any = LlamaForCausalLM(config)
+    wanted = {name: tensor.shape for name, tensor in model.state_dict().items() if name in tensors or name != _TIED}
+    found = {name: tensor.shape for name, tensor in tensors.items()}
+    return sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
 
 
 def _description_of(data: bytes, fingerprint: str) -> tuple[Any, Any]:
@@ -147,7 +166,7 @@ def _description_of(data: bytes, fingerprint: str) -> tuple[Any, Any]:
     from transformers import LlamaConfig
 
     try:
-        note = json.loads(note_of(data))
+        note = parse_json(note_of(data))
         return LlamaConfig(**note["config"]), Tokenizer.from_str(json.dumps(note["tokenizer"]))
     except (KeyError, TypeError, ValueError) as error:
         raise NoBaseModel(

@@ -98,6 +98,8 @@ class PeftGenerator(Generator):
         lora = adapter.checkpoint.manifest.lora
         assert lora is not None
         tensors = load_tensors(adapter.checkpoint.parameters)
+        if not _have_rank(tensors, lora.rank):  # otherwise PEFT would take memory for the declared one
+            raise _unfit(adapter)
         config = LoraConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules=list(lora.targets))
         self.peft.add_adapter(name, config)
         wanted = get_peft_model_state_dict(self.peft, adapter_name=name)
@@ -242,14 +244,21 @@ def check_content(adapter: Adapter, fingerprint: str) -> None:
             f"MODEL_MISMATCH: {adapter.name} adapts base model {manifest.base}, and {fingerprint} is loaded.",
             hint="Set the base model with which the run was begun: an adapter fits no other.",
         )
-    for name, tensor in load_tensors(checkpoint.parameters).items():
-        if tensor.shape[0 if ".lora_A." in name else 1] != manifest.lora.rank:
-            raise _unfit(adapter)
+    tensors = load_tensors(checkpoint.parameters)
+    if not _have_rank(tensors, manifest.lora.rank):
+        raise _unfit(adapter)
+    for name, tensor in tensors.items():
         if not tensor.isfinite().all():
             raise ModelMismatch(
                 f"MODEL_MISMATCH: {name} of {adapter.name} holds a NaN or an infinity.",
                 hint="Its training diverged. Train again from its parent.",
             )
+
+
+def _have_rank(tensors: Mapping[str, Tensor], rank: int) -> bool:
+    """Return whether all tensors are matrices of a rank."""
+    dimensions = {name: 0 if ".lora_A." in name else 1 for name in tensors}
+    return all(tensor.ndim == 2 and tensor.shape[dimensions[name]] == rank for name, tensor in tensors.items())
 
 
 def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:

@@ -1,6 +1,5 @@
 """Import of adapters from folders of PEFT into a store."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 
 from app.config import GameConfig
-from app.core import ModelHash, UnusableFile, reading
+from app.core import ModelHash, UnusableFile, parse_json, reading
 from app.language.adapters import CONFIG, WEIGHTS, first_manifest, put_adapter
 from app.language.generator import Adapter, Ids, ModelMismatch
 from app.language.peft_generator import PeftGenerator
@@ -59,7 +58,7 @@ def import_adapter(
     with reading(folder / WEIGHTS):
         data = (folder / WEIGHTS).read_bytes()
     try:
-        lora = _lora(json.loads(text))
+        lora = _lora(parse_json(text))
         finite = all(tensor.isfinite().all() for tensor in load_tensors(data).values())
     except (AttributeError, KeyError, TypeError, ValueError, ValidationError, SafetensorError) as error:
         raise UnusableFile(

@@ -18,7 +18,7 @@ from app.config import CPU, Compute, NetworkSettings, Precision
 from app.core import FlyballError, NetworkShape
 from app.learning.dense import ActorCritic, DenseBlock, DenseLayer
 from app.learning.devices import arithmetic, resolve, to_device
-from app.learning.network import Parameters, load_network, masked_log_probs
+from app.learning.network import Parameters, load_network, masked_log_probs, scaled
 from app.learning.products import Convolution, OneDnnLinear, linear, packed, padded
 from app.learning.tower import Block, Tower, at_places
 
@@ -144,7 +144,7 @@ class _Dense:
 
     def __call__(self, obs: Tensor) -> Tensor:
         """Return the outputs [N, A + 1] of observations [N, ``inputs``]."""
-        features = obs / self._scale if self._scale != 1 else obs
+        features = scaled(obs, self._scale)
         for layer in self._hidden:
             features = linear(features, *layer, relu=True)
         for first, second in self._blocks:
@@ -173,7 +173,7 @@ class _Tower:
 
     def __call__(self, obs: Tensor) -> Tensor:
         """Return the outputs [N, A + 1] of observations [N, D]."""
-        obs = obs / self._scale if self._scale != 1 else obs
+        obs = scaled(obs, self._scale)
         network, size = self._network, prod(self._planes)
         planes = obs[:, :size].reshape(-1, *self._planes).contiguous(memory_format=torch.channels_last)
         if network.scalars is None:

@@ -1,6 +1,7 @@
 """Layers, and their first parameters drawn from an explicit generator.
 
-Layers are made without storage first, because PyTorch's default initialisation would draw from the global generator.
+Layers are made without memory. PyTorch's default initialisation would draw from the global generator, and a file may
+declare sizes that no memory holds.
 """
 
 from math import sqrt
@@ -12,17 +13,17 @@ TRUNK_GAIN, POLICY_GAIN, VALUE_GAIN = sqrt(2.0), 0.01, 1.0  # for a near-uniform
 
 
 def empty_linear(inputs: int, outputs: int) -> nn.Linear:
-    """Return a linear layer with undefined parameters."""
-    return nn.Linear(inputs, outputs, device="meta").to_empty(device="cpu")
+    """Return a linear layer without memory for its parameters."""
+    return nn.Linear(inputs, outputs, device="meta")
 
 
 def empty_conv(inputs: int, outputs: int, size: int, padding: int | None = None) -> nn.Conv2d:
-    """Return a convolution with undefined parameters.
+    """Return a convolution without memory for its parameters.
 
     Unless ``padding`` is given, the convolution keeps the board's size.
     """
     edge = size // 2 if padding is None else padding
-    return nn.Conv2d(inputs, outputs, size, padding=edge, device="meta").to_empty(device="cpu")
+    return nn.Conv2d(inputs, outputs, size, padding=edge, device="meta")
 
 
 def draw(layer: nn.Linear | nn.Conv2d, gain: float, generator: torch.Generator) -> None:
@@ -30,6 +31,7 @@ def draw(layer: nn.Linear | nn.Conv2d, gain: float, generator: torch.Generator) 
 
     Each output's weights are one row of the orthogonal matrix.
     """
+    layer.to_empty(device="cpu")
     nn.init.orthogonal_(layer.weight, gain, generator=generator)
     assert layer.bias is not None
     nn.init.zeros_(layer.bias)

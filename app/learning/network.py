@@ -55,6 +55,11 @@ def init_policy(settings: NetworkSettings, shape: NetworkShape, seed: int) -> Pa
     return {name: tensor.detach() for name, tensor in _build(settings, shape, seed).state_dict().items()}
 
 
+def parameters_size(settings: NetworkSettings, shape: NetworkShape) -> int:
+    """Return the bytes of a network's parameters. Raises ``BadNetwork`` or ``UnknownPlugin``."""
+    return sum(tensor.nbytes for tensor in _build(settings, shape, seed=None).state_dict().values())
+
+
 def load_network(settings: NetworkSettings, shape: NetworkShape, parameters: Parameters) -> nn.Module:
     """Build a network that holds a copy of ``parameters``.
 
@@ -64,26 +69,56 @@ def load_network(settings: NetworkSettings, shape: NetworkShape, parameters: Par
 
     Raises ``BadParameters`` when they do not fit, ``BadNetwork`` or ``UnknownPlugin``.
     """
-    network = _build(settings, shape, seed=None)
     try:
+        ours = settings.kind in NETWORKS
+        network = _sized(settings, shape, parameters) if ours else _build(settings, shape, seed=None)
         network.load_state_dict(parameters)
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:  # TypeError: a size of more than 64 bits
         raise BadParameters(
             f"The parameters do not fit a network of kind {settings} for {shape}.",
             hint="Load a model with the settings in its own manifest; a changed network starts afresh.",
         ) from error
     # A hook, because a module around the network would change the names of its parameters.
-    network.register_forward_pre_hook(partial(_scaled, scale=shape.scale))
+    network.register_forward_pre_hook(partial(_typed_and_scaled, scale=shape.scale))
     return network.eval()
 
 
-def _scaled(network: nn.Module, args: tuple[Tensor], scale: float) -> tuple[Tensor]:
+def _sized(settings: NetworkSettings, shape: NetworkShape, parameters: Parameters) -> nn.Module:
+    """Build one of our networks, whose parameters are undefined.
+
+    Memory is taken only if the parameters have all the declared sizes. Raises ``RuntimeError`` otherwise.
+    """
+    if max(len(settings.hidden), settings.residual, settings.blocks) > len(parameters):
+        raise RuntimeError("more layers are declared than there are parameters")
+    network = _build(settings, shape, seed=None)
+    if any(tensor.shape != parameters[name].shape for name, tensor in network.named_parameters() if name in parameters):
+        raise RuntimeError("other sizes are declared than parameters have")
+    for layer in network.modules():
+        if isinstance(layer, nn.Linear | nn.Conv2d):
+            layer.to_empty(device="cpu")
+    return network
+
+
+def _typed_and_scaled(network: nn.Module, args: tuple[Tensor], scale: float | tuple[float, ...]) -> tuple[Tensor]:
     """Return the observations divided by ``scale``.
 
     They get the type of the network's parameters.
     """
-    features = args[0].to(next(network.parameters()).dtype)
-    return (features if scale == 1 else features / scale,)
+    return (scaled(args[0].to(next(network.parameters()).dtype), scale),)
+
+
+def scaled(features: Tensor, scale: float | tuple[float, ...]) -> Tensor:
+    """Return features [N, D or more] divided by ``scale``.
+
+    It is one number, or one a feature; features beyond these are left as they are.
+    """
+    if scale == 1:
+        return features
+    if not isinstance(scale, tuple):
+        return features / scale
+    divisors = torch.ones(features.shape[1], dtype=features.dtype if features.is_floating_point() else torch.float32)
+    divisors[: len(scale)] = torch.tensor(scale)
+    return features / to_device(divisors, features.device)
 
 
 def _build(settings: NetworkSettings, shape: NetworkShape, seed: int | None) -> nn.Module:

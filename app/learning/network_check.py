@@ -27,7 +27,7 @@ def check_network(settings: NetworkSettings, shape: NetworkShape, seed: int = 0)
     except FlyballError as error:
         return [Finding("factory", error.message, error.hint)]
     bits = np.random.default_rng(seed).integers(0, 2, (ROWS, shape.features))
-    obs = np.asarray(bits * shape.scale, dtype=np.float32)
+    obs = np.asarray(bits * np.asarray(shape.scale), dtype=np.float32)
     rows = torch.from_numpy(obs)
     try:
         return [

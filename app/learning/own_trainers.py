@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from app.config import Compute, Settings
-from app.core import FlyballError, ModelHash, load_plugin
+from app.core import FlyballError, ModelHash, load_plugin, parse_json
 from app.engine import JsonObject, Report
 from app.engine.guard import command_environment, run_guarded
 from app.events.payload import Metrics
@@ -204,10 +204,10 @@ def read_result(training: Training, path: Path) -> dict[str, Any]:
     Raises ``BadResult``, or ``DiscardedUpdate`` if the file asks for it.
     """
     try:
-        result = json.loads(path.read_text(encoding="utf-8"))
+        result = parse_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise BadResult(f"The command exited with 0 and wrote no {RESULT}.", hint=_RESULT_HINT) from None
-    except (ValueError, RecursionError, OSError) as error:
+    except (ValueError, OSError) as error:
         raise BadResult(f"{RESULT} is not JSON ({error}).", hint=_RESULT_HINT) from error
     match result:
         case {"discard": str(reason), **rest} if not rest:
@@ -249,8 +249,8 @@ def _progress(line: str) -> dict[str, Any] | None:
     if not line.startswith("{"):
         return None
     try:
-        fields = json.loads(line)
-    except (ValueError, RecursionError):
+        fields = parse_json(line)
+    except ValueError:
         return None
     whole = all(type(fields.get(name)) is int for name in ("epoch", "epochs"))
     return fields if whole else None

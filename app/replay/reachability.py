@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import chain
+from itertools import accumulate, chain
 
 from app.controllers.fold import Fold
 from app.core import ModelHash
@@ -107,3 +107,10 @@ def unreachable(store: BlobStore, named: Named, since: datetime) -> tuple[Stored
                 needed.add(manifest_of(ModelHash(entry.key), store.get(entry.key)).optimizer or "")
     spare = (one for one in entries if one.key not in needed and one.modified is not None and one.modified < since)
     return tuple(sorted(spare, key=lambda one: (-one.size_bytes, one.key)))
+
+
+def oldest(spare: tuple[StoredBlob, ...], size_bytes: float) -> tuple[StoredBlob, ...]:
+    """Return the oldest blobs, as many as have a size together."""
+    by_age = sorted(spare, key=lambda one: (one.modified or EPOCH, one.key))
+    before = accumulate((one.size_bytes for one in by_age), initial=0)
+    return tuple(one for one, removed in zip(by_age, before, strict=False) if removed < size_bytes)

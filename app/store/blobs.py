@@ -206,6 +206,10 @@ class FileStore:
                 found = self.path(key).stat()
                 yield StoredBlob(key, found.st_size, datetime.fromtimestamp(found.st_mtime, UTC))
 
+    def taken_bytes(self) -> int:
+        """Return the size of all blobs."""
+        return sum(entry.size_bytes for entry in self.entries())
+
     def path(self, key: str) -> Path:
         """Return the file of a blob, which may not exist."""
         return self._root / key[:2] / key[2:4] / key

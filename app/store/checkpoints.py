@@ -7,6 +7,7 @@ models to manifests.
 
 from contextlib import suppress
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import ClassVar, Literal, Self
 
@@ -21,15 +22,17 @@ from app.config import (
     WINDOWS,
     ManifestPart,
     NetworkSettings,
+    Scale,
     Settings,
     StoreName,
+    Width,
 )
 from app.core import ConfigKey, ModelHash, NetworkShape, UnusableFile, reading, writing
 from app.portable import FORMATS, LINEAGE, BadPolicyFile, PortablePolicy, read_policy, write_policy
 from app.store.blobs import BlobStore, DamagedBlob, MissingBlob, key_of
 from app.store.cache import CachedStore
 from app.store.opening import open_store
-from app.store.shard import note_of, with_note
+from app.store.shard import MOST_ACTIONS, note_of, with_note
 
 _HEADS = {"actor": "policy_head", "critic": "value_head"}
 _PORTABLE_NAMES = {
@@ -37,6 +40,9 @@ _PORTABLE_NAMES = {
 }
 _OWN_NAMES = {portable: own for own, portable in _PORTABLE_NAMES.items()}
 _PLACES = "action_places"  # whole numbers among the parameters, which portable policies have as floats
+
+MOST_FEATURES = 1 << 31
+"""Features of an observation, at most."""
 
 NETWORK = "network"
 """Content of a model that is a network: its tensors are the network's parameters."""
@@ -82,16 +88,18 @@ class Manifest(ManifestPart):
     version: Literal[1] = 1
     config_key: ConfigKey
     network: NetworkSettings = Field(description="of the configuration; unused where content is another")
-    obs_size: int = Field(ge=1)
-    actions: int = Field(ge=1)
+    obs_size: int = Field(ge=1, le=MOST_FEATURES)
+    actions: int = Field(ge=1, le=MOST_ACTIONS)
     step: int = Field(ge=0, description="trainings since the first parameters were drawn")
     parent: ModelHash | None
     optimizer: str | None = Field(description="key of the optimiser's state")
     backend: str = Field(DEFAULT_BACKEND, description="that made the model, as its configuration names it")
     base: str | None = Field(None, description="hash or name of a base model that this one adapts")
     content: str = Field(NETWORK, description="what the tensors are; other backends have words of their own")
-    planes: tuple[int, int, int] | None = Field(None, description="shape of the planes that the network sees, if any")
-    scale: float = Field(1.0, gt=0, description="divisor of the features inside the network")
+    planes: tuple[Width, Width, Width] | None = Field(
+        None, description="shape of the planes that the network sees, if any"
+    )
+    scale: Scale = Field(1.0, description="divisor of the features inside the network, or one a feature")
     action_planes: int = Field(0, ge=0, description="planes of actions that the network computes, if any")
     encoding: str = Field("", description="name of the observations that it sees, if its game has several")
     lora: LoraManifest | None = Field(None, description="of an adapter of a language model")
@@ -100,6 +108,14 @@ class Manifest(ManifestPart):
     def _has_a_parent_unless_first(self) -> Self:
         if (self.parent is None) != (self.step == 0):
             raise ValueError("a model has a parent exactly when its step is above 0")
+        return self
+
+    @model_validator(mode="after")
+    def _has_all_features(self) -> Self:
+        if self.planes is not None and prod(self.planes) > self.obs_size:
+            raise ValueError(f"planes have more cells than the {self.obs_size} features")
+        if isinstance(self.scale, tuple) and len(self.scale) != self.obs_size:
+            raise ValueError(f"scale has {len(self.scale)} numbers for {self.obs_size} features")
         return self
 
     @property

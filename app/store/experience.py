@@ -1,7 +1,7 @@
 """Experience as lines of JSON, for other programs.
 
-A line is one decision; see ``Experience``. A file takes fifty times the space and time of a shard. Reading a
-file makes a shard, because training reads nothing else.
+A line is one decision; see ``Experience``. A file takes hundreds of times the space of a shard. Reading a file
+makes a shard, because training reads nothing else.
 """
 
 import json

@@ -4,7 +4,7 @@ Training and the parity check read shards.
 
 A shard is one safetensors file whose header holds its metadata as a note: a single entry with one spelling. So equal
 shards have equal bytes and one key, although the safetensors library writes metadata entries in no fixed order.
-Masks are stored as bits, and lists of legal actions as the gaps between them.
+Masks are stored as bits, and lists of legal actions as the gaps between them; ``packing`` stores observations.
 Source: the format, https://huggingface.co/docs/safetensors (8 bytes of header length, JSON header, tensors).
 """
 
@@ -21,9 +21,21 @@ from pydantic import Field, ValidationError
 from safetensors import SafetensorError
 
 from app.config import Settings
-from app.core import ConfigKey, FlyballError, Name, ShardKey, derive_seed
+from app.core import ConfigKey, FlyballError, Name, ShardKey, derive_seed, parse_json
 from app.core.legal import Legal, LegalActions, are_legal, compact, legal_counts
 from app.store.blobs import BlobStore, DamagedBlob
+from app.store.packing import (
+    MOST_EXPANSION,
+    BadPacking,
+    Declared,
+    deflate,
+    inflate,
+    pack_observations,
+    unpack_observations,
+)
+
+MOST_ACTIONS = 1 << 31
+"""Actions of a game, at most: their numbers are int32."""
 
 _LENGTH_BYTES = 8
 _METADATA = "__metadata__"
@@ -53,7 +65,7 @@ def note_of(data: bytes) -> str:
 
 def _split(data: bytes) -> tuple[dict[str, dict[str, object]], bytes]:
     start = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "little")
-    header = json.loads(data[_LENGTH_BYTES:start])
+    header = parse_json(data[_LENGTH_BYTES:start])
     return header, data[start:]
 
 
@@ -217,21 +229,20 @@ def _require(condition: bool, complaint: str) -> None:  # noqa: FBT001
         raise BadShard(f"No shard: {complaint}.", hint="Fix the code that collected these rows.")
 
 
-_ARRAYS = ("obs", *ROW_TYPES, *GAME_TYPES)
-
-
-_BITS: Final = 1  # version of the format: legal actions as the bits of a mask
-_GAPS: Final = 2  # version of the format: legal actions as the gaps between them
+_PLAIN: Final = 2  # last version of the format whose observations are an array as in memory
+_PACKED: Final = 3  # version of the format: observations of smaller types, and compressed arrays
 
 
 class _Note(ShardMeta):
-    """Metadata of a shard, and the mask's width A.
+    """Metadata of a shard, and what its arrays do not show.
 
-    Neither packed bits nor gaps show the width.
+    Neither packed bits nor gaps show the mask's width A.
     """
 
-    actions: int
-    version: Literal[1, 2] = _BITS  # left out if it is the first, so that such shards keep their bytes
+    actions: int = Field(ge=1, le=MOST_ACTIONS)
+    version: Literal[1, 2, 3] = 1
+    obs_type: str = Field(default="float32", pattern="^(uint8|float32)$")
+    deflated: dict[str, Declared] = Field(default={}, description="types and shapes of compressed arrays")
 
 
 _LEAP = 255  # stands for a gap that is in the list of leaps, because it does not fit into a byte
@@ -250,8 +261,10 @@ def _gaps(legal: LegalActions) -> dict[str, NDArray[Any]]:
 
 def _legal(arrays: dict[str, NDArray[Any]], note: _Note) -> Legal:
     """Remove the legal actions from a shard's arrays and return them."""
-    if note.version == _BITS:
-        return compact(np.unpackbits(arrays.pop("mask_bits"), axis=1, count=note.actions).astype(np.bool_))
+    if "mask_bits" in arrays:
+        bits, width = arrays.pop("mask_bits"), -(-note.actions // 8)
+        _require(bits.ndim == 2 and bits.shape[1] == width, f"mask_bits is {bits.shape} for {note.actions} actions")
+        return compact(np.unpackbits(bits, axis=1, count=note.actions).astype(np.bool_))
     packed, leaps = arrays.pop("legal_gaps"), arrays.pop("legal_leaps")
     gaps, far = packed.astype(np.int64), packed == _LEAP
     _require(np.count_nonzero(far) == len(leaps), f"there are {len(leaps)} leaps, not {np.count_nonzero(far)}")
@@ -264,14 +277,23 @@ def put_shard(store: BlobStore, shard: Shard) -> ShardKey:
 
     The same shard always has the same key.
     """
-    arrays: dict[str, NDArray[Any]] = {name: np.ascontiguousarray(getattr(shard, name)) for name in _ARRAYS}
+    arrays: dict[str, NDArray[Any]] = {name: getattr(shard, name) for name in (*ROW_TYPES, *GAME_TYPES)}
     mask = compact(shard.mask)
-    lists = isinstance(mask, LegalActions)
     if shard.policy is not None:
         arrays["policy"] = shard.policy
     arrays |= _gaps(mask) if isinstance(mask, LegalActions) else {"mask_bits": np.packbits(mask, axis=1)}
-    note = _Note(**shard.meta.model_dump(), actions=mask.shape[1], version=_GAPS if lists else _BITS)
-    return ShardKey(store.put(with_note(safetensors.numpy.save(arrays), note.model_dump_json(exclude_defaults=True))))
+    arrays |= pack_observations(shard.obs)
+    note = _Note(**shard.meta.model_dump(), actions=mask.shape[1], version=_PACKED, obs_type=shard.obs.dtype.name)
+    stored, declared = deflate(arrays)
+    data = _file(stored, note.replace(deflated=declared))
+    if shard.obs.nbytes + sum(array.nbytes for array in arrays.values()) > MOST_EXPANSION * len(data):
+        data = _file(arrays, note)  # bits alone never expand so much
+    return ShardKey(store.put(data))
+
+
+def _file(arrays: dict[str, NDArray[Any]], note: _Note) -> bytes:
+    whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    return with_note(safetensors.numpy.save(whole), note.model_dump_json(exclude_defaults=True))
 
 
 def get_shard(store: BlobStore, key: ShardKey) -> Shard:
@@ -283,9 +305,12 @@ def get_shard(store: BlobStore, key: ShardKey) -> Shard:
     try:
         note = _Note.model_validate_json(note_of(data))
         arrays = safetensors.numpy.load(data)
+        if note.version > _PLAIN:
+            inflate(arrays, note.deflated, MOST_EXPANSION * len(data))
+            arrays["obs"] = unpack_observations(arrays, note.obs_type, MOST_EXPANSION * len(data))
         mask = _legal(arrays, note)
-        return Shard(**arrays, mask=mask, meta=ShardMeta(**note.model_dump(exclude={"actions", "version"})))
-    except (SafetensorError, ValidationError, KeyError, TypeError, BadShard) as error:
+        return Shard(**arrays, mask=mask, meta=ShardMeta(**note.model_dump(include=set(ShardMeta.model_fields))))
+    except (SafetensorError, ValidationError, KeyError, TypeError, BadPacking, BadShard) as error:
         raise DamagedBlob(
             f"Blob {key} is intact but is no shard ({error}).",
             hint="Is it a checkpoint, or a shard of another version? Leave it out and play fresh games.",

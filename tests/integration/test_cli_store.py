@@ -140,6 +140,16 @@ def test_gc_refuses_where_a_needed_model_is_damaged(run):
     assert run.store.has(run.garbage)
 
 
+def test_gc_to_a_size_deletes_no_more_than_needed(run):
+    """The oldest blobs go first."""
+    taken = run.store.taken_bytes()
+    assert not run.gc("--yes", "--to-gib", str((taken + 1) / 2**30))
+    ancient = SystemClock().now().timestamp() - 9 * DAY_SECONDS
+    os.utime(run.store.path(run.lost_state), (ancient, ancient))
+    assert run.gc("--yes", "--to-gib", str((taken - 1) / 2**30)) == {run.lost_state}
+    assert run.store.has(run.garbage)
+
+
 def test_gc_counts_the_bytes(run):
     write_journal(run.folder / "journal.sqlite", run.events.events)
     result = flyball(run.folder, "gc")

@@ -47,7 +47,9 @@ def test_two_processes_evaluate_a_policy_that_train_made(folder: Path, trained: 
 
 
 def test_settings_of_an_own_game_are_fine(folder: Path) -> None:
-    assert flyball(folder, "config", "check") == {"ok": True, "configs": ["nim_2p"]}
+    found = flyball(folder, "config", "check")
+    assert found.pop("store_bytes").keys() == {"nim_2p"}
+    assert found == {"ok": True, "configs": ["nim_2p"]}
 
 
 def test_own_game_is_simulated(folder: Path) -> None:

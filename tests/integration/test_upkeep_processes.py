@@ -37,7 +37,7 @@ kept = upkeep.Upkeep(journal, command, folder / "errors", JournalSettings(), Sys
 kept.look()
 while not (folder / "up").exists():
     time.sleep(0.05)
-print(kept._child.pid, flush=True)
+print(kept._program.child.pid, flush=True)
 if sys.argv[2] == "close":
     kept.close()
 time.sleep(600)

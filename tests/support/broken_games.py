@@ -81,6 +81,29 @@ class Planes(Race):
         return np.where(mask, np.arange(MOST), -np.inf).astype(np.float32)
 
 
+class Chips(Race):
+    """A race with a number far above the others."""
+
+    def observe(self, seat):
+        return [*super().observe(seat)[:-1], 100]
+
+
+class ScaledChips(Chips):
+    scale = [1] * GOAL + [100]
+
+
+class ScaledToNothing(Race):
+    scale = 0
+
+
+class ScaledInPart(Race):
+    scale = (1, 2, 3)
+
+
+class ScaledInWords(Race):
+    scale = "255"
+
+
 class Doubter:
     against = "a doubter"
 

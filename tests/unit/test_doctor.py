@@ -24,7 +24,7 @@ from app.cli.group import main
 from app.core import ModelHash
 from app.doctor.checks import CHECKS
 from app.doctor.diagnosis import RUNBOOKS, code_of, diagnose, worst
-from app.doctor.facts import BrokerAnswer, Disk, Facts, Growth, Problem
+from app.doctor.facts import BrokerAnswer, Disk, Facts, Growth, Problem, StoreUse
 from app.doctor.gathering import RECENT
 from app.doctor.training import GATE_HOURS
 from app.events import (
@@ -184,6 +184,7 @@ PLANTED: dict[str, Callable[[], Facts]] = {
     "outbox-filling": lambda: replace(BASE, outbox_bytes={"training@laptop": 200 * GIB}),
     "clock-skew": lambda: replace(BASE, recorded=BASE.now + timedelta(hours=2)),
     "store-unusable": lambda: replace(BASE, store=PROBLEM),
+    "store-full": lambda: replace(BASE, store_use=StoreUse(5 * GIB, 5 * GIB, None, deletes=True)),
     "text-server-away": lambda: replace(BASE, text_servers={"http://127.0.0.1:8000": PROBLEM}),
     "model-damaged": lambda: replace(BASE, models={KEY: PROBLEM}),
     "gpu-missing": lambda: replace(BASE, gpu=PROBLEM),
@@ -268,6 +269,8 @@ def test_facts_without_anything_known_have_no_findings() -> None:
             "key-refused",
         ),
         (lambda: replace(BASE, disks=(Disk(Path("/run"), 100 * GIB, 50 * GIB, 3),)), "disk-full"),
+        (lambda: replace(BASE, store_use=StoreUse(91 * GIB, 100 * GIB, None, deletes=True)), "store-full"),
+        (lambda: replace(BASE, store_use=StoreUse(GIB, 100 * GIB, 101 * GIB, deletes=False)), "store-full"),
     ],
 )
 def test_trouble_with_another_sign_is_found(facts: Callable[[], Facts], code: str) -> None:

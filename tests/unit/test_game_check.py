@@ -12,7 +12,9 @@ def config(name: str, players: int = 2) -> GameConfig:
     return GameConfig(key=f"race_{players}p", game=f"broken_games:{name}", players=players)
 
 
-@pytest.mark.parametrize("name", ["Race", "Planes", "Undecided", "Race16", "RefusesLimits", "Staked", "Helpful"])
+@pytest.mark.parametrize(
+    "name", ["Race", "Planes", "ScaledChips", "Undecided", "Race16", "RefusesLimits", "Staked", "Helpful"]
+)
 def test_check_of_a_sound_game_finds_nothing(name: str) -> None:
     assert check_game(config(name)) == []
 
@@ -58,6 +60,10 @@ def test_check_of_three_seats_finds_nothing() -> None:
         ("NoSpec", "open", "not a TableSpec"),
         ("Unnamed", "open", "rules_version is ''"),
         ("Unscaled", "open", "scale is None"),
+        ("ScaledToNothing", "open", "scale is 0"),
+        ("ScaledInWords", "open", "scale is '255'"),
+        ("ScaledInPart", "open", "scale has 3 numbers for 13 features"),
+        ("Chips", "scale", "Observed number 12 reaches 100"),
         ("Levelled", "open", "levels is ('easy',)"),
         ("Champion", "open", "levels names 'champion'"),
         ("Free", "open", "outcome_scale is 0"),
@@ -137,7 +143,18 @@ def test_every_broken_game_is_checked() -> None:
     """A rule without such a game would lose its test unnoticed."""
     own = {name for name, kind in vars(broken_games).items() if getattr(kind, "__module__", "") == "broken_games"}
     listed = {case[0] for mark in _cases() for case in mark}
-    helpers = {"Race", "Three", "Planes", "Undecided", "Race16", "RefusesLimits", "Doubter", "Staked", "Helpful"}
+    helpers = {
+        "Race",
+        "Three",
+        "Planes",
+        "ScaledChips",
+        "Undecided",
+        "Race16",
+        "RefusesLimits",
+        "Doubter",
+        "Staked",
+        "Helpful",
+    }
     assert own - listed <= helpers
 
 

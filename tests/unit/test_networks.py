@@ -108,11 +108,12 @@ def test_games_of_a_tower_do_not_depend_on_games_beside_them(tmp_path: Path) -> 
     assert games(5) == games(80)
 
 
+@pytest.mark.parametrize("scale", [255.0, tuple(range(1, BOARD.features + 1))])
 @pytest.mark.parametrize("settings", [NetworkSettings(hidden=(8,)), TOWER, WINDOWS, CONV])
-def test_features_are_scaled_inside_the_network(settings: NetworkSettings) -> None:
-    pixels = NetworkShape(BOARD.features, BOARD.actions, BOARD.planes, scale=255.0)
+def test_features_are_scaled_inside_the_network(settings: NetworkSettings, scale: float | tuple[float, ...]) -> None:
+    pixels = NetworkShape(BOARD.features, BOARD.actions, BOARD.planes, scale=scale)
     parameters, obs = init_policy(settings, BOARD, 1), positions(BOARD, 20)
-    bright = obs * np.uint8(255)
+    bright = obs * np.asarray(scale, dtype=np.uint8)
     plain, scaled = (Policy(settings, shape, parameters) for shape in (BOARD, pixels))
     assert np.array_equal(scaled.outputs(bright), plain.outputs(obs))
     expected = load_network(settings, BOARD, parameters)(torch.from_numpy(obs))

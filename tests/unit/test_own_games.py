@@ -11,7 +11,7 @@ import pytest
 from board_games import at_random
 
 from app.backends import describe
-from app.config import GameConfig
+from app.config import GAMES, GameConfig
 from app.config.loading import BadSettings, load
 from app.config.settings import SelfplaySettings
 from app.core import FlyballError, UnknownPlugin
@@ -52,6 +52,26 @@ def test_description_of_a_class_names_module_and_version() -> None:
     info = describe(config("Planes"))
     assert (info.rules_version, info.players, info.bots) == ("broken_games-3:Planes", 2, ("random", "heuristic"))
     assert describe(config("Race")).bots == ("random",)
+
+
+@pytest.mark.parametrize(
+    ("game", "scale"),
+    [
+        ("broken_games:Planes", 1.0),
+        ("beacon_games:DimBeacon", 1.0),
+        ("beacon_games:Beacon", 255.0),
+        ("broken_games:ScaledChips", (*[1] * 12, 100)),
+    ],
+)
+def test_scale_is_the_games_own_or_implied_by_pixels(game: str, scale: object) -> None:
+    assert open_table(GameConfig(key="mine_2p", game=game, players=2), 0).spec.scale == scale
+
+
+def test_scale_of_a_configuration_replaces_the_games() -> None:
+    assert open_table(config("Planes", scale=100), 0).spec.scale == 100
+    assert open_table(GAMES["connect_four_2p"].replace(scale=2), 0).spec.scale == 2
+    with pytest.raises(UnknownGame, match=r"games\.race_2p\.scale: scale has 2 numbers for 13 features"):
+        open_table(config("Chips", scale=(1, 2)), 0)
 
 
 def test_planes_alone_give_the_size_of_observations() -> None:

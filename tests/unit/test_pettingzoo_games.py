@@ -150,7 +150,7 @@ def test_environment_s_chance_comes_from_the_seed(monkeypatch: pytest.MonkeyPatc
 
 
 def test_check_of_an_environment_for_three_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert check_game(chips(monkeypatch, outcome_scale=50)) == []
+    assert check_game(chips(monkeypatch, outcome_scale=50).replace(scale=(1, 1, 1, 100))) == []
 
 
 @pytest.mark.parametrize(("kind", "expected"), [(np.uint8, np.uint8), (np.int16, np.uint8), (np.float32, np.float32)])
@@ -209,7 +209,7 @@ def test_environment_takes_arguments_of_the_string() -> None:
 
 def test_environment_of_a_users_module_is_named() -> None:
     name = "pettingzoo:chips_environment:Chips"
-    config = CONFIG.replace(game=name, key="foreign_3p", players=3, outcome_scale=50)
+    config = CONFIG.replace(game=name, key="foreign_3p", players=3, outcome_scale=50, scale=(1, 1, 1, 100))
     assert check_game(config) == []
     assert played(config.replace(game=f"{name}(most=2)"), 1, 1).truncated()[0]
 

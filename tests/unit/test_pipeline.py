@@ -4,11 +4,12 @@ import dataclasses
 import json
 import shutil
 
+import beacon_games
 import numpy as np
 import pytest
 import torch
 
-from app.config import GAMES, SELF, PipelinePpoSettings, PipelineSettings
+from app.config import GAMES, SELF, GameConfig, PipelinePpoSettings, PipelineSettings
 from app.core import ModelHash
 from app.games import open_table
 from app.play.inspection import history
@@ -74,6 +75,22 @@ def resume(folder, *sinks, said=None) -> TrainingRun:
     game = run_game(GAMES[head.config], head.settings)
     say = (lambda _text: None) if said is None else said.append
     return TrainingRun(place, game, head.settings, head.seed, sinks, say)
+
+
+@pytest.mark.parametrize("name", ["Beacon", "DimBeacon"])
+def test_pixels_of_any_brightness_are_learned(tmp_path, name):
+    """Naming the bright place wins 3/4 of a game from random."""
+    config = GameConfig(key="beacon_2p", game=f"beacon_games:{name}", players=2)
+    tree = {"collection": {"games_per_iteration": 256, "num_iterations": 25}, "training": {"eval_games": 2}}
+    settings = PipelineSettings.model_validate(tree)
+    place = RunPlace(tmp_path)
+    with place.held():
+        place.begin(RunHead(config=config.key, seed=1, settings=settings))
+    run = TrainingRun(place, run_game(config, settings), settings, 1, (), lambda _text: None)
+    policy = policy_of(place.model(run.run().model))
+    images = np.array([getattr(beacon_games, name).image(at) for at in range(4)])
+    log_probs, _ = policy.forward(images, np.ones((4, 4), dtype=np.bool_))
+    assert np.exp(log_probs).diagonal().mean() - 1 / 4 == pytest.approx(0.75, abs=0.02)
 
 
 def figures(iteration):

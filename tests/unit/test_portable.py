@@ -127,6 +127,20 @@ def test_board_network_in_numpy_agrees_with_torch(tmp_path: Path, key: str, netw
     assert min(np.ptp(logits.numpy()), np.ptp(values.numpy())) > 0.05
 
 
+def test_policy_with_a_scale_a_feature_is_exported(tmp_path: Path) -> None:
+    store, made = FileStore(tmp_path / "store"), stored(tmp_path, "connect_four_2p")
+    scale = tuple(1.0 + number % 3 for number in range(made.manifest.obs_size))
+    several = get_checkpoint(store, put_checkpoint(store, made.manifest.replace(scale=scale), made.parameters, None))
+    obs = np.asarray(positions("connect_four_2p", games=2)[0], dtype=np.float32)
+    for suffix in FORMATS:
+        export_checkpoint(made, tmp_path / f"plain.{suffix}")
+        export_checkpoint(several, tmp_path / f"scaled.{suffix}")
+        plain, scaled = (read_policy(tmp_path / f"{name}.{suffix}") for name in ("plain", "scaled"))
+        for ours, theirs in zip(scaled.forward(obs * np.float32(scale)), plain.forward(obs), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5)
+        assert imported_checkpoint(tmp_path / f"scaled.{suffix}") == several.parameters
+
+
 def test_own_network_is_not_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(Path(__file__).parents[1] / "examples")
     config = GAMES["connect_four_2p"].replace(network=NetworkSettings(kind="conv_network:build"))
@@ -266,6 +280,7 @@ def bytes_of(suffix: str, change):
         (changed_json(lambda it: it["architecture"].update(hidden=[])), "numbers above 0"),
         (changed_json(lambda it: it["architecture"].update(hidden=256)), "numbers above 0"),
         (changed_json(lambda it: it["architecture"].update(scale=0)), "scale is a number above 0"),
+        (changed_json(lambda it: it["architecture"].update(scale=[2.0] * 3)), "scale is a number above 0"),
         (changed_json(lambda it: it["architecture"].update(actions=51)), r"actor\.bias is \(52,\), .* \(51,\)"),
         (changed_json(lambda it: it["tensors"].pop("critic.bias")), r"no tensor critic\.bias"),
         (changed_json(lambda it: it["tensors"].update(more=[1.0])), "a tensor more, which"),

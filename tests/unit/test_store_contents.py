@@ -3,10 +3,14 @@
 import dataclasses
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from app.config import ManifestPart, NetworkSettings
 from app.core import ConfigKey, ModelHash, NetworkShape, ShardKey
@@ -25,11 +29,16 @@ from app.store import (
     put_shard,
 )
 from app.store.checkpoints import delete_checkpoint, distribute
-from app.store.shard import BadShard, note_of, with_note
+from app.store.packing import pack_observations
+from app.store.shard import ROW_TYPES, BadShard, note_of, with_note
 
 NETWORK = NetworkSettings(hidden=(4,))
 PARAMETERS = parameters_to_bytes(init_policy(NETWORK, NetworkShape(3, 2), seed=1))
 PARENT = ModelHash("a" * 64)
+NUMBERS = {
+    np.uint8: st.integers(0, 3),
+    np.float32: st.sampled_from([0.0, 1.0, -0.0, 2.0, 255.0, 256.0, 0.5, -1.0, float("nan"), float("inf")]),
+}
 
 
 def manifest(step: int = 0, parent: ModelHash | None = None) -> Manifest:
@@ -79,6 +88,18 @@ def shard(actions: int = 9) -> Shard:
     )
 
 
+def assert_equal(restored: Shard, given: Shard) -> None:
+    """Compare shards bit for bit."""
+    assert restored.meta == given.meta
+    assert restored.rows == given.rows
+    for field in dataclasses.fields(given):
+        before, after = getattr(given, field.name), getattr(restored, field.name)
+        if field.name not in ("meta", "policy"):
+            before, after = np.asarray(before), np.asarray(after)
+            assert before.dtype == after.dtype, field.name
+            assert before.tobytes() == after.tobytes(), field.name
+
+
 @pytest.mark.parametrize("actions", [7, 8, 9, 130])
 @pytest.mark.parametrize("kind", [np.uint8, np.float32])
 def test_a_shard_comes_back_equal_in_value_and_type(actions, kind):
@@ -86,13 +107,78 @@ def test_a_shard_comes_back_equal_in_value_and_type(actions, kind):
     given = dataclasses.replace(given, obs=given.obs.astype(kind))
     key = put_shard(store, given)
     restored = get_shard(store, key)
-    assert restored.meta == given.meta
-    for field in dataclasses.fields(given):
-        before, after = getattr(given, field.name), getattr(restored, field.name)
-        if isinstance(before, np.ndarray):
-            assert before.dtype == after.dtype, field.name
-            assert np.array_equal(before, after), field.name
+    assert_equal(restored, given)
     assert put_shard(store, restored) == key
+
+
+@pytest.mark.parametrize(("actions", "name"), [(9, "masks"), (1500, "lists")])
+def test_shard_of_an_earlier_version_is_read(actions, name):
+    """The files were written before observations were packed."""
+    store, given = MemoryStore(), shard(actions)
+    data = (Path(__file__).parents[1] / "support" / "shards" / f"{name}.safetensors").read_bytes()
+    assert_equal(get_shard(store, ShardKey(store.put(data))), given)
+
+
+@given(
+    st.sampled_from([np.uint8, np.float32]).flatmap(
+        lambda kind: arrays(kind, st.tuples(st.just(4), st.integers(1, 20)), elements=NUMBERS[kind])
+    )
+)
+def test_observations_come_back_bit_for_bit(obs):
+    store, given = MemoryStore(), dataclasses.replace(shard(), obs=obs)
+    assert_equal(get_shard(store, put_shard(store, given)), given)
+
+
+def test_observations_of_bits_take_a_bit_each():
+    """Planes of a game of chess took 32 times as much."""
+    rows, features = 2000, 1280
+    bits = np.random.default_rng(0).integers(0, 2, (rows, features)).astype(np.float32)
+    packed = pack_observations(bits)
+    assert packed["obs_bits"].nbytes == rows * features // 8
+    assert packed["obs_bytes"].size == packed["obs_numbers"].size == 0
+    bits[5, 3], bits[7, 9], bits[9, 11] = 255, 0.5, -0.0
+    packed = pack_observations(bits)
+    assert (packed["obs_bytes"].shape, packed["obs_numbers"].shape) == ((rows, 1), (rows, 2))
+
+
+def test_shard_of_equal_rows_is_not_compressed_too_far():
+    """A shard can be read, however well it compresses."""
+    rows, one = 5000, shard()
+    columns = {name: np.resize(getattr(one, name)[:1], rows) for name in ROW_TYPES}
+    given = dataclasses.replace(
+        one, **columns, obs=np.zeros((rows, 4000), dtype=np.float32), mask=np.ones((rows, 9), dtype=np.bool_)
+    )
+    store = MemoryStore()
+    assert_equal(get_shard(store, put_shard(store, given)), given)
+
+
+BOMB = 1 << 40
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"actions": BOMB}, "actions"),
+        ({"actions": 1 << 30}, "mask_bits is"),
+        ({"deflated": {"obs_bits": ["uint8", [BOMB, 1]]}}, "too many for the file"),
+        ({"deflated": {"obs_bits": ["uint8", [4, 20_000]]}}, "does not hold"),
+        ({"deflated": {"reward": ["float32", [4]]}}, "cannot be decompressed"),
+        ({"deflated": {"nothing": ["uint8", [1]]}}, "nothing"),
+        ({"deflated": {"obs_bits": ["object", [4]]}}, "deflated"),
+        ({"deflated": {"obs_bits": ["uint8", [-1]]}}, "deflated"),
+        ({"obs_type": "float64"}, "obs_type"),
+        ({"version": 2}, "unexpected keyword|missing"),
+    ],
+)
+def test_shard_that_declares_what_it_does_not_hold_is_refused(change, why):
+    store = MemoryStore()
+    rows = np.arange(4 * 800, dtype=np.float32).reshape(4, 800) % 2
+    data = store.get(put_shard(store, dataclasses.replace(shard(), obs=np.repeat(rows, 20, axis=1))))
+    note = json.loads(note_of(data))
+    assert "obs_bits" in note["deflated"]
+    note |= change if "deflated" not in change else {"deflated": note["deflated"] | change["deflated"]}
+    with pytest.raises(DamagedBlob, match=why):
+        get_shard(store, ShardKey(store.put(with_note(data, json.dumps(note)))))
 
 
 def test_shard_of_bots_comes_back_with_their_names():

@@ -78,11 +78,11 @@ def test_upkeep_starts_the_command_after_enough_events(
     with closing(keeper(journal, program, clock)) as kept:
         for _ in range(2):
             kept.look()
-            assert kept._child is not None
-            kept._child.wait()
+            assert kept._program.child is not None
+            kept._program.child.wait()
             clock.seconds += PAUSE_SECONDS
             kept.look()  # ends the first; too few new events for a second
-            assert kept._child is None
+            assert kept._program.child is None
             journal.append([record_of(journal.head + 1, [b"z"] * 60)])
             clock.seconds += LOOK_SECONDS
     assert runs.read_text() == "run run "

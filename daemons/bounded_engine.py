@@ -1,0 +1,68 @@
+"""An engine of self-play that waits while the run's store is full."""
+
+import asyncio
+
+import structlog
+
+from app.core import Clock
+from app.engine import Engine, JsonObject, Report
+from app.store import FileStore
+
+LOOK_SECONDS = 30.0
+"""Time between two measurements of the store."""
+
+RESUMES = 0.95
+"""Share of the bound at which self-play goes on."""
+
+
+class BoundedEngine:
+    """An engine without capacity while a store is full.
+
+    Jobs are run by another engine, and games under way are completed. The scheduler learns of the capacity, and asks
+    nothing of a worker without any.
+
+    Args:
+        engine: runs the jobs.
+        jobs: number of jobs at once, where the engine's own number does not change.
+        store: is measured; ``most_bytes`` is its bound.
+        clock: tells the time.
+    """
+
+    def __init__(self, engine: Engine, jobs: int, store: FileStore, most_bytes: int, clock: Clock) -> None:
+        self._engine, self._jobs, self._store, self._most, self._clock = engine, jobs, store, most_bytes, clock
+        self._due, self._full = clock.monotonic(), False
+        self._log = structlog.get_logger("jobs")
+
+    async def capacity(self) -> int:
+        """See ``Engine.capacity``."""
+        if self._clock.monotonic() >= self._due:
+            taken = await asyncio.to_thread(self._store.taken_bytes)
+            self._due = self._clock.monotonic() + LOOK_SECONDS
+            full = taken >= self._most * (RESUMES if self._full else 1)
+            if full != self._full:
+                self._tell(taken, full=full)
+            self._full = full
+        own = await self._engine.capacity()
+        return 0 if self._full else self._jobs if own is None else own
+
+    def _tell(self, taken: int, *, full: bool) -> None:
+        sizes = {"megabytes": round(taken / 1e6), "most_megabytes": round(self._most / 1e6)}
+        if full:
+            remedy = "it goes on once there is room: raise deployment.store_gib, or see flyball doctor"
+            self._log.warning("the store is full: self-play waits", **sizes, remedy=remedy)
+        else:
+            self._log.info("the store has room again: self-play goes on", **sizes)
+
+    async def run(
+        self,
+        function: str,
+        spec: JsonObject,
+        on_progress: Report | None = None,
+        deadline_seconds: float | None = None,
+    ) -> JsonObject:
+        """See ``Engine.run``."""
+        return await self._engine.run(function, spec, on_progress, deadline_seconds)
+
+    async def close(self) -> None:
+        """See ``Engine.close``."""
+        await self._engine.close()

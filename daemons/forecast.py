@@ -1,0 +1,42 @@
+"""Forecast of the size that a run's store will have."""
+
+from app.backends import OURS
+from app.config import LANGUAGE_BACKEND, GameConfig, RunSettings
+from app.store import MemoryStore, put_shard
+from daemons.quality_monitor import STAYING, WINDOWS
+
+GAMES = 8
+"""Random games from which the size of a row is measured."""
+
+COPIES = 3
+"""Size of a model with its optimiser's state, in sizes of its parameters."""
+
+
+def forecast(settings: RunSettings) -> dict[str, int]:
+    """Return the bytes that the store will hold, by configuration.
+
+    Counted are the rows that trainings may still need, the shards that inspections compare with, and a full league.
+    Configurations whose backend is language models or the user's own are left out.
+    """
+    known = OURS.keys() - {LANGUAGE_BACKEND}
+    return {one.key: _expected(one, settings) for one in settings.configs if one.backend in known}
+
+
+def _expected(config: GameConfig, settings: RunSettings) -> int:
+    from app.games import open_table  # imported late, because they load OpenSpiel and PyTorch
+    from app.learning.network import parameters_size, seen_shape
+    from app.play.players import RandomPlayer
+    from app.play.selfplay import play_recorded, selfplay_schedule
+
+    schedule = selfplay_schedule(GAMES, config.players, [], (1.0,), 0, opening_plies=0)
+    shard = play_recorded(config, [RandomPlayer()], schedule, model="0" * 64, seed=0, worker="", in_flight=GAMES)[0]
+    store = MemoryStore()
+    bytes_per_row = len(store.get(put_shard(store, shard))) / max(1, shard.rows)
+    feedback = settings.feedback
+    shares = [getattr(feedback.trigger, name) for name in ("hot_path", "accelerated", "normal", "reduced")]
+    window = config.rows_per_training * max(shares) * feedback.gauntlet.max_games_factor
+    compared = STAYING * config.selfplay.games_per_request * shard.rows / GAMES
+    rows = (WINDOWS + 1) * window + compared + (config.replay_rows or 0)
+    network = parameters_size(config.network, seen_shape(config.network, open_table(config, 0).spec.shape))
+    models = settings.league.admission.capacity * COPIES * network
+    return int(rows * bytes_per_row + models)
