@@ -190,7 +190,7 @@ async def test_a_patient_client_waits_for_its_key(broker, ring):
         waiting = asyncio.gather(bus.publish(checked(0)), gather(bus.subscribe(after=0), 1))
         with capture_logs() as logs:
             await until(lambda: logs)
-        assert f"flyball keys authorize node9 worker {stranger.own.public}" in logs[0]["reason"]
+        assert f"keys authorize node9 worker {stranger.own.public}" in logs[0]["reason"]
         assert not waiting.done()
         ring.authorize("node9", "worker", stranger)
         position, _ = await waiting

@@ -112,6 +112,6 @@ def test_what_damage_says_to_do_exists(run: Path, flyball: Flyball) -> None:
     """Every hint about damage names a command that exists."""
     spoil(run, "UPDATE frames SET bodies = x'00' WHERE first = 3")
     hint = flyball("tail").stderr
-    command = re.search(r"`flyball (.+?)`", hint)
+    command = re.search(r"`flyball (?:--run \S+ )?(.+?)`", hint)
     assert command is not None
     assert flyball(*command[1].split(), "--help").exit_code == 0

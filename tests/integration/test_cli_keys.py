@@ -80,7 +80,7 @@ def test_a_worker_publishes_to_a_head_with_keys(tmp_path):
         (other / "flyball.toml").write_text(settings)
         flyball(run, "keys", "revoke", "ann")
         refused = flyball(other, "status", code=1)
-        assert f"flyball keys authorize ann worker {ann}" in " ".join(refused.split())
+        assert f"keys authorize ann worker {ann}" in " ".join(refused.split())
         assert "There is no run" not in refused
         assert "does not admit the key" in flyball(other, *tick, code=1)
         assert "ACCESS_REFUSED" in flyball(run, "tail", "ACCESS_REFUSED")

@@ -243,7 +243,7 @@ def test_a_broker_that_never_answers_is_a_timeout(tmp_path: Path, flyball: Flyba
         many = flyball("emit", *TICK, "--timeout", "0.2", "--count", "5")
     assert (result.exit_code, many.exit_code) == (5, 5)
     assert "did not acknowledge mine within 0.2 s" in result.stderr
-    assert "--id" in result.stderr
+    assert "under the same id" in result.stderr
     assert " and 2 more within" in many.stderr
 
 

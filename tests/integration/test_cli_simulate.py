@@ -167,7 +167,7 @@ def test_unfit_arguments_are_refused_before_anything_runs(flyball: Flyball, tmp_
     assert (short.exit_code, "short.toml" in short.stderr) == (2, True)
     absent = flyball(*SMALL, "--plant", tmp_path / "absent.toml")
     assert (absent.exit_code, "There is no plant file" in absent.stderr) == (2, True)
-    assert "--plant" in absent.stderr
+    assert "plant.toml is a start" in absent.stderr
     unknown = flyball(*SMALL, "--set", "feedback.stall.velocitty=3")
     assert (unknown.exit_code, "feedback.stall.velocity" in unknown.stderr) == (2, True)
     assert flyball("simulate", "--configs", "chess_2p").exit_code == 4

@@ -194,7 +194,7 @@ def test_a_run_is_trained_summed_up_and_resumed(tmp_path: Path) -> None:
     assert "2/2  return" in done.stderr
     again = small(tmp_path / "run")
     assert again.exit_code == 2
-    assert "--resume" in again.stderr
+    assert "Resume it" in again.stderr
     longer = train("tic_tac_toe_2p", "--output", tmp_path / "run", "--resume", "--set", "collection.num_iterations=3")
     assert longer.exit_code == 0, longer.stderr
     assert "Going on after iteration 2" in longer.stderr
@@ -393,13 +393,13 @@ def test_search_is_chosen_for_a_run_or_by_the_configuration(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("values", "complaint"),
     [
-        ({"backend": "search", "ppo.gamma": 0.9}, r"ppo.gamma \(.*\) is a setting of backend policy_gradient"),
+        ({"backend": "search", "ppo.gamma": 0.9}, r"ppo.gamma is a setting of backend policy_gradient"),
         (
             {"backend": "policy_gradient", "search.simulations": 8},
-            r"search.simulations \(.*\) is a setting of backend search, and this run has",
+            r"search.simulations is a setting of backend search, and this run has",
         ),
         ({"backend": "serch"}, r"backends policy_gradient and search only; .* 'serch'"),
-        ({"backend": "search", "search.simulations": 1}, r"search.simulations \(.*\): .*greater than or equal to 2"),
+        ({"backend": "search", "search.simulations": 1}, r"search.simulations.*greater than or equal to 2"),
         ({"backend": "search", "search.simulation": 8}, r"Unknown setting 'search.simulation'"),
     ],
 )

@@ -41,7 +41,7 @@ from app.journal import SqliteJournal
 from app.store import MemoryStore
 from daemons.clock import SystemClock
 
-GOOD, STUCK = "tic_tac_toe_2p", "hex2_2p"
+GOOD, STUCK = "tic_tac_toe_2p", "hex4_2p"
 QUICK_SECONDS = 10.0
 PLANTED = {"key-refused", "crash-loop", "version-mix", "training-blocked", "model-damaged", "regression"}
 SETTINGS = f"""
@@ -65,11 +65,12 @@ games_per_request = 64
 random_games = 40
 model_games = 20
 anchor_games = 20
-[games.{STUCK}]              # so small that most of 512 games are the same, and training pauses for ever
-game = "hex(board_size=2)"
+[games.{STUCK}]              # so certain of its moves that all games are the same, and training pauses for ever
+game = "hex(board_size=4)"
 players = 2
 [games.{STUCK}.selfplay]
 games_per_request = 512
+temperature = 0.01
 [games.{STUCK}.evaluation]
 random_games = 20
 [feedback.intensity]

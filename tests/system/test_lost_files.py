@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,12 @@ def truncate(path: Path) -> None:
         os.truncate(path, 0)
 
 
+def kill(loop: RunningLoop, daemon: str) -> None:
+    """Kill a daemon, unless the loss of its files has ended it already."""
+    with suppress(ProcessLookupError):
+        os.kill(loop.pid_of(daemon), signal.SIGKILL)
+
+
 def logged(path: Path) -> list[dict]:
     try:
         return [json.loads(line) for line in path.read_text().splitlines()]
@@ -52,7 +59,7 @@ def logged(path: Path) -> list[dict]:
 def expect_logs(loop: RunningLoop, spoilt: list[Path]) -> None:
     """Logs are written again under their names."""
     busy = {"selfplay_scheduler", "training_trigger", "supervisor"}
-    os.kill(loop.pid_of("curves"), signal.SIGKILL)  # the supervisor has something to say
+    kill(loop, "curves")  # the supervisor has something to say
     for path in spoilt:
         if path.suffix == ".jsonl" and path.stem in busy:
             loop.wait_for(f"{path.name} again", lambda path=path: logged(path))
@@ -78,7 +85,7 @@ def expect_daemons(loop: RunningLoop, spoilt: list[Path]) -> None:
     assert {path.parent.name for path in spoilt} == {"state", "outbox"}
     before = loop.head()
     for daemon in ("training_trigger", "model_lifecycle"):
-        os.kill(loop.pid_of(daemon), signal.SIGKILL)
+        kill(loop, daemon)
         loop.wait_for(f"{daemon} ready", lambda daemon=daemon: loop.ready(daemon, before))
 
 
@@ -109,12 +116,12 @@ def _under_nohup() -> Iterator[None]:
 def test_no_lost_file_ends_a_run_but_a_lost_folder_stops_it(tmp_path: Path) -> None:
     with running_loop(tmp_path / "run", BRISK, dashboard=True) as loop:
         loop.wait_for_loops(1)
-        with subprocess.Popen(
-            [FLYBALL, "--run", str(loop.folder), "tail", "-f", "-n", "0", "--json"],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as tail:
+        follow = [FLYBALL, "--run", str(loop.folder), "tail", "-f", "-n", "0", "--json"]
+        with (
+            subprocess.Popen(follow, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as tail,
+            ExitStack() as stack,
+        ):
+            stack.callback(tail.kill)
             for accident in (remove, rename, truncate):
                 for pattern, expect in EXPECTED.items():
                     spoilt = touchable(loop.folder, pattern)
@@ -122,7 +129,7 @@ def test_no_lost_file_ends_a_run_but_a_lost_folder_stops_it(tmp_path: Path) -> N
                         accident(path)
                     expect(loop, spoilt)
             loop.process.send_signal(signal.SIGHUP)
-            os.kill(loop.pid_of("broker"), signal.SIGKILL)
+            kill(loop, "broker")
             loop.wait_for_loops(1, after=loop.head())
             assert tail.poll() is None, "a broker that starts again ends no tail"
 
