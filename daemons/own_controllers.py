@@ -12,7 +12,7 @@ from app.config.loading import BadSettings
 from app.controllers import Controller
 from app.controllers.controller import Origin
 from app.controllers.fold import HOST
-from app.core import UnknownPlugin, load_plugin, misspelt, rename
+from app.core import UnknownPlugin, load_plugin, misspelling_hint, misspelt
 from app.events import Payload, Row
 from daemons.saved_state import PROGRESS_KEY, READY_KEY
 
@@ -61,7 +61,7 @@ def _check_class(found: Any, where: str) -> None:
     if not isinstance(found, type) or not issubclass(found, Controller):
         raise BadSettings(f"{where} is not a controller: {found!r}.", hint="Name a subclass of flyball.Controller.")
     if unknown := misspelt(found, Controller):
-        raise BadSettings(f"{where} has {unknown[0]}, which no controller has.", hint=rename(*unknown))
+        raise BadSettings(f"{where} has {unknown[0]}, which no controller has.", hint=misspelling_hint(*unknown))
     if not found.reads:
         raise BadSettings(f"{where} handles no event.", hint="Mark its methods with @handles(EventType).")
     emits = getattr(found, "emits", None)

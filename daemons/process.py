@@ -68,8 +68,7 @@ OPENING_USEC = 3_600_000_000
 def run_daemon(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> int:
     """Run a daemon until SIGTERM or SIGINT.
 
-    Returns the exit code: 0 drained, 1 failed, 2 for a broker whose journal was replaced or lost, which ends
-    the run.
+    Returns the exit code: 0 drained, 1 failed, 2 for a broker whose journal was replaced or lost, which ends the run.
 
     Only this function catches every exception. It logs the exception, and the supervisor restarts the daemon.
     """

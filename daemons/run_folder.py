@@ -110,7 +110,7 @@ class FolderLock:
             lost.close()
 
     def close(self) -> None:
-        """Give the folder free."""
+        """Release the folder."""
         self._file.close()
         os.close(self._folder)
 
@@ -155,7 +155,7 @@ def check_history(folder: RunFolder) -> None:
         copy = next(folder.path.glob(f"{folder.journal.name}.rescued*"), "a copy")
         raise LostJournal(
             f"{folder.journal} is missing, and {left[0]} belongs to the journal that was there.",
-            hint=f"Put the journal back from {copy}. To begin anew instead, move state, outbox and archive away, too.",
+            hint=f"Put the journal back from {copy}. To begin another run, move state, outbox and archive away, too.",
         )
 
 
@@ -202,10 +202,10 @@ def _linked(folder: Path) -> Path:
 def _private_name(folder: Path) -> str:
     """Return the name of a run folder's private folder."""
     try:
-        found = folder.stat()
+        status = folder.stat()
     except OSError:
         return f"flyball-{derive_id(str(folder))[:16]}"
-    return f"flyball-{derive_id(str(found.st_dev), str(found.st_ino))[:16]}"
+    return f"flyball-{derive_id(str(status.st_dev), str(status.st_ino))[:16]}"
 
 
 def _check_private(path: Path, owner: int) -> None:

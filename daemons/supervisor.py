@@ -65,7 +65,7 @@ class StderrPipe:
         for line in lines:
             self._file.write(line)
             text = line.decode(errors="replace").strip()[-REASON_CHARACTERS:]
-            if text.startswith("hint:"):  # what a command reports is an error and its hint
+            if text.startswith("hint:"):  # the second line of a command's report
                 text = f"{self._last_line} {text}"
             self._last_line = text or self._last_line
 
@@ -271,10 +271,7 @@ class _Child:
         self.gone.set()
 
     async def _run(self) -> tuple[int, str]:
-        """Run the process until it ends.
-
-        Returns its exit code, and why it ended.
-        """
+        """Run the process until it ends; return its exit code, and why it ended."""
         self._process = None
         with LogFile(self._spec.errors, max_bytes=STDERR_BYTES, files=2) as file:
             stderr = StderrPipe(file)
@@ -302,14 +299,11 @@ class _Child:
         return code, f"{last_line} ({how})" if last_line else how
 
     def _tell(self, what: What, reason: str = "", delay: float | None = None) -> None:
-        """Report a change.
-
-        An error of the report does not end the process.
-        """
+        """Report a change; an error of the report must not end the process."""
         pid = None if self._process is None else self._process.pid
         try:
             self._report(ChildReport(self.name, what, pid, reason, delay))
-        except Exception:  # noqa: BLE001 - nor must an error of the screen
+        except Exception:  # noqa: BLE001 - the screen may raise anything
             structlog.get_logger("supervisor").exception(f"{self.name} {what}: could not be reported")
 
     def leave(self) -> None:

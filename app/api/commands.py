@@ -31,8 +31,5 @@ def flyball_anywhere(run: Path, config_file: Path | None) -> str:
 
 
 def completed(text: str, start: str) -> str:
-    """Return a text whose commands begin with ``start``.
-
-    ``start`` is of ``flyball`` or ``flyball_anywhere``.
-    """
+    """Return a text whose commands begin with ``start``, from ``flyball`` or ``flyball_anywhere``."""
     return COMMAND.sub(lambda _: f"{start} ", text)

@@ -6,9 +6,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from app.api.arguments import Count, Names, Seed, Temperature, check_arguments
-from app.api.models import fetch_player, game_of
+from app.api.models import evaluated_config, fetch_player
 from app.api.opponents import EvaluationRequest, fetch_opponents
-from app.api.runs import Say, config_of, place_of, silent
+from app.api.runs import Say, place_of, silent
 from app.backends import backend_of, describe
 from app.config import GameConfig, Precision, Settings
 from app.config.feedback import MAX_SECONDS
@@ -189,9 +189,7 @@ def evaluate(
     check_arguments(Temperature | None, temperature=temperature)
     check_arguments(Precision, precision=precision)
     place = place_of(run, config_file)
-    config = config_of(game_of(str(model), place, progress) if game is None else game, place)
-    if temperature is not None:
-        config = config.replace(evaluation=config.evaluation.replace(temperature=temperature))
+    config = evaluated_config(model, game, place, temperature, progress)
     request = EvaluationRequest(
         place,
         config,

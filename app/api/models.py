@@ -4,7 +4,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from app.api.runs import Place, Say, check_played, current_model, open_journal
+from app.api.runs import Place, Say, check_played, config_of, current_model, open_journal
 from app.backends import OURS
 from app.config import FEWEST_SIMULATIONS, LANGUAGE_BACKEND, MOST_SIMULATIONS, GameConfig, RunFolder
 from app.config.loading import UnknownConfig
@@ -120,6 +120,19 @@ def game_of(name: str, place: Place, say: Say) -> str:
         raise BadUsage(f"model {name} is a bot of many games.", hint="Name the configuration, too.")
     store = MemoryStore()
     return get_checkpoint(store, fetch_model(name, "model", place, None, store, say=say)).manifest.config_key
+
+
+def evaluated_config(
+    model: str | Path, game: str | GameConfig | None, place: Place, temperature: float | None, say: Say
+) -> GameConfig:
+    """Return the configuration under which a model is evaluated.
+
+    ``game`` None: the model's own. ``temperature`` None: the configuration's.
+    """
+    config = config_of(game_of(str(model), place, say) if game is None else game, place)
+    if temperature is None:
+        return config
+    return config.replace(evaluation=config.evaluation.replace(temperature=temperature))
 
 
 def _in_folder(folder: Path, argument: str, config_key: str | None, say: Say) -> bytes:

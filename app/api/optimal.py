@@ -7,9 +7,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from app.api.arguments import Count, Seed, Temperature, check_arguments
-from app.api.models import fetch_player, game_of
+from app.api.models import evaluated_config, fetch_player
 from app.api.opponents import EvaluationRequest
-from app.api.runs import Say, config_of, place_of, silent
+from app.api.runs import Say, place_of, silent
 from app.config import Compute, GameConfig, Precision, Settings
 from app.core import ConfigKey, derive_seed
 from app.games import open_table
@@ -102,8 +102,7 @@ def optimal_moves(
     check_arguments(Temperature, temperature=temperature)
     check_arguments(Precision, precision=precision)
     place = place_of(run, config_file)
-    config = config_of(game_of(str(model), place, progress) if game is None else game, place)
-    config = config.replace(evaluation=config.evaluation.replace(temperature=temperature))
+    config = evaluated_config(model, game, place, temperature, progress)
     request = EvaluationRequest(
         place, config, str(model), (), seed=seed, device=str(resolve(device)), precision=precision, say=progress
     )

@@ -103,17 +103,14 @@ def place_of(run: str | Path, config_file: str | Path | None = None) -> Place:
 
 
 def _check_name(path: Path) -> None:
-    """Refuse a name that is not UTF-8.
-
-    Journals, logs and JSON hold names as UTF-8.
-    """
+    """Refuse a name that is not UTF-8, because journals, logs and JSON hold names."""
     try:
-        whole = path.absolute()
-        str(whole).encode()
+        absolute = path.absolute()
+        str(absolute).encode()
     except FileNotFoundError:
         raise UnusableFile("The current folder was deleted.", hint="Change to another one.") from None
     except UnicodeEncodeError:
-        raise UnusableFile(f"The name {os.fsencode(whole)!r} is not UTF-8.", hint="Rename it.") from None
+        raise UnusableFile(f"The name {os.fsencode(absolute)!r} is not UTF-8.", hint="Rename it.") from None
 
 
 def config_of(game: str | GameConfig, place: Place) -> GameConfig:
@@ -209,14 +206,14 @@ def current_model(place: Place, reader: JournalReader, config_key: str, say: Say
 
 def last_failure(folder: RunFolder, daemon: str) -> ProcessEnd | None:
     """Return the latest failure in a daemon's log; None without one."""
-    found = None
+    failure = None
     for record in last_records(folder.log(daemon)):
         with suppress(ValueError, KeyError, TypeError):
             if record["body"] == FAILED:
-                told = record["attributes"]
-                reason = told.get("error") or told["exception.message"]
-                found = ProcessEnd(daemon, datetime.fromisoformat(record["timestamp"]), reason)
-    return found
+                attributes = record["attributes"]
+                reason = attributes.get("error") or attributes["exception.message"]
+                failure = ProcessEnd(daemon, datetime.fromisoformat(record["timestamp"]), reason)
+    return failure
 
 
 def is_listening(endpoint: str) -> bool:

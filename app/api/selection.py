@@ -79,7 +79,7 @@ def before_since(reader: JournalReader, since: str) -> int:
         return reader.head if len(since) > MOST_DIGITS else min(max(int(since) - 1, 0), reader.head)
     try:
         start_us = (_moment(since) - EPOCH) // timedelta(microseconds=1)
-    except (ValueError, OverflowError):  # no time, or none that a calendar has
+    except (ValueError, OverflowError):  # not a time, or beyond the calendar
         raise BadUsage(f"{since!r} is not a time: write 10m, 2h, a position, or 2026-01-31T12:00.") from None
     positions = range(reader.first, reader.head + 1)
     return (

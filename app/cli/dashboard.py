@@ -46,7 +46,8 @@ def dashboard(place: Place, *, port: int | None, wait: bool, fd: int | None, sup
     server = listen(settings) if fd is None else socket.socket(fileno=fd)
     note(f"Dashboard at {url_of(server)}" + ("" if access.token else ", read-only"))
     log, level = place.folder.log("dashboard"), loaded.deployment.log_level
-    if echo := not os.access(log.parent if log.parent.is_dir() else place.folder.path, os.W_OK):  # one may read only
+    # Without a log, because otherwise a user who may only read the run would have no dashboard.
+    if echo := not os.access(log.parent if log.parent.is_dir() else place.folder.path, os.W_OK):
         log = Path(os.devnull)
     with configure("dashboard", loaded.deployment.node, log, level, echo=echo), server, suppress(KeyboardInterrupt):
         serve(place, access, server)

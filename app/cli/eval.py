@@ -125,10 +125,9 @@ def eval(place: Place, /, config_key: str | None, environment: str | None, **opt
     win with the next move. Positions depend on --seed alone. The temperature is 0 unless --temperature is given.
 
     --exploitability (small games of OpenSpiel, no general-sum ones) computes best responses to the model at its
-    temperature.
-    'nash_conv' is what all seats together gain by them, each alone, in the game's own units; 0 is an equilibrium.
-    'exploitability' is half of it, in games for two. It judges games with hidden cards, where to beat all known
-    opponents says little: self-play by policy gradients need not approach an equilibrium.
+    temperature. 'nash_conv' is what all seats together gain by them, each alone, in the game's own units; 0 is an
+    equilibrium. 'exploitability' is half of it, in games for two. It judges games with hidden cards, where to beat all
+    known opponents says little: self-play by policy gradients need not approach an equilibrium.
 
     --search lets the model search; an opponent searches with +64 after its name, such as champion+64. Two-player games
     without chance and hidden cards can be searched. A search takes the best move that it finds, at any temperature.

@@ -59,8 +59,7 @@ ERRORS = {
     2: "BadData BadEnvironment BadKey BadParameters BadPlant BadPolicy BadSettings BadToken BadTraceparent BadUsage "
     "ForeignModel ForeignSettings LostJournal MissingDevice NoHeuristic NoModel NoRun NoTerminal NoTextual "
     "NotRetriable OtherFormat Pointless RunExists StoreRefused TooFewFiles UnfitSettings UnknownDevice UnknownGame "
-    "UnknownPlugin "
-    "Unsearchable UnsuitedCodec UnusableFile UnusableFolder UnusableStore WrongModel",
+    "UnknownPlugin Unsearchable UnsuitedCodec UnusableFile UnusableFolder UnusableStore WrongModel",
     3: "NotAJournal NotRunning",
     4: "AmbiguousEvent NobodyToPlay NothingToVoid NoLeague TooFewMembers UnknownConfig UnknownDaemon UnknownDeadLetter "
     "UnknownField UnknownEnvironment UnknownModel UnknownPolicy UnknownEvent UnknownEventType UnknownKey",
@@ -97,7 +96,7 @@ class LazyGroup(click.Group):
     """A group that imports a command's module when the command is used."""
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
-        """Run the program on streams that survive what operators do to them."""
+        """Run the program with streams that tolerate a closed reader and a full disk."""
         if os.getpid() == 1:
             continue_as_child()
         set_up_streams()
@@ -109,7 +108,7 @@ class LazyGroup(click.Group):
             sys.exit(1)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Refuse odd bytes and repeated options, then parse the rest."""
+        """Refuse arguments that are not UTF-8 and repeated options, then parse the rest."""
         for arg in args:
             try:
                 arg.encode()
@@ -165,17 +164,14 @@ class LazyGroup(click.Group):
             names = (kind.__name__ for kind in type(error).__mro__)
             raise click.exceptions.Exit(next((EXIT_CODES[name] for name in names if name in EXIT_CODES), 1)) from None
         except OSError as error:
-            if isinstance(error, OutputFailed) or (said := _said_of(error)) is None:
+            if isinstance(error, OutputFailed) or (explained := _explanation(error)) is None:
                 raise
-            _report(*said)
+            _report(*explained)
             raise click.exceptions.Exit(2) from None
 
 
-def _said_of(error: OSError) -> tuple[str, str] | None:
-    """Return message and hint for an error of the user's system.
-
-    None for other errors.
-    """
+def _explanation(error: OSError) -> tuple[str, str] | None:
+    """Return message and hint for an error of the user's system, None for other errors."""
     if error.errno in (errno.EMFILE, errno.ENFILE):
         limit, _ = getrlimit(RLIMIT_NOFILE)
         return f"Too many files are open: this shell allows {limit}.", "Allow more: ulimit -n 1024."

@@ -48,8 +48,8 @@ def show(*renderables: RenderableType) -> None:
 def echo(text: str = "", *, nl: bool = True) -> None:
     """Write a text to stdout.
 
-    It is lost once nobody reads stdout. The command goes on, because its work and its exit code do not
-    depend on a reader.
+    It is lost once nobody reads stdout. The command goes on, because its work and its exit code do not depend on a
+    reader.
     """
     with tolerate_closed_output():
         click.echo(text, nl=nl)

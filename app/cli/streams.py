@@ -21,7 +21,7 @@ class OutputFailed(OSError):
 
 
 class _Output(FileIO):
-    """Stdout, whose errors are told from those of other files."""
+    """Stdout; its errors are raised as ``OutputFailed``."""
 
     def write(self, data: Any) -> int:
         try:
@@ -31,10 +31,7 @@ class _Output(FileIO):
 
 
 class _Messages(FileIO):
-    """Stderr; what cannot be written is lost.
-
-    A command must not fail for a message.
-    """
+    """Stderr that drops what cannot be written, because a command must not fail for a message."""
 
     def write(self, data: Any) -> int:
         try:

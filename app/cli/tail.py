@@ -64,7 +64,7 @@ async def _follow(place: Place, selection: Selection, after: int, *, as_json: bo
             group.create_task(_show(place, selection, after, as_json=as_json))
             await _ended(place, endpoint)
             raise NotRunning(f"No broker listens at {endpoint} any more: the run has ended.")
-    except ExceptionGroup as failed:  # of one error, which has a meaning for the command's caller
+    except ExceptionGroup as failed:  # it holds one error, which decides the exit code
         raise failed.exceptions[0] from None
 
 
@@ -80,10 +80,7 @@ async def _show(place: Place, selection: Selection, after: int, *, as_json: bool
 
 
 async def _ended(place: Place, endpoint: str) -> None:
-    """Wait until a run has ended.
-
-    It has not while a supervisor holds it, which starts a broker again.
-    """
+    """Wait until a run has ended: no broker listens, and no supervisor will start one."""
     supervised, last_heard = False, asyncio.get_running_loop().time()
     while True:
         held = is_held(place.folder)

@@ -53,7 +53,7 @@ INTERESTING: frozenset[type[Payload]] = frozenset(
 
 
 def is_shown(data: Payload) -> bool:
-    """Return whether a line tells of an event."""
+    """Return whether an event gets a line."""
     if isinstance(data, TrainingIntensityChanged):
         return "paused" in (data.intensity, data.previous)
     return type(data) in INTERESTING
@@ -266,16 +266,16 @@ def _tolerant(on_closed: Callable[[], None] | None = None) -> Iterator[None]:
 
 async def _guard(lock: FolderLock, screen: Screen, stop: asyncio.Event) -> None:
     """Stop the run in order once its folder is gone."""
-    log, told = structlog.get_logger("supervisor"), ""
+    log, reported = structlog.get_logger("supervisor"), ""
     while True:
         try:
             lock.check()
         except (FlyballError, OSError) as error:
-            if str(error) != told:
-                told = str(error)
-                log.error("run folder", error=told)  # noqa: TRY400 - the message says it all
+            if str(error) != reported:
+                reported = str(error)
+                log.error("run folder", error=reported)  # noqa: TRY400 - the message says it all
                 with _tolerant():
-                    screen.say(told)
+                    screen.say(reported)
             if isinstance(error, FolderLost):
                 stop.set()
                 return

@@ -6,8 +6,8 @@ deal, the candidate in each seat (with two players, the pentanomial model). A ca
 current model is rejected, because its base has been replaced. A round in which no game could be played says nothing
 about the candidate, so it does not count: the candidate waits, with the pauses of ``TriggerSettings``, until games can
 be played or an operator rejects it. A rollback is idempotent: it names the model that it replaces, and has no effect
-if that model is not current. A model that cannot be read from the store is rolled back too,
-to the latest champion that can.
+if that model is not current. A model that cannot be read from the store is rolled back too, to the latest champion
+that can.
 
 A model that an operator promoted is rated, because it may have no rating. A model restored by a rollback is rated
 again, because the next candidates are compared with it.

@@ -161,7 +161,7 @@ class FeedbackState(Row, frozen=True):
         """Add a trained model's rating to the history.
 
         Velocity, peak, trend and plateau count are updated. For the velocity, ratings within ``spacing_seconds`` are
-        pooled, so that 20 pools reach back far enough. It begins anew after an operator's model.
+        pooled, so that 20 pools reach back far enough. It starts again after an operator's model.
         """
         new = RatingPoint(time=now, elo=elo, stderr=stderr, model=model, base=self.lineage.current_model)
         before = self.elo_history[-1] if self.elo_history and new.follows(self.elo_history[-1]) else None

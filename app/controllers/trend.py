@@ -20,10 +20,7 @@ US = 1_000_000
 
 
 class RatingPoint(Row, frozen=True):
-    """The rating of a trained model, with its standard error > 0.
-
-    ``base`` is the model that was current then, from which it was trained.
-    """
+    """A trained model's rating, with its standard error > 0; ``base`` was current then."""
 
     time: datetime
     elo: Elo

@@ -24,5 +24,5 @@ def name_in(header: str) -> str | None:
     None if the header is anything else than one name with or without a port, because a proxy may read another name in
     it than we do. The port is ignored, because ssh may map it.
     """
-    found = HOST.fullmatch(header)
-    return found and (found["address"] or found["name"]).lower()
+    match = HOST.fullmatch(header)
+    return match and (match["address"] or match["name"]).lower()

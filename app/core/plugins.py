@@ -64,17 +64,17 @@ def load_plugin(group: str, name: str, ours: Iterable[str] = ()) -> Any:
         ) from error
 
 
-def misspelt(found: Any, base: type, others: Iterable[str] = ()) -> tuple[str, str] | None:
+def misspelt(plugin: Any, base: type, others: Iterable[str] = ()) -> tuple[str, str] | None:
     """Return a misspelt attribute of a user's class or object, and ours.
 
     Ours are the public attributes of ``base``, and ``others``. An attribute counts as misspelt if it resembles one of
     ours that the user's class lacks; otherwise the similar name is an addition. None if no attribute looks misspelt.
     """
-    lineage = found.__mro__ if isinstance(found, type) else type(found).__mro__
+    classes = plugin.__mro__ if isinstance(plugin, type) else type(plugin).__mro__
     ours = {*dir(base), *others}.union(*(vars(one).get("__annotations__", ()) for one in base.__mro__))
-    theirs = [one for one in lineage if one not in base.__mro__ and not one.__module__.startswith("app.")]
+    theirs = [one for one in classes if one not in base.__mro__ and not one.__module__.startswith("app.")]
     given = {name for one in theirs for name in vars(one)} | set(
-        () if isinstance(found, type) else getattr(found, "__dict__", ())
+        () if isinstance(plugin, type) else getattr(plugin, "__dict__", ())
     )
     absent = sorted(name for name in ours - given if not name.startswith("_"))
     for name in sorted(given - ours):
@@ -84,6 +84,6 @@ def misspelt(found: Any, base: type, others: Iterable[str] = ()) -> tuple[str, s
     return None
 
 
-def rename(theirs: str, ours: str) -> str:
+def misspelling_hint(theirs: str, ours: str) -> str:
     """Return the hint for an attribute that looks misspelt."""
     return f"Did you mean {ours}? An attribute of your own needs another name, for instance _{theirs}."

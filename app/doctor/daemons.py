@@ -18,7 +18,7 @@ LOOP = timedelta(minutes=10)
 LOOP_FAILURES = 3
 """Failures within ``LOOP`` that make a crash loop."""
 
-REMEMBERED = timedelta(hours=1)
+FAILURE_SHOWN = timedelta(hours=1)
 """Time for which a failure of a broker that has started again is reported."""
 
 LAG_EVENTS = 5_000
@@ -56,7 +56,7 @@ def broker_failed(facts: Facts) -> Iterator[Symptom]:
     again = facts.recorded is not None and facts.recorded > end.time
     what = f"It ended by an error: {on_one_line(end.reason)}."
     hint = "The whole error is at the end of logs/broker.jsonl."
-    if again and facts.now - end.time < REMEMBERED:
+    if again and facts.now - end.time < FAILURE_SHOWN:
         yield Symptom("warning", BROKER, f"{what} It has started again since.", hint)
     elif not again:
         yield Symptom("critical", BROKER, what, f"{hint} Once its cause is removed, start the run.")

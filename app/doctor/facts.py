@@ -44,8 +44,8 @@ class Disk:
 class StoreUse:
     """Size of a store in a folder, and its bound.
 
-    ``forecast_bytes`` is what the run will need; ``None`` if it was not estimated. ``deletes`` says whether the run
-    deletes what nothing needs by itself.
+    ``forecast_bytes`` is what the run will need; ``None`` if it was not estimated. If ``deletes``, the run itself
+    deletes what nothing needs.
     """
 
     bytes: int

@@ -172,7 +172,7 @@ def store_full(facts: Facts) -> Iterator[Symptom]:
     """Find a store that is or will be larger than its bound."""
     if (use := facts.store_use) is None:
         return
-    sizes = f"The store takes {use.bytes / 1e6:,.0f} MB of at most {use.most_bytes / 1e6:,.0f} MB"
+    sizes = f"The store takes {size_text(use.bytes)} of at most {size_text(use.most_bytes)}"
     spare = "the run deletes what nothing needs" if use.deletes else "delete what nothing needs: flyball store gc"
     hint = f"Raise deployment.store_gib, if the disk has room; {spare}."
     if use.bytes >= use.most_bytes:
@@ -180,7 +180,7 @@ def store_full(facts: Facts) -> Iterator[Symptom]:
     elif use.bytes > NEARLY_FULL * use.most_bytes:
         yield Symptom("warning", facts.node, f"{sizes}; then self-play waits.", hint)
     elif use.forecast_bytes is not None and use.forecast_bytes > use.most_bytes:
-        what = f"{sizes}, and the run will need about {use.forecast_bytes / 1e6:,.0f} MB."
+        what = f"{sizes}, and the run will need about {size_text(use.forecast_bytes)}."
         yield Symptom("warning", facts.node, what, "Raise deployment.store_gib, or lower rows_per_training.")
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from app.config.settings import OPENING_PLIES
-from app.core import HEURISTIC, located, misspelt, rename
+from app.core import HEURISTIC, located, misspelling_hint, misspelt
 from app.games.parity import Checker
 from app.games.spec_check import are_planes, spec_faults
 from app.games.table import (
@@ -132,7 +132,7 @@ def game_spec(game: type[Game], name: str) -> TableSpec:
     Messages call the game ``name``. Raises ``BrokenGame``.
     """
     if unknown := misspelt(game, Game):
-        raise BrokenGame(f"{name}.{unknown[0]} is nothing that a game has.", hint=rename(*unknown))
+        raise BrokenGame(f"{name}.{unknown[0]} is nothing that a game has.", hint=misspelling_hint(*unknown))
     for method in METHODS:
         if getattr(game, method) is getattr(Game, method):
             raise BrokenGame(f"{name} has no method {method}.", hint=f"Define {method}, as flyball.Game describes it.")
@@ -171,11 +171,11 @@ def _is_dealt(game: type[Game]) -> bool:
     rng = Random(0)
     begun = rng.getstate()
     try:
-        one = game()
-        one.reset(rng)
+        played = game()
+        played.reset(rng)
         for _ in range(OPENING_PLIES):
-            if one.seat() is not None:
-                one.play(next(iter(one.legal())))
+            if played.seat() is not None:
+                played.play(next(iter(played.legal())))
     except Exception:  # noqa: BLE001 - a user's method may raise anything; a table that plays the game reports it
         return False
     return rng.getstate() != begun

@@ -14,7 +14,7 @@ import numpy as np
 import pyspiel
 
 from app.config import GameConfig
-from app.core import FlyballError, load_plugin, located, misspelt, rename
+from app.core import FlyballError, load_plugin, located, misspelling_hint, misspelt
 from app.games.game import BrokenGame, Game, GameTable, game_spec
 from app.games.parity import Checker, ReplayChecker
 from app.games.pettingzoo import PREFIX, pettingzoo_table
@@ -135,7 +135,9 @@ def _checked(table: Any, name: str) -> Table:
             f"{name} returned a table whose spec is not a TableSpec.", hint="Set it to a flyball.TableSpec."
         )
     if unknown := misspelt(table, Table, ("checker",)):
-        raise BrokenGame(f"{name} returned a table with {unknown[0]}, which no table has.", hint=rename(*unknown))
+        raise BrokenGame(
+            f"{name} returned a table with {unknown[0]}, which no table has.", hint=misspelling_hint(*unknown)
+        )
     for fault in spec_faults(table.spec):
         raise BrokenGame(f"{name}: {fault.what}", hint=fault.hint)
     return cast("Table", table if spec.observation_type is np.uint8 else _FiniteTable(table, name))
@@ -151,9 +153,8 @@ class _FiniteTable:
         self.table, self._name = table, name
 
     def __getattr__(self, attribute: str) -> Any:
-        if (
-            attribute.startswith("_") or attribute == "table"
-        ):  # otherwise a copy without a table yet would look for one for ever
+        # A copy has no table at first, and would look for it for ever.
+        if attribute.startswith("_") or attribute == "table":
             raise AttributeError(attribute)
         return getattr(self.table, attribute)
 

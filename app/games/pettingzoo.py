@@ -35,6 +35,8 @@ PREFIX = "pettingzoo:"
 """Beginning of the game strings of environments."""
 
 ENVIRONMENTS = "flyball.games"
+"""Group of the entry points of users' environments, as of their games."""
+
 FAMILIES = ("classic", "butterfly", "atari", "sisl")
 SAMPLED_MOVES = 100  # at random, to see whether an environment is cooperative
 SEED_BITS = 31  # NumPy's older generators, which some environments use, take seeds of at most 32 bits
@@ -96,7 +98,7 @@ def _maker(game: str, text: str) -> Callable[[], Any]:
     ``text`` is the game string without its prefix. Raises ``UnknownGame`` or ``UnknownPlugin``.
     """
     name, bracket, arguments = text.partition("(")
-    make = load_plugin("flyball.games", name) if ":" in name else _shipped(game, name)
+    make = load_plugin(ENVIRONMENTS, name) if ":" in name else _shipped(game, name)
     if not callable(make):
         raise BrokenGame(
             f"{name} is a {type(make).__name__}.", hint="Name a function that returns an AEC environment, or its class."

@@ -264,10 +264,7 @@ class Database:
         )
 
     def _rescue(self) -> Path | None:
-        """Copy the content of the open file beside its lost name.
-
-        Returns the copy, or None if it can't be written.
-        """
+        """Copy the open file beside its lost name; return the copy, None if it can't be written."""
         copy = unused(self.path.with_name(f"{self.path.name}.rescued"))
         try:
             with closing(sqlite3.connect(copy)) as target:

@@ -1,4 +1,4 @@
-"""Noticing that other programs touch the files of an open database.
+"""Checks whether other programs touched the files of an open database.
 
 SQLite goes on with the files that it has open. Without these checks, a writer would acknowledge transactions that only
 a deleted file holds.
@@ -10,10 +10,7 @@ from typing import NamedTuple
 
 
 class Touched(NamedTuple):
-    """A file that another program touched, and what happened to it.
-
-    ``in_place``: the file is the same, and its content another.
-    """
+    """A file that another program touched, and how; ``in_place``: only its content changed."""
 
     path: str
     how: str
@@ -33,29 +30,29 @@ class FileWatch:
     def look(self) -> Touched | None:
         """Return a file that was touched since ``note``, or None."""
         for path, left in self._left.items():
-            found = _stat(path)
+            now = _stat(path)
             if left is None:
                 continue
-            if found is None:
+            if now is None:
                 return Touched(path, "was deleted or moved away")
-            if not os.path.samestat(left, found):
+            if not os.path.samestat(left, now):
                 return Touched(path, "was replaced by another file")
-            overwritten = path == self.main and (left.st_size, left.st_mtime_ns) != (found.st_size, found.st_mtime_ns)
-            if overwritten or (path == self.wal and found.st_size < left.st_size):
+            overwritten = path == self.main and (left.st_size, left.st_mtime_ns) != (now.st_size, now.st_mtime_ns)
+            if overwritten or (path == self.wal and now.st_size < left.st_size):
                 return Touched(path, "was overwritten", in_place=True)
         return None
 
     def note(self) -> None:
         """Accept the present content of the files as written by this process."""
         for path in (self.main, self.wal):
-            left, found = self._left[path], _stat(path)
-            if left and found and os.path.samestat(left, found):
-                self._left[path] = found
+            left, now = self._left[path], _stat(path)
+            if left and now and os.path.samestat(left, now):
+                self._left[path] = now
 
     def has_wal(self) -> bool:
         """Return whether the WAL still has its name."""
-        left, found = self._left[self.wal], _stat(self.wal)
-        return left is not None and found is not None and os.path.samestat(left, found)
+        left, now = self._left[self.wal], _stat(self.wal)
+        return left is not None and now is not None and os.path.samestat(left, now)
 
 
 def _stat(path: str) -> os.stat_result | None:

@@ -145,10 +145,7 @@ def get_base(store: BlobStore, fingerprint: str) -> BaseModel:
 
 
 def _differences(config: Any, tensors: dict[str, Tensor]) -> list[str]:
-    """Return the names of tensors that differ from a configuration's.
-
-    They are compared without memory for the declared ones.
-    """
+    """Return the names of tensors that differ from a configuration's; it may declare any sizes."""
     from transformers import LlamaForCausalLM
 
     if config.num_hidden_layers > len(tensors):

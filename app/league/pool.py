@@ -41,8 +41,8 @@ def out_of_reach(
 ) -> dict[tuple[str, Bound], list[PairTotals]]:
     """Return the bots that win, or lose, almost all games against every model.
 
-    The keys are a bot and what its rating is of the models'; the values are its totals against them. An anchor has a
-    rating in any case.
+    The keys are a bot and the side of the models' ratings on which its own lies; the values are its totals against
+    them. Anchors are left out, because their ratings are given.
     """
     met: dict[str, list[PairTotals]] = {}
     for pair in totals:

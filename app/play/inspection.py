@@ -60,7 +60,7 @@ COMPARED = 16  # a shard is compared with so many of the latest shards; ``daemon
 
 WEIGHTS = {"diversity": 0.3, "originality": 0.2, "completion": 0.2, "balance": 0.15, "entropy": 0.15}
 ENOUGH_DIVERSITY, ENOUGH_ORIGINALITY, ENOUGH_ENTROPY, FLOOR = 1 / 3, 1 / 2, 1 / 10, 1 / 10
-MOST_LOG = 40.0  # log of more games than any shard has; beyond it sizes of trees are not told apart
+MOST_LOG = 40.0  # log of more games than any shard has; a larger tree counts as one of this size
 ENOUGH_BALANCE = -(0.9 * log(0.9) + 0.1 * log(0.1))
 
 

@@ -108,15 +108,14 @@ class ConfigRow(Row, frozen=True):
     ``since_us`` is the time of the first event. ``played`` holds the games of each second within the window.
     ``evaluated`` is the last evaluated model, until it is promoted or rejected. ``tested_us`` is when games of the
     candidate were last requested, played or failed; at first, when it was trained. ``undecided`` is the share of the
-    latest gate's games in which no player had a decision. ``loops`` counts trainings that were
-    evaluated and decided; ``promotions`` and ``rejections`` count decisions, including operators'. The initial model's
-    promotion counts in none of them. ``champions`` ends with the current model. ``blocked`` is the reason of a training
-    block. ``quality`` is the data quality behind the training intensity, ``weakest`` the least component of the latest
-    shard's score. ``overdue`` is the latest EVALUATION_OVERDUE
-    since the last evaluation. ``undistributed`` is the failure to distribute the current model. ``late`` are nodes
-    that were reported to lack the distributed model. ``failing`` holds the failures of trainings and evaluations, by
-    the noun. ``diverged`` counts the latest trainings in a row that diverged. ``regression`` is the open regression of
-    the current model.
+    latest gate's games in which no player had a decision. ``loops`` counts trainings that were evaluated and decided;
+    ``promotions`` and ``rejections`` count decisions, including operators'. The initial model's promotion counts in
+    none of them. ``champions`` ends with the current model. ``blocked`` is the reason of a training block. ``quality``
+    is the data quality behind the training intensity, ``weakest`` the least component of the latest shard's score.
+    ``overdue`` is the latest EVALUATION_OVERDUE since the last evaluation. ``undistributed`` is the failure to
+    distribute the current model. ``late`` are nodes that were reported to lack the distributed model. ``failing`` holds
+    the failures of trainings and evaluations, by the noun. ``diverged`` counts the latest trainings in a row that
+    diverged. ``regression`` is the open regression of the current model.
     """
 
     key: str

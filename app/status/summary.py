@@ -61,7 +61,7 @@ def show_rate(rate: Rate | None) -> str:
 def show_outcome(outcome: MeanOutcome | None) -> str:
     """Return a mean outcome with its 95% interval, in the game's own units; empty when unknown.
 
-    It has as many digits as its standard error has two of.
+    The last digit is the second one of its standard error.
     """
     if outcome is None:
         return ""

@@ -171,10 +171,7 @@ FAILED = "daemon failed"
 
 
 def last_records(path: Path) -> Iterator[dict[str, Any]]:
-    """Iterate over the records in the last 256 KiB of a log.
-
-    There are none if it cannot be read.
-    """
+    """Iterate over the records in the last 256 KiB of a log; none if it cannot be read."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - LAST_BYTES))
