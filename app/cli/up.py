@@ -259,7 +259,9 @@ def _tolerant(on_closed: Callable[[], None] | None = None) -> Iterator[None]:
         with tolerate_closed_output(closed):
             yield
     except OutputFailed as error:
-        note(f"stdout cannot be written: {error.strerror}. The run goes on, and shows nothing more there.")
+        click.echo(
+            f"stdout cannot be written: {error.strerror}. The run goes on, and shows nothing more there.", err=True
+        )
         log.warning("stdout cannot be written", error=error.strerror)
         discard_output()
 

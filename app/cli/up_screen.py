@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from app.cli.output import json_text, note, stdout_console, write_event
+from app.cli.output import json_text, stdout_console, write_event
 from app.events import Event
 from app.status.status import DaemonStatus, Status
 from app.status.summary import event_text, show_clock
@@ -42,7 +42,7 @@ class Screen:
             fields = asdict(report)
             click.echo(json_text({"daemon": fields.pop("name"), **fields}))
         elif not is_usual(report):
-            note(describe(report))
+            self.say(describe(report))
 
     def event(self, event: Event[Any]) -> None:
         """Show an interesting event."""
@@ -53,7 +53,7 @@ class Screen:
 
     def say(self, text: str) -> None:
         """Show a line to the operator."""
-        note(text)
+        click.echo(text, err=True)
 
     def __enter__(self) -> Self:
         return self

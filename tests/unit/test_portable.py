@@ -375,7 +375,7 @@ def test_the_command_exports_and_the_export_is_evaluated(tmp_path: Path) -> None
     assert (found.exit_code, found.stdout) == (0, flyball(*words, model).stdout)
     for wrong, code, why in (
         (("random", "x.npz"), 2, "has no parameters"),
-        (("current", "x.npz"), 2, "--config KEY"),
+        (("current", "x.npz"), 2, "Name the configuration"),
         (("current", "x.npz", "--config", "hearts_4p"), 3, "There is no run in"),
         ((model, "x.txt"), 2, "neither with"),
         (("abc", "x.npz"), 4, "nothing called 'abc'"),
