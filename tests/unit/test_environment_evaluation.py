@@ -122,7 +122,7 @@ def test_a_trajectory_has_every_step_that_counts_and_no_other(mode: AutoresetMod
 def test_nothing_of_a_training_next_door_is_touched() -> None:
     """Evaluating in the training's environment would leave its observations out of step."""
     settings, shape = NetworkSettings(hidden=(4,)), NetworkShape(1, 2)
-    network = ActorCritic(settings, shape)
+    network = ActorCritic(settings, shape).to_empty(device="cpu")
     network.load_state_dict(init_policy(settings, shape, seed=0))
     network.train()
     optimizer = torch.optim.Adam(network.parameters())

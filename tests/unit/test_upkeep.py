@@ -96,8 +96,8 @@ def test_failed_archiving_is_told_without_its_stderr_file(
     clock = StepClock()
     with closing(keeper(journal, "import sys; sys.exit(3)", clock)) as kept:
         kept.look()
-        assert kept._child is not None
-        kept._child.wait()
+        assert kept._program.child is not None
+        kept._program.child.wait()
         (tmp_path / "logs" / "archive.stderr").unlink()
         clock.seconds += LOOK_SECONDS
         kept.look()
