@@ -124,8 +124,11 @@ def data_only_on_stdout() -> Iterator[None]:
 
 
 def with_options(text: str) -> str:
-    """Return a text whose commands are about this command's run."""
-    chosen = click.get_current_context().find_root().obj
+    """Return a text whose commands are about this command's run; unchanged outside a command."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return text
+    chosen = context.find_root().obj
     return completed(text, flyball(chosen["run_dir"], chosen["config_file"]))
 
 
