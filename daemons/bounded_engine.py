@@ -36,14 +36,19 @@ class BoundedEngine:
     async def capacity(self) -> int:
         """See ``Engine.capacity``."""
         if self._clock.monotonic() >= self._due:
-            taken = await asyncio.to_thread(self._store.taken_bytes)
             self._due = self._clock.monotonic() + LOOK_SECONDS
-            full = taken >= self._most * (RESUMES if self._full else 1)
-            if full != self._full:
-                self._tell(taken, full=full)
-            self._full = full
+            try:
+                self._look(await asyncio.to_thread(self._store.taken_bytes))
+            except OSError as error:  # a file system that fails for a moment must not end the games under way
+                self._log.warning("the store could not be measured", error=str(error))
         own = await self._engine.capacity()
         return 0 if self._full else self._jobs if own is None else own
+
+    def _look(self, taken: int) -> None:
+        full = taken >= self._most * (RESUMES if self._full else 1)
+        if full != self._full:
+            self._tell(taken, full=full)
+        self._full = full
 
     def _tell(self, taken: int, *, full: bool) -> None:
         sizes = {"megabytes": round(taken / 1e6), "most_megabytes": round(self._most / 1e6)}

@@ -353,7 +353,7 @@ class Distributor(Worker[Wanted], Controller):
         """
         wanted, is_head = pending.wanted, self._is_head(pending)
         assert wanted is not None  # because ``pending`` returns only rows with a cause
-        discard = pending.overdue if wanted.model is None else pending.superseded
+        discard = pending.overdue if wanted.model is None else () if pending.verifies else pending.superseded
         spec: Json = {
             "store": self.place.store,
             "model": wanted.model,

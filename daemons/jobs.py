@@ -232,7 +232,7 @@ class JobRunner:
                 deadline_seconds=job.deadline_seconds,
                 failures=job.attempts,
             )
-            completed = _facts(worker.completed, job, job.gather(results))
+            completed = _facts(lambda job, results: worker.completed(job, job.gather(results)), job, results)
         except FlyballError as error:
             trace = error.trace if isinstance(error, JobFailed) else ""  # of the user's own code, too
             self._log.error("job failed", event_id=job.id, function=job.function, error=str(error), trace=trace)
@@ -243,13 +243,13 @@ class JobRunner:
         self._running.pop(job.id, None)
 
 
-def _facts(about: Callable[[Job[Any], Json], tuple[Payload, ...]], job: Job[Any], result: Json) -> tuple[Payload, ...]:
-    """Make facts of a job's result or progress report.
+def _facts(about: Callable[[Job[Any], Any], tuple[Payload, ...]], job: Job[Any], result: Any) -> tuple[Payload, ...]:
+    """Make facts of a job's results or progress report.
 
     Raises:
         UnusableResult: the facts can't hold it. The job is not repeated, because it would return the same.
     """
     try:
         return about(job, result)
-    except (LookupError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise UnusableResult(f"No fact can be made of what it returned: {type(error).__name__}: {error}") from error

@@ -121,7 +121,7 @@ def _run_broker(loaded: Loaded, folder: RunFolder) -> None:
             clock,
         )
         to_gib = str(KEPT_SHARE * loaded.deployment.store_gib)
-        collect = (*command, "store", "gc", "--yes", "--supervised", "--grace-hours", "1", "--to-gib", to_gib)
+        collect = (*command, "store", "gc", "--yes", "--supervised", "--grace-hours", "6", "--to-gib", to_gib)
         own = loaded.deployment.store is None  # another folder may hold other runs' blobs
         store = StoreUpkeep(collect if own else (), folder.errors("gc"), clock)
 
@@ -150,7 +150,8 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
         structlog.get_logger("daemon").info("device of jobs", **place.compute.model_dump())
     engine = await engine_of(spec, deployment, folder) if spec.worker else None
     store = open_store(place.store)
-    if engine and spec.name == selfplay_worker.DAEMON.name and isinstance(store, FileStore):
+    own = deployment.store is None  # another folder may hold other runs' blobs
+    if engine and own and spec.name == selfplay_worker.DAEMON.name and isinstance(store, FileStore):
         engine = BoundedEngine(engine, spec.capacity, store, deployment.store_bytes, SystemClock())
     stop = asyncio.Event()  # after Ray, which would handle the signals by ending the process
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -63,7 +63,8 @@ class StderrPipe:
 
     def _write(self, lines: Iterable[bytes]) -> None:
         for line in lines:
-            self._file.write(line)
+            with suppress(OSError):  # a full disk must not hide how the process ended
+                self._file.write(line)
             text = line.decode(errors="replace").strip()[-REASON_CHARACTERS:]
             if text.startswith("hint:"):  # the second line of a command's report
                 text = f"{self._last_line} {text}"

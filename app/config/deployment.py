@@ -140,8 +140,8 @@ class Deployment(Settings):
     store_gib: float = Field(
         50.0,
         gt=0,
-        description="most that a store in a folder takes, in GiB: then self-play waits; near it, what nothing needs "
-        "is deleted, oldest first, if the folder is the run's own",
+        description="most that a store in the run's own folder takes, in GiB: then self-play waits; near it, what "
+        "nothing needs is deleted, oldest first",
     )
     cache_gib: float = Field(8.0, gt=0, description="most that this machine keeps of a store by URL, in GiB")
     heartbeat_seconds: float = Field(2.0, gt=0, description="between a daemon's signs of life to the broker")

@@ -194,11 +194,13 @@ class Database:
         """
         self._refuse_touched()
         try:
-            with explained(self.path):
-                self.connection.execute("BEGIN IMMEDIATE")
-                yield self.connection
-                self.connection.execute("COMMIT")
-            self._watch.note()
+            try:
+                with explained(self.path):
+                    self.connection.execute("BEGIN IMMEDIATE")
+                    yield self.connection
+                    self.connection.execute("COMMIT")
+            finally:
+                self._watch.note()  # also of a checkpoint that failed half way, which would look like an overwrite
             self._refuse_touched()
         except BaseException as error:
             if isinstance(error, StorageFull) and self._reserve is not None:
@@ -217,10 +219,12 @@ class Database:
 
     def _run(self, *statements: str) -> None:
         self._refuse_touched()
-        with explained(self.path):
-            for statement in statements:
-                self.connection.execute(statement).fetchall()
-        self._watch.note()
+        try:
+            with explained(self.path):
+                for statement in statements:
+                    self.connection.execute(statement).fetchall()
+        finally:
+            self._watch.note()  # see ``transaction``
 
     def close(self) -> None:
         """Close and release the lock. Idempotent."""
@@ -252,6 +256,12 @@ class Database:
             raise FileTouched(
                 f"{touched.path} {touched.how} while this process wrote {self.path}.",
                 hint="Nothing that was acknowledged is lost. Start again, and leave the files to Flyball.",
+            )
+        if touched.in_place and not touched.resized:  # perhaps only its times; then the file needs its WAL
+            raise FileReplaced(
+                f"{touched.path} {touched.how} while this process wrote {self.path}.",
+                hint="If only its times were changed, start again: nothing is lost. Otherwise put the latest copy back "
+                f"as {self.path}, remove {self.path}-wal, and start.",
             )
         copy = self._rescue() if self._rescued and not touched.in_place else None
         if self._watch.has_wal():  # SQLite would apply it to the file that gets the name

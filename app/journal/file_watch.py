@@ -10,11 +10,15 @@ from typing import NamedTuple
 
 
 class Touched(NamedTuple):
-    """A file that another program touched, and how; ``in_place``: only its content changed."""
+    """A file that another program touched, and how.
+
+    ``in_place``: only its content changed, or only its times if its size is the same (``resized``).
+    """
 
     path: str
     how: str
     in_place: bool = False
+    resized: bool = False
 
 
 class FileWatch:
@@ -37,9 +41,11 @@ class FileWatch:
                 return Touched(path, "was deleted or moved away")
             if not os.path.samestat(left, now):
                 return Touched(path, "was replaced by another file")
-            overwritten = path == self.main and (left.st_size, left.st_mtime_ns) != (now.st_size, now.st_mtime_ns)
-            if overwritten or (path == self.wal and now.st_size < left.st_size):
-                return Touched(path, "was overwritten", in_place=True)
+            resized = now.st_size < left.st_size if path == self.wal else now.st_size != left.st_size
+            if path in (self.main, self.wal) and resized:
+                return Touched(path, "was overwritten", in_place=True, resized=True)
+            if path == self.main and now.st_mtime_ns != left.st_mtime_ns:
+                return Touched(path, "was changed", in_place=True)
         return None
 
     def note(self) -> None:

@@ -14,7 +14,7 @@ from app.core import FlyballError, GradedScores, MeanOutcome, Rate, rotation_out
 from app.core.statistics import student
 
 SAME = 1e-6
-"""Outcomes that differ by less are equal; float32 numbers in [-1, 1] differ by rounding alone."""
+"""Leads that differ by a smaller share are equal: float32 outcomes like 1/3 are rounded."""
 
 
 class NoGames(FlyballError):
@@ -112,11 +112,11 @@ def win_margin(returns: NDArray[np.float32]) -> float:
     """
     seats = returns.astype(np.float64)
     leads = np.abs(seats[:, :, None] - seats[:, None, :])
-    leads = leads[leads > SAME]
-    if not len(leads):
+    largest = float(leads.max(initial=0.0))
+    if not largest:
         return decisive_margin(returns.shape[1])
-    largest = float(leads.max())
-    return largest if largest - leads.min() < SAME else float(np.sqrt(np.mean(leads**2)))
+    leads = leads[leads > SAME * largest]
+    return largest if largest - leads.min() < SAME * largest else float(np.sqrt(np.mean(leads**2)))
 
 
 def match_games(

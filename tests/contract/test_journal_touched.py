@@ -111,11 +111,23 @@ def test_journal_that_is_overwritten_keeps_the_new_content(tmp_path):
     """Copy a backup over the open file, as `cp` does."""
     journal, path = journal_in(tmp_path / "run"), tmp_path / "run" / "j"
     shutil.copyfile(path.with_name("backup"), path)
+    with path.open("ab") as file:  # another length, as a backup has of a longer journal
+        file.write(bytes(4096))
+    path.with_name("backup").write_bytes(path.read_bytes())
     with pytest.raises(FileReplaced, match="overwritten"):
         journal.append([record(EVENTS + 1)])
     journal.close()
     assert path.read_bytes() == path.with_name("backup").read_bytes()
     assert not path.with_name("j-wal").exists()
+
+
+def test_journal_whose_times_are_changed_loses_nothing(tmp_path):
+    journal, path = journal_in(tmp_path / "run"), tmp_path / "run" / "j"
+    os.utime(path, (1, 1))
+    with pytest.raises(FileReplaced, match="was changed"):
+        journal.append([record(EVENTS + 1)])
+    journal.close()
+    assert head_of(path) == EVENTS, "the WAL is still there, and SQLite reads it"
 
 
 def test_journal_whose_wal_is_cut_off_is_refused(tmp_path):

@@ -65,12 +65,12 @@ games_per_request = 64
 random_games = 40
 model_games = 20
 anchor_games = 20
-[games.{STUCK}]              # so certain of its moves that all games are the same, and training pauses for ever
+[games.{STUCK}]              # cut off before anybody can win, so training pauses for ever
 game = "hex(board_size=4)"
 players = 2
+max_moves = 6
 [games.{STUCK}.selfplay]
-games_per_request = 512
-temperature = 0.01
+games_per_request = 64
 [games.{STUCK}.evaluation]
 random_games = 20
 [feedback.intensity]
