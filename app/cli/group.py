@@ -176,7 +176,7 @@ def _explanation(error: OSError) -> tuple[str, str] | None:
         limit, _ = getrlimit(RLIMIT_NOFILE)
         return f"Too many files are open: this shell allows {limit}.", "Allow more: ulimit -n 1024."
     if error.filename is None:
-        return None if _has_working_directory() else ("The working directory was deleted.", "Change to another one: cd")
+        return None if _has_working_directory() else ("The current folder was deleted.", "Change to another one.")
     if error.errno in ODD_NAMES:
         return f"{os.fsdecode(error.filename)} cannot be used: {error.strerror}.", "Look at its name and mode."
     return None

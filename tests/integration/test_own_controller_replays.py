@@ -148,7 +148,7 @@ def test_what_if_skips_settings_before_the_controller(run: Events) -> None:
 
 
 def test_what_if_refuses_options_of_no_controller() -> None:
-    with pytest.raises(BadSettings, match=r"controllers.cosin.use \(--set\): Field required"):
+    with pytest.raises(BadSettings, match=r"controllers.cosin.use: Field required"):
         WhatIf({"controllers.cosin.options.lowest": 0.5}, past=[settings()])
 
 

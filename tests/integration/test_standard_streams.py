@@ -54,7 +54,7 @@ def test_full_stdout_is_one_error(run: Path, words: str) -> None:
 def test_deleted_working_directory_is_one_error(run: Path) -> None:
     done = shell("mkdir gone && cd gone && rmdir ../gone && FLYBALL_RUN=run flyball status", run)
     assert (done.returncode, done.stdout) == (2, b"")
-    assert done.stderr.splitlines()[0] == b"error: The working directory was deleted."
+    assert done.stderr.splitlines()[0] == b"error: The current folder was deleted."
     other = shell("mkdir gone && cd gone && rmdir ../gone && flyball tail", run)
     assert (other.returncode, other.stderr) == (0, b"")
 

@@ -65,7 +65,7 @@ games_per_request = 64
 random_games = 40
 model_games = 20
 anchor_games = 20
-[games.{STUCK}]              # cut off before anybody can win, so training pauses for ever
+[games.{STUCK}]              # cut off before anybody wins, so its quality stays below 0.64, and training pauses
 game = "hex(board_size=4)"
 players = 2
 max_moves = 6
@@ -75,6 +75,8 @@ games_per_request = 64
 random_games = 20
 [feedback.intensity]
 cooldown_seconds = 1.0
+normal = 0.75
+reduced = 0.7
 [feedback.scheduler]
 idle_seconds = 0.5
 """
