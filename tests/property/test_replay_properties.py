@@ -37,6 +37,7 @@ from app.replay.replaying import Replay, Report
 from daemons.host import Host, Ports, Rhythm
 from daemons.jobs import WorkerPlace
 from daemons.registry import DAEMONS
+from daemons.saved_state import KNOWN_KEY
 
 DECIDERS = {name: spec for name, spec in DAEMONS.items() if spec.controllers}
 READS = frozenset[type[Payload]]().union(*(spec.reads for spec in DECIDERS.values()))
@@ -181,7 +182,7 @@ class Stage:
 def _rows(stage: Stage) -> dict[tuple[str, str], bytes]:
     """Return all rows that the daemons saved."""
     saved = [store.load()[1] for store in stage.states.values()]
-    return {key: row for rows in saved for key, row in rows.items() if key[0] != HOST}
+    return {key: row for rows in saved for key, row in rows.items() if key[0] != HOST and key != KNOWN_KEY}
 
 
 @settings(max_examples=40)
