@@ -53,6 +53,9 @@ KEPT = 20
 SPARED = 20
 """Number of latest rejected candidates kept until the next distribution. An operator may promote one."""
 
+OVERDUE = 5 * SPARED
+"""Most overdue models kept in a row. No fact tells that they were deleted, so they are deleted again with the next."""
+
 DELAY = 2
 """Number of promotions until a model that left the league is deleted. Earlier requests still name the model."""
 
@@ -267,7 +270,8 @@ class Distributor(Worker[Wanted], Controller):
         distributing = row.wanted is not None and row.wanted.model is not None
         if distributing or len(superseded) < 2 * SPARED:
             return Step({event.subject: row.replace(superseded=superseded)})
-        row = row.replace(superseded=superseded[-SPARED:], overdue=superseded[:-SPARED])
+        overdue = (*row.overdue, *superseded[:-SPARED])[-OVERDUE:]
+        row = row.replace(superseded=superseded[-SPARED:], overdue=overdue)
         return Step({event.subject: row.replace(cause=event.cause, wanted=Wanted(model=None, step=event.data.step))})
 
     @handles(ModelDistributed)

@@ -251,5 +251,7 @@ def _facts(about: Callable[[Job[Any], Any], tuple[Payload, ...]], job: Job[Any],
     """
     try:
         return about(job, result)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except FlyballError:
+        raise
+    except Exception as error:
         raise UnusableResult(f"No fact can be made of what it returned: {type(error).__name__}: {error}") from error

@@ -25,7 +25,7 @@ from app.events import (
     SelfplayFailed,
     TrainingFailed,
 )
-from daemons.distribution import KEPT, SPARED, Distributor
+from daemons.distribution import KEPT, OVERDUE, SPARED, Distributor
 
 PLAY_FAILED = SelfplayFailed(request_id="r", worker="selfplay_worker@laptop", error="damaged")
 TRAINING_FAILED = TrainingFailed(request_id="r", reason="bad_data", error="damaged")
@@ -155,10 +155,23 @@ def test_rejected_candidates_are_deleted_except_the_latest():
         reject(worker, step, 0)
         jobs |= {job.id: job for job in worker.jobs()}
         row = worker.rows[KEY]
-        assert len(row.superseded) + len(row.overdue) < 3 * SPARED
+        assert len(row.superseded) + len(row.overdue) < OVERDUE + 2 * SPARED
     specs = [job.parts[0] for job in jobs.values()]
     assert {spec["model"] for spec in specs} == {None}
-    assert [name for spec in specs for name in spec["discard"]] == [model(step) for step in range(1, 8 * SPARED + 1)]
+    assert {name for spec in specs for name in spec["discard"]} == {model(step) for step in range(1, 8 * SPARED + 1)}
+
+
+def test_candidates_of_a_failed_deletion_are_deleted_with_the_next():
+    worker = DrivenWorker(Distributor)
+    promote(worker, 0)
+    for step in range(1, 2 * SPARED + 1):
+        reject(worker, step, 0)
+    (failed,) = worker.jobs()
+    assert worker.worker.failed(failed, JobFailed("f", "OSError", "disk full", hint="", trace="")) == ()
+    for step in range(2 * SPARED + 1, 3 * SPARED + 1):
+        reject(worker, step, 0)
+    (job,) = worker.jobs()
+    assert job.parts[0]["discard"] == [model(step) for step in range(1, 2 * SPARED + 1)]
 
 
 def test_deleted_candidates_are_not_reported():
