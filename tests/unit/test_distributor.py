@@ -161,7 +161,7 @@ def test_rejected_candidates_are_deleted_except_the_latest():
     assert {name for spec in specs for name in spec["discard"]} == {model(step) for step in range(1, 8 * SPARED + 1)}
 
 
-def test_candidates_of_a_failed_deletion_are_deleted_with_the_next():
+def test_models_of_a_failed_deletion_are_deleted_with_the_next():
     worker = DrivenWorker(Distributor)
     promote(worker, 0)
     for step in range(1, 2 * SPARED + 1):
