@@ -1,4 +1,4 @@
-"""References of all commands and settings, written into ADR/.
+"""References of all commands and settings, written into ADR/guide/.
 
 Their text comes from click and from the settings' models.
 
@@ -25,7 +25,7 @@ from app.config.loading import DOCUMENT, MATCHMAKING_TABLE, variable
 from app.config.monitoring import NotificationSettings
 from app.config.settings import BotSettings
 
-FOLDER = Path(app.__file__).parent.parent / "ADR"
+FOLDER = Path(app.__file__).parent.parent / "ADR" / "guide"
 WRITTEN = "Written by `python -m app.cli.references write`; `make check` refuses a page that is out of date."
 LIMITS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 TYPES = {"integer": "whole number", "number": "number", "boolean": "true or false", "object": "table"}

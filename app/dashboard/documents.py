@@ -27,43 +27,43 @@ ADDRESS = "/docs"
 GUIDES: Mapping[str, Mapping[str, str]] = {
     "First steps": {
         "README.md": "What it is, how to start it and look around, what it guarantees and where it ends.",
-        "ADR/operating.md": "How commands play together: status, exit codes, settings, training, rehearsing failures.",
-        "ADR/dashboard.md": "The pages of the dashboard, and how to act in them.",
+        "ADR/guide/operating.md": "How commands play together: status, exit codes, training, rehearsing failures.",
+        "ADR/guide/dashboard.md": "The pages of the dashboard, and how to act in them.",
     },
     "Operating": {
         "deploy/README.md": "A cluster in ten commands; services, settings, upgrades, backups.",
         "deploy/runbooks.md": "What to do about each finding of flyball doctor, and about each alert.",
-        "ADR/planning.md": "How many processes a cluster needs, tried in a simulation.",
-        "ADR/security.md": "Keys of machines and people, and what each may do.",
-        "ADR/store.md": "Where models and shards are: a folder, or S3.",
-        "ADR/monitoring.md": "Prometheus, Grafana, webhooks, traces, logs.",
-        "ADR/repairing.md": "Backups, the journal of a long run, damage.",
-        "ADR/devices.md": "GPUs, precision, and trainings shared by processes.",
-        "ADR/ray.md": "Jobs on a Ray cluster.",
+        "ADR/guide/planning.md": "How many processes a cluster needs, tried in a simulation.",
+        "ADR/guide/security.md": "Keys of machines and people, and what each may do.",
+        "ADR/guide/store.md": "Where models and shards are: a folder, or S3.",
+        "ADR/guide/monitoring.md": "Prometheus, Grafana, webhooks, traces, logs.",
+        "ADR/guide/repairing.md": "Backups, the journal of a long run, damage.",
+        "ADR/guide/devices.md": "GPUs, precision, and trainings shared by processes.",
+        "ADR/guide/ray.md": "Jobs on a Ray cluster.",
     },
     "Reference": {
-        "ADR/cli.md": "Every command and option.",
-        "ADR/settings.md": "Every setting: default, bounds, meaning, variable.",
-        "ADR/events.md": "Every event: who emits it, and who reads it.",
-        "ADR/metrics.md": "Every metric for Prometheus.",
-        "ADR/python_api.md": "Flyball from Python.",
+        "ADR/guide/cli.md": "Every command and option.",
+        "ADR/guide/settings.md": "Every setting: default, bounds, meaning, variable.",
+        "ADR/guide/events.md": "Every event: who emits it, and who reads it.",
+        "ADR/guide/metrics.md": "Every metric for Prometheus.",
+        "ADR/guide/python_api.md": "Flyball from Python.",
     },
     "Games and learning": {
-        "ADR/search.md": "Learning from tree searches: Gumbel AlphaZero.",
-        "ADR/shogi.md": "Shogi and minishogi, and engines that speak USI.",
-        "ADR/diplomacy.md": "Diplomacy: rules, notation, bots.",
-        "ADR/language.md": "Language models that play games as text.",
-        "ADR/comparing.md": "What controllers are worth on real games.",
+        "ADR/guide/search.md": "Learning from tree searches: Gumbel AlphaZero.",
+        "ADR/guide/shogi.md": "Shogi and minishogi, and engines that speak USI.",
+        "ADR/guide/diplomacy.md": "Diplomacy: rules, notation, bots.",
+        "ADR/guide/language.md": "Language models that play games as text.",
+        "ADR/guide/comparing.md": "What controllers are worth on real games.",
         "tests/benchmarks/RESULTS.md": "All measured figures, each with its command.",
     },
     "Your own": {
-        "ADR/own_game.md": "A game: one Python class.",
-        "ADR/other_games.md": "Games of OpenSpiel and PettingZoo; hidden cards.",
-        "ADR/own_network.md": "A network: a PyTorch module.",
-        "ADR/own_player.md": "A player: a Python object, or an engine.",
-        "ADR/own_trainer.md": "A trainer: a function, or a command in any language.",
-        "ADR/own_controller.md": "A controller that takes knobs over from ours.",
-        "ADR/own_backend.md": "A backend: all jobs that make and play models.",
+        "ADR/guide/own_game.md": "A game: one Python class.",
+        "ADR/guide/other_games.md": "Games of OpenSpiel and PettingZoo; hidden cards.",
+        "ADR/guide/own_network.md": "A network: a PyTorch module.",
+        "ADR/guide/own_player.md": "A player: a Python object, or an engine.",
+        "ADR/guide/own_trainer.md": "A trainer: a function, or a command in any language.",
+        "ADR/guide/own_controller.md": "A controller that takes knobs over from ours.",
+        "ADR/guide/own_backend.md": "A backend: all jobs that make and play models.",
     },
     "How it is made": {
         "ADR/README.md": "Daemons, bus, journal, controllers; where to find what; how to add and contribute.",
@@ -130,7 +130,7 @@ def by_path() -> Mapping[str, Document]:
 @cache
 def images() -> frozenset[str]:
     """Return the paths of the documents' images."""
-    return frozenset(f"ADR/{path.name}" for path in (root() / "ADR").glob("*.png"))
+    return frozenset(f"ADR/guide/{path.name}" for path in (root() / "ADR" / "guide").glob("*.png"))
 
 
 def _text(path: str) -> str:

@@ -37,7 +37,7 @@ PATHS = (
     "/logs",
     "/docs",
     "/docs/README.md",
-    "/docs/ADR/metrics.md",
+    "/docs/ADR/guide/metrics.md",
     "/sign-in",
 )
 WIDE, PHONE = (1440, 900), (390, 844)

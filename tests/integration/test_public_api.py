@@ -79,7 +79,7 @@ def test_docstring_example_runs(
 def test_page_of_the_api_shows_code_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run").mkdir()
-    page = Path(__file__).parents[2] / "ADR" / "python_api.md"
+    page = Path(__file__).parents[2] / "ADR" / "guide" / "python_api.md"
     blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
     names: dict[str, Any] = {}
     with broker_daemon(tmp_path / "run"):

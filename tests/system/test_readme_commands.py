@@ -1,4 +1,4 @@
-"""Every command and example of the README and ADR/operating.md works.
+"""Every command and example of the README and ADR/guide/operating.md works.
 
 They run in the order in which a newcomer meets them.
 """
@@ -24,7 +24,7 @@ from daemons.suitability import check_playable
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
-README, OPERATING = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "ADR/operating.md"))
+README, OPERATING = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "ADR/guide/operating.md"))
 
 
 def blocks(page: str, language: str) -> list[str]:

@@ -83,7 +83,7 @@ def test_unusable_option_is_refused_with_those_there_are(game: str) -> None:
 
 
 def test_settings_that_stand_for_keys_of_other_programs_exist(tmp_path: Path) -> None:
-    """ADR/language.md maps the keys of other leagues to these."""
+    """ADR/guide/language.md maps the keys of other leagues to these."""
     league = ("admission.recent_every", "admission.recent_for", "admission.anchor_every", "admission.elite_margin")
     shares = ("mirror", "peers", "exploitable", "baselines", "prioritised", "curve", "peer_elo", "cold_start")
     game = ("selfplay.most_opponents", "language.rank", "language.base", "evaluation.model_games", "builtins", "game")

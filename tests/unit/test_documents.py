@@ -18,19 +18,19 @@ PATHS = sorted(by_path())
 HREF = re.compile(r'<(?:a|img)[^>]* (?:href|src)="([^"]*)"')
 
 
-def made(text: str, monkeypatch: pytest.MonkeyPatch, path: str = "ADR/store.md") -> str:
+def made(text: str, monkeypatch: pytest.MonkeyPatch, path: str = "ADR/guide/store.md") -> str:
     """Return the HTML of a text in the place of a document."""
     monkeypatch.setattr(documents, "_text", lambda _: text)
     return page_of.__wrapped__(path).html
 
 
 def test_every_document_is_listed_and_in_the_wheel() -> None:
-    written = {f"{path.relative_to(ROOT)}" for folder in ("ADR", "deploy") for path in (ROOT / folder).glob("*.md")}
+    written = {f"{path.relative_to(ROOT)}" for folder in ("ADR", "deploy") for path in (ROOT / folder).rglob("*.md")}
     assert {*PATHS} == written | {"README.md", "tests/benchmarks/RESULTS.md"}
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
     shipped = wheel["force-include"]
     assert all(shipped[name] == f"app/{name}" for name in ("README.md", "ADR", "deploy", "tests/benchmarks/RESULTS.md"))
-    assert images() == {"ADR/dashboard.png"}
+    assert images() == {"ADR/guide/dashboard.png"}
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -59,11 +59,9 @@ def test_markup_in_a_document_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_links_are_relative_to_the_document(monkeypatch: pytest.MonkeyPatch) -> None:
-    links = (
-        "[a](../README.md#start) [b](ray.md) [c](../app/api/runs.py) [d](#x-y) [e](https://e.org/) [f](../../passwd)"
-    )
+    links = "[a](../../README.md#start) [b](ray.md) [c](../../app/run.py) [d](#x-y) [e](https://e.org/) [f](../../../x)"
     html = made(f"{links}\n\n## X `y`\n\n## X y\n", monkeypatch)
-    assert HREF.findall(html) == ["/docs/README.md#start", "/docs/ADR/ray.md", "#x-y", "https://e.org/"]
+    assert HREF.findall(html) == ["/docs/README.md#start", "/docs/ADR/guide/ray.md", "#x-y", "https://e.org/"]
     assert [section[0] for section in re.findall(r'<h2 id="([^"]*)"()', html)] == ["x-y", "x-y-1"]
     assert "c" in html
     assert 'rel="noreferrer"' in html
@@ -79,11 +77,11 @@ def test_documentation_is_served_without_a_run(reader: TestClient) -> None:
     index = reader.get("/docs").text
     assert all(f'href="/docs/{path}"' in index for path in PATHS)
     assert "What to do about each finding" in index
-    page = reader.get("/docs/ADR/security.md")
+    page = reader.get("/docs/ADR/guide/security.md")
     assert "default-src 'none'" in page.headers["content-security-policy"]
     assert "/static/theme.js" in page.text
     assert "/static/flyball.js" not in page.text, "it asks for news, and there are none"
-    assert reader.get("/docs/ADR/dashboard.png").headers["content-type"] == "image/png"
+    assert reader.get("/docs/ADR/guide/dashboard.png").headers["content-type"] == "image/png"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Graph of events, as drawn and as shown in ADR/events.md."""
+"""Graph of events, as drawn and as shown in ADR/guide/events.md."""
 
 import json
 from pathlib import Path
@@ -12,13 +12,13 @@ from daemons.bootstrap import consumers, emitters
 from daemons.graph import compact, render, whole
 from daemons.registry import DAEMONS
 
-PAGE = Path(__file__).parents[2] / "ADR" / "events.md"
+PAGE = Path(__file__).parents[2] / "ADR" / "guide" / "events.md"
 BEGIN, END = "<!-- flyball events graph --compact -->\n```mermaid\n", "```\n<!-- end -->"
 
 
 def test_the_page_shows_the_present_graph():
     shown = PAGE.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0]
-    assert shown == render(compact(), "mermaid"), "put what `flyball events graph --compact` prints into ADR/events.md"
+    assert shown == render(compact(), "mermaid"), "put what `flyball events graph --compact` prints into events.md"
 
 
 def test_the_whole_graph_is_the_wiring():

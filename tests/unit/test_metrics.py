@@ -268,7 +268,7 @@ def test_scrape_is_shown_rows_as_they_were(tmp_path: Path) -> None:
 
 
 def test_reference_is_as_the_program_writes_it() -> None:
-    assert (ROOT / "ADR" / "metrics.md").read_text() == reference(), "write it: python -m app.status.metrics"
+    assert (ROOT / "ADR" / "guide" / "metrics.md").read_text() == reference(), "write it: python -m app.status.metrics"
 
 
 def queries() -> Iterator[str]:

@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DECISIONS = sorted((ROOT / "ADR").glob("[0-9]*.md"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "deploy").glob("*.md")), *sorted((ROOT / "ADR").glob("*.md"))]
-GUIDES = sorted((ROOT / "ADR").glob("own_*.md"))
+GUIDES = sorted((ROOT / "ADR" / "guide").glob("own_*.md"))
 EXAMPLES = ROOT / "tests" / "examples"
 LONGEST = {"conv_network.py": 30, "*player*.py": 40, "*controller*.py": 40, "trainer_*.py": 60, "*game*.py": 60}
 """Largest number of lines of examples, by file name."""

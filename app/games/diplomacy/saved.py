@@ -122,7 +122,7 @@ def load(document: Mapping[str, Any]) -> Game:
         game.position = _position(board, state, _phase(name))
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, BadOrder) as error:
         raise BadSavedGame(
-            f"The document is no saved game: {type(error).__name__} {error!s:.100}.", hint="See ADR/diplomacy.md."
+            f"The document is no saved game: {type(error).__name__} {error!s:.100}.", hint="See ADR/guide/diplomacy.md."
         ) from error
     return game
 
