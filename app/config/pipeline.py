@@ -321,7 +321,7 @@ _TUNED: dict[str, dict[ConfigKey, dict[str, Any]]] = {
         ConfigKey("clobber_2p"): _searched(iterations=120, games=512),
     },
 }
-"""Settings by backend; ``tests/benchmarks/RESULTS.md`` has what search learns with these rates and numbers of games."""
+"""Settings by backend; ``tests/benchmarks/results/search.md`` has what search learns with these."""
 
 
 def suited(config: GameConfig, backend: str) -> dict[str, Any]:

@@ -54,7 +54,6 @@ GUIDES: Mapping[str, Mapping[str, str]] = {
         "ADR/guide/diplomacy.md": "Diplomacy: rules, notation, bots.",
         "ADR/guide/language.md": "Language models that play games as text.",
         "ADR/guide/comparing.md": "What controllers are worth on real games.",
-        "tests/benchmarks/RESULTS.md": "All measured figures, each with its command.",
     },
     "Your own": {
         "ADR/guide/own_game.md": "A game: one Python class.",
@@ -67,6 +66,21 @@ GUIDES: Mapping[str, Mapping[str, str]] = {
     },
     "How it is made": {
         "ADR/README.md": "Daemons, bus, journal, controllers; where to find what; how to add and contribute.",
+    },
+    "Measurements": {
+        "tests/benchmarks/RESULTS.md": "All measured claims, by subject.",
+        "tests/benchmarks/results/games.md": "Rules of our own beside OpenSpiel's and others'.",
+        "tests/benchmarks/results/play.md": "Evaluations, judges, self-play.",
+        "tests/benchmarks/results/ratings.md": "Ratings beside round robins; errors of gates.",
+        "tests/benchmarks/results/learning.md": "What PPO learns, and how fast.",
+        "tests/benchmarks/results/search.md": "What learning by search brings; pgx and mctx beside it.",
+        "tests/benchmarks/results/networks.md": "Kinds of network, precision, GPUs.",
+        "tests/benchmarks/results/language.md": "Generators, GRPO, canaries.",
+        "tests/benchmarks/results/feedback.md": "What controllers bring and cost on real games.",
+        "tests/benchmarks/results/simulation.md": "What controllers bring in a simulated cluster; plans.",
+        "tests/benchmarks/results/bus.md": "Keys, signs of life, archives, checks, replays.",
+        "tests/benchmarks/results/store.md": "Sizes and times of shards and blobs.",
+        "tests/benchmarks/results/running.md": "Memory, clusters, dashboard, rehearsed troubles, tests.",
     },
 }
 """Summaries of the guides in a line, by group and path."""

@@ -17,7 +17,7 @@ HOURS = 24
 COMPRESSION = 6.0
 """Size of live events / size of archived ones.
 
-It is used where no events are archived yet. Source: tests/benchmarks/RESULTS.md.
+It is used where no events are archived yet. Source: tests/benchmarks/results/bus.md.
 """
 
 

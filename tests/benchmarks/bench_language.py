@@ -1,7 +1,7 @@
 """Language models: false alarms of the canary, and answers a second.
 
 False alarms are counted in 1,000 swaps of adapters. Answers are generated in batches, one at a time, and by TRL.
-Figures: tests/benchmarks/RESULTS.md.
+Figures: tests/benchmarks/results/language.md.
 """
 
 import time

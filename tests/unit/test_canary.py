@@ -140,7 +140,7 @@ def test_adapter_that_was_changed_in_memory_is_noticed(generator: PeftGenerator,
 
 
 def test_swaps_beside_other_adapters_raise_no_false_alarm(generator: PeftGenerator) -> None:
-    """30 of the 1,000 swaps of RESULTS.md."""
+    """30 of the 1,000 swaps of tests/benchmarks/results/language.md."""
     adapters = [random_adapter(STORE, generator, 10 + seed) for seed in range(6)]
     largest = 0.0
     for swap in range(30):

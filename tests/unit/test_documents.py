@@ -25,11 +25,12 @@ def made(text: str, monkeypatch: pytest.MonkeyPatch, path: str = "ADR/guide/stor
 
 
 def test_every_document_is_listed_and_in_the_wheel() -> None:
-    written = {f"{path.relative_to(ROOT)}" for folder in ("ADR", "deploy") for path in (ROOT / folder).rglob("*.md")}
-    assert {*PATHS} == written | {"README.md", "tests/benchmarks/RESULTS.md"}
+    folders = ("ADR", "deploy", "tests/benchmarks")
+    written = {f"{path.relative_to(ROOT)}" for folder in folders for path in (ROOT / folder).rglob("*.md")}
+    assert {*PATHS} == written | {"README.md"}
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
-    shipped = wheel["force-include"]
-    assert all(shipped[name] == f"app/{name}" for name in ("README.md", "ADR", "deploy", "tests/benchmarks/RESULTS.md"))
+    measured = ("tests/benchmarks/RESULTS.md", "tests/benchmarks/results")
+    assert all(wheel["force-include"][name] == f"app/{name}" for name in ("README.md", "ADR", "deploy", *measured))
     assert images() == {"ADR/guide/dashboard.png"}
 
 

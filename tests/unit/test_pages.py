@@ -7,7 +7,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DECISIONS = sorted((ROOT / "ADR").glob("[0-9]*.md"))
-PAGES = [ROOT / "README.md", *sorted((ROOT / "deploy").glob("*.md")), *sorted((ROOT / "ADR").glob("*.md"))]
+MEASURED = sorted((ROOT / "tests" / "benchmarks" / "results").glob("*.md"))
+ROOMS = ("ADR", "deploy", "tests/benchmarks")
+PAGES = [ROOT / "README.md", *sorted(page for room in ROOMS for page in (ROOT / room).rglob("*.md"))]
 GUIDES = sorted((ROOT / "ADR" / "guide").glob("own_*.md"))
 EXAMPLES = ROOT / "tests" / "examples"
 LONGEST = {"conv_network.py": 30, "*player*.py": 40, "*controller*.py": 40, "trainer_*.py": 60, "*game*.py": 60}
@@ -87,6 +89,18 @@ def test_decision_record_has_two_pages_and_is_listed(page):
     number, title = re.fullmatch(r"# ADR-(\d+): (.+)", lines[0]).groups()
     assert f"- [{number}]({page.name}) {title}\n" in (ROOT / "ADR" / "README.md").read_text(encoding="utf-8")
     assert {"## Context", "## Outcome", "## Confirmation"} <= set(lines)
+
+
+@pytest.mark.parametrize("page", MEASURED, ids=lambda page: page.name)
+def test_measurement_has_date_commit_and_command(page):
+    text = page.read_text(encoding="utf-8")
+    index = (page.parents[1] / "RESULTS.md").read_text(encoding="utf-8")
+    for section in text.split("\n## ")[1:]:
+        title, _, body = section.partition("\n\n")
+        assert re.match(r"\*Recorded \d.* 20\d\d, [0-9a-f]{7}", body), title
+        assert f"- [{title}](results/{page.name}#" in index
+    for file in re.findall(r"tests/[\w/]+\.py", text):
+        assert (ROOT / file).is_file(), file
 
 
 def test_readme_is_short():
