@@ -6,8 +6,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from app.api.arguments import Count, Names, Seed, Temperature, check_arguments
-from app.api.models import evaluated_config, fetch_player
+from app.api.models import evaluated_config
 from app.api.opponents import EvaluationRequest, fetch_opponents
+from app.api.players import fetch_player
 from app.api.runs import Say, place_of, silent
 from app.backends import backend_of, describe
 from app.config import GameConfig, Precision, Settings

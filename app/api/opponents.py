@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.api.leagues import leagues_in
-from app.api.models import AGAINST, CURRENT, checked_search, fetch_player
+from app.api.models import CURRENT, checked_search
+from app.api.players import AGAINST, fetch_player
 from app.api.runs import Place, Say, open_journal, silent
 from app.config import GameConfig, Precision
 from app.core import BadUsage, FlyballError, is_judge

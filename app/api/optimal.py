@@ -7,8 +7,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from app.api.arguments import Count, Seed, Temperature, check_arguments
-from app.api.models import evaluated_config, fetch_player
+from app.api.models import evaluated_config
 from app.api.opponents import EvaluationRequest
+from app.api.players import fetch_player
 from app.api.runs import Say, place_of, silent
 from app.config import Compute, GameConfig, Precision, Settings
 from app.core import ConfigKey, derive_seed

@@ -9,8 +9,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from app.api.evaluation import LostGames, engine_of, summed
-from app.api.models import fetch_player
 from app.api.opponents import EvaluationRequest, fetch_opponents
+from app.api.players import fetch_player
 from app.api.runs import Say
 from app.core import FlyballError, derive_seed
 from app.engine import JsonObject, run_coroutine, scatter

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.api.models import AGAINST, fetch_player
+from app.api.players import AGAINST, fetch_player
 from app.api.runs import place_of, silent
 from app.api.watching import Decision, Progress, WatchedGame, WatchSpec, check_watchable
 from app.config import Compute

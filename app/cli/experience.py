@@ -44,7 +44,7 @@ def export(
     as_json: bool,
 ) -> None:
     """Play games and write every decision of every seat into FILE."""
-    from app.api.models import fetch_player
+    from app.api.players import fetch_player
     from app.config import Compute
     from app.core import writing
     from app.games import open_table

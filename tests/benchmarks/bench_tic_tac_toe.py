@@ -9,7 +9,7 @@ import argparse
 import json
 from pathlib import Path
 
-from app.api.models import fetch_player
+from app.api.players import fetch_player
 from app.api.runs import Place, silent
 from app.config import GAMES, RunFolder
 from app.core import ConfigKey
