@@ -2,20 +2,19 @@
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from app.api.arguments import Count, Names, Seed, Temperature, check_arguments
-from app.api.models import evaluated_config
-from app.api.opponents import EvaluationRequest, fetch_opponents
+from app.api.opponents import EvaluationRequest, fetch_opponents, requested
 from app.api.players import fetch_player
-from app.api.runs import Say, place_of, silent
+from app.api.runs import Say, silent
 from app.backends import backend_of, describe
 from app.config import GameConfig, Precision, Settings
 from app.config.feedback import MAX_SECONDS
 from app.core import RANDOM, ConfigKey, FlyballError, ModelHash, is_model
 from app.engine import Engine, InlineEngine, JsonObject, LocalEngine, Report, run_coroutine
-from app.learning.devices import resolve
 from app.learning.network import threads
 from app.play.gauntlet import MODEL, GauntletResult, GauntletSpec, Opponent, OpponentResult
 from app.play.matches import IN_FLIGHT, EvaluationManager
@@ -188,20 +187,8 @@ def evaluate(
     check_arguments(Count, workers=workers)
     check_arguments(Seed, seed=seed)
     check_arguments(Temperature | None, temperature=temperature)
-    check_arguments(Precision, precision=precision)
-    place = place_of(run, config_file)
-    config = evaluated_config(model, game, place, temperature, progress)
-    request = EvaluationRequest(
-        place,
-        config,
-        str(model),
-        named,
-        games=games,
-        seed=seed,
-        workers=workers,
-        device=str(resolve(device)),
-        precision=precision,
-        say=progress,
+    request = requested(
+        model, game, run, config_file, temperature=temperature, device=device, precision=precision, say=progress
     )
     with threads(1):
-        return evaluate_gauntlet(request)
+        return evaluate_gauntlet(replace(request, against=named, games=games, seed=seed, workers=workers))

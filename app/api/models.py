@@ -4,14 +4,14 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from app.api.runs import Place, Say, check_played, config_of, current_model, open_journal
+from app.api.runs import Place, Say, check_played, current_model, open_journal
 from app.config import FEWEST_SIMULATIONS, MOST_SIMULATIONS, GameConfig, RunFolder
 from app.config.loading import UnknownConfig
-from app.core import HEURISTIC, RANDOM, BadUsage, FlyballError, ModelHash, UnusableFile, is_judge, split_search
+from app.core import BadUsage, FlyballError, ModelHash, UnusableFile, split_search
 from app.games import own_hearts
 from app.games.hearts.rules import HeartsRules
 from app.journal.history import last_settings
-from app.store import BlobStore, FileStore, Manifest, MemoryStore, get_checkpoint, open_store, read_model
+from app.store import BlobStore, FileStore, Manifest, get_checkpoint, open_store, read_model
 
 CURRENT = ("current", "champion")
 SHORTEST_HASH = 6
@@ -68,30 +68,6 @@ def fetch_model(
     model = ModelHash(store.put(data))
     get_checkpoint(store, model)  # refuses data that is not a model before anything is played
     return model
-
-
-def game_of(name: str, place: Place, say: Say) -> str:
-    """Return the configuration that a model was trained for.
-
-    Raises the errors of ``fetch_model``, and ``BadUsage`` for a bot.
-    """
-    if name in (RANDOM, HEURISTIC) or is_judge(name):
-        raise BadUsage(f"model {name} is a bot of many games.", hint="Name the configuration, too.")
-    store = MemoryStore()
-    return get_checkpoint(store, fetch_model(name, "model", place, None, store, say=say)).manifest.config_key
-
-
-def evaluated_config(
-    model: str | Path, game: str | GameConfig | None, place: Place, temperature: float | None, say: Say
-) -> GameConfig:
-    """Return the configuration under which a model is evaluated.
-
-    ``game`` None: the model's own. ``temperature`` None: the configuration's.
-    """
-    config = config_of(game_of(str(model), place, say) if game is None else game, place)
-    if temperature is None:
-        return config
-    return config.replace(evaluation=config.evaluation.replace(temperature=temperature))
 
 
 def _in_folder(folder: Path, argument: str, config_key: str | None, say: Say) -> bytes:

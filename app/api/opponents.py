@@ -7,15 +7,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.api.arguments import check_arguments
 from app.api.leagues import leagues_in
-from app.api.models import CURRENT, checked_search
+from app.api.models import CURRENT, checked_search, fetch_model
 from app.api.players import AGAINST, fetch_player
-from app.api.runs import Place, Say, open_journal, silent
-from app.config import GameConfig, Precision
-from app.core import BadUsage, FlyballError, is_judge
+from app.api.runs import Place, Say, config_of, open_journal, place_of, silent
+from app.config import Compute, GameConfig, Precision
+from app.core import HEURISTIC, RANDOM, BadUsage, FlyballError, is_judge
+from app.games import open_table
 from app.league.league import Agent, League
 from app.league.matchmaking import STRATEGIES, Strategy, select
-from app.store import BlobStore
+from app.learning.devices import resolve
+from app.play.judges import load_player_or_judge
+from app.play.players import Player
+from app.store import BlobStore, MemoryStore, get_checkpoint, open_store
 
 NAMES = ("random", "champion")
 """Strategies whose names without a count are players: the random bot, the current model."""
@@ -41,6 +46,48 @@ class EvaluationRequest:
     paired: bool = False  # a comparison with a reference on the same deals: see ``app.api.paired``
     reference: str | None = None  # of a paired comparison; None for the opponent itself
     say: Say = silent
+
+
+def requested(
+    model: str | Path,
+    game: str | GameConfig | None,
+    run: str | Path,
+    config_file: str | Path | None,
+    *,
+    temperature: float | None,
+    device: str,
+    precision: Precision,
+    say: Say,
+) -> EvaluationRequest:
+    """Return a request by the arguments of ``evaluate``; its other fields have their defaults.
+
+    Raises the errors of ``fetch_model``, and ``BadUsage`` for a bot without a game.
+    """
+    check_arguments(Precision, precision=precision)
+    place = place_of(run, config_file)
+    config = config_of(_game_of(str(model), place, say) if game is None else game, place)
+    if temperature is not None:
+        config = config.replace(evaluation=config.evaluation.replace(temperature=temperature))
+    return EvaluationRequest(place, config, str(model), (), device=str(resolve(device)), precision=precision, say=say)
+
+
+def _game_of(name: str, place: Place, say: Say) -> str:
+    """Return the configuration that a model was trained for."""
+    if name in (RANDOM, HEURISTIC) or is_judge(name):
+        raise BadUsage(f"model {name} is a bot of many games.", hint="Name the configuration, too.")
+    store = MemoryStore()
+    return get_checkpoint(store, fetch_model(name, "model", place, None, store, say=say)).manifest.config_key
+
+
+def load_requested(request: EvaluationRequest, folder: str) -> tuple[str, Player]:
+    """Return the name and the player of a request's model.
+
+    A model is copied into a store in ``folder``. Raises the errors of ``fetch_player``.
+    """
+    config, store = request.config, open_store(folder)
+    name = fetch_player(request.model, "model", request.place, config, store, say=request.say)
+    compute = Compute(device=request.device, precision=request.precision, settings_folder=request.place.settings_folder)
+    return name, load_player_or_judge(store, name, open_table(config, 0).spec, compute, config)
 
 
 def fetch_opponents(request: EvaluationRequest, hero: str, store: BlobStore) -> dict[str, str]:

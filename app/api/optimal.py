@@ -3,22 +3,18 @@
 Only games with a solver have it.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from app.api.arguments import Count, Seed, Temperature, check_arguments
-from app.api.models import evaluated_config
-from app.api.opponents import EvaluationRequest
-from app.api.players import fetch_player
-from app.api.runs import Say, place_of, silent
-from app.config import Compute, GameConfig, Precision, Settings
+from app.api.opponents import EvaluationRequest, load_requested, requested
+from app.api.runs import Say, silent
+from app.config import GameConfig, Precision, Settings
 from app.core import ConfigKey, derive_seed
 from app.games import open_table
-from app.learning.devices import resolve
 from app.learning.network import threads
-from app.play.judges import load_player_or_judge
 from app.play.optimal import OptimalShare, optimal_share, saved_positions
-from app.store import open_store
 
 POSITIONS = 2000
 """Default number of test positions: the share's 95% interval is then at most 2.2 points to each side."""
@@ -45,12 +41,9 @@ def measure_optimal(request: EvaluationRequest, count: int) -> OptimalResult:
     The ``count`` test positions are drawn from the request's seed. Raises ``NoSolver``, ``TooFewPositions``, or the
     errors of ``fetch_player``.
     """
-    config, settings_folder = request.config, request.place.settings_folder
-    compute = Compute(device=request.device, precision=request.precision, settings_folder=settings_folder)
+    config = request.config
     with TemporaryDirectory(prefix="flyball-eval-") as folder:
-        store, spec = open_store(folder), open_table(config, 0).spec
-        model = fetch_player(request.model, "model", request.place, config, store, say=request.say)
-        player = load_player_or_judge(store, model, spec, compute, config)
+        model, player = load_requested(request, folder)
 
         def progress(found: int) -> None:
             if found % _REPORTED == 0:
@@ -61,7 +54,7 @@ def measure_optimal(request: EvaluationRequest, count: int) -> OptimalResult:
         share = optimal_share(config, player, positions, temperature, derive_seed(request.seed, "optimal", model))
     return OptimalResult(
         config=config.key,
-        rules=spec.rules_version,
+        rules=open_table(config, 0).spec.rules_version,
         model=model,
         seed=request.seed,
         device=request.device,
@@ -101,11 +94,8 @@ def optimal_moves(
     check_arguments(Count, positions=positions)
     check_arguments(Seed, seed=seed)
     check_arguments(Temperature, temperature=temperature)
-    check_arguments(Precision, precision=precision)
-    place = place_of(run, config_file)
-    config = evaluated_config(model, game, place, temperature, progress)
-    request = EvaluationRequest(
-        place, config, str(model), (), seed=seed, device=str(resolve(device)), precision=precision, say=progress
+    request = requested(
+        model, game, run, config_file, temperature=temperature, device=device, precision=precision, say=progress
     )
     with threads(1):
-        return measure_optimal(request, positions)
+        return measure_optimal(replace(request, seed=seed), positions)

@@ -174,10 +174,10 @@ class SharedEngine:
             frames: list[tuple[float, JsonObject]] = []
             began = self._meter()
 
-            def send(frame: JsonObject) -> None:  # through JSON, as between processes
-                frames.append((self._meter() - began, json.loads(encode(frame))))
+            def send(frame: bytes) -> None:
+                frames.append((self._meter() - began, json.loads(frame)))
 
-            perform_here(function, json.loads(encode(spec)), send)
+            perform_here(function, encode(spec), send)
             self.job_seconds += self._meter() - began
             started, sent, done = self._loop.time(), iter(frames), 0.0
 

@@ -187,18 +187,17 @@ class InlineEngine:
         loop = asyncio.get_running_loop()
         frames: asyncio.Queue[JsonObject] = asyncio.Queue()
 
-        def send(frame: JsonObject) -> None:
+        def send(frame: bytes) -> None:
             if frames not in self._running:
                 raise SystemExit  # nobody reads the frames any more; in a thread of a pool this ends only the job
-            # Through JSON, as with processes, because otherwise a job could rely on what only threads share.
-            loop.call_soon_threadsafe(frames.put_nowait, json.loads(encode(frame)))
+            loop.call_soon_threadsafe(frames.put_nowait, json.loads(frame))
 
         async with self._slots:
             if self._closed:
                 raise EngineClosed.at(function)
             self._running.add(frames)
             try:
-                self._threads.submit(perform_here, function, json.loads(encode(spec)), send)
+                self._threads.submit(perform_here, function, encode(spec), send)
                 return await follow(function, frames.get, on_progress, deadline_seconds)
             finally:
                 self._running.discard(frames)

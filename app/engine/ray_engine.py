@@ -153,7 +153,7 @@ def _perform(function: str, spec: bytes, paths: Sequence[str], traceparent: str)
 
     def perform() -> None:
         try:
-            perform_here(function, json.loads(spec), lambda frame: frames.put(encode(frame)))
+            perform_here(function, spec, frames.put)
         finally:
             frames.put(None)
 

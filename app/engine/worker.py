@@ -46,15 +46,16 @@ def perform(function: str, spec: JsonObject, send: Callable[[JsonObject], None])
         send({"error": {"kind": type(error).__name__, "summary": summary, "hint": hint, "trace": trace}})
 
 
-def perform_here(function: str, spec: JsonObject, send: Callable[[JsonObject], None]) -> None:
+def perform_here(function: str, spec: bytes, send: Callable[[bytes], None]) -> None:
     """Run a job as ``perform`` does, but survive a job that exits.
 
-    A job that raises ``SystemExit`` sends a ``lost`` frame.
+    A job that raises ``SystemExit`` sends a ``lost`` frame. Spec and frames are JSON as between processes, because
+    otherwise a job could rely on what only threads share.
     """
     try:
-        perform(function, spec, send)
+        perform(function, json.loads(spec), lambda frame: send(encode(frame)))
     except SystemExit as error:
-        send({"lost": f"it asked to exit with {error.code!r}"})
+        send(encode({"lost": f"it asked to exit with {error.code!r}"}))
 
 
 async def follow(
