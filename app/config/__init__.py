@@ -1,5 +1,6 @@
 """Frozen settings of runs and game configurations."""
 
+from app.config.base import ManifestPart, Settings
 from app.config.controllers import KNOBS, ControllerSettings, Knob
 from app.config.deployment import Deployment, RunFolder, WandbMode
 from app.config.devices import CPU, Compute, Device, JobKind, Precision, TextServers
@@ -47,7 +48,6 @@ from app.config.settings import (
     EvaluationSettings,
     GameConfig,
     LanguageSettings,
-    ManifestPart,
     NetworkSettings,
     Parameter,
     PpoCoefficients,
@@ -55,7 +55,6 @@ from app.config.settings import (
     Scale,
     SearchSettings,
     SelfplaySettings,
-    Settings,
     Width,
 )
 from app.config.store_address import StoreName

@@ -4,7 +4,8 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, JsonValue
 
-from app.config.settings import Parameter, Settings
+from app.config.base import Settings
+from app.config.settings import Parameter
 
 Knob = Literal[
     Parameter,

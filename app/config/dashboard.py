@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from app.config.settings import Settings
+from app.config.base import Settings
 
 
 class DashboardSettings(Settings):

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
+from app.config.base import Settings
 from app.config.dashboard import DashboardSettings
 from app.config.devices import (
     Compute,
@@ -22,7 +23,6 @@ from app.config.devices import (
 )
 from app.config.monitoring import MetricsSettings, NotificationSettings, TraceSettings
 from app.config.ray import RaySettings
-from app.config.settings import Settings
 from app.config.store_address import CACHE, CACHE_GIB, StoreAddress
 from app.core.hosts import is_loopback
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from app.config.settings import Settings
+from app.config.base import Settings
 
 JobKind = Literal["selfplay", "training", "evaluation"]
 """A kind of job that runs networks."""

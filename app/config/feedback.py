@@ -8,7 +8,8 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from app.config.settings import MAX_TEMPERATURE, MIN_TEMPERATURE, Settings
+from app.config.base import Settings
+from app.config.settings import MAX_TEMPERATURE, MIN_TEMPERATURE
 
 MAX_SECONDS, MAX_HOURS = 1e8, 25_000.0
 """Longest duration, about three years; much longer ones overflow dates and microseconds."""

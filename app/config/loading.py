@@ -22,12 +22,13 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError
 
+from app.config.base import Settings
 from app.config.controllers import ControllerSettings
 from app.config.deployment import Deployment, RunFolder
 from app.config.devices import DeviceSettings, PrecisionSettings
 from app.config.games import GAMES
 from app.config.run import MATCHMAKING, PROFILES, RunSettings
-from app.config.settings import CONFIG_KEY, BotSettings, GameConfig, Modules, Settings
+from app.config.settings import CONFIG_KEY, BotSettings, GameConfig, Modules
 from app.core import ConfigKey, FlyballError, allow_modules_in
 
 ENV_PREFIX = "FLYBALL_"
@@ -119,11 +120,7 @@ def load(run_dir: Path, overrides: Mapping[str, Any] | None = None, *, config_fi
         raise BadSettings(f"There is no settings file {config_file}.", hint="Put it there, or name another one.")
     file = config_file or RunFolder(run_dir).settings
     allow_modules_in(file.parent)
-    layers = (
-        _file_layer(file),
-        _environment_layer(),
-        _layer(flatten(overrides or {}), "", COMMAND_LINE),
-    )
+    layers = _file_layer(file), _environment_layer(), _layer(flatten(overrides or {}), "", COMMAND_LINE)
     effective: Layer = {key: sourced for layer in layers for key, sourced in layer.items()}
     tables = nest({key: value for key, (value, _) in effective.items()})
     origins = {key: origin for key, (_, origin) in effective.items()}
@@ -202,7 +199,8 @@ def variable(key: str) -> str:
     return ENV_PREFIX + key.upper().replace(".", "__")
 
 
-def _from(origin: str) -> str:
+def set_by(origin: str) -> str:
+    """Return an origin for a message: in brackets; empty for the command line."""
     return "" if origin == COMMAND_LINE else f" ({origin})"
 
 
@@ -321,13 +319,13 @@ def _chosen(layers: Sequence[Layer]) -> tuple[Sequence[str], str]:
         keys, origin = layer.get("configs", (None, ""))
         if keys is not None:
             if not isinstance(keys, list | tuple) or not all(isinstance(key, str) for key in keys):
-                message = f"configs{_from(origin)} has to be a list of configuration keys."
+                message = f"configs{set_by(origin)} has to be a list of configuration keys."
                 raise BadSettings(message, hint='Write ["hearts_4p"].')
             return keys, origin
         profile, origin = layer.get("profile", (None, ""))
         if profile is not None:
             if profile not in PROFILES:
-                message = f"There is no profile {profile!r}{_from(origin)}."
+                message = f"There is no profile {profile!r}{set_by(origin)}."
                 raise BadSettings(message, hint=f"Use {' or '.join(PROFILES)}.")
             return PROFILES[profile], origin
     return PROFILES["laptop"], DEFAULT
@@ -342,7 +340,7 @@ def _games(tables: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str, G
             if missing == NEEDED:
                 raise _unknown(key, games, origin)
             raise BadSettings(
-                f"[{GAME_TABLES}.{key}]{_from(origin)} lacks {' and '.join(sorted(missing))}.",
+                f"[{GAME_TABLES}.{key}]{set_by(origin)} lacks {' and '.join(sorted(missing))}.",
                 hint="A new configuration names its game and how many players it is for.",
             )
         if key not in GAMES and not CONFIG_KEY.fullmatch(key):
@@ -364,7 +362,7 @@ def _unknown(key: str, games: Mapping[str, Any], origin: str) -> UnknownConfig:
     near = get_close_matches(key, games, n=1)
     hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(sorted(games))}."
     new = f"A new one is a table [games.{key}] with game and players."
-    return UnknownConfig(f"There is no configuration {key!r}{_from(origin)}.", hint=f"{hint} {new}")
+    return UnknownConfig(f"There is no configuration {key!r}{set_by(origin)}.", hint=f"{hint} {new}")
 
 
 def _validated(
@@ -379,7 +377,7 @@ def _validated(
         near = [origin for name, origin in origins.items() if name.startswith((f"{key}.", f"{parent or key}."))]
         origin = origins.get(key) or origins.get(parent) or next(iter(near), default)
         what = first["msg"].removeprefix("Value error, ").replace("a valid tuple", "a list")
-        raise BadSettings(f"{key}{_from(origin)}: {what}.", hint=_remedy(first)) from error
+        raise BadSettings(f"{key}{set_by(origin)}: {what}.", hint=_remedy(first)) from error
 
 
 def _remedy(fault: ErrorDetails) -> str:
@@ -411,7 +409,7 @@ def _check_thresholds(run: RunSettings, origins: Mapping[str, str]) -> None:
     for key, threshold in thresholds.items():
         if key in origins and threshold > reduced:
             raise BadSettings(
-                f"{key}{_from(origins[key])}: {threshold:g} lies above feedback.intensity.reduced {reduced:g}, the "
+                f"{key}{set_by(origins[key])}: {threshold:g} lies above feedback.intensity.reduced {reduced:g}, the "
                 "quality at which training begins.",
                 hint=f"Lower {key}, or raise feedback.intensity.reduced.",
             )

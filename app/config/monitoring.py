@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from app.config.settings import Settings
+from app.config.base import Settings
 from app.core import ConfigKey
 
 SCHEMES = ("http", "https")

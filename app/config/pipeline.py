@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, ValidationError, model_validator
 
+from app.config.base import Settings
 from app.config.deployment import LogLevel, WandbMode
 from app.config.devices import Compute, Device, Precision, ProcessesPerTraining
 from app.config.settings import (
@@ -27,7 +28,6 @@ from app.config.settings import (
     Residual,
     Rewards,
     SearchSettings,
-    Settings,
     SqueezeExcite,
     Width,
 )

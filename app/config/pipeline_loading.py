@@ -12,16 +12,13 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from app.config.loading import BadSettings, flatten, nest, pair
+from app.config.loading import COMMAND_LINE, BadSettings, flatten, nest, pair, set_by
 from app.config.pipeline import TABLES, TRAINED_BACKENDS, PipelineSettings, TrunkSettings, suited
 from app.config.settings import MLP, GameConfig
 
 YAML = (".yaml", ".yml")
 RENAMED = {"ppo.ppo_epochs": "ppo.epochs"}
 """Aliases of keys."""
-
-GIVEN = ""
-"""Origin of what the caller gave, in a command or in Python. Errors name other origins alone."""
 
 BACKEND, KIND, OPTIONS = "backend", "network.kind", "network.options"
 OF_KIND = frozenset(
@@ -48,8 +45,8 @@ def training_settings(config: GameConfig, file: Path | None, values: Mapping[str
     The settings that suit the game are changed by ``file``, then by ``values``. ``values`` are by dotted key, or
     tables. Raises ``BadSettings``, which names the key and where it was set.
     """
-    given = [] if file is None else [(str(file), _checked(_read(file), str(file)))]
-    given.append((GIVEN, _checked(nest(flatten(values)), GIVEN)))
+    given = [] if file is None else [(str(file), _checked(_read(file), f" in {file}"))]
+    given.append((COMMAND_LINE, _checked(nest(flatten(values)))))
     backend = next((layer[BACKEND] for _, layer in reversed(given) if BACKEND in layer), config.backend)
     _check_backend(config, backend)
     for origin, layer in given:
@@ -91,16 +88,16 @@ def _check_tables(layer: Mapping[str, Any], origin: str, backend: str) -> None:
         foreign = [key for key in layer if key.startswith(f"{table}.")]
         if theirs != backend and foreign:
             raise BadSettings(
-                f"{foreign[0]}{_from(origin)} is a setting of backend {theirs}, and this run has backend {backend}.",
+                f"{foreign[0]}{set_by(origin)} is a setting of backend {theirs}, and this run has backend {backend}.",
                 hint=f"Leave it out, or set backend={theirs}. See flyball train GAME --settings.",
             )
 
 
 def changed(settings: PipelineSettings, values: Mapping[str, Any]) -> PipelineSettings:
     """Return a resumed run's settings with some of them changed. Raises ``BadSettings``."""
-    changes = _checked(nest(flatten(values)), GIVEN)
-    _check_tables(changes, GIVEN, changes.get(BACKEND, settings.backend))
-    return _validated(by_key(settings) | changes, dict.fromkeys(changes, GIVEN))
+    changes = _checked(nest(flatten(values)))
+    _check_tables(changes, COMMAND_LINE, changes.get(BACKEND, settings.backend))
+    return _validated(by_key(settings) | changes, dict.fromkeys(changes, COMMAND_LINE))
 
 
 def assigned(assignments: Sequence[str]) -> dict[str, Any]:
@@ -111,10 +108,6 @@ def assigned(assignments: Sequence[str]) -> dict[str, Any]:
 def by_key(settings: PipelineSettings) -> dict[str, Any]:
     """Return all values by dotted key."""
     return _flat(settings.model_dump(mode="json"))
-
-
-def _from(origin: str) -> str:
-    return f" ({origin})" if origin else ""
 
 
 def _validated(values: Mapping[str, Any], origins: Mapping[str, str]) -> PipelineSettings:
@@ -128,7 +121,7 @@ def _validated(values: Mapping[str, Any], origins: Mapping[str, str]) -> Pipelin
         given = "" if isinstance(first["input"], Mapping) else f", not {first['input']!r}"
         where = origins.get(key, "together")
         raise BadSettings(
-            f"{place}{_from(where)}: {what}{given}.", hint="See flyball train GAME --settings."
+            f"{place}{set_by(where)}: {what}{given}.", hint="See flyball train GAME --settings."
         ) from error
 
 
@@ -145,14 +138,14 @@ def _read(path: Path) -> Mapping[str, Any]:
     return tree
 
 
-def _checked(tree: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _checked(tree: Mapping[str, Any], where: str = "") -> dict[str, Any]:
     """Return the values by dotted key. Raises ``BadSettings`` for an unknown key."""
     flat = {RENAMED.get(key, key): value for key, value in _flat(tree).items()}
     for key in flat:
         if key not in LEAVES:
             near = get_close_matches(key, [*LEAVES, *RENAMED], n=1)
             hint = f"Did you mean {near[0]}?" if near else "See flyball train GAME --settings."
-            raise BadSettings(f"Unknown setting {key!r}{f' in {where}' if where else ''}.", hint=hint)
+            raise BadSettings(f"Unknown setting {key!r}{where}.", hint=hint)
     return flat
 
 

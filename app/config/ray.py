@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from app.config.settings import Settings
+from app.config.base import Settings
 
 SharedJobs = Literal["selfplay", "inspection", "training", "evaluation"]
 """A kind of job that any machine can run."""

@@ -9,10 +9,11 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from app.config.base import Settings
 from app.config.controllers import ControllerName, ControllerSettings, Knob
 from app.config.feedback import MAX_SECONDS, FeedbackSettings, Seconds, Share
 from app.config.games import GAMES
-from app.config.settings import LANGUAGE_BACKEND, GameConfig, Settings
+from app.config.settings import LANGUAGE_BACKEND, GameConfig
 from app.core import ConfigKey, FlyballError, Name, is_broker
 
 LAPTOP: tuple[ConfigKey, ...] = tuple(

@@ -1,17 +1,12 @@
-"""Settings of one game configuration.
-
-Settings are frozen, and unknown keys are errors.
-"""
+"""Settings of one game configuration."""
 
 import re
-from collections.abc import Iterator, Mapping
-from functools import cache
 from math import ceil
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationInfo, field_validator, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field, JsonValue, field_validator, model_validator
 
+from app.config.base import ManifestPart, Settings
 from app.core import ANCHOR, HEURISTIC, MCTS, RANDOM, SOLVER, BotName, ConfigKey, is_judge
 
 Parameter = Literal["learning_rate", "epochs", "games_per_iteration", "quality_threshold", "base_temperature"]
@@ -30,68 +25,6 @@ FEWEST_SIMULATIONS, MOST_SIMULATIONS = 2, 4096
 
 CONFIG_KEY = re.compile(r"^[a-z][a-z0-9_]*_[2-7]p$")
 """Keys of configurations: they end with the number of players. No game string looks like one."""
-
-
-class Settings(BaseModel):
-    """Base of all settings."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    def replace(self, **changes: Any) -> Self:
-        """Return a validated copy with changes.
-
-        Raises ``ValidationError``, also for an unknown setting.
-        """
-        fields = {name: getattr(self, name) for name in type(self).model_fields}  # without cached properties
-        return self.model_validate(fields | changes)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _booleans_are_no_numbers(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse booleans for numbers.
-
-        pydantic would read them as 1 or 0. Numbers as text stay valid.
-        """
-        if info.field_name in _numbers_of(cls) and _holds_boolean(value):
-            raise PydanticCustomError("boolean", "Input should be a number, which true and false are not")
-        return value
-
-
-@cache
-def _numbers_of(model: type[Settings]) -> frozenset[str]:
-    """Return the fields whose types include numbers but not booleans."""
-    types = {name: set(_types(field.annotation)) for name, field in model.model_fields.items()}
-    return frozenset(name for name, named in types.items() if named & {int, float} and not named & {bool, Any})
-
-
-def _types(annotation: Any) -> Iterator[Any]:
-    """Iterate over the types in an annotation."""
-    for part in get_args(annotation):
-        yield from (type(part),) if isinstance(part, bool) else _types(part)
-    yield getattr(annotation, "__supertype__", annotation)
-
-
-def _holds_boolean(value: Any) -> bool:
-    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
-    return isinstance(value, bool) or any(map(_holds_boolean, parts))
-
-
-class ManifestPart(Settings):
-    """Base of a model's manifest and of the settings in it.
-
-    A manifest leaves out the fields in ``later`` that have their default. They were added when models existed already,
-    and a model that does not use them keeps its bytes, and so its hash.
-    """
-
-    later: ClassVar[frozenset[str]] = frozenset()
-
-    @property
-    def left_out(self) -> dict[str, Any]:
-        """The fields to leave out, as ``exclude`` of ``model_dump_json``."""
-        fields = type(self).model_fields
-        unused = {name: True for name in self.later if getattr(self, name) == fields[name].get_default()}
-        parts = {name: part.left_out for name in fields if isinstance(part := getattr(self, name), ManifestPart)}
-        return {name: part for name, part in parts.items() if part} | unused
 
 
 MLP, WINDOWS, TOWER = "mlp", "windows", "tower"
@@ -143,7 +76,7 @@ class NetworkSettings(ManifestPart):
     channels: Channels = 32
     squeeze_excite: SqueezeExcite = False
     policy_head: PolicyHead = "dense"
-    options: NetworkOptions = {}
+    options: NetworkOptions = Field({})
 
     def __str__(self) -> str:
         used = self.model_dump(exclude=self.left_out | {"kind": True})

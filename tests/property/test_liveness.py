@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from app.config import GAMES, FeedbackSettings, RunSettings
-from app.config.settings import Settings
+from app.config.base import Settings
 from app.controllers.fold import Fold
 from app.controllers.needs import most_rows
 from app.controllers.state import state_of
