@@ -1,7 +1,4 @@
-"""Arms of a comparison, daemon by daemon.
-
-Each controller, or its baseline, runs in the controller's daemon.
-"""
+"""Arms of a comparison, daemon by daemon. Each controller, or its baseline, runs in the controller's daemon."""
 
 import pytest
 

@@ -61,10 +61,7 @@ def training_of(shards: tuple[ShardRef, ...]) -> TrainingRequested:
 
 
 class Asking:
-    """A uniform scheduler that requests whatever rows it lacks.
-
-    Each step adds a worker, so that no request has to wait for one.
-    """
+    """A uniform scheduler that requests whatever rows it lacks."""
 
     def __init__(self, scheduler: type[UniformScheduler], settings: RunSettings | None = None) -> None:
         self.driven = Driven(scheduler, settings)
@@ -77,10 +74,7 @@ class Asking:
         return bool(asked)
 
     def fill(self, model: str = OLD) -> None:
-        """Answer requests, each with half of the needed rows.
-
-        It ends when no more are requested; one worker is then free.
-        """
+        """Answer requests, each with half of the needed rows."""
         while self.lacks_rows():
             self.driven.feed(scored(rows=NEED // 2, request=self.request, model=model))
 

@@ -5,17 +5,7 @@ from bus_rig import checked
 
 from app.bus import wire
 from app.bus.access import KeyRefused
-from app.bus.client import (
-    CREDIT_BYTES,
-    REFUSED_S,
-    Changed,
-    Client,
-    Finished,
-    Overdue,
-    Postponed,
-    Reconnect,
-    Settled,
-)
+from app.bus.client import CREDIT_BYTES, REFUSED_S, Changed, Client, Finished, Overdue, Postponed, Reconnect, Settled
 from app.bus.outgoing import FRAMES_IN_FLIGHT
 from app.bus.ports import Batch, BusError, PublishRefused, Sign
 from app.bus.sequencer import Run

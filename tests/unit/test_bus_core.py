@@ -238,10 +238,7 @@ def test_laggards_take_turns():
 
 
 def lagging(*subscriptions, journal=None):
-    """Return a fanout whose subscribers all read the journal from its start.
-
-    ``subscriptions`` are (peer, number).
-    """
+    """Return a fanout whose subscribers all read the journal from its start. ``subscriptions`` are (peer, number)."""
     if journal is None:
         journal = MemoryJournal()
         journal.append(records(10))
@@ -262,10 +259,7 @@ def test_fanout_peer_lost_within_a_round_loses_subscriptions():
 
 
 def test_held_deliveries_count_when_a_subscriber_resubscribes():
-    """Each interruption would otherwise grant a subscriber one more credit.
-
-    Deliveries would pile up at a subscriber that does not read.
-    """
+    """Each interruption would otherwise grant a subscriber one more credit."""
     subscription = cursor(1, None, 5, credit=100, held=100)
     assert not subscription.is_due(head=9)
     subscription.consumed(4)

@@ -29,10 +29,7 @@ def adapter(generator: PeftGenerator) -> Adapter:
 
 
 def remade(adapter: Adapter, changes: dict[str, torch.Tensor], **manifest: object) -> Adapter:
-    """Return an adapter with changed tensors under the old canary.
-
-    It is stored and named as a sound adapter would be.
-    """
+    """Return an adapter with changed tensors under the old canary."""
     old = adapter.checkpoint
     data = save(load(old.parameters) | changes)
     written = Manifest.model_validate(old.manifest.model_dump() | manifest)
@@ -92,10 +89,7 @@ def test_adapter_of_other_shapes_is_refused(generator: PeftGenerator, adapter: A
 
 
 class Stale(PeftGenerator):
-    """Answers with the adapter that was loaded first.
-
-    A cache does so if a name is reused.
-    """
+    """Answers with the adapter that was loaded first. A cache does so if a name is reused."""
 
     def score(self, texts: Sequence[Ids], adapter: str | None) -> list[list[float]]:
         return super().score(texts, self.loaded[0])

@@ -36,10 +36,7 @@ def spec(store: Path, model: str = "new") -> dict:
 
 
 def played(name: str, *specs: dict, begins: float = 0.0):
-    """Run jobs of a worker in trouble, one after another.
-
-    Return (result or error, time in seconds) of each job, and the specs that reached the engine.
-    """
+    """Run jobs of a worker in trouble, one after another."""
 
     async def main():
         inner, found = Recorded(), []

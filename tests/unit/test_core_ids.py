@@ -14,10 +14,7 @@ parts = st.lists(st.text(max_size=5) | st.integers(), max_size=4)
 
 
 def test_known_ids_stay_what_they_are() -> None:
-    """Journals hold derived ids, so their derivation must not change.
-
-    Otherwise every recorded decision would count as a new one.
-    """
+    """Journals hold derived ids, so their derivation must not change."""
     assert derive_id() == "cae66941d9efbd404e4d88758ea67670"
     assert derive_id("trigger", "cause", 0) == "7c9062c53acef8fdca8a6da104c45a54"
     assert derive_seed(1, "hex7_2p", "selfplay", 17) == 6290276297042521949

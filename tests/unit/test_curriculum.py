@@ -93,10 +93,7 @@ def test_first_rating_changes_no_weights_whatever_was_played():
 
 
 def test_evaluation_rebalances_at_once_and_is_the_cause(curriculum):
-    """A tick does not rebalance.
-
-    Only time has changed since the last evaluation.
-    """
+    """A tick does not rebalance. Only time has changed since the last evaluation."""
     curriculum.feed(played(5000), key=OTHER_KEY, at=1)
     assert not curriculum.feed(TICK, key=None, at=602)
     (rebalanced,) = curriculum.envelopes(rated(), at=603)
@@ -144,10 +141,7 @@ def test_games_count_by_the_requests_that_they_make_up():
 
 
 def test_where_all_stand_still_noise_makes_nobody_fast(curriculum):
-    """A negligible velocity is a stall, even if it is above average.
-
-    A tenth of an Elo an hour is twice the mean of itself and zero.
-    """
+    """A negligible velocity is a stall, even if it is above average."""
     for third in range(15):
         assert not curriculum.feed(rated(0.03 * third), key=KEY, at=1210 * third)
         assert not curriculum.feed(rated(0.0), key=OTHER_KEY, at=1210 * third)

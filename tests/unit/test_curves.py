@@ -1,7 +1,4 @@
-"""Curves: one record a configuration.
-
-Evaluations lie beside the trainings that made their models.
-"""
+"""Curves: one record a configuration. Evaluations lie beside the trainings that made their models."""
 
 import shutil
 import sys

@@ -1,7 +1,4 @@
-"""Deadlines: every kind of job has one.
-
-A job that misses its deadline fails with a typed fact.
-"""
+"""Deadlines: every kind of job has one. A job that misses its deadline fails with a typed fact."""
 
 import pytest
 from driving import KEY, DrivenWorker, played, promoted, run_settings

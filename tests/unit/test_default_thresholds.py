@@ -116,10 +116,7 @@ def test_without_training_games_are_60_s_apart(scheduler, at, requests):
 
 
 def turn(scheduler: Driven, hours: float) -> float:
-    """Return a configuration's priority some hours after its training.
-
-    The configuration takes a turn of one second.
-    """
+    """Return a configuration's priority some hours after its training. The configuration takes a turn of one second."""
     scheduler.feed(distributed(), at=hours * HOUR)
     return 1 / scheduler.row(CONFIG + KEY).config.finish
 

@@ -197,10 +197,7 @@ async def test_a_job_on_a_missing_device_fails_and_says_so(tmp_path: Path) -> No
 
 
 def test_a_run_is_refused_where_its_device_is_missing() -> None:
-    """The device is one that no machine has.
-
-    The check asks another process, where nothing is patched.
-    """
+    """The device is one that no machine has. The check asks another process, where nothing is patched."""
     device = {"training": "cuda:99"}
     with pytest.raises(BadSettings, match=r"deployment.device.training: cuda:99 was asked for") as refused:
         check_devices(Deployment.model_validate({"device": device}))
@@ -263,10 +260,7 @@ def test_a_gauntlet_s_batches_are_larger_on_a_gpu(tmp_path: Path) -> None:
 
 @pytest.fixture
 def trained(tmp_path: Path) -> tuple[str, dict]:
-    """Return a model and a training on its bfloat16 games.
-
-    The model's logits differ.
-    """
+    """Return a model and a training on its bfloat16 games. The model's logits differ."""
     model = put_model(tmp_path, scale=3)
     shard = play(selfplay_spec(tmp_path, model, games=60, precision="bfloat16"), ignore)["shard"]
     spec = {

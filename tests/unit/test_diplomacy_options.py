@@ -1,7 +1,4 @@
-"""Options of Diplomacy: scoring, win bonus, last year.
-
-They are part of a configuration's game string.
-"""
+"""Options of Diplomacy: scoring, win bonus, last year. They are part of a configuration's game string."""
 
 from pathlib import Path
 from random import Random
@@ -17,10 +14,7 @@ from app.language.text_games import open_text_table, text_table
 
 
 def finished(game: str, seed: int = 3) -> tuple[np.ndarray, np.ndarray]:
-    """Return scores and returns of four games.
-
-    A coordinated bot plays against chaos bots.
-    """
+    """Return scores and returns of four games. A coordinated bot plays against chaos bots."""
     table, rng = text_table(game, 4), Random(seed)
     table.reset(range(4), range(4), [0] * 4)
     while turns := table.pending():

@@ -140,10 +140,7 @@ def test_chaos_bot_moves_by_the_type_of_an_order():
 
 
 def test_chaos_bot_orders_dislodged_units_and_builds():
-    """Dislodged units and builds need orders, too.
-
-    A bot that asks only for the units on the map gives no orders in these phases.
-    """
+    """Dislodged units and builds need orders, too."""
     ordered = Counter()
     for turn in played(STANDARD, bots=("coordinated", "chaos")).turns:
         kind = turn.position.phase.kind

@@ -360,10 +360,7 @@ class TestNodes:
 
     @staticmethod
     def on(node: str, *others: str) -> DrivenWorker:
-        """Return the distributor on a node.
-
-        The broker is on laptop; ``others`` are nodes with distributors, too.
-        """
+        """Return the distributor on a node. The broker is on laptop; ``others`` are nodes with distributors, too."""
         worker = DrivenWorker(Distributor, node=node)
         worker.feed(DaemonReady(daemon="broker", node="laptop", position=0, capacity=0), None)
         for other in (node, *others):

@@ -1,7 +1,4 @@
-"""Checks of ``flyball doctor``: each finds its trouble and has a runbook.
-
-No check finds the trouble of another.
-"""
+"""Checks of ``flyball doctor``: each finds its trouble and has a runbook. No check finds the trouble of another."""
 
 import re
 import shlex
@@ -82,10 +79,7 @@ def present(lag: int = 0, *, lost: bool = False, who: dict[str, str] = WHO) -> P
 
 
 def facts_of(run: Recording, *table: Present, running: bool = True) -> Facts:
-    """Return the facts that doctor would gather about a run.
-
-    ``table`` holds the daemons that the broker knows.
-    """
+    """Return the facts that doctor would gather about a run. ``table`` holds the daemons that the broker knows."""
     board, now = Board(), run.events[-1].recordedtime + timedelta(seconds=1)
     board.feed(run.events)
     presence = {f"{one.daemon}@{one.node}": one for one in table or (present(),)}
@@ -125,10 +119,7 @@ def jumped() -> Facts:
 
 
 def stuck_at_its_start() -> Facts:
-    """Return a run with a living daemon stuck before it is ready.
-
-    The daemon started ten minutes ago.
-    """
+    """Return a run with a living daemon stuck before it is ready. The daemon started ten minutes ago."""
     run = healthy()
     run.add(DaemonStarted(**WORKER, pid=9, version="0.1.0+rows.2"))
     facts = facts_of(run, present(), present(who=WORKER))

@@ -1,7 +1,4 @@
-"""Episodes in environments: both autoresets, trajectories, refusals, no side effects.
-
-An evaluation changes nothing of a training in the same process.
-"""
+"""Episodes in environments: both autoresets, trajectories, refusals, no side effects."""
 
 import random
 from collections.abc import Callable

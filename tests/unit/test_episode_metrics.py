@@ -1,7 +1,4 @@
-"""Rules of ``app.gym.episodes``, by their numbers.
-
-The tests also show what a naive version of a rule would measure.
-"""
+"""Rules of ``app.gym.episodes``, by their numbers. The tests also show what a naive version of a rule would measure."""
 
 from collections.abc import Iterable, Sequence
 from itertools import cycle, islice

@@ -1,7 +1,4 @@
-"""Ratings that the evaluator publishes as facts.
-
-They follow from all games of its pool together.
-"""
+"""Ratings that the evaluator publishes as facts. They follow from all games of its pool together."""
 
 from functools import partial
 from itertools import combinations
@@ -29,10 +26,7 @@ EXPLOIT = 60.0
 
 
 class Run:
-    """An evaluator and a keeper that follow each other's events.
-
-    Their models gain strength with every generation.
-    """
+    """An evaluator and a keeper that follow each other's events. Their models gain strength with every generation."""
 
     def __init__(self, exploit: float = 0.0) -> None:
         self.settings = run_settings()
@@ -104,10 +98,7 @@ class Run:
 
 
 def chained(said: EvaluationCompleted, ratings: dict[str, tuple[float, float]]) -> tuple[float, float]:
-    """Return the rating that follows from the opponents' earlier ratings.
-
-    These are the ratings that opponents had when they were evaluated themselves.
-    """
+    """Return the rating that follows from the opponents' earlier ratings."""
     known = [(ratings.get(match.opponent_model or match.opponent), match) for match in said.results]
     return performance_rating(
         [OpponentScore(Elo(elo), m.score.mean, m.games, error) for (elo, error), m in filter(lambda k: k[0], known)]
@@ -115,10 +106,7 @@ def chained(said: EvaluationCompleted, ratings: dict[str, tuple[float, float]]) 
 
 
 def test_models_that_exploit_parents_agree_with_a_round_robin():
-    """A chain of ratings overestimates models that exploit their parents.
-
-    Each link is rated on those before it, so gains over parents alone add up.
-    """
+    """A chain of ratings overestimates models that exploit their parents."""
     run, chain = Run(EXPLOIT), {"random": (0.0, 0.0)}
     for step in range(41):
         said = run.generation(step)[0]
@@ -190,10 +178,7 @@ def test_rating_that_hardly_changed_is_not_published_again():
 
 
 def test_returning_member_is_rated_by_all_its_games():
-    """No game of a member is forgotten.
-
-    A rating by the last fifty games alone would be as uncertain as fifty games are.
-    """
+    """No game of a member is forgotten."""
     run, told, again = Run(), dict[str, AgentRating](), 0
     for step in range(60):
         _, *changed = run.generation(step)
@@ -207,10 +192,7 @@ def test_returning_member_is_rated_by_all_its_games():
 
 
 def test_the_ratings_of_all_members_are_those_of_one_fit():
-    """Ratings of one fit can be compared, however old the games.
-
-    Anchors are rated with the other members.
-    """
+    """Ratings of one fit can be compared, however old the games. Anchors are rated with the other members."""
     run = Run(EXPLOIT)
     for step in range(41):
         run.generation(step)

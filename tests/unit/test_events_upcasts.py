@@ -1,7 +1,4 @@
-"""Upcasts of old events, version by version.
-
-What the journal holds is never rewritten.
-"""
+"""Upcasts of old events, version by version. What the journal holds is never rewritten."""
 
 import json
 from collections.abc import Callable
@@ -61,10 +58,7 @@ def seconds_get_their_name(data: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture
 def register(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Register upcasts of CLOCK_TICK for the time of a test.
-
-    They lead up to its present version.
-    """
+    """Register upcasts of CLOCK_TICK for the time of a test. They lead up to its present version."""
 
     def put(**steps: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
         for step, function in steps.items():
@@ -149,10 +143,7 @@ SHARD = ShardRef(key="c" * 64, worker=None, rows=9, games=1, model="a" * 64, see
 BARE = {"key": "c" * 64, "rows": 9, "games": 1, "model": "a" * 64, "seed": 1}
 UNNAMED: list[tuple[Payload, dict[str, Any]]] = [
     (scored().replace(shard=SHARD), {"shard": BARE}),
-    (
-        played().replace(shard=SHARD.replace(worker=WORKER)),
-        {"shard": BARE, "worker": WORKER},
-    ),
+    (played().replace(shard=SHARD.replace(worker=WORKER)), {"shard": BARE, "worker": WORKER}),
     (asked(WORKER), {}),
     (
         TrainingRequested(base_model=None, shards=(SHARD,), step=0, seed=1, learning_rate=0.1, epochs=1),

@@ -1,7 +1,4 @@
-"""Experience as lines of JSON.
-
-Nothing is lost, and errors name file, line and field.
-"""
+"""Experience as lines of JSON. Nothing is lost, and errors name file, line and field."""
 
 import hashlib
 import json

@@ -202,10 +202,7 @@ class TestFailures:
         assert len({one.worker for one in of(said, NodeDegraded)}) <= 1
 
     def test_failure_at_paused_worker_excuses_no_other(self):
-        """Worker A fails whatever it plays.
-
-        So its failures at the second configuration do not incriminate that configuration.
-        """
+        """Worker A fails whatever it plays."""
         driven, failed, said = scheduler_of(A, keys=(KEY, OTHER_KEY)), set(), []
 
         def fail_all(start: int, end: int, *keys: str) -> None:

@@ -52,10 +52,7 @@ def parity(failures: int, checked: int = 16) -> ParityChecked:
 
 
 def climb(loop: Driven, elo_per_hour: float, hours: float, start: float = 0.0, every: float = 0.1) -> list:
-    """Rate the model along a straight line; return the events.
-
-    Ratings are ``every`` hours apart.
-    """
+    """Rate the model along a straight line; return the events. Ratings are ``every`` hours apart."""
     said = []
     for hour in np.arange(start, start + hours, every):
         said += loop.feed(rated(elo_per_hour * hour, stderr=4.0), at=hour * HOUR)
@@ -93,10 +90,7 @@ class TestStall:
         assert not of(climb(loop, 7.0, hours=12), ExplorationBoost)
 
     def test_it_is_the_upper_bound_that_counts(self):
-        """A slope of 3 Elo/h, known to within 4, is no stall.
-
-        It is not known to be below 5 Elo/h.
-        """
+        """A slope of 3 Elo/h, known to within 4, is no stall. It is not known to be below 5 Elo/h."""
         loop = Driven(FeedbackLoopController, run_settings())
         for hour in np.arange(0, 8, 1 / 3):
             assert not of(loop.feed(rated(3.0 * hour, stderr=60.0), at=hour * HOUR), ExplorationBoost)
@@ -139,18 +133,12 @@ class TestStall:
 
     @pytest.mark.parametrize(("velocity", "stall"), [(-4.61, True), (-4.63, False)])
     def test_a_certain_decline_is_no_stall(self, velocity, stall):
-        """The 7 decisive hours have 15 ratings, each known to 15 Elo.
-
-        Their slope is certain to within 4.618 Elo/h.
-        """
+        """The 7 decisive hours have 15 ratings, each known to 15 Elo. Their slope is certain to within 4.618 Elo/h."""
         elos = [velocity * number / 2 for number in range(25)]
         assert (stalled(ratings(elos, stderr=15.0), StallSettings(), at(12.0)) is not None) == stall
 
     def test_what_was_learned_before_a_drop_and_since_is_no_stall(self):
-        """Lines over the drop are flat, or fall.
-
-        The model gains 8 Elo/h, loses 100 Elo, and gains 8 Elo/h again.
-        """
+        """Lines over the drop are flat, or fall. The model gains 8 Elo/h, loses 100 Elo, and gains 8 Elo/h again."""
         for hours in np.arange(1.0, 12.5, 0.5):
             elos = [*np.arange(0, 96, 4.0), *np.arange(-4.0, 8 * hours - 4, 4.0)]
             last = at((len(elos) - 1) / 2)
@@ -239,10 +227,7 @@ class TestStall:
 
 
 class TestTimeInWhichTheRunWasOff:
-    """A laptop is off over night.
-
-    Nothing is recorded, not even the tick, and nothing is learned.
-    """
+    """A laptop is off over night. Nothing is recorded, not even the tick, and nothing is learned."""
 
     @staticmethod
     def run(loop: Driven, elo_per_hour: float, hours: float, start: float = 0.0, off: float = 0.0) -> list:
@@ -378,10 +363,7 @@ class TestParity:
         assert not loop.feed(*[parity(0)] * 30)
 
     def test_own_decisions_recorded_late_count_once(self, late):
-        """A block is recorded after it was lifted.
-
-        A failure blocks again before the lifting is recorded.
-        """
+        """A block is recorded after it was lifted. A failure blocks again before the lifting is recorded."""
         block, unblock = late.envelopes(parity(1), *[parity(0)] * 3)
         assert late.record(block) == []
         (again,) = late.envelopes(parity(1))
@@ -415,10 +397,7 @@ class TestEvaluationTrigger:
 
 @pytest.mark.parametrize("first", [KEY, OTHER_KEY])
 def test_sweep_order_of_configurations_is_always_the_same(first):
-    """Ids follow from the order, so it must survive a restart.
-
-    After a restart rows are in the order of their keys.
-    """
+    """Ids follow from the order, so it must survive a restart. After a restart rows are in the order of their keys."""
     loop = Driven(FeedbackLoopController, run_settings(KEY, OTHER_KEY, **STEADY))
     for key in (first, *({KEY, OTHER_KEY} - {first})):
         loop.feed(scored(0.1), key=key, at=1)

@@ -1,7 +1,4 @@
-"""Pending decisions of Fold.
-
-A controller sees its own decisions before they are recorded, and is not given their record.
-"""
+"""Pending decisions of Fold."""
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -101,10 +98,7 @@ class Cooler(Controller):
 
 
 class Restorer(Controller):
-    """Makes OLD current at each degraded shard.
-
-    Once OLD is shown as current, it emits REGRESSION_CLEARED instead.
-    """
+    """Makes OLD current at each degraded shard. Once OLD is shown as current, it emits REGRESSION_CLEARED instead."""
 
     name: ClassVar[str] = "Restorer"
     row: ClassVar[type[Notes]] = Notes
@@ -323,10 +317,7 @@ def test_pending_rollback_is_shown(go_on):
 
 
 def test_pending_rollback_of_a_replaced_model_is_not_shown(go_on):
-    """An operator's promotion is recorded between the decision and its record.
-
-    The record then changes nothing.
-    """
+    """An operator's promotion is recorded between the decision and its record. The record then changes nothing."""
     run = Run(Restorer)
     run.feed(promoted(OLD))
     run.feed(promoted(NEW))

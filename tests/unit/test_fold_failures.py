@@ -138,10 +138,7 @@ def test_fold_voided_event_is_given_to_nobody(record):
 
 
 def test_replay_voided_event_is_left_out_and_no_difference():
-    """Decisions taken with the event stay as they are.
-
-    The state is that of a run without the event.
-    """
+    """Decisions taken with the event stay as they are. The state is that of a run without the event."""
     run = list(generated(1500, seed=3, settings=hasty()))
     voided = next(event for event in run[700:] if isinstance(event.data, TrainingCompleted))
     data = EventVoided(position=voided.sequence, reason="bad model")

@@ -39,10 +39,7 @@ def test_results_go_back_to_the_record_they_belong_to():
 
 
 def test_seats_and_games_are_episodes_of_their_own():
-    """Two seats play four rows in turn.
-
-    No seat's estimate may look at another seat's rows.
-    """
+    """Two seats play four rows in turn. No seat's estimate may look at another seat's rows."""
     rows = trajectory([0, 1, 2, 3], [0, 0, 1, -1], [0, 0, 0, 0], done=[2, 3], seats=[0, 1, 0, 1])
     assert advantages(rows, 1.0, 1.0) == pytest.approx([1, -1, 1, -1])
     other_game = trajectory([0, 0], [1, -1], [0, 0], done=[0, 1], games=[0, 1])

@@ -1,7 +1,4 @@
-"""Boards as the seat to move sees them.
-
-Its own pieces come first, and always move the same way.
-"""
+"""Boards as the seat to move sees them. Its own pieces come first, and always move the same way."""
 
 import numpy as np
 import pyspiel
@@ -12,10 +9,7 @@ from app.games import FINISHED, open_table
 
 
 def table_after(key, actions, *, count=1):
-    """Return ``count`` tables in one, after some actions.
-
-    Actions are in the movers' own numbering.
-    """
+    """Return ``count`` tables in one, after some actions. Actions are in the movers' own numbering."""
     table = open_table(GAMES[key], count)
     table.reset(np.arange(count), [0] * count)
     for action in actions:
@@ -69,10 +63,7 @@ def test_the_second_seat_counts_its_own_stones_first(key, cells, moves, mine, th
     ],
 )
 def test_game_whose_option_changes_planes_is_as_openspiel_shows(key: str, game: str) -> None:
-    table, state = (
-        open_table(GAMES[key].replace(game=game), 1),
-        pyspiel.load_game(game).new_initial_state(),
-    )
+    table, state = (open_table(GAMES[key].replace(game=game), 1), pyspiel.load_game(game).new_initial_state())
     table.reset(np.array([0]), [0])
     for _ in range(3):
         obs, mask = table.observe(np.array([0]))
@@ -86,10 +77,7 @@ def test_game_whose_option_changes_planes_is_as_openspiel_shows(key: str, game: 
 
 
 def ultimate(moves):
-    """Return what the seat to move sees after ``moves``.
-
-    These are the forced board, its cells (mine, theirs) and the boards won (mine, theirs).
-    """
+    """Return what the seat to move sees after ``moves``."""
     obs = table_after("ultimate_tic_tac_toe_2p", moves).observe(np.array([0]))[0][0]
     parts = obs[243:253], obs[253:262], obs[262:271], obs[271:280], obs[280:]
     return [np.flatnonzero(part).tolist() for part in parts]
@@ -113,10 +101,7 @@ def test_ultimate_shows_the_boards_that_are_won() -> None:
     [("hex7_2p", [0, 8], [2, 30]), ("breakthrough6_2p", [36 + 2], [36 + 14]), ("connect_four_2p", [0, 1], [5, 6])],
 )
 def test_with_the_seats_swapped_the_other_seat_sees_the_same(key, mine, theirs) -> None:
-    """The moves are the same whoever begins.
-
-    One player makes the moves ``mine``, the other ``theirs``.
-    """
+    """The moves are the same whoever begins. One player makes the moves ``mine``, the other ``theirs``."""
     first = table_after(key, [move for pair in zip(mine, theirs, strict=True) for move in pair])
     second = table_after(key, [move for pair in zip(theirs, mine, strict=True) for move in pair])
     for seat in (0, 1):

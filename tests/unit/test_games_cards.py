@@ -44,10 +44,7 @@ def deal(history):
 
 
 def follow(hands, cards):
-    """Play cards out; return the tricks and the points.
-
-    Tricks are [(leader, cards)]; points are those that each seat has taken.
-    """
+    """Play cards out; return the tricks and the points."""
     leader = next(seat for seat in range(4) if 0 in hands[seat])
     tricks, points = [], [0] * 4
     for start in range(0, len(cards), 4):

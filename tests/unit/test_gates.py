@@ -33,10 +33,7 @@ def test_the_ratio_is_the_published_one(counts, bounds, llr) -> None:
 
 
 def exact_llr(counts: Sequence[float], elo0: float, elo1: float) -> float:
-    """Return the exact log-likelihood ratio.
-
-    Each hypothesis is the multinomial of maximum likelihood among those with its mean.
-    """
+    """Return the exact log-likelihood ratio."""
     smoothed = np.array(counts) + PSEUDO_COUNT / len(counts)
     shares, scores = smoothed / smoothed.sum(), np.linspace(0, 1, len(counts))
 
@@ -65,17 +62,7 @@ def test_many_gates_at_once_are_the_same_gates(outcomes) -> None:
 
 
 def gates(shares: np.ndarray, games: int, seed: int, counted: int = 1, number: int = GATES) -> tuple[float, float]:
-    """Return the share of accepted gates and the mean games of gates.
-
-    Every gate is tested after every observation.
-
-    Args:
-        shares: probability of each outcome of an observation.
-        games: that an observation has.
-        seed: of the observations.
-        counted: as how many observations each one is counted.
-        number: of the gates.
-    """
+    """Return the share of accepted gates and the mean games of gates."""
     rng, counts = np.random.default_rng(seed), np.zeros((len(shares), number))
     live, played, accepted = np.arange(number), np.zeros(number), 0
     while len(live):
@@ -88,10 +75,7 @@ def gates(shares: np.ndarray, games: int, seed: int, counted: int = 1, number: i
 
 
 def single(elo: float, draws: float = 0.0) -> np.ndarray:
-    """Return the shares of lost, drawn and won games.
-
-    ``draws`` is the share of draws between equals.
-    """
+    """Return the shares of lost, drawn and won games. ``draws`` is the share of draws between equals."""
     score = expected_score(elo)
     drawn = draws * min(score, 1 - score)
     return np.array([1 - score - drawn / 2, drawn, score - drawn / 2])
@@ -120,10 +104,7 @@ def opened(elo: float, draws: float, opening: float, *, swapped: bool) -> np.nda
 
 @cache
 def dealt(elo: float, players: int, seed: int = 0) -> np.ndarray:
-    """Return the shares of rotations among ``players``.
-
-    Places follow Plackett and Luce; the hero's opponents are equals.
-    """
+    """Return the shares of rotations among ``players``."""
     rng, rotations = np.random.default_rng(seed), 100_000
     strength = np.zeros(players)
     strength[0] = elo * np.log(10) / 400
@@ -172,10 +153,7 @@ def test_pairs_need_fewer_games_than_games_of_such_openings() -> None:
 
 
 def test_games_that_repeat_each_other_are_no_more_evidence() -> None:
-    """Counting games instead of pairs triples the errors here.
-
-    The second game of a pair goes as the first did.
-    """
+    """Counting games instead of pairs triples the errors here. The second game of a pair goes as the first did."""
     lost, _, won = single(-20.0)
     assert gates(np.array([lost, 0, 0, 0, won]), 2, seed=4)[0] <= 0.055
     assert gates(np.array([lost, 0, won]), 2, seed=4, counted=2)[0] > 0.12

@@ -73,10 +73,7 @@ def test_a_rating_gauntlet_has_three_members_of_the_league():
 
 
 def test_one_sided_opponent_is_played_few_games():
-    """Opponents far below the champion play few games.
-
-    Only the watchdog's anchor is played in full.
-    """
+    """Opponents far below the champion play few games. Only the watchdog's anchor is played in full."""
     worker = lasting()
     worker.feed(CheckpointAdded.model_validate(added(3, 1700.0).model_dump() | {"model": OLD}))
     worker.feed(EloUpdated(ratings=(AgentRating(agent=OLD, elo=Elo(1700.0), elo_stderr=15.0, games=200, bound=None),)))

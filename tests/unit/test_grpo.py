@@ -240,10 +240,7 @@ def test_checkpointed_layers_give_the_same_gradients(precision: Precision) -> No
 
 
 def test_training_on_legal_answers_keeps_free_ones_legal() -> None:
-    """The loss term raises the probability of the allowed tokens.
-
-    It leaves their shares alone.
-    """
+    """The loss term raises the probability of the allowed tokens. It leaves their shares alone."""
     generator = PeftGenerator(small_base(store := MemoryStore()))
     generator.add("trained", random_adapter(store, generator, 0))
     generator.peft.base_model.set_adapter("trained")

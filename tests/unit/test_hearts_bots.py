@@ -20,10 +20,7 @@ OPTIONS = RULES.option_set
 
 
 def positions(games: int, seed: int = 0, rules: HeartsRules = RULES):
-    """Return positions from hands played at random.
-
-    Each is (game record, seat to move, observation, mask).
-    """
+    """Return positions from hands played at random. Each is (game record, seat to move, observation, mask)."""
     table, found = HeartsTable(rules, games), []
 
     def watch(slots, seats, obs, mask, _actions):
@@ -118,10 +115,7 @@ def test_the_hard_bot_depends_on_the_position_and_its_seed_alone() -> None:
 
 
 def cards(text: str) -> list[int]:
-    """Return the card numbers of a text.
-
-    'QS 2C' is the queen of spades and the two of clubs.
-    """
+    """Return the card numbers of a text. 'QS 2C' is the queen of spades and the two of clubs."""
     return ["CDSH".index(card[1]) * 13 + "23456789TJQKA".index(card[0]) for card in text.split()]
 
 
@@ -169,10 +163,7 @@ def test_a_moon_that_nobody_can_stop_is_shot() -> None:
 
 
 def test_who_has_taken_everything_is_not_given_the_rest() -> None:
-    """My right-hand neighbour leads and has all points so far.
-
-    The heart that I throw would be one more.
-    """
+    """My right-hand neighbour leads and has all points so far. The heart that I throw would be one more."""
     out, ace = f"{CLUBS_AND_DIAMONDS} KC KH", cards("AH")[0]
     assert choice("AH 6D 7D 8D", "9C", out, (0, 0, 0, 24)) != ace
     assert choice("AH 6D 7D 8D", "9C", out, (0, 12, 0, 12)) == ace

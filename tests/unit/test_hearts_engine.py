@@ -25,10 +25,7 @@ VARIANTS = {
 
 
 def compare(rules: HeartsRules, seeds, rng) -> int:
-    """Play random hands, compare each with OpenSpiel, and count the moves.
-
-    The comparison is of movers, legal actions and outcomes.
-    """
+    """Play random hands, compare each with OpenSpiel, and count the moves."""
     seen = defaultdict(list)
 
     def watch(slots, seats, _obs, mask, _actions):
@@ -85,10 +82,7 @@ def test_the_observation_is_what_openspiel_shows(qs_breaks_hearts: bool) -> None
 
 
 def test_the_same_position_is_seen_alike_from_every_seat() -> None:
-    """Turning the table by a seat changes nothing for the mover.
-
-    What the seat to move sees is relative to that seat.
-    """
+    """Turning the table by a seat changes nothing for the mover."""
     table = play(HeartsTable(HAND, 1), [3], random_choice(np.random.default_rng(0)))
     views = table.view(np.zeros(4, dtype=np.int64), np.arange(4, dtype=np.int8))
     scores = views[:, 179:183]
@@ -100,10 +94,7 @@ def test_the_same_position_is_seen_alike_from_every_seat() -> None:
 
 @pytest.fixture(scope="module")
 def hands():
-    """Return 2,000 random hands.
-
-    Each is (direction, deal [4] sets, passed [12], plays [52], outcome [4]).
-    """
+    """Return 2,000 random hands. Each is (direction, deal [4] sets, passed [12], plays [52], outcome [4])."""
     table = play(HeartsTable(HAND, 2000), range(2000), random_choice(np.random.default_rng(5)))
     result = []
     for slot in range(2000):
@@ -119,10 +110,7 @@ def hands():
 
 
 def tricks_of(held, plays):
-    """Return tricks as [(leader, cards, taker)], after checking the plays.
-
-    Everyone has to play in turn, from the hand, and in suit.
-    """
+    """Return tricks as [(leader, cards, taker)], after checking the plays."""
     held, leader, tricks = [set(cards) for cards in held], next(s for s in range(4) if 0 in held[s]), []
     for first in range(0, 52, 4):
         cards = plays[first : first + 4]

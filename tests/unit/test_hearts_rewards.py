@@ -63,10 +63,7 @@ def test_only_the_end_is_rewarded_unless_asked() -> None:
 
 
 def earned_along(table: HeartsTable, seed: int):
-    """Play a random hand; return earnings [D, 4] and cards played [D].
-
-    The earnings of each seat and the number of cards played are those before each of D decisions.
-    """
+    """Play a random hand; return earnings [D, 4] and cards played [D]."""
     earned, played = [], []
 
     def watch(*_):

@@ -18,10 +18,7 @@ SHAPE = NetworkShape(270, 52)
 
 
 def collect(hands: int, seed: int = 0, slots: int = 256):
-    """Return the shard of some hands of a first model.
-
-    The model has hardly any preferences, so it tries everything.
-    """
+    """Return the shard of some hands of a first model. The model has hardly any preferences, so it tries everything."""
     policy = Policy(CONFIG.network, SHAPE, init_policy(CONFIG.network, SHAPE, seed=1))
     schedule = Schedule(list(range(hands)), np.zeros((hands, 4), dtype=np.int8), (1.0,), seed)
     recorder = ShardRecorder()
@@ -33,10 +30,7 @@ def collect(hands: int, seed: int = 0, slots: int = 256):
 
 
 def test_legal_masking() -> None:
-    """Illegal cards are never chosen and have no probability.
-
-    A forced card is no decision.
-    """
+    """Illegal cards are never chosen and have no probability. A forced card is no decision."""
     shard = collect(300)
     assert np.take_along_axis(shard.mask, shard.action[:, None].astype(np.int64), axis=1).all()
     assert (shard.obs[:, :52] >= shard.mask).all()
@@ -45,10 +39,7 @@ def test_legal_masking() -> None:
 
 
 def test_records_of_a_hand() -> None:
-    """A hand has 52 plays, and 12 passes or none.
-
-    Decisions without a choice have no rows. All seats have rows, in turn order.
-    """
+    """A hand has 52 plays, and 12 passes or none."""
     shard = collect(400)
     rows = np.bincount(shard.game)
     assert 40 < rows.mean() < 55
@@ -72,10 +63,7 @@ def test_determinism() -> None:
 
 
 def test_collection_speed() -> None:
-    """More than 100 games a second, by CPU time.
-
-    ``tests/benchmarks/bench_hearts.py`` measures how many.
-    """
+    """More than 100 games a second, by CPU time. ``tests/benchmarks/bench_hearts.py`` measures how many."""
     collect(8)
     began = process_time()
     collect(512)

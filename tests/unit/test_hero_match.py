@@ -32,10 +32,7 @@ def test_opponents_sit_after_the_hero() -> None:
 
 
 def test_clones_are_compared_seat_by_seat_with_others_only() -> None:
-    """One hero seat beats both others; the other loses to both.
-
-    The mean rank of the hero's seats does not show that.
-    """
+    """One hero seat beats both others; the other loses to both."""
     found = summarised([("hero", "x", "y", "hero")], [[1.0, 0.2, 0.2, -1.4]])
     assert (found.score.mean, found.score.n, found.wins) == (0.5, 1, 1)
     assert {one.agent: (one.seats, one.rank) for one in found.agents} == {"hero": (2, 2.5), "x": (1, 2), "y": (1, 2)}

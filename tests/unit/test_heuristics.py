@@ -23,10 +23,7 @@ def heuristic(key):
 
 
 def after(key, *actions, seed=0):
-    """Return the observation and mask [1, ...] after some actions.
-
-    Actions are numbered as the seats to move number them.
-    """
+    """Return the observation and mask [1, ...] after some actions."""
     table = open_table(GAMES[key], 1)
     table.reset(SLOT, [seed])
     for action in actions:
@@ -105,10 +102,7 @@ def test_connect_four_is_as_good_mirrored() -> None:
 
 
 def breakthrough_position(mine, theirs, size=6):
-    """Return an observation and a mask of all moves.
-
-    ``mine`` and ``theirs`` are pieces at (row, column).
-    """
+    """Return an observation and a mask of all moves. ``mine`` and ``theirs`` are pieces at (row, column)."""
     obs = np.zeros((1, 3, size, size), dtype=np.uint8)
     obs[0, 2] = 1
     for plane, pieces in ((0, mine), (1, theirs)):
@@ -124,10 +118,7 @@ def breakthrough_position(mine, theirs, size=6):
 
 
 def moves(mine, theirs):
-    """Return the probability of every move, as [6, 6, 3, 2].
-
-    The axes are row, column, way and capture.
-    """
+    """Return the probability of every move, as [6, 6, 3, 2]. The axes are row, column, way and capture."""
     log_probs, _ = heuristic("breakthrough6_2p").forward(*breakthrough_position(mine, theirs))
     return np.exp(log_probs[0]).reshape(6, 6, 3, 2)
 
@@ -185,10 +176,7 @@ def hearts_position(hand, trick=(), seen=(), *, passing=False):
 
 
 def cards(text):
-    """Return the card numbers of a text.
-
-    'QS 2C' is the queen of spades and the two of clubs.
-    """
+    """Return the card numbers of a text. 'QS 2C' is the queen of spades and the two of clubs."""
     return [("CDSH".index(card[1]) * 13 + "23456789TJQKA".index(card[0])) for card in text.split()]
 
 

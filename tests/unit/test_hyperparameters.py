@@ -65,10 +65,7 @@ class TestGauntlet:
 
     @pytest.mark.parametrize("step", [0, 1, TRAINED - 1])
     def test_models_of_few_trainings_are_not_judged(self, gauntlet, step):
-        """Models of few trainings are all weak.
-
-        An untrained one says nothing of how well trainings work.
-        """
+        """Models of few trainings are all weak. An untrained one says nothing of how well trainings work."""
         assert not gauntlet.feed(rated(0, match(0.1), match(0.9, opponent="heuristic"), step=step), at=1)
 
     @pytest.mark.parametrize(("score", "games", "taken_back"), [(0.7, 200, False), (0.8, 200, True), (0.8, 20, False)])
@@ -231,10 +228,7 @@ class TestLearningRate:
         return PromotionRejected(model=NEW, current=OLD, step=step, evidence=evidence)
 
     def test_three_rejections_in_a_row_halve_it_each_time(self, handler):
-        """A far too high rate makes bad candidates of a good champion.
-
-        The champion's rating never falls then.
-        """
+        """A far too high rate makes bad candidates of a good champion. The champion's rating never falls then."""
         said = [handler.feed(self.rejection(step), at=step) for step in range(1, 8)]
         rates = [one.value for each in said for one in each]
         assert rates == pytest.approx([CONFIG.learning_rate / 2, CONFIG.learning_rate / 4])
