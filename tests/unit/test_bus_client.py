@@ -20,6 +20,13 @@ def kinds(client):
     return [parts[0][:1] for parts in client.messages()]
 
 
+def reconnect(client):
+    """Connect again; return the kinds of the messages that follow."""
+    client.disconnected()
+    client.connected()
+    return kinds(client)
+
+
 def greeting(client):
     """Return the number of the hello that the client sends."""
     [hello] = [wire.Hello.model_validate_json(parts[1]) for parts in client.messages() if parts[0] == wire.HELLO]
@@ -130,7 +137,8 @@ def test_frames_of_an_earlier_life_are_announced_and_sent_first():
 
 
 def test_a_request_to_greet_later_is_met_at_that_time(client):
-    client.receive([wire.GREET_FORM.pack(wire.GREET, 500), b"too fast"], 10.0)
+    client.receive([wire.GREET_FORM.pack(wire.GREET, 500), b"another has the name"], 10.0)
+    assert client.outputs() == [Postponed("another has the name")]
     publish(client, 0, now=10.0)
     assert (client.next_deadline(), kinds(client)) == (10.5, [])
     client.tick(10.5)
@@ -142,15 +150,11 @@ def test_a_request_to_greet_later_is_met_at_that_time(client):
 def test_requests_are_repeated_until_they_are_answered(client):
     token = client.request(wire.DISCARD, wire.Discard(number=1), b"", 0.0)
     assert kinds(client) == [wire.ASK]
-    client.disconnected()
-    client.connected()
-    assert kinds(client) == [wire.HELLO, wire.ASK]
+    assert reconnect(client) == [wire.HELLO, wire.ASK]
     client.receive([wire.TOKEN_FORM.pack(wire.ANSWER, token), b"No such letter.", b""], 0.0)
     [(answered, error)] = client.outputs()
     assert (answered, type(error), error.message) == (token, BusError, "No such letter.")
-    client.disconnected()
-    client.connected()
-    assert kinds(client) == [wire.HELLO]
+    assert reconnect(client) == [wire.HELLO]
 
 
 def test_error_from_the_broker_fails_publishes_only(client):
@@ -201,9 +205,7 @@ def test_a_subscription_that_the_broker_ends_is_not_opened_again(client):
     client.receive([wire.ID_FORM.pack(wire.CLOSED, subscription.number), b"damage"], 0.0)
     assert client.outputs() == [Changed(subscription)]
     assert subscription.error.message == "damage"
-    client.disconnected()
-    client.connected()
-    assert kinds(client) == [wire.HELLO]
+    assert reconnect(client) == [wire.HELLO]
 
 
 SIGN = Sign(position=1, lag=0, jobs=0, requests=0)
@@ -219,25 +221,15 @@ def test_sign_of_life_follows_the_frames_of_a_new_connection():
     (frame, _), (kind, sign) = client.messages()
     assert (frame, kind, Sign.model_validate_json(sign)) == (wire.FRAME, wire.SIGN, SIGN)
     assert kinds(client) == []
-
-
-def test_sign_of_life_is_sent_at_once_to_a_broker_that_is_there(client):
     client.show_life(SIGN)
-    assert kinds(client) == [wire.SIGN]
-
-
-def test_reason_of_a_postponed_greeting_is_reported(client):
-    client.receive([wire.GREET_FORM.pack(wire.GREET, 500), b"another has the name"], 10.0)
-    assert client.outputs() == [Postponed("another has the name")]
+    assert kinds(client) == [wire.SIGN], "it is sent at once to a broker that is there"
 
 
 def test_overdue_question_is_not_asked_again(client):
     token = client.request(wire.PRESENT, wire.Message(), b"", 0.0)
     client.tick(30.0)
     assert client.outputs() == [Overdue(token)]
-    client.disconnected()
-    client.connected()
-    assert kinds(client) == [wire.HELLO]
+    assert reconnect(client) == [wire.HELLO]
 
 
 @pytest.mark.parametrize("patient", [False, True])

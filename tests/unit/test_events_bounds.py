@@ -99,9 +99,8 @@ def test_payload_implausible_value_is_refused(payload: Any, data: dict[str, Any]
 
 @pytest.mark.parametrize("change", [{"wins": 51}, {"truncated": 1}, {"distinct_games": 101}], ids=str)
 def test_match_games_that_do_not_add_up_are_refused(change: dict[str, Any]) -> None:
-    played = match(0.5, 100)
     with pytest.raises(ValidationError):
-        MatchResult.model_validate({**dict(played), **change})
+        MatchResult.model_validate({**dict(match(0.5, 100)), **change})
 
 
 def test_failure_of_any_message_can_be_reported() -> None:
