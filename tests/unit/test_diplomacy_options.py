@@ -32,6 +32,8 @@ def test_configuration_scores_material_by_default(key: str) -> None:
     assert {*GAMES[key].builtins} <= {*table.spec.bots}
     plain = Variant(VARIANTS["diplomacy"].board, shown=1, last_year=1910)
     assert (plain.scoring, plain.win_bonus, plain.winner_threshold_sc) == ("material", 5.0, 10)
+    games = ("diplomacy", "diplomacy(last_year=1903)", "diplomacy(scoring=placed)", "diplomacy(win_bonus=2)")
+    assert len({text_table(game, 0).spec.rules_version for game in games}) == len(games)
 
 
 def test_win_bonus_is_an_option() -> None:
@@ -52,21 +54,11 @@ def test_scores_of_the_field_are_an_option() -> None:
         assert (np.diff(gained[np.argsort(row)]) >= -1e-6).all()
 
 
-def test_options_are_part_of_the_rules_version() -> None:
-    games = ("diplomacy", "diplomacy(last_year=1903)", "diplomacy(scoring=placed)", "diplomacy(win_bonus=2)")
-    assert len({text_table(game, 0).spec.rules_version for game in games}) == len(games)
-
-
 @pytest.mark.parametrize(
     "game",
     [
-        *(
-            "diplomacy(scoring=best)",
-            "diplomacy(win_bonus=nan)",
-            "diplomacy(win_bonus=-1)",
-            "diplomacy(last_year=1900)",
-        ),
-        *("diplomacy(winner_threshold_sc=many)", "diplomacy(bonus=3)", "diplomacy()", "diplomacy(last_year)"),
+        *(f"diplomacy({option})" for option in ("scoring=best", "win_bonus=nan", "win_bonus=-1", "last_year=1900")),
+        *(f"diplomacy({option})" for option in ("winner_threshold_sc=many", "bonus=3", "", "last_year")),
         *("connect_four(scoring=placed)", "diplomacies"),
     ],
 )

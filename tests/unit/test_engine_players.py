@@ -62,12 +62,6 @@ def ends(pid: int) -> bool:
     return not is_running(pid)
 
 
-def test_engine_is_started_once_and_asked_about_each_game(tmp_path: Path) -> None:
-    engine = Scripted(tmp_path, "well")
-    assert engine.moves(3) + engine.moves(2) == [PASS] * 5
-    assert len(engine.pids()) == 1
-
-
 @pytest.mark.parametrize("mode", ["dies-once", "illegal-once", "floods-once"])
 def test_engine_that_fails_once_is_restarted(tmp_path: Path, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_process, "_MOST_BYTES", 1 << 18)
@@ -122,18 +116,19 @@ def test_engine_of_another_protocol_is_given_up(tmp_path: Path) -> None:
 
 def test_interrupted_engine_is_restarted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the late answer would count as that to the next question."""
+
+    def interrupted(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
     engine = Scripted(tmp_path, "well")
-    assert engine.moves() == [PASS]
+    assert engine.moves(3) + engine.moves(2) == [PASS] * 5
+    assert len(engine.pids()) == 1
     with monkeypatch.context() as patch:
         patch.setattr(EngineProcess, "_lines", interrupted)
         with pytest.raises(KeyboardInterrupt):
             engine.moves()
     assert engine.moves() == [PASS]
     assert len(engine.pids()) == 2
-
-
-def interrupted(*_: object) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 def test_engine_ends_at_once_if_a_child_has_left_it(tmp_path: Path) -> None:
@@ -152,16 +147,12 @@ def test_engine_that_resigns_plays_a_legal_move(tmp_path: Path) -> None:
     assert move == 25  # the middle of 50 legal actions
 
 
-def test_missing_program_is_an_error_at_once(tmp_path: Path) -> None:
+def test_missing_program_or_notation_is_an_error_at_once(tmp_path: Path) -> None:
     bot = BotSettings(command=("no-such-engine",), protocol="gtp")
     with pytest.raises(EngineFailed, match=r"no program 'no-such-engine'.*games.go7_2p.bots.x.command"):
         EnginePlayer("x", bot, GO, str(tmp_path))
-
-
-def test_game_without_notation_is_refused(tmp_path: Path) -> None:
-    bot = BotSettings(command=("cat",), protocol="gtp")
     with pytest.raises(NoNotation, match=r"speak gtp are not asked about hex.*go by gtp, chess by uci, shogi by usi"):
-        EnginePlayer("x", bot, GAMES[ConfigKey("hex7_2p")], str(tmp_path))
+        EnginePlayer("x", bot.replace(command=("cat",)), GAMES[ConfigKey("hex7_2p")], str(tmp_path))
 
 
 def test_engine_ends_with_its_player(tmp_path: Path) -> None:

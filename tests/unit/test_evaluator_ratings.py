@@ -3,15 +3,15 @@
 from functools import partial
 from itertools import combinations
 
-from driving import KEY, Driven, DrivenWorker, promoted, run_settings
+from builders import unrated
+from driving import KEY, Driven, DrivenWorker, match, promoted, run_settings
 from independent_games import of_games
 from leagues import model
-from rotations import rotations
 
 from app.controllers import LeagueKeeper
 from app.controllers.fold import SETTINGS_KEY, Fold, written
-from app.core import Elo, Rate, expected_score
-from app.events import AgentRating, EloUpdated, EvaluationCompleted, EvaluationFailed, EvaluationRequested, Payload
+from app.core import Elo, expected_score
+from app.events import AgentRating, EloUpdated, EvaluationCompleted, EvaluationRequested, Payload
 from app.league.audit import audit
 from app.league.ratings import Estimate, OpponentScore, performance_rating
 from app.league.totals import PairTotals
@@ -79,22 +79,9 @@ class Run:
         age = 0 if other is None else step - int(other, 16)
         known = 0.0 if other is None else self.truth(int(other, 16))
         looks = self.truth(step) - known + self.exploit * (1 <= age <= 6)
-        won = round(games * expected_score(looks))
-        return {
-            "opponent": name,
-            "opponent_model": other,
-            "games": games,
-            "wins": won,
-            "draws": 0,
-            "losses": games - won,
-            "truncated": 0,
-            "distinct_games": games,
-            "undecided": 0,
-            "score": Rate.of(won, games).model_dump(mode="json"),
-            "outcome": None,
-            "rotations": rotations(won, 0, games - won),
-            "graded": None,
-        }
+        score = round(games * expected_score(looks)) / games
+        played = match(score, games, name, model=other).model_dump(mode="json", exclude={"opponent_elo"})
+        return played | {"undecided": 0}
 
 
 def chained(said: EvaluationCompleted, ratings: dict[str, tuple[float, float]]) -> tuple[float, float]:
@@ -122,19 +109,13 @@ def test_models_that_exploit_parents_agree_with_a_round_robin():
 
 
 def test_models_far_above_the_random_bot_are_rated_correctly():
+    """Lasting anchors from the random bot on are about 300 Elo apart."""
     run = Run()
     for step in range(41):
         said = run.generation(step)[0]
         assert abs(said.elo - run.truth(step)) < max(3 * said.elo_stderr, 30)
     assert said.elo_stderr < 120
-
-
-def test_lasting_anchors_from_random_are_about_300_elo_apart():
-    run = Run()
-    for step in range(41):
-        run.generation(step)
-    league = run.keeper.row().league
-    elos = [agent.elo for agent in league.lasting]
+    elos = [agent.elo for agent in run.keeper.row().league.lasting]
     gaps = [high - low for low, high in zip([0.0, *elos], elos, strict=False)]
     assert len(elos) in (5, 6)
     assert all(250 <= gap <= 400 for gap in gaps)
@@ -169,9 +150,7 @@ def test_rating_that_hardly_changed_is_not_published_again():
     assert model(3) in before
     assert len(run.evaluated(4)) == 1, "as expected: no other rating moved"
     run.exploit = 100.0
-    run.evaluator.feed(
-        EvaluationFailed(request_id=run.evaluator.jobs()[0].id, purpose="rating", model="d" * 64, error="no")
-    )
+    run.evaluator.feed(unrated("d" * 64, request=run.evaluator.jobs()[0].id))
     told = {one.agent: one.elo for one in run.evaluated(4)[1].ratings}
     assert told
     assert all(abs(before[name].elo - elo) >= 1 for name, elo in told.items())

@@ -290,11 +290,6 @@ class TestIntensity:
         (first,) = of(loop.feed(scored(0.95), scored(0.95)), TrainingIntensityChanged)
         assert (first.intensity, first.previous) == ("hot_path", "normal")
 
-    def test_it_does_not_flip_more_often_than_its_cooldown_allows(self):
-        loop = Driven(FeedbackLoopController, run_settings(quality={"smoothing": 1.0}))
-        said = [p for second in range(600) for p in loop.feed(scored(0.95 if second % 2 else 0.6), at=second + 1)]
-        assert len(of(said, TrainingIntensityChanged)) <= 600 / 60 + 1
-
 
 class TestParity:
     def test_failure_blocks_until_three_clean_shards_in_a_row(self, loop):

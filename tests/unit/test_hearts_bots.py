@@ -58,8 +58,7 @@ def test_bots_play_from_observations_as_they_would_at_the_table() -> None:
 
 def test_an_observation_is_recalled_as_the_game_the_seat_knows() -> None:
     for game, seat, obs, mask in positions(20, seed=50):
-        known = np.zeros(1, dtype=GAME)[0]
-        recall(obs, OPTIONS, known)
+        known = recalled(obs)
         assert known["hand"][0] == game["hand"][seat]
         assert not known["hand"][1:].any()
         assert legal(known) == bits(mask[None])[0]
@@ -71,26 +70,24 @@ def test_an_observation_is_recalled_as_the_game_the_seat_knows() -> None:
         first = count - count % 4
         assert known["plays"][first:count].tolist() == game["plays"][first:count].tolist()
         assert known["leader"] == (game["leader"] - seat) % 4 or game["leader"] < 0
-
-
-def test_in_a_match_the_points_of_the_hand_are_not_guessed() -> None:
     for game, _, obs, _ in positions(3, rules=HeartsRules(hands=3)):
-        known = np.zeros(1, dtype=GAME)[0]
-        recall(obs, OPTIONS, known)
-        if game["scores"].any():
-            assert not known["points"].any()
+        assert not (game["scores"].any() and recalled(obs)["points"].any()), "in a match they are not guessed"
+
+
+def recalled(obs: np.ndarray) -> np.void:
+    known = np.zeros(1, dtype=GAME)[0]
+    recall(obs, OPTIONS, known)
+    return known
 
 
 def test_hidden_cards_are_dealt_as_the_seat_knows_them_to_lie() -> None:
     table_hands = 0
     for game, seat, obs, _ in positions(20, seed=90):
-        known = np.zeros(1, dtype=GAME)[0]
-        recall(obs, OPTIONS, known)
-        first = known.copy()
-        deal_hidden(first, 5)
-        known_again = known.copy()
-        deal_hidden(known_again, 5)
-        assert first["hand"].tolist() == known_again["hand"].tolist()
+        known = recalled(obs)
+        first, again = known.copy(), known.copy()
+        for dealt in (first, again):
+            deal_hidden(dealt, 5)
+        assert first["hand"].tolist() == again["hand"].tolist()
         hands = [int(hand) for hand in first["hand"]]
         assert sum(hand.bit_count() for hand in hands) == int(np.bitwise_or.reduce(first["hand"])).bit_count()
         sizes = [int(game["hand"][(seat + k) % 4]).bit_count() for k in range(1, 4)]
@@ -120,11 +117,7 @@ def cards(text: str) -> list[int]:
 
 
 def endgame(hand: str, trick: str, out: str, points) -> np.ndarray:
-    """Return a game [1] with four cards left to each seat.
-
-    ``out`` names the cards of the others, including those of the trick. The trick lies so that it is seat 0's turn.
-    Points are those of seat 0, and of the seats to its left, across and to its right.
-    """
+    """Return a game [1] with four cards left to each seat, at seat 0's turn; others hold ``out`` and the trick."""
     mine, lying = cards(hand), cards(trick)
     gone = [card for card in range(52) if card not in mine + cards(out)]
     assert len(gone) == 36
@@ -184,10 +177,9 @@ PLAYERS = {
 
 
 def level(hero: str, others: str, deals: int, seed: int = 1) -> tuple[float, float, float, float]:
-    """Return a hero's points a hand and its lead over three others.
+    """Return a hero's points a hand, and those less the mean of three others', each with 1.96 standard errors.
 
-    The result is (points, error, lead, error). The lead is the hero's points less the mean of the others'; an error
-    is 1.96 standard errors. Every deal is played four times, with the hero in each seat, and is one observation.
+    Every deal is played four times, with the hero in each seat, and is one observation.
     """
     games = deals * 4
     seating = np.ones((games, 4), dtype=np.int8)
