@@ -100,11 +100,11 @@ class Broken(PeftGenerator):
 
 
 @pytest.mark.parametrize("kind", [Deaf, Broken, Stale])
-def test_generator_that_answers_by_something_else_is_noticed(kind: type[PeftGenerator], adapter: Adapter) -> None:
+def test_generator_that_answers_by_something_else_is_noticed(kind, generator, adapter) -> None:
     wrong = kind(small_base(STORE))
     if kind is Stale:
         wrong.load(adapter)
-        adapter = random_adapter(STORE, wrong, 4)
+        adapter = random_adapter(STORE, generator, 4)
     refused(wrong, adapter, "answers unlike")
 
 

@@ -36,9 +36,6 @@ def test_interval_is_students():
     assert (one.mean, one.lower, one.upper) == pytest.approx((3.0, 1.0370, 4.9630), abs=1e-3)
     many = interval([0.0, 1.0] * 50)  # t(99) = 1.984, the standard error 0.05025
     assert many.upper == pytest.approx(0.5 + 1.984 * 0.05025, abs=1e-4)
-
-
-def test_interval_of_one_seed_has_no_bounds():
     assert interval([7.0]).model_dump() == {"mean": 7.0, "lower": None, "upper": None}
 
 

@@ -74,16 +74,16 @@ def test_an_illegal_action_is_refused_and_no_game_moves_on(action: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("game", "table"),
+    ("options", "table"),
     [
-        ("connect_four", BoardTable),
-        ("connect_four(rows=6,columns=7)", BoardTable),
-        ("connect_four(rows=8,columns=9)", OpenSpielTable),
-        ("connect_four(x_in_row=3)", OpenSpielTable),
+        ("", BoardTable),
+        ("(rows=6,columns=7)", BoardTable),
+        ("(rows=8,columns=9)", OpenSpielTable),
+        ("(x_in_row=3)", OpenSpielTable),
     ],
 )
-def test_only_the_usual_board_is_played_by_our_own_rules(game: str, table: type) -> None:
-    assert isinstance(open_table(CONFIG.replace(game=game), 1), table)
+def test_only_the_usual_board_is_played_by_our_own_rules(options: str, table: type) -> None:
+    assert isinstance(open_table(CONFIG.replace(game=f"connect_four{options}"), 1), table)
 
 
 def test_another_board_is_seen_whole() -> None:
@@ -91,5 +91,4 @@ def test_another_board_is_seen_whole() -> None:
     obs, mask = table.observe(SLOT)
     mine, others, empty = obs.reshape(3, 8, 9)
     assert (np.argwhere(mine).tolist(), np.argwhere(others).tolist()) == ([[1, 8]], [[0, 0], [0, 8]])
-    assert empty.sum() == 72 - 3
-    assert mask.shape == (1, 9)
+    assert (empty.sum(), mask.shape) == (72 - 3, (1, 9))

@@ -22,9 +22,6 @@ def test_facade_name_resolves_and_is_documented(name):
 def test_facade_lists_what_it_offers():
     assert set(flyball._HOMES) | {"__version__"} == set(flyball.__all__) == set(dir(flyball))
     assert flyball.__version__ == version("flyball")
-
-
-def test_facade_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         flyball.nothing  # noqa: B018
 

@@ -21,16 +21,12 @@ def moved(moves: Sequence[str], times: int, sfen: str | None = None) -> pyspiel.
     return state
 
 
-def test_who_cannot_move_has_lost() -> None:
-    state = SHOGI.new_initial_state("8k/9/6NG1/9/9/9/9/9/4K4 w - 1")
-    assert state.legal_actions() == []
-    assert state.returns() == [1, -1]
-
-
 def test_fourfold_repetition_of_the_first_position_is_a_draw() -> None:
     there_and_back = ("2h3h", "8b7b", "3h2h", "7b8b")
     assert not moved(there_and_back, times=2).is_terminal(), "the third time"
     assert moved(there_and_back, times=3).returns() == [0, 0]
+    state = SHOGI.new_initial_state("8k/9/6NG1/9/9/9/9/9/4K4 w - 1")
+    assert (state.legal_actions(), state.returns()) == ([], [1, -1]), "who cannot move has lost"
 
 
 @pytest.mark.parametrize(

@@ -28,14 +28,11 @@ def test_games_at_random_end_in_all_ways() -> None:
     assert not table.truncated().any()
 
 
-def test_suicide_is_not_legal() -> None:
+def test_suicide_is_not_legal_and_a_ko_is_open_a_turn_later() -> None:
     table = after(BoardTable(go_rules(3, 7.5, 18), 1), 8, 1, 7, 3)  # the second seat holds both neighbours of point 0
     assert 0 not in open_points(table)
     table.step(SLOT, np.array([5], dtype=np.int32))
     assert 0 in open_points(table)
-
-
-def test_a_ko_is_open_again_a_turn_later() -> None:
     table = after(BoardTable(go_rules(7, 7.5, 98), 1), 1, 2, 7, 10, 15, 16, 48, 8, 9)  # 9 takes 8
     assert 8 not in open_points(table)
     for elsewhere in (40, 42):

@@ -64,7 +64,6 @@ class Weighted:
 def poker(name: str) -> Callable[..., float]:
     """Return a function of two players' weights: the first one's exact mean outcome over both seats."""
     game = pyspiel.load_game(name)
-
     tables = TabularPolicy(game)
 
     def policy(weights):
