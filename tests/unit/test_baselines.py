@@ -5,11 +5,7 @@ from builders import ready, rolled_back, training_of, unrated
 from driving import KEY, NEED, NEW, OLD, Driven, distributed, scored, trained
 
 from app.config import GAMES, RunSettings
-from app.events import (
-    NodeQuarantined,
-    SelfplayRequested,
-    TrainingRequested,
-)
+from app.events import NodeQuarantined, SelfplayRequested, TrainingRequested
 from app.simulation.baselines import TrainAlways, UniformBesideTrigger, UniformScheduler
 
 

@@ -126,8 +126,7 @@ def test_kept_frames_are_settled_by_their_acknowledgement(client):
 
 
 def test_frames_of_an_earlier_life_are_announced_and_sent_first():
-    kept = frame_of([checked(0)], producer="p", epoch=3, base=5)
-    client = Client("p", 7, kept=[kept])
+    client = Client("p", 7, kept=[frame_of([checked(0)], producer="p", epoch=3, base=5)])
     publish(client, 1)
     client.connected()
     [[_, hello]] = client.messages()

@@ -132,9 +132,7 @@ def test_run_curves_at_wandb_are_those_of_tensorboard(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize("failure", [OSError("the disk is full"), ValueError("unknown entity")])
-def test_wandb_failure_costs_only_its_own_curves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Exception
-) -> None:
+def test_wandb_failure_costs_only_its_own_curves(tmp_path, monkeypatch, failure) -> None:
     """Events that come later are not kept."""
 
     def refuse(**_: object) -> None:

@@ -16,12 +16,7 @@ from app.controllers import (
 )
 from app.controllers.scheduler import CONFIG
 from app.controllers.watchdog import severity_of
-from app.events import (
-    ClockTick,
-    CurriculumRebalanced,
-    TrainingBlockedByQuality,
-    TrainingIntensityChanged,
-)
+from app.events import ClockTick, CurriculumRebalanced, TrainingBlockedByQuality, TrainingIntensityChanged
 from app.events.envelope import EPOCH
 
 TICK = ClockTick(period_seconds=10)

@@ -80,16 +80,14 @@ def old_member() -> DrivenWorker:
     return worker
 
 
-def test_who_leaves_the_league_is_deleted_two_promotions_later(old_member):
+@pytest.mark.parametrize(("back", "deleted"), [(False, [False, True, False, False]), (True, [False] * 4)])
+def test_who_leaves_the_league_is_deleted_two_promotions_later(old_member, back, deleted):
+    """Unless it comes back meanwhile."""
     leave(old_member, 0)
-    later = [promote(old_member, step) for step in range(KEPT + 1, KEPT + 4)]
-    assert [model(0) in discarded for discarded in later] == [False, True, False]
-
-
-def test_who_comes_back_meanwhile_is_kept(old_member):
-    leave(old_member, 0)
-    enter(old_member, 0)
-    assert all(model(0) not in promote(old_member, step) for step in range(KEPT + 1, KEPT + 5))
+    if back:
+        enter(old_member, 0)
+    later = [promote(old_member, step) for step in range(KEPT + 1, KEPT + 5)]
+    assert [model(0) in discarded for discarded in later] == deleted
 
 
 def test_league_member_rejected_again_is_kept(old_member):
@@ -98,12 +96,10 @@ def test_league_member_rejected_again_is_kept(old_member):
     assert promote(old_member, KEPT + 1) == [model(99), model(1)]
 
 
-def test_retired_model_among_the_latest_stays_as_long_as_they():
-    worker = DrivenWorker(Distributor)
-    promote(worker, 0)
-    enter(worker, 0)
-    leave(worker, 0)
-    discarded = [promote(worker, step) for step in range(1, KEPT + 1)]
+def test_retired_model_among_the_latest_stays_as_long_as_they(champion):
+    enter(champion, 0)
+    leave(champion, 0)
+    discarded = [promote(champion, step) for step in range(1, KEPT + 1)]
     assert discarded == [[]] * (KEPT - 1) + [[model(0)]]
 
 
@@ -179,8 +175,8 @@ def test_candidates_are_deleted_with_a_model_being_distributed(champion):
 class TestFailure:
     """The current model of one configuration cannot be read."""
 
-    @staticmethod
-    def broken() -> DrivenWorker:
+    @pytest.fixture
+    def broken(self) -> DrivenWorker:
         worker = DrivenWorker(Distributor, run_settings(KEY, OTHER_KEY))
         worker.feed(promotion(1), KEY)
         worker.feed(promotion(2), OTHER_KEY)
@@ -194,38 +190,32 @@ class TestFailure:
         worker.feed(fact, job.cause.subject)
         return fact
 
-    def test_unreadable_model_of_one_configuration_leaves_others(self):
-        worker = self.broken()
-        fact = self.fail(worker)
-        assert (fact.model, fact.step, fact.attempt) == (model(1), 1, 1)
-        assert "no such blob" in fact.error
-        (other,) = worker.jobs()
-        assert other.cause.subject == OTHER_KEY
-
-    def test_failed_distribution_is_retried_with_backoff(self):
-        worker = self.broken()
-        worker.feed(distributed(model(2), 2), OTHER_KEY)
+    def test_failed_distribution_is_retried_with_backoff(self, broken):
+        broken.feed(distributed(model(2), 2), OTHER_KEY)
         waits, ids = [], set()
         for _ in range(9):
-            waits.append(self.fail(worker).retry_seconds)
-            failed_at = worker.position
-            assert not worker.jobs()
-            while not worker.jobs():
-                worker.position += 9
-                worker.feed(TICK, None)
-            assert waits[-1] <= worker.position - failed_at <= waits[-1] + 10
-            ids |= {job.id for job in worker.jobs()}
+            waits.append(self.fail(broken).retry_seconds)
+            failed_at = broken.position
+            assert not broken.jobs()
+            while not broken.jobs():
+                broken.position += 9
+                broken.feed(TICK, None)
+            assert waits[-1] <= broken.position - failed_at <= waits[-1] + 10
+            ids |= {job.id for job in broken.jobs()}
         assert waits == [30, 60, 120, 240, 480, 960, 1800, 1800, 1800]
         assert len(ids) == 9, "each attempt's facts have ids of their own"
-        worker.feed(distributed(model(1), 1))
-        worker.feed(promotion(3))
-        assert self.fail(worker).attempt == 1, "success forgets failures"
+        broken.feed(distributed(model(1), 1))
+        broken.feed(promotion(3))
+        assert self.fail(broken).attempt == 1, "success forgets failures"
 
-    def test_rollback_of_unreadable_model_is_distributed_at_once(self):
-        worker = self.broken()
-        self.fail(worker)
-        worker.feed(rolled_back(model(1), model(0)))
-        assert model(0) in [job.parts[0]["model"] for job in worker.jobs()]
+    def test_unreadable_model_leaves_others_and_may_go_back(self, broken):
+        fact = self.fail(broken)
+        assert (fact.model, fact.step, fact.attempt) == (model(1), 1, 1)
+        assert "no such blob" in fact.error
+        (other,) = broken.jobs()
+        assert other.cause.subject == OTHER_KEY
+        broken.feed(rolled_back(model(1), model(0)))
+        assert model(0) in [job.parts[0]["model"] for job in broken.jobs()], "at once"
 
 
 def lost(model_step: int) -> JobFailed:
@@ -235,17 +225,20 @@ def lost(model_step: int) -> JobFailed:
 class TestDamage:
     """The store has lost the current model, the third of three champions."""
 
-    @staticmethod
-    def damaged(*, distributed_before: bool) -> DrivenWorker:
-        """Return a distributor; an earlier distribution is 300 s old."""
+    @pytest.fixture
+    def damaged(self) -> DrivenWorker:
         worker = DrivenWorker(Distributor)
         promote(worker, 0)
         promote(worker, 1)
         worker.feed(promotion(2))
-        if distributed_before:
-            worker.feed(distributed(model(2), 2))
-            worker.position += 300
         return worker
+
+    @pytest.fixture
+    def later(self, damaged) -> DrivenWorker:
+        """Return the distributor 300 s after it distributed the model."""
+        damaged.feed(distributed(model(2), 2))
+        damaged.position += 300
+        return damaged
 
     @staticmethod
     def retry(worker: DrivenWorker, seconds: int = 40) -> None:
@@ -268,58 +261,46 @@ class TestDamage:
             return fact
         pytest.fail("the current model was read")
 
-    def test_lost_model_names_latest_champion_that_reads(self):
-        worker = self.damaged(distributed_before=False)
-        first = self.attempt(worker, 0, 1)
+    def test_lost_model_names_latest_champion_that_reads(self, damaged):
+        first = self.attempt(damaged, 0, 1)
         assert (first.damaged, first.readable) == (True, None), "one attempt may have met a store that was away"
-        self.retry(worker)
-        assert self.attempt(worker, 0, 1).readable == model(1)
-        self.retry(worker, 70)
-        assert self.attempt(worker, 0).readable == model(0)
-
-    def test_lost_store_names_no_champion(self):
-        worker = self.damaged(distributed_before=False)
-        self.attempt(worker)
-        self.retry(worker)
-        fact = self.attempt(worker)
-        assert (fact.damaged, fact.readable) == (True, None)
+        for readable in ((0, 1), (0,), ()):
+            self.retry(damaged, 130)
+            fact = self.attempt(damaged, *readable)
+            assert (fact.damaged, fact.readable) == (True, model(max(readable)) if readable else None)
         assert "No earlier champion can be read" in fact.error
 
-    def test_failure_of_the_store_itself_is_no_damage(self):
-        worker = self.damaged(distributed_before=False)
-        (job,) = worker.jobs()
-        (fact,) = worker.worker.failed(job, JobFailed("distribute", "OSError", "no route", hint="", trace=""))
+    def test_failure_of_the_store_itself_is_no_damage(self, damaged):
+        (job,) = damaged.jobs()
+        (fact,) = damaged.worker.failed(job, JobFailed("distribute", "OSError", "no route", hint="", trace=""))
         assert (fact.damaged, fact.readable) == (False, None)
 
     @pytest.mark.parametrize("fact", [PLAY_FAILED, training_failed("r"), unrated(model(9))], ids=lambda f: f.event_name)
-    def test_failed_work_verifies_the_distributed_model(self, fact):
-        worker = self.damaged(distributed_before=True)
-        assert not worker.jobs()
-        worker.feed(fact)
-        (job,) = worker.jobs()
+    def test_failed_work_verifies_the_distributed_model(self, later, fact):
+        assert not later.jobs()
+        later.feed(fact)
+        (job,) = later.jobs()
         assert [part["model"] for part in job.parts] == [model(2)]
-        assert worker.worker.completed(job, {}) == (ModelCached(model=model(2), step=2, node="laptop"),)
+        assert later.worker.completed(job, {}) == (ModelCached(model=model(2), step=2, node="laptop"),)
 
-    def test_sound_model_is_verified_once_in_a_while(self):
-        worker = self.damaged(distributed_before=True)
+    def test_sound_model_is_verified_once_in_a_while(self, later):
         found = 0
         for _ in range(60):
-            worker.position += 9
-            worker.feed(PLAY_FAILED)
-            for job in worker.jobs():
+            later.position += 9
+            later.feed(PLAY_FAILED)
+            for job in later.jobs():
                 found += 1
-                worker.feed(worker.worker.completed(job, {})[0])
+                later.feed(later.worker.completed(job, {})[0])
         assert found == 2
 
-    def test_restored_blob_ends_the_search(self):
-        worker = self.damaged(distributed_before=True)
-        worker.feed(PLAY_FAILED)
-        self.attempt(worker)
-        self.retry(worker)
-        (job,) = worker.jobs()
-        worker.feed(worker.worker.completed(job, job.gather([{}, lost(1), lost(0)]))[0])
-        assert not worker.jobs()
-        assert promote(worker, 3) == []
+    def test_restored_blob_ends_the_search(self, later):
+        later.feed(PLAY_FAILED)
+        self.attempt(later)
+        self.retry(later)
+        (job,) = later.jobs()
+        later.feed(later.worker.completed(job, job.gather([{}, lost(1), lost(0)]))[0])
+        assert not later.jobs()
+        assert promote(later, 3) == []
 
 
 class TestNodes:
@@ -347,21 +328,21 @@ class TestNodes:
         return found
 
     def test_another_node_waits_for_the_head_or_becomes_it(self):
-        worker, later_head = self.on("w1"), self.on("w1")
+        worker = self.on("w1")
+        assert not worker.jobs()
+        worker.feed(ready("broker", "w1", capacity=0), None)
+        (job,) = worker.jobs()
+        assert worker.worker.completed(job, {})[0].nodes == ("w1",)
+
+    def test_another_node_deletes_nothing(self):
+        worker, cached = self.on("w1"), ModelCached(model=model(0), step=0, node="w1")
+        reject(worker, 2 * SPARED)
         assert not worker.jobs()
         worker.feed(distributed(model(0), 0))
         (job,) = worker.jobs()
-        assert worker.worker.completed(job, {}) == (ModelCached(model=model(0), step=0, node="w1"),)
-        later_head.feed(ready("broker", "w1", capacity=0), None)
-        (job,) = later_head.jobs()
-        assert later_head.worker.completed(job, {})[0].nodes == ("w1",)
-
-    def test_another_node_deletes_nothing(self):
-        worker = self.on("w1")
-        reject(worker, 2 * SPARED)
-        worker.feed(distributed(model(0), 0))
-        assert [job.parts[0]["discard"] for job in worker.jobs()] == [[]]
-        worker.feed(ModelCached(model=model(0), step=0, node="w1"))
+        assert job.parts[0]["discard"] == []
+        assert worker.worker.completed(job, {}) == (cached,)
+        worker.feed(cached)
         reject(worker, 2 * SPARED)
         assert not worker.jobs(), "deleting overdue candidates is the head's, too"
 

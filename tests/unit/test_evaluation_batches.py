@@ -41,7 +41,7 @@ def test_batches_of_each_opponent_hold_whole_rotations() -> None:
     """One future per opponent would give a single champion no parallelism."""
     parts = [BatchSpec.model_validate(part) for part in gauntlet(100, 60).parts]
     assert [(part.batch.opponent.name, part.batch.first, part.batch.games) for part in parts] == [
-        *(("random", 0, 40), ("random", 40, 40), ("random", 80, 20), ("champion", 0, 40), ("champion", 40, 20)),
+        *(("random", 0, 40), ("random", 40, 40), ("random", 80, 20), ("champion", 0, 40), ("champion", 40, 20))
     ]
     assert {(part.model, part.seed) for part in parts} == {(HERO, 1)}
     for games, batch_games, size in ((10, 1, 2), (12, 5, 4)):

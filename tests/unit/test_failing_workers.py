@@ -215,9 +215,8 @@ class TestFailures:
         driven.feed(distributed())
         for at in range(0, 100, 20):
             for request, worker in out(driven):
-                said += driven.feed(completed(request, worker), at=at)
                 bad = QualityDegraded(request_id=request, worker=worker, shard="c" * 64, reason="DamagedBlob")
-                said += driven.feed(bad, at=at)
+                said += driven.feed(completed(request, worker), bad, at=at)
             said += driven.feed(TICK, key=None, at=at + 19)
         assert {one.worker for one in of(said, NodeDegraded)} == {A}
 
@@ -242,21 +241,15 @@ class TestQuarantine:
         decided = NodeQuarantined(worker=worker, lasts_seconds=seconds, reason="x")
         return driven.feed(decided, key=None, at=at)
 
-    def test_requests_of_quarantined_worker_go_to_others(self):
+    def test_requests_and_rows_of_quarantined_worker_are_dropped(self):
         driven = scheduler_of(A, B)
         (first,) = driven.feed(distributed())
-        other = B if first.worker == A else A
-        (again,) = self.quarantined(driven, first.worker)
-        assert (again.worker, again.probe) == (other, False)
-
-    def test_rows_of_quarantined_worker_are_dropped(self):
-        driven = scheduler_of(A, B)
-        driven.feed(distributed())
         ((request, worker),) = out(driven)
         driven.feed(completed(request, worker), good(request, worker, rows=NEED // 2))
-        self.quarantined(driven, worker)
+        (again,) = self.quarantined(driven, worker)
         ((request, other),) = out(driven)
-        assert other != worker
+        assert {worker, other} == {A, B}
+        assert (first.worker, again.worker, again.probe) == (worker, other, False)
         said = driven.feed(completed(request, other), good(request, other, rows=NEED - 1), at=2)
         assert of(said, SelfplayRequested), "without the rows of the quarantined worker one is lacking"
 
@@ -272,15 +265,14 @@ class TestQuarantine:
         said = [p for at in range(600, 640, 10) for p in alone.feed(TICK, key=None, at=at)]
         assert [one.probe for one in said] == [True]
 
-    def test_released_worker_plays_as_before(self, alone):
-        self.quarantined(alone)
-        (request,) = alone.feed(NodeReleased(worker=A, reason="x"), key=None, at=2) or alone.feed(TICK, key=None, at=60)
-        assert not request.probe
-
-    def test_quarantine_of_unknown_worker_changes_nothing(self, alone):
+    def test_quarantine_outlasts_a_restart_and_ends_with_release(self, alone):
         before = out(alone)
         assert not self.quarantined(alone, "selfplay_worker@liar")
-        assert out(alone) == before
+        assert out(alone) == before, "it is unknown"
+        self.quarantined(alone)
+        assert not alone.feed(ready_of(A), key=None, at=2)
+        (request,) = alone.feed(NodeReleased(worker=A, reason="x"), key=None, at=3) or alone.feed(TICK, key=None, at=60)
+        assert not request.probe
 
     def test_probe_makes_no_configuration_wait(self):
         driven = scheduler_of(A, B)
@@ -295,9 +287,3 @@ class TestQuarantine:
         ((request, _),) = out(driven)
         said = driven.feed(completed(request, B), good(request, B, rows=NEED - 1), at=24)
         assert B in [one.worker for one in of(said, SelfplayRequested)], "a probe's rows do not count"
-
-    def test_quarantine_outlasts_restart_of_its_worker(self):
-        driven = scheduler_of(A)
-        self.quarantined(driven)
-        assert not driven.feed(ready_of(A), key=None, at=2)
-        assert not driven.feed(distributed(), at=3)

@@ -1,5 +1,6 @@
 """FeedbackLoopController: each of its rules, at its threshold and beside it."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -10,7 +11,7 @@ from driving import HOUR, KEY, NEW, OTHER_KEY, Driven, parity, rated, run_settin
 from app.config.feedback import StallSettings
 from app.controllers import FeedbackLoopController, RatingPool
 from app.controllers.data_quality import intensity_of
-from app.controllers.stall import stalled
+from app.controllers.stall import Stall, stalled
 from app.events import (
     ClockTick,
     EvaluationRequested,
@@ -33,10 +34,9 @@ def loop():
     return Driven(FeedbackLoopController, run_settings(**STEADY))
 
 
-@pytest.fixture
-def late():
-    """Return a loop whose decisions are recorded late."""
-    return Driven(FeedbackLoopController, run_settings(**STEADY), late=True)
+def hours_of(stop: float, step: float = 0.5) -> list[float]:
+    """Return hours from 0 to before ``stop``."""
+    return [float(hour) for hour in np.arange(0, stop, step)]
 
 
 def climb(loop: Driven, elo_per_hour: float, hours: float, start: float = 0.0, every: float = 0.1) -> list:
@@ -51,11 +51,14 @@ def at(hours: float) -> datetime:
     return EPOCH + timedelta(hours=hours)
 
 
-def ratings(elos: list[float], stderr: float = 10.0) -> list[RatingPool]:
-    """Return ratings half an hour apart, from the start on."""
-    return [
-        RatingPool(time=at(number / 2), last=at(number / 2), elo=elo, stderr=stderr) for number, elo in enumerate(elos)
-    ]
+def is_stall(elos: Sequence[float], stderr: float, **settings: float) -> bool:
+    """Return whether ratings half an hour apart, from the start on, are a stall at the last of them."""
+    return stall_of(elos, stderr, **settings) is not None
+
+
+def stall_of(elos: Sequence[float], stderr: float, **settings: float) -> Stall | None:
+    pools = [RatingPool(time=at(n / 2), last=at(n / 2), elo=elo, stderr=stderr) for n, elo in enumerate(elos)]
+    return stalled(pools, StallSettings(**settings), at((len(elos) - 1) / 2))
 
 
 def of(said: list, kind: type) -> list:
@@ -81,51 +84,38 @@ class TestStall:
         for hour in np.arange(0, 8, 1 / 3):
             assert not of(loop.feed(rated(3.0 * hour, stderr=60.0), at=hour * HOUR), ExplorationBoost)
 
-    @pytest.mark.parametrize(("precision", "stall"), [(3.82, True), (3.81, False)])
-    def test_slope_less_certain_than_the_precision_is_no_stall(self, precision, stall):
+    def test_slope_less_certain_than_the_precision_is_no_stall(self):
         """13 ratings, half an hour apart and known to 10 Elo: the slope is known to 2.576 * 1.482 = 3.819 Elo/h."""
-        found = stalled(ratings([0.0] * 13), StallSettings(precision=precision), at(6.0))
-        assert (found is not None) == stall
+        assert [is_stall([0.0] * 13, 10.0, precision=precision) for precision in (3.82, 3.81)] == [True, False]
 
     def test_noisy_window_is_widened_only_until_it_is_certain(self):
         """Ratings known to 15 Elo: over 6 hours the slope is certain to within 5.7 Elo/h, over 7 to within 4.6."""
-        flat = stalled(ratings([0.0] * 25, stderr=15.0), StallSettings(), at(12.0))
+        flat = stall_of([0.0] * 25, 15.0)
         assert flat is not None
         assert flat.hours == 7.0
         long_ago = [-40.0 * hours for hours in np.arange(5, 0, -0.5)]
-        assert stalled(ratings([*long_ago, *[0.0] * 15], stderr=15.0), StallSettings(), at(12.0)) == flat
+        assert stall_of([*long_ago, *[0.0] * 15], 15.0) == flat
 
-    @pytest.mark.parametrize(("velocity", "stall"), [(-5.39, True), (-5.37, False)])
-    def test_possible_recovery_within_the_window_is_no_stall(self, velocity, stall):
+    def test_possible_recovery_within_the_window_is_no_stall(self):
         """Ratings known to 40 Elo; the last 6 hours are known to 5.93 Elo/h, and -5.38 + 1.75 * 5.93 = 5."""
-        elos = [*[0.0] * 24, *(velocity * hours for hours in np.arange(0, 6.5, 0.5))]
-        assert (stalled(ratings(elos, stderr=40.0), StallSettings(), at(18.0)) is not None) == stall
+        for velocity, stall in ((-5.39, True), (-5.37, False)):
+            assert is_stall([*[0.0] * 24, *(velocity * hour for hour in hours_of(6.5))], 40.0) == stall
+        rising = [*np.arange(60.0, 0, -2.5), *(4.0 * hour for hour in hours_of(6.5))]
+        assert [is_stall(rising, 40.0, margin=margin) for margin in (0.0, 1.0)] == [True, False]
 
-    @pytest.mark.parametrize(("margin", "stall"), [(0.0, True), (1.0, False)])
-    def test_the_margin_is_in_standard_errors(self, margin, stall):
-        elos = [*np.arange(60.0, 0, -2.5), *(4.0 * hours for hours in np.arange(0, 6.5, 0.5))]
-        found = stalled(ratings(elos, stderr=40.0), StallSettings(margin=margin), at(18.0))
-        assert (found is not None) == stall
-
-    @pytest.mark.parametrize(("velocity", "stall"), [(-4.61, True), (-4.63, False)])
-    def test_a_certain_decline_is_no_stall(self, velocity, stall):
+    def test_a_certain_decline_is_no_stall(self):
         """The slope of 15 ratings in the 7 decisive hours is certain to within 4.618 Elo/h."""
-        elos = [velocity * number / 2 for number in range(25)]
-        assert (stalled(ratings(elos, stderr=15.0), StallSettings(), at(12.0)) is not None) == stall
+        for velocity, stall in ((-4.61, True), (-4.63, False)):
+            assert is_stall([velocity * hour for hour in hours_of(12.5)], 15.0) == stall
 
     def test_what_was_learned_before_a_drop_and_since_is_no_stall(self):
         """The model gains 8 Elo/h, loses 100 Elo, and gains 8 Elo/h again: lines over the drop are flat, or fall."""
         for hours in np.arange(1.0, 12.5, 0.5):
-            elos = [*np.arange(0, 96, 4.0), *np.arange(-4.0, 8 * hours - 4, 4.0)]
-            last = at((len(elos) - 1) / 2)
-            assert stalled(ratings(elos, stderr=15.0), StallSettings(), last) is None
+            assert not is_stall([*np.arange(0, 96, 4.0), *np.arange(-4.0, 8 * hours - 4, 4.0)], 15.0)
 
     def test_standstill_since_a_drop_is_a_stall_once_certain(self):
         """Certainty takes 15 ratings in 7 hours, each known to 15 Elo."""
-        stalls = [
-            stalled(ratings([*[100.0] * 20, *[0.0] * since], 15.0), StallSettings(), at((19 + since) / 2)) is not None
-            for since in range(4, 19)
-        ]
+        stalls = [is_stall([*[100.0] * 20, *[0.0] * since], 15.0) for since in range(4, 19)]
         assert stalls == [False] * 11 + [True] * 4
 
     def test_boosts_live_2_hours_and_do_not_compound_unbounded(self, loop):
@@ -141,15 +131,9 @@ class TestStall:
     def test_on_recovery_it_decays_to_1(self, loop):
         climb(loop, 0.0, hours=9)
         assert loop.state().exploration_boost >= 1.0
-        said = climb(loop, 80.0, hours=16, start=9.0)
-        decays = [boost.multiplier for boost in of(said, ExplorationBoost)]
+        decays = [boost.multiplier for boost in of(climb(loop, 80.0, hours=16, start=9.0), ExplorationBoost)]
         assert decays[-1] == 1.0
         assert decays == sorted(decays, reverse=True)
-
-    def test_without_evaluations_the_tick_lets_a_boost_decay(self, loop):
-        climb(loop, 0.0, hours=6.5)
-        said = [p for hour in (9, 12, 15, 18) for p in loop.feed(TICK, at=hour * HOUR)]
-        assert of(said, ExplorationBoost), "after its time to live a boost is renewed or decays"
 
     def test_an_operators_boost_lasts_as_long_as_it_says_and_decays(self, loop):
         loop.feed(ExplorationBoost(multiplier=3.0, lasts_seconds=1200, reason="by hand"), at=10)
@@ -163,18 +147,8 @@ class TestStall:
         assert not of(climb(loop, 0.0, hours=1.9, start=7.0), ExplorationBoost)
         assert of(climb(loop, 0.0, hours=0.5, start=8.9), ExplorationBoost)[0].multiplier == 1.5
 
-    def test_own_boosts_recorded_late_count_once(self, late):
-        """The second boost is decided before the first is recorded."""
-        said = [e for hour in np.arange(0, 7, 0.1) for e in late.envelopes(rated(0.0, stderr=4.0), at=hour * HOUR)]
-        said += late.envelopes(TICK, at=8.5 * HOUR)
-        first, second = (envelope for envelope in said if isinstance(envelope.data, ExplorationBoost))
-        assert (first.data.multiplier, second.data.multiplier) == (1.5, 2.25)
-        assert late.record(first) == []
-        assert not late.feed(TICK, at=10.4 * HOUR), "the second lasts"
-        assert late.record(second) == []
-        assert late.state().exploration_boost == 2.25
-
     def test_own_boosts_of_a_sweep_recorded_late_count_once(self):
+        """The second boosts are decided before the first are recorded."""
         keys = (KEY, OTHER_KEY)
         late = Driven(FeedbackLoopController, run_settings(*keys, **STEADY), late=True)
         for key in keys:
@@ -204,10 +178,7 @@ class TestTimeInWhichTheRunWasOff:
 
     @staticmethod
     def run(loop: Driven, elo_per_hour: float, hours: float, start: float = 0.0, off: float = 0.0) -> list:
-        """Rate every 15 minutes and tick every 10 minutes.
-
-        ``start`` is in hours of running; the run was off for ``off`` hours before that.
-        """
+        """Rate every 15 minutes and tick every 10, from hour ``start`` of running, before which it was ``off``."""
         said = []
         for minute in np.arange(start * 60, (start + hours) * 60, 5):
             now = minute * 60 + off * HOUR
@@ -259,22 +230,18 @@ class TestQualityPenalty:
 
 class TestIntensity:
     @pytest.mark.parametrize(
-        ("quality", "intensity"),
+        ("intensity", "qualities"),
         [
-            (0.9, "hot_path"),
-            (0.89, "accelerated"),
-            (0.8, "accelerated"),
-            (0.79, "normal"),
-            (0.65, "normal"),
-            (0.64, "reduced"),
-            (0.5, "reduced"),
-            (0.49, "paused"),
-            (0.0, "paused"),
-            (None, "normal"),
+            ("hot_path", (0.9,)),
+            ("accelerated", (0.8, 0.89)),
+            ("normal", (0.65, 0.79, None)),
+            ("reduced", (0.5, 0.64)),
+            ("paused", (0.0, 0.49)),
         ],
     )
-    def test_it_follows_from_quality_and_unknown_is_normal(self, loop, quality, intensity):
-        assert intensity_of(quality, loop.settings.feedback.intensity) == intensity
+    def test_it_follows_from_quality_and_unknown_is_normal(self, loop, intensity, qualities):
+        for quality in qualities:
+            assert intensity_of(quality, loop.settings.feedback.intensity) == intensity
 
     def test_decision_of_an_operator_holds_until_a_threshold(self):
         loop = Driven(FeedbackLoopController, run_settings(quality={"smoothing": 1.0}))
@@ -313,8 +280,9 @@ class TestParity:
         else:
             assert [type(one) for one in loop.feed(parity(5))] == [TrainingBlockedByQuality]
 
-    def test_own_decisions_recorded_late_count_once(self, late):
+    def test_own_decisions_recorded_late_count_once(self):
         """A block is recorded after it was lifted. A failure blocks again before the lifting is recorded."""
+        late = Driven(FeedbackLoopController, run_settings(**STEADY), late=True)
         block, unblock = late.envelopes(parity(1), *[parity(0)] * 3)
         assert late.record(block) == []
         (again,) = late.envelopes(parity(1))

@@ -7,9 +7,7 @@ from tabular_backend import NAME
 
 from app.config import GAMES, PARAMETERS, Parameter, RunSettings
 from app.controllers import EvaluationFeedbackHandler, FeedbackFold, GauntletFeedbackController
-from app.events import (
-    LossAnomalyDetected,
-)
+from app.events import LossAnomalyDetected
 from app.status.state import state_fields
 
 CONFIG = GAMES[KEY]

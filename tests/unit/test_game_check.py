@@ -115,9 +115,7 @@ def test_report_has_outcomes_in_own_units_and_states_told_apart() -> None:
         ("Doubted", "replay", "By a doubter"),
     ],
 )
-def test_check_of_a_broken_game_names_rule_and_fault(
-    name: str, where: str, what: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_check_of_a_broken_game_names_rule_and_fault(name, where, what, monkeypatch) -> None:
     monkeypatch.setattr(game_check, "LONGEST", 50)
     monkeypatch.setattr("app.games.game.ENDLESS", 60)
     found = {finding.where.partition(" (")[0]: finding for finding in check_game(config(name))}

@@ -81,8 +81,7 @@ def test_one_sided_opponent_is_played_few_games():
 
 
 @pytest.mark.parametrize(
-    ("retired", "played"),
-    [((), {"anchor_1": 2, "anchor_2": 1, "member_1": 0}), ((2,), {"anchor_1": 1, "anchor_2": 0})],
+    ("retired", "played"), [((), {"anchor_1": 2, "anchor_2": 1, "member_1": 0}), ((2,), {"anchor_1": 1, "anchor_2": 0})]
 )
 def test_the_two_newest_lasting_anchors_are_played_by_everybody(retired, played):
     worker = lasting(*retired)

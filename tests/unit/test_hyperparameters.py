@@ -11,10 +11,7 @@ from hypothesis import strategies as st
 from app.config import GAMES
 from app.config.feedback import GauntletSettings
 from app.controllers import EvaluationFeedbackHandler, GauntletFeedbackController
-from app.events import (
-    HyperparameterUpdated,
-    LossAnomalyDetected,
-)
+from app.events import HyperparameterUpdated, LossAnomalyDetected
 
 CONFIG = GAMES[KEY]
 
@@ -35,6 +32,9 @@ def values(said):
 
 
 TRAINED = GauntletSettings().least_trainings
+GAMES_ASKED = CONFIG.selfplay.games_per_request
+MORE_WORK = {"epochs": int(CONFIG.epochs * 1.5), "games_per_iteration": int(GAMES_ASKED * 1.5)}
+LESS_NOISE = {"base_temperature": 0.8 * CONFIG.selfplay.temperature, "quality_threshold": 0.35}
 
 
 def judged(*matches):
@@ -43,38 +43,35 @@ def judged(*matches):
 
 
 class TestGauntlet:
-    @pytest.mark.parametrize(("score", "changed"), [(0.8, False), (0.81, True)])
-    def test_score_above_80_percent_cuts_noise_and_raises_quality(self, gauntlet, score, changed):
-        said = values(gauntlet.feed(judged(match(0.95), match(score, opponent="heuristic")), at=1))
-        expected = {"base_temperature": 0.8 * CONFIG.selfplay.temperature, "quality_threshold": 0.35}
-        assert said == pytest.approx(expected if changed else {})
-
-    @pytest.mark.parametrize(("score", "games", "changed"), [(0.7, 200, False), (0.6, 200, True), (0.65, 20, False)])
-    def test_certainly_below_70_percent_brings_more_work(self, gauntlet, score, games, changed):
-        """A strong model, which wins nine games of ten, wins only 13 of 20 by chance now and then."""
-        said = values(gauntlet.feed(judged(match(score, games)), at=1))
-        more = int(CONFIG.selfplay.games_per_request * 1.5)
-        expected = {"epochs": int(CONFIG.epochs * 1.5), "games_per_iteration": more}
-        assert said == (expected if changed else {})
-
-    @pytest.mark.parametrize(("score", "games", "taken_back"), [(0.7, 200, False), (0.8, 200, True), (0.8, 20, False)])
-    def test_more_work_is_taken_back_certainly_above_70_percent(self, gauntlet, score, games, taken_back):
-        gauntlet.feed(judged(match(0.1)), at=1)
-        said = values(gauntlet.feed(judged(match(score, games)), at=2 * HOUR))
-        games = CONFIG.selfplay.games_per_request
-        assert said == ({"epochs": CONFIG.epochs, "games_per_iteration": games} if taken_back else {})
+    @pytest.mark.parametrize(
+        ("before", "judgement", "expected"),
+        [
+            ([], [match(0.95), match(0.8, opponent="heuristic")], {}),
+            ([], [match(0.95), match(0.81, opponent="heuristic")], LESS_NOISE),
+            ([], [match(0.7, 200)], {}),
+            ([], [match(0.6, 200)], MORE_WORK),
+            ([], [match(0.65, 20)], {}),  # a model that wins nine games of ten wins 13 of 20 by chance now and then
+            ([match(0.1)], [match(0.7, 200)], {}),
+            ([match(0.1)], [match(0.8, 200)], {"epochs": CONFIG.epochs, "games_per_iteration": GAMES_ASKED}),
+            ([match(0.1)], [match(0.8, 20)], {}),
+            ([match(0.9, opponent="heuristic")], [match(0.8, opponent="heuristic")], {}),
+            ([match(0.9, opponent="heuristic")], [match(0.75, opponent="heuristic")], {}),
+            (
+                [match(0.9, opponent="heuristic")],
+                [match(0.6, opponent="heuristic")],
+                {"base_temperature": CONFIG.selfplay.temperature, "quality_threshold": 0.3},
+            ),
+        ],
+    )
+    def test_scores_certainly_beside_70_or_80_percent_turn_knobs(self, gauntlet, before, judgement, expected):
+        if before:
+            gauntlet.feed(judged(*before), at=1)
+        assert values(gauntlet.feed(judged(*judgement), at=2 * HOUR)) == pytest.approx(expected)
 
     @pytest.mark.parametrize("step", [0, 1, TRAINED - 1])
     def test_models_of_few_trainings_are_not_judged(self, gauntlet, step):
-        """Models of few trainings are all weak. An untrained one says nothing of how well trainings work."""
+        """They are all weak, which says nothing of how well trainings work."""
         assert not gauntlet.feed(rated(0, match(0.1), match(0.9, opponent="heuristic"), step=step), at=1)
-
-    @pytest.mark.parametrize(("score", "taken_back"), [(0.8, False), (0.75, False), (0.6, True)])
-    def test_noise_is_restored_certainly_below_80_percent(self, gauntlet, score, taken_back):
-        gauntlet.feed(judged(match(0.9, opponent="heuristic")), at=1)
-        said = values(gauntlet.feed(judged(match(score, opponent="heuristic")), at=2 * HOUR))
-        before = {"base_temperature": CONFIG.selfplay.temperature, "quality_threshold": 0.3}
-        assert said == pytest.approx(before if taken_back else {})
 
     def test_an_operators_work_is_not_taken_back(self, gauntlet):
         gauntlet.feed(tuned("epochs", 7, CONFIG.epochs))
@@ -168,6 +165,9 @@ class TestLearningRate:
         assert len(handler.feed(self.anomaly(2), self.anomaly(2, "approx_kl"), at=1)) == 1
         assert not handler.feed(self.anomaly(3), at=0.99 * HOUR)
         assert len(handler.feed(self.anomaly(4), at=1.01 * HOUR)) == 1
+        handler.feed(self.say(1e-6), at=2 * HOUR)
+        assert not handler.feed(self.anomaly(5), at=4 * HOUR), "it is at its minimum"
+        assert handler.state().learning_rate == 1e-6
 
     def test_two_anomalies_of_one_training_lower_the_rate_once(self):
         handler = Driven(EvaluationFeedbackHandler, run_settings(learning_rate={"cooldown_hours": 0}))
@@ -176,11 +176,6 @@ class TestLearningRate:
             said = handler.feed(self.anomaly(2 + number), at=2 * number + 1.5)
             assert [one.value for one in said] == pytest.approx([0.8 ** (number + 1) * CONFIG.learning_rate])
             assert not handler.feed(self.anomaly(2 + number, "approx_kl"), at=2 * number + 2)
-
-    def test_anomalies_lower_no_rate_at_its_minimum(self, handler):
-        handler.feed(self.say(1e-6), at=1)
-        assert not handler.feed(self.anomaly(2), at=2 * HOUR)
-        assert handler.state().learning_rate == 1e-6
 
     @staticmethod
     def say(value):
