@@ -9,7 +9,6 @@ import pytest
 from app.core import BadUsage
 from app.games.diplomacy.bots import BOTS
 from app.games.diplomacy.game import Ending, Game
-from app.games.diplomacy.legal import legal_orders, trie
 from app.games.diplomacy.maps import BadMap, parse_map
 from app.games.diplomacy.orders import BadOrder, parse_order
 from app.games.diplomacy.position import ADJUSTMENTS, RETREATS, opening
@@ -119,17 +118,6 @@ def test_game_ends_by_solo_last_year_or_quiet_years():
     assert (solo.outcome.kind, solo.outcome.powers) == ("solo", (0,))
 
 
-@pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.name)
-@pytest.mark.parametrize("bot", BOTS)
-def test_bots_give_legal_orders_only(bot, board):
-    for turn in played(board, bots=(bot, "random")).turns:
-        for power, given in enumerate(turn.orders):
-            legal = legal_orders(turn.position, power)
-            places = [board.province_of[order.at] for order in given]
-            assert len(set(places)) == len(places)
-            assert all(order in legal[place] for place, order in zip(places, given, strict=True))
-
-
 def test_chaos_bot_orders_moves_retreats_and_builds():
     for turn in played(STANDARD, bots=("chaos",)).turns[:2]:
         assert {order.kind for given in turn.orders for order in given} == {"-"}
@@ -221,11 +209,3 @@ def test_prompt_has_the_parts_that_change_least_first():
     assert other.replace("BASALT.", "AMBER.") == second
     assert second.endswith(OPEN)
     assert CLOSE not in second
-
-
-def test_trie_spells_the_texts_it_was_made_of():
-    def spelled(node, text=""):
-        return [text] if not node else [word for key, rest in node.items() for word in spelled(rest, text + key)]
-
-    texts = ["A PAR H\n", "A PAR - BUR\n", "A PAR - BRE\n"]
-    assert sorted(spelled(trie(texts))) == sorted(texts)

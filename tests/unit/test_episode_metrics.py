@@ -5,7 +5,7 @@ from itertools import cycle
 
 import numpy as np
 import pytest
-from scripted_environments import RESET_DIST, Script, steps_of
+from scripted_environments import Script, steps_of
 
 from app.gym.episodes import (
     Autoreset,
@@ -42,18 +42,6 @@ def failure(steps: int, dist: float = 5.0) -> Script:
     return Script((0.0,) * steps, done=False, trunc=True, dist=dist)
 
 
-def test_rule_1_counts_all_steps_and_rewards_of_one_episode() -> None:
-    summary = evaluated([[Script((1.0, 2.0, 4.0)), Script((8.0,))]], 2)
-    assert (summary.mean_return, summary.mean_steps) == (7.5, 2.0)
-    assert evaluated([[goal(1)], [failure(9)], [failure(9)]], 3).success_rate == pytest.approx(1 / 3), "it goes on"
-
-
-@BOTH
-def test_rule_2_done_beats_trunc(autoreset: Autoreset) -> None:
-    summary = evaluated([[Script((1.0,), done=True, trunc=True), failure(1)]], 2, autoreset)
-    assert (summary.successes, summary.return_mean_success, summary.return_mean_fail) == (1, 1.0, 0.0)
-
-
 def test_rule_2_the_environments_own_word_decides() -> None:
     state = begin_episodes(2, 2, "same_step")
     ends = np.array([True, True])
@@ -64,36 +52,9 @@ def test_rule_2_the_environments_own_word_decides() -> None:
     assert summarise_episodes(advance(state, StepResult(np.ones(1), ~cut, cut, success=cut))).successes == 1
 
 
-def test_rule_3_short_episodes_are_not_favoured() -> None:
-    """Success in 10 steps and failure in 100 are equally likely; the first 32 of 64 to end are all successes."""
-    rng = np.random.default_rng(2)
-    scripts = [[goal(10) if rng.random() < 0.5 else failure(100) for _ in range(40)] for _ in range(64)]
-    fair = evaluated(scripts, 32)
-    assert fair.success_rate == np.mean([own[0].done for own in scripts[32:]])
-    assert fair.success_rate < 0.8
-    many = evaluated(scripts, 64 * 20)
-    assert many.success_rate == np.mean([script.done for own in scripts for script in own[:20]])
-    assert abs(many.success_rate - 0.5) < 0.04
-
-
 @pytest.mark.parametrize(("episodes", "environments", "quotas"), [(5, 3, [1, 2, 2]), (2, 4, [0, 0, 1, 1]), (4, 1, [4])])
 def test_rule_3_fixed_quotas_sum_to_the_requested_episodes(episodes, environments, quotas) -> None:
     assert begin_episodes(episodes, environments, "same_step").owed.tolist() == quotas
-
-
-def test_rule_3_episodes_beyond_the_quota_are_not_counted() -> None:
-    summary = evaluated([[goal(1), *[failure(1)] * 30], [goal(20)]], 2)
-    assert (summary.successes, summary.mean_steps) == (2, 10.5)
-
-
-@BOTH
-def test_rule_4_final_distance_is_of_the_last_observation(autoreset: Autoreset) -> None:
-    scripts = [[failure(2, dist=3.0), failure(2, dist=4.0)]]
-    assert evaluated(scripts, 2, autoreset).dist_at_end_p50 == 3.0
-    assert evaluated([[goal(3), goal(3)]], 2, autoreset).mean_steps == 3, "the step that resets belongs to no episode"
-    if autoreset == "same_step":
-        shown = [float(result.dist[0]) for result in steps_of(scripts, autoreset) if result.trunc[0]]
-        assert shown == [RESET_DIST] * 2
 
 
 @BOTH

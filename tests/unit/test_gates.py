@@ -82,10 +82,9 @@ def single(elo: float, draws: float = 0.0) -> np.ndarray:
 
 
 def opened(elo: float, draws: float, opening: float, *, swapped: bool) -> np.ndarray:
-    """Return the shares of results of games with uneven openings.
+    """Return the shares of results of games, or of pairs that swap the colours, with uneven openings.
 
-    What an opening is worth to the first colour is normally distributed with a standard deviation of ``opening``
-    Elo. The shares are those of single games or, if ``swapped``, of pairs that swap the colours.
+    What an opening is worth to the first colour is normal, with a standard deviation of ``opening`` Elo.
     """
     advantages, weights = np.polynomial.hermite_e.hermegauss(21)
 
@@ -159,14 +158,6 @@ def test_games_that_repeat_each_other_are_no_more_evidence() -> None:
     assert gates(np.array([lost, 0, won]), 2, seed=4, counted=2)[0] > 0.12
 
 
-def test_nothing_but_draws_decides_nothing() -> None:
-    assert gsprt_llr((0, 0, 1000, 0, 0), *BOUNDS) == pytest.approx(0)
-
-
-def test_before_the_first_game_there_is_no_evidence() -> None:
-    assert gsprt_llr((0, 0, 0), *BOUNDS) == pytest.approx(0)
-
-
 @pytest.mark.parametrize("bound", BOUNDS)
 def test_gates_of_skewed_outcomes_err_as_rarely(bound: float) -> None:
     """The outcomes are a chip won in 8 of 10 games, and otherwise 10 lost, for each of two seats."""
@@ -189,3 +180,5 @@ def test_moments_of_half_points_give_the_ratio_of_their_counts() -> None:
     counts, scores = (3, 8, 20, 12, 7), np.repeat(np.linspace(0, 1, 5), (3, 8, 20, 12, 7))
     moments = GradedScores(players=2, rotations=50, total=scores.sum(), squares=(scores**2).sum())
     assert gsprt_llr((0,) * 5, *BOUNDS, moments) == pytest.approx(gsprt_llr(counts, *BOUNDS))
+    for nothing in ((0, 0, 1000, 0, 0), (0, 0, 0)):  # but draws, or no games
+        assert gsprt_llr(nothing, *BOUNDS) == pytest.approx(0)

@@ -27,24 +27,6 @@ def collect(hands: int, seed: int = 0, slots: int = 256):
     return recorder.shard(outcomes, meta)
 
 
-def test_records_of_a_hand() -> None:
-    """A hand has 52 plays, and 12 passes or none; a forced card is no decision, and illegal ones are never chosen."""
-    shard = collect(400)
-    assert np.take_along_axis(shard.mask, shard.action[:, None].astype(np.int64), axis=1).all()
-    assert (shard.obs[:, :52] >= shard.mask).all()
-    assert shard.mask.sum(axis=1).min() >= 2
-    assert shard.log_prob.max() < 0
-    rows = np.bincount(shard.game)
-    assert 40 < rows.mean() < 55
-    lengths = np.diff(shard.history_offsets) - 53
-    assert set(lengths.tolist()) == {52, 64}
-    assert (rows <= lengths).all()
-    for game in range(20):
-        mine = shard.game == game
-        assert set(shard.seat[mine].tolist()) == {0, 1, 2, 3}
-        assert sorted(shard.step[mine].tolist()) == list(range(rows[game]))
-
-
 def test_determinism() -> None:
     """Equal seeds give equal bytes, however many games are in flight."""
     first, again, other = (collect(60, slots=slots) for slots in (60, 60, 17))

@@ -84,31 +84,19 @@ class TestGauntlet:
     def test_an_hour_or_five_ratings_end_the_cooldown(self, gauntlet, times, changed):
         assert [bool(gauntlet.feed(judged(match(0.1)), at=at)) for at in times] == changed
 
-    @given(scores=st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), max_size=40))
-    def test_clamps_hold_whatever_the_scores(self, scores):
+    @given(scores=st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=40))
+    def test_as_many_steps_back_restore_what_was_configured(self, scores):
         gauntlet, handler = Driven(GauntletFeedbackController), Driven(EvaluationFeedbackHandler)
-        limits, now = gauntlet.settings.feedback.gauntlet, 0.0
-
-        def judge(random, heuristic):
-            nonlocal now
-            now += 1.1 * HOUR
-            matches = (match(random), match(heuristic, opponent="heuristic"))
+        limits = gauntlet.settings.feedback.gauntlet
+        for number, (random, heuristic) in enumerate([*scores, *[(0.99, 0.01)] * len(scores)]):
+            now, matches = 1.1 * HOUR * (number + 1), (match(random), match(heuristic, opponent="heuristic"))
             for payload in gauntlet.feed(judged(*matches), at=now):
-                assert payload.value != payload.previous
                 gauntlet.feed(*handler.feed(payload, at=now), at=now)  # which passes on parameters of training
-
-        for random, heuristic in scores:
-            judge(random, heuristic)
-        value = partial(gauntlet.state().parameter, settings=gauntlet.settings)
-        assert limits.min_temperature <= value("base_temperature") <= CONFIG.selfplay.temperature
-        assert value("quality_threshold") <= limits.max_quality_threshold
-        assert CONFIG.epochs <= value("epochs") <= limits.max_epochs
-        games = CONFIG.selfplay.games_per_request
-        assert games <= value("games_per_iteration") <= limits.max_games_factor * games
-        for _ in scores:  # as many steps back, once the reasons are gone
-            judge(0.99, 0.01)
-        value = partial(gauntlet.state().parameter, settings=gauntlet.settings)
-        assert (value("epochs"), value("games_per_iteration")) == (CONFIG.epochs, games)
+            value = partial(gauntlet.state().parameter, settings=gauntlet.settings)
+            assert CONFIG.epochs <= value("epochs") <= limits.max_epochs
+            assert GAMES_ASKED <= value("games_per_iteration") <= limits.max_games_factor * GAMES_ASKED
+            assert value("base_temperature") <= CONFIG.selfplay.temperature
+        assert (value("epochs"), value("games_per_iteration")) == (CONFIG.epochs, GAMES_ASKED)
         assert value("base_temperature") == pytest.approx(CONFIG.selfplay.temperature)
         assert value("quality_threshold") == pytest.approx(gauntlet.settings.min_quality)
 
