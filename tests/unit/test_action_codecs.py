@@ -37,15 +37,12 @@ def test_greedy_takes_the_largest_of_each_choice(space, outputs, action) -> None
     assert all(space.contains(space.dtype.type(one) if not space.shape else one.astype(space.dtype)) for one in chosen)
 
 
-def test_sample_follows_the_logits_and_its_seed() -> None:
+def test_samples_follow_the_logits_and_are_independent() -> None:
     probabilities = [0.5, 0.2, 0.3]
     drawn = actions("sample", Discrete(3), *np.log(probabilities), count=20_000)
     assert np.abs(np.bincount(drawn) / 20_000 - probabilities).max() < 0.015
     assert (drawn == actions("sample", Discrete(3), *np.log(probabilities), count=20_000)).all()
     assert (drawn != actions("sample", Discrete(3), *np.log(probabilities), count=20_000, seed=1)).any()
-
-
-def test_sample_several_choices_are_independent_at_each_step() -> None:
     policy = coded_actor(Constant(*[0.0] * 4, count=20_000), "sample", MultiDiscrete([2, 2]), 0)
     first, second = policy(None), policy(None)
     together = [*first.T, *second.T]

@@ -125,15 +125,15 @@ class TestProbation:
             lasts.append(again.lasts_seconds)
         assert lasts == [1200, 2400, 4800, 9600, 19_200, 21_600, 21_600, 21_600]
 
+    def test_probe_is_compared_with_what_others_deliver_meanwhile(self, loop):
+        TestScore.rounds(loop, {B: 0.95, A: 0.6}, NODES.bad_shards)
+        assert verdicts(loop.feed(shard(B), probe(A, 0.6), at=1000)) == [(NodeQuarantined, A)]
+
     def test_worker_whose_others_have_left_is_released_for_good(self, loop):
         TestScore.rounds(loop, {B: 0.95, A: 0.6}, NODES.bad_shards)
         said = [p for _ in range(NODES.good_probes) for p in loop.feed(probe(A, 0.6), at=1000)]
         assert verdicts(said) == [(NodeReleased, A)]
         assert not TestScore.rounds(loop, {A: 0.6}, 10, start=110)
-
-    def test_probe_far_below_what_others_deliver_meanwhile_is_bad(self, loop):
-        TestScore.rounds(loop, {B: 0.95, A: 0.6}, NODES.bad_shards)
-        assert verdicts(loop.feed(shard(B), probe(A, 0.6), at=1000)) == [(NodeQuarantined, A)]
 
     def test_its_own_decision_is_not_taken_for_an_operators(self, loop):
         """The quarantine for broken rules ends once others break them, too."""

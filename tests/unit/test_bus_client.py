@@ -115,7 +115,7 @@ def test_overdue_publish_is_reported_once_and_still_sent(client):
     assert kinds(client) == [wire.FRAME]
 
 
-def test_kept_frames_are_settled_by_their_acknowledgement(client):
+def test_kept_frames_are_sent_first_and_settled(client):
     publish(client, 0)
     assert len(client.unkept()) == 1
     client.mark_kept()
@@ -123,9 +123,6 @@ def test_kept_frames_are_settled_by_their_acknowledgement(client):
     client.messages()
     client.receive(wire.ack(7, [Run(0, 1, 1)]), 0.0)
     assert client.outputs()[-1] == Settled(((7, 0),))
-
-
-def test_frames_of_an_earlier_life_are_announced_and_sent_first():
     client = Client("p", 7, kept=[frame_of([checked(0)], producer="p", epoch=3, base=5)])
     publish(client, 1)
     client.connected()

@@ -22,13 +22,24 @@ def sequencer(**options):
     return made
 
 
-def test_the_window_forgets_the_oldest_frames_whole():
+def test_the_window_forgets_the_oldest_frames_and_is_rebuilt():
+    """A frame that came too long ago has unknown positions."""
     window = IdWindow(size=4)
     for first in (1, 3, 5):
         window.remember([10 * first, 10 * first + 1], first)
     assert len(window) == 4
     assert (window.position(10), window.position(31), window.position(50)) == (0, 4, 5)
     assert [window.is_new(ids) for ids in ([10, 11], [99, 50], [99, 99])] == [True, False, False]
+    s = sequencer(window=IdWindow(size=1))
+    for base in (0, 2, 4):
+        s.admit(frame(base, base + 1, base=base), 5, "p")
+    assert s.admit(frame(0, 1), 5, "p") == [Run(0, 2, 0)]
+    s = sequencer()
+    s.admit(frame(0, 1), 5, "p")
+    records, _ = s.take()
+    again = Sequencer(2, 5, [(record.first, record.frame.ids) for record in records])
+    again.introduce("q", 1, 0)
+    assert again.admit(frame(1, 5, producer="q"), 5, "q") == [Run(0, 2, 2)]
 
 
 def test_positions_follow_each_other():
@@ -45,13 +56,6 @@ def test_positions_follow_each_other():
     assert [r.frame.ids for r in s.take()[0]] == [frame(3, 4).ids], "known events are dropped"
 
 
-def test_a_frame_that_came_too_long_ago_has_unknown_positions():
-    s = sequencer(window=IdWindow(size=1))
-    for base in (0, 2, 4):
-        s.admit(frame(base, base + 1, base=base), 5, "p")
-    assert s.admit(frame(0, 1), 5, "p") == [Run(0, 2, 0)]
-
-
 @pytest.mark.parametrize(("base", "epoch", "words"), [(1, 1, "Resend from 2"), (3, 1, "Resend from 2"), (0, 2, None)])
 def test_a_gap_or_an_unknown_epoch_is_refused(base, epoch, words):
     s = sequencer()
@@ -63,7 +67,7 @@ def test_a_gap_or_an_unknown_epoch_is_refused(base, epoch, words):
     assert s.head == 2
 
 
-def test_an_epoch_is_forgotten_once_its_mark_is_in_the_journal():
+def test_marks_follow_frames_in_turn_and_are_forgotten():
     s = sequencer()
     s.admit(frame(0), 5, "p")
     s.retire("p", 1)
@@ -71,9 +75,6 @@ def test_an_epoch_is_forgotten_once_its_mark_is_in_the_journal():
     for _ in range(2):
         s.retire("p", 1)
         assert s.marks == {}
-
-
-def test_a_refused_frame_is_passed_over_only_in_its_turn():
     s = sequencer()
     for producer, base, marks in (("p", 3, {}), ("p", 0, {("p", 1): 2}), ("stranger", 0, {})):
         s.skip(producer, 1, base, 2)
@@ -86,15 +87,6 @@ def test_time_never_goes_back():
     for number, at in enumerate((50, 200, 150)):
         s.admit(frame(number, base=number), at, "p")
     assert [r.recorded_us for r in s.take()[0]] == [100, 200, 200]
-
-
-def test_the_window_is_rebuilt_from_the_journal():
-    s = sequencer()
-    s.admit(frame(0, 1), 5, "p")
-    records, _ = s.take()
-    again = Sequencer(2, 5, [(record.first, record.frame.ids) for record in records])
-    again.introduce("q", 1, 0)
-    assert again.admit(frame(1, 5, producer="q"), 5, "q") == [Run(0, 2, 2)]
 
 
 def test_acknowledgements_survive_the_wire():
@@ -182,9 +174,6 @@ def test_recent_holds_a_bounded_tail():
     assert recent.read(16, None, 1) == Piece([made[8].raw], 18, made[8].checksum)
     assert recent.read(16, {"other"}, 1) == Piece([], 20, made[-1].checksum)
     assert recent.read(20, None, 1) == Piece([], 20, 0)
-
-
-def test_recent_stays_small_however_much_passes_through():
     recent = RecentRecords(0, max_bytes=1)
     recent.extend(records(5000))
     assert len(recent._records) < 2500

@@ -53,20 +53,14 @@ def played(name: str, *specs: dict, begins: float = 0.0):
         return runner.run(main())
 
 
-def test_slow_worker_takes_five_times_as_long_and_says_so(tmp_path):
+def test_troubles_of_workers_change_their_jobs(tmp_path):
     ((result, at),), _ = played("slow-worker", spec(tmp_path))
     assert at == result["seconds"] == pytest.approx(5.0)
-
-
-def test_failing_worker_fails_after_a_while(tmp_path):
     ((first, at), (second, later)), specs = played("failing-worker", spec(tmp_path), spec(tmp_path))
     assert isinstance(first, JobFailed)
     assert isinstance(second, JobFailed)
     assert 0 < at < later  # otherwise a loop that asks again at once would never end
     assert specs == []
-
-
-def test_copied_stale_or_random_games_change_their_jobs(tmp_path):
     found, _ = played("copied-games", spec(tmp_path), spec(tmp_path), spec(tmp_path))
     assert len({result["shard"] for result, _ in found}) == 1
     _, specs = played("stale-model", spec(tmp_path, "old"), spec(tmp_path, "new"))

@@ -36,10 +36,17 @@ def read(folder: Path) -> EventAccumulator:
     return found
 
 
-def test_a_training_has_its_metrics_at_its_step() -> None:
+def test_curves_have_metrics_and_ratings_at_their_step() -> None:
     drawn = {point.tag: point.value for point in points(trained(step=3, entropy=1.25))}
     assert (drawn["train/entropy"], drawn["train/rows"]) == (1.25, 100)
     assert {point.step for point in points(trained(step=3))} == {3}
+    drawn = {point.tag: point for point in points(rated(120.0, match(0.75, elo=50.0), step=7))}
+    assert drawn["evaluation/elo"] == ("evaluation/elo", 120.0, 7)
+    assert drawn["evaluation/score/random"].value == pytest.approx(0.75)
+    assert drawn["evaluation/opponent_elo/random"].value == 50.0
+    assert drawn["evaluation/lost_games"].value == 0
+    assert (drawn["league/elo/hero"].value, drawn["league/elo/random"].value) == (120.0, 50.0)
+    assert list(points(joined("elite"))) == [("league/elo/past_best", 120.0, 7)]
 
 
 @pytest.mark.parametrize(
@@ -53,16 +60,6 @@ def test_a_training_has_its_metrics_at_its_step() -> None:
 )
 def test_curves_of_events_have_these_tags(data: Payload, tags: set[str]) -> None:
     assert {point.tag for point in points(data)} == tags
-
-
-def test_evaluation_curves_have_ratings_at_the_training_step() -> None:
-    drawn = {point.tag: point for point in points(rated(120.0, match(0.75, elo=50.0), step=7))}
-    assert drawn["evaluation/elo"] == ("evaluation/elo", 120.0, 7)
-    assert drawn["evaluation/score/random"].value == pytest.approx(0.75)
-    assert drawn["evaluation/opponent_elo/random"].value == 50.0
-    assert drawn["evaluation/lost_games"].value == 0
-    assert (drawn["league/elo/hero"].value, drawn["league/elo/random"].value) == (120.0, 50.0)
-    assert list(points(joined("elite"))) == [("league/elo/past_best", 120.0, 7)]
 
 
 def test_a_files_curves_are_those_of_the_events(tmp_path: Path) -> None:

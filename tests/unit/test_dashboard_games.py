@@ -90,10 +90,15 @@ def test_page_works_without_scripts(client, game):
     assert "Move 3 of" in client.get(link).text
 
 
-def test_forgotten_game_can_be_played_again(client):
+def test_parts_show_only_jobs_of_their_page(client, game):
     text = unescape(client.get(f"{GAME.replace('/games', '/games/part')}&job=0000").text)
     assert "no longer kept" in text
     assert f'href="{GAME}"' in text
+    text = client.get("/games/part", params={"job": job_of(game), "config": "hearts_4p", "seat": "x", "ply": "1"}).text
+    assert all(part in text for part in ("Move 1 of", "Tic-tac-toe"))
+    assert "no longer kept" in client.get(f"/what-if/part?job={job_of(game)}").text
+    answer = job_of(client.get("/what-if?set=seed=9").text)
+    assert "no longer kept" in client.get(f"/games/part?job={answer}").text
 
 
 @pytest.mark.parametrize("player", ["/etc/passwd", "../run", "flyball.toml", "normal", "abc", "random+64"])
@@ -149,23 +154,12 @@ def test_any_query_is_answered(client, query):
         assert client.get(path, params=query).status_code == 200
 
 
-def test_game_is_shown_whatever_else_the_query_says(client, game):
-    text = client.get("/games/part", params={"job": job_of(game), "config": "hearts_4p", "seat": "x", "ply": "1"}).text
-    assert all(part in text for part in ("Move 1 of", "Tic-tac-toe"))
-
-
 def test_refused_settings_of_a_form_name_no_option(client):
     for assignment in ("feedback.stall.velocity", "velocity=3", "profile=full"):
         page = client.get("/what-if", params={"set": assignment}).text
         (alert,) = re.findall(r'role="alert">([^<]+)', page)
         assert assignment.partition("=")[0] in alert
         assert "--set" not in alert
-
-
-def test_parts_show_only_jobs_of_their_page(client, game):
-    assert "no longer kept" in client.get(f"/what-if/part?job={job_of(game)}").text
-    answer = job_of(client.get("/what-if?set=seed=9").text)
-    assert "no longer kept" in client.get(f"/games/part?job={answer}").text
 
 
 def test_other_sites_begin_no_game(client):

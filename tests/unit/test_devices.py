@@ -37,7 +37,7 @@ from daemons.selfplay_worker import SelfplayWorker
 from daemons.suitability import check_devices
 from daemons.training import Trainer
 
-BFLOAT16 = Compute(precision="bfloat16")
+AUTO, BFLOAT16 = Compute(precision="auto"), Compute(precision="bfloat16")
 GPU = Compute(device="cuda:1", precision="bfloat16")
 
 
@@ -67,9 +67,6 @@ def settings_of(folder: Path, text: str) -> Deployment:
     return load(folder).deployment
 
 
-KINDS = ("selfplay", "training", "evaluation")
-
-
 @pytest.mark.parametrize(
     ("text", "variable", "computes"),
     [
@@ -77,14 +74,14 @@ KINDS = ("selfplay", "training", "evaluation")
         (
             "[deployment.device]\ntraining = 'cuda'\nevaluation = 'auto'\n",
             {"FLYBALL_DEPLOYMENT__DEVICE__EVALUATION": "cpu"},
-            [Compute(), Compute(device="cuda"), Compute()],
+            [AUTO, AUTO.replace(device="cuda"), AUTO],
         ),
         (
             "[deployment.device]\ntraining = 'cuda'\n",
             {"FLYBALL_DEPLOYMENT__DEVICE": "auto"},
-            [Compute(device="auto")] * 3,
+            [AUTO.replace(device="auto")] * 3,
         ),
-        ("[deployment]\nprocesses_per_training = 3\n", {}, [Compute(), Compute(processes=3), Compute()]),
+        ("[deployment]\nprocesses_per_training = 3\n", {}, [AUTO, AUTO.replace(processes=3), AUTO]),
     ],
 )
 def test_devices_are_set_for_all_kinds_of_jobs_or_one_by_one(tmp_path, monkeypatch, text, variable, computes) -> None:
@@ -92,15 +89,7 @@ def test_devices_are_set_for_all_kinds_of_jobs_or_one_by_one(tmp_path, monkeypat
     for name, value in variable.items():
         monkeypatch.setenv(name, value)
     found = settings_of(tmp_path, text)
-    chosen = [(one.device, one.processes) for one in map(found.compute, KINDS)]
-    assert chosen == [(one.device, one.processes) for one in computes]
-    if computes[0] is GPU:
-        assert [found.compute(kind) for kind in KINDS] == computes
-
-
-def test_processes_are_of_updates_alone() -> None:
-    settings = PipelineSettings.model_validate({"training": {"processes": 2}})
-    assert (settings.updates.processes, settings.games.processes) == (2, 1)
+    assert [found.compute(kind) for kind in ("selfplay", "training", "evaluation")] == computes
 
 
 def test_text_servers_are_those_of_the_installation(tmp_path: Path) -> None:
@@ -211,11 +200,6 @@ def test_a_run_is_refused_where_its_device_is_missing() -> None:
     assert refused.value.hint
 
 
-def test_no_process_is_asked_unless_a_gpu_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(suitability, "LocalEngine", None)
-    check_devices(Deployment.model_validate({"device": {"training": "auto"}}))
-
-
 def test_a_run_is_refused_with_more_processes_than_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
@@ -228,9 +212,14 @@ def test_a_run_is_refused_with_more_processes_than_gpus(monkeypatch: pytest.Monk
         check_devices(Deployment.model_validate({"device": {"training": "auto"}, "processes_per_training": 2}))
     assert asked == [("auto", 2)]
     assert "deployment.processes_per_training to no more than GPUs" in refused.value.hint
+    monkeypatch.undo()
+    monkeypatch.setattr(suitability, "LocalEngine", None)  # no process is asked unless a GPU is set
+    check_devices(Deployment.model_validate({"device": {"training": "auto"}}))
 
 
 def test_a_training_run_checks_the_device_of_its_games() -> None:
+    processes = PipelineSettings.model_validate({"training": {"processes": 2}})
+    assert (processes.updates.processes, processes.games.processes) == (2, 1)
     settings = PipelineSettings.model_validate({"collection": {"device": "cuda", "precision": "bfloat16"}})
     assert (settings.updates, settings.games) == (
         Compute(precision="auto"),

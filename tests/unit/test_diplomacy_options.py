@@ -36,16 +36,13 @@ def test_configuration_scores_material_by_default(key: str) -> None:
     assert len({text_table(game, 0).spec.rules_version for game in games}) == len(games)
 
 
-def test_win_bonus_is_an_option() -> None:
+def test_win_bonus_and_scores_of_the_field_are_options() -> None:
+    """Eliminated powers score below 0, but all returns are in bounds."""
     plain, _ = finished("diplomacy_small(win_bonus=0)")
     bonus, _ = finished("diplomacy_small(win_bonus=7,winner_threshold_sc=4)")
     gained = bonus - plain
     assert set(gained.ravel().tolist()) == {0.0, 7.0}
     assert (gained.sum(axis=1) <= 7).all()
-
-
-def test_scores_of_the_field_are_an_option() -> None:
-    """Eliminated powers score below 0, but all returns are in bounds."""
     scores, returns = finished("diplomacy_small(scoring=placed)")
     assert scores.max() > 50
     assert np.allclose(returns.sum(axis=1), 0, atol=1e-5)

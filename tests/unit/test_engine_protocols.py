@@ -78,7 +78,7 @@ def test_gtp_question_holds_board_limits_and_moves() -> None:
         start.read(["=1 2", "?2 unknown command"])
 
 
-def test_uci_and_usi_questions_hold_position_and_limits() -> None:
+def test_uci_and_usi_hold_position_limits_and_options() -> None:
     question = speech("uci", nodes=100, seconds=0.5).question(Position(("e2e4",), {}), 0.5)
     assert question.commands == ("ucinewgame", "position startpos moves e2e4", "go nodes 100 movetime 500")
     assert question.read(["info depth 1", "bestmove e7e5 ponder g1f3"]) == "e7e5"
@@ -88,9 +88,6 @@ def test_uci_and_usi_questions_hold_position_and_limits() -> None:
     question = speech("usi", seconds=0.25).question(Position(("7g7f",), {}), 0.5)
     assert question.commands == ("usinewgame", "position startpos moves 7g7f", "go btime 0 wtime 0 byoyomi 250")
     assert question.read(["bestmove P*5e"]) == "P*5e"
-
-
-def test_uci_options_are_set_and_unknown_ones_refused() -> None:
     hello, options = speech("uci", nodes=1, options={"Skill Level": 3, "Ponder": False}).start
     assert hello.commands == ("uci",)
     assert hello.read(["option name Skill Level type spin", "option name Ponder type check", "uciok"]) == "uciok"

@@ -46,18 +46,17 @@ def test_gauntlet_has_each_model_once_and_every_seat_alike(players, bots, candid
         )
 
 
-def test_scores_of_won_and_lost_games_are_opponents_beaten() -> None:
+def test_scores_are_opponents_beaten_or_linear_in_outcomes() -> None:
     third = -1 / 3
     returns = np.array([[1, third, third, third], [third, 1, third, third], [0, 0, 0, 0]], dtype=np.float32)
     scores = game_scores(returns, np.array([0, 2, 3]), win_margin(returns))
     assert scores.tolist() == [1, 1 / 3, 0.5]  # exactly, although 1/3 is no float32
-
-
-def test_scores_of_graded_games_are_linear_in_the_outcome() -> None:
     outcomes = np.array([[x, -x] for x in (-1, -0.5, 0, 0.25, 1)], dtype=np.float32)
     scores = game_scores(outcomes, np.zeros(5, dtype=np.int64), margin=1.0)
     assert scores.tolist() == [-0.5, 0, 0.5, 0.75, 1.5]
     assert win_margin(np.array([[1, -1], [0, 0], [-1, 1]], dtype=np.float32)) == 2
+    returns = np.array([[1, -1], [0, 0], [-1, 1], [0, 0]], dtype=np.float32)
+    assert seat_wins(returns, np.array([False, False, False, True])) == ((1, 1), 1)
 
 
 def test_match_of_graded_games_says_its_mean_outcome() -> None:
@@ -104,11 +103,6 @@ def test_the_error_of_a_match_comes_from_its_rotations() -> None:
     assert statistics([[1, -1], [1, -1]], [0, 1]).stderr is None
 
 
-def test_seats_win_alone_or_not_at_all() -> None:
-    returns = np.array([[1, -1], [0, 0], [-1, 1], [0, 0]], dtype=np.float32)
-    assert seat_wins(returns, np.array([False, False, False, True])) == ((1, 1), 1)
-
-
 @pytest.mark.parametrize(("score", "elo"), [(0.5, 0), (0.75, 190.85), (1 / 11, -400)])
 def test_a_rating_explains_the_score(score: float, elo: float) -> None:
     rating, error = performance_rating([OpponentScore(Elo(100.0), score, 100_000)], RatingPrior(Elo(0.0), 1e6))
@@ -116,24 +110,16 @@ def test_a_rating_explains_the_score(score: float, elo: float) -> None:
     assert error == pytest.approx(400 / np.log(10) / np.sqrt(100_000 * score * (1 - score)), rel=1e-3)
 
 
-def test_rating_weighs_all_matches_not_their_mean_difference() -> None:
+def test_rating_error_follows_from_games_and_opponents() -> None:
+    """In a chain, each of 16 models beats its predecessor by 50 Elo: the sum is not known to within 30 Elo."""
     results = [OpponentScore(Elo(0.0), 0.9, 300), OpponentScore(Elo(400.0), 0.5, 100)]
     rating, error = performance_rating(results)
     alone = [performance_rating([result]) for result in results]
     assert alone[1][0] > rating > alone[0][0]
     assert error < min(one[1] for one in alone)
-
-
-def test_a_perfect_score_is_finite_and_uncertain() -> None:
-    rating, error = performance_rating([OpponentScore(Elo(0.0), 1.0, 200)])
-    assert 800 < rating < 1600
-    assert error > 200
-    assert performance_rating([OpponentScore(Elo(0.0), 0.0, 200)])[0] == pytest.approx(-rating)
-    assert performance_rating([], RatingPrior(Elo(120.0), 300.0)) == pytest.approx((120, 300)), "only the prior"
-
-
-def test_the_error_of_a_chain_of_promotions_grows_along_it():
-    """Each of 16 models beats its predecessor by 50 Elo over 100 games: the sum is not known to within 30 Elo."""
+    exact = performance_rating([OpponentScore(Elo(100.0), 0.6, 100)])
+    assert performance_rating([OpponentScore(Elo(100.0), 0.6, 100, 0.0)]) == exact
+    assert performance_rating([OpponentScore(Elo(100.0), 0.6, 100, 50.0)])[1] > exact[1]
     elo, error = performance_rating([OpponentScore(Elo(0.0), 0.5, 200)])
     first = error
     for _ in range(16):
@@ -142,10 +128,12 @@ def test_the_error_of_a_chain_of_promotions_grows_along_it():
     assert elo == pytest.approx(16 * 49, rel=0.1)
 
 
-def test_exactly_known_opponent_adds_no_error_to_a_rating():
-    exact = performance_rating([OpponentScore(Elo(100.0), 0.6, 100)])
-    assert performance_rating([OpponentScore(Elo(100.0), 0.6, 100, 0.0)]) == exact
-    assert performance_rating([OpponentScore(Elo(100.0), 0.6, 100, 50.0)])[1] > exact[1]
+def test_a_perfect_score_is_finite_and_uncertain() -> None:
+    rating, error = performance_rating([OpponentScore(Elo(0.0), 1.0, 200)])
+    assert 800 < rating < 1600
+    assert error > 200
+    assert performance_rating([OpponentScore(Elo(0.0), 0.0, 200)])[0] == pytest.approx(-rating)
+    assert performance_rating([], RatingPrior(Elo(120.0), 300.0)) == pytest.approx((120, 300)), "only the prior"
 
 
 GOOD = ShardStatistics(

@@ -29,7 +29,7 @@ def cause(*, subject: str | None = "hex7_2p", event_id: str = "first") -> Event[
     return Event(envelope, sequence=7, recorded_us=1_767_355_205_000_001, source="loop@laptop")
 
 
-def test_the_same_cause_gives_the_same_event() -> None:
+def test_the_same_cause_gives_the_same_event_and_no_other() -> None:
     first = cause().envelope
     assert (first.correlationid, first.causationid, first.time) == ("first", None, NOON)
     once, again = (follow(REQUEST, cause().cause, by="trigger", index=2) for _ in range(2))
@@ -38,15 +38,9 @@ def test_the_same_cause_gives_the_same_event() -> None:
     recorded = Event(once, sequence=8, recorded_us=1_767_355_206_000_000, source="trigger@laptop")
     third = follow(RegressionCleared(model=MODEL), recorded.cause, by="watchdog")
     assert (third.correlationid, third.causationid) == ("first", once.id)
-
-
-def test_another_index_producer_or_cause_gives_another_id() -> None:
     causes = [*product(("first", "second"), ("trigger", "loop"), (0, 1))]
     ids = {follow(REQUEST, cause(event_id=name).cause, by=by, index=index).id for name, by, index in causes}
     assert len(ids) == len(causes)
-
-
-def test_follow_defaults_to_the_recorded_time_of_the_cause() -> None:
     event, exact = cause(), datetime(2026, 1, 2, 12, 0, 5, 1, tzinfo=UTC)
     assert follow(REQUEST, event.cause, by="trigger").time == event.recordedtime == exact
     later = NOON + timedelta(hours=1)

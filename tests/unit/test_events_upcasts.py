@@ -69,18 +69,12 @@ def old(version: int, data: Any) -> bytes:
     return json.dumps(json.loads(TICK) | {"dataversion": version, "data": data}).encode()
 
 
-def test_two_steps_lead_from_the_first_version_to_the_third(register: Callable[..., None]) -> None:
-    register(from_1=minutes_to_seconds, from_2=seconds_get_their_name)
-    assert lift(TYPE, {"minutes": 2}, 1, 3) == {"period_seconds": 120.0}
-    assert lift(TYPE, {"seconds": 120.0}, 2, 3) == {"period_seconds": 120.0}
-    assert lift(TYPE, {"period_seconds": 1.0}, 3, 3) == {"period_seconds": 1.0}
-
-
 def test_decode_lifts_through_two_steps_to_the_present_version(register: Callable[..., None]) -> None:
     register(**{"from_-1": minutes_to_seconds, "from_0": seconds_get_their_name})
-    lifted = decode(old(-1, {"minutes": 1}))
-    assert lifted == decode(TICK)
-    assert lifted.dataversion == BY_TYPE[TYPE].dataversion
+    for version, data in ((-1, {"minutes": 1}), (0, {"seconds": 60.0}), (1, {"period_seconds": 60.0})):
+        lifted = decode(old(version, data))
+        assert lifted == decode(TICK)
+        assert lifted.dataversion == BY_TYPE[TYPE].dataversion == 1
 
 
 def first_versions(value: EvaluationCompleted) -> list[tuple[Payload, dict[str, Any]]]:

@@ -112,15 +112,6 @@ def test_a_bad_line_is_named(change, complaint: str) -> None:
         read(edited(change))
 
 
-def test_features_that_cannot_be_counts_are_refused() -> None:
-    lines = list(experience_lines(shard_of("connect_four_2p", 1)))
-    row = json.loads(lines[1])
-    for value in (0.5, 256, -1):
-        row["obs"][3] = value
-        with pytest.raises(BadExperience, match=r"line 2: field obs: .*connect_four has whole numbers from 0 to 255"):
-            read([lines[0], json.dumps(row), *lines[2:]], "connect_four_2p")
-
-
 def test_a_file_is_loaded_as_a_shard_of_its_game(tmp_path) -> None:
     shard, file = shard_of("hearts_4p", 3), tmp_path / "hands.jsonl"
     file.write_text("\n".join([*experience_lines(shard), *experience_lines(shard_of("hearts_4p", 2), 3)]))
@@ -133,7 +124,7 @@ def test_a_file_is_loaded_as_a_shard_of_its_game(tmp_path) -> None:
         load_experience(tmp_path / "no.jsonl", GAMES["hearts_4p"])
 
 
-def test_bad_files_are_named() -> None:
+def test_bad_files_and_features_are_named() -> None:
     first, second, *rest = experience_lines(shard_of("hearts_4p", 1))
     for lines, complaint in (
         ([first, second[:50]], "line 2: Invalid JSON"),
@@ -144,6 +135,12 @@ def test_bad_files_are_named() -> None:
     ):
         with pytest.raises(BadExperience, match=complaint):
             read(lines)
+    lines = list(experience_lines(shard_of("connect_four_2p", 1)))
+    row = json.loads(lines[1])
+    for value in (0.5, 256, -1):
+        row["obs"][3] = value
+        with pytest.raises(BadExperience, match=r"line 2: field obs: .*connect_four has whole numbers from 0 to 255"):
+            read([lines[0], json.dumps(row), *lines[2:]], "connect_four_2p")
 
 
 def test_shard_rows_are_written_in_their_own_order() -> None:

@@ -58,13 +58,10 @@ KNOBS = """training_block selfplay_rate boost_lasts_seconds boost_set_by learnin
     quality_threshold base_temperature matchmaking"""
 
 
-def test_state_has_22_and_6_and_9_signals_knobs_and_lineage():
+def test_state_has_22_and_6_and_9_signals_and_unknown_ones():
     groups = [names.split() for names in (CANONICAL, SIGNALS, MONITORING, KNOBS)]
     assert [len(names) for names in groups[:3]] == [22, 6, 9]
     assert FeedbackState.__struct_fields__ == (*(name for names in groups for name in names), "lineage", "elo_pools")
-
-
-def test_unmeasured_fields_are_null_and_not_zero():
     unknown = {name for name, value in asdict(EMPTY).items() if value is None}
     assert {"quality_score", "data_quality_score", "win_rate", "elo_current", "elo_stderr", "elo_velocity"} <= unknown
 
@@ -85,15 +82,12 @@ def test_its_json_is_lossless(ratings, win_rates):
     assert len(state.elo_history) <= HISTORY_LENGTH
 
 
-def test_update_elo_keeps_history_peak_trend_and_plateaus():
+def test_update_elo_keeps_history_peak_trend_and_pools():
     state = EMPTY.update_elo(100, 10, NOW).update_elo(150, 10, NOW + timedelta(hours=1))
     assert (state.elo_current, state.elo_peak, state.elo_trend, state.elo_plateau_count) == (150, 150, 50, 0)
     state = state.update_elo(140, 10, NOW + timedelta(hours=2)).update_elo(144, 10, NOW + timedelta(hours=3))
     assert (state.elo_peak, state.elo_plateau_count, len(state.elo_history)) == (150, 2, 4)
     assert state.elo_velocity is not None
-
-
-def test_close_ratings_are_one_pool_and_each_in_the_history():
     state = EMPTY
     for minute in range(60):
         state = state.update_elo(10 * minute, 20, NOW + timedelta(minutes=minute), spacing_seconds=1200)

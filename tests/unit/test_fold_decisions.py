@@ -171,10 +171,10 @@ def run() -> Run:
     return Run(Booster, Observer)
 
 
-@pytest.fixture(params=[False, True], ids=["at once", "after a restart"])
+@pytest.fixture(params=[lambda run: None, Run.restart], ids=["at once", "after a restart"])
 def go_on(request: pytest.FixtureRequest) -> Callable[[Run], None]:
-    """Return a function that restarts a run, or does nothing."""
-    return Run.restart if request.param else lambda _: None
+    """Return a function that does nothing, or restarts a run."""
+    return request.param
 
 
 def multipliers(decisions: list[Envelope[Any]]) -> list[float]:

@@ -21,7 +21,7 @@ from app.language.grpo import METRICS, Answered, advantages, answered_log_probs,
 from app.language.jobs import answers_of, checkpointed_layers, initialise, train
 from app.language.peft_generator import PeftGenerator
 from app.language.selfplay import play
-from app.language.token_shard import get_token_shard
+from app.language.token_shard import TokenShard, get_token_shard
 from app.learning.training import DiscardedUpdate, UnfitData
 from app.store import FileStore, MemoryStore, get_checkpoint
 
@@ -166,6 +166,12 @@ def silent(_report: object) -> None:
     return None
 
 
+def shard_of(spec: dict[str, object], folder: Path) -> TokenShard:
+    """Return games of an initial model."""
+    model = initialise(spec, silent)["model"]
+    return get_token_shard(FileStore(folder), play(spec | ABOUT | {"model": model}, silent)["shard"])
+
+
 def test_played_log_probs_are_those_of_the_trainer(tmp_path: Path) -> None:
     """Decoding and training use the same masks, so first ratios are 1."""
     spec = specs(tmp_path)
@@ -225,8 +231,7 @@ def test_training_on_legal_answers_keeps_free_ones_legal() -> None:
 
 def test_answers_without_an_advantage_are_left_out(tmp_path: Path) -> None:
     spec = specs(tmp_path, language=SMALL.language.replace(lessons=0))
-    model = initialise(spec, silent)["model"]
-    shard = get_token_shard(FileStore(tmp_path), play(spec | ABOUT | {"model": model}, silent)["shard"])
+    shard = shard_of(spec, tmp_path)
     kept = np.where(shard.start[shard.game] == 0, shard.reward, 0).astype(np.float32)
     answers, figures = answers_of([dataclasses.replace(shard, reward=kept)], SMALL)
     every, none = answers_of([dataclasses.replace(shard, reward=shard.reward * 0)], SMALL)
@@ -237,14 +242,10 @@ def test_answers_without_an_advantage_are_left_out(tmp_path: Path) -> None:
 
 
 def test_truncated_games_are_learned_from_or_left_out(tmp_path: Path) -> None:
-    spec = specs(tmp_path, max_moves=4)
-    model = initialise(spec, silent)["model"]
-    played = play(spec | ABOUT | {"model": model}, silent)
-    assert played["truncated"] == 8
-    shard = get_token_shard(FileStore(tmp_path), played["shard"])
+    shard = shard_of(specs(tmp_path, max_moves=4), tmp_path)
+    assert shard.truncated.all()
     answers, figures = answers_of([shard], SMALL)
-    assert len(answers) == shard.rows
-    assert figures["decided"] == 0
+    assert (len(answers), figures["decided"]) == (shard.rows, 0)
     left = SMALL.replace(language=SMALL.language.replace(truncated="left_out"))
     with pytest.raises(UnfitData, match="no answer"):
         answers_of([shard], left)

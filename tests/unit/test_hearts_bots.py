@@ -5,6 +5,7 @@ from math import sqrt
 import numpy as np
 import pytest
 from hearts_games import bits, play, random_choice
+from hearts_games import cards_of as cards
 
 from app.games.hearts import bots
 from app.games.hearts.bots import deal_hidden, recall
@@ -40,8 +41,8 @@ def test_the_normal_bot_is_unaffected_by_what_the_others_hold() -> None:
         for _ in range(3):
             parts = np.split(rng.permutation(hidden), np.cumsum(sizes)[:-1])
             swapped = game.copy()
-            for other, cards in zip(others, parts, strict=True):
-                swapped["hand"][other] = sum(1 << int(card) for card in cards)
+            for other, dealt in zip(others, parts, strict=True):
+                swapped["hand"][other] = sum(1 << int(card) for card in dealt)
                 swapped["given"][other] = rng.integers(1 << 52)
             swapped["deck"] = rng.permutation(52)
             swapped["passes"] = rng.integers(0, 52, 12)
@@ -111,11 +112,6 @@ def test_the_hard_bot_depends_on_the_position_and_its_seed_alone() -> None:
     assert backwards[::-1].tolist() == alone
 
 
-def cards(text: str) -> list[int]:
-    """Return the card numbers of a text. 'QS 2C' is the queen of spades and the two of clubs."""
-    return ["CDSH".index(card[1]) * 13 + "23456789TJQKA".index(card[0]) for card in text.split()]
-
-
 def endgame(hand: str, trick: str, out: str, points) -> np.ndarray:
     """Return a game [1] with four cards left to each seat, at seat 0's turn; others hold ``out`` and the trick."""
     mine, lying = cards(hand), cards(trick)
@@ -141,7 +137,8 @@ def choice(hand: str, trick: str, out: str, points) -> int:
 CLUBS_AND_DIAMONDS = "9C TC JC QC 6C 9D TD JD QD 5D"
 
 
-def test_a_moon_that_nobody_can_stop_is_shot() -> None:
+def test_moons_that_nobody_can_stop_are_shot_and_others_are_not() -> None:
+    """In the last cases my right-hand neighbour leads and has all points so far; my heart would be one more."""
     out = f"{CLUBS_AND_DIAMONDS} JH QH"
     assert choice("AH KH AC KC", "", out, (24, 0, 0, 0)) in cards("AH AC")
     for hand, trick, points, sure in (
@@ -153,10 +150,6 @@ def test_a_moon_that_nobody_can_stop_is_shot() -> None:
     ):
         game = endgame(hand, trick, out, points)[0]
         assert cannot_be_stopped(game, look(game)) == sure
-
-
-def test_who_has_taken_everything_is_not_given_the_rest() -> None:
-    """My right-hand neighbour leads and has all points so far. The heart that I throw would be one more."""
     out, ace = f"{CLUBS_AND_DIAMONDS} KC KH", cards("AH")[0]
     assert choice("AH 6D 7D 8D", "9C", out, (0, 0, 0, 24)) != ace
     assert choice("AH 6D 7D 8D", "9C", out, (0, 12, 0, 12)) == ace

@@ -104,14 +104,6 @@ def test_passing_directions_are_even_and_so_is_the_deal() -> None:
         assert np.abs(counts - 1000).max() < 5 * np.sqrt(4000 * 3 / 16)
 
 
-def test_a_seat_is_asked_only_when_it_has_a_choice() -> None:
-    def watch(_slots, _seats, obs, mask, _actions):
-        assert mask.sum(axis=1).min() >= 2
-        assert (obs[:, :52] >= mask).all()
-
-    play(HeartsTable(HAND, 200), range(200), random_choice(np.random.default_rng(2)), watch)
-
-
 def test_illegal_action_is_refused_after_earlier_games_moved() -> None:
     table = HeartsTable(HAND, 3)
     table.reset(np.arange(3), [1, 2, 3])

@@ -25,7 +25,7 @@ def summarised(tables: list[tuple[str, ...]], returns: list[list[float]], cut: b
     return summary(tables, "hero", outcomes, POWERS, range(games))
 
 
-def test_clones_are_compared_seat_by_seat_with_others_only() -> None:
+def test_hero_is_compared_and_rated_with_others_only() -> None:
     """One hero seat beats both others; the other loses to both."""
     tables = seated([0, 2], [("x", "y", "z"), ("x", "y", "hero")], "hero", players=4)
     assert tables == [("hero", "x", "y", "z"), ("y", "hero", "hero", "x")]
@@ -35,9 +35,6 @@ def test_clones_are_compared_seat_by_seat_with_others_only() -> None:
     rated = {one.agent: one.elo for one in found.agents}
     assert (rated["hero"], rated["x"]) == (0, pytest.approx(rated["y"]))
     assert {power: one.points for power, one in found.powers.items()} == pytest.approx({"A": 10, "D": -14})
-
-
-def test_stronger_hero_is_rated_over_the_random_bot() -> None:
     tables = [("hero", "random", "chaos", "chaos")] * 6
     found = summarised(tables, [[0.6, -0.6, 0.0, 0.0]] * 6)
     rated = {one.agent: one.elo for one in found.agents}

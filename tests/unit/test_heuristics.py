@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hearts_games import QUEEN
+from hearts_games import cards_of as cards
 
 from app.config import GAMES
 from app.core import HEURISTIC, RANDOM
@@ -15,7 +17,6 @@ SLOT = np.array([0])
 WITH_HEURISTIC = (
     "connect_four_2p", "breakthrough6_2p", "chinese_checkers_3p", "hearts_4p", "minishogi_2p", "shogi_2p",
 )  # fmt: skip
-QUEEN = 36
 
 
 def heuristic(key):
@@ -164,11 +165,6 @@ def hearts_position(hand, trick=(), seen=(), *, passing=False):
     return obs, mask
 
 
-def cards(text):
-    """Return the card numbers of a text. 'QS 2C' is the queen of spades and the two of clubs."""
-    return [("CDSH".index(card[1]) * 13 + "23456789TJQKA".index(card[0])) for card in text.split()]
-
-
 @pytest.mark.parametrize(
     ("hand", "trick", "choice"),
     [
@@ -190,14 +186,11 @@ def test_hearts_ducks_discards_and_leads_low(hand, trick, choice) -> None:
     assert chance[cards(choice)].sum() > 0.5
 
 
-def test_hearts_passes_the_queen_first_and_keeps_low_spades() -> None:
+def test_hearts_passes_the_queen_and_fears_it_until_it_is_gone() -> None:
     hand = cards("QS KS 2S 3S 2C 5C 7C 9C 2D 4D 6D 8D AH")
     chance = given("hearts_4p", *hearts_position(hand, passing=True))
     assert chance.argmax() == QUEEN
     assert chance[cards("2S 3S 2C")].max() < 1e-3
-
-
-def test_hearts_ace_is_harmless_once_the_queen_is_gone() -> None:
     hand, trick = cards("AS 3S"), cards("5S")
     out, gone = (given("hearts_4p", *hearts_position(hand, trick, seen=seen)) for seen in ([], [QUEEN]))
     assert gone[cards("AS")].sum() > 5 * out[cards("AS")].sum()
