@@ -172,7 +172,7 @@ def match(
     players: int = 2,
 ) -> MatchResult:
     """Return a match without draws, but for half a game."""
-    wins = int(score * games)
+    wins = int(score * games + 1e-9)  # 0.29 * 100 is less than 29
     return MatchResult(
         opponent=opponent,
         opponent_model=model,

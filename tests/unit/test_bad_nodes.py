@@ -77,7 +77,6 @@ class TestParity:
 class TestScore:
     @staticmethod
     def rounds(loop: Driven, scores: dict[str, float], count: int, start: int = 0) -> list:
-        """Let each worker deliver a shard in turn, some times."""
         said = []
         for turn in range(start, start + count):
             for number, (worker, score) in enumerate(scores.items()):

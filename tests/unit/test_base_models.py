@@ -50,7 +50,6 @@ def logits(base, answer: list[int]) -> torch.Tensor:
 
 
 def saved(folder: Path, store: MemoryStore):
-    """Save the small base in a folder as libraries do."""
     made = small_base(store)
     made.model.save_pretrained(folder)
     made.tokenizer.save(str(folder / "tokenizer.json"))

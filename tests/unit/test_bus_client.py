@@ -21,14 +21,12 @@ def kinds(client):
 
 
 def reconnect(client):
-    """Connect again; return the kinds of the messages that follow."""
     client.disconnected()
     client.connected()
     return kinds(client)
 
 
 def greeting(client):
-    """Return the number of the hello that the client sends."""
     [hello] = [wire.Hello.model_validate_json(parts[1]) for parts in client.messages() if parts[0] == wire.HELLO]
     return hello.greeting
 
@@ -102,6 +100,11 @@ def test_refused_frame_fails_its_publish_and_no_later_one(client):
     refused, recorded = client.outputs()
     assert (refused.token, type(refused.result), refused.result.message) == (first, PublishRefused, "no")
     assert recorded == Finished(second, (1,))
+    third = publish(client, 2)
+    client.request(wire.DISCARD, wire.Discard(number=1), b"", 0.0)
+    client.receive([wire.ERROR, b"what?"], 0.0)
+    [(failed, error)] = client.outputs()
+    assert (failed, error.message) == (third, "what?"), "an error from the broker fails publishes only"
 
 
 def test_overdue_publish_is_reported_once_and_still_sent(client):
@@ -151,14 +154,6 @@ def test_requests_are_repeated_until_they_are_answered(client):
     [(answered, error)] = client.outputs()
     assert (answered, type(error), error.message) == (token, BusError, "No such letter.")
     assert reconnect(client) == [wire.HELLO]
-
-
-def test_error_from_the_broker_fails_publishes_only(client):
-    token = publish(client, 0)
-    client.request(wire.DISCARD, wire.Discard(number=1), b"", 0.0)
-    client.receive([wire.ERROR, b"what?"], 0.0)
-    [(failed, error)] = client.outputs()
-    assert (failed, error.message) == (token, "what?")
 
 
 def test_delivery_after_a_gap_reopens_the_subscription(client):

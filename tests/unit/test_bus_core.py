@@ -190,15 +190,12 @@ def lagging(*subscriptions, **limits):
     return fanout
 
 
-def test_laggards_take_turns():
+def test_laggards_take_turns_and_lost_peers_lose_subscriptions():
     fanout = lagging((b"a", 1), (b"b", 1), laggards_per_round=1, delivery_bytes=1)
     rounds = [[peer for peer, _ in fanout.deliver()] for _ in range(4)]
     assert rounds == [[b"a"], [b"b"], [b"a"], [b"b"]]
     fanout.remove(b"a")
     assert (fanout.count(b"a"), fanout.count(b"b")) == (0, 1)
-
-
-def test_fanout_peer_lost_within_a_round_loses_subscriptions():
     fanout, served = lagging((b"gone", 1), (b"gone", 2), (b"there", 1), recent_bytes=0), []
     for peer, _ in fanout.deliver():
         served.append(peer)

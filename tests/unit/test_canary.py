@@ -91,8 +91,6 @@ class Deaf(PeftGenerator):
 
 
 class Broken(PeftGenerator):
-    """Answers with NaN."""
-
     def score(self, texts: Sequence[Ids], adapter: str | None) -> list[list[float]]:
         return [
             [float("nan") if k == 3 else score for k, score in enumerate(one)] for one in super().score(texts, adapter)

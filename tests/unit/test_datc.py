@@ -49,7 +49,6 @@ def stages(lines):
 
 
 def whereabouts(placed: Iterable[tuple[Unit, str]]) -> dict[str, set[str]]:
-    """Return the locations of the units of each power and kind."""
     found: dict[str, set[str]] = {}
     for unit, location in placed:
         found.setdefault(f"{unit.power} {unit.fleet}", set()).add(location)
@@ -79,7 +78,6 @@ def test_datc_cases_cover_movement_and_retreats():
 
 
 def adjusted(power: str, units: str, centers: str, orders: str) -> set[str]:
-    """Return a power's units after an adjustment phase."""
     number = STANDARD.powers.index(power)
     placed = [unit_of(text, number) for text in units.split(", ") if text]
     owners = {STANDARD.number[code]: number for code in centers.split()}

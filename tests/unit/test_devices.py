@@ -52,8 +52,6 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest):
 
 @pytest.fixture
 def gpus(monkeypatch: pytest.MonkeyPatch):
-    """Return a function that lets PyTorch find some CUDA devices."""
-
     def found(count: int) -> None:
         monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
         monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
@@ -149,15 +147,12 @@ def test_auto_is_the_gpu_where_there_is_one_else_the_cpu(monkeypatch: pytest.Mon
 
 def test_a_device_is_missing_beyond_the_last_one(gpus) -> None:
     assert missing_device("cuda") == "cuda was asked for and PyTorch finds no CUDA device"
+    assert missing_device("auto", 4) is missing_device("cpu", 4) is None, "processes share the CPU"
     gpus(1)
     assert missing_device("cuda:0") is None
     assert missing_device("cuda:1") == "cuda:1 was asked for and PyTorch finds 1 CUDA device"
     with pytest.raises(UnknownDevice):
         missing_device("gpu")
-
-
-def test_each_process_needs_a_gpu_of_its_own(gpus) -> None:
-    assert missing_device("auto", 4) is missing_device("cpu", 4) is None, "on the CPU they share it"
     gpus(3)
     assert missing_device("cuda", 3) is missing_device("cuda:1", 2) is missing_device("auto", 3) is None
     for device, processes in (("cuda", 4), ("cuda:2", 2), ("auto", 5)):
@@ -192,15 +187,12 @@ async def test_a_job_on_a_missing_device_fails_and_says_so(tmp_path: Path) -> No
         load_player(FileStore(tmp_path), model, open_table(CONFIG, 0).spec, Compute(device="cuda"))
 
 
-def test_a_run_is_refused_where_its_device_is_missing() -> None:
+def test_a_run_is_refused_without_its_device_or_enough_gpus(monkeypatch) -> None:
     """The device is one that no machine has. The check asks another process, where nothing is patched."""
     device = {"training": "cuda:99"}
     with pytest.raises(BadSettings, match=r"deployment.device.training: cuda:99 was asked for") as refused:
         check_devices(Deployment.model_validate({"device": device}))
     assert refused.value.hint
-
-
-def test_a_run_is_refused_with_more_processes_than_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
     async def missing(devices: list) -> dict:
@@ -241,7 +233,6 @@ def test_auto_is_bfloat16_for_searches_where_there_are_units(monkeypatch: pytest
 
 
 def gauntlet(root: Path, model: str, **compute: str) -> GauntletSpec:
-    """Return a gauntlet of 20 games against the random bot."""
     opponents = (Opponent(name="random", kind="random", games=20),)
     return GauntletSpec(store=root, config=CONFIG, model=model, seed=1, opponents=opponents, **compute)
 
@@ -272,7 +263,7 @@ def trained(tmp_path: Path) -> tuple[str, dict]:
     return model, spec
 
 
-def test_bfloat16_play_is_near_float32_and_always_legal(tmp_path: Path, trained) -> None:
+def test_bfloat16_play_is_near_float32_legal_and_the_same_again(tmp_path, trained) -> None:
     model, spec = trained
     store, game = FileStore(tmp_path), open_table(CONFIG, 0).spec
     shard = get_shard(store, spec["shards"][0])
@@ -285,9 +276,6 @@ def test_bfloat16_play_is_near_float32_and_always_legal(tmp_path: Path, trained)
     assert (np.exp(rounded)[~shard.mask] == 0).all()
     np.testing.assert_allclose(np.exp(rounded).sum(axis=1), 1, rtol=1e-5)
     np.testing.assert_allclose(half.weights()["policy_head"], full.weights()["policy_head"], rtol=2**-8)
-
-
-def test_bfloat16_games_are_the_same_for_the_same_seed(tmp_path: Path, trained) -> None:
     model, spec = trained
     assert [play(selfplay_spec(tmp_path, model, games=60, precision="bfloat16"), ignore)["shard"]] == spec["shards"]
     (part,) = gauntlet(tmp_path, model, precision="bfloat16").parts

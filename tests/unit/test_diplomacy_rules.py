@@ -88,15 +88,12 @@ def test_spring_moves_take_no_centres_and_fall_moves_do():
     assert (game.position.phase.name, len(game.position.units_of(german))) == ("S1902M", 4)
 
 
-def test_first_of_two_orders_counts_and_foreign_ones_do_not():
+def test_orders_of_own_units_count_and_bad_usage_is_refused():
     game = Game(STANDARD)
     turn = game.play({"FRANCE": ["A PAR - BUR", "A PAR - PIC"], "ITALY": ["A MAR - SPA"]})
     assert STANDARD.number["BUR"] in game.position.units
     assert STANDARD.number["SPA"] not in game.position.units
     assert turn.results["A PAR"] == ()
-
-
-def test_unknown_power_and_finished_game_are_refused():
     game = Game(STANDARD)
     with pytest.raises(BadUsage, match="no power"):
         game.play({"SPAIN": []})

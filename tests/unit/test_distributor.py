@@ -124,7 +124,6 @@ def test_a_rollback_lets_nobody_go():
 
 
 def reject(worker: DrivenWorker, count: int, first: int = 1) -> list[str]:
-    """Reject some models in turn; return them."""
     steps = range(first, first + count)
     for step in steps:
         worker.feed(rejected(model(step), model(0), step))
@@ -133,7 +132,6 @@ def reject(worker: DrivenWorker, count: int, first: int = 1) -> list[str]:
 
 @pytest.fixture
 def champion() -> DrivenWorker:
-    """Return a distributor of one champion."""
     worker = DrivenWorker(Distributor)
     promote(worker, 0)
     return worker
@@ -184,7 +182,6 @@ class TestFailure:
 
     @staticmethod
     def fail(worker: DrivenWorker) -> DistributionFailed:
-        """Fail the oldest distribution."""
         job, *_ = worker.jobs()
         (fact,) = worker.worker.failed(job, FlyballError("There is no such blob."))
         worker.feed(fact, job.cause.subject)
@@ -320,7 +317,6 @@ class TestNodes:
 
     @staticmethod
     def late(worker: DrivenWorker, seconds: int = 70) -> list[DistributionLate]:
-        """Return what ticks report in some seconds."""
         found = []
         for _ in range(seconds // 10):
             worker.position += 9

@@ -60,7 +60,6 @@ ASKED = training_of(model=OLD, seed=3, epochs=3)
 
 
 def started(daemon: str, node: str, version: str = "0.1.0+rows.1", *, is_ready: bool = True) -> tuple[Payload, ...]:
-    """Return the facts of a daemon that started."""
     fact = DaemonStarted(daemon=daemon, node=node, pid=9, version=version)
     return (fact, ready(daemon, node, position=20)) if is_ready else (fact,)
 
@@ -101,7 +100,6 @@ def facts_of(run: Recording, *table: Present, running: bool = True) -> Facts:
 
 
 def after(*payloads: Payload, table: tuple[Present, ...] = (), times: int = 1) -> Facts:
-    """Return the facts of a run with further events."""
     run = healthy()
     for payload in payloads * times:
         run.add(payload, run.events[7] if payload.scope == SHARD.scope else None)

@@ -19,7 +19,6 @@ HREF = re.compile(r'<(?:a|img)[^>]* (?:href|src)="([^"]*)"')
 
 
 def made(text: str, monkeypatch: pytest.MonkeyPatch, path: str = "ADR/guide/store.md") -> str:
-    """Return the HTML of a text in the place of a document."""
     monkeypatch.setattr(documents, "_text", lambda _: text)
     return page_of.__wrapped__(path).html
 

@@ -29,8 +29,6 @@ SCRIPT = str(Path(__file__).parents[1] / "support" / "scripted_engine.py")
 
 
 class Scripted:
-    """A player that is the scripted engine in one of its modes."""
-
     def __init__(self, folder: Path, mode: str, **settings: Any) -> None:
         self.starts = folder / "starts"
         command = (sys.executable, SCRIPT, mode, str(self.starts))
@@ -72,11 +70,19 @@ def test_engine_that_fails_once_is_restarted(tmp_path: Path, mode: str, monkeypa
     assert is_running(second)
 
 
-def test_engine_that_writes_all_the_time_is_too_late(tmp_path: Path) -> None:
-    engine = Scripted(tmp_path, "chatters", answer_seconds=1.0)
-    with pytest.raises(EngineFailed, match=r"did not answer .* within 1 s"):
+@pytest.mark.parametrize(
+    ("mode", "seconds", "why"),
+    [("chatters", 1.0, "did not answer .* within 1 s"), ("cat", 0.2, "'1 protocol_version'")],
+)
+def test_engine_that_writes_no_answer_is_too_late(tmp_path: Path, mode: str, seconds: float, why: str) -> None:
+    """An engine of another protocol, which repeats the question, too."""
+    engine = Scripted(tmp_path, mode, answer_seconds=seconds)
+    if mode == "cat":
+        bot = BotSettings(command=("cat",), protocol="gtp", answer_seconds=seconds)
+        engine.player = EnginePlayer("talker", bot, GO, str(tmp_path))
+    with pytest.raises(EngineFailed, match=why):
         engine.moves()
-    assert all(map(ends, engine.pids()))
+    assert mode == "cat" or all(map(ends, engine.pids()))
 
 
 @pytest.mark.parametrize(
@@ -94,16 +100,6 @@ def test_engine_that_fails_repeatedly_is_given_up(tmp_path: Path, mode: str, why
     assert caught.value.hint.startswith("Try it by hand: ")
     assert len(engine.pids()) == 3
     assert all(map(ends, engine.pids()))
-
-
-def test_engine_of_another_protocol_is_given_up(tmp_path: Path) -> None:
-    talker = BotSettings(command=("cat",), protocol="gtp", answer_seconds=0.2)
-    player = EnginePlayer("talker", talker, GO, str(tmp_path))
-    table = open_table(GO, 1)
-    table.reset(np.array([0]), [0])
-    turn = Turn(*table.observe(np.array([0])), table, np.array([0]))
-    with pytest.raises(EngineFailed, match=r"it did not answer '1 protocol_version' within 0.2 s"):
-        player.decide(turn, np.array([0.5]))
 
 
 def test_interrupted_engine_is_restarted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

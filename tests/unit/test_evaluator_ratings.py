@@ -53,7 +53,6 @@ class Run:
         return played
 
     def evaluated(self, step: int, purpose: str = "rating") -> tuple[Payload, ...]:
-        """Return the evaluator's events about the model of a step."""
         request = EvaluationRequested(purpose=purpose, model=model(step), step=step, seed=step)
         self.evaluator.feed(request)
         return self.finished()
@@ -80,8 +79,7 @@ class Run:
         known = 0.0 if other is None else self.truth(int(other, 16))
         looks = self.truth(step) - known + self.exploit * (1 <= age <= 6)
         score = round(games * expected_score(looks)) / games
-        played = match(score, games, name, model=other).model_dump(mode="json", exclude={"opponent_elo"})
-        return played | {"undecided": 0}
+        return match(score, games, name, model=other).model_dump(exclude={"opponent_elo"}) | {"undecided": 0}
 
 
 def chained(said: EvaluationCompleted, ratings: dict[str, tuple[float, float]]) -> tuple[float, float]:
@@ -93,11 +91,17 @@ def chained(said: EvaluationCompleted, ratings: dict[str, tuple[float, float]]) 
 
 
 def test_models_that_exploit_parents_agree_with_a_round_robin():
-    """A chain of ratings overestimates models that exploit their parents."""
+    """A chain of ratings overestimates models that exploit their parents; ratings of one fit can be compared."""
     run, chain = Run(EXPLOIT), {"random": (0.0, 0.0)}
     for step in range(41):
         said = run.generation(step)[0]
         chain[model(step)] = chained(said, chain)
+        row = run.evaluator.rows[KEY]
+        fit = row.pool.ratings(model(step))
+        assert len(row.league.checkpoints) > min(step, 3) / 2
+        for agent in row.league.checkpoints:  # lasting anchors, too, however old their games
+            assert abs(agent.elo - fit.rating(agent.id).elo) < 5, agent.step
+    assert len(row.league.lasting) >= 2
     assert chain[model(40)][0] > 1.3 * run.truth(40)
     members = run.keeper.row().league.checkpoints
     assert len(members) >= 12
@@ -106,6 +110,18 @@ def test_models_that_exploit_parents_agree_with_a_round_robin():
     assert found.rms < 30
     assert found.coverage >= 0.85
     assert found.ordered == found.apart > 50
+
+
+def test_evaluator_after_a_restart_publishes_the_same_bits():
+    run = Run(EXPLOIT)
+    for step in range(12):
+        run.generation(step)
+    before = [one.model_dump_json() for one in run.evaluated(12)]
+    rows = {(name, key): row for name, rows in run.evaluator.fold.tables().items() for key, row in rows.items()}
+    saved = written({**rows, SETTINGS_KEY: run.settings})
+    place = WorkerPlace("evaluation@laptop", "laptop", "store")
+    run.evaluator.fold = Fold((partial(Evaluator, place=place),), saved)
+    assert [one.model_dump_json() for one in run.finished()] == before
 
 
 def test_models_far_above_the_random_bot_are_rated_correctly():
@@ -125,12 +141,17 @@ def test_published_ratings_of_others_are_kept_alike_by_all():
     run = Run(EXPLOIT)
     for step in range(6):
         run.generation(step)
+    pool = run.evaluator.rows[KEY].pool
+    gate = run.evaluated(6, "gate")
+    run.tell(*gate)
+    assert [(type(one), [match.opponent for match in one.results]) for one in gate] == [
+        (EvaluationCompleted, ["champion"])
+    ]
+    assert run.evaluator.rows[KEY].pool == pool, "gate games rate no others and stay out of the pool"
     said = run.evaluated(6)
     run.tell(*said)
-    completed, updated = said
-    assert isinstance(completed, EvaluationCompleted)
-    assert isinstance(updated, EloUpdated)
-    told = {one.agent: one.elo for one in updated.ratings}
+    assert [type(one) for one in said] == [EvaluationCompleted, EloUpdated]
+    told = {one.agent: one.elo for one in said[1].ratings}
     assert model(4) in told
     assert model(6) not in told, "its rating is the evaluation's"
     for row in (run.keeper.row(), run.evaluator.rows[KEY]):
@@ -168,40 +189,3 @@ def test_returning_member_is_rated_by_all_its_games():
                 assert abs(rating.elo - before.elo) < 2 * before.elo_stderr
             told[rating.agent] = rating
     assert again > 40
-
-
-def test_the_ratings_of_all_members_are_those_of_one_fit():
-    """Ratings of one fit can be compared, however old the games. Anchors are rated with the other members."""
-    run = Run(EXPLOIT)
-    for step in range(41):
-        run.generation(step)
-        row = run.evaluator.rows[KEY]
-        fit = row.pool.ratings(model(step))
-        assert len(row.league.checkpoints) > min(step, 3) / 2
-        for agent in row.league.checkpoints:
-            assert abs(agent.elo - fit.rating(agent.id).elo) < 5, agent.step
-    assert len(row.league.lasting) >= 2
-
-
-def test_gate_games_rate_no_others_and_stay_out_of_the_pool():
-    run = Run()
-    for step in range(3):
-        run.generation(step)
-    pool = run.evaluator.rows[KEY].pool
-    said = run.evaluated(3, "gate")
-    run.tell(*said)
-    assert [type(one) for one in said] == [EvaluationCompleted]
-    assert [match.opponent for match in said[0].results] == ["champion"]
-    assert run.evaluator.rows[KEY].pool == pool
-
-
-def test_evaluator_after_a_restart_publishes_the_same_bits():
-    run = Run(EXPLOIT)
-    for step in range(12):
-        run.generation(step)
-    before = [one.model_dump_json() for one in run.evaluated(12)]
-    rows = {(name, key): row for name, rows in run.evaluator.fold.tables().items() for key, row in rows.items()}
-    saved = written({**rows, SETTINGS_KEY: run.settings})
-    place = WorkerPlace("evaluation@laptop", "laptop", "store")
-    run.evaluator.fold = Fold((partial(Evaluator, place=place),), saved)
-    assert [one.model_dump_json() for one in run.finished()] == before

@@ -42,12 +42,17 @@ def body(**changes: Any) -> bytes:
     return json.dumps({name: value for name, value in (whole | changes).items() if value is not None}).encode()
 
 
-def test_encode_omits_unset_attributes_but_keeps_payload_nulls() -> None:
+def test_encoded_events_omit_unset_attributes_and_are_frozen() -> None:
     written = json.loads(encode(completed()))
     assert not {"causationid", "traceparent"} & set(written)
     assert written["data"]["parent"] is None
     assert written["data"]["metrics"] is None
     assert decode(encode(completed())) == completed()
+    envelope = completed()
+    with pytest.raises(AttributeError, match="immutable"):
+        envelope.id = "other"  # type: ignore[misc]
+    with pytest.raises(ValidationError, match="frozen"):
+        envelope.data.step = 3  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -121,14 +126,6 @@ def test_result_with_rotations_of_other_games_is_refused(rotations) -> None:
     MatchResult(**halves(rotations=(0,) * 6 + (33,) + (0,) * 6))  # a game is left over
     with pytest.raises(ValidationError, match="rotations"):
         MatchResult(**halves(rotations=rotations))
-
-
-def test_payloads_and_envelopes_are_frozen() -> None:
-    envelope = completed()
-    with pytest.raises(AttributeError, match="immutable"):
-        envelope.id = "other"  # type: ignore[misc]
-    with pytest.raises(ValidationError, match="frozen"):
-        envelope.data.step = 3  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("version", [3, 0, -1, -(10**9)])

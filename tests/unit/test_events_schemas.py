@@ -22,7 +22,6 @@ def published() -> dict[str, str]:
 
 
 def reshape(published: dict[str, str], name: str, *path: str, value: Any) -> None:
-    """Change one place in a published document."""
     document = json.loads(published[name])
     place = document
     for step in path[:-1]:

@@ -12,7 +12,6 @@ from app.status.trace import trace
 
 @cache
 def run() -> tuple[Event[Payload], ...]:
-    """Return a run with every kind of trouble."""
     return tuple(generated(6000, seed=3, settings=hasty(), trouble=10))
 
 

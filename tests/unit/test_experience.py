@@ -51,7 +51,7 @@ def test_what_is_written_is_read_again(key: str, changes: dict) -> None:
         assert len(json.loads(lines[0])["obs"]) == 270
 
 
-def test_experience_in_any_order_and_numbering_trains_alike() -> None:
+def test_experience_in_any_order_and_numbering_is_the_same() -> None:
     shard = shard_of("hearts_4p", 3)
     lines = [json.loads(line) for line in experience_lines(shard)]
     for line in lines:
@@ -61,6 +61,10 @@ def test_experience_in_any_order_and_numbering_trains_alike() -> None:
     np.testing.assert_array_equal(again.game, shard.game)
     expected, found = make_samples([shard], 1.0, 0.95), make_samples([again], 1.0, 0.95)
     np.testing.assert_allclose(found.advantage.numpy(), expected.advantage.numpy(), atol=1e-6)
+    shard = shard_of("connect_four_2p", 2)
+    names = "obs mask action log_prob value reward done truncated bootstrap seat game step"
+    backwards = replace(shard, **{name: getattr(shard, name)[::-1].copy() for name in names.split()})
+    assert list(experience_lines(backwards)) == list(experience_lines(shard))[::-1]
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -141,10 +145,3 @@ def test_bad_files_and_features_are_named() -> None:
         row["obs"][3] = value
         with pytest.raises(BadExperience, match=r"line 2: field obs: .*connect_four has whole numbers from 0 to 255"):
             read([lines[0], json.dumps(row), *lines[2:]], "connect_four_2p")
-
-
-def test_shard_rows_are_written_in_their_own_order() -> None:
-    shard = shard_of("connect_four_2p", 2)
-    names = "obs mask action log_prob value reward done truncated bootstrap seat game step"
-    backwards = replace(shard, **{name: getattr(shard, name)[::-1].copy() for name in names.split()})
-    assert list(experience_lines(backwards)) == list(experience_lines(shard))[::-1]

@@ -64,27 +64,22 @@ def good(request: str, worker: str, rows: int = 1) -> SelfplayComplete:
 class TestLeases:
     @staticmethod
     def pass_time(driven: Driven, seconds: float, start: float = 0.0) -> list:
-        """Let the clock tick; return the emitted events."""
         times = range(int(start), int(start + seconds) + 1, 10)
         return [p for at in times for p in driven.feed(TICK, key=None, at=at)]
 
-    def test_request_of_a_living_worker_is_not_given_up(self):
-        driven = scheduler_of(A)
-        driven.feed(distributed())
-        ((request, _),) = out(driven)
-        assert not self.pass_time(driven, 3 * LEASE)
-        assert out(driven) == [(request, A)]
-
-    def test_request_that_is_never_done_is_given_up_all_the_same(self):
-        """The worker dies of the request again and again, and restarts."""
+    @pytest.mark.parametrize("restarts", [False, True])
+    def test_request_is_given_up_only_if_it_is_never_done(self, restarts):
+        """The worker lives on, or dies of the request again and again, and restarts."""
         settings = run_settings().replace(deadlines=DeadlineSettings(selfplay_seconds=600.0))
         driven = Driven(SelfplayScheduler, settings)
         driven.feed(ready_of(A), key=None)
         driven.feed(distributed())
         ((request, _),) = out(driven)
         for start in range(0, 4 * 600 - 20, 60):
-            driven.feed(ready_of(A), key=None, at=start)
+            if restarts:
+                driven.feed(ready_of(A), key=None, at=start)
             assert not self.pass_time(driven, 50, start)
+        assert out(driven) == [(request, A)]
         assert of(self.pass_time(driven, 40, start=4 * 600 - 10), SelfplayRequested)
         assert request not in dict(out(driven))
 

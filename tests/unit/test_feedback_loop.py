@@ -35,15 +35,16 @@ def loop():
 
 
 def hours_of(stop: float, step: float = 0.5) -> list[float]:
-    """Return hours from 0 to before ``stop``."""
     return [float(hour) for hour in np.arange(0, stop, step)]
 
 
-def climb(loop: Driven, elo_per_hour: float, hours: float, start: float = 0.0, every: float = 0.1) -> list:
-    """Rate the model along a straight line; return the events. Ratings are ``every`` hours apart."""
+def climb(
+    loop: Driven, elo_per_hour: float, hours: float, start: float = 0.0, every: float = 0.1, stderr: float = 4.0
+) -> list:
+    """Rate the model along a straight line, every so many hours; return the events."""
     said = []
     for hour in np.arange(start, start + hours, every):
-        said += loop.feed(rated(elo_per_hour * hour, stderr=4.0), at=hour * HOUR)
+        said += loop.feed(rated(elo_per_hour * hour, stderr=stderr), at=hour * HOUR)
     return said
 
 
@@ -68,21 +69,17 @@ def of(said: list, kind: type) -> list:
 class TestStall:
     def test_stall_below_5_elo_an_hour_for_6_hours_boosts_by_half(self, loop):
         said = climb(loop, 1.0, hours=7)
-        (boost,) = of(said, ExplorationBoost)
-        (plateau,) = of(said, PlateauDetected)
+        (boost,), (plateau,) = of(said, ExplorationBoost), of(said, PlateauDetected)
         assert boost.multiplier == 1.5
         assert plateau.upper_bound < 5.0
         assert plateau.velocity == pytest.approx(1.0, abs=0.5)
 
-    @pytest.mark.parametrize(("elo_per_hour", "hours"), [(0.0, 5.9), (7.0, 12)])
-    def test_short_or_climbing_run_is_no_stall(self, loop, elo_per_hour, hours):
-        assert not of(climb(loop, elo_per_hour, hours=hours), ExplorationBoost)
-
-    def test_it_is_the_upper_bound_that_counts(self):
+    @pytest.mark.parametrize(
+        ("elo_per_hour", "hours", "every", "stderr"), [(0.0, 5.9, 0.1, 4.0), (7.0, 12, 0.1, 4.0), (3.0, 8, 1 / 3, 60.0)]
+    )
+    def test_short_climbing_or_uncertain_run_is_no_stall(self, loop, elo_per_hour, hours, every, stderr):
         """A slope of 3 Elo/h, known to within 4, is not known to be below 5."""
-        loop = Driven(FeedbackLoopController, run_settings())
-        for hour in np.arange(0, 8, 1 / 3):
-            assert not of(loop.feed(rated(3.0 * hour, stderr=60.0), at=hour * HOUR), ExplorationBoost)
+        assert not of(climb(loop, elo_per_hour, hours, every=every, stderr=stderr), ExplorationBoost)
 
     def test_slope_less_certain_than_the_precision_is_no_stall(self):
         """13 ratings, half an hour apart and known to 10 Elo: the slope is known to 2.576 * 1.482 = 3.819 Elo/h."""

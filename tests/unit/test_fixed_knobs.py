@@ -16,7 +16,6 @@ STRONG = match(0.95, opponent="heuristic")
 
 
 def with_knobs(*knobs: Parameter) -> RunSettings:
-    """Return settings of a run whose only configuration has these knobs."""
     return run_settings().replace(configs=(CONFIG.replace(knobs=knobs),))
 
 

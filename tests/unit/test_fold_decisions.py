@@ -55,12 +55,10 @@ class Booster(Controller):
         return Step({event.subject: row.replace(shown=(*row.shown, shown))}, self.decisions(shown))
 
     def decisions(self, shown: float) -> tuple[Emission, ...]:
-        """Raise the boost."""
         return (Emission(boost(shown + 1)),)
 
     @handles(ExplorationBoost)
     def boosted(self, rows: Rows, event: Event[Any], states: States) -> Step[Notes]:
-        """Note the multiplier of a recorded boost."""
         row = rows.get(event.subject, Notes())
         return Step({event.subject: row.replace(given=(*row.given, event.data.multiplier))})
 
@@ -72,7 +70,6 @@ class Observer(Booster):
     emits: ClassVar[frozenset[type[Payload]]] = frozenset()
 
     def decisions(self, shown: float) -> tuple[Emission, ...]:
-        """Decide nothing."""
         return ()
 
 
@@ -115,25 +112,20 @@ class Run:
         self.configure(KEY, OTHER_KEY)
 
     def configure(self, *keys: str) -> None:
-        """Record the settings of a run with these configurations."""
         self.feed(configured(run_settings(*keys)), None)
 
     def event(self, envelope: Envelope[Payload]) -> Event[Payload]:
-        """Return the next event of the journal."""
         self.position += 1
         return Event(envelope, self.position, self.position * 10**6, "broker@laptop")
 
     def happened(self, data: Payload, key: str | None = KEY) -> Event[Payload]:
-        """Return the next event of the journal, without a cause."""
         self.position += 1
         return recorded(data, self.position, key)
 
     def feed(self, data: Payload, key: str | None = KEY) -> list[Envelope[Any]]:
-        """Record a payload, and return the decisions that follow."""
         return self.give(self.happened(data, key))
 
     def record(self, decision: Envelope[Payload]) -> list[Envelope[Any]]:
-        """Record a decision, and return those that follow."""
         return self.give(self.event(decision))
 
     def give(self, event: Event[Payload], **options: Any) -> list[Envelope[Any]]:
@@ -148,21 +140,17 @@ class Run:
         return outcome.envelopes
 
     def restart(self) -> None:
-        """Restart from the saved rows."""
         self.fold = Fold(self.controllers, dict(self.saved))
 
     def notes(self, controller: type[Booster]) -> Notes:
-        """Return what a controller has noted."""
         return self.fold.rows(controller.name).get(KEY, Notes())
 
     @property
     def boost(self) -> float:
-        """The recorded boost."""
         return state_of(self.fold.states, KEY).exploration_boost
 
     @property
     def host_rows(self) -> set[str]:
-        """Keys of the host's saved rows."""
         return {key for owner, key in self.saved if owner == HOST}
 
 
@@ -181,7 +169,7 @@ def multipliers(decisions: list[Envelope[Any]]) -> list[float]:
     return [envelope.data.multiplier for envelope in decisions]
 
 
-def test_own_decision_is_shown_before_it_is_recorded(run, go_on):
+def test_decision_of_its_own_is_shown_to_it_and_recorded_to_others(run, go_on):
     for expected in (2.0, 3.0, 4.0):
         assert multipliers(run.feed(DEGRADED)) == [expected]
         go_on(run)
@@ -189,17 +177,7 @@ def test_own_decision_is_shown_before_it_is_recorded(run, go_on):
     assert multipliers(run.feed(DEGRADED, OTHER_KEY)) == [2.0], "it is shown for its configuration alone"
 
 
-def test_others_are_shown_a_decision_once_it_is_recorded(run, go_on):
-    (decision,) = run.feed(DEGRADED)
-    go_on(run)
-    run.feed(DEGRADED)
-    run.record(decision)
-    go_on(run)
-    run.feed(DEGRADED)
-    assert run.notes(Observer) == Notes(given=(2.0,), shown=(1.0, 1.0, 2.0))
-
-
-def test_record_is_not_given_to_the_decider(run, go_on):
+def test_record_is_given_to_others_and_not_to_the_decider(run, go_on):
     before = run.host_rows
     decisions = [*run.feed(DEGRADED), *run.feed(DEGRADED)]
     assert run.host_rows > before
@@ -208,8 +186,10 @@ def test_record_is_not_given_to_the_decider(run, go_on):
         assert run.record(decision) == []
         assert run.boost == in_force
     assert run.host_rows == before, "nothing is saved as pending any more"
-    assert (run.notes(Booster).given, run.notes(Observer).given) == ((), (2.0, 3.0))
+    go_on(run)
     assert multipliers(run.feed(DEGRADED)) == [4.0], "each counts once"
+    assert run.notes(Booster).given == ()
+    assert run.notes(Observer) == Notes(given=(2.0, 3.0), shown=(1.0, 1.0, 3.0))
 
 
 def test_operators_equal_decision_is_given_to_the_decider(run, go_on):

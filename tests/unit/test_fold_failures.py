@@ -37,14 +37,10 @@ DEGRADED = QualityDegraded(request_id="r", worker="selfplay_worker@laptop", shar
 
 
 class Count(Row, frozen=True):
-    """Number of events folded."""
-
     count: int
 
 
 class Counting:
-    """Counts events of each configuration, and emits the count."""
-
     name: ClassVar[str] = "Counting"
     row: ClassVar[type[Count]] = Count
     reads: ClassVar[frozenset[type[Payload]]] = frozenset({QualityDegraded})
@@ -59,8 +55,6 @@ class Counting:
 
 
 class Picky(Counting):
-    """Counts, and fails at the shard of zeros."""
-
     name: ClassVar[str] = "Picky"
 
     def step(self, rows: Mapping[str, Count], event: Event[Payload]) -> Step[Count]:

@@ -77,7 +77,6 @@ def test_game_whose_option_changes_planes_is_as_openspiel_shows(key: str, game: 
 
 
 def ultimate(moves):
-    """Return what the seat to move sees after ``moves``."""
     obs = table_after("ultimate_tic_tac_toe_2p", moves).observe(np.array([0]))[0][0]
     parts = obs[243:253], obs[253:262], obs[262:271], obs[271:280], obs[280:]
     return [np.flatnonzero(part).tolist() for part in parts]

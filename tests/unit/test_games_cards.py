@@ -41,7 +41,6 @@ def deal(history):
 
 
 def follow(hands, cards):
-    """Play cards out; return the tricks and the points."""
     leader = next(seat for seat in range(4) if 0 in hands[seat])
     tricks, points = [], [0] * 4
     for start in range(0, len(cards), 4):

@@ -146,7 +146,6 @@ def test_chance_without_a_codec_follows_game_probabilities() -> None:
 
 
 def finished(name: str, **changes) -> np.ndarray:
-    """Return the outcome of one game."""
     table = OpenSpielTable(rules(name, **changes), 1)
     table.reset(ONE, [4])
     return play_first_legal(table).returns

@@ -33,7 +33,6 @@ def test_the_ratio_is_the_published_one(counts, bounds, llr) -> None:
 
 
 def exact_llr(counts: Sequence[float], elo0: float, elo1: float) -> float:
-    """Return the exact log-likelihood ratio."""
     smoothed = np.array(counts) + PSEUDO_COUNT / len(counts)
     shares, scores = smoothed / smoothed.sum(), np.linspace(0, 1, len(counts))
 
@@ -62,7 +61,6 @@ def test_many_gates_at_once_are_the_same_gates(outcomes) -> None:
 
 
 def gates(shares: np.ndarray, games: int, seed: int, counted: int = 1, number: int = GATES) -> tuple[float, float]:
-    """Return the share of accepted gates and the mean games of gates."""
     rng, counts = np.random.default_rng(seed), np.zeros((len(shares), number))
     live, played, accepted = np.arange(number), np.zeros(number), 0
     while len(live):

@@ -69,6 +69,8 @@ def test_a_rating_gauntlet_has_three_members_of_the_league():
     worker = evaluator()
     worker.feed(asked())
     assert games(worker) == {"random": 20, "member_1": 50, "member_2": 50, "member_3": 50, "champion": 100}
+    assert drawn_for(3) == drawn_for(3), "the request decides which"
+    assert {member for seed in range(30) for member in drawn_for(seed)} == {model(step) for step in range(5)}
 
 
 def test_one_sided_opponent_is_played_few_games():
@@ -133,12 +135,6 @@ def test_champion_without_a_rating_is_an_opponent_to_be_rated():
     assert names(worker) == ["random", "member_1", "member_2", "member_3", "champion"]
     (job,) = worker.jobs()
     assert job.context["known"][model(99)] is None
-
-
-def test_the_request_decides_which_members():
-    assert drawn_for(3) == drawn_for(3)
-    found = {member for seed in range(30) for member in drawn_for(seed)}
-    assert found == {model(step) for step in range(5)}
 
 
 @pytest.mark.parametrize(

@@ -167,7 +167,6 @@ def silent(_report: object) -> None:
 
 
 def shard_of(spec: dict[str, object], folder: Path) -> TokenShard:
-    """Return games of an initial model."""
     model = initialise(spec, silent)["model"]
     return get_token_shard(FileStore(folder), play(spec | ABOUT | {"model": model}, silent)["shard"])
 
@@ -229,7 +228,7 @@ def test_training_on_legal_answers_keeps_free_ones_legal() -> None:
     assert (after > before + 0.1).all()
 
 
-def test_answers_without_an_advantage_are_left_out(tmp_path: Path) -> None:
+def test_answers_without_advantage_or_of_cut_games_are_left_out(tmp_path) -> None:
     spec = specs(tmp_path, language=SMALL.language.replace(lessons=0))
     shard = shard_of(spec, tmp_path)
     kept = np.where(shard.start[shard.game] == 0, shard.reward, 0).astype(np.float32)
@@ -239,9 +238,6 @@ def test_answers_without_an_advantage_are_left_out(tmp_path: Path) -> None:
     assert all(answer.advantage for answer in answers)
     assert figures["decided"] == pytest.approx(len(answers) / len(every))
     assert none["decided"] == 0
-
-
-def test_truncated_games_are_learned_from_or_left_out(tmp_path: Path) -> None:
     shard = shard_of(specs(tmp_path, max_moves=4), tmp_path)
     assert shard.truncated.all()
     answers, figures = answers_of([shard], SMALL)

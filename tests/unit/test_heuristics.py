@@ -24,7 +24,6 @@ def heuristic(key):
 
 
 def after(key, *actions, seed=0):
-    """Return the observation and mask [1, ...] after some actions."""
     table = open_table(GAMES[key], 1)
     table.reset(SLOT, [seed])
     for action in actions:
@@ -33,7 +32,6 @@ def after(key, *actions, seed=0):
 
 
 def chances(key, *actions):
-    """Return the probability of every action, after some actions."""
     return given(key, *after(key, *actions))
 
 
