@@ -75,7 +75,7 @@ def test_a_list_that_others_can_change_is_refused(tmp_path):
     ("mode", "why"),
     [*((mode, "can be read by others") for mode in (0o640, 0o604, 0o660, 0o644, 0o610)), (0o600, "no secret key")],
 )
-def test_a_secret_that_others_can_read_or_none_is_refused(tmp_path, mode, why):
+def test_a_secret_that_others_can_read_is_refused(tmp_path, mode, why):
     (tmp_path / "a").write_text("no key")
     if mode != 0o600:
         replace_secret(tmp_path / "a", new_pair())

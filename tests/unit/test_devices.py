@@ -204,9 +204,8 @@ def test_a_run_is_refused_without_its_device_or_enough_gpus(monkeypatch) -> None
         check_devices(Deployment.model_validate({"device": {"training": "auto"}, "processes_per_training": 2}))
     assert asked == [("auto", 2)]
     assert "deployment.processes_per_training to no more than GPUs" in refused.value.hint
-    monkeypatch.undo()
-    monkeypatch.setattr(suitability, "LocalEngine", None)  # no process is asked unless a GPU is set
     check_devices(Deployment.model_validate({"device": {"training": "auto"}}))
+    assert asked == [("auto", 2)], "no process is asked unless a GPU is set"
 
 
 def test_a_training_run_checks_the_device_of_its_games() -> None:
