@@ -31,7 +31,7 @@ def test_defaults_that_are_only_numbers():
 
 @pytest.mark.parametrize(
     ("at", "multipliers"),
-    [((599,), []), ((600,), [1.5]), ((600, 7799), [1.5]), ((600, 7800), [1.5, 2.25]), ((600, 7799, 8398), [1.5])],
+    [((599,), []), ((600, 7799), [1.5]), ((600, 7800), [1.5, 2.25]), ((600, 7799, 8398), [1.5])],
 )
 def test_stall_check_runs_every_600_s_and_a_boost_lasts_2_hours(at, multipliers):
     loop = Driven(FeedbackLoopController, UNSMOOTHED)

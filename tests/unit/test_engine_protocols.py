@@ -59,16 +59,8 @@ def test_notation_of_go_has_vertices_without_the_letter_i() -> None:
 
 def test_gtp_question_holds_board_limits_and_moves() -> None:
     question = speech("gtp", seconds=1.2, options={"level": 3}).question(Position(("d4", "pass"), {"a1": 0}), 0.5)
-    assert question.commands == (
-        "1 set_random_seed 1073741824",
-        "2 boardsize 7",
-        "3 clear_board",
-        "4 komi 7.5",
-        "5 time_settings 0 2 1",
-        "6 play b d4",
-        "7 play w pass",
-        "8 genmove b",
-    )
+    limits = ("1 set_random_seed 1073741824", "2 boardsize 7", "3 clear_board", "4 komi 7.5", "5 time_settings 0 2 1")
+    assert question.commands == (*limits, "6 play b d4", "7 play w pass", "8 genmove b")
     assert question.read(["?1 unknown command", *(f"={number}" for number in range(2, 8)), "=8 A1"]) == "a1"
     with pytest.raises(EngineFault, match=r"it refused 'play w pass': illegal move"):
         question.read(["=1", "?7 illegal move", "=8 A1"])
