@@ -169,7 +169,7 @@ def multipliers(decisions: list[Envelope[Any]]) -> list[float]:
     return [envelope.data.multiplier for envelope in decisions]
 
 
-def test_decision_of_its_own_is_shown_to_it_and_recorded_to_others(run, go_on):
+def test_own_decision_is_shown_before_it_is_recorded(run, go_on):
     for expected in (2.0, 3.0, 4.0):
         assert multipliers(run.feed(DEGRADED)) == [expected]
         go_on(run)
