@@ -20,6 +20,7 @@ from app.events import (
     MatchResult,
     ModelDistributed,
     ModelPromoted,
+    ParityChecked,
     Payload,
     QualityScoreUpdated,
     RunConfigured,
@@ -171,7 +172,7 @@ def match(
     players: int = 2,
 ) -> MatchResult:
     """Return a match without draws, but for half a game."""
-    wins = int(score * games)
+    wins = int(score * games + 1e-9)  # 0.29 * 100 is less than 29
     return MatchResult(
         opponent=opponent,
         opponent_model=model,
@@ -289,3 +290,10 @@ def settled(lineage: Lineage, model: str = OLD, step: int = 0) -> tuple[Payload,
     result = trained(model, lineage.current_model, step)
     ended = (result.replace(request_id=lineage.training),) if lineage.training else ()
     return (*ended, promoted(model, step=step), distributed(model, step))
+
+
+def parity(failures: int, worker: str | None = "selfplay_worker@laptop", checked: int = 16) -> ParityChecked:
+    """Return games of a shard played over by the rules."""
+    return ParityChecked(
+        request_id="q", worker=worker, shard="c" * 64, against=None, checked=checked, failures=failures
+    )

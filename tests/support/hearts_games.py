@@ -65,3 +65,8 @@ class Referee:
             state.apply_action(action)
         assert state.is_terminal()
         return decisions, state.returns(), choices
+
+
+def cards_of(text: str) -> list[int]:
+    """Return the card numbers of a text. 'QS 2C' is the queen of spades and the two of clubs."""
+    return ["CDSH".index(card[1]) * 13 + "23456789TJQKA".index(card[0]) for card in text.split()]

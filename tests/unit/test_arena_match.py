@@ -32,11 +32,7 @@ CONFIG = GAMES["connect_four_2p"]
 
 def test_match_won_by_first_seats_scores_one_half() -> None:
     match = summed(CONFIG, FILLER, COLUMN, MatchPlan(games=10, seed=0, temperature=0.0))
-    assert (match.wins, match.draws, match.losses) == (5, 0, 5)
-    assert match.stderr == 0
-
-
-def test_the_better_side_wins_from_both_seats() -> None:
+    assert (match.wins, match.draws, match.losses, match.stderr) == (5, 0, 5, 0)
     blocker = Fixed(7, [0, 1, 2])
     match = summed(CONFIG, COLUMN, Fixed(7, [1, 2, 3]), MatchPlan(games=4, seed=0, temperature=0.0))
     assert match.wins == 2  # each side stacks its own column: whoever begins is first
@@ -82,29 +78,18 @@ def test_an_opening_is_drawn_from_the_seed_of_the_deal() -> None:
     assert {len(opening) for opening in drawn} == {2}
     assert len(set(drawn)) == 49  # each of 7 x 7, so all legal moves are drawn
     assert openings([5, 5], 4)[0] == openings([7, 5], 4)[1]
-
-
-def test_a_game_may_end_within_its_opening() -> None:
-    assert all(5 <= len(opening) <= 9 for opening in openings(range(50), 9, "tic_tac_toe_2p"))
-
-
-def test_openings_are_shared_within_rotations_not_between() -> None:
+    assert all(5 <= len(opening) <= 9 for opening in openings(range(50), 9, "tic_tac_toe_2p")), "a game may end in it"
     # Greedy players: an opening has one continuation, so the two seatings of equals give the same game.
-    plan = MatchPlan(games=40, seed=3, temperature=0.0, opening_plies=4)
-    assert summed(CONFIG, FILLER, FILLER, plan).distinct_games == 20
-    assert summed(CONFIG, FILLER, FILLER, MatchPlan(40, 3, 0.0)).distinct_games == 1
+    for plies, distinct in ((4, 20), (0, 1)):
+        assert summed(CONFIG, FILLER, FILLER, MatchPlan(40, 3, 0.0, plies)).distinct_games == distinct
 
 
-def test_a_match_in_parts_has_the_games_of_the_whole() -> None:
+def test_a_match_in_parts_or_few_at_once_has_the_same_games(monkeypatch: pytest.MonkeyPatch) -> None:
     def played(games: int, first: int = 0):
         return play_match(CONFIG, RandomPlayer(), COLUMN, MatchPlan(games, 3, 1.0, 4, first))
 
     parts = [played(20), played(14, 20), played(6, 34)]
-    assert parts[0].plus(parts[1]).plus(parts[2]) == played(40)
-
-
-def test_the_number_of_games_in_flight_changes_no_game(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = MatchPlan(40, 3, 1.0, 4)
-    together = play_match(CONFIG, RandomPlayer(), COLUMN, plan)
+    whole = played(40)
+    assert parts[0].plus(parts[1]).plus(parts[2]) == whole
     monkeypatch.setattr(match, "IN_FLIGHT", 7)
-    assert play_match(CONFIG, RandomPlayer(), COLUMN, plan) == together
+    assert played(40) == whole

@@ -1,7 +1,4 @@
-"""Arms of a comparison, daemon by daemon.
-
-Each controller, or its baseline, runs in the controller's daemon.
-"""
+"""Arms of a comparison, daemon by daemon. Each controller, or its baseline, runs in the controller's daemon."""
 
 import pytest
 
@@ -13,13 +10,9 @@ def hosted(arm: str) -> dict[str, set[str]]:
     return {name: {one.name for one in spec.controllers} for name, spec in daemons_of_arm(ARMS[arm]).items()}
 
 
-def test_arm_of_all_controllers_is_the_running_system():
-    assert daemons_of_arm(ARMS[ALL]) == DAEMONS
-
-
 def test_baselines_run_in_daemons_of_replaced_controllers():
-    found = {name: names for name, names in hosted(NONE).items() if names}
-    assert found == {
+    assert daemons_of_arm(ARMS[ALL]) == DAEMONS, "the arm of all controllers is the running system"
+    assert {name: names for name, names in hosted(NONE).items() if names} == {
         "selfplay_scheduler": {"UniformScheduler"},
         "training_trigger": {"TrainAlways"},
         "feedback": {"EvaluateAlways"},

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from driving import KEY, OTHER_KEY, Driven, DrivenWorker, played, run_settings, scored
+from driving import KEY, OTHER_KEY, Driven, DrivenWorker, parity, played, run_settings, scored
 from node_deliveries import false_alarms_and_delays
+from scenario_events import asked
 
 from app.controllers import FeedbackLoopController, TrainingTrigger
 from app.engine import JobFailed
@@ -23,6 +24,7 @@ from daemons.selfplay_worker import SelfplayWorker
 
 A, B, C = "selfplay_worker@a", "selfplay_worker@b", "selfplay_worker@c"
 NODES = run_settings().feedback.nodes
+INSPECTED = {"checked": 16, "failures": ["game 0"], "score": 0.9, "components": {}}
 
 
 @pytest.fixture
@@ -30,8 +32,8 @@ def loop() -> Driven:
     return Driven(FeedbackLoopController, run_settings(KEY, OTHER_KEY))
 
 
-def parity(worker: str | None, failures: int = 16) -> ParityChecked:
-    return ParityChecked(request_id="q", worker=worker, shard="c" * 64, against=None, checked=16, failures=failures)
+def broken(worker: str | None, failures: int = 16) -> ParityChecked:
+    return parity(failures, worker)
 
 
 def shard(worker: str | None, score: float = 0.95):
@@ -52,40 +54,29 @@ def verdicts(said: list) -> list[tuple[type, str | None]]:
 class TestParity:
     def test_broken_games_of_one_of_two_workers_quarantine_it(self, loop):
         loop.feed(shard(A), shard(B))
-        (decided,) = loop.feed(parity(A, 3))
+        (decided,) = loop.feed(broken(A, 3))
         assert (decided.worker, decided.lasts_seconds) == (A, NODES.quarantine_seconds)
         assert decided.reason == f"3 of 16 games of {KEY} differ from the rules"
+        assert not verdicts(loop.feed(broken(A), shard(A, 0.1))), "a late shard of its blocks nothing"
 
-    def test_broken_games_of_the_only_worker_block_training(self, loop):
-        loop.feed(shard(A), shard(A))
-        assert verdicts(loop.feed(parity(A))) == [(TrainingBlockedByQuality, None)]
-
-    def test_broken_games_of_an_unnamed_worker_block_training(self, loop):
-        loop.feed(shard(None), shard(B))
-        assert verdicts(loop.feed(parity(None))) == [(TrainingBlockedByQuality, None)]
-
-    def test_games_of_another_configuration_acquit_nobody(self, loop):
-        loop.feed(shard(B), key=OTHER_KEY)
-        assert verdicts(loop.feed(parity(A))) == [(TrainingBlockedByQuality, None)]
+    @pytest.mark.parametrize(
+        ("worker", "key", "shards"), [(A, KEY, (A, A)), (None, KEY, (None, B)), (A, OTHER_KEY, (B,))]
+    )
+    def test_broken_games_that_no_other_acquits_block_training(self, loop, worker, key, shards):
+        """The worker is the only one, without a name, or the only one of its configuration."""
+        loop.feed(*map(shard, shards), key=key)
+        assert verdicts(loop.feed(broken(worker))) == [(TrainingBlockedByQuality, None)]
+        assert verdicts(loop.feed(*[broken(worker, 0)] * 3)) == [(TrainingUnblocked, None)]
 
     def test_loop_most_workers_break_rules_blocks_training_not_nodes(self, loop):
         loop.feed(shard(A), shard(B), shard(C))
-        assert verdicts(loop.feed(parity(A))) == [(NodeQuarantined, A)]
-        assert verdicts(loop.feed(parity(B))) == [(TrainingBlockedByQuality, None), (NodeReleased, A)]
-
-    def test_late_shard_of_quarantined_worker_blocks_nothing(self, loop):
-        loop.feed(shard(A), shard(B), parity(A))
-        assert not verdicts(loop.feed(parity(A), shard(A, 0.1)))
-
-    def test_block_is_lifted_by_clean_shards_as_before(self, loop):
-        loop.feed(parity(A))
-        assert verdicts([p for _ in range(3) for p in loop.feed(parity(A, 0))]) == [(TrainingUnblocked, None)]
+        assert verdicts(loop.feed(broken(A))) == [(NodeQuarantined, A)]
+        assert verdicts(loop.feed(broken(B))) == [(TrainingBlockedByQuality, None), (NodeReleased, A)]
 
 
 class TestScore:
     @staticmethod
     def rounds(loop: Driven, scores: dict[str, float], count: int, start: int = 0) -> list:
-        """Let each worker deliver a shard in turn, some times."""
         said = []
         for turn in range(start, start + count):
             for number, (worker, score) in enumerate(scores.items()):
@@ -93,24 +84,18 @@ class TestScore:
         return verdicts(said)
 
     def test_shards_far_below_all_others_in_a_row_quarantine_worker(self, loop):
-        assert not self.rounds(loop, {B: 0.95, C: 0.9, A: 0.69}, NODES.bad_shards - 1)
-        assert self.rounds(loop, {B: 0.95, C: 0.9, A: 0.69}, 1, start=9) == [(NodeQuarantined, A)]
-
-    def test_shards_a_little_below_others_are_no_reason(self, loop):
-        assert not self.rounds(loop, {B: 0.95, C: 0.9, A: 0.71}, 50)
+        assert not self.rounds(loop, {B: 0.95, C: 0.9, A: 0.71}, 50), "a little below is no reason"
+        assert not self.rounds(loop, {B: 0.95, C: 0.9, A: 0.69}, NODES.bad_shards - 1, start=50)
+        assert self.rounds(loop, {B: 0.95, C: 0.9, A: 0.69}, 1, start=59) == [(NodeQuarantined, A)]
 
     def test_good_shard_between_bad_ones_restarts_the_count(self, loop):
         for turn in range(10):
-            said = self.rounds(loop, {B: 0.95, A: 0.95 if turn % NODES.bad_shards == 0 else 0.1}, 1, start=turn)
-            assert not said
+            assert not self.rounds(loop, {B: 0.95, A: 0.1 if turn % NODES.bad_shards else 0.95}, 1, start=turn)
 
-    def test_data_that_is_poor_everywhere_accuses_nobody(self, loop):
-        self.rounds(loop, {A: 0.95, B: 0.95, C: 0.95}, 10)
-        assert not self.rounds(loop, {A: 0.2, B: 0.2, C: 0.2}, 10, start=10)
-
-    def test_only_worker_is_compared_with_nobody(self, loop):
-        self.rounds(loop, {A: 0.95}, 10)
-        assert not self.rounds(loop, {A: 0.1}, 10, start=10)
+    @pytest.mark.parametrize("workers", [(A, B, C), (A,)])
+    def test_data_that_is_poor_everywhere_accuses_nobody(self, loop, workers):
+        self.rounds(loop, dict.fromkeys(workers, 0.95), 10)
+        assert not self.rounds(loop, dict.fromkeys(workers, 0.1), 10, start=10)
 
     def test_shards_from_before_are_no_measure(self, loop):
         """The other worker has left, and all data has become poor since."""
@@ -122,7 +107,7 @@ class TestScore:
 class TestProbation:
     @pytest.fixture
     def convicted(self, loop) -> Driven:
-        loop.feed(shard(A), shard(B), parity(A))
+        loop.feed(shard(A), shard(B), broken(A))
         return loop
 
     def test_good_probes_in_a_row_end_the_quarantine(self, convicted):
@@ -139,31 +124,30 @@ class TestProbation:
             lasts.append(again.lasts_seconds)
         assert lasts == [1200, 2400, 4800, 9600, 19_200, 21_600, 21_600, 21_600]
 
+    def test_probe_is_compared_with_what_others_deliver_meanwhile(self, loop):
+        TestScore.rounds(loop, {B: 0.95, A: 0.6}, NODES.bad_shards)
+        assert verdicts(loop.feed(shard(B), probe(A, 0.6), at=1000)) == [(NodeQuarantined, A)]
+
     def test_worker_whose_others_have_left_is_released_for_good(self, loop):
         TestScore.rounds(loop, {B: 0.95, A: 0.6}, NODES.bad_shards)
         said = [p for _ in range(NODES.good_probes) for p in loop.feed(probe(A, 0.6), at=1000)]
         assert verdicts(said) == [(NodeReleased, A)]
         assert not TestScore.rounds(loop, {A: 0.6}, 10, start=110)
 
-    def test_probe_far_below_what_others_deliver_meanwhile_is_bad(self, loop):
-        TestScore.rounds(loop, {B: 0.95, A: 0.6}, NODES.bad_shards)
-        assert verdicts(loop.feed(shard(B), probe(A, 0.6), at=1000)) == [(NodeQuarantined, A)]
-
     def test_its_own_decision_is_not_taken_for_an_operators(self, loop):
         """The quarantine for broken rules ends once others break them, too."""
         loop.late = True
         loop.feed(shard(A), shard(B), shard(C))
-        assert not loop.record(*loop.envelopes(parity(A)))
-        assert (NodeReleased, A) in verdicts(loop.feed(parity(B)))
+        assert not loop.record(*loop.envelopes(broken(A)))
+        assert (NodeReleased, A) in verdicts(loop.feed(broken(B)))
 
-    def test_quarantine_by_hand_is_adopted(self, loop):
+    def test_quarantine_and_release_by_hand_are_adopted(self, loop):
         loop.feed(NodeQuarantined(worker=A, lasts_seconds=60, reason="by hand"), key=None)
         said = [p for _ in range(NODES.good_probes) for p in loop.feed(probe(A))]
         assert verdicts(said) == [(NodeReleased, A)]
-
-    def test_release_by_hand_is_adopted(self, convicted):
-        convicted.feed(NodeReleased(worker=A, reason="by hand"), key=None)
-        assert not convicted.feed(probe(A, None)), "it is in no quarantine any more"
+        loop.feed(shard(A), shard(B), broken(A))
+        loop.feed(NodeReleased(worker=A, reason="by hand"), key=None)
+        assert not loop.feed(probe(A, None)), "it is in no quarantine any more"
 
 
 class TestOthersObey:
@@ -182,7 +166,6 @@ class TestOthersObey:
         assert [one.worker for one in request.shards] == [B]
 
     def test_worker_drops_its_requests_when_quarantined(self):
-        from scenario_events import asked
 
         worker = DrivenWorker(SelfplayWorker)
         place: WorkerPlace = worker.worker.place
@@ -205,8 +188,7 @@ class TestOthersObey:
         monitor = DrivenWorker(QualityMonitor)
         monitor.feed(played(1).replace(probe=True))
         (job,) = monitor.jobs()
-        result = {"checked": 16, "failures": failures, "score": 0.9, "components": {}}
-        (fact,) = monitor.worker.completed(job, result)
+        (fact,) = monitor.worker.completed(job, {**INSPECTED, "failures": failures})
         assert isinstance(fact, NodeProbed)
         assert fact.score == (None if failures else 0.9)
         (unfit,) = monitor.worker.failed(job, JobFailed(job.function, "DamagedBlob", "no", hint="", trace=""))
@@ -219,8 +201,7 @@ class TestOthersObey:
         monitor = DrivenWorker(QualityMonitor)
         monitor.feed(played(1))
         (job,) = monitor.jobs()
-        result = {"checked": 16, "failures": ["game 0"], "score": 0.9, "components": {}}
-        checked, unfit = monitor.worker.completed(job, result)
+        checked, unfit = monitor.worker.completed(job, INSPECTED)
         assert isinstance(unfit, QualityDegraded)
         assert checked.worker == unfit.worker == "selfplay_worker@laptop"
 

@@ -33,6 +33,7 @@ from app.language.trie import UnusableTokenizer
 from app.store import DamagedBlob, MemoryStore
 
 KEY = "tic_tac_toe_text_2p"
+PROMPT = turns(1)[0].prompt
 TOKENIZER = train_tokenizer([turn.prompt for turn in turns(10)], 400)
 
 
@@ -43,75 +44,66 @@ def test_tokenizer_loses_no_text(text: str) -> None:
     assert TOKENIZER.decode(ids, skip_special_tokens=False) == text
 
 
+def logits(base, answer: list[int]) -> torch.Tensor:
+    with torch.no_grad():
+        return answer_logits(base.model, [base.encode(PROMPT)], [answer])
+
+
+def saved(folder: Path, store: MemoryStore):
+    made = small_base(store)
+    made.model.save_pretrained(folder)
+    made.tokenizer.save(str(folder / "tokenizer.json"))
+    return made
+
+
 def test_tokenizer_and_weights_depend_on_texts_and_seed_alone() -> None:
     texts = [turn.prompt for turn in turns(10)]
     assert train_tokenizer(texts, 400).to_str() == TOKENIZER.to_str()
     store = MemoryStore()
     keys = [put_base(store, draw_base(TOKENIZER, seed, layers=1, width=16, heads=2)) for seed in (0, 0, 1)]
     assert keys[0] == keys[1] != keys[2]
+    assert 0.5e6 < sum(parameter.numel() for parameter in draw_base(TOKENIZER, 0).model.parameters()) < 1e6
 
 
-def test_small_base_has_the_size_that_the_settings_say() -> None:
-    model = draw_base(TOKENIZER, 0).model
-    assert 0.5e6 < sum(parameter.numel() for parameter in model.parameters()) < 1e6
-
-
-def test_stored_base_answers_as_before() -> None:
-    drawn = draw_base(TOKENIZER, 0, layers=2, width=32, heads=2)
-    store = MemoryStore()
-    loaded = get_base(store, put_base(store, drawn))
-    prompt = drawn.encode(turns(1)[0].prompt)
-    assert loaded.encode(turns(1)[0].prompt) == prompt
-    assert loaded.decode(prompt) == turns(1)[0].prompt
-    with torch.no_grad():
-        assert torch.equal(
-            answer_logits(drawn.model, [prompt], [[1, 2]]), answer_logits(loaded.model, [prompt], [[1, 2]])
-        )
+def test_stored_or_exported_base_answers_as_before(tmp_path: Path) -> None:
+    made, folder, store = small_base(MemoryStore()), tmp_path / "served" / "base", MemoryStore()
+    export_base(made, folder)
+    export_base(made, folder)
+    assert [path.name for path in folder.parent.iterdir()] == ["base"]
+    for loaded in (load_base(str(folder)), get_base(store, put_base(store, made))):
+        assert loaded.encode(PROMPT) == made.encode(PROMPT)
+        assert loaded.decode(loaded.encode(PROMPT)) == PROMPT
+        assert torch.equal(logits(made, [1, 2]), logits(loaded, [1, 2]))
 
 
 def test_lessons_bring_the_loss_down() -> None:
-    config = GAMES[KEY].replace(language=LanguageSettings(lessons=2_560, base_layers=1, base_width=32, base_heads=2))
+    language = LanguageSettings(lessons=2_560, base_layers=1, base_width=32, base_heads=2, teacher="random")
     losses: list[float] = []
-    taught_base(
-        config.replace(language=config.language.replace(teacher="random")), 0, lambda *told: losses.append(told[2])
-    )
+    taught_base(GAMES[KEY].replace(language=language), 0, lambda *told: losses.append(told[2]))
     assert len(losses) == 10
     assert losses[-1] < losses[0] - 1
 
 
-def test_blob_that_is_no_base_model_is_refused() -> None:
-    store = MemoryStore()
-    with pytest.raises((NoBaseModel, DamagedBlob)):
-        get_base(store, store.put(b"\x02\0\0\0\0\0\0\0{}"))
-
-
 def test_missing_base_model_says_where_it_was_looked_for(tmp_path: Path) -> None:
+    with pytest.raises((NoBaseModel, DamagedBlob)):
+        get_base(store := MemoryStore(), store.put(b"\x02\0\0\0\0\0\0\0{}"))
     with pytest.raises(NoBaseModel, match="no folder, and not in the local cache") as refusal:
         load_base("nobody/such-a-model")
     assert "hf download nobody/such-a-model" in refusal.value.hint
     with pytest.raises(NoBaseModel, match=r"has no config\.json"):
         load_base(str(tmp_path))
-    (tmp_path / "config.json").write_text("{}")
-    (tmp_path / "tokenizer.json").write_text("{}")
-    (tmp_path / "model.safetensors").write_bytes(b"")
+    for name, content in (("config.json", b"{}"), ("tokenizer.json", b"{}"), ("model.safetensors", b"")):
+        (tmp_path / name).write_bytes(content)
     with pytest.raises(NoBaseModel, match="cannot be loaded"):
         load_base(str(tmp_path))
 
 
 def test_base_model_of_a_folder_is_known_by_its_content(tmp_path: Path) -> None:
-    made = small_base(store := MemoryStore())
-    made.model.save_pretrained(tmp_path)
-    made.tokenizer.save(str(tmp_path / "tokenizer.json"))
+    made = saved(tmp_path, store := MemoryStore())
     loaded = load_base(str(tmp_path))
-    prompt = made.encode(turns(1)[0].prompt)
-    for vocabulary in (
-        loaded,
-        vocabulary_of(store, None, made.fingerprint),
-        vocabulary_of(store, str(tmp_path), loaded.fingerprint),
-    ):
-        assert vocabulary.encode(turns(1)[0].prompt) == prompt
-    with torch.no_grad():
-        assert torch.allclose(answer_logits(made.model, [prompt], [[1]]), answer_logits(loaded.model, [prompt], [[1]]))
+    for base, key in ((None, made.fingerprint), (str(tmp_path), loaded.fingerprint)):
+        assert vocabulary_of(store, base, key).encode(PROMPT) == made.encode(PROMPT) == loaded.encode(PROMPT)
+    assert torch.allclose(logits(made, [1]), logits(loaded, [1]))
     config = GAMES[KEY].replace(language=LanguageSettings(base=str(tmp_path)))
     assert base_of(store, config, loaded.fingerprint).fingerprint == loaded.fingerprint
     small_base(store, seed=9).model.save_pretrained(tmp_path)
@@ -119,18 +111,6 @@ def test_base_model_of_a_folder_is_known_by_its_content(tmp_path: Path) -> None:
         base_of(store, config, loaded.fingerprint)
     with pytest.raises(NoBaseModel, match="MODEL_MISMATCH"):
         vocabulary_of(MemoryStore(), str(tmp_path), loaded.fingerprint)
-
-
-def test_exported_base_is_the_same_model(tmp_path: Path) -> None:
-    made, folder = small_base(MemoryStore()), tmp_path / "served" / "base"
-    export_base(made, folder)
-    export_base(made, folder)
-    loaded = load_base(str(folder))
-    prompt = made.encode(turns(1)[0].prompt)
-    assert loaded.encode(turns(1)[0].prompt) == prompt
-    with torch.no_grad():
-        assert torch.equal(answer_logits(made.model, [prompt], [[1]]), answer_logits(loaded.model, [prompt], [[1]]))
-    assert [path.name for path in folder.parent.iterdir()] == ["base"]
 
 
 @pytest.mark.parametrize(
@@ -149,9 +129,7 @@ def test_settings_that_fit_no_base_are_refused(changes: dict[str, Any], what: st
 
 
 def test_settings_are_compared_with_the_users_base(tmp_path: Path) -> None:
-    made = small_base(MemoryStore())
-    made.model.save_pretrained(tmp_path)
-    made.tokenizer.save(str(tmp_path / "tokenizer.json"))
+    saved(tmp_path, MemoryStore())
     game = open_text_table(GAMES[KEY], 0).spec
 
     def check(**changes: Any) -> None:

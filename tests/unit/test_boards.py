@@ -41,12 +41,58 @@ def test_drawing_says_what_it_is_and_shows():
     assert title.text == "Go, 2 by 2"
 
 
-def test_tic_tac_toe_draws_crosses_noughts_and_the_last_move():
-    drawn = draw(board("tic_tac_toe", ["01.", "...", "..0"], (0, 1)))
-    assert len(elements(drawn, "cross")) == 2 * 2
-    assert len(elements(drawn, "nought")) == 1
-    assert len(elements(drawn, "last-square")) == 1
-    assert description(drawn) == "X: row 1 column 1, row 3 column 3. O: row 1 column 2."
+@pytest.mark.parametrize(
+    ("position", "shapes", "words"),
+    [
+        (
+            board("tic_tac_toe", ["01.", "...", "..0"], (0, 1)),
+            {"cross": 2 * 2, "nought": 1, "last-square": 1},
+            "X: row 1 column 1, row 3 column 3. O: row 1 column 2.",
+        ),
+        (
+            board("connect_four", ["...", "1..", "01."], (1, 0)),
+            {"hole": 9, "token-0": 2, "token-1": 4, "last-dot": 1},  # each token with an inner ring
+            "Yellow: column 1 row 1. Red: column 1 row 2, column 2 row 1.",
+        ),
+        (
+            board("othello", ["0.......", *["........"] * 6, ".......1"], (7, 7)),
+            {"black-rim": 1, "white-rim": 1},
+            "Black: a1. White: h8.",  # rows from the top
+        ),
+        (
+            board("go", ["........0", *["........."] * 7, "1........"], (0, 8)),
+            {"dot": 9, "black-rim": 1},
+            "Black: j9. White: a1.",  # rows from below, without the i
+        ),
+        (
+            board("hex", ["0..", ".1.", "..."], (1, 1)),
+            {"hexagon": 9, "hex-0": 1, "hex-1": 1},
+            "Red, top to bottom: a1. Blue, left to right: b2.",
+        ),
+        (
+            board("breakthrough", ["0.", "0.", ".1", ".1"], (1, 0), (0, 1)),
+            {"last-square": 2},
+            "Black: a4, a3. White: b2, b1.",
+        ),
+        (board("clobber", ["01", "1."]), {"white-rim": 1, "black-rim": 2}, "White: a2. Black: b2, a1."),
+    ],
+    ids=lambda one: getattr(one, "game", ""),
+)
+def test_board_is_drawn_with_its_shapes_and_in_words(position, shapes, words):
+    drawn = draw(position)
+    assert {shape: len(elements(drawn, shape)) for shape in shapes} == shapes
+    assert description(drawn) == words
+
+
+def test_drawing_places_marks_on_their_cells():
+    (dot,) = elements(draw(board("connect_four", ["...", "1..", "01."], (1, 0))), "last-dot")
+    assert (dot.get("cx"), dot.get("cy")) == ("40", "130")
+    drawn = draw(board("go", ["........0", *["........."] * 8], (0, 8)))
+    (ring,), (stone,) = elements(drawn, "last-ring"), elements(drawn, "black-rim")
+    assert (ring.get("cx"), ring.get("cy")) == (stone.get("cx"), stone.get("cy"))
+    hexagons = elements(draw(board("hex", ["0..", ".1.", "..."])), "hexagon")
+    assert all(len(one.get("points", "").split()) == 6 for one in hexagons)
+    assert side_names(GAMES["clobber_2p"]) == ("White", "Black")
 
 
 def test_ultimate_tic_tac_toe_marks_boards_won_and_to_play_on():
@@ -61,51 +107,6 @@ def test_ultimate_tic_tac_toe_marks_boards_won_and_to_play_on():
     assert "X has won board 1." in description(drawn)
     assert description(drawn).endswith("To play on board 5.")
     assert not elements(draw(NinePosition(cells, owners, None, ())), "forced")
-
-
-def test_connect_four_draws_a_hole_per_cell_and_a_token_per_disc():
-    drawn = draw(board("connect_four", ["...", "1..", "01."], (1, 0)))
-    assert len(elements(drawn, "hole")) == 9
-    assert len(elements(drawn, "token-0")) == 2  # each with an inner ring
-    assert len(elements(drawn, "token-1")) == 4
-    assert [(one.get("cx"), one.get("cy")) for one in elements(drawn, "last-dot")] == [("40", "130")]
-    assert description(drawn) == "Yellow: column 1 row 1. Red: column 1 row 2, column 2 row 1."
-
-
-def test_othello_numbers_rows_from_the_top():
-    drawn = draw(board("othello", ["0.......", *["........"] * 6, ".......1"], (7, 7)))
-    assert (len(elements(drawn, "black-rim")), len(elements(drawn, "white-rim"))) == (1, 1)
-    assert description(drawn) == "Black: a1. White: h8."
-
-
-def test_go_numbers_rows_from_below_and_leaves_out_the_i():
-    rows = ["........0", *["........."] * 7, "1........"]
-    drawn = draw(board("go", rows, (0, 8)))
-    assert description(drawn) == "Black: j9. White: a1."
-    assert len(elements(drawn, "dot")) == 9
-    (ring,) = elements(drawn, "last-ring")
-    (stone,) = elements(drawn, "black-rim")
-    assert (ring.get("cx"), ring.get("cy")) == (stone.get("cx"), stone.get("cy"))
-
-
-def test_hex_draws_a_hexagon_for_each_cell():
-    drawn = draw(board("hex", ["0..", ".1.", "..."], (1, 1)))
-    assert len(elements(drawn, "hexagon")) == 9
-    assert all(len(one.get("points", "").split()) == 6 for one in elements(drawn, "hexagon"))
-    assert (len(elements(drawn, "hex-0")), len(elements(drawn, "hex-1"))) == (1, 1)
-    assert description(drawn) == "Red, top to bottom: a1. Blue, left to right: b2."
-
-
-def test_breakthrough_marks_both_squares_of_the_last_move():
-    drawn = draw(board("breakthrough", ["0.", "0.", ".1", ".1"], (1, 0), (0, 1)))
-    assert len(elements(drawn, "last-square")) == 2
-    assert description(drawn) == "Black: a4, a3. White: b2, b1."
-
-
-def test_clobber_gives_white_to_the_first_seat():
-    drawn = draw(board("clobber", ["01", "1."]))
-    assert (len(elements(drawn, "white-rim")), len(elements(drawn, "black-rim"))) == (1, 2)
-    assert side_names(GAMES["clobber_2p"]) == ("White", "Black")
 
 
 def test_shogi_draws_pieces_turned_promoted_and_in_hand():
@@ -124,12 +125,8 @@ def test_shogi_draws_pieces_turned_promoted_and_in_hand():
 def test_every_code_of_shogi_has_a_character_of_its_own():
     assert sorted(CHARACTERS) == list(range(1, 15))
     assert len(set(CHARACTERS.values())) == 14
-
-
-def test_minishogi_has_no_dots():
     drawn = draw(ShogiPosition(MINISHOGI, np.zeros((5, 5), dtype=np.int8), ({}, {}), ()))
-    assert not elements(drawn, "dot")
-    assert parsed(drawn).findtext(f"{SVG}title") == "Minishogi"
+    assert (elements(drawn, "dot"), parsed(drawn).findtext(f"{SVG}title")) == ([], "Minishogi")
 
 
 HAND = HeartsPosition(

@@ -5,17 +5,7 @@ from bus_rig import checked
 
 from app.bus import wire
 from app.bus.access import KeyRefused
-from app.bus.client import (
-    CREDIT_BYTES,
-    REFUSED_S,
-    Changed,
-    Client,
-    Finished,
-    Overdue,
-    Postponed,
-    Reconnect,
-    Settled,
-)
+from app.bus.client import CREDIT_BYTES, REFUSED_S, Changed, Client, Finished, Overdue, Postponed, Reconnect, Settled
 from app.bus.outgoing import FRAMES_IN_FLIGHT
 from app.bus.ports import Batch, BusError, PublishRefused, Sign
 from app.bus.sequencer import Run
@@ -30,8 +20,13 @@ def kinds(client):
     return [parts[0][:1] for parts in client.messages()]
 
 
+def reconnect(client):
+    client.disconnected()
+    client.connected()
+    return kinds(client)
+
+
 def greeting(client):
-    """Return the number of the hello that the client sends."""
     [hello] = [wire.Hello.model_validate_json(parts[1]) for parts in client.messages() if parts[0] == wire.HELLO]
     return hello.greeting
 
@@ -105,6 +100,11 @@ def test_refused_frame_fails_its_publish_and_no_later_one(client):
     refused, recorded = client.outputs()
     assert (refused.token, type(refused.result), refused.result.message) == (first, PublishRefused, "no")
     assert recorded == Finished(second, (1,))
+    third = publish(client, 2)
+    client.request(wire.DISCARD, wire.Discard(number=1), b"", 0.0)
+    client.receive([wire.ERROR, b"what?"], 0.0)
+    [(failed, error)] = client.outputs()
+    assert (failed, error.message) == (third, "what?"), "an error from the broker fails publishes only"
 
 
 def test_overdue_publish_is_reported_once_and_still_sent(client):
@@ -118,7 +118,7 @@ def test_overdue_publish_is_reported_once_and_still_sent(client):
     assert kinds(client) == [wire.FRAME]
 
 
-def test_kept_frames_are_settled_by_their_acknowledgement(client):
+def test_kept_frames_are_sent_first_and_settled(client):
     publish(client, 0)
     assert len(client.unkept()) == 1
     client.mark_kept()
@@ -126,11 +126,7 @@ def test_kept_frames_are_settled_by_their_acknowledgement(client):
     client.messages()
     client.receive(wire.ack(7, [Run(0, 1, 1)]), 0.0)
     assert client.outputs()[-1] == Settled(((7, 0),))
-
-
-def test_frames_of_an_earlier_life_are_announced_and_sent_first():
-    kept = frame_of([checked(0)], producer="p", epoch=3, base=5)
-    client = Client("p", 7, kept=[kept])
+    client = Client("p", 7, kept=[frame_of([checked(0)], producer="p", epoch=3, base=5)])
     publish(client, 1)
     client.connected()
     [[_, hello]] = client.messages()
@@ -140,7 +136,8 @@ def test_frames_of_an_earlier_life_are_announced_and_sent_first():
 
 
 def test_a_request_to_greet_later_is_met_at_that_time(client):
-    client.receive([wire.GREET_FORM.pack(wire.GREET, 500), b"too fast"], 10.0)
+    client.receive([wire.GREET_FORM.pack(wire.GREET, 500), b"another has the name"], 10.0)
+    assert client.outputs() == [Postponed("another has the name")]
     publish(client, 0, now=10.0)
     assert (client.next_deadline(), kinds(client)) == (10.5, [])
     client.tick(10.5)
@@ -152,23 +149,11 @@ def test_a_request_to_greet_later_is_met_at_that_time(client):
 def test_requests_are_repeated_until_they_are_answered(client):
     token = client.request(wire.DISCARD, wire.Discard(number=1), b"", 0.0)
     assert kinds(client) == [wire.ASK]
-    client.disconnected()
-    client.connected()
-    assert kinds(client) == [wire.HELLO, wire.ASK]
+    assert reconnect(client) == [wire.HELLO, wire.ASK]
     client.receive([wire.TOKEN_FORM.pack(wire.ANSWER, token), b"No such letter.", b""], 0.0)
     [(answered, error)] = client.outputs()
     assert (answered, type(error), error.message) == (token, BusError, "No such letter.")
-    client.disconnected()
-    client.connected()
-    assert kinds(client) == [wire.HELLO]
-
-
-def test_error_from_the_broker_fails_publishes_only(client):
-    token = publish(client, 0)
-    client.request(wire.DISCARD, wire.Discard(number=1), b"", 0.0)
-    client.receive([wire.ERROR, b"what?"], 0.0)
-    [(failed, error)] = client.outputs()
-    assert (failed, error.message) == (token, "what?")
+    assert reconnect(client) == [wire.HELLO]
 
 
 def test_delivery_after_a_gap_reopens_the_subscription(client):
@@ -211,9 +196,7 @@ def test_a_subscription_that_the_broker_ends_is_not_opened_again(client):
     client.receive([wire.ID_FORM.pack(wire.CLOSED, subscription.number), b"damage"], 0.0)
     assert client.outputs() == [Changed(subscription)]
     assert subscription.error.message == "damage"
-    client.disconnected()
-    client.connected()
-    assert kinds(client) == [wire.HELLO]
+    assert reconnect(client) == [wire.HELLO]
 
 
 SIGN = Sign(position=1, lag=0, jobs=0, requests=0)
@@ -229,25 +212,15 @@ def test_sign_of_life_follows_the_frames_of_a_new_connection():
     (frame, _), (kind, sign) = client.messages()
     assert (frame, kind, Sign.model_validate_json(sign)) == (wire.FRAME, wire.SIGN, SIGN)
     assert kinds(client) == []
-
-
-def test_sign_of_life_is_sent_at_once_to_a_broker_that_is_there(client):
     client.show_life(SIGN)
-    assert kinds(client) == [wire.SIGN]
-
-
-def test_reason_of_a_postponed_greeting_is_reported(client):
-    client.receive([wire.GREET_FORM.pack(wire.GREET, 500), b"another has the name"], 10.0)
-    assert client.outputs() == [Postponed("another has the name")]
+    assert kinds(client) == [wire.SIGN], "it is sent at once to a broker that is there"
 
 
 def test_overdue_question_is_not_asked_again(client):
     token = client.request(wire.PRESENT, wire.Message(), b"", 0.0)
     client.tick(30.0)
     assert client.outputs() == [Overdue(token)]
-    client.disconnected()
-    client.connected()
-    assert kinds(client) == [wire.HELLO]
+    assert reconnect(client) == [wire.HELLO]
 
 
 @pytest.mark.parametrize("patient", [False, True])

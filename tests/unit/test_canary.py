@@ -29,10 +29,7 @@ def adapter(generator: PeftGenerator) -> Adapter:
 
 
 def remade(adapter: Adapter, changes: dict[str, torch.Tensor], **manifest: object) -> Adapter:
-    """Return an adapter with changed tensors under the old canary.
-
-    It is stored and named as a sound adapter would be.
-    """
+    """Return an adapter with changed tensors under the old canary."""
     old = adapter.checkpoint
     data = save(load(old.parameters) | changes)
     written = Manifest.model_validate(old.manifest.model_dump() | manifest)
@@ -54,48 +51,33 @@ def test_sound_adapter_passes_and_stays(generator: PeftGenerator, adapter: Adapt
     generator.unload(adapter.name)
 
 
-def test_file_of_another_adapter_is_refused(generator: PeftGenerator, adapter: Adapter) -> None:
+def test_wrong_file_or_base_model_is_refused(generator: PeftGenerator, adapter: Adapter) -> None:
     other = random_adapter(STORE, generator, 2)
     wrong = replace(adapter, checkpoint=replace(adapter.checkpoint, parameters=other.checkpoint.parameters))
     refused(generator, wrong, "has the hash")
     refused(generator, replace(adapter, name=other.name), "has the hash")
+    base = PeftGenerator(small_base(STORE, seed=5))
+    refused(base, adapter, "adapts base model")
+    refused(base, remade(adapter, {}, base=base.fingerprint), "answers unlike")
 
 
-def test_other_weights_under_the_canary_are_refused(generator: PeftGenerator, adapter: Adapter) -> None:
-    other = random_adapter(STORE, generator, 3)
-    refused(generator, remade(adapter, load(other.checkpoint.parameters)), "answers unlike")
-
-
-def test_swapped_tensor_of_one_layer_is_refused(generator: PeftGenerator, adapter: Adapter) -> None:
+def test_wrong_tensors_under_the_canary_are_refused(generator: PeftGenerator, adapter: Adapter) -> None:
     tensors = load(adapter.checkpoint.parameters)
-    (first, second) = (f"base_model.model.model.layers.{layer}.self_attn.v_proj.lora_B.weight" for layer in (0, 1))
-    refused(generator, remade(adapter, {first: tensors[second]}), "answers unlike")
-
-
-def test_adapter_with_nan_is_refused(generator: PeftGenerator, adapter: Adapter) -> None:
-    name, tensor = next(iter(load(adapter.checkpoint.parameters).items()))
-    tensor = tensor.clone()
-    tensor[0, 0] = float("nan")
-    refused(generator, remade(adapter, {name: tensor}), "NaN")
-
-
-def test_adapter_of_another_base_model_is_refused(generator: PeftGenerator, adapter: Adapter) -> None:
-    other = PeftGenerator(small_base(STORE, seed=5))
-    refused(other, adapter, "adapts base model")
-    pretending = remade(adapter, {}, base=other.fingerprint)
-    refused(other, pretending, "answers unlike")
-
-
-def test_adapter_of_other_shapes_is_refused(generator: PeftGenerator, adapter: Adapter) -> None:
-    name, tensor = next(iter(load(adapter.checkpoint.parameters).items()))
-    refused(generator, remade(adapter, {name: torch.cat([tensor, tensor])}), "not those of its rank")
+    name, tensor = next(iter(tensors.items()))
+    spoiled = tensor.clone()
+    spoiled[0, 0] = float("nan")
+    first, second = (f"base_model.model.model.layers.{layer}.self_attn.v_proj.lora_B.weight" for layer in (0, 1))
+    for changes, what in (
+        (load(random_adapter(STORE, generator, 3).checkpoint.parameters), "answers unlike"),
+        ({first: tensors[second]}, "answers unlike"),
+        ({name: spoiled}, "NaN"),
+        ({name: torch.cat([tensor, tensor])}, "not those of its rank"),
+    ):
+        refused(generator, remade(adapter, changes), what)
 
 
 class Stale(PeftGenerator):
-    """Answers with the adapter that was loaded first.
-
-    A cache does so if a name is reused.
-    """
+    """Answers with the adapter that was loaded first. A cache does so if a name is reused."""
 
     def score(self, texts: Sequence[Ids], adapter: str | None) -> list[list[float]]:
         return super().score(texts, self.loaded[0])
@@ -109,23 +91,19 @@ class Deaf(PeftGenerator):
 
 
 class Broken(PeftGenerator):
-    """Answers with NaN."""
-
     def score(self, texts: Sequence[Ids], adapter: str | None) -> list[list[float]]:
         return [
             [float("nan") if k == 3 else score for k, score in enumerate(one)] for one in super().score(texts, adapter)
         ]
 
 
-@pytest.mark.parametrize("kind", [Deaf, Broken])
-def test_generator_that_answers_by_something_else_is_noticed(kind: type[PeftGenerator], adapter: Adapter) -> None:
-    refused(kind(small_base(STORE)), adapter, "answers unlike")
-
-
-def test_stale_cache_is_noticed(generator: PeftGenerator, adapter: Adapter) -> None:
-    stale = Stale(small_base(STORE))
-    stale.load(adapter)
-    refused(stale, random_adapter(STORE, generator, 4), "answers unlike")
+@pytest.mark.parametrize("kind", [Deaf, Broken, Stale])
+def test_generator_that_answers_by_something_else_is_noticed(kind, generator, adapter) -> None:
+    wrong = kind(small_base(STORE))
+    if kind is Stale:
+        wrong.load(adapter)
+        adapter = random_adapter(STORE, generator, 4)
+    refused(wrong, adapter, "answers unlike")
 
 
 def test_adapter_that_was_changed_in_memory_is_noticed(generator: PeftGenerator, adapter: Adapter) -> None:
@@ -156,6 +134,11 @@ def test_swaps_beside_other_adapters_raise_no_false_alarm(generator: PeftGenerat
 
 def test_name_holds_the_hash_of_the_content(adapter: Adapter) -> None:
     assert adapter.name == adapter_name(KEY, ModelHash(key_of(adapter.checkpoint.parameters)))
+    lora = adapter.checkpoint.manifest.lora
+    assert lora is not None
+    assert np.isfinite(np.concatenate(lora.canary.log_probs)).all()
+    with pytest.raises(ValueError, match="a canary has"):
+        lora.canary.replace(log_probs=lora.canary.log_probs[:1])
 
 
 def test_network_is_no_adapter() -> None:
@@ -165,11 +148,3 @@ def test_network_is_no_adapter() -> None:
     data = with_note(save({"weight": torch.zeros(1)}), manifest.note)
     with pytest.raises(ModelMismatch, match="is a network, not an adapter"):
         get_adapter(STORE, ModelHash(STORE.put(data)))
-
-
-def test_canary_of_another_length_is_refused(adapter: Adapter) -> None:
-    lora = adapter.checkpoint.manifest.lora
-    assert lora is not None
-    assert np.isfinite(np.concatenate(lora.canary.log_probs)).all()
-    with pytest.raises(ValueError, match="a canary has"):
-        lora.canary.replace(log_probs=lora.canary.log_probs[:1])

@@ -85,8 +85,5 @@ def test_check_of_a_faulty_player_names_the_fault(factory: str, fault: str, wher
     assert finding.where == where
     assert what in finding.what
     assert finding.hint
-
-
-def test_check_of_an_unknown_player_lists_those_known() -> None:
-    (finding,) = check_player("yours", configured("sound"))
-    assert (finding.where, finding.hint) == ("settings", "There are: mine.")
+    (unknown,) = check_player("yours", configured(factory, fault))
+    assert (unknown.where, unknown.hint) == ("settings", "There are: mine.")

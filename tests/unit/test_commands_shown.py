@@ -25,9 +25,7 @@ ODD = "it's my run"
         ({"FLYBALL_CONFIG_FILE": "a.toml"}, "run", "a.toml", []),
     ],
 )
-def test_command_has_the_options_this_shell_needs(
-    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], run: str, config_file: str | None, words: list[str]
-) -> None:
+def test_command_has_the_options_this_shell_needs(monkeypatch, environment, run, config_file, words) -> None:
     for name in ("FLYBALL_RUN", "FLYBALL_CONFIG_FILE"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():

@@ -36,9 +36,6 @@ def test_interval_is_students():
     assert (one.mean, one.lower, one.upper) == pytest.approx((3.0, 1.0370, 4.9630), abs=1e-3)
     many = interval([0.0, 1.0] * 50)  # t(99) = 1.984, the standard error 0.05025
     assert many.upper == pytest.approx(0.5 + 1.984 * 0.05025, abs=1e-4)
-
-
-def test_interval_of_one_seed_has_no_bounds():
     assert interval([7.0]).model_dump() == {"mean": 7.0, "lower": None, "upper": None}
 
 
@@ -61,7 +58,7 @@ def totals(first: str, second: str, games: int = 4) -> PairTotals:
     return PairTotals.of_rotations(first, second, rotations(games, 0, 0))
 
 
-def test_match_record_plays_pairs_once_despite_interruption(tmp_path: Path):
+def test_match_record_plays_pairs_of_the_round_robin_once(tmp_path):
     config, players = GAMES[KEYS[0]], ["random", *MODEL.values()]
     record = MatchRecord(tmp_path, config)
     assert sum(map(len, record.missing(players, 4).values())) == 10
@@ -74,9 +71,6 @@ def test_match_record_plays_pairs_once_despite_interruption(tmp_path: Path):
     assert again.missing(players[:3], 6) == {"random": players[1:3], players[1]: [players[2]]}
     again.add([totals("random", players[2])])
     assert MatchRecord(tmp_path, config).missing(players[:3], 4) == {}
-
-
-def test_round_robin_has_built_in_bots_and_each_champion_once():
     config = GAMES[KEYS[1]]
     runs = [figures("all", 0), figures("none", 0), figures("all", 0)]
     assert players_of(config, runs) == ["random", "heuristic", MODEL["all 0"], MODEL["none 0"]]

@@ -36,10 +36,7 @@ def spec(store: Path, model: str = "new") -> dict:
 
 
 def played(name: str, *specs: dict, begins: float = 0.0):
-    """Run jobs of a worker in trouble, one after another.
-
-    Return (result or error, time in seconds) of each job, and the specs that reached the engine.
-    """
+    """Run jobs of a worker in trouble, one after another."""
 
     async def main():
         inner, found = Recorded(), []
@@ -56,37 +53,21 @@ def played(name: str, *specs: dict, begins: float = 0.0):
         return runner.run(main())
 
 
-def test_slow_worker_takes_five_times_as_long_and_says_so(tmp_path):
+def test_troubles_of_workers_change_their_jobs(tmp_path):
     ((result, at),), _ = played("slow-worker", spec(tmp_path))
     assert at == result["seconds"] == pytest.approx(5.0)
-
-
-def test_failing_worker_fails_after_a_while(tmp_path):
     ((first, at), (second, later)), specs = played("failing-worker", spec(tmp_path), spec(tmp_path))
     assert isinstance(first, JobFailed)
     assert isinstance(second, JobFailed)
     assert 0 < at < later  # otherwise a loop that asks again at once would never end
     assert specs == []
-
-
-def test_copied_games_are_the_first_shard_again_and_again(tmp_path):
     found, _ = played("copied-games", spec(tmp_path), spec(tmp_path), spec(tmp_path))
     assert len({result["shard"] for result, _ in found}) == 1
-
-
-def test_stale_worker_plays_with_its_first_model(tmp_path):
     _, specs = played("stale-model", spec(tmp_path, "old"), spec(tmp_path, "new"))
     assert [one["model"] for one in specs] == ["old", "old"]
-
-
-def test_random_moves_are_played_at_the_highest_temperature(tmp_path):
-    _, (one,) = played("random-moves", spec(tmp_path))
-    assert one["temperature"] == 10.0
-
-
-def test_a_trouble_begins_in_its_time(tmp_path):
-    _, specs = played("random-moves", spec(tmp_path), spec(tmp_path), begins=1.0)
-    assert [one["temperature"] for one in specs] == [1.0, 10.0]
+    for begins, temperatures in ((0.0, [10.0, 10.0]), (1.0, [1.0, 10.0])):
+        _, specs = played("random-moves", spec(tmp_path), spec(tmp_path), begins=begins)
+        assert [one["temperature"] for one in specs] == temperatures
 
 
 @pytest.mark.parametrize(
@@ -99,29 +80,22 @@ def test_wrong_learning_rate_of_one_configuration(name, factor):
 
 
 def test_no_exploration_in_all_configurations():
+    assert Planted.parse("dead-worker", SETTINGS).changed(SETTINGS) is SETTINGS
     changed = Planted.parse("no-exploration", SETTINGS).changed(SETTINGS)
     for one in changed.configs:
         assert one.selfplay.temperature == pytest.approx(0.1 * GAMES[one.key].selfplay.temperature)
         assert one.ppo.entropy_coef == pytest.approx(0.1 * GAMES[one.key].ppo.entropy_coef)
 
 
-def test_trouble_of_a_worker_leaves_settings_alone():
-    assert Planted.parse("dead-worker", SETTINGS).changed(SETTINGS) is SETTINGS
-
-
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    ("text", "workers", "complaint"),
     [
-        ("no-such", "There is no trouble 'no-such'; there are false-outcomes"),
-        (f"dead-worker={KEY}", "is a worker's"),
-        ("no-exploration=hex7_2p", "hex7_2p of 'no-exploration=hex7_2p' is not compared"),
+        ("no-such", WORKERS, "There is no trouble 'no-such'; there are false-outcomes"),
+        (f"dead-worker={KEY}", WORKERS, "is a worker's"),
+        ("no-exploration=hex7_2p", WORKERS, "hex7_2p of 'no-exploration=hex7_2p' is not compared"),
+        ("slow-worker", WORKERS[:1], "second worker"),
     ],
 )
-def test_unusable_troubles_are_refused(text, complaint):
+def test_unusable_troubles_are_refused(text, workers, complaint):
     with pytest.raises(BadUsage, match=complaint):
-        Planted.parse(text, SETTINGS)
-
-
-def test_trouble_of_the_only_worker_is_refused():
-    with pytest.raises(BadUsage, match="second worker"):
-        Planted.parse("slow-worker", SETTINGS.replace(selfplay_workers=WORKERS[:1]))
+        Planted.parse(text, SETTINGS.replace(selfplay_workers=workers))

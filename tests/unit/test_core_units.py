@@ -41,21 +41,11 @@ def test_rate_lies_in_its_interval_within_0_and_1(data: st.DataObject, n: int) -
 
 
 @given(st.integers(1, 1000), st.data())
-def test_more_observations_narrow_the_interval(n: int, data: st.DataObject) -> None:
+def test_intervals_narrow_with_n_and_mirror_success_and_failure(n: int, data: st.DataObject) -> None:
     successes = data.draw(st.integers(0, n))
-    few, many = Rate.of(successes, n), Rate.of(10 * successes, 10 * n)
-    assert many.upper - many.lower < few.upper - few.lower
-
-
-@given(st.integers(1, 1000), st.data())
-def test_success_and_failure_mirror_each_other(n: int, data: st.DataObject) -> None:
-    successes = data.draw(st.integers(0, n))
-    won, lost = Rate.of(successes, n), Rate.of(n - successes, n)
+    won, lost, many = Rate.of(successes, n), Rate.of(n - successes, n), Rate.of(10 * successes, 10 * n)
+    assert many.upper - many.lower < won.upper - won.lower
     assert (won.lower, won.upper) == pytest.approx((1 - lost.upper, 1 - lost.lower), abs=1e-9)
-
-
-def test_draws_count_one_half() -> None:
-    assert Rate.of(2.5, 5).mean == 0.5
 
 
 def test_a_rate_of_nothing_cannot_be_constructed() -> None:
@@ -63,33 +53,23 @@ def test_a_rate_of_nothing_cannot_be_constructed() -> None:
         Rate(mean=0.0, n=0, lower=0.0, upper=1.0)
     with pytest.raises(ValueError, match="0 of 0"):
         Rate.of(0, 0)
+    assert Rate.of(2.5, 5).mean == 0.5, "draws count one half"
+    assert Rate.of(sum([0.1] * 10) + 1e-12, 1).mean == 1.0, "a sum of shares may miss its count by rounding"
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"mean": 1.5},
-        {"mean": -0.1},
-        {"mean": float("nan")},
-        {"lower": 0.6},
-        {"upper": 0.4},
-        {"n": -1},
-        {"unit": "percent"},
-    ],
-)
-def test_a_rate_that_contradicts_itself_is_refused(wrong: dict[str, float]) -> None:
+WRONG = ("mean", 1.5), ("mean", -0.1), ("mean", float("nan")), ("lower", 0.6), ("upper", 0.4), ("n", -1), ("unit", "%")
+
+
+@pytest.mark.parametrize(("field", "value"), WRONG)
+def test_a_rate_that_contradicts_itself_is_refused(field: str, value: object) -> None:
     with pytest.raises(ValidationError):
-        Rate.model_validate({"mean": 0.5, "n": 10, "lower": 0.45, "upper": 0.55} | wrong)
+        Rate.model_validate({"mean": 0.5, "n": 10, "lower": 0.45, "upper": 0.55, field: value})
 
 
 @pytest.mark.parametrize("successes", [11, 10.5, -1, float("nan")])
 def test_rate_of_impossible_successes_is_refused(successes: float) -> None:
     with pytest.raises(ValueError, match=f"{successes} of 10"):
         Rate.of(successes, 10)
-
-
-def test_a_sum_of_shares_may_miss_its_count_by_rounding() -> None:
-    assert Rate.of(sum([0.1] * 10) + 1e-12, 1).mean == 1.0
 
 
 def test_an_error_says_what_happened_and_what_to_do() -> None:

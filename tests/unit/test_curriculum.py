@@ -1,5 +1,6 @@
 """CurriculumIntegration: each of its rules."""
 
+import driving
 import pytest
 from driving import KEY, OTHER_KEY, Driven, gated, rated, run_settings, scored
 from hypothesis import given
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 from app.config import GAMES
 from app.controllers import CurriculumIntegration, FeedbackState
 from app.controllers.curriculum import Usual, normalised, raw_weight
-from app.events import ClockTick, EvaluationCompleted, SelfplayComplete, ShardRef
+from app.events import ClockTick, EvaluationCompleted, SelfplayComplete
 
 TICK = ClockTick(period_seconds=10)
 EMPTY = FeedbackState(config_key=KEY)
@@ -21,13 +22,12 @@ def weight(requests: float = USUAL.requests, **fields) -> float:
     return raw_weight(EMPTY.replace(**fields), requests, USUAL)
 
 
-def test_nothing_known_weighs_one_for_equal_work():
-    assert weight() == pytest.approx(1.0)
-
-
-def test_faster_improvement_weighs_more():
+def test_faster_improvement_a_deficit_and_quality_weigh_more():
+    assert weight() == weight(elo_velocity=-3.0) == pytest.approx(1.0), "a decline is as if nothing were known"
     assert weight(elo_velocity=100.0) > weight(elo_velocity=10.0) > weight(elo_velocity=None)
     assert weight(elo_velocity=-50.0) == weight(elo_velocity=None)
+    assert weight(10) > weight(100) > weight(1000)
+    assert weight(quality_score=0.2) < weight(quality_score=0.9) < weight(quality_score=None)
 
 
 @given(velocity=st.floats(0.01, 1000), pace=st.floats(0.01, 100))
@@ -36,18 +36,6 @@ def test_what_is_fast_is_relative_to_the_others(velocity, pace):
     elsewhere = EMPTY.replace(elo_velocity=velocity * pace)
     faster = USUAL._replace(velocity=USUAL.velocity * pace)
     assert raw_weight(elsewhere, 1.0, faster) == pytest.approx(raw_weight(state, 1.0, USUAL))
-
-
-def test_a_decline_is_no_faster_than_nothing_known():
-    assert weight(elo_velocity=-3.0) == pytest.approx(1.0)
-
-
-def test_a_data_deficit_weighs_more():
-    assert weight(10) > weight(100) > weight(1000)
-
-
-def test_poor_quality_weighs_less_and_unknown_quality_does_not():
-    assert weight(quality_score=0.2) < weight(quality_score=0.9) < weight(quality_score=None)
 
 
 @given(raw=st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=40))
@@ -60,17 +48,8 @@ def test_weights_are_clamped_average_1_and_keep_their_order(raw):
 
 
 def played(games: int) -> SelfplayComplete:
-    shard = ShardRef(worker="selfplay_worker@laptop", key="c" * 64, rows=9, games=games, model="a" * 64, seed=1)
-    return SelfplayComplete(
-        request_id="s",
-        probe=False,
-        shard=shard,
-        opponents=(),
-        temperature=1.0,
-        mean_length=9,
-        truncated_games=0,
-        seconds=1,
-    )
+    answer = driving.played()
+    return answer.replace(shard=answer.shard.replace(games=games))
 
 
 @pytest.fixture
@@ -93,21 +72,14 @@ def test_first_rating_changes_no_weights_whatever_was_played():
 
 
 def test_evaluation_rebalances_at_once_and_is_the_cause(curriculum):
-    """A tick does not rebalance.
-
-    Only time has changed since the last evaluation.
-    """
+    """A tick, a gate or a tournament does not rebalance."""
     curriculum.feed(played(5000), key=OTHER_KEY, at=1)
     assert not curriculum.feed(TICK, key=None, at=602)
+    assert not curriculum.feed(gated(50, 0, 50), rated().replace(purpose="tournament"), at=602)
     (rebalanced,) = curriculum.envelopes(rated(), at=603)
     *_, evaluated = (event for event in curriculum.events if isinstance(event.data, EvaluationCompleted))
     assert rebalanced.causationid == evaluated.id
     assert rebalanced.data.weights[KEY] > 1 > rebalanced.data.weights[OTHER_KEY]
-
-
-def test_gates_and_tournaments_change_no_weights(curriculum):
-    curriculum.feed(played(5000), key=OTHER_KEY, at=1)
-    assert not curriculum.feed(gated(50, 0, 50), rated().replace(purpose="tournament"), at=700)
 
 
 @pytest.mark.parametrize(("at", "again"), [(1201.9, False), (1202, True)])
@@ -131,10 +103,7 @@ def test_quality_and_velocity_reach_it(curriculum):
 
 
 def test_games_count_by_the_requests_that_they_make_up():
-    """A configuration with fewer but longer games has no deficit.
-
-    A game of 150 moves takes the time of twenty games of 8 moves.
-    """
+    """Fewer but longer games are no deficit: one of 150 moves takes the time of twenty games of 8 moves."""
     long, short = "chinese_checkers_3p", "tic_tac_toe_2p"
     curriculum = begun(Driven(CurriculumIntegration, run_settings(long, short)))
     for key in (long, short):
@@ -144,10 +113,7 @@ def test_games_count_by_the_requests_that_they_make_up():
 
 
 def test_where_all_stand_still_noise_makes_nobody_fast(curriculum):
-    """A negligible velocity is a stall, even if it is above average.
-
-    A tenth of an Elo an hour is twice the mean of itself and zero.
-    """
+    """A negligible velocity is a stall, even if it is above average."""
     for third in range(15):
         assert not curriculum.feed(rated(0.03 * third), key=KEY, at=1210 * third)
         assert not curriculum.feed(rated(0.0), key=OTHER_KEY, at=1210 * third)

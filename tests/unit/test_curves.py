@@ -1,17 +1,14 @@
-"""Curves: one record a configuration.
-
-Evaluations lie beside the trainings that made their models.
-"""
+"""Curves: one record a configuration. Evaluations lie beside the trainings that made their models."""
 
 import shutil
 import sys
 import threading
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from builders import recorded
 from click.testing import CliRunner
 from driving import gated, match, rated, trained
 from structlog.testing import capture_logs
@@ -19,17 +16,18 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from app.cli.group import main
 from app.config import Deployment, RunFolder
-from app.events import CheckpointAdded, Event, Payload, originate
-from app.events.envelope import EPOCH
+from app.events import CheckpointAdded, Event, Payload
 from app.telemetry import NoWandb, RunCurves, TensorBoardCurves, check_wandb, points
 
 CONFIG = "connect_four_2p"
 
 
 def event(data: Payload, position: int = 1, config: str = CONFIG) -> Event[Payload]:
-    at_us = 1_700_000_000_000_000 + position
-    envelope = originate(data, event_id=f"e{position}", time=EPOCH + timedelta(microseconds=at_us), subject=config)
-    return Event(envelope, position, at_us, "test@laptop")
+    return recorded(data, position, config, seconds=1_700_000_000 + position / 1e6)
+
+
+def joined(role: str) -> CheckpointAdded:
+    return CheckpointAdded(model="a" * 64, parent=None, step=7, elo=120.0, elo_stderr=9.0, games=9, roles=(role,))
 
 
 def read(folder: Path) -> EventAccumulator:
@@ -38,42 +36,30 @@ def read(folder: Path) -> EventAccumulator:
     return found
 
 
-def test_a_training_has_its_metrics_at_its_step() -> None:
+def test_curves_have_metrics_and_ratings_at_their_step() -> None:
     drawn = {point.tag: point.value for point in points(trained(step=3, entropy=1.25))}
-    assert drawn["train/entropy"] == 1.25
-    assert drawn["train/rows"] == 100
+    assert (drawn["train/entropy"], drawn["train/rows"]) == (1.25, 100)
     assert {point.step for point in points(trained(step=3))} == {3}
-
-
-def test_curves_of_another_backend_have_its_metrics() -> None:
-    tags = {point.tag for point in points(trained().replace(metrics={"td_error": 0.5}))}
-    assert tags == {"train/rows", "train/td_error"}
-
-
-def test_a_first_model_has_no_metrics_and_draws_only_its_rows() -> None:
-    assert {point.tag for point in points(trained().replace(metrics=None))} == {"train/rows"}
-
-
-def test_evaluation_curves_have_ratings_at_the_training_step() -> None:
     drawn = {point.tag: point for point in points(rated(120.0, match(0.75, elo=50.0), step=7))}
     assert drawn["evaluation/elo"] == ("evaluation/elo", 120.0, 7)
     assert drawn["evaluation/score/random"].value == pytest.approx(0.75)
     assert drawn["evaluation/opponent_elo/random"].value == 50.0
     assert drawn["evaluation/lost_games"].value == 0
+    assert (drawn["league/elo/hero"].value, drawn["league/elo/random"].value) == (120.0, 50.0)
+    assert list(points(joined("elite"))) == [("league/elo/past_best", 120.0, 7)]
 
 
-def test_the_league_has_curves_of_hero_baselines_and_past_best() -> None:
-    drawn = {point.tag: point.value for point in points(rated(120.0, match(0.9), step=7))}
-    assert drawn["league/elo/hero"] == 120.0
-    assert drawn["league/elo/random"] == 0.0
-    joined = {"model": "a" * 64, "parent": None, "step": 7, "elo": 120.0, "elo_stderr": 9.0, "games": 9}
-    best = list(points(CheckpointAdded(**joined, roles=("elite",))))
-    assert best == [("league/elo/past_best", 120.0, 7)]
-    assert list(points(CheckpointAdded(**joined, roles=("recent",)))) == []
-
-
-def test_gate_games_are_kept_apart_from_rating_games() -> None:
-    assert {point.tag for point in points(gated(6, 2, 2))} == {"evaluation/gate/score"}
+@pytest.mark.parametrize(
+    ("data", "tags"),
+    [
+        (trained().replace(metrics={"td_error": 0.5}), {"train/rows", "train/td_error"}),  # of another backend
+        (trained().replace(metrics=None), {"train/rows"}),  # a first model
+        (gated(6, 2, 2), {"evaluation/gate/score"}),
+        (joined("recent"), set()),
+    ],
+)
+def test_curves_of_events_have_these_tags(data: Payload, tags: set[str]) -> None:
+    assert {point.tag for point in points(data)} == tags
 
 
 def test_a_files_curves_are_those_of_the_events(tmp_path: Path) -> None:
@@ -91,16 +77,6 @@ def test_a_files_curves_are_those_of_the_events(tmp_path: Path) -> None:
     curves.close()
 
 
-def test_a_new_start_goes_on_with_the_same_curve(tmp_path: Path) -> None:
-    for step in (1, 2):
-        curves = TensorBoardCurves(tmp_path)
-        curves.take(event(rated(step * 10.0, step=step), step))
-        curves.close()
-    assert len(list((tmp_path / CONFIG).iterdir())) == 2
-    found = read(tmp_path / CONFIG).Scalars("evaluation/elo")  # of files of one second, in either order
-    assert [scalar.step for scalar in sorted(found, key=lambda scalar: scalar.wall_time)] == [1, 2]
-
-
 @pytest.mark.parametrize("lost", [Path.unlink, lambda file: shutil.rmtree(file.parent)], ids=["file", "folder"])
 def test_curves_go_on_after_a_loss_of_their_files(tmp_path: Path, lost: Callable[[Path], None]) -> None:
     curves = TensorBoardCurves(tmp_path)
@@ -114,12 +90,14 @@ def test_curves_go_on_after_a_loss_of_their_files(tmp_path: Path, lost: Callable
     assert [scalar.value for scalar in read(tmp_path / CONFIG).Scalars("evaluation/elo")] == [20.0]
 
 
-def test_events_without_points_make_no_file(tmp_path: Path) -> None:
-    curves = TensorBoardCurves(tmp_path)
-    joined = {"model": "a" * 64, "parent": None, "step": 7, "elo": 120.0, "elo_stderr": 9.0, "games": 9}
-    curves.take(event(CheckpointAdded(**joined, roles=("recent",))))
-    curves.close()
-    assert list(tmp_path.iterdir()) == []
+def test_a_new_start_goes_on_with_the_same_curve(tmp_path: Path) -> None:
+    for start in range(3):
+        curves = TensorBoardCurves(tmp_path)
+        curves.take(event(rated(start * 10.0, step=start), start) if start else event(joined("recent")))
+        curves.close()
+        assert len(list(tmp_path.rglob("events*"))) == start, "events without points make no file"
+    found = read(tmp_path / CONFIG).Scalars("evaluation/elo")  # of files of one second, in either order
+    assert [scalar.step for scalar in sorted(found, key=lambda scalar: scalar.wall_time)] == [1, 2]
 
 
 def test_run_curves_at_wandb_are_those_of_tensorboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,9 +122,7 @@ def test_run_curves_at_wandb_are_those_of_tensorboard(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize("failure", [OSError("the disk is full"), ValueError("unknown entity")])
-def test_wandb_failure_costs_only_its_own_curves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Exception
-) -> None:
+def test_wandb_failure_costs_only_its_own_curves(tmp_path, monkeypatch, failure) -> None:
     """Events that come later are not kept."""
 
     def refuse(**_: object) -> None:

@@ -1,6 +1,7 @@
 """The published test cases of adjudicators, by number; see tests/support/datc_cases.py."""
 
 import re
+from collections.abc import Iterable
 
 import pytest
 from datc_cases import BASIC, CONVOYS, RETREATS, SUPPORTS
@@ -27,10 +28,7 @@ def texts_of(line: str) -> tuple[int, list[str]]:
 
 
 def stages(lines):
-    """Return the phases of a case.
-
-    Each is (orders of each power, units, outcomes); the outcome of a unit is a location, or ``x`` if it is lost.
-    """
+    """Return a case's phases: (orders of each power, units, outcomes: locations, or ``x`` for a lost unit)."""
     found = [([[] for _ in INITIALS], {}, {})]
     for line in lines:
         orders, units, goals = found[-1]
@@ -50,20 +48,10 @@ def stages(lines):
     return found
 
 
-def whereabouts(position: Position, units: dict[str, Unit]) -> dict[str, set[str]]:
-    """Return the locations of the units of each power and kind."""
+def whereabouts(placed: Iterable[tuple[Unit, str]]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
-    for unit in position.units.values():
-        found.setdefault(f"{unit.power} {unit.fleet}", set()).add(STANDARD.locations[unit.at])
-    return found
-
-
-def expected(units: dict[str, Unit], goals: dict[str, str]) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
-    for text, unit in units.items():
-        goal = goals.get(text, text.split()[1])
-        if goal != "x":
-            found.setdefault(f"{unit.power} {unit.fleet}", set()).add(goal)
+    for unit, location in placed:
+        found.setdefault(f"{unit.power} {unit.fleet}", set()).add(location)
     return found
 
 
@@ -77,10 +65,11 @@ def test_datc_case_is_judged_as_published(case):
     for number, (orders, _, goals) in enumerate(phases):
         assert position.phase.kind == (RETREATING if number else MOVEMENT)
         position, _ = play_phase(position, orders)
-        lost = {text for text, goal in phases[0][2].items() if goal == "x"}
-        moved = {text: goal for text, goal in phases[0][2].items() if text not in lost}
-        outcome = {**phases[0][2]} if not number else {**moved, **goals}
-        assert whereabouts(position, units) == expected(units, outcome)
+        first = phases[0][2]
+        ends = {**{text: goal for text, goal in first.items() if goal != "x"}, **goals} if number else first
+        expected = [(unit, ends.get(text, text.split()[1])) for text, unit in units.items()]
+        found = [(unit, STANDARD.locations[unit.at]) for unit in position.units.values()]
+        assert whereabouts(found) == whereabouts((unit, goal) for unit, goal in expected if goal != "x")
 
 
 def test_datc_cases_cover_movement_and_retreats():
@@ -89,7 +78,6 @@ def test_datc_cases_cover_movement_and_retreats():
 
 
 def adjusted(power: str, units: str, centers: str, orders: str) -> set[str]:
-    """Return a power's units after an adjustment phase."""
     number = STANDARD.powers.index(power)
     placed = [unit_of(text, number) for text in units.split(", ") if text]
     owners = {STANDARD.number[code]: number for code in centers.split()}

@@ -1,9 +1,7 @@
-"""Deadlines: every kind of job has one.
-
-A job that misses its deadline fails with a typed fact.
-"""
+"""Deadlines: every kind of job has one. A job that misses its deadline fails with a typed fact."""
 
 import pytest
+from builders import training_of
 from driving import KEY, DrivenWorker, played, promoted, run_settings
 from scenario_events import asked
 
@@ -16,7 +14,6 @@ from app.events import (
     InspectionFailed,
     SelfplayFailed,
     TrainingFailed,
-    TrainingRequested,
 )
 from daemons.distribution import Distributor
 from daemons.evaluation import Evaluator
@@ -29,7 +26,7 @@ DEADLINES = DeadlineSettings(
 )
 GAME = GAMES[KEY].replace(evaluation=EvaluationSettings(batch_seconds=5.0))
 SETTINGS = run_settings().replace(deadlines=DEADLINES, configs=(GAME,))
-TRAINING = TrainingRequested(base_model=None, shards=(), step=0, seed=1, learning_rate=1e-3, epochs=1)
+TRAINING = training_of(model=None)
 RATING = EvaluationRequested(purpose="rating", model="a" * 64, step=0, seed=1)
 KINDS = [
     (SelfplayWorker, asked("SelfplayWorker@laptop"), 1.0, SelfplayFailed),
@@ -49,13 +46,6 @@ def test_job_that_misses_its_deadline_fails_as_typed_fact(worker, request_, seco
     (fact,) = driven.worker.failed(job, JobTimedOut("it was not done in time"))
     assert isinstance(fact, failure)
     assert "not done in time" in fact.error
+    assert getattr(fact, "reason", "timed_out") == "timed_out"
     driven.feed(fact)
     assert not driven.jobs(), "what failed for good is not started again at once"
-
-
-def test_training_that_misses_its_deadline_says_so():
-    driven = DrivenWorker(Trainer, SETTINGS)
-    driven.feed(TRAINING)
-    (job,) = driven.jobs()
-    (fact,) = driven.worker.failed(job, JobTimedOut("late"))
-    assert fact.reason == "timed_out"

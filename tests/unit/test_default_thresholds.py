@@ -1,10 +1,8 @@
 """Default thresholds, shown by what controllers do at and beside them."""
 
-from datetime import timedelta
-from operator import attrgetter
-
 import pytest
-from driving import HOUR, KEY, NEED, Driven, distributed, match, played, rated, run_settings, scored, trained
+from builders import ready, tuned
+from driving import HOUR, KEY, Driven, distributed, match, played, rated, run_settings, scored, trained
 
 from app.config import FeedbackSettings
 from app.controllers import (
@@ -15,16 +13,7 @@ from app.controllers import (
     SelfplayScheduler,
 )
 from app.controllers.scheduler import CONFIG
-from app.controllers.watchdog import severity_of
-from app.events import (
-    ClockTick,
-    CurriculumRebalanced,
-    DaemonReady,
-    HyperparameterUpdated,
-    ShardRef,
-    TrainingBlockedByQuality,
-    TrainingIntensityChanged,
-)
+from app.events import ClockTick, CurriculumRebalanced, TrainingBlockedByQuality, TrainingIntensityChanged
 from app.events.envelope import EPOCH
 
 TICK = ClockTick(period_seconds=10)
@@ -32,27 +21,17 @@ EMPTY = FeedbackState(config_key=KEY)
 UNSMOOTHED = run_settings(quality={"smoothing": 1.0})
 
 
-@pytest.mark.parametrize(
-    ("name", "default"),
-    [
-        ("curriculum.minimum", 0.5),
-        ("curriculum.maximum", 2.0),
-        ("curriculum.min_change", 0.05),
-        ("curriculum.least_velocity", 5.0),
-        ("lifecycle.elo0", -80.0),
-        ("lifecycle.elo1", 0.0),
-        ("lifecycle.alpha", 0.05),
-        ("lifecycle.beta", 0.05),
-        ("scheduler.starvation_floor", 0.25),
-    ],
-)
-def test_defaults_that_are_only_numbers(name, default):
-    assert attrgetter(name)(FeedbackSettings()) == default
+def test_defaults_that_are_only_numbers():
+    default = FeedbackSettings()
+    assert default.watchdog.severity_elo == (20, 35, 50, 75)
+    assert (default.curriculum.min_change, default.curriculum.least_velocity) == (0.05, 5.0)
+    gate = default.lifecycle
+    assert (gate.elo0, gate.elo1, gate.alpha, gate.beta) == (-80.0, 0.0, 0.05, 0.05)
 
 
 @pytest.mark.parametrize(
     ("at", "multipliers"),
-    [((599,), []), ((600,), [1.5]), ((600, 7799), [1.5]), ((600, 7800), [1.5, 2.25]), ((600, 7799, 8398), [1.5])],
+    [((599,), []), ((600, 7799), [1.5]), ((600, 7800), [1.5, 2.25]), ((600, 7799, 8398), [1.5])],
 )
 def test_stall_check_runs_every_600_s_and_a_boost_lasts_2_hours(at, multipliers):
     loop = Driven(FeedbackLoopController, UNSMOOTHED)
@@ -69,16 +48,6 @@ def test_the_intensity_changes_no_more_often_than_every_60_s(at, changes):
     assert [type(payload) for payload in said] == [TrainingIntensityChanged] * changes
 
 
-@pytest.mark.parametrize(
-    ("drop", "severity"),
-    [(34.9, "minor"), (35, "moderate"), (49.9, "moderate"), (50, "severe"), (74.9, "severe"), (75, "critical")],
-)
-def test_severity_is_by_drops_of_20_35_50_and_75_elo(drop, severity):
-    thresholds = FeedbackSettings().watchdog.severity_elo
-    assert thresholds[0] == 20
-    assert severity_of(drop, thresholds) == severity
-
-
 def test_gauntlet_at_its_limits_changes_nothing_more():
     gauntlet = Driven(GauntletFeedbackController)
     for hour in range(1, 20):
@@ -91,7 +60,7 @@ def test_gauntlet_at_its_limits_changes_nothing_more():
 @pytest.mark.parametrize(("at", "changes"), [(HOUR + 0.9, 0), (HOUR + 1, 1)])
 def test_the_learning_rate_changes_no_more_often_than_every_hour(at, changes):
     handler = Driven(EvaluationFeedbackHandler, run_settings(learning_rate={"cooldown_ratings": 100}))
-    handler.feed(HyperparameterUpdated(parameter="learning_rate", value=1e-4, previous=1e-3, reason="x"), at=1)
+    handler.feed(tuned("learning_rate", 1e-4), at=1)
     assert not [said for n in range(6) for said in handler.feed(rated(100.0 * n), at=2 + n)]
     assert len(handler.feed(rated(1000.0), at=at)) == changes
 
@@ -99,7 +68,7 @@ def test_the_learning_rate_changes_no_more_often_than_every_hour(at, changes):
 @pytest.fixture
 def scheduler():
     driven = Driven(SelfplayScheduler)
-    driven.feed(DaemonReady(daemon="selfplay_worker", node="laptop", position=0, capacity=1), key=None)
+    driven.feed(ready("selfplay_worker"), key=None)
     return driven
 
 
@@ -107,48 +76,27 @@ def scheduler():
 def test_without_training_games_are_60_s_apart(scheduler, at, requests):
     (request,) = scheduler.envelopes(distributed(), at=0)
     scheduler.feed(TrainingBlockedByQuality(reason="parity"), at=0)
-    shard = ShardRef(
-        worker="selfplay_worker@laptop", key="c" * 64, rows=NEED, games=256, model=request.data.model, seed=1
-    )
-    complete = played().replace(request_id=request.id, shard=shard)
-    assert not scheduler.feed(complete, scored(model=shard.model, request=request.id), at=1)
+    complete = played(model=request.data.model).replace(request_id=request.id)
+    assert not scheduler.feed(complete, scored(model=request.data.model, request=request.id), at=1)
     assert len(scheduler.feed(TICK, key=None, at=at)) == requests
 
 
-def turn(scheduler: Driven, hours: float) -> float:
-    """Return a configuration's priority some hours after its training.
-
-    The configuration takes a turn of one second.
-    """
+@pytest.mark.parametrize(
+    ("fact", "hours", "priority"),
+    [
+        *((trained(), hours, priority) for hours, priority in ((0, 1.0), (0.5, 1.5), (1, 2.0), (5, 2.0))),
+        *((rated(stderr=error), 0, priority) for error, priority in ((1, 0.505), (50, 0.75), (100, 1.0), (300, 1.0))),
+        *(
+            (CurriculumRebalanced(weights={KEY: weight}, reason="x"), 0, priority)
+            for weight, priority in ((0.001, 0.5), (0.5, 0.5), (0.6, 0.6), (2.0, 2.0), (9.0, 2.0))
+        ),
+    ],
+)
+def test_priority_is_doubled_by_an_hour_100_elo_and_weights(scheduler, fact, hours, priority):
+    """A configuration that is asked for games takes a turn of one second over its priority."""
+    scheduler.feed(fact, key=None if isinstance(fact, CurriculumRebalanced) else KEY)
     scheduler.feed(distributed(), at=hours * HOUR)
-    return 1 / scheduler.row(CONFIG + KEY).config.finish
-
-
-@pytest.mark.parametrize(("hours", "priority"), [(0, 1.0), (0.5, 1.5), (1, 2.0), (5, 2.0)])
-def test_an_hour_since_its_training_doubles_the_priority(hours, priority):
-    scheduler = Driven(SelfplayScheduler)
-    scheduler.feed(trained(), at=0)
-    scheduler.feed(DaemonReady(daemon="selfplay_worker", node="laptop", position=0, capacity=1), key=None)
-    assert turn(scheduler, hours) == pytest.approx(priority)
-
-
-@pytest.mark.parametrize(("stderr", "priority"), [(1.0, 0.505), (50.0, 0.75), (100.0, 1.0), (300.0, 1.0)])
-def test_a_standard_error_of_100_elo_doubles_the_priority(scheduler, stderr, priority):
-    scheduler.feed(rated(stderr=stderr))
-    assert turn(scheduler, 0) == pytest.approx(priority)
-
-
-@pytest.mark.parametrize(("weight", "priority"), [(0.001, 0.5), (0.5, 0.5), (0.6, 0.6), (2.0, 2.0), (9.0, 2.0)])
-def test_the_lowest_priority_is_a_quarter_of_the_highest(scheduler, weight, priority):
-    scheduler.feed(CurriculumRebalanced(weights={KEY: weight}, reason="x"), key=None)
-    assert turn(scheduler, 0) == pytest.approx(priority)
-
-
-def test_20_ratings_are_remembered():
-    state = EMPTY
-    for hour in range(25):
-        state = state.update_elo(10.0 * hour, 10.0, EPOCH + timedelta(hours=hour))
-    assert [point.elo for point in state.elo_history] == [10.0 * hour for hour in range(5, 25)]
+    assert 1 / scheduler.row(CONFIG + KEY).config.finish == pytest.approx(priority)
 
 
 @pytest.mark.parametrize(("elo", "tier"), [(-1.0, 0), (399.9, 0), (400.0, 1), (799.9, 1), (800.0, 2)])

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from builders import configured, training_of
 from driving import KEY, run_settings
 from scenario_events import asked as asked_games
 from selfplay_rig import CONFIG, ignore, put_model, selfplay_spec
@@ -15,7 +16,7 @@ from app.config.devices import GPU_GAMES
 from app.config.loading import BadSettings, load
 from app.controllers.fold import Fold
 from app.engine import InlineEngine, JobFailed
-from app.events import EvaluationRequested, Payload, RunConfigured, TrainingRequested
+from app.events import EvaluationRequested, Payload
 from app.games import open_table
 from app.learning import devices, torchrun
 from app.learning.devices import MissingDevice, UnknownDevice, decided, games_at_once, missing_device, resolve
@@ -36,7 +37,7 @@ from daemons.selfplay_worker import SelfplayWorker
 from daemons.suitability import check_devices
 from daemons.training import Trainer
 
-BFLOAT16 = Compute(precision="bfloat16")
+AUTO, BFLOAT16 = Compute(precision="auto"), Compute(precision="bfloat16")
 GPU = Compute(device="cuda:1", precision="bfloat16")
 
 
@@ -49,70 +50,69 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest):
     resolve.cache_clear()
 
 
+@pytest.fixture
+def gpus(monkeypatch: pytest.MonkeyPatch):
+    def found(count: int) -> None:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda _device: "test")
+
+    return found
+
+
 def settings_of(folder: Path, text: str) -> Deployment:
     (folder / "flyball.toml").write_text(text)
     return load(folder).deployment
 
 
-def test_one_device_name_stands_for_every_kind_of_job(tmp_path: Path) -> None:
-    found = settings_of(tmp_path, "[deployment]\ndevice = 'cuda:1'\nprecision = 'bfloat16'\n")
-    assert [found.compute(kind) for kind in ("selfplay", "training", "evaluation")] == [GPU] * 3
-
-
-def test_devices_of_kinds_of_jobs_are_set_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FLYBALL_DEPLOYMENT__DEVICE__EVALUATION", "cpu")
-    found = settings_of(tmp_path, "[deployment.device]\ntraining = 'cuda'\nevaluation = 'auto'\n").device
-    assert (found.selfplay, found.training, found.evaluation) == ("cpu", "cuda", "cpu")
-
-
-def test_processes_are_of_trainings_alone(tmp_path: Path) -> None:
-    found = settings_of(tmp_path, "[deployment]\nprocesses_per_training = 3\n")
-    assert [found.compute(kind).processes for kind in ("selfplay", "training", "evaluation")] == [1, 3, 1]
-    settings = PipelineSettings.model_validate({"training": {"processes": 2}})
-    assert (settings.updates.processes, settings.games.processes) == (2, 1)
+@pytest.mark.parametrize(
+    ("text", "variable", "computes"),
+    [
+        ("[deployment]\ndevice = 'cuda:1'\nprecision = 'bfloat16'\n", {}, [GPU] * 3),
+        (
+            "[deployment.device]\ntraining = 'cuda'\nevaluation = 'auto'\n",
+            {"FLYBALL_DEPLOYMENT__DEVICE__EVALUATION": "cpu"},
+            [AUTO, AUTO.replace(device="cuda"), AUTO],
+        ),
+        (
+            "[deployment.device]\ntraining = 'cuda'\n",
+            {"FLYBALL_DEPLOYMENT__DEVICE": "auto"},
+            [AUTO.replace(device="auto")] * 3,
+        ),
+        ("[deployment]\nprocesses_per_training = 3\n", {}, [AUTO, AUTO.replace(processes=3), AUTO]),
+    ],
+)
+def test_devices_are_set_for_all_kinds_of_jobs_or_one_by_one(tmp_path, monkeypatch, text, variable, computes) -> None:
+    """Only trainings have several processes."""
+    for name, value in variable.items():
+        monkeypatch.setenv(name, value)
+    found = settings_of(tmp_path, text)
+    assert [found.compute(kind) for kind in ("selfplay", "training", "evaluation")] == computes
 
 
 def test_text_servers_are_those_of_the_installation(tmp_path: Path) -> None:
     assert Deployment().text_servers(Path("/run"), tmp_path) is None
     text = '[deployment.text]\nservers = ["http://127.0.0.1:8000", "https://gpu:8001/"]\n'
-    found = settings_of(tmp_path, text).text_servers(Path("/run"), tmp_path)
-    assert found is not None
-    assert (len(found.addresses), found.folder) == (2, "/run/adapters")
-    found = settings_of(tmp_path, text + 'adapters = "shared"\n').text_servers(Path("/run"), tmp_path)
-    assert found is not None
-    assert found.folder == str(tmp_path / "shared")
-
-
-@pytest.mark.parametrize(
-    ("servers", "words"),
-    [
-        ('["gpu:8000"]', "write http://HOST:PORT"),
-        ('["http://"]', "write http://HOST:PORT"),
-        ('["http://gpu:8000/v1"]', "write http://HOST:PORT"),
-        ('["http://gpu", "http://gpu"]', "same address"),
-    ],
-)
-def test_address_of_no_text_server_is_refused(tmp_path: Path, servers: str, words: str) -> None:
-    with pytest.raises(BadSettings, match=words):
-        settings_of(tmp_path, f"[deployment.text]\nservers = {servers}\n")
-
-
-def test_a_variable_with_one_device_replaces_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FLYBALL_DEPLOYMENT__DEVICE", "auto")
-    found = settings_of(tmp_path, "[deployment.device]\ntraining = 'cuda'\n").device
-    assert set(found.model_dump().values()) == {"auto"}
+    for more, folder in (("", "/run/adapters"), ('adapters = "shared"\n', str(tmp_path / "shared"))):
+        found = settings_of(tmp_path, text + more).text_servers(Path("/run"), tmp_path)
+        assert found is not None
+        assert (len(found.addresses), found.folder) == (2, folder)
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        ('text.servers = ["gpu:8000"]', "write http://HOST:PORT"),
+        ('text.servers = ["http://"]', "write http://HOST:PORT"),
+        ('text.servers = ["http://gpu:8000/v1"]', "write http://HOST:PORT"),
+        ('text.servers = ["http://gpu", "http://gpu"]', "same address"),
         ("device = 'gpu'", "deployment.device.selfplay (flyball.toml): 'gpu' is not a device: write cpu, cuda"),
         ("device = 1", "deployment.device.selfplay (flyball.toml)"),
         ("precision = 'float16'", "deployment.precision.selfplay (flyball.toml)"),
         ("device = {trainings = 'cpu'}", "Unknown setting 'deployment.device.trainings'"),
     ],
 )
-def test_a_bad_device_names_its_key_and_file(tmp_path: Path, text: str, words: str) -> None:
+def test_a_bad_device_or_server_names_its_key_and_file(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(BadSettings) as refused:
         settings_of(tmp_path, f"[deployment]\n{text}\n")
     assert words in refused.value.message
@@ -120,7 +120,7 @@ def test_a_bad_device_names_its_key_and_file(tmp_path: Path, text: str, words: s
 
 WANTED: dict[type[Worker], Payload] = {
     SelfplayWorker: asked_games("selfplay_worker@laptop"),
-    Trainer: TrainingRequested(base_model="b" * 64, shards=(), step=0, seed=1, learning_rate=1e-3, epochs=1),
+    Trainer: training_of(model="b" * 64),
     Evaluator: EvaluationRequested(purpose="rating", model="a" * 64, step=0, seed=1),
 }
 
@@ -128,42 +128,32 @@ WANTED: dict[type[Worker], Payload] = {
 @pytest.mark.parametrize("worker", WANTED)
 def test_a_worker_s_jobs_say_device_and_precision(record, worker: type[Worker]) -> None:
     place = WorkerPlace("selfplay_worker@laptop", "laptop", "store", compute=GPU)
-    settings = run_settings(KEY).model_dump(mode="json")
     fold = Fold((partial(worker, place=place),))
-    fold.feed([record(RunConfigured(run_id="run", settings=settings), at=1), record(WANTED[worker], KEY, at=2)])
+    fold.feed([record(configured(run_settings(KEY)), at=1), record(WANTED[worker], KEY, at=2)])
     (job,) = fold.reducers[-1].jobs(fold.rows(worker.name), fold.states)
     assert job.parts
     assert all((part["device"], part["precision"]) == ("cuda:1", "bfloat16") for part in job.parts)
 
 
-def test_auto_is_the_cpu_where_there_is_no_gpu() -> None:
+def test_auto_is_the_gpu_where_there_is_one_else_the_cpu(monkeypatch: pytest.MonkeyPatch, gpus) -> None:
     assert (resolve("auto"), resolve("cpu")) == (torch.device("cpu"),) * 2
     assert games_at_once("auto", 256) == 256
-
-
-def test_auto_is_the_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _device: "test")
+    resolve.cache_clear()
+    gpus(1)
     monkeypatch.setattr(devices, "_be_deterministic", lambda: None)
     assert resolve("auto") == torch.device("cuda")
     assert games_at_once("auto", 256) == GPU_GAMES
 
 
-def test_a_device_is_missing_beyond_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_is_missing_beyond_the_last_one(gpus) -> None:
     assert missing_device("cuda") == "cuda was asked for and PyTorch finds no CUDA device"
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert missing_device("auto", 4) is missing_device("cpu", 4) is None, "processes share the CPU"
+    gpus(1)
     assert missing_device("cuda:0") is None
     assert missing_device("cuda:1") == "cuda:1 was asked for and PyTorch finds 1 CUDA device"
     with pytest.raises(UnknownDevice):
         missing_device("gpu")
-
-
-def test_each_process_needs_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert missing_device("auto", 4) is missing_device("cpu", 4) is None, "on the CPU they share it"
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    gpus(3)
     assert missing_device("cuda", 3) is missing_device("cuda:1", 2) is missing_device("auto", 3) is None
     for device, processes in (("cuda", 4), ("cuda:2", 2), ("auto", 5)):
         asked = f"{device} was asked for by {processes} processes and PyTorch finds 3 CUDA devices"
@@ -179,9 +169,8 @@ def test_ranks_compute_on_the_gpus_from_the_named_one_on(monkeypatch: pytest.Mon
 
 async def test_a_job_on_a_missing_device_fails_and_says_so(tmp_path: Path) -> None:
     model = put_model(tmp_path)
-    base = {"store": str(tmp_path), "config": CONFIG.model_dump(mode="json"), "device": "cuda"}
-    training = {**base, "base_model": model, "shards": ["c" * 64], "seed": 1, "step": 0}
-    training |= {"learning_rate": 1e-3, "epochs": 1}
+    training = {"store": str(tmp_path), "config": CONFIG.model_dump(mode="json"), "device": "cuda", "base_model": model}
+    training |= {"shards": ["c" * 64], "seed": 1, "step": 0, "learning_rate": 1e-3, "epochs": 1}
     (match,) = gauntlet(tmp_path, model, device="cuda").parts
     jobs = {
         "app.play.selfplay:play": selfplay_spec(tmp_path, model, device="cuda"),
@@ -194,20 +183,16 @@ async def test_a_job_on_a_missing_device_fails_and_says_so(tmp_path: Path) -> No
             await engine.run(function, spec)
         assert (failed.value.kind, bool(failed.value.hint)) == ("MissingDevice", True)
     await engine.close()
+    with pytest.raises(MissingDevice):
+        load_player(FileStore(tmp_path), model, open_table(CONFIG, 0).spec, Compute(device="cuda"))
 
 
-def test_a_run_is_refused_where_its_device_is_missing() -> None:
-    """The device is one that no machine has.
-
-    The check asks another process, where nothing is patched.
-    """
+def test_a_run_is_refused_without_its_device_or_enough_gpus(monkeypatch) -> None:
+    """The device is one that no machine has. The check asks another process, where nothing is patched."""
     device = {"training": "cuda:99"}
     with pytest.raises(BadSettings, match=r"deployment.device.training: cuda:99 was asked for") as refused:
         check_devices(Deployment.model_validate({"device": device}))
     assert refused.value.hint
-
-
-def test_a_run_is_refused_with_more_processes_than_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
     async def missing(devices: list) -> dict:
@@ -219,14 +204,13 @@ def test_a_run_is_refused_with_more_processes_than_gpus(monkeypatch: pytest.Monk
         check_devices(Deployment.model_validate({"device": {"training": "auto"}, "processes_per_training": 2}))
     assert asked == [("auto", 2)]
     assert "deployment.processes_per_training to no more than GPUs" in refused.value.hint
-
-
-def test_no_process_is_asked_unless_a_gpu_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(suitability, "LocalEngine", None)
     check_devices(Deployment.model_validate({"device": {"training": "auto"}}))
+    assert asked == [("auto", 2)], "no process is asked unless a GPU is set"
 
 
 def test_a_training_run_checks_the_device_of_its_games() -> None:
+    processes = PipelineSettings.model_validate({"training": {"processes": 2}})
+    assert (processes.updates.processes, processes.games.processes) == (2, 1)
     settings = PipelineSettings.model_validate({"collection": {"device": "cuda", "precision": "bfloat16"}})
     assert (settings.updates, settings.games) == (
         Compute(precision="auto"),
@@ -254,19 +238,15 @@ def gauntlet(root: Path, model: str, **compute: str) -> GauntletSpec:
 
 def test_a_gauntlet_s_batches_are_larger_on_a_gpu(tmp_path: Path) -> None:
     opponents = (Opponent(name="random", kind="random", games=1000),)
-    here, there = (
+    batches = [
         gauntlet(tmp_path, "a" * 64, device=device).replace(opponents=opponents).batches for device in ("cpu", "cuda")
-    )
-    assert (len(here), len(there)) == (4, 1)
-    assert sum(batch.games for batch in here) == sum(batch.games for batch in there) == 1000
+    ]
+    assert [(len(parts), sum(part.games for part in parts)) for parts in batches] == [(4, 1000), (1, 1000)]
 
 
 @pytest.fixture
 def trained(tmp_path: Path) -> tuple[str, dict]:
-    """Return a model and a training on its bfloat16 games.
-
-    The model's logits differ.
-    """
+    """Return a model and a training on its bfloat16 games. The model's logits differ."""
     model = put_model(tmp_path, scale=3)
     shard = play(selfplay_spec(tmp_path, model, games=60, precision="bfloat16"), ignore)["shard"]
     spec = {
@@ -282,7 +262,7 @@ def trained(tmp_path: Path) -> tuple[str, dict]:
     return model, spec
 
 
-def test_bfloat16_play_is_near_float32_and_always_legal(tmp_path: Path, trained) -> None:
+def test_bfloat16_play_is_near_float32_legal_and_the_same_again(tmp_path, trained) -> None:
     model, spec = trained
     store, game = FileStore(tmp_path), open_table(CONFIG, 0).spec
     shard = get_shard(store, spec["shards"][0])
@@ -295,15 +275,10 @@ def test_bfloat16_play_is_near_float32_and_always_legal(tmp_path: Path, trained)
     assert (np.exp(rounded)[~shard.mask] == 0).all()
     np.testing.assert_allclose(np.exp(rounded).sum(axis=1), 1, rtol=1e-5)
     np.testing.assert_allclose(half.weights()["policy_head"], full.weights()["policy_head"], rtol=2**-8)
-
-
-def test_bfloat16_games_are_the_same_for_the_same_seed(tmp_path: Path, trained) -> None:
     model, spec = trained
-    again = play(selfplay_spec(tmp_path, model, games=60, precision="bfloat16"), ignore)["shard"]
-    assert [again] == spec["shards"]
+    assert [play(selfplay_spec(tmp_path, model, games=60, precision="bfloat16"), ignore)["shard"]] == spec["shards"]
     (part,) = gauntlet(tmp_path, model, precision="bfloat16").parts
-    first, second = batch(part, ignore), batch(part, ignore)
-    assert first["games"] == second["games"]
+    assert batch(part, ignore)["games"] == batch(part, ignore)["games"]
 
 
 def test_a_bfloat16_update_is_near_float32_with_float32_weights(tmp_path: Path, trained) -> None:
@@ -315,9 +290,3 @@ def test_a_bfloat16_update_is_near_float32_with_float32_weights(tmp_path: Path, 
     checkpoint = get_checkpoint(FileStore(tmp_path), half["model"], optimizer=True)
     for file in (checkpoint.parameters, checkpoint.optimizer):
         assert {tensor.dtype for tensor in bytes_to_parameters(file).values()} == {torch.float32}
-
-
-def test_missing_device_of_a_policy_is_an_error(tmp_path: Path) -> None:
-    game = open_table(CONFIG, 0).spec
-    with pytest.raises(MissingDevice):
-        load_player(FileStore(tmp_path), put_model(tmp_path), game, Compute(device="cuda"))

@@ -1,7 +1,4 @@
-"""Options of Diplomacy: scoring, win bonus, last year.
-
-They are part of a configuration's game string.
-"""
+"""Options of Diplomacy: scoring, win bonus, last year. They are part of a configuration's game string."""
 
 from pathlib import Path
 from random import Random
@@ -17,10 +14,7 @@ from app.language.text_games import open_text_table, text_table
 
 
 def finished(game: str, seed: int = 3) -> tuple[np.ndarray, np.ndarray]:
-    """Return scores and returns of four games.
-
-    A coordinated bot plays against chaos bots.
-    """
+    """Return scores and returns of four games. A coordinated bot plays against chaos bots."""
     table, rng = text_table(game, 4), Random(seed)
     table.reset(range(4), range(4), [0] * 4)
     while turns := table.pending():
@@ -38,18 +32,17 @@ def test_configuration_scores_material_by_default(key: str) -> None:
     assert {*GAMES[key].builtins} <= {*table.spec.bots}
     plain = Variant(VARIANTS["diplomacy"].board, shown=1, last_year=1910)
     assert (plain.scoring, plain.win_bonus, plain.winner_threshold_sc) == ("material", 5.0, 10)
+    games = ("diplomacy", "diplomacy(last_year=1903)", "diplomacy(scoring=placed)", "diplomacy(win_bonus=2)")
+    assert len({text_table(game, 0).spec.rules_version for game in games}) == len(games)
 
 
-def test_win_bonus_is_an_option() -> None:
+def test_win_bonus_and_scores_of_the_field_are_options() -> None:
+    """Eliminated powers score below 0, but all returns are in bounds."""
     plain, _ = finished("diplomacy_small(win_bonus=0)")
     bonus, _ = finished("diplomacy_small(win_bonus=7,winner_threshold_sc=4)")
     gained = bonus - plain
     assert set(gained.ravel().tolist()) == {0.0, 7.0}
     assert (gained.sum(axis=1) <= 7).all()
-
-
-def test_scores_of_the_field_are_an_option() -> None:
-    """Eliminated powers score below 0, but all returns are in bounds."""
     scores, returns = finished("diplomacy_small(scoring=placed)")
     assert scores.max() > 50
     assert np.allclose(returns.sum(axis=1), 0, atol=1e-5)
@@ -58,21 +51,11 @@ def test_scores_of_the_field_are_an_option() -> None:
         assert (np.diff(gained[np.argsort(row)]) >= -1e-6).all()
 
 
-def test_options_are_part_of_the_rules_version() -> None:
-    games = ("diplomacy", "diplomacy(last_year=1903)", "diplomacy(scoring=placed)", "diplomacy(win_bonus=2)")
-    assert len({text_table(game, 0).spec.rules_version for game in games}) == len(games)
-
-
 @pytest.mark.parametrize(
     "game",
     [
-        *(
-            "diplomacy(scoring=best)",
-            "diplomacy(win_bonus=nan)",
-            "diplomacy(win_bonus=-1)",
-            "diplomacy(last_year=1900)",
-        ),
-        *("diplomacy(winner_threshold_sc=many)", "diplomacy(bonus=3)", "diplomacy()", "diplomacy(last_year)"),
+        *(f"diplomacy({option})" for option in ("scoring=best", "win_bonus=nan", "win_bonus=-1", "last_year=1900")),
+        *(f"diplomacy({option})" for option in ("winner_threshold_sc=many", "bonus=3", "", "last_year")),
         *("connect_four(scoring=placed)", "diplomacies"),
     ],
 )

@@ -9,7 +9,6 @@ import pytest
 from app.core import BadUsage
 from app.games.diplomacy.bots import BOTS
 from app.games.diplomacy.game import Ending, Game
-from app.games.diplomacy.legal import legal_orders, trie
 from app.games.diplomacy.maps import BadMap, parse_map
 from app.games.diplomacy.orders import BadOrder, parse_order
 from app.games.diplomacy.position import ADJUSTMENTS, RETREATS, opening
@@ -33,10 +32,9 @@ def played(board, seed=0, bots=("random",), last_year=1906):
 def test_standard_map_has_its_known_size():
     assert (STANDARD.provinces, len(STANDARD.locations), len(STANDARD.centers)) == (75, 81, 34)
     assert [len(homes) for homes in STANDARD.homes] == [3, 3, 3, 3, 3, 4, 3]
-    assert len(STANDARD.start) == 22
-    assert STANDARD.seas.bit_count() == 19
-    assert STANDARD.inland.bit_count() == 14
+    assert (len(STANDARD.start), STANDARD.seas.bit_count(), STANDARD.inland.bit_count()) == (22, 19, 14)
     assert sum(bool(coasts) for coasts in STANDARD.coasts) == 3
+    assert opening(STANDARD).counts() == [(3, 3), (3, 3), (3, 3), (3, 3), (3, 3), (4, 4), (3, 3)]
 
 
 def test_small_map_is_the_same_from_each_power():
@@ -81,27 +79,21 @@ def test_bad_order_says_what_to_write(text, hint):
 
 
 def test_spring_moves_take_no_centres_and_fall_moves_do():
-    game = Game(STANDARD)
+    game, german = Game(STANDARD), 3
     game.play({"GERMANY": ["F KIE - DEN"]})
-    assert game.position.phase.name == "F1901M"
-    assert len(game.position.centers_of(3)) == 3
+    assert (game.position.phase.name, len(game.position.centers_of(german))) == ("F1901M", 3)
     game.play({})
-    assert game.position.phase.name == "W1901A"
-    assert game.position.builds(3) == 1
+    assert (game.position.phase.name, game.position.builds(german)) == ("W1901A", 1)
     game.play({"GERMANY": ["F KIE B"]})
-    assert game.position.phase.name == "S1902M"
-    assert len(game.position.units_of(3)) == 4
+    assert (game.position.phase.name, len(game.position.units_of(german))) == ("S1902M", 4)
 
 
-def test_first_of_two_orders_counts_and_foreign_ones_do_not():
+def test_orders_of_own_units_count_and_bad_usage_is_refused():
     game = Game(STANDARD)
     turn = game.play({"FRANCE": ["A PAR - BUR", "A PAR - PIC"], "ITALY": ["A MAR - SPA"]})
     assert STANDARD.number["BUR"] in game.position.units
     assert STANDARD.number["SPA"] not in game.position.units
     assert turn.results["A PAR"] == ()
-
-
-def test_unknown_power_and_finished_game_are_refused():
     game = Game(STANDARD)
     with pytest.raises(BadUsage, match="no power"):
         game.play({"SPAIN": []})
@@ -123,27 +115,9 @@ def test_game_ends_by_solo_last_year_or_quiet_years():
     assert (solo.outcome.kind, solo.outcome.powers) == ("solo", (0,))
 
 
-@pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.name)
-@pytest.mark.parametrize("bot", BOTS)
-def test_bots_give_legal_orders_only(bot, board):
-    for turn in played(board, bots=(bot, "random")).turns:
-        for power, given in enumerate(turn.orders):
-            legal = legal_orders(turn.position, power)
-            places = [board.province_of[order.at] for order in given]
-            assert len(set(places)) == len(places)
-            assert all(order in legal[place] for place, order in zip(places, given, strict=True))
-
-
-def test_chaos_bot_moves_by_the_type_of_an_order():
+def test_chaos_bot_orders_moves_retreats_and_builds():
     for turn in played(STANDARD, bots=("chaos",)).turns[:2]:
         assert {order.kind for given in turn.orders for order in given} == {"-"}
-
-
-def test_chaos_bot_orders_dislodged_units_and_builds():
-    """Dislodged units and builds need orders, too.
-
-    A bot that asks only for the units on the map gives no orders in these phases.
-    """
     ordered = Counter()
     for turn in played(STANDARD, bots=("coordinated", "chaos")).turns:
         kind = turn.position.phase.kind
@@ -168,20 +142,20 @@ def test_planning_bots_take_more_centres_than_random_ones(bot):
     assert own > other
 
 
-def test_material_scores_give_the_bonus_to_a_sole_clear_leader():
-    assert material_scores([(10, 10), (9, 8), (0, 0)]) == [20.0, 13.0, 0.0]
-    assert material_scores([(10, 10), (10, 8)]) == [15.0, 14.0]
-    assert material_scores([(9, 9), (8, 8)]) == [13.5, 12.0]
-
-
-def test_placed_scores_share_bonuses_of_equal_ranks():
-    assert placed_scores([(18, 10), (8, 8), (8, 8), (0, 0)]) == [36 + 2 + 50 + 50, 37.6, 37.6, 10.0 - 30]
-
-
-def test_ranks_and_outcomes_follow_scores():
-    assert ranks([3.0, 1.0, 3.0, 2.0]) == [1, 4, 1, 3]
-    assert zero_sum(shares([4.0, 0.0, 0.0])) == [1.0, -0.5, -0.5]
-    assert zero_sum(shares([0.0, 0.0])) == [0.0, 0.0]
+@pytest.mark.parametrize(
+    ("function", "standings", "scores"),
+    [
+        (material_scores, [(10, 10), (9, 8), (0, 0)], [20.0, 13.0, 0.0]),  # with a bonus for the sole clear leader
+        (material_scores, [(10, 10), (10, 8)], [15.0, 14.0]),
+        (material_scores, [(9, 9), (8, 8)], [13.5, 12.0]),
+        (placed_scores, [(18, 10), (8, 8), (8, 8), (0, 0)], [36 + 2 + 50 + 50, 37.6, 37.6, 10.0 - 30]),
+        (ranks, [3.0, 1.0, 3.0, 2.0], [1, 4, 1, 3]),
+        (lambda scores: zero_sum(shares(scores)), [4.0, 0.0, 0.0], [1.0, -0.5, -0.5]),
+        (lambda scores: zero_sum(shares(scores)), [0.0, 0.0], [0.0, 0.0]),
+    ],
+)
+def test_scores_ranks_and_outcomes_follow_standings(function, standings, scores):
+    assert function(standings) == scores
 
 
 @pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.name)
@@ -202,8 +176,7 @@ def test_saved_game_loads_and_saves_the_same(board):
 
 
 def test_game_that_ends_before_its_builds_keeps_its_phase():
-    game = Game(SMALL, Ending(to_win=3))
-    rng = Random(0)
+    rng, game = Random(0), Game(SMALL, Ending(to_win=3))
     while game.outcome is None:
         game.play({name: BOTS["random"](game.position, power, rng) for power, name in enumerate(SMALL.powers)})
     document = json.loads(json.dumps(save(game, "x")))
@@ -233,15 +206,3 @@ def test_prompt_has_the_parts_that_change_least_first():
     assert other.replace("BASALT.", "AMBER.") == second
     assert second.endswith(OPEN)
     assert CLOSE not in second
-
-
-def test_trie_spells_the_texts_it_was_made_of():
-    def spelled(node, text=""):
-        return [text] if not node else [word for key, rest in node.items() for word in spelled(rest, text + key)]
-
-    texts = ["A PAR H\n", "A PAR - BUR\n", "A PAR - BRE\n"]
-    assert sorted(spelled(trie(texts))) == sorted(texts)
-
-
-def test_opening_has_all_powers_with_their_centres():
-    assert opening(STANDARD).counts() == [(3, 3), (3, 3), (3, 3), (3, 3), (3, 3), (4, 4), (3, 3)]

@@ -46,10 +46,3 @@ def test_docstrings_begin_with_a_statement_of_one_line(package: str) -> None:
 def test_tests_have_short_names() -> None:
     found = [name for path in (ROOT / "tests").rglob("*.py") for name in long_names(path.read_text(encoding="utf-8"))]
     assert found == []
-
-
-def test_unclear_first_lines_and_long_names_are_found() -> None:
-    name = "test_" + "a" * MOST_CHARACTERS
-    for line in ("What is returned.", "Return a value that\n"):
-        source = f'def {name}():\n    """{line}"""\n'
-        assert (list(unclear_first_lines(source)), list(long_names(source))) == ([line.strip()], [name])

@@ -1,7 +1,4 @@
-"""Checks of ``flyball doctor``: each finds its trouble and has a runbook.
-
-No check finds the trouble of another.
-"""
+"""Checks of ``flyball doctor``: each finds its trouble and has a runbook. No check finds the trouble of another."""
 
 import re
 import shlex
@@ -13,7 +10,8 @@ from socket import create_server
 
 import click
 import pytest
-from recorded_run import KEY, NEW, OLD, START, Recording, evaluated, evidence, recording, trained
+from builders import intensity, ready, rejected, rolled_back, training_failed, training_of, unrated
+from recorded_run import KEY, NEW, OLD, START, Recording, evaluated, recording, trained
 
 from app.api.publishing import payload_of
 from app.api.runs import place_of
@@ -31,29 +29,23 @@ from app.events import (
     AccessRefused,
     ClockTick,
     DaemonFailed,
-    DaemonReady,
     DaemonStarted,
     DistributionFailed,
-    EvaluationFailed,
     EvaluationRequested,
     ModelDistributed,
-    ModelRolledBack,
     NodeQuarantined,
     Payload,
-    PromotionRejected,
     RegressionCleared,
     RegressionDetected,
     SelfplayComplete,
     TrainingBlockedByQuality,
-    TrainingFailed,
-    TrainingIntensityChanged,
-    TrainingRequested,
     resolve,
 )
 from app.status.status import Board, ProcessEnd
 
 ROOT = Path(__file__).parents[2]
 CODES = [code_of(check) for check in CHECKS]
+REVOKED = {"key": "node1", "role": "worker", "reason": "revoked", "address": "training@node1", "detail": ""}
 GIB = 1 << 30
 PROBLEM = Problem("It is broken.", "Mend it.")
 ANSWERS = BrokerAnswer("ipc:///run/bus.sock", listens=True, held=True, problem=None)
@@ -64,6 +56,12 @@ WORKER = {"daemon": "selfplay_worker", "node": "node1"}
 THIRD = ModelHash("d" * 64)
 GATE_SECONDS = round(GATE_HOURS * 3600)
 SHARD = next(event.data for event in recording().events if isinstance(event.data, SelfplayComplete))
+ASKED = training_of(model=OLD, seed=3, epochs=3)
+
+
+def started(daemon: str, node: str, version: str = "0.1.0+rows.1", *, is_ready: bool = True) -> tuple[Payload, ...]:
+    fact = DaemonStarted(daemon=daemon, node=node, pid=9, version=version)
+    return (fact, ready(daemon, node, position=20)) if is_ready else (fact,)
 
 
 def healthy() -> Recording:
@@ -71,7 +69,7 @@ def healthy() -> Recording:
     run = recording()
     run.add(ModelDistributed(model=OLD, step=0, nodes=("laptop",)), run.events[7])
     run.add(DaemonStarted(**WHO, pid=8, version="0.1.0+rows.1"))
-    run.add(DaemonReady(**WHO, position=18, capacity=1))
+    run.add(ready(position=18))
     run.add(ClockTick(period_seconds=10.0))
     return run
 
@@ -82,10 +80,7 @@ def present(lag: int = 0, *, lost: bool = False, who: dict[str, str] = WHO) -> P
 
 
 def facts_of(run: Recording, *table: Present, running: bool = True) -> Facts:
-    """Return the facts that doctor would gather about a run.
-
-    ``table`` holds the daemons that the broker knows.
-    """
+    """Return the facts that doctor would gather about a run. ``table`` holds the daemons that the broker knows."""
     board, now = Board(), run.events[-1].recordedtime + timedelta(seconds=1)
     board.feed(run.events)
     presence = {f"{one.daemon}@{one.node}": one for one in table or (present(),)}
@@ -105,7 +100,6 @@ def facts_of(run: Recording, *table: Present, running: bool = True) -> Facts:
 
 
 def after(*payloads: Payload, table: tuple[Present, ...] = (), times: int = 1) -> Facts:
-    """Return the facts of a run with further events."""
     run = healthy()
     for payload in payloads * times:
         run.add(payload, run.events[7] if payload.scope == SHARD.scope else None)
@@ -125,12 +119,9 @@ def jumped() -> Facts:
 
 
 def stuck_at_its_start() -> Facts:
-    """Return a run with a living daemon stuck before it is ready.
-
-    The daemon started ten minutes ago.
-    """
+    """Return a run with a living daemon that started ten minutes ago and is stuck before it is ready."""
     run = healthy()
-    run.add(DaemonStarted(**WORKER, pid=9, version="0.1.0+rows.2"))
+    run.add(*started(**WORKER, is_ready=False))
     facts = facts_of(run, present(), present(who=WORKER))
     return replace(facts, now=facts.now + timedelta(minutes=10))
 
@@ -141,31 +132,20 @@ def replace_time(run: Recording, seconds: int) -> Facts:
     return facts_of(run)
 
 
-def failed(kind: str) -> Payload:
-    if kind == "training":
-        return TrainingFailed(request_id="r", reason="diverged", error="KL 3")
-    return EvaluationFailed(request_id="r", purpose="rating", model=NEW, error="no game")
-
-
-def regressed(severity: str = "severe") -> RegressionDetected:
-    return RegressionDetected(model=OLD, last_good=NEW, elo_drop=60.0, severity=severity, games=80)
+def regressed() -> RegressionDetected:
+    return RegressionDetected(model=OLD, last_good=NEW, elo_drop=60.0, severity="severe", games=80)
 
 
 def undecided() -> Payload:
-    played = evaluated(OLD, 0, 9.0, 110)
-    return played.model_copy(update={"purpose": "gate", "undecided_games": 10})
+    return evaluated(OLD, 0, 9.0, 110).model_copy(update={"purpose": "gate", "undecided_games": 10})
 
 
-def gate_left(seconds: int, *news: Payload) -> Facts:
-    """Return a run with a rated candidate.
-
-    Nothing was recorded about it after ``news``, except for a shard some seconds later.
-    """
+def gate_left(seconds: int, *news: Payload, is_rated: bool = True) -> Facts:
+    """Return a run of a candidate with nothing about it after ``news``, except for a shard some seconds later."""
     run = healthy()
-    asked = run.add(
-        TrainingRequested(base_model=OLD, shards=(), step=0, seed=3, learning_rate=1e-3, epochs=3), run.events[7]
-    )
-    for payload in (trained(THIRD, 1, asked.id), evaluated(THIRD, 1, 9.0, 110), *news, SHARD):
+    asked = run.add(ASKED, run.events[7])
+    rating = (evaluated(THIRD, 1, 9.0, 110),) if is_rated else ()
+    for payload in (trained(THIRD, 1, asked.id), *rating, *news, SHARD):
         run.add(payload, asked)
     return replace_time(run, seconds - 1)
 
@@ -201,23 +181,22 @@ PLANTED: dict[str, Callable[[], Facts]] = {
     "run-stopped": lambda: facts_of(recording(), running=False),
     "daemon-silent": lambda: facts_of(healthy(), present(lost=True)),
     "daemon-failed": lambda: after(DaemonFailed(**WHO, error="boom")),
-    "crash-loop": lambda: after(DaemonStarted(**WHO, pid=9, version="0.1.0+rows.1"), times=3),
+    "crash-loop": lambda: after(*started(**WHO, is_ready=False), times=3),
     "daemon-lagging": lambda: facts_of(healthy(), present(lag=6000)),
     "version-mix": lambda: after(
-        DaemonStarted(**WORKER, pid=9, version="0.2.0+rows.1"), table=(present(), present(who=WORKER))
+        *started(**WORKER, version="0.2.0+rows.1", is_ready=False), table=(present(), present(who=WORKER))
     ),
     "worker-paused": lambda: after(
-        DaemonStarted(**WORKER, pid=9, version="0.1.0+rows.2"),
-        DaemonReady(**WORKER, position=20, capacity=1),
+        *started(**WORKER),
         NodeQuarantined(worker="selfplay_worker@node1", lasts_seconds=60, reason="bad games"),
         table=(present(), present(who=WORKER)),
     ),
     "training-blocked": lambda: after(TrainingBlockedByQuality(reason="parity")),
     "livelock": lambda: after(large(SHARD)),
-    "training-failing": lambda: after(failed("training"), times=3),
+    "training-failing": lambda: after(training_failed("r", "diverged"), times=3),
     "gate-unplayed": lambda: gate_left(GATE_SECONDS),
     "gate-undecided": lambda: after(undecided()),
-    "evaluation-overdue": lambda: after(failed("evaluation"), times=3),
+    "evaluation-overdue": lambda: after(unrated(NEW), times=3),
     "regression": lambda: after(regressed()),
     "distribution-failing": lambda: after(
         DistributionFailed(
@@ -231,8 +210,19 @@ def codes(facts: Facts) -> set[str]:
     return {one.code for one in diagnose(facts, CHECKS)}
 
 
-def test_healthy_run_has_no_findings() -> None:
-    assert codes(BASE) == set()
+@pytest.mark.parametrize(
+    "facts",
+    [
+        lambda: BASE,
+        lambda: Facts(START, "laptop"),
+        lambda: after(regressed(), RegressionCleared(model=OLD)),
+        lambda: after(*[training_failed("r", "diverged")] * 2),
+        lambda: gate_left(2 * GATE_SECONDS, is_rated=False),
+    ],
+    ids=["healthy", "nothing known", "a trouble that ended", "two failures are no series", "no rating, no gate"],
+)
+def test_run_without_trouble_has_no_findings(facts: Callable[[], Facts]) -> None:
+    assert codes(facts()) == set()
 
 
 @pytest.mark.parametrize("code", CODES)
@@ -242,10 +232,6 @@ def test_check_finds_its_trouble_and_no_other(code: str) -> None:
     assert all(one.symptom.where and one.symptom.what.endswith((".", ":")) and one.symptom.hint for one in found)
 
 
-def test_facts_without_anything_known_have_no_findings() -> None:
-    assert codes(Facts(START, "laptop")) == set()
-
-
 @pytest.mark.parametrize(
     ("facts", "code"),
     [
@@ -253,21 +239,9 @@ def test_facts_without_anything_known_have_no_findings() -> None:
         (jumped, "clock-skew"),
         (lambda: replace(BASE, now=BASE.now + timedelta(minutes=2)), "clock-skew"),
         (stuck_at_its_start, "daemon-lagging"),
-        (lambda: after(ModelRolledBack(from_model=OLD, to_model=NEW, step=0, reason="worse"), times=3), "livelock"),
-        (
-            lambda: after(
-                TrainingIntensityChanged(intensity="paused", previous="normal", quality_score=0.4), *[SHARD] * 3
-            ),
-            "livelock",
-        ),
-        (
-            lambda: after(
-                AccessRefused(
-                    key="node1", role="worker", reason="revoked", address="training@node1", detail="", count=3
-                )
-            ),
-            "key-refused",
-        ),
+        (lambda: after(rolled_back(OLD, NEW), times=3), "livelock"),
+        (lambda: after(intensity("paused"), *[SHARD] * 3), "livelock"),
+        (lambda: after(AccessRefused(**REVOKED, count=3)), "key-refused"),
         (lambda: replace(BASE, disks=(Disk(Path("/run"), 100 * GIB, 50 * GIB, 3),)), "disk-full"),
         (lambda: replace(BASE, store_use=StoreUse(91 * GIB, 100 * GIB, None, deletes=True)), "store-full"),
         (lambda: replace(BASE, store_use=StoreUse(GIB, 100 * GIB, 101 * GIB, deletes=False)), "store-full"),
@@ -275,11 +249,6 @@ def test_facts_without_anything_known_have_no_findings() -> None:
 )
 def test_trouble_with_another_sign_is_found(facts: Callable[[], Facts], code: str) -> None:
     assert code in codes(facts())
-
-
-def test_trouble_that_has_ended_is_not_found() -> None:
-    assert codes(after(regressed(), RegressionCleared(model=OLD))) == set()
-    assert codes(after(failed("training"), failed("training"))) == set(), "two failures are no series"
 
 
 def test_broker_that_started_again_is_a_warning_for_an_hour() -> None:
@@ -294,12 +263,11 @@ def test_broker_that_started_again_is_a_warning_for_an_hour() -> None:
 
 def test_gate_that_is_asked_for_or_played_is_no_trouble() -> None:
     request = EvaluationRequested(purpose="gate", model=THIRD, step=1, seed=1)
-    failed = EvaluationFailed(request_id="r", purpose="gate", model=THIRD, error="no game")
+    failed = unrated(THIRD, "gate")
     played = evaluated(THIRD, 1, 9.0, 110).model_copy(update={"purpose": "gate"})
-    rejected = PromotionRejected(model=THIRD, current=OLD, step=1, evidence=evidence(9.0))
     late = [gate_left(GATE_SECONDS - 1), *(gate_left(GATE_SECONDS - 1, one) for one in (request, failed, played))]
     assert [codes(facts) for facts in late] == [set()] * 4
-    assert codes(gate_left(GATE_SECONDS, rejected)) == set()
+    assert codes(gate_left(GATE_SECONDS, rejected(THIRD, OLD))) == set()
     for news in ((), (request,), (failed,), (played,)):
         (found,) = diagnose(gate_left(GATE_SECONDS, *news), CHECKS)
         assert found.code == "gate-unplayed"
@@ -309,23 +277,11 @@ def test_gate_that_is_asked_for_or_played_is_no_trouble() -> None:
         assert payload_of(EvaluationRequested, data[1]) == request
 
 
-def test_candidate_without_a_rating_has_no_gate() -> None:
-    run = healthy()
-    asked = run.add(
-        TrainingRequested(base_model=OLD, shards=(), step=0, seed=3, learning_rate=1e-3, epochs=3), run.events[7]
-    )
-    run.add(trained(THIRD, 1, asked.id), asked)
-    run.add(SHARD, asked)
-    assert codes(replace_time(run, 2 * GATE_SECONDS)) == set()
-
-
 def test_refused_key_that_was_admitted_since_is_not_found() -> None:
     node1 = key("node1", None)
     unknown = {"key": None, "role": None, "reason": "unknown_key", "address": "10.0.0.2"}
-    revoked = {"key": "node1", "role": "worker", "reason": "revoked", "address": "training@node1", "detail": ""}
-    over = after(
-        AccessRefused(**unknown, detail=f"public key {node1.public}", count=1), AccessRefused(**revoked, count=3)
-    )
+    strange = AccessRefused(**unknown, detail=f"public key {node1.public}", count=1)
+    over = after(strange, AccessRefused(**REVOKED, count=3))
     assert codes(replace(over, admitted=(node1,))) == set()
     assert [one.symptom.where for one in diagnose(over, CHECKS)] == ["unknown key at 10.0.0.2", "node1"]
     assert codes(replace(over, growth=None)) == set(), "only the head knows which keys are admitted"
@@ -334,17 +290,13 @@ def test_refused_key_that_was_admitted_since_is_not_found() -> None:
 def test_silent_daemon_beside_others_of_its_node_is_to_be_killed() -> None:
     (alone,) = diagnose(after(table=(present(lost=True),)), CHECKS)
     assert alone.symptom.hint.startswith("All daemons of laptop are silent.")
-    beside = {"daemon": "evaluation", "node": "laptop"}
-    starts = DaemonStarted(**beside, pid=9, version="0.1.0+rows.1"), DaemonReady(**beside, position=20, capacity=1)
-    (hanging,) = diagnose(after(*starts, table=(present(lost=True), present(who=beside))), CHECKS)
-    assert hanging.symptom.hint.endswith("kill -9 8")
-
-
-def test_silent_daemon_with_a_substitute_is_a_warning() -> None:
-    other = {"daemon": "training", "node": "node2"}
-    starts = DaemonStarted(**other, pid=9, version="0.1.0+rows.1"), DaemonReady(**other, position=20, capacity=1)
-    (found,) = diagnose(after(*starts, table=(present(lost=True), present(who=other))), CHECKS)
-    assert (found.code, found.symptom.severity) == ("daemon-silent", "warning")
+    for other in ({"daemon": "evaluation", "node": "laptop"}, {"daemon": "training", "node": "node2"}):
+        (found,) = diagnose(after(*started(**other), table=(present(lost=True), present(who=other))), CHECKS)
+        assert found.code == "daemon-silent"
+        if other["node"] == "laptop":
+            assert found.symptom.hint.endswith("kill -9 8")
+        else:
+            assert found.symptom.severity == "warning", "it has a substitute"
 
 
 def test_findings_are_listed_worst_first() -> None:
@@ -370,12 +322,10 @@ def test_findings_are_listed_worst_first() -> None:
 def test_nagios_output_has_state_text_and_figures(facts: Facts, code: int, state: str) -> None:
     found = diagnose(facts, CHECKS)
     status, text = nagios(facts, found)
-    assert status == code
-    assert text.startswith(f"FLYBALL {state}")
-    assert len(text.splitlines()) == 1 + len(found)
     summary, *lines = text.splitlines()
-    figures = summary.partition(" | ")[2]
-    assert re.fullmatch(r"(\w+=\d+[cB]? ?)+", figures)
+    assert (status, len(lines)) == (code, len(found))
+    assert summary.startswith(f"FLYBALL {state}")
+    assert re.fullmatch(r"(\w+=\d+[cB]? ?)+", summary.partition(" | ")[2])
     assert "|" not in "".join(lines)
 
 
@@ -395,9 +345,11 @@ def test_runbook_has_an_address_where_a_dashboard_listens(tmp_path: Path) -> Non
     assert page_of(one, place_of(tmp_path)) is None
 
 
-def test_runbooks_have_a_section_for_each_code_and_no_other() -> None:
-    sections = TITLE.findall(PAGE)
-    assert sorted(sections) == sorted(CODES)
+@pytest.mark.parametrize("code", CODES)
+def test_runbook_tells_symptom_diagnosis_action_and_undo(code: str) -> None:
+    assert sorted(TITLE.findall(PAGE)) == sorted(CODES)
+    labels = re.findall(r"^\*\*(\w+)\.\*\*", runbook(code), re.MULTILINE)
+    assert labels == ["Symptom", "Doctor", "Diagnosis", "Action", "Undo"]
 
 
 COMMANDS = sorted({" ".join(one.split()) for one in re.findall(r"`(flyball [^`]+)`", PAGE)})
@@ -418,10 +370,3 @@ def test_runbook_command_exists(command: str) -> None:
         for name, value in PLACEHOLDERS.items():
             data = re.sub(rf"\b{name}\b", value, data)
         payload_of(resolve(words[0]), data)
-
-
-@pytest.mark.parametrize("code", CODES)
-def test_runbook_tells_symptom_diagnosis_action_and_undo(code: str) -> None:
-    text = runbook(code)
-    labels = re.findall(r"^\*\*(\w+)\.\*\*", text, re.MULTILINE)
-    assert labels == ["Symptom", "Doctor", "Diagnosis", "Action", "Undo"]

@@ -29,8 +29,6 @@ SCRIPT = str(Path(__file__).parents[1] / "support" / "scripted_engine.py")
 
 
 class Scripted:
-    """A player that is the scripted engine in one of its modes."""
-
     def __init__(self, folder: Path, mode: str, **settings: Any) -> None:
         self.starts = folder / "starts"
         command = (sys.executable, SCRIPT, mode, str(self.starts))
@@ -62,35 +60,29 @@ def ends(pid: int) -> bool:
     return not is_running(pid)
 
 
-def test_engine_is_started_once_and_asked_about_each_game(tmp_path: Path) -> None:
-    engine = Scripted(tmp_path, "well")
-    assert engine.moves(3) + engine.moves(2) == [PASS] * 5
-    assert len(engine.pids()) == 1
-
-
-@pytest.mark.parametrize("mode", ["dies-once", "illegal-once", "floods-once"])
+@pytest.mark.parametrize("mode", ["dies-once", "illegal-once", "floods-once", "hangs-once"])
 def test_engine_that_fails_once_is_restarted(tmp_path: Path, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_process, "_MOST_BYTES", 1 << 18)
-    engine = Scripted(tmp_path, mode)
+    engine = Scripted(tmp_path, mode, answer_seconds=4.0 if mode == "hangs-once" else 60.0)
     assert engine.moves(2) == [PASS, PASS]
     first, second = engine.pids()
     assert ends(first)
     assert is_running(second)
 
 
-def test_engine_that_hangs_is_killed_and_restarted(tmp_path: Path) -> None:
-    engine = Scripted(tmp_path, "hangs-once", answer_seconds=4.0)
-    began = time.monotonic()
-    assert engine.moves() == [PASS]
-    assert time.monotonic() - began > 4
-    assert ends(engine.pids()[0])
-
-
-def test_engine_that_writes_all_the_time_is_too_late(tmp_path: Path) -> None:
-    engine = Scripted(tmp_path, "chatters", answer_seconds=1.0)
-    with pytest.raises(EngineFailed, match=r"did not answer .* within 1 s"):
+@pytest.mark.parametrize(
+    ("mode", "seconds", "why"),
+    [("chatters", 1.0, "did not answer .* within 1 s"), ("cat", 0.2, "'1 protocol_version'")],
+)
+def test_engine_that_writes_no_answer_is_too_late(tmp_path: Path, mode: str, seconds: float, why: str) -> None:
+    """An engine of another protocol, which repeats the question, too."""
+    engine = Scripted(tmp_path, mode, answer_seconds=seconds)
+    if mode == "cat":
+        bot = BotSettings(command=("cat",), protocol="gtp", answer_seconds=seconds)
+        engine.player = EnginePlayer("talker", bot, GO, str(tmp_path))
+    with pytest.raises(EngineFailed, match=why):
         engine.moves()
-    assert all(map(ends, engine.pids()))
+    assert mode == "cat" or all(map(ends, engine.pids()))
 
 
 @pytest.mark.parametrize(
@@ -110,30 +102,21 @@ def test_engine_that_fails_repeatedly_is_given_up(tmp_path: Path, mode: str, why
     assert all(map(ends, engine.pids()))
 
 
-def test_engine_of_another_protocol_is_given_up(tmp_path: Path) -> None:
-    talker = BotSettings(command=("cat",), protocol="gtp", answer_seconds=0.2)
-    player = EnginePlayer("talker", talker, GO, str(tmp_path))
-    table = open_table(GO, 1)
-    table.reset(np.array([0]), [0])
-    turn = Turn(*table.observe(np.array([0])), table, np.array([0]))
-    with pytest.raises(EngineFailed, match=r"it did not answer '1 protocol_version' within 0.2 s"):
-        player.decide(turn, np.array([0.5]))
-
-
 def test_interrupted_engine_is_restarted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the late answer would count as that to the next question."""
+
+    def interrupted(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
     engine = Scripted(tmp_path, "well")
-    assert engine.moves() == [PASS]
+    assert engine.moves(3) + engine.moves(2) == [PASS] * 5
+    assert len(engine.pids()) == 1
     with monkeypatch.context() as patch:
         patch.setattr(EngineProcess, "_lines", interrupted)
         with pytest.raises(KeyboardInterrupt):
             engine.moves()
     assert engine.moves() == [PASS]
     assert len(engine.pids()) == 2
-
-
-def interrupted(*_: object) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 def test_engine_ends_at_once_if_a_child_has_left_it(tmp_path: Path) -> None:
@@ -152,16 +135,12 @@ def test_engine_that_resigns_plays_a_legal_move(tmp_path: Path) -> None:
     assert move == 25  # the middle of 50 legal actions
 
 
-def test_missing_program_is_an_error_at_once(tmp_path: Path) -> None:
+def test_missing_program_or_notation_is_an_error_at_once(tmp_path: Path) -> None:
     bot = BotSettings(command=("no-such-engine",), protocol="gtp")
     with pytest.raises(EngineFailed, match=r"no program 'no-such-engine'.*games.go7_2p.bots.x.command"):
         EnginePlayer("x", bot, GO, str(tmp_path))
-
-
-def test_game_without_notation_is_refused(tmp_path: Path) -> None:
-    bot = BotSettings(command=("cat",), protocol="gtp")
     with pytest.raises(NoNotation, match=r"speak gtp are not asked about hex.*go by gtp, chess by uci, shogi by usi"):
-        EnginePlayer("x", bot, GAMES[ConfigKey("hex7_2p")], str(tmp_path))
+        EnginePlayer("x", bot.replace(command=("cat",)), GAMES[ConfigKey("hex7_2p")], str(tmp_path))
 
 
 def test_engine_ends_with_its_player(tmp_path: Path) -> None:

@@ -53,25 +53,14 @@ def test_notation_of_go_has_vertices_without_the_letter_i() -> None:
     assert position.moves == ("d1", "pass")
     assert position.legal["j1"] == 8
     assert (go.options["board_size"], go.options["komi"]) == (9, 5.5)
-
-
-def test_notation_of_unusual_rules_is_refused() -> None:
     with pytest.raises(NoNotation, match=r"go with handicap = 2. Leave handicap out"):
         notation_of(GO.replace(game="go(board_size=19,handicap=2)"), "gtp")
 
 
 def test_gtp_question_holds_board_limits_and_moves() -> None:
     question = speech("gtp", seconds=1.2, options={"level": 3}).question(Position(("d4", "pass"), {"a1": 0}), 0.5)
-    assert question.commands == (
-        "1 set_random_seed 1073741824",
-        "2 boardsize 7",
-        "3 clear_board",
-        "4 komi 7.5",
-        "5 time_settings 0 2 1",
-        "6 play b d4",
-        "7 play w pass",
-        "8 genmove b",
-    )
+    limits = ("1 set_random_seed 1073741824", "2 boardsize 7", "3 clear_board", "4 komi 7.5", "5 time_settings 0 2 1")
+    assert question.commands == (*limits, "6 play b d4", "7 play w pass", "8 genmove b")
     assert question.read(["?1 unknown command", *(f"={number}" for number in range(2, 8)), "=8 A1"]) == "a1"
     with pytest.raises(EngineFault, match=r"it refused 'play w pass': illegal move"):
         question.read(["=1", "?7 illegal move", "=8 A1"])
@@ -81,22 +70,16 @@ def test_gtp_question_holds_board_limits_and_moves() -> None:
         start.read(["=1 2", "?2 unknown command"])
 
 
-def test_uci_question_holds_position_and_limits() -> None:
+def test_uci_and_usi_hold_position_limits_and_options() -> None:
     question = speech("uci", nodes=100, seconds=0.5).question(Position(("e2e4",), {}), 0.5)
     assert question.commands == ("ucinewgame", "position startpos moves e2e4", "go nodes 100 movetime 500")
     assert question.read(["info depth 1", "bestmove e7e5 ponder g1f3"]) == "e7e5"
     with pytest.raises(EngineFault, match=r"'bestmove' without a move"):
         question.read(["bestmove"])
     assert speech("uci", nodes=1).question(Position((), {}), 0.5).commands[1] == "position startpos"
-
-
-def test_usi_question_gives_time_as_byoyomi() -> None:
     question = speech("usi", seconds=0.25).question(Position(("7g7f",), {}), 0.5)
     assert question.commands == ("usinewgame", "position startpos moves 7g7f", "go btime 0 wtime 0 byoyomi 250")
     assert question.read(["bestmove P*5e"]) == "P*5e"
-
-
-def test_uci_options_are_set_and_unknown_ones_refused() -> None:
     hello, options = speech("uci", nodes=1, options={"Skill Level": 3, "Ponder": False}).start
     assert hello.commands == ("uci",)
     assert hello.read(["option name Skill Level type spin", "option name Ponder type check", "uciok"]) == "uciok"

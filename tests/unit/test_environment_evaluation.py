@@ -1,7 +1,4 @@
-"""Episodes in environments: both autoresets, trajectories, refusals, no side effects.
-
-An evaluation changes nothing of a training in the same process.
-"""
+"""Episodes in environments: both autoresets, trajectories, refusals, no side effects."""
 
 import random
 from collections.abc import Callable
@@ -45,6 +42,9 @@ def made(count: int, mode: AutoresetMode, success_key: str | None = None) -> Gym
     return GymnasiumEnvironments(vector, success_key)
 
 
+MODES = pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP])
+
+
 def evaluated(
     act: Callable[[Any], np.ndarray], episodes: int = 30, count: int = 4, mode: AutoresetMode = AutoresetMode.NEXT_STEP
 ) -> EpisodeSummary:
@@ -69,33 +69,24 @@ def test_both_autoreset_modes_give_the_same_episodes(act, count: int) -> None:
         assert same.dist_at_end_p50 is not None
 
 
-def test_environments_that_do_not_reset_themselves_are_refused() -> None:
+@MODES
+def test_success_may_be_what_the_environment_says(mode: AutoresetMode) -> None:
+    def by(key: str | None) -> EpisodeSummary:
+        return evaluate_episodes(made(2, mode, key), hesitant, episodes=10, seed=3, max_steps=1000)
+
+    assert by("is_success") == by(None)
+    with pytest.raises(BadEnvironment, match="no 'arrived'"):
+        by("arrived")
+    with pytest.raises(UnfinishedEpisodes, match=r"\d+ of 30 episodes"):
+        evaluate_episodes(made(2, mode), forward, episodes=30, seed=3, max_steps=20)
     with pytest.raises(BadEnvironment, match="do not reset themselves"):
         made(2, AutoresetMode.DISABLED)
-
-
-@pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP])
-def test_success_may_be_what_the_environment_says(mode: AutoresetMode) -> None:
-    plan = {"episodes": 10, "seed": 3, "max_steps": 1000}
-    assert evaluate_episodes(made(2, mode, "is_success"), hesitant, **plan) == evaluate_episodes(
-        made(2, mode), hesitant, **plan
-    )
-    with pytest.raises(BadEnvironment, match="no 'arrived'"):
-        evaluate_episodes(made(2, mode, "arrived"), forward, **plan)
-
-
-def test_steps_that_do_not_suffice_are_an_error_with_the_counts() -> None:
-    with pytest.raises(UnfinishedEpisodes, match=r"\d+ of 30 episodes"):
-        evaluate_episodes(made(2, AutoresetMode.NEXT_STEP), forward, episodes=30, seed=3, max_steps=20)
 
 
 @pytest.mark.parametrize("name", ["NoSuch-v0", "Corridor-v7", "not an id", "no_such_module:Corridor-v0"])
 def test_an_environment_that_cannot_be_made_says_why(name: str) -> None:
     with pytest.raises(UnknownEnvironment, match="cannot be made"):
         open_environments(name, 1)
-
-
-def test_environments_know_their_limit() -> None:
     assert open_environments("corridors:Corridor-v0", 2).step_limit == corridors.LIMIT
     assert open_environments("EndlessCorridor-v0", 1).step_limit is None
 

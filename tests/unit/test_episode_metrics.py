@@ -1,17 +1,12 @@
-"""Rules of ``app.gym.episodes``, by their numbers.
+"""Rules of ``app.gym.episodes``, by their numbers."""
 
-The tests also show what a naive version of a rule would measure.
-"""
-
-from collections.abc import Iterable, Sequence
-from itertools import cycle, islice
-from statistics import median
+from collections.abc import Sequence
+from itertools import cycle
 
 import numpy as np
 import pytest
-from scripted_environments import RESET_DIST, Script, steps_of
+from scripted_environments import Script, steps_of
 
-from app.gym import episodes
 from app.gym.episodes import (
     Autoreset,
     EpisodeSummary,
@@ -24,6 +19,7 @@ from app.gym.episodes import (
     summarise_episodes,
 )
 
+ENDED = np.array([True]), np.array([False])
 BOTH = pytest.mark.parametrize("autoreset", ["same_step", "next_step"])
 
 
@@ -46,37 +42,6 @@ def failure(steps: int, dist: float = 5.0) -> Script:
     return Script((0.0,) * steps, done=False, trunc=True, dist=dist)
 
 
-def first_to_end(results: Iterable[StepResult], episodes: int) -> list[bool]:
-    """Naive rule: stop once enough episodes have ended, in any environment."""
-    collected: list[bool] = []
-    for result in results:
-        ended = np.flatnonzero(result.done | result.trunc)
-        collected += [bool(result.done[i]) for i in ended]
-        if len(collected) >= episodes:
-            break
-    return collected[:episodes]
-
-
-def test_rule_1_counts_all_steps_and_rewards_of_one_episode() -> None:
-    summary = evaluated([[Script((1.0, 2.0, 4.0)), Script((8.0,))]], 2)
-    assert (summary.mean_return, summary.mean_steps) == (7.5, 2.0)
-
-
-def test_rule_1_continues_after_the_first_end_unlike_seed_002() -> None:
-    scripts = [[goal(1)], [failure(9)], [failure(9)]]
-    assert evaluated(scripts, 3).success_rate == pytest.approx(1 / 3)
-    assert first_to_end(steps_of(scripts, "same_step"), 1) == [True]  # 'break on any(done | trunc)': all succeeded
-
-
-@BOTH
-def test_rule_2_done_beats_trunc(autoreset: Autoreset) -> None:
-    both = Script((1.0,), done=True, trunc=True)
-    summary = evaluated([[both, failure(1)]], 2, autoreset)
-    assert (summary.successes, summary.return_mean_success, summary.return_mean_fail) == (1, 1.0, 0.0)
-    trunc_first = [script.done and not script.trunc for script in (both, failure(1))]
-    assert sum(trunc_first) != summary.successes
-
-
 def test_rule_2_the_environments_own_word_decides() -> None:
     state = begin_episodes(2, 2, "same_step")
     ends = np.array([True, True])
@@ -87,83 +52,25 @@ def test_rule_2_the_environments_own_word_decides() -> None:
     assert summarise_episodes(advance(state, StepResult(np.ones(1), ~cut, cut, success=cut))).successes == 1
 
 
-def test_rule_3_short_episodes_are_not_favoured() -> None:
-    """The naive rule measures a success rate of 1.00.
-
-    64 environments play 32 episodes: success in 10 steps and failure in 100 are equally likely.
-    """
-    rng = np.random.default_rng(2)
-    scripts = [[goal(10) if rng.random() < 0.5 else failure(100) for _ in range(40)] for _ in range(64)]
-    biased = first_to_end(steps_of(scripts, "same_step"), 32)
-    assert np.mean(biased) == 1.0
-    fair = evaluated(scripts, 32)
-    assert fair.success_rate == np.mean([own[0].done for own in scripts[32:]])
-    assert fair.success_rate < 0.8
-    many = evaluated(scripts, 64 * 20)
-    assert many.success_rate == np.mean([script.done for own in scripts for script in own[:20]])
-    assert abs(many.success_rate - 0.5) < 0.04
-
-
 @pytest.mark.parametrize(("episodes", "environments", "quotas"), [(5, 3, [1, 2, 2]), (2, 4, [0, 0, 1, 1]), (4, 1, [4])])
 def test_rule_3_fixed_quotas_sum_to_the_requested_episodes(episodes, environments, quotas) -> None:
     assert begin_episodes(episodes, environments, "same_step").owed.tolist() == quotas
 
 
-def test_rule_3_episodes_beyond_the_quota_are_not_counted() -> None:
-    summary = evaluated([[goal(1), *[failure(1)] * 30], [goal(20)]], 2)
-    assert (summary.successes, summary.mean_steps) == (2, 10.5)
-
-
-def test_rule_4_the_step_that_resets_belongs_to_no_episode() -> None:
-    scripts = [[goal(3), goal(3)]]
-    assert evaluated(scripts, 2, "next_step").mean_steps == 3
-    # The naive rule resets its accumulators and counts on: under next_step the reset is a step of the next episode.
-    lengths, steps = [], 0
-    for result in steps_of(scripts, "next_step"):
-        steps += 1
-        if result.done[0]:
-            lengths.append(steps)
-            steps = 0
-    assert lengths == [3, 4]
-
-
-@BOTH
-def test_rule_4_final_distance_is_of_the_last_observation(autoreset: Autoreset) -> None:
-    scripts = [[failure(2, dist=3.0), failure(2, dist=4.0)]]
-    assert evaluated(scripts, 2, autoreset).dist_at_end_p50 == 3.0
-    shown = [float(result.dist[0]) for result in steps_of(scripts, autoreset) if result.trunc[0]]
-    assert shown == ([RESET_DIST] * 2 if autoreset == "same_step" else [3.0, 4.0])  # what a naive reader gets
-
-
-def test_rule_4_final_distance_without_observation_is_unknown() -> None:
-    state = begin_episodes(1, 1, "same_step")
-    state = advance(state, StepResult(np.ones(1), np.array([True]), np.array([False]), dist=np.array([1.0])))
-    assert summarise_episodes(state).dist_at_end_p50 is None
-
-
-def test_rule_5_the_denominator_is_what_was_asked_for() -> None:
-    scripts = [[goal(1), failure(50)], [failure(2), goal(2)]]
-    assert evaluated(scripts, 4).success_rate == 0.5
-
-
 @BOTH
 def test_rule_5_unfinished_episodes_are_an_error_with_the_counts(autoreset: Autoreset) -> None:
-    scripts = [[goal(1)] * 50, [failure(1000)]]
+    """The denominator is what was asked for."""
+    assert evaluated([[goal(1), failure(50)], [failure(2), goal(2)]], 4, autoreset).success_rate == 0.5
     with pytest.raises(UnfinishedEpisodes, match=r"^3 of 6 episodes ended .* 1 of 2 environments"):
-        evaluated(scripts, 6, autoreset, max_steps=60)
-    silently = first_to_end(islice(steps_of(scripts, autoreset), 60), 6)
-    assert np.mean(silently) == 1.0  # the naive rule: a perfect score, from the episodes that happened to end
+        evaluated([[goal(1)] * 50, [failure(1000)]], 6, autoreset, max_steps=60)
 
 
-def test_rule_6_medians_are_lower_medians_of_the_successes() -> None:
+def test_rule_6_means_and_lower_medians_of_each_kind() -> None:
     scripts = [[goal(2), goal(10), failure(100), failure(90)]]
     summary = evaluated(scripts, 4)
     assert summary.median_steps_to_goal == summary.steps_p50_success == 2
-    assert median([2, 10]) == 6  # nobody took six steps
+
     assert [lower_median(values) for values in ([3], [2, 1], [3, 1, 2], [4, 1, 3, 2])] == [3, 1, 2, 2]
-
-
-def test_rule_6_means_are_over_all_and_over_each_kind() -> None:
     scripts = [[goal(1, reward=6.0), goal(1, reward=3.0), Script((-3.0,), done=False, trunc=True)]]
     summary = evaluated(scripts, 3)
     assert (summary.mean_return, summary.return_mean_success, summary.return_mean_fail) == (2.0, 4.5, -3.0)
@@ -172,38 +79,21 @@ def test_rule_6_means_are_over_all_and_over_each_kind() -> None:
 
 def test_rule_7_nothing_is_null_and_never_zero() -> None:
     lost = evaluated([[failure(4)]], 1)
-    assert (lost.success_rate, lost.median_steps_to_goal, lost.steps_p50_success, lost.return_mean_success) == (
-        0.0, None, None, None,
-    )  # fmt: skip
+    assert (lost.success_rate, lost.median_steps_to_goal, lost.steps_p50_success) == (0.0, None, None)
+    assert lost.return_mean_success is None
     assert evaluated([[goal(4)]], 1).return_mean_fail is None
     assert evaluated([[goal(4)]], 1).return_stderr is None
-    state = begin_episodes(1, 1, "same_step")
-    state = advance(state, StepResult(np.ones(1), np.array([True]), np.array([False])))
-    assert summarise_episodes(state).dist_at_end_p50 is None
-
-
-def test_rule_7_distances_that_only_some_report_have_no_median() -> None:
+    for dist in (None, np.array([1.0])):  # which is no final observation's
+        state = advance(begin_episodes(1, 1, "same_step"), StepResult(np.ones(1), *ENDED, dist=dist))
+        assert summarise_episodes(state).dist_at_end_p50 is None
     assert evaluated([[failure(1, dist=3.0), failure(1, dist=9.0)]], 2).dist_at_end_p50 == 3.0
-    assert evaluated([[failure(1, dist=3.0), failure(1, dist=np.nan)]], 2).dist_at_end_p50 is None
+    assert evaluated([[failure(1, dist=3.0), failure(1, dist=np.nan)]], 2).dist_at_end_p50 is None, "only some report"
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_rule_8_a_reward_that_is_no_number_is_an_error(bad: float) -> None:
     with pytest.raises(NotFinite, match="Environment 1 returned the reward"):
         evaluated([[goal(1)], [Script((bad,))]], 2)
-
-
-def test_rule_8_an_infinite_distance_is_an_error() -> None:
     with pytest.raises(NotFinite, match="Environment 0 returned the distance inf"):
         evaluated([[failure(1, dist=np.inf)]], 1)
-
-
-def test_rule_8_holds_for_what_is_counted_only() -> None:
-    assert evaluated([[goal(1), Script((np.nan,))], [goal(9)]], 2).mean_return == 5.0
-
-
-def test_the_fields_are_those_of_seed_002_and_a_few_more() -> None:
-    wanted = {"success_rate", "median_steps_to_goal", "mean_return"}
-    wanted |= {"steps_p50_success", "return_mean_success", "return_mean_fail", "dist_at_end_p50"}
-    assert wanted < set(EpisodeSummary.model_fields)
-    assert all(f"``{field}``" in (episodes.__doc__ or "") for field in wanted)
+    assert evaluated([[goal(1), Script((bad,))], [goal(9)]], 2).mean_return == 5.0, "it is not counted"

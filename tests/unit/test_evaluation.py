@@ -1,11 +1,10 @@
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
 from app.config import EvaluationSettings
 from app.core import Elo, ModelHash
 from app.league.ratings import OpponentScore, RatingPrior, performance_rating
-from app.play.gauntlet import Opponent, plan_gauntlet
+from app.play.gauntlet import plan_gauntlet
 from app.play.inspection import ShardStatistics, quality_score
 from app.play.match_statistics import (
     MatchGames,
@@ -21,75 +20,43 @@ A, B, C, D = (ModelHash(letter * 64) for letter in "abcd")
 SETTINGS = EvaluationSettings(random_games=200, model_games=100)
 
 
-def roles(champion, recent):
-    return [("champion", champion), ("recent", recent)]
-
-
-def test_gauntlet_adds_built_in_players_and_league_anchors() -> None:
-    candidates = [("anchor_1", C), ("anchor_2", D), *roles(B, B)]
-    plan = plan_gauntlet(A, candidates, ("heuristic", "random"), SETTINGS, players=4)
-    assert [(o.name, o.kind, o.games) for o in plan] == [
-        ("random", "random", 200),
-        ("heuristic", "heuristic", 52),
-        ("anchor_1", "model", 100),
-        ("anchor_2", "model", 52),
-        ("champion", "model", 100),
-    ]
-
-
-def test_gauntlet_has_random_bot_champion_and_recent_snapshot() -> None:
-    plan = plan_gauntlet(A, roles(B, C), ("random",), SETTINGS, players=2)
-    assert [(o.name, o.model, o.games) for o in plan] == [
-        ("random", None, 200),
-        ("champion", B, 100),
-        ("recent", C, 50),
-    ]
-
-
 @pytest.mark.parametrize(
-    ("champion", "recent", "names"),
+    ("players", "bots", "candidates", "games"),
     [
-        (A, B, ["random", "recent"]),  # never the agent as its own opponent
-        (B, A, ["random", "champion"]),
-        (B, B, ["random", "champion"]),  # never one model twice
-        (None, None, ["random"]),
+        (2, ("random",), {"champion": B, "recent": C}, {"random": 200, "champion": 100, "recent": 50}),
+        (2, ("random",), {"champion": A, "recent": B}, {"random": 200, "recent": 50}),  # never the hero itself
+        (2, ("random",), {"champion": B, "recent": A}, {"random": 200, "champion": 100}),
+        (2, ("random",), {"champion": B, "recent": B}, {"random": 200, "champion": 100}),  # never one model twice
+        (2, ("random",), {"champion": None, "recent": None}, {"random": 200}),
+        (3, ("random",), {"champion": B, "recent": None}, {"random": 201, "champion": 102}),  # as many for each seat
+        (
+            4,
+            ("heuristic", "random"),
+            {"anchor_1": C, "anchor_2": D, "champion": B, "recent": B},
+            {"random": 200, "heuristic": 52, "anchor_1": 100, "anchor_2": 52, "champion": 100},
+        ),
     ],
 )
-def test_a_gauntlet_has_no_model_twice_and_never_the_hero(champion, recent, names) -> None:
-    assert [
-        opponent.name for opponent in plan_gauntlet(A, roles(champion, recent), ("random",), SETTINGS, players=2)
-    ] == names
+def test_gauntlet_has_each_model_once_and_every_seat_alike(players, bots, candidates, games) -> None:
+    plan = plan_gauntlet(A, list(candidates.items()), bots, SETTINGS, players=players)
+    assert [(one.name, one.games) for one in plan] == list(games.items())
+    for one in plan:
+        assert (one.kind, one.model) == (
+            ("model", candidates[one.name]) if one.name in candidates else (one.name, None)
+        )
 
 
-def test_a_gauntlet_gives_every_seat_as_many_games() -> None:
-    assert [opponent.games for opponent in plan_gauntlet(A, roles(B, None), ("random",), SETTINGS, players=3)] == [
-        201,
-        102,
-    ]
-
-
-def test_an_opponent_is_a_model_or_a_bot() -> None:
-    with pytest.raises(ValidationError, match="a model exactly when its kind is 'model', not 'random'"):
-        Opponent(name="x", kind="random", model=B, games=1)
-
-
-def test_scores_of_won_and_lost_games_are_opponents_beaten() -> None:
+def test_scores_are_opponents_beaten_or_linear_in_outcomes() -> None:
     third = -1 / 3
     returns = np.array([[1, third, third, third], [third, 1, third, third], [0, 0, 0, 0]], dtype=np.float32)
     scores = game_scores(returns, np.array([0, 2, 3]), win_margin(returns))
     assert scores.tolist() == [1, 1 / 3, 0.5]  # exactly, although 1/3 is no float32
-
-
-def test_scores_of_graded_games_are_linear_in_the_outcome() -> None:
     outcomes = np.array([[x, -x] for x in (-1, -0.5, 0, 0.25, 1)], dtype=np.float32)
     scores = game_scores(outcomes, np.zeros(5, dtype=np.int64), margin=1.0)
     assert scores.tolist() == [-0.5, 0, 0.5, 0.75, 1.5]
-
-
-def test_win_margin_is_the_size_of_leads() -> None:
     assert win_margin(np.array([[1, -1], [0, 0], [-1, 1]], dtype=np.float32)) == 2
-    assert win_margin(np.array([[0.1, -0.1], [0.7, -0.7]], dtype=np.float32)) == pytest.approx(1.0, rel=1e-6)
-    assert win_margin(np.zeros((3, 4), dtype=np.float32)) == 4 / 3  # one winner, three equal losers
+    returns = np.array([[1, -1], [0, 0], [-1, 1], [0, 0]], dtype=np.float32)
+    assert seat_wins(returns, np.array([False, False, False, True])) == ((1, 1), 1)
 
 
 def test_match_of_graded_games_says_its_mean_outcome() -> None:
@@ -119,16 +86,12 @@ def statistics(returns, heroes, truncated=None, histories=None, unit=1.0):
 
 
 def test_match_counts_wins_draws_losses_and_truncations() -> None:
-    match = statistics([[1, -1], [1, -1], [0, 0], [0, 0]], [0, 1, 0, 1], [False, False, False, True])
-    assert (match.games, match.wins, match.draws, match.losses, match.truncated) == (4, 1, 1, 1, 1)
-    assert match.score.mean == 0.5
-    assert match.score.n == 4
-    assert match.mean_length == 10
-
-
-def test_a_game_that_is_repeated_is_counted_as_distinct_once() -> None:
     histories = [[1, 2, 3], [1, 2], [1, 2, 3], [1, 2]]
-    assert statistics([[1, -1]] * 4, [0, 1, 0, 1], histories=histories).distinct_games == 2
+    match = statistics([[1, -1], [1, -1], [0, 0], [0, 0]], [0, 1, 0, 1], [False, False, False, True], histories)
+    assert (match.games, match.wins, match.draws, match.losses, match.truncated) == (4, 1, 1, 1, 1)
+    assert (match.score.mean, match.score.n, match.mean_length, match.distinct_games) == (0.5, 4, 10, 2)
+    with pytest.raises(NoGames):
+        match_statistics(MatchGames(), 2)
 
 
 def test_the_error_of_a_match_comes_from_its_rotations() -> None:
@@ -140,16 +103,6 @@ def test_the_error_of_a_match_comes_from_its_rotations() -> None:
     assert statistics([[1, -1], [1, -1]], [0, 1]).stderr is None
 
 
-def test_a_match_of_no_games_is_refused() -> None:
-    with pytest.raises(NoGames):
-        match_statistics(MatchGames(), 2)
-
-
-def test_seats_win_alone_or_not_at_all() -> None:
-    returns = np.array([[1, -1], [0, 0], [-1, 1], [0, 0]], dtype=np.float32)
-    assert seat_wins(returns, np.array([False, False, False, True])) == ((1, 1), 1)
-
-
 @pytest.mark.parametrize(("score", "elo"), [(0.5, 0), (0.75, 190.85), (1 / 11, -400)])
 def test_a_rating_explains_the_score(score: float, elo: float) -> None:
     rating, error = performance_rating([OpponentScore(Elo(100.0), score, 100_000)], RatingPrior(Elo(0.0), 1e6))
@@ -157,30 +110,16 @@ def test_a_rating_explains_the_score(score: float, elo: float) -> None:
     assert error == pytest.approx(400 / np.log(10) / np.sqrt(100_000 * score * (1 - score)), rel=1e-3)
 
 
-def test_rating_weighs_all_matches_not_their_mean_difference() -> None:
+def test_rating_error_follows_from_games_and_opponents() -> None:
+    """In a chain, each of 16 models beats its predecessor by 50 Elo: the sum is not known to within 30 Elo."""
     results = [OpponentScore(Elo(0.0), 0.9, 300), OpponentScore(Elo(400.0), 0.5, 100)]
     rating, error = performance_rating(results)
     alone = [performance_rating([result]) for result in results]
     assert alone[1][0] > rating > alone[0][0]
     assert error < min(one[1] for one in alone)
-
-
-def test_a_perfect_score_is_finite_and_uncertain() -> None:
-    rating, error = performance_rating([OpponentScore(Elo(0.0), 1.0, 200)])
-    assert 800 < rating < 1600
-    assert error > 200
-    assert performance_rating([OpponentScore(Elo(0.0), 0.0, 200)])[0] == pytest.approx(-rating)
-
-
-def test_without_games_there_is_only_the_prior() -> None:
-    assert performance_rating([], RatingPrior(Elo(120.0), 300.0)) == pytest.approx((120, 300))
-
-
-def test_the_error_of_a_chain_of_promotions_grows_along_it():
-    """Each of 16 models beats its predecessor by 50 Elo.
-
-    Each is rated over 100 games, so the sum is not known to within 30 Elo.
-    """
+    exact = performance_rating([OpponentScore(Elo(100.0), 0.6, 100)])
+    assert performance_rating([OpponentScore(Elo(100.0), 0.6, 100, 0.0)]) == exact
+    assert performance_rating([OpponentScore(Elo(100.0), 0.6, 100, 50.0)])[1] > exact[1]
     elo, error = performance_rating([OpponentScore(Elo(0.0), 0.5, 200)])
     first = error
     for _ in range(16):
@@ -189,10 +128,12 @@ def test_the_error_of_a_chain_of_promotions_grows_along_it():
     assert elo == pytest.approx(16 * 49, rel=0.1)
 
 
-def test_exactly_known_opponent_adds_no_error_to_a_rating():
-    exact = performance_rating([OpponentScore(Elo(100.0), 0.6, 100)])
-    assert performance_rating([OpponentScore(Elo(100.0), 0.6, 100, 0.0)]) == exact
-    assert performance_rating([OpponentScore(Elo(100.0), 0.6, 100, 50.0)])[1] > exact[1]
+def test_a_perfect_score_is_finite_and_uncertain() -> None:
+    rating, error = performance_rating([OpponentScore(Elo(0.0), 1.0, 200)])
+    assert 800 < rating < 1600
+    assert error > 200
+    assert performance_rating([OpponentScore(Elo(0.0), 0.0, 200)])[0] == pytest.approx(-rating)
+    assert performance_rating([], RatingPrior(Elo(120.0), 300.0)) == pytest.approx((120, 300)), "only the prior"
 
 
 GOOD = ShardStatistics(
@@ -203,6 +144,8 @@ GOOD = ShardStatistics(
 
 def test_good_experience_scores_one() -> None:
     assert quality_score(GOOD).score == 1
+    counted = GOOD.replace(wins=(0, 0), drawn_games=0, truncated_games=50)
+    assert quality_score(counted).components["balance"] == 1, "games that nobody finished say nothing of balance"
 
 
 @pytest.mark.parametrize(
@@ -223,8 +166,3 @@ def test_each_fault_lowers_its_component_and_the_score(component: str, change, v
     assert quality.components[component] == pytest.approx(value, abs=1e-3)
     assert [c for name, c in quality.components.items() if name != component] == [1.0] * 4
     assert quality.score < 0.97
-
-
-def test_games_that_nobody_finished_say_nothing_of_balance() -> None:
-    counted = GOOD.replace(wins=(0, 0), drawn_games=0, truncated_games=50)
-    assert quality_score(counted).components["balance"] == 1

@@ -13,7 +13,9 @@ FAILED = FlyballError("The worker ended.", hint="Look at dmesg.")
 
 @pytest.mark.parametrize(("kind", "model"), [("model", None), ("random", CHAMPION)])
 def test_opponent_has_a_model_exactly_when_it_is_one(kind: str, model: ModelHash | None) -> None:
-    with pytest.raises(ValidationError, match="an opponent has a model exactly when"):
+    with pytest.raises(
+        ValidationError, match=f"an opponent has a model exactly when its kind is 'model', not '{kind}'"
+    ):
         Opponent(name="x", kind=kind, model=model, games=2)
 
 
@@ -35,24 +37,15 @@ def outcome(games: int, verdict: str = "won") -> dict:
     return BatchResult(games=games_played, seconds=0.5).model_dump(mode="json")
 
 
-def test_a_single_opponent_is_split_too() -> None:
+def test_batches_of_each_opponent_hold_whole_rotations() -> None:
     """One future per opponent would give a single champion no parallelism."""
-    assert [(batch.first, batch.games) for batch in gauntlet(100).batches] == [(0, 40), (40, 40), (80, 20)]
-
-
-def test_batch_of_any_size_holds_whole_rotations() -> None:
-    assert {batch.games for batch in gauntlet(10, batch_games=1).batches} == {2}
-    assert {batch.games for batch in gauntlet(12, batch_games=5).batches} == {4}
-
-
-def test_the_parts_say_who_plays_which_games() -> None:
-    parts = [BatchSpec.model_validate(part) for part in gauntlet(40, 60).parts]
-    assert [(part.batch.opponent.name, part.batch.first) for part in parts] == [
-        ("random", 0),
-        ("champion", 0),
-        ("champion", 40),
+    parts = [BatchSpec.model_validate(part) for part in gauntlet(100, 60).parts]
+    assert [(part.batch.opponent.name, part.batch.first, part.batch.games) for part in parts] == [
+        *(("random", 0, 40), ("random", 40, 40), ("random", 80, 20), ("champion", 0, 40), ("champion", 40, 20))
     ]
     assert {(part.model, part.seed) for part in parts} == {(HERO, 1)}
+    for games, batch_games, size in ((10, 1, 2), (12, 5, 4)):
+        assert {batch.games for batch in gauntlet(games, batch_games=batch_games).batches} == {size}
 
 
 def test_a_model_is_never_its_own_opponent() -> None:
@@ -63,25 +56,11 @@ def test_a_model_is_never_its_own_opponent() -> None:
 
 def test_a_lost_batch_costs_its_games_and_the_rest_stand() -> None:
     result = gauntlet(40, 60).gather([outcome(40), FAILED, outcome(20, "lost")])
-    assert [(match.opponent, match.games, match.wins) for match in result.results] == [
-        ("random", 40, 40),
-        ("champion", 20, 0),
-    ]
+    played = [(match.opponent, match.games, match.wins, match.score.mean) for match in result.results]
+    assert played == [("random", 40, 40, 1.0), ("champion", 20, 0, 0.0)]
     assert (result.lost_games, result.seconds) == (40, 1.0)
     assert "The worker ended." in result.error
-
-
-def test_each_opponents_result_is_of_its_own_games() -> None:
-    """The interval is not that of the aggregate."""
-    result = gauntlet(40, 40).gather([outcome(40), outcome(40, "lost")])
-    assert [match.score.mean for match in result.results] == [1.0, 0.0]
-
-
-def test_an_opponent_without_games_has_no_result() -> None:
     assert [match.opponent for match in gauntlet(40, 40).gather([FAILED, outcome(40)]).results] == ["champion"]
-
-
-def test_a_gauntlet_of_which_nothing_was_played_has_failed() -> None:
     with pytest.raises(NothingPlayed, match=r"None of 80 games.*The worker ended") as failed:
         gauntlet(40, 40).gather([FAILED, FAILED])
     assert failed.value.hint == "Look at dmesg."

@@ -1,20 +1,17 @@
-"""Ratings that the evaluator publishes as facts.
-
-They follow from all games of its pool together.
-"""
+"""Ratings that the evaluator publishes as facts. They follow from all games of its pool together."""
 
 from functools import partial
 from itertools import combinations
 
-from driving import KEY, Driven, DrivenWorker, promoted, run_settings
+from builders import unrated
+from driving import KEY, Driven, DrivenWorker, match, promoted, run_settings
 from independent_games import of_games
 from leagues import model
-from rotations import rotations
 
 from app.controllers import LeagueKeeper
 from app.controllers.fold import SETTINGS_KEY, Fold, written
-from app.core import Elo, Rate, expected_score
-from app.events import AgentRating, EloUpdated, EvaluationCompleted, EvaluationFailed, EvaluationRequested, Payload
+from app.core import Elo, expected_score
+from app.events import AgentRating, EloUpdated, EvaluationCompleted, EvaluationRequested, Payload
 from app.league.audit import audit
 from app.league.ratings import Estimate, OpponentScore, performance_rating
 from app.league.totals import PairTotals
@@ -29,10 +26,7 @@ EXPLOIT = 60.0
 
 
 class Run:
-    """An evaluator and a keeper that follow each other's events.
-
-    Their models gain strength with every generation.
-    """
+    """An evaluator and a keeper that follow each other's events. Their models gain strength with every generation."""
 
     def __init__(self, exploit: float = 0.0) -> None:
         self.settings = run_settings()
@@ -59,7 +53,6 @@ class Run:
         return played
 
     def evaluated(self, step: int, purpose: str = "rating") -> tuple[Payload, ...]:
-        """Return the evaluator's events about the model of a step."""
         request = EvaluationRequested(purpose=purpose, model=model(step), step=step, seed=step)
         self.evaluator.feed(request)
         return self.finished()
@@ -85,29 +78,12 @@ class Run:
         age = 0 if other is None else step - int(other, 16)
         known = 0.0 if other is None else self.truth(int(other, 16))
         looks = self.truth(step) - known + self.exploit * (1 <= age <= 6)
-        won = round(games * expected_score(looks))
-        return {
-            "opponent": name,
-            "opponent_model": other,
-            "games": games,
-            "wins": won,
-            "draws": 0,
-            "losses": games - won,
-            "truncated": 0,
-            "distinct_games": games,
-            "undecided": 0,
-            "score": Rate.of(won, games).model_dump(mode="json"),
-            "outcome": None,
-            "rotations": rotations(won, 0, games - won),
-            "graded": None,
-        }
+        score = round(games * expected_score(looks)) / games
+        return match(score, games, name, model=other).model_dump(exclude={"opponent_elo"}) | {"undecided": 0}
 
 
 def chained(said: EvaluationCompleted, ratings: dict[str, tuple[float, float]]) -> tuple[float, float]:
-    """Return the rating that follows from the opponents' earlier ratings.
-
-    These are the ratings that opponents had when they were evaluated themselves.
-    """
+    """Return the rating that follows from the opponents' earlier ratings."""
     known = [(ratings.get(match.opponent_model or match.opponent), match) for match in said.results]
     return performance_rating(
         [OpponentScore(Elo(elo), m.score.mean, m.games, error) for (elo, error), m in filter(lambda k: k[0], known)]
@@ -115,14 +91,17 @@ def chained(said: EvaluationCompleted, ratings: dict[str, tuple[float, float]]) 
 
 
 def test_models_that_exploit_parents_agree_with_a_round_robin():
-    """A chain of ratings overestimates models that exploit their parents.
-
-    Each link is rated on those before it, so gains over parents alone add up.
-    """
+    """A chain of ratings overestimates models that exploit their parents; ratings of one fit can be compared."""
     run, chain = Run(EXPLOIT), {"random": (0.0, 0.0)}
     for step in range(41):
         said = run.generation(step)[0]
         chain[model(step)] = chained(said, chain)
+        row = run.evaluator.rows[KEY]
+        fit = row.pool.ratings(model(step))
+        assert len(row.league.checkpoints) > min(step, 3) / 2
+        for agent in row.league.checkpoints:  # lasting anchors, too, however old their games
+            assert abs(agent.elo - fit.rating(agent.id).elo) < 5, agent.step
+    assert len(row.league.lasting) >= 2
     assert chain[model(40)][0] > 1.3 * run.truth(40)
     members = run.keeper.row().league.checkpoints
     assert len(members) >= 12
@@ -133,20 +112,26 @@ def test_models_that_exploit_parents_agree_with_a_round_robin():
     assert found.ordered == found.apart > 50
 
 
+def test_evaluator_after_a_restart_publishes_the_same_bits():
+    run = Run(EXPLOIT)
+    for step in range(12):
+        run.generation(step)
+    before = [one.model_dump_json() for one in run.evaluated(12)]
+    rows = {(name, key): row for name, rows in run.evaluator.fold.tables().items() for key, row in rows.items()}
+    saved = written({**rows, SETTINGS_KEY: run.settings})
+    place = WorkerPlace("evaluation@laptop", "laptop", "store")
+    run.evaluator.fold = Fold((partial(Evaluator, place=place),), saved)
+    assert [one.model_dump_json() for one in run.finished()] == before
+
+
 def test_models_far_above_the_random_bot_are_rated_correctly():
+    """Lasting anchors from the random bot on are about 300 Elo apart."""
     run = Run()
     for step in range(41):
         said = run.generation(step)[0]
         assert abs(said.elo - run.truth(step)) < max(3 * said.elo_stderr, 30)
     assert said.elo_stderr < 120
-
-
-def test_lasting_anchors_from_random_are_about_300_elo_apart():
-    run = Run()
-    for step in range(41):
-        run.generation(step)
-    league = run.keeper.row().league
-    elos = [agent.elo for agent in league.lasting]
+    elos = [agent.elo for agent in run.keeper.row().league.lasting]
     gaps = [high - low for low, high in zip([0.0, *elos], elos, strict=False)]
     assert len(elos) in (5, 6)
     assert all(250 <= gap <= 400 for gap in gaps)
@@ -156,12 +141,17 @@ def test_published_ratings_of_others_are_kept_alike_by_all():
     run = Run(EXPLOIT)
     for step in range(6):
         run.generation(step)
+    pool = run.evaluator.rows[KEY].pool
+    gate = run.evaluated(6, "gate")
+    run.tell(*gate)
+    assert [(type(one), [match.opponent for match in one.results]) for one in gate] == [
+        (EvaluationCompleted, ["champion"])
+    ]
+    assert run.evaluator.rows[KEY].pool == pool, "gate games rate no others and stay out of the pool"
     said = run.evaluated(6)
     run.tell(*said)
-    completed, updated = said
-    assert isinstance(completed, EvaluationCompleted)
-    assert isinstance(updated, EloUpdated)
-    told = {one.agent: one.elo for one in updated.ratings}
+    assert [type(one) for one in said] == [EvaluationCompleted, EloUpdated]
+    told = {one.agent: one.elo for one in said[1].ratings}
     assert model(4) in told
     assert model(6) not in told, "its rating is the evaluation's"
     for row in (run.keeper.row(), run.evaluator.rows[KEY]):
@@ -181,19 +171,14 @@ def test_rating_that_hardly_changed_is_not_published_again():
     assert model(3) in before
     assert len(run.evaluated(4)) == 1, "as expected: no other rating moved"
     run.exploit = 100.0
-    run.evaluator.feed(
-        EvaluationFailed(request_id=run.evaluator.jobs()[0].id, purpose="rating", model="d" * 64, error="no")
-    )
+    run.evaluator.feed(unrated("d" * 64, request=run.evaluator.jobs()[0].id))
     told = {one.agent: one.elo for one in run.evaluated(4)[1].ratings}
     assert told
     assert all(abs(before[name].elo - elo) >= 1 for name, elo in told.items())
 
 
 def test_returning_member_is_rated_by_all_its_games():
-    """No game of a member is forgotten.
-
-    A rating by the last fifty games alone would be as uncertain as fifty games are.
-    """
+    """No game of a member is forgotten."""
     run, told, again = Run(), dict[str, AgentRating](), 0
     for step in range(60):
         _, *changed = run.generation(step)
@@ -204,43 +189,3 @@ def test_returning_member_is_rated_by_all_its_games():
                 assert abs(rating.elo - before.elo) < 2 * before.elo_stderr
             told[rating.agent] = rating
     assert again > 40
-
-
-def test_the_ratings_of_all_members_are_those_of_one_fit():
-    """Ratings of one fit can be compared, however old the games.
-
-    Anchors are rated with the other members.
-    """
-    run = Run(EXPLOIT)
-    for step in range(41):
-        run.generation(step)
-        row = run.evaluator.rows[KEY]
-        fit = row.pool.ratings(model(step))
-        assert len(row.league.checkpoints) > min(step, 3) / 2
-        for agent in row.league.checkpoints:
-            assert abs(agent.elo - fit.rating(agent.id).elo) < 5, agent.step
-    assert len(row.league.lasting) >= 2
-
-
-def test_gate_games_rate_no_others_and_stay_out_of_the_pool():
-    run = Run()
-    for step in range(3):
-        run.generation(step)
-    pool = run.evaluator.rows[KEY].pool
-    said = run.evaluated(3, "gate")
-    run.tell(*said)
-    assert [type(one) for one in said] == [EvaluationCompleted]
-    assert [match.opponent for match in said[0].results] == ["champion"]
-    assert run.evaluator.rows[KEY].pool == pool
-
-
-def test_evaluator_after_a_restart_publishes_the_same_bits():
-    run = Run(EXPLOIT)
-    for step in range(12):
-        run.generation(step)
-    before = [one.model_dump_json() for one in run.evaluated(12)]
-    rows = {(name, key): row for name, rows in run.evaluator.fold.tables().items() for key, row in rows.items()}
-    saved = written({**rows, SETTINGS_KEY: run.settings})
-    place = WorkerPlace("evaluation@laptop", "laptop", "store")
-    run.evaluator.fold = Fold((partial(Evaluator, place=place),), saved)
-    assert [one.model_dump_json() for one in run.finished()] == before

@@ -1,9 +1,10 @@
 """The evaluator's requests: each gets its result, whoever asks meanwhile."""
 
 import pytest
+from builders import unrated
 from driving import KEY, NEW, OLD, DrivenWorker, promoted, rated
 
-from app.events import EvaluationCompleted, EvaluationFailed, EvaluationRequested, Event
+from app.events import EvaluationCompleted, EvaluationRequested, Event
 from daemons.evaluation import Evaluator
 
 
@@ -30,7 +31,7 @@ def test_second_request_waits_and_displaces_none(evaluator):
     assert wanted(evaluator) == [gate.id, rating.id]
     evaluator.feed(completed(rating))
     assert wanted(evaluator) == [gate.id]
-    evaluator.feed(EvaluationFailed(request_id=gate.id, purpose="gate", model=NEW, error="no"))
+    evaluator.feed(unrated(NEW, "gate", gate.id))
     assert wanted(evaluator) == []
     assert evaluator.rows[KEY].cause is None
 

@@ -16,12 +16,9 @@ PAGE = Path(__file__).parents[2] / "ADR" / "guide" / "events.md"
 BEGIN, END = "<!-- flyball events graph --compact -->\n```mermaid\n", "```\n<!-- end -->"
 
 
-def test_the_page_shows_the_present_graph():
+def test_graphs_are_those_of_the_page_and_the_wiring():
     shown = PAGE.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0]
     assert shown == render(compact(), "mermaid"), "put what `flyball events graph --compact` prints into events.md"
-
-
-def test_the_whole_graph_is_the_wiring():
     drawn = json.loads(render(whole(), "json"))
     assert [one["name"] for one in drawn["types"]] == [payload.event_name for payload in CATALOGUE]
     for payload, one in zip(CATALOGUE, drawn["types"], strict=True):
@@ -31,13 +28,11 @@ def test_the_whole_graph_is_the_wiring():
     hosted = [name for names in drawn["daemons"].values() for name in names]
     assert len(hosted) == len(set(hosted))
     assert {reducer.name for spec in DAEMONS.values() for reducer in spec.reducers} == set(hosted)
-
-
-def test_compact_graph_has_every_decision_and_request():
     shown = {node.payload for node in compact().nodes}
-    wanted = {payload for payload in CATALOGUE if payload.kind is not Kind.FACT}
-    assert wanted <= shown
+    assert {payload for payload in CATALOGUE if payload.kind is not Kind.FACT} <= shown
     assert all(node.readers for node in compact().nodes)
+    assert whole().others == ["an operator", "broker", "every daemon"]
+    assert '  an_operator["an operator"]\n' in render(whole(), "mermaid")
 
 
 @pytest.mark.parametrize("words", [[], ["--compact"]])
@@ -57,8 +52,3 @@ def test_kinds_are_styled_differently(words):
     assert '"MODEL_PROMOTED" [shape=hexagon' in drawn["dot"]
     assert '"EVALUATION_REQUESTED" -> "Evaluator";' in drawn["dot"]
     assert drawn["dot"].count("{") == drawn["dot"].count("}")
-
-
-def test_emitters_outside_daemons_are_shown():
-    assert whole().others == ["an operator", "broker", "every daemon"]
-    assert '  an_operator["an operator"]\n' in render(whole(), "mermaid")

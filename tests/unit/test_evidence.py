@@ -12,7 +12,6 @@ from app.status.trace import trace
 
 @cache
 def run() -> tuple[Event[Payload], ...]:
-    """Return a run with every kind of trouble."""
     return tuple(generated(6000, seed=3, settings=hasty(), trouble=10))
 
 
@@ -22,13 +21,10 @@ def causes(event: Event[Payload]) -> list[str]:
     return [node.event.data.event_name for node in found.nodes[:-1]]
 
 
-def test_no_decision_and_no_request_follows_from_a_tick() -> None:
+def test_decisions_of_a_run_follow_from_evidence_not_from_a_tick() -> None:
     ticks = {event.id for event in run() if isinstance(event.data, ClockTick)}
     concluded = [event for event in run() if event.data.kind is not Kind.FACT]
     assert not [event.data.event_name for event in concluded if event.envelope.causationid in ticks]
-
-
-def test_trace_of_a_plateau_and_its_boost_ends_at_the_run() -> None:
     plateaus = [event for event in run() if isinstance(event.data, PlateauDetected)]
     boosts = [event for event in run() if isinstance(event.data, ExplorationBoost) and event.data.multiplier > 1]
     assert plateaus
@@ -39,6 +35,9 @@ def test_trace_of_a_plateau_and_its_boost_ends_at_the_run() -> None:
         while line[-1] == "EXPLORATION_BOOST":  # a boost that decays follows from the boost before
             line.pop()
         assert line[-1] in ("EVALUATION_COMPLETED", "QUALITY_SCORE_UPDATED")
+    by_id = {event.id: event for event in run()}
+    asked = [event for event in run() if isinstance(event.data, SelfplayRequested)]
+    assert {by_id[event.envelope.causationid or ""].subject == event.subject for event in asked} == {True}
 
 
 def test_boost_that_decays_follows_from_the_boost_before() -> None:
@@ -50,10 +49,3 @@ def test_boost_that_decays_follows_from_the_boost_before() -> None:
     loop.record(decayed)
     (again,) = loop.envelopes(ClockTick(period_seconds=10), key=None, at=9500)
     assert again.causationid == decayed.id
-
-
-def test_games_follow_from_an_event_of_their_configuration() -> None:
-    """This holds where another configuration's games made room, too."""
-    by_id = {event.id: event for event in run()}
-    asked = [event for event in run() if isinstance(event.data, SelfplayRequested)]
-    assert {by_id[event.envelope.causationid or ""].subject == event.subject for event in asked} == {True}

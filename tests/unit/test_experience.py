@@ -1,7 +1,4 @@
-"""Experience as lines of JSON.
-
-Nothing is lost, and errors name file, line and field.
-"""
+"""Experience as lines of JSON. Nothing is lost, and errors name file, line and field."""
 
 import hashlib
 import json
@@ -54,7 +51,7 @@ def test_what_is_written_is_read_again(key: str, changes: dict) -> None:
         assert len(json.loads(lines[0])["obs"]) == 270
 
 
-def test_experience_in_any_order_and_numbering_trains_alike() -> None:
+def test_experience_in_any_order_and_numbering_is_the_same() -> None:
     shard = shard_of("hearts_4p", 3)
     lines = [json.loads(line) for line in experience_lines(shard)]
     for line in lines:
@@ -64,6 +61,10 @@ def test_experience_in_any_order_and_numbering_trains_alike() -> None:
     np.testing.assert_array_equal(again.game, shard.game)
     expected, found = make_samples([shard], 1.0, 0.95), make_samples([again], 1.0, 0.95)
     np.testing.assert_allclose(found.advantage.numpy(), expected.advantage.numpy(), atol=1e-6)
+    shard = shard_of("connect_four_2p", 2)
+    names = "obs mask action log_prob value reward done truncated bootstrap seat game step"
+    backwards = replace(shard, **{name: getattr(shard, name)[::-1].copy() for name in names.split()})
+    assert list(experience_lines(backwards)) == list(experience_lines(shard))[::-1]
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -115,15 +116,6 @@ def test_a_bad_line_is_named(change, complaint: str) -> None:
         read(edited(change))
 
 
-def test_features_that_cannot_be_counts_are_refused() -> None:
-    lines = list(experience_lines(shard_of("connect_four_2p", 1)))
-    row = json.loads(lines[1])
-    for value in (0.5, 256, -1):
-        row["obs"][3] = value
-        with pytest.raises(BadExperience, match=r"line 2: field obs: .*connect_four has whole numbers from 0 to 255"):
-            read([lines[0], json.dumps(row), *lines[2:]], "connect_four_2p")
-
-
 def test_a_file_is_loaded_as_a_shard_of_its_game(tmp_path) -> None:
     shard, file = shard_of("hearts_4p", 3), tmp_path / "hands.jsonl"
     file.write_text("\n".join([*experience_lines(shard), *experience_lines(shard_of("hearts_4p", 2), 3)]))
@@ -136,27 +128,20 @@ def test_a_file_is_loaded_as_a_shard_of_its_game(tmp_path) -> None:
         load_experience(tmp_path / "no.jsonl", GAMES["hearts_4p"])
 
 
-def test_bad_files_are_named() -> None:
-    lines = list(experience_lines(shard_of("hearts_4p", 1)))
-    with pytest.raises(BadExperience, match="line 2: Invalid JSON"):
-        read([lines[0], lines[1][:50]])
-    with pytest.raises(BadExperience, match=r"line \d+: field done: seat 3 in game 0 never ends"):
-        read(lines[:-1])
-    with pytest.raises(BadExperience, match=r"line \d: field step_id: seat 0 in game 0 has step \d twice"):
-        read([lines[0], lines[0], *lines[1:]])
-    with pytest.raises(BadExperience, match="no experience"):
-        read([])
-    with pytest.raises(BadExperience, match=r"line 1: field value: .* finite"):
-        read([json.dumps(json.loads(lines[0]) | {"value": float("nan")}), *lines[1:]])
-
-
-def test_shard_rows_are_written_in_their_own_order() -> None:
-    shard = shard_of("connect_four_2p", 2)
-    turned = {
-        name: getattr(shard, name)[::-1].copy() for name in ("obs", "mask", "action", "log_prob", "value", "reward")
-    }
-    turned |= {
-        name: getattr(shard, name)[::-1].copy() for name in ("done", "truncated", "bootstrap", "seat", "game", "step")
-    }
-    backwards = replace(shard, **turned)
-    assert list(experience_lines(backwards)) == list(experience_lines(shard))[::-1]
+def test_bad_files_and_features_are_named() -> None:
+    first, second, *rest = experience_lines(shard_of("hearts_4p", 1))
+    for lines, complaint in (
+        ([first, second[:50]], "line 2: Invalid JSON"),
+        ([first, second, *rest[:-1]], r"line \d+: field done: seat 3 in game 0 never ends"),
+        ([first, first, second, *rest], r"line \d: field step_id: seat 0 in game 0 has step \d twice"),
+        ([], "no experience"),
+        ([json.dumps(json.loads(first) | {"value": float("nan")}), second], r"line 1: field value: .* finite"),
+    ):
+        with pytest.raises(BadExperience, match=complaint):
+            read(lines)
+    lines = list(experience_lines(shard_of("connect_four_2p", 1)))
+    row = json.loads(lines[1])
+    for value in (0.5, 256, -1):
+        row["obs"][3] = value
+        with pytest.raises(BadExperience, match=r"line 2: field obs: .*connect_four has whole numbers from 0 to 255"):
+            read([lines[0], json.dumps(row), *lines[2:]], "connect_four_2p")

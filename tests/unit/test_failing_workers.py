@@ -1,7 +1,8 @@
 """SelfplayScheduler and its workers: leases, pauses after failures, quarantine (ADR-019)."""
 
 import pytest
-from driving import KEY, NEED, OLD, OTHER_KEY, Driven, distributed, run_settings, scored
+from builders import ready, training_failed
+from driving import KEY, NEED, OTHER_KEY, Driven, distributed, played, run_settings, scored
 
 from app.config import DeadlineSettings
 from app.controllers import SelfplayScheduler
@@ -18,24 +19,25 @@ from app.events import (
     SelfplayComplete,
     SelfplayFailed,
     SelfplayRequested,
-    ShardRef,
-    TrainingFailed,
 )
 
 TICK = ClockTick(period_seconds=10)
-LEASE = run_settings().feedback.scheduler.lease_seconds
 NODES = run_settings().feedback.nodes
 A, B = "selfplay_worker@a", "selfplay_worker@b"
 
 
-def ready(name: str, capacity: int = 1) -> DaemonReady:
-    return DaemonReady(daemon="selfplay_worker", node=name.partition("@")[2], position=0, capacity=capacity)
+def ready_of(name: str) -> DaemonReady:
+    return ready("selfplay_worker", name.partition("@")[2])
+
+
+def failed(request: str, worker: str) -> SelfplayFailed:
+    return SelfplayFailed(request_id=request, worker=worker, error="no")
 
 
 def scheduler_of(*workers: str, keys: tuple[str, ...] = (KEY,)) -> Driven:
     driven = Driven(SelfplayScheduler, run_settings(*keys))
     for name in workers:
-        driven.feed(ready(name), key=None)
+        driven.feed(ready_of(name), key=None)
     return driven
 
 
@@ -49,16 +51,8 @@ def out(driven: Driven, key: str = KEY) -> list[tuple[str, str]]:
 
 
 def completed(request: str, worker: str, *, probe: bool = False) -> SelfplayComplete:
-    return SelfplayComplete(
-        request_id=request,
-        probe=probe,
-        shard=ShardRef(key="c" * 64, worker=worker, rows=9, games=1, model=OLD, seed=1),
-        opponents=(),
-        temperature=1.0,
-        mean_length=9.0,
-        truncated_games=0,
-        seconds=1.0,
-    )
+    answer = played()
+    return answer.replace(request_id=request, probe=probe, shard=answer.shard.replace(worker=worker))
 
 
 def good(request: str, worker: str, rows: int = 1) -> SelfplayComplete:
@@ -69,27 +63,22 @@ def good(request: str, worker: str, rows: int = 1) -> SelfplayComplete:
 class TestLeases:
     @staticmethod
     def pass_time(driven: Driven, seconds: float, start: float = 0.0) -> list:
-        """Let the clock tick; return the emitted events."""
         times = range(int(start), int(start + seconds) + 1, 10)
         return [p for at in times for p in driven.feed(TICK, key=None, at=at)]
 
-    def test_request_of_a_living_worker_is_not_given_up(self):
-        driven = scheduler_of(A)
-        driven.feed(distributed())
-        ((request, _),) = out(driven)
-        assert not self.pass_time(driven, 3 * LEASE)
-        assert out(driven) == [(request, A)]
-
-    def test_request_that_is_never_done_is_given_up_all_the_same(self):
-        """The worker dies of the request again and again, and restarts."""
+    @pytest.mark.parametrize("restarts", [False, True])
+    def test_request_is_given_up_only_if_it_is_never_done(self, restarts):
+        """The worker lives on, or dies of the request again and again, and restarts."""
         settings = run_settings().replace(deadlines=DeadlineSettings(selfplay_seconds=600.0))
         driven = Driven(SelfplayScheduler, settings)
-        driven.feed(ready(A), key=None)
+        driven.feed(ready_of(A), key=None)
         driven.feed(distributed())
         ((request, _),) = out(driven)
         for start in range(0, 4 * 600 - 20, 60):
-            driven.feed(ready(A), key=None, at=start)
+            if restarts:
+                driven.feed(ready_of(A), key=None, at=start)
             assert not self.pass_time(driven, 50, start)
+        assert out(driven) == [(request, A)]
         assert of(self.pass_time(driven, 40, start=4 * 600 - 10), SelfplayRequested)
         assert request not in dict(out(driven))
 
@@ -108,10 +97,7 @@ class TestLeases:
 
 
 class Farm:
-    """Some workers, of which the broken ones fail.
-
-    A broken worker fails after 1 s; the others take 20 s for a request.
-    """
+    """Some workers, of which the broken ones fail after 1 s; the others take 20 s for a request."""
 
     def __init__(self, workers: int, broken: int, keys: tuple[str, ...] = (KEY, OTHER_KEY)) -> None:
         self.names = [f"selfplay_worker@{number}" for number in range(workers)]
@@ -139,12 +125,12 @@ class Farm:
                 self.due.remove(answer)
                 _, request, worker, key = answer
                 if worker in self.broken:
-                    said += self.feed(SelfplayFailed(request_id=request, worker=worker, error="no"), key=key, at=at)
+                    said += self.feed(failed(request, worker), key=key, at=at)
                 else:
                     said += self.feed(completed(request, worker), good(request, worker), key=key, at=at)
             if at % 1000 == 0:  # there are never rows enough
                 for key in self.keys:
-                    said += self.feed(TrainingFailed(request_id="t", reason="error", error="no"), key=key, at=at)
+                    said += self.feed(training_failed("t"), key=key, at=at)
             if at % 10 == 0:
                 said += self.feed(TICK, key=None, at=at)
         return said
@@ -188,53 +174,42 @@ class TestFailures:
         done = [at for at, _ in farm.asked if at > 3.5 * 3600]
         assert len(done) > 50, "it goes on as soon as a probe succeeds"
 
-    def test_configuration_failing_everywhere_pauses_one_worker(self):
-        driven = scheduler_of(A, B, keys=(KEY, OTHER_KEY))
-        driven.feed(distributed(), key=KEY)
-        said, failed = [], set()
-        for at in range(1, 2000):
-            for request, worker in out(driven):
-                if request not in failed:
-                    failed.add(request)
-                    said += driven.feed(SelfplayFailed(request_id=request, worker=worker, error="no"), at=at)
+    @staticmethod
+    def fail_all(driven: Driven, done: set[str], start: int, end: int, *keys: str) -> set[str]:
+        """Fail each request of configurations once; return the paused workers."""
+        said = []
+        for at in range(start, end):
+            for key in keys:
+                for request, worker in out(driven, key):
+                    if request not in done:
+                        done.add(request)
+                        said += driven.feed(failed(request, worker), key=key, at=at)
             said += driven.feed(TICK, key=None, at=at)
-        assert len(failed) > 20
-        assert len({one.worker for one in of(said, NodeDegraded)}) <= 1
+        return {one.worker for one in of(said, NodeDegraded)}
+
+    def test_configuration_failing_everywhere_pauses_one_worker(self):
+        driven, done = scheduler_of(A, B, keys=(KEY, OTHER_KEY)), set()
+        driven.feed(distributed(), key=KEY)
+        assert len(self.fail_all(driven, done, 1, 2000, KEY)) <= 1
+        assert len(done) > 20
 
     def test_failure_at_paused_worker_excuses_no_other(self):
-        """Worker A fails whatever it plays.
-
-        So its failures at the second configuration do not incriminate that configuration.
-        """
-        driven, failed, said = scheduler_of(A, keys=(KEY, OTHER_KEY)), set(), []
-
-        def fail_all(start: int, end: int, *keys: str) -> None:
-            for at in range(start, end):
-                for key in keys:
-                    for request, worker in out(driven, key):
-                        if request not in failed:
-                            failed.add(request)
-                            no = SelfplayFailed(request_id=request, worker=worker, error="no")
-                            said.extend(driven.feed(no, key=key, at=at))
-                said.extend(driven.feed(TICK, key=None, at=at))
-
+        """Worker A fails whatever it plays."""
+        driven, done = scheduler_of(A, keys=(KEY, OTHER_KEY)), set()
         driven.feed(distributed(), key=OTHER_KEY)
-        fail_all(1, 60, OTHER_KEY)
-        assert {one.worker for one in of(said, NodeDegraded)} == {A}
+        assert self.fail_all(driven, done, 1, 60, OTHER_KEY) == {A}
         driven.feed(distributed(), key=KEY, at=60)
-        fail_all(60, 1000, KEY, OTHER_KEY)
-        driven.feed(ready(B), key=None, at=1000)
-        fail_all(1000, 2000, KEY, OTHER_KEY)
-        assert {one.worker for one in of(said, NodeDegraded)} == {A, B}
+        assert self.fail_all(driven, done, 60, 1000, KEY, OTHER_KEY) == {A}
+        driven.feed(ready_of(B), key=None, at=1000)
+        assert B in self.fail_all(driven, done, 1000, 2000, KEY, OTHER_KEY)
 
     def test_damaged_shards_count_as_failures(self):
         driven, said = scheduler_of(A), []
         driven.feed(distributed())
         for at in range(0, 100, 20):
             for request, worker in out(driven):
-                said += driven.feed(completed(request, worker), at=at)
                 bad = QualityDegraded(request_id=request, worker=worker, shard="c" * 64, reason="DamagedBlob")
-                said += driven.feed(bad, at=at)
+                said += driven.feed(completed(request, worker), bad, at=at)
             said += driven.feed(TICK, key=None, at=at + 19)
         assert {one.worker for one in of(said, NodeDegraded)} == {A}
 
@@ -242,49 +217,55 @@ class TestFailures:
         farm = Farm(1, broken=1)
         farm.run(3600)
         asked = len(farm.asked)
-        farm.feed(ready(farm.names[0]), key=None, at=3601)
+        farm.feed(ready_of(farm.names[0]), key=None, at=3601)
         assert len(farm.asked) == asked + 1
 
 
 class TestQuarantine:
+    @pytest.fixture
+    def alone(self) -> Driven:
+        """Return the scheduler of one worker, with a request for it."""
+        driven = scheduler_of(A)
+        driven.feed(distributed())
+        return driven
+
     @staticmethod
     def quarantined(driven: Driven, worker: str = A, at: float = 1.0, seconds: float = 600.0) -> list:
         decided = NodeQuarantined(worker=worker, lasts_seconds=seconds, reason="x")
         return driven.feed(decided, key=None, at=at)
 
-    def test_requests_of_quarantined_worker_go_to_others(self):
+    def test_requests_and_rows_of_quarantined_worker_are_dropped(self):
         driven = scheduler_of(A, B)
         (first,) = driven.feed(distributed())
-        other = B if first.worker == A else A
-        (again,) = self.quarantined(driven, first.worker)
-        assert (again.worker, again.probe) == (other, False)
-
-    def test_rows_of_quarantined_worker_are_dropped(self):
-        driven = scheduler_of(A, B)
-        driven.feed(distributed())
         ((request, worker),) = out(driven)
         driven.feed(completed(request, worker), good(request, worker, rows=NEED // 2))
-        self.quarantined(driven, worker)
+        (again,) = self.quarantined(driven, worker)
         ((request, other),) = out(driven)
-        assert other != worker
+        assert {worker, other} == {A, B}
+        assert (first.worker, again.worker, again.probe) == (worker, other, False)
         said = driven.feed(completed(request, other), good(request, other, rows=NEED - 1), at=2)
         assert of(said, SelfplayRequested), "without the rows of the quarantined worker one is lacking"
 
-    def test_shard_that_waits_for_inspection_is_not_waited_for(self):
-        driven = scheduler_of(A)
-        driven.feed(distributed())
-        ((request, _),) = out(driven)
-        driven.feed(completed(request, A))
-        self.quarantined(driven)
-        assert not out(driven)
+    def test_shard_that_waits_for_inspection_is_not_waited_for(self, alone):
+        ((request, _),) = out(alone)
+        alone.feed(completed(request, A))
+        self.quarantined(alone)
+        assert not out(alone)
 
-    def test_quarantined_worker_is_probed_after_its_time_one_by_one(self):
-        driven = scheduler_of(A)
-        driven.feed(distributed())
-        self.quarantined(driven)
-        assert not [p for at in range(10, 600, 10) for p in driven.feed(TICK, key=None, at=at)]
-        said = [p for at in range(600, 640, 10) for p in driven.feed(TICK, key=None, at=at)]
+    def test_quarantined_worker_is_probed_after_its_time_one_by_one(self, alone):
+        self.quarantined(alone)
+        assert not [p for at in range(10, 600, 10) for p in alone.feed(TICK, key=None, at=at)]
+        said = [p for at in range(600, 640, 10) for p in alone.feed(TICK, key=None, at=at)]
         assert [one.probe for one in said] == [True]
+
+    def test_quarantine_outlasts_a_restart_and_ends_with_release(self, alone):
+        before = out(alone)
+        assert not self.quarantined(alone, "selfplay_worker@liar")
+        assert out(alone) == before, "it is unknown"
+        self.quarantined(alone)
+        assert not alone.feed(ready_of(A), key=None, at=2)
+        (request,) = alone.feed(NodeReleased(worker=A, reason="x"), key=None, at=3) or alone.feed(TICK, key=None, at=60)
+        assert not request.probe
 
     def test_probe_makes_no_configuration_wait(self):
         driven = scheduler_of(A, B)
@@ -299,25 +280,3 @@ class TestQuarantine:
         ((request, _),) = out(driven)
         said = driven.feed(completed(request, B), good(request, B, rows=NEED - 1), at=24)
         assert B in [one.worker for one in of(said, SelfplayRequested)], "a probe's rows do not count"
-
-    def test_released_worker_plays_as_before(self):
-        driven = scheduler_of(A)
-        driven.feed(distributed())
-        self.quarantined(driven)
-        (request,) = driven.feed(NodeReleased(worker=A, reason="x"), key=None, at=2) or driven.feed(
-            TICK, key=None, at=60
-        )
-        assert not request.probe
-
-    def test_quarantine_outlasts_restart_of_its_worker(self):
-        driven = scheduler_of(A)
-        self.quarantined(driven)
-        assert not driven.feed(ready(A), key=None, at=2)
-        assert not driven.feed(distributed(), at=3)
-
-    def test_quarantine_of_unknown_worker_changes_nothing(self):
-        driven = scheduler_of(A)
-        driven.feed(distributed())
-        before = out(driven)
-        assert not self.quarantined(driven, "selfplay_worker@liar")
-        assert out(driven) == before

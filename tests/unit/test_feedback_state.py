@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from builders import adapted, configured, rejected, rolled_back, tuned
 from driving import (
     HOUR,
     KEY,
@@ -12,6 +13,8 @@ from driving import (
     distributed,
     gated,
     match,
+    parity,
+    played,
     promoted,
     rated,
     run_settings,
@@ -30,16 +33,9 @@ from app.events import (
     ClockTick,
     CurriculumRebalanced,
     ExplorationBoost,
-    HyperparameterUpdated,
     MatchmakingUpdated,
-    ModelRolledBack,
     OpponentPick,
-    ParityChecked,
-    PromotionRejected,
     QualityPenaltyApplied,
-    RunConfigured,
-    SelfplayComplete,
-    ShardRef,
     TrainingBlockedByQuality,
     TrainingIntensityChanged,
     TrainingUnblocked,
@@ -62,13 +58,10 @@ KNOBS = """training_block selfplay_rate boost_lasts_seconds boost_set_by learnin
     quality_threshold base_temperature matchmaking"""
 
 
-def test_state_has_22_and_6_and_9_signals_knobs_and_lineage():
+def test_state_has_22_and_6_and_9_signals_and_unknown_ones():
     groups = [names.split() for names in (CANONICAL, SIGNALS, MONITORING, KNOBS)]
     assert [len(names) for names in groups[:3]] == [22, 6, 9]
     assert FeedbackState.__struct_fields__ == (*(name for names in groups for name in names), "lineage", "elo_pools")
-
-
-def test_unmeasured_fields_are_null_and_not_zero():
     unknown = {name for name, value in asdict(EMPTY).items() if value is None}
     assert {"quality_score", "data_quality_score", "win_rate", "elo_current", "elo_stderr", "elo_velocity"} <= unknown
 
@@ -89,29 +82,20 @@ def test_its_json_is_lossless(ratings, win_rates):
     assert len(state.elo_history) <= HISTORY_LENGTH
 
 
-def test_update_elo_keeps_history_peak_trend_and_plateaus():
+def test_update_elo_keeps_history_peak_trend_and_pools():
     state = EMPTY.update_elo(100, 10, NOW).update_elo(150, 10, NOW + timedelta(hours=1))
     assert (state.elo_current, state.elo_peak, state.elo_trend, state.elo_plateau_count) == (150, 150, 50, 0)
     state = state.update_elo(140, 10, NOW + timedelta(hours=2)).update_elo(144, 10, NOW + timedelta(hours=3))
     assert (state.elo_peak, state.elo_plateau_count, len(state.elo_history)) == (150, 2, 4)
     assert state.elo_velocity is not None
-
-
-def test_ratings_close_in_time_are_one_pool_for_the_velocity():
     state = EMPTY
     for minute in range(60):
-        state = state.update_elo(100, 20, NOW + timedelta(minutes=minute), spacing_seconds=1200)
+        state = state.update_elo(10 * minute, 20, NOW + timedelta(minutes=minute), spacing_seconds=1200)
     assert len(state.elo_pools) == 3
     assert state.elo_pools[0].stderr == pytest.approx(20 / 20**0.5)
     assert state.elo_pools[0].last - state.elo_pools[0].time == timedelta(minutes=19)
-
-
-def test_history_has_the_latest_ratings_with_their_own_times():
-    state = EMPTY
-    for minute in range(34):
-        state = state.update_elo(10 * minute, 20, NOW + timedelta(minutes=minute), spacing_seconds=1200)
     shown = [(point.time, point.elo) for point in state.elo_history]
-    assert shown == [(NOW + timedelta(minutes=minute), 10 * minute) for minute in range(14, 34)]
+    assert shown == [(NOW + timedelta(minutes=minute), 10 * minute) for minute in range(40, 60)]
 
 
 @pytest.mark.parametrize(("win_rate", "high", "low"), [(0.71, 1, 0), (0.7, 0, 0), (0.5, 0, 0), (0.49, 0, 1)])
@@ -138,15 +122,11 @@ def test_urgency_grows_with_staleness_and_stays_within_bounds():
 
 
 def params(rate: float, epochs: int, games: int) -> AdaptiveParamsChanged:
-    return AdaptiveParamsChanged(learning_rate=rate, epochs=epochs, games_per_iteration=games, reason="x")
+    return adapted(epochs, games, rate)
 
 
 def penalty(rate: float) -> QualityPenaltyApplied:
     return QualityPenaltyApplied(rate_multiplier=rate, quality_score=0.2, threshold=0.3)
-
-
-def update(parameter: str, value: float) -> HyperparameterUpdated:
-    return HyperparameterUpdated(parameter=parameter, value=value, previous=1.0, reason="x")
 
 
 @pytest.fixture
@@ -155,27 +135,14 @@ def driven():
 
 
 def test_facts_set_the_signals(driven):
-    shard = ShardRef(worker="selfplay_worker@laptop", key="c" * 64, rows=9, games=7, model=NEW, seed=1)
-    played = SelfplayComplete(
-        request_id="s",
-        probe=False,
-        shard=shard,
-        opponents=(),
-        temperature=1.0,
-        mean_length=9,
-        truncated_games=0,
-        seconds=1,
-    )
-    driven.feed(played, played, at=3600)
+    shard = played().shard.replace(games=7)
+    driven.feed(gated(100, 0, 0))
+    assert driven.state().elo_current is None, "gate games do not rate"
+    driven.feed(*[played().replace(shard=shard)] * 2, at=3600)
     driven.feed(trained(), at=7200)
     driven.feed(rated(50, match(0.8), stderr=9), at=7300)
     driven.feed(scored(0.8), scored(0.4), promoted(NEW), distributed(NEW), at=7400)
-    driven.feed(
-        ParityChecked(
-            request_id="q", worker="selfplay_worker@laptop", shard="c" * 64, against=None, checked=8, failures=0
-        ),
-        at=7500,
-    )
+    driven.feed(parity(0, checked=8), at=7500)
     state = driven.state()
     assert state.games_played == 14
     assert state.data_freshness_hours == 1.0
@@ -187,30 +154,18 @@ def test_facts_set_the_signals(driven):
     assert state.last_evaluation_time == EPOCH + timedelta(seconds=7300)
 
 
-def test_urgency_grows_while_an_evaluation_is_awaited(driven):
+@pytest.mark.parametrize(("seconds", "urgency"), [(599, 0), (600, 0.5 / 144), (6 * HOUR, 0.125), (12 * HOUR, 0.25)])
+def test_urgency_grows_while_an_evaluation_is_awaited(driven, seconds, urgency):
+    """It is rated once per check period."""
+    tick = ClockTick(period_seconds=10)
+    driven.feed(tick, key=None, at=0)
+    assert driven.fold.rows("FeedbackState") == {}, "a tick adds no row"
     driven.feed(rated(50), at=0)
-    assert driven.state().urgency_score == 0
-    for hour in (6, 12):
-        driven.feed(ClockTick(period_seconds=10), key=None, at=hour * HOUR)
-        assert driven.state().urgency_score == pytest.approx(0.5 * hour / 24)
-        assert driven.state().last_urgency_update == EPOCH + timedelta(hours=hour)
-
-
-@pytest.mark.parametrize(("seconds", "urgency"), [(599, 0.0), (600, 0.5 * 600 / (24 * HOUR))])
-def test_urgency_is_rated_once_per_check_period(driven, seconds, urgency):
-    driven.feed(rated(50), at=0)
-    driven.feed(ClockTick(period_seconds=10), key=None, at=seconds)
+    driven.feed(tick, key=None, at=seconds)
     assert driven.state().urgency_score == pytest.approx(urgency)
-
-
-def test_tick_adds_no_row_of_an_unknown_configuration(driven):
-    driven.feed(ClockTick(period_seconds=10), key=None, at=HOUR)
-    assert driven.fold.rows("FeedbackState") == {}
-
-
-def test_gate_games_do_not_rate(driven):
-    driven.feed(gated(100, 0, 0))
-    assert driven.state().elo_current is None
+    assert driven.state().last_urgency_update == EPOCH + timedelta(seconds=seconds if urgency else 0)
+    driven.feed(tick, key=None, at=24 * HOUR)
+    assert driven.state().urgency_score == 0.5
 
 
 def test_decisions_set_the_knobs(driven):
@@ -227,38 +182,34 @@ def test_decisions_set_the_knobs(driven):
 
 def test_decided_parameters_are_kept_within_their_bounds(driven):
     assert driven.state().parameter("learning_rate", driven.settings) == CONFIG.learning_rate
-    driven.feed(params(2e-5, 5, 128), at=10)
+    driven.feed(params(2e-5, 8, 128), at=10)
     state = driven.state()
-    assert (state.learning_rate, state.epochs, state.games_per_iteration) == (2e-5, 5, 128)
-    driven.feed(params(1.0, 10**9, 10**9), at=11)
+    assert (state.learning_rate, state.epochs, state.games_per_iteration) == (2e-5, 8, 128)
+    driven.feed(configured(run_settings(gauntlet={"max_epochs": 4})), key=None, at=11)
+    assert (driven.state().epochs, driven.state().learning_rate) == (4, 2e-5), "narrower settings"
+    driven.feed(configured(driven.settings), params(1.0, 10**9, 10**9), at=12)
     state, most = driven.state(), driven.settings.feedback.gauntlet
     games = most.max_games_factor * CONFIG.selfplay.games_per_request
     assert (state.learning_rate, state.epochs, state.games_per_iteration) == (1e-3, most.max_epochs, games)
-    assert state.last_adjustment_time == EPOCH + timedelta(seconds=11)
+    assert state.last_adjustment_time == EPOCH + timedelta(seconds=12)
 
 
 def test_parameters_are_set_as_they_are_decided(driven):
-    driven.feed(update("quality_threshold", 0.45), update("base_temperature", 0.6), update("epochs", 5.0), at=10)
+    driven.feed(tuned("quality_threshold", 0.45), tuned("base_temperature", 0.6), tuned("epochs", 5.0), at=10)
     state = driven.state()
     assert (state.quality_threshold, state.base_temperature, state.epochs) == (0.45, 0.6, 5)
-    driven.feed(update("quality_threshold", 9.0), at=11)
+    driven.feed(tuned("quality_threshold", 9.0), at=11)
     assert driven.state().quality_threshold == driven.settings.feedback.intensity.reduced
 
 
-def test_narrower_settings_bound_what_was_decided_before(driven):
-    driven.feed(params(2e-5, 8, 128), at=10)
-    narrower = run_settings(gauntlet={"max_epochs": 4})
-    driven.feed(RunConfigured(run_id="run", settings=narrower.model_dump(mode="json")), key=None, at=11)
-    assert (driven.state().epochs, driven.state().learning_rate) == (4, 2e-5)
-
-
 def test_block_and_penalty_last_until_they_are_lifted(driven):
-    driven.feed(TrainingBlockedByQuality(reason="why"), penalty(0.5), at=10)
-    state = driven.state()
-    assert (state.training_block, state.selfplay_rate, state.quality_penalties_applied) == ("why", 0.5, 1)
-    driven.feed(TrainingUnblocked(reason="x"), penalty(1.0), at=11)
-    state = driven.state()
-    assert (state.training_block, state.selfplay_rate, state.quality_penalties_applied) == (None, 1.0, 1)
+    for block, set_block, rate in (
+        (TrainingBlockedByQuality(reason="why"), "why", 0.5),
+        (TrainingUnblocked(reason="x"), None, 1.0),
+    ):
+        driven.feed(block, penalty(rate), at=10)
+        state = driven.state()
+        assert (state.training_block, state.selfplay_rate, state.quality_penalties_applied) == (set_block, rate, 1)
 
 
 def test_matchmaking_is_the_latest_decided(driven):
@@ -267,30 +218,24 @@ def test_matchmaking_is_the_latest_decided(driven):
     assert driven.state().matchmaking == decided
 
 
+def verdicts(driven: Driven) -> tuple:
+    state = driven.state()
+    return state.consecutive_successes, state.consecutive_failures, state.last_promotion_success
+
+
 def test_verdicts_are_counted_in_a_row(driven):
-    """A promotion that is repeated counts once."""
     driven.feed(promoted(OLD), promoted(OLD), at=10)
-    state = driven.state()
-    assert (state.consecutive_successes, state.consecutive_failures, state.last_promotion_success) == (1, 0, True)
-    evidence = promoted().evidence
-    driven.feed(PromotionRejected(model="e" * 64, current=NEW, step=7, evidence=evidence), at=11)
-    state = driven.state()
-    assert (state.consecutive_successes, state.consecutive_failures, state.last_promotion_success) == (0, 1, False)
-    assert state.last_promotion_time == EPOCH + timedelta(seconds=10)
-
-
-def test_operators_promotion_counts_as_no_success(driven):
-    """A candidate was rejected before, and an operator makes another model current."""
-    evidence = promoted().evidence
-    driven.feed(promoted(OLD), PromotionRejected(model="e" * 64, current=OLD, step=7, evidence=evidence), at=10)
-    driven.feed(promoted(NEW), at=11)
-    state = driven.state()
-    assert (state.consecutive_successes, state.consecutive_failures, state.last_promotion_success) == (0, 1, False)
+    assert verdicts(driven) == (1, 0, True), "a promotion that is repeated counts once"
+    driven.feed(rejected("e" * 64, OLD, 7), at=11)
+    assert verdicts(driven) == (0, 1, False)
+    assert driven.state().last_promotion_time == EPOCH + timedelta(seconds=10)
+    driven.feed(promoted(NEW), at=12)
+    assert verdicts(driven) == (0, 1, False), "an operator's promotion counts as no success"
 
 
 def test_rollback_forgets_the_ratings_of_what_it_removes(driven):
     driven.feed(promoted(OLD), promoted(NEW), rated(50), at=12)
-    driven.feed(ModelRolledBack(from_model=NEW, to_model=OLD, step=0, reason="x"), at=20)
+    driven.feed(rolled_back(NEW, OLD), at=20)
     state = driven.state()
     assert (state.current_model, state.elo_history, state.elo_velocity) == (OLD, (), None)
     assert state.lineage.current_model == OLD

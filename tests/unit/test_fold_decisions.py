@@ -1,14 +1,12 @@
-"""Pending decisions of Fold.
-
-A controller sees its own decisions before they are recorded, and is not given their record.
-"""
+"""Pending decisions of Fold."""
 
 from collections.abc import Callable, Mapping
-from datetime import timedelta
 from typing import Any, ClassVar
 
 import pytest
+from builders import configured, recorded, rolled_back
 from driving import KEY, NEW, OLD, OTHER_KEY, promoted, run_settings
+from scenario_events import boosted as boost
 
 from app.config import Parameter
 from app.controllers import Controller, FeedbackFold, States, state_of
@@ -25,19 +23,12 @@ from app.events import (
     QualityDegraded,
     RegressionCleared,
     Row,
-    RunConfigured,
     Step,
     handles,
-    originate,
 )
-from app.events.envelope import EPOCH
 
 WORSE = "d" * 64
 DEGRADED = QualityDegraded(request_id="r", worker="selfplay_worker@laptop", shard="c" * 64, reason="x")
-
-
-def boost(multiplier: float) -> ExplorationBoost:
-    return ExplorationBoost(multiplier=multiplier, lasts_seconds=60, reason="x")
 
 
 class Notes(Row, frozen=True):
@@ -64,12 +55,10 @@ class Booster(Controller):
         return Step({event.subject: row.replace(shown=(*row.shown, shown))}, self.decisions(shown))
 
     def decisions(self, shown: float) -> tuple[Emission, ...]:
-        """Raise the boost."""
         return (Emission(boost(shown + 1)),)
 
     @handles(ExplorationBoost)
     def boosted(self, rows: Rows, event: Event[Any], states: States) -> Step[Notes]:
-        """Note the multiplier of a recorded boost."""
         row = rows.get(event.subject, Notes())
         return Step({event.subject: row.replace(given=(*row.given, event.data.multiplier))})
 
@@ -81,7 +70,6 @@ class Observer(Booster):
     emits: ClassVar[frozenset[type[Payload]]] = frozenset()
 
     def decisions(self, shown: float) -> tuple[Emission, ...]:
-        """Decide nothing."""
         return ()
 
 
@@ -101,10 +89,7 @@ class Cooler(Controller):
 
 
 class Restorer(Controller):
-    """Makes OLD current at each degraded shard.
-
-    Once OLD is shown as current, it emits REGRESSION_CLEARED instead.
-    """
+    """Makes OLD current at each degraded shard. Once OLD is shown as current, it emits REGRESSION_CLEARED instead."""
 
     name: ClassVar[str] = "Restorer"
     row: ClassVar[type[Notes]] = Notes
@@ -115,7 +100,7 @@ class Restorer(Controller):
         current = state_of(states, event.subject).current_model
         if current == OLD:
             return Step({}, (Emission(RegressionCleared(model=OLD)),))
-        return Step({}, (Emission(ModelRolledBack(from_model=current, to_model=OLD, step=0, reason="x")),))
+        return Step({}, (Emission(rolled_back(current, OLD)),))
 
 
 class Run:
@@ -127,25 +112,20 @@ class Run:
         self.configure(KEY, OTHER_KEY)
 
     def configure(self, *keys: str) -> None:
-        """Record the settings of a run with these configurations."""
-        self.feed(RunConfigured(run_id="run", settings=run_settings(*keys).model_dump(mode="json")), None)
+        self.feed(configured(run_settings(*keys)), None)
 
     def event(self, envelope: Envelope[Payload]) -> Event[Payload]:
-        """Return the next event of the journal."""
         self.position += 1
         return Event(envelope, self.position, self.position * 10**6, "broker@laptop")
 
     def happened(self, data: Payload, key: str | None = KEY) -> Event[Payload]:
-        """Return the next event of the journal, without a cause."""
-        time = EPOCH + timedelta(seconds=self.position)
-        return self.event(originate(data, event_id=f"event-{self.position}", time=time, subject=key))
+        self.position += 1
+        return recorded(data, self.position, key)
 
     def feed(self, data: Payload, key: str | None = KEY) -> list[Envelope[Any]]:
-        """Record a payload, and return the decisions that follow."""
         return self.give(self.happened(data, key))
 
     def record(self, decision: Envelope[Payload]) -> list[Envelope[Any]]:
-        """Record a decision, and return those that follow."""
         return self.give(self.event(decision))
 
     def give(self, event: Event[Payload], **options: Any) -> list[Envelope[Any]]:
@@ -160,21 +140,17 @@ class Run:
         return outcome.envelopes
 
     def restart(self) -> None:
-        """Restart from the saved rows."""
         self.fold = Fold(self.controllers, dict(self.saved))
 
     def notes(self, controller: type[Booster]) -> Notes:
-        """Return what a controller has noted."""
         return self.fold.rows(controller.name).get(KEY, Notes())
 
     @property
     def boost(self) -> float:
-        """The recorded boost."""
         return state_of(self.fold.states, KEY).exploration_boost
 
     @property
     def host_rows(self) -> set[str]:
-        """Keys of the host's saved rows."""
         return {key for owner, key in self.saved if owner == HOST}
 
 
@@ -183,10 +159,10 @@ def run() -> Run:
     return Run(Booster, Observer)
 
 
-@pytest.fixture(params=[False, True], ids=["at once", "after a restart"])
+@pytest.fixture(params=[lambda run: None, Run.restart], ids=["at once", "after a restart"])
 def go_on(request: pytest.FixtureRequest) -> Callable[[Run], None]:
-    """Return a function that restarts a run, or does nothing."""
-    return Run.restart if request.param else lambda _: None
+    """Return a function that does nothing, or restarts a run."""
+    return request.param
 
 
 def multipliers(decisions: list[Envelope[Any]]) -> list[float]:
@@ -198,51 +174,34 @@ def test_own_decision_is_shown_before_it_is_recorded(run, go_on):
         assert multipliers(run.feed(DEGRADED)) == [expected]
         go_on(run)
     assert run.boost == 1.0, "nothing is recorded"
+    assert multipliers(run.feed(DEGRADED, OTHER_KEY)) == [2.0], "it is shown for its configuration alone"
 
 
-def test_own_decision_is_shown_for_its_configuration_alone(run):
-    run.feed(DEGRADED)
-    assert multipliers(run.feed(DEGRADED, OTHER_KEY)) == [2.0]
-
-
-def test_others_are_shown_a_decision_once_it_is_recorded(run, go_on):
-    (decision,) = run.feed(DEGRADED)
-    go_on(run)
-    run.feed(DEGRADED)
-    run.record(decision)
-    go_on(run)
-    run.feed(DEGRADED)
-    assert run.notes(Observer) == Notes(given=(2.0,), shown=(1.0, 1.0, 2.0))
-
-
-def test_record_is_not_given_to_the_decider(run, go_on):
+def test_record_is_given_to_others_and_not_to_the_decider(run, go_on):
+    before = run.host_rows
     decisions = [*run.feed(DEGRADED), *run.feed(DEGRADED)]
+    assert run.host_rows > before
     for decision, in_force in zip(decisions, (2.0, 3.0), strict=True):
         go_on(run)
         assert run.record(decision) == []
         assert run.boost == in_force
-    assert (run.notes(Booster).given, run.notes(Observer).given) == ((), (2.0, 3.0))
+    assert run.host_rows == before, "nothing is saved as pending any more"
+    go_on(run)
     assert multipliers(run.feed(DEGRADED)) == [4.0], "each counts once"
-
-
-def test_recorded_decision_is_saved_as_pending_no_more(run):
-    before = run.host_rows
-    (decision,) = run.feed(DEGRADED)
-    assert run.host_rows > before
-    run.record(decision)
-    assert run.host_rows == before
+    assert run.notes(Booster).given == ()
+    assert run.notes(Observer) == Notes(given=(2.0, 3.0), shown=(1.0, 1.0, 3.0))
 
 
 def test_operators_equal_decision_is_given_to_the_decider(run, go_on):
     (decision,) = run.feed(DEGRADED)
-    go_on(run)
-    run.feed(boost(2.0))
-    assert run.notes(Booster).given == (2.0,), "before the record of its own"
-    go_on(run)
-    run.record(decision)
-    assert run.notes(Booster).given == (2.0,)
-    run.feed(boost(2.0))
-    assert run.notes(Booster).given == (2.0, 2.0), "and after it"
+    for given in ((2.0,), (2.0, 2.0)):
+        go_on(run)
+        run.feed(boost(2.0))
+        assert run.notes(Booster).given == given, "before and after the record of its own"
+        go_on(run)
+        if given == (2.0,):
+            run.record(decision)
+            assert run.notes(Booster).given == (2.0,)
 
 
 def test_operators_decision_before_the_record_is_overridden(run, go_on):
@@ -263,16 +222,13 @@ def test_voided_record_ends_the_pending_decision(run, go_on):
     run.fold.voided |= {voided.sequence}
     assert run.give(voided) == []
     go_on(run)
-    assert multipliers(run.feed(DEGRADED)) == [2.0], "it is not shown any more"
+    (again,) = run.feed(DEGRADED)
+    assert again.data.multiplier == 2.0, "it is not shown any more"
     assert run.boost == 1.0
     assert run.notes(Observer).given == ()
-
-
-def test_record_that_is_voided_later_requires_a_new_fold(run):
-    (decision,) = run.feed(DEGRADED)
-    run.record(decision)
+    run.record(again)
     run.feed(EventVoided(position=run.position, reason="x"), None)
-    assert run.fold.to_void == {run.position - 1}
+    assert run.fold.to_void == {run.position - 1}, "a record that is voided later requires a new fold"
 
 
 def test_decision_that_is_never_recorded_is_forgotten(run, go_on):
@@ -285,19 +241,14 @@ def test_decision_that_is_never_recorded_is_forgotten(run, go_on):
     assert len([key for key in run.host_rows if key.startswith(PENDING)]) == 1
 
 
-def test_dropped_step_leaves_no_pending_decision(run):
-    """A rebuild drops steps whose decisions differ from the recorded ones."""
-    before = run.host_rows
-    assert run.give(run.happened(DEGRADED), recorded=frozenset()) == []
-    assert run.host_rows == before
-    assert multipliers(run.feed(DEGRADED)) == [2.0]
-
-
-def test_rebuild_shows_a_decision_until_its_record(run):
-    event = run.happened(DEGRADED)
+def test_rebuild_shows_recorded_decisions_and_drops_others(run):
+    before, event = run.host_rows, run.happened(DEGRADED)
     (expected,) = Fold((Booster,), dict(run.saved)).feed([event]).envelopes
+    assert run.give(event, recorded=frozenset()) == []
+    assert run.host_rows == before
     (decision,) = run.give(event, recorded={(expected.id, expected.data.event_type)})
-    assert multipliers(run.feed(DEGRADED)) == [3.0]
+    assert decision.data.multiplier == 2.0
+    assert multipliers(run.feed(DEGRADED)) == [3.0], "it is shown until its record"
     assert run.record(decision) == []
     assert run.boost == 2.0
 
@@ -312,40 +263,38 @@ def test_pending_parameter_of_removed_configuration_is_harmless(go_on):
     assert run.record(decision) == []
 
 
-def test_pending_rollback_is_shown(go_on):
+@pytest.fixture
+def restoring() -> Run:
+    """Return a run whose current model NEW follows OLD."""
     run = Run(Restorer)
     run.feed(promoted(OLD))
     run.feed(promoted(NEW))
-    (decision,) = run.feed(DEGRADED)
-    go_on(run)
-    (cleared,) = run.feed(DEGRADED)
+    return run
+
+
+def test_pending_rollback_is_shown(restoring, go_on):
+    (decision,) = restoring.feed(DEGRADED)
+    go_on(restoring)
+    (cleared,) = restoring.feed(DEGRADED)
     assert (decision.data.to_model, cleared.data.model) == (OLD, OLD)
 
 
-def test_pending_rollback_of_a_replaced_model_is_not_shown(go_on):
-    """An operator's promotion is recorded between the decision and its record.
-
-    The record then changes nothing.
-    """
-    run = Run(Restorer)
-    run.feed(promoted(OLD))
-    run.feed(promoted(NEW))
-    (decision,) = run.feed(DEGRADED)
-    run.feed(promoted(WORSE))
-    go_on(run)
-    (again,) = run.feed(DEGRADED)
+def test_pending_rollback_of_a_replaced_model_is_not_shown(restoring, go_on):
+    """An operator's promotion is recorded between the decision and its record, which then changes nothing."""
+    (decision,) = restoring.feed(DEGRADED)
+    restoring.feed(promoted(WORSE))
+    go_on(restoring)
+    (again,) = restoring.feed(DEGRADED)
     assert again.data.from_model == WORSE
-    state = run.fold.states[KEY]
-    assert run.record(decision) == []
-    assert run.fold.states[KEY] == state
+    state = restoring.fold.states[KEY]
+    assert restoring.record(decision) == []
+    assert restoring.fold.states[KEY] == state
 
 
-def test_repeated_promotion_is_given_to_nobody():
-    run = Run(Restorer)
-    run.feed(promoted(OLD))
-    before = run.saved.copy()
-    run.feed(promoted(OLD))
-    assert run.saved == before
+def test_repeated_promotion_is_given_to_nobody(restoring):
+    before = restoring.saved.copy()
+    restoring.feed(promoted(NEW))
+    assert restoring.saved == before
 
 
 @pytest.mark.parametrize(

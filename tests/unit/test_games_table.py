@@ -38,11 +38,17 @@ def game(name, players=2, **kwargs):
     return table
 
 
-def test_an_illegal_action_is_refused_with_the_legal_ones() -> None:
+def test_an_illegal_action_is_refused_and_a_slot_begins_afresh() -> None:
     table = game("tic_tac_toe")
     table.step(ONE, np.array([4], dtype=np.int32))
     with pytest.raises(IllegalAction, match="Action 4 in slot 0"):
         table.step(ONE, np.array([4], dtype=np.int32))
+    table.reset(ONE, [4])
+    first = play_first_legal(table).history
+    table.reset(ONE, [4])
+    assert table.history(0) == []
+    assert not table.returns().any()
+    assert play_first_legal(table).history == first
 
 
 @pytest.mark.parametrize(
@@ -96,11 +102,8 @@ def test_hidden_game_is_learned_from_information_states(name: str) -> None:
     assert chosen.spec.encoding == "information_state"
     assert chosen.spec.rules_version != forgetful.spec.rules_version
     assert chosen.spec.shape != forgetful.spec.shape  # so models of one are refused by the other
-
-
-def test_open_game_is_learned_from_its_board() -> None:
-    assert rules("mancala").spec.encoding == ""
-    assert rules("mancala").told_apart(0) is None
+    open_game = rules("mancala")
+    assert (open_game.spec.encoding, open_game.told_apart(0)) == ("", None), "an open game is learned from its board"
 
 
 @pytest.mark.parametrize(
@@ -127,15 +130,6 @@ def test_a_game_over_the_limit_is_truncated_not_drawn() -> None:
     assert ParityChecker(three, 6).failures(record) != []
 
 
-def test_a_finished_slot_begins_afresh() -> None:
-    table = game("tic_tac_toe")
-    first = play_first_legal(table).history
-    table.reset(ONE, [4])
-    assert table.history(0) == []
-    assert not table.returns().any()
-    assert play_first_legal(table).history == first
-
-
 @pytest.mark.parametrize("name", ["y(board_size=4)", "leduc_poker", "backgammon"])
 def test_a_game_without_a_codec_is_seen_as_openspiel_shows_it(name: str) -> None:
     table = game(name)
@@ -152,10 +146,22 @@ def test_chance_without_a_codec_follows_game_probabilities() -> None:
 
 
 def finished(name: str, **changes) -> np.ndarray:
-    """Return the outcome of one game."""
     table = OpenSpielTable(rules(name, **changes), 1)
     table.reset(ONE, [4])
     return play_first_legal(table).returns
+
+
+def test_setting_of_the_outcome_scale_divides_outcomes() -> None:
+    declared, wider = finished("kuhn_poker"), finished("kuhn_poker", outcome_scale=4)
+    assert np.array_equal(declared, 2 * wider)
+    assert declared.any()
+    with pytest.raises(UnknownGame, match=r"outcomes \[.*\], beyond outcome_scale = 0.5") as refused:
+        finished("kuhn_poker", outcome_scale=0.5)
+    assert "outcome_scale" in refused.value.hint
+    hearts = GAMES["hearts_4p"]
+    assert open_table(hearts, 0).spec.outcome_scale == 26
+    with pytest.raises(UnknownGame, match="an outcome_scale of its own, 26"):
+        open_table(hearts.replace(outcome_scale=13), 0)
 
 
 @pytest.mark.parametrize(
@@ -173,44 +179,19 @@ def test_spec_of_a_game_states_its_outcomes_units(name: str, players: int, scale
     assert (spec.outcome_scale, spec.lowest_outcome, spec.highest_outcome) == (scale, lowest, 1)
 
 
-def test_setting_of_the_outcome_scale_divides_outcomes() -> None:
-    declared, wider = finished("kuhn_poker"), finished("kuhn_poker", outcome_scale=4)
-    assert np.array_equal(declared, 2 * wider)
-    assert declared.any()
-
-
-def test_outcome_beyond_the_scale_names_the_setting() -> None:
-    with pytest.raises(UnknownGame, match=r"outcomes \[.*\], beyond outcome_scale = 0.5") as refused:
-        finished("kuhn_poker", outcome_scale=0.5)
-    assert "outcome_scale" in refused.value.hint
-
-
-def test_scale_of_a_built_in_game_is_its_own() -> None:
-    hearts = GAMES["hearts_4p"]
-    assert open_table(hearts, 0).spec.outcome_scale == 26
-    with pytest.raises(UnknownGame, match="an outcome_scale of its own, 26"):
-        open_table(hearts.replace(outcome_scale=13), 0)
-
-
-def corrupt(record, name, value):
-    return replace(record, **{name: value})
-
-
 def test_the_parity_check_names_what_is_wrong() -> None:
-    config = GAMES["connect_four_2p"]
-    table = game("connect_four")
-    record, checker = play_first_legal(table), checker_for(config)
+    record, checker = play_first_legal(game("connect_four")), checker_for(GAMES["connect_four_2p"])
     assert checker.failures(record) == []
     wrong = {
-        "is not legal": corrupt(record, "history", [0, *[0] * len(record.history)]),
-        "outcome": corrupt(record, "returns", -record.returns),
-        "goes on": corrupt(record, "history", record.history[:-1]),
-        "truncated": corrupt(record, "truncated", True),
-        "observation": corrupt(record, "obs", 1 - record.obs),
-        "mask": corrupt(record, "mask", np.ones_like(record.mask)),
-        "was to move": corrupt(record, "seat", 1 - record.seat),
-        "recorded, action": corrupt(record, "action", record.action + 1),
-        "the game has": corrupt(record, "step", record.step + 1),
+        "is not legal": {"history": [0, *[0] * len(record.history)]},
+        "outcome": {"returns": -record.returns},
+        "goes on": {"history": record.history[:-1]},
+        "truncated": {"truncated": True},
+        "observation": {"obs": 1 - record.obs},
+        "mask": {"mask": np.ones_like(record.mask)},
+        "was to move": {"seat": 1 - record.seat},
+        "recorded, action": {"action": record.action + 1},
+        "the game has": {"step": record.step + 1},
     }
-    for complaint, broken in wrong.items():
-        assert any(complaint in failure for failure in checker.failures(broken)), complaint
+    for complaint, change in wrong.items():
+        assert any(complaint in failure for failure in checker.failures(replace(record, **change))), complaint

@@ -33,10 +33,6 @@ def test_the_ratio_is_the_published_one(counts, bounds, llr) -> None:
 
 
 def exact_llr(counts: Sequence[float], elo0: float, elo1: float) -> float:
-    """Return the exact log-likelihood ratio.
-
-    Each hypothesis is the multinomial of maximum likelihood among those with its mean.
-    """
     smoothed = np.array(counts) + PSEUDO_COUNT / len(counts)
     shares, scores = smoothed / smoothed.sum(), np.linspace(0, 1, len(counts))
 
@@ -65,17 +61,6 @@ def test_many_gates_at_once_are_the_same_gates(outcomes) -> None:
 
 
 def gates(shares: np.ndarray, games: int, seed: int, counted: int = 1, number: int = GATES) -> tuple[float, float]:
-    """Return the share of accepted gates and the mean games of gates.
-
-    Every gate is tested after every observation.
-
-    Args:
-        shares: probability of each outcome of an observation.
-        games: that an observation has.
-        seed: of the observations.
-        counted: as how many observations each one is counted.
-        number: of the gates.
-    """
     rng, counts = np.random.default_rng(seed), np.zeros((len(shares), number))
     live, played, accepted = np.arange(number), np.zeros(number), 0
     while len(live):
@@ -88,20 +73,16 @@ def gates(shares: np.ndarray, games: int, seed: int, counted: int = 1, number: i
 
 
 def single(elo: float, draws: float = 0.0) -> np.ndarray:
-    """Return the shares of lost, drawn and won games.
-
-    ``draws`` is the share of draws between equals.
-    """
+    """Return the shares of lost, drawn and won games. ``draws`` is the share of draws between equals."""
     score = expected_score(elo)
     drawn = draws * min(score, 1 - score)
     return np.array([1 - score - drawn / 2, drawn, score - drawn / 2])
 
 
 def opened(elo: float, draws: float, opening: float, *, swapped: bool) -> np.ndarray:
-    """Return the shares of results of games with uneven openings.
+    """Return the shares of results of games, or of pairs that swap the colours, with uneven openings.
 
-    What an opening is worth to the first colour is normally distributed with a standard deviation of ``opening``
-    Elo. The shares are those of single games or, if ``swapped``, of pairs that swap the colours.
+    What an opening is worth to the first colour is normal, with a standard deviation of ``opening`` Elo.
     """
     advantages, weights = np.polynomial.hermite_e.hermegauss(21)
 
@@ -120,10 +101,7 @@ def opened(elo: float, draws: float, opening: float, *, swapped: bool) -> np.nda
 
 @cache
 def dealt(elo: float, players: int, seed: int = 0) -> np.ndarray:
-    """Return the shares of rotations among ``players``.
-
-    Places follow Plackett and Luce; the hero's opponents are equals.
-    """
+    """Return the shares of rotations among ``players``."""
     rng, rotations = np.random.default_rng(seed), 100_000
     strength = np.zeros(players)
     strength[0] = elo * np.log(10) / 400
@@ -172,21 +150,10 @@ def test_pairs_need_fewer_games_than_games_of_such_openings() -> None:
 
 
 def test_games_that_repeat_each_other_are_no_more_evidence() -> None:
-    """Counting games instead of pairs triples the errors here.
-
-    The second game of a pair goes as the first did.
-    """
+    """Counting games instead of pairs triples the errors here. The second game of a pair goes as the first did."""
     lost, _, won = single(-20.0)
     assert gates(np.array([lost, 0, 0, 0, won]), 2, seed=4)[0] <= 0.055
     assert gates(np.array([lost, 0, won]), 2, seed=4, counted=2)[0] > 0.12
-
-
-def test_nothing_but_draws_decides_nothing() -> None:
-    assert gsprt_llr((0, 0, 1000, 0, 0), *BOUNDS) == pytest.approx(0)
-
-
-def test_before_the_first_game_there_is_no_evidence() -> None:
-    assert gsprt_llr((0, 0, 0), *BOUNDS) == pytest.approx(0)
 
 
 @pytest.mark.parametrize("bound", BOUNDS)
@@ -211,3 +178,5 @@ def test_moments_of_half_points_give_the_ratio_of_their_counts() -> None:
     counts, scores = (3, 8, 20, 12, 7), np.repeat(np.linspace(0, 1, 5), (3, 8, 20, 12, 7))
     moments = GradedScores(players=2, rotations=50, total=scores.sum(), squares=(scores**2).sum())
     assert gsprt_llr((0,) * 5, *BOUNDS, moments) == pytest.approx(gsprt_llr(counts, *BOUNDS))
+    for nothing in ((0, 0, 1000, 0, 0), (0, 0, 0)):  # but draws, or no games
+        assert gsprt_llr(nothing, *BOUNDS) == pytest.approx(0)

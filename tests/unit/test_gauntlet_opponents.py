@@ -1,12 +1,13 @@
 """Opponents of an evaluation: champion, recent snapshot, built-in players, league anchors."""
 
 import pytest
+from builders import rolled_back
 from driving import KEY, NEW, OLD, DrivenWorker, promoted, rated, run_settings
 from leagues import model
 
 from app.controllers import REMEMBERED
 from app.core import Elo
-from app.events import AgentRating, CheckpointAdded, CheckpointRetired, EloUpdated, EvaluationRequested, ModelRolledBack
+from app.events import AgentRating, CheckpointAdded, CheckpointRetired, EloUpdated, EvaluationRequested
 from daemons.evaluation import Evaluator
 
 WITH_HEURISTIC = "connect_four_2p"
@@ -31,28 +32,27 @@ def evaluator(key: str = KEY, members: int = 5) -> DrivenWorker:
     return worker
 
 
-def names(worker: DrivenWorker) -> list[str]:
+def opponents(worker: DrivenWorker) -> list:
     (job,) = worker.jobs()
-    return [opponent.name for opponent in job.context["opponents"]]
+    return list(job.context["opponents"])
+
+
+def names(worker: DrivenWorker) -> list[str]:
+    return [opponent.name for opponent in opponents(worker)]
 
 
 def drawn_for(seed: int) -> list[str]:
     worker = evaluator()
     worker.feed(asked(seed=seed))
-    (job,) = worker.jobs()
-    return [one.model for one in job.context["opponents"] if one.name.startswith("member")]
+    return [one.model for one in opponents(worker) if one.name.startswith("member")]
 
 
 def games(worker: DrivenWorker) -> dict[str, int]:
-    (job,) = worker.jobs()
-    return {one.name: one.games for one in job.context["opponents"]}
+    return {one.name: one.games for one in opponents(worker)}
 
 
 def lasting(*retired: int) -> DrivenWorker:
-    """Return an evaluator with three lasting anchors and no other members.
-
-    The anchors in ``retired`` have left the league.
-    """
+    """Return an evaluator with three lasting anchors and no other members; those ``retired`` have left."""
     worker = evaluator(members=0)
     for step in range(3):
         worker.feed(added(step, 400.0 * step + 400, "lasting"))
@@ -62,21 +62,19 @@ def lasting(*retired: int) -> DrivenWorker:
 
 
 def roles(worker: DrivenWorker) -> dict[str, str]:
-    (job,) = worker.jobs()
-    return {one.name: one.model for one in job.context["opponents"] if one.model}
+    return {one.name: one.model for one in opponents(worker) if one.model}
 
 
 def test_a_rating_gauntlet_has_three_members_of_the_league():
     worker = evaluator()
     worker.feed(asked())
     assert games(worker) == {"random": 20, "member_1": 50, "member_2": 50, "member_3": 50, "champion": 100}
+    assert drawn_for(3) == drawn_for(3), "the request decides which"
+    assert {member for seed in range(30) for member in drawn_for(seed)} == {model(step) for step in range(5)}
 
 
 def test_one_sided_opponent_is_played_few_games():
-    """Opponents far below the champion play few games.
-
-    Only the watchdog's anchor is played in full.
-    """
+    """Opponents far below the champion play few games. Only the watchdog's anchor is played in full."""
     worker = lasting()
     worker.feed(CheckpointAdded.model_validate(added(3, 1700.0).model_dump() | {"model": OLD}))
     worker.feed(EloUpdated(ratings=(AgentRating(agent=OLD, elo=Elo(1700.0), elo_stderr=15.0, games=200, bound=None),)))
@@ -84,16 +82,13 @@ def test_one_sided_opponent_is_played_few_games():
     assert games(worker) == {"random": 20, "anchor_1": 100, "anchor_2": 20, "member_1": 20, "champion": 100}
 
 
-def test_the_two_newest_lasting_anchors_are_played_by_everybody():
-    worker = lasting()
+@pytest.mark.parametrize(
+    ("retired", "played"), [((), {"anchor_1": 2, "anchor_2": 1, "member_1": 0}), ((2,), {"anchor_1": 1, "anchor_2": 0})]
+)
+def test_the_two_newest_lasting_anchors_are_played_by_everybody(retired, played):
+    worker = lasting(*retired)
     worker.feed(asked())
-    assert roles(worker) == {"anchor_1": model(2), "anchor_2": model(1), "member_1": model(0), "champion": OLD}
-
-
-def test_lasting_anchor_retired_by_a_rollback_is_not_played():
-    worker = lasting(2)
-    worker.feed(asked())
-    assert roles(worker) == {"anchor_1": model(1), "anchor_2": model(0), "champion": OLD}
+    assert roles(worker) == {name: model(step) for name, step in played.items()} | {"champion": OLD}
 
 
 def test_anchor_keeps_its_role_as_champion_and_skips_itself():
@@ -127,8 +122,7 @@ def test_champion_after_a_rollback_is_the_restored_model(target):
     worker = DrivenWorker(Evaluator)
     for step in range(REMEMBERED + 3):
         worker.feed(promoted(model(step)))
-    back = ModelRolledBack(from_model=model(REMEMBERED + 2), to_model=model(target), step=target, reason="x")
-    worker.feed(back)
+    worker.feed(rolled_back(model(REMEMBERED + 2), model(target), target))
     worker.feed(asked("gate"))
     assert roles(worker) == {"champion": model(target)}
     assert len(worker.state().lineage.champions) == max(1, target - 2)
@@ -136,28 +130,18 @@ def test_champion_after_a_rollback_is_the_restored_model(target):
 
 def test_champion_without_a_rating_is_an_opponent_to_be_rated():
     worker = evaluator()
-    worker.feed(ModelRolledBack(from_model=OLD, to_model=model(99), step=9, reason="x"))
+    worker.feed(rolled_back(OLD, model(99), 9))
     worker.feed(asked())
     assert names(worker) == ["random", "member_1", "member_2", "member_3", "champion"]
     (job,) = worker.jobs()
     assert job.context["known"][model(99)] is None
 
 
-def test_the_request_decides_which_members():
-    assert drawn_for(3) == drawn_for(3)
-    found = {member for seed in range(30) for member in drawn_for(seed)}
-    assert found == {model(step) for step in range(5)}
-
-
-def test_who_has_left_the_league_is_no_opponent():
-    worker = evaluator(members=1)
-    worker.feed(CheckpointRetired(model=model(0), step=0, reason="expired"))
-    worker.feed(asked())
-    assert names(worker) == ["random", "champion"]
-
-
-def test_the_champion_is_not_played_twice():
-    worker = evaluator(members=0)
-    worker.feed(added(0, 0.0).replace(model=OLD))
+@pytest.mark.parametrize(
+    "fact", [CheckpointRetired(model=model(0), step=0, reason="expired"), added(0, 0.0).replace(model=OLD)]
+)
+def test_retired_member_and_champion_again_are_no_opponents(fact):
+    worker = evaluator(members=int(isinstance(fact, CheckpointRetired)))
+    worker.feed(fact)
     worker.feed(asked())
     assert names(worker) == ["random", "champion"]

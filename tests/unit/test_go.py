@@ -2,17 +2,13 @@
 
 import numpy as np
 import pytest
-from board_games import SLOT, after, at_random
+from board_games import at_random
 
 from app.games import UnknownGame
 from app.games.board_table import BoardTable
 from app.games.go import go_rules
 
 GAMES = 2000
-
-
-def open_points(table: BoardTable) -> list[int]:
-    return np.flatnonzero(table.observe(SLOT)[1][0]).tolist()
 
 
 def test_games_at_random_end_in_all_ways() -> None:
@@ -26,21 +22,6 @@ def test_games_at_random_end_in_all_ways() -> None:
     assert not first[repeated].any()
     assert len(np.unique(first[passed])) == 3  # with komi of a whole number, also draws
     assert not table.truncated().any()
-
-
-def test_suicide_is_not_legal() -> None:
-    table = after(BoardTable(go_rules(3, 7.5, 18), 1), 8, 1, 7, 3)  # the second seat holds both neighbours of point 0
-    assert 0 not in open_points(table)
-    table.step(SLOT, np.array([5], dtype=np.int32))
-    assert 0 in open_points(table)
-
-
-def test_a_ko_is_open_again_a_turn_later() -> None:
-    table = after(BoardTable(go_rules(7, 7.5, 98), 1), 1, 2, 7, 10, 15, 16, 48, 8, 9)  # 9 takes 8
-    assert 8 not in open_points(table)
-    for elsewhere in (40, 42):
-        table.step(SLOT, np.array([elsewhere], dtype=np.int32))
-    assert 8 in open_points(table)
 
 
 @pytest.mark.parametrize("size", [1, 20])

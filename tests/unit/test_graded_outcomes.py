@@ -1,8 +1,4 @@
-"""Strength in games with graded outcomes, against exact expected outcomes.
-
-The players choose by fixed weights of the actions, so OpenSpiel computes the expected outcome of each pair exactly;
-that of the gamble is plain arithmetic.
-"""
+"""Strength in games with graded outcomes, against exact expected outcomes."""
 
 import sys
 from collections.abc import Callable
@@ -68,7 +64,6 @@ class Weighted:
 def poker(name: str) -> Callable[..., float]:
     """Return a function of two players' weights: the first one's exact mean outcome over both seats."""
     game = pyspiel.load_game(name)
-
     tables = TabularPolicy(game)
 
     def policy(weights):

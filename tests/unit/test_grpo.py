@@ -21,13 +21,16 @@ from app.language.grpo import METRICS, Answered, advantages, answered_log_probs,
 from app.language.jobs import answers_of, checkpointed_layers, initialise, train
 from app.language.peft_generator import PeftGenerator
 from app.language.selfplay import play
-from app.language.token_shard import get_token_shard
+from app.language.token_shard import TokenShard, get_token_shard
 from app.learning.training import DiscardedUpdate, UnfitData
 from app.store import FileStore, MemoryStore, get_checkpoint
 
 SMALL = GAMES[KEY].replace(
     language=LanguageSettings(lessons=256, teacher="random", base_layers=2, base_width=32, base_heads=2, group_games=4)
 )
+
+
+ABOUT = {"games": 8, "temperature": 1.0, "worker": "test"}
 
 
 def by_hand(new, old, base, advantage, learned, settings) -> float:
@@ -77,17 +80,14 @@ def test_loss_equals_the_one_by_hand(ratio: str, kl_coef: float, legality_coef: 
 
 
 def test_clipped_answers_have_the_gradient_of_divergence_only() -> None:
-    settings = LanguageSettings(kl_coef=0.0)
     new = torch.tensor([[0.0]], requires_grad=True)
     loss, _ = grpo_loss(
         new,
-        torch.tensor([[-1.0]]),
-        torch.tensor([[0.0]]),
-        torch.tensor([[0.0]]),
+        *(torch.tensor([[number]]) for number in (-1.0, 0.0, 0.0)),
         advantage=torch.tensor([1.0]),
         learned=torch.tensor([[True]]),
         lengths=torch.tensor([1]),
-        settings=settings,
+        settings=LanguageSettings(kl_coef=0.0),
     )
     loss.backward()
     assert new.grad is not None
@@ -97,72 +97,64 @@ def test_clipped_answers_have_the_gradient_of_divergence_only() -> None:
 def test_advantages_are_those_of_the_group() -> None:
     reward = np.array([1, 0, 0, -1, 5, 5, 7], dtype=np.float32)
     group = np.array([0, 0, 0, 0, 1, 1, 2], dtype=np.int32)
-    centred = advantages(reward, group, standardised=False)
-    assert centred.tolist() == [1, 0, 0, -1, 0, 0, 0]
+    assert advantages(reward, group, standardised=False).tolist() == [1, 0, 0, -1, 0, 0, 0]
     standardised = advantages(reward, group, standardised=True)
     assert np.allclose(standardised, [1 / 0.8166, 0, 0, -1 / 0.8166, 0, 0, 0], atol=1e-3)
-
-
-@pytest.mark.parametrize("standardised", [False, True])
-def test_advantages_of_equal_rewards_are_exactly_zero(standardised: bool) -> None:
-    """The mean of seven thirds is not a third in float32."""
-    reward, group = np.full(7, 1 / 3, np.float32), np.zeros(7, np.int32)
-    assert not advantages(reward, group, standardised=standardised).any()
+    thirds = np.full(7, 1 / 3, np.float32)  # whose mean is not a third in float32
+    assert not any(advantages(thirds, np.zeros(7, np.int32), standardised=flag).any() for flag in (False, True))
 
 
 def answered(generator: PeftGenerator, advantage: float) -> Answered:
     text = canary_texts(generator.base)[0]
     prompt, ids = text[:-2], text[-2:]
     (scores,) = generator.score([text], None)
+    generator.peft.base_model.set_adapter("trained")
     return Answered(prompt, ids, [(), ()], scores[-2:], [True, True], 1.0, advantage, base_log_probs=scores[-2:])
+
+
+def adapted(precision: Precision = "float32", **changes: float) -> PeftGenerator:
+    """Return a generator with an adapter that is to be trained."""
+    generator = PeftGenerator(small_base(store := MemoryStore()), Compute(precision=precision))
+    generator.add("trained", random_adapter(store, generator, 0, **changes))
+    generator.peft.base_model.set_adapter("trained")
+    return generator
+
+
+def parameters_of(generator: PeftGenerator) -> list[torch.nn.Parameter]:
+    return [one for one in generator.peft.parameters() if one.requires_grad]
+
+
+def improved(generator: PeftGenerator, answers: list[Answered], epochs: int = 1, lr: float = 1e-2, **settings: float):
+    """Train the adapter; return the divergences of the epochs."""
+    moved: list[float] = []
+    improve(
+        generator.base.model,
+        arithmetic=generator.arithmetic,
+        parameters=parameters_of(generator),
+        optimizer=torch.optim.AdamW(parameters_of(generator), lr=lr, weight_decay=0.0),
+        answers=answers,
+        settings=LanguageSettings(**settings),
+        epochs=epochs,
+        generator=torch.Generator().manual_seed(0),
+        report=lambda _, metrics: moved.append(metrics["approx_kl"]),
+    )
+    return moved
 
 
 @pytest.mark.parametrize(("sign", "precision"), [(1.0, "float32"), (-1.0, "float32"), (1.0, "bfloat16")])
 def test_update_makes_good_answers_likelier_and_bad_ones_less(sign: float, precision: Precision) -> None:
-    generator = PeftGenerator(small_base(store := MemoryStore()), Compute(precision=precision))
-    generator.add("trained", random_adapter(store, generator, 0, size=0.0))
-    generator.peft.base_model.set_adapter("trained")
-    parameters = [one for one in generator.peft.parameters() if one.requires_grad]
-    optimizer = torch.optim.AdamW(parameters, lr=1e-2, weight_decay=0.0)
+    generator = adapted(precision, size=0.0)
     row = answered(generator, sign)
-    before, moved = sum(row.log_probs), list[float]()
-    generator.peft.base_model.set_adapter("trained")
-    improve(
-        generator.base.model,
-        arithmetic=generator.arithmetic,
-        parameters=parameters,
-        optimizer=optimizer,
-        answers=[row],
-        settings=LanguageSettings(kl_coef=0.0),
-        epochs=3,
-        generator=torch.Generator().manual_seed(0),
-        report=lambda _, metrics: moved.append(metrics["approx_kl"]),
-    )
+    moved = improved(generator, [row], epochs=3, kl_coef=0.0)
     after = answered_log_probs(generator.base.model, [row])[0].sum().item()
-    assert sign * (after - before) > 0.01
+    assert sign * (after - sum(row.log_probs)) > 0.01
     assert moved[0] < moved[1] < moved[2]  # each step is taken from where the one before ended
 
 
 def test_update_that_moves_too_far_is_discarded() -> None:
-    generator = PeftGenerator(small_base(store := MemoryStore()))
-    generator.add("trained", random_adapter(store, generator, 0))
-    generator.peft.base_model.set_adapter("trained")
-    parameters = [one for one in generator.peft.parameters() if one.requires_grad]
-    optimizer = torch.optim.AdamW(parameters, lr=1e-4)
-    row = answered(generator, 1.0)
-    generator.peft.base_model.set_adapter("trained")
+    generator = adapted()
     with pytest.raises(DiscardedUpdate, match="moved by"):
-        improve(
-            generator.base.model,
-            arithmetic=generator.arithmetic,
-            parameters=parameters,
-            optimizer=optimizer,
-            answers=[row],
-            settings=LanguageSettings(max_kl=1e-9),
-            epochs=1,
-            generator=torch.Generator().manual_seed(0),
-            report=lambda *_: None,
-        )
+        improved(generator, [answered(generator, 1.0)], lr=1e-4, max_kl=1e-9)
 
 
 def specs(folder: Path, **changes: object) -> dict[str, object]:
@@ -174,13 +166,17 @@ def silent(_report: object) -> None:
     return None
 
 
+def shard_of(spec: dict[str, object], folder: Path) -> TokenShard:
+    model = initialise(spec, silent)["model"]
+    return get_token_shard(FileStore(folder), play(spec | ABOUT | {"model": model}, silent)["shard"])
+
+
 def test_played_log_probs_are_those_of_the_trainer(tmp_path: Path) -> None:
     """Decoding and training use the same masks, so first ratios are 1."""
     spec = specs(tmp_path)
     model = initialise(spec, silent)["model"]
-    about = {"model": model, "games": 8, "temperature": 0.7, "worker": "test"}
-    lineups = [{"opponents": ["random"], "games": 4}]
-    played = play(spec | about | {"lineups": lineups}, silent)
+    lineups = {"lineups": [{"opponents": ["random"], "games": 4}]}
+    played = play(spec | ABOUT | lineups | {"model": model, "temperature": 0.7}, silent)
     shard = get_token_shard(FileStore(tmp_path), played["shard"])
     assert len(np.unique(shard.group[shard.game < 4] % 2)) == 1  # one group against the bot, in one seat
     assert len(np.unique(shard.start)) == 2
@@ -194,45 +190,28 @@ def test_played_log_probs_are_those_of_the_trainer(tmp_path: Path) -> None:
     child = get_checkpoint(FileStore(tmp_path), result["model"], optimizer=True)
     assert (child.manifest.parent, child.manifest.step, child.manifest.content) == (model, 1, "lora")
     assert child.optimizer is not None
-    again = train(spec | training | {"base_model": result["model"], "step": 1}, silent)  # goes on with Adam's state
-    assert again["step"] == 2
-    fresh = FileStore(tmp_path).get(again["model"])
-    assert train(spec | training | {"base_model": result["model"], "step": 1}, silent)["model"] == again["model"]
-    assert len(fresh) > 0
+    further = spec | training | {"base_model": result["model"], "step": 1}
+    again = train(further, silent)  # goes on with Adam's state
+    assert (again["step"], len(FileStore(tmp_path).get(again["model"])) > 0) == (2, True)
+    assert train(further, silent)["model"] == again["model"]
     with pytest.raises(UnfitData, match="not"):
         train(spec | training | {"step": 5}, silent)
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_checkpointed_layers_give_the_same_gradients(precision: Precision) -> None:
-    generator = PeftGenerator(small_base(store := MemoryStore()), Compute(precision=precision))
-    generator.add("trained", random_adapter(store, generator, 0))
-    generator.peft.base_model.set_adapter("trained")
-    parameters = [one for one in generator.peft.parameters() if one.requires_grad]
-    texts = canary_texts(generator.base)
+    generator = adapted(precision)
     rows = [
         Answered(text[:-2], text[-2:], [(), (text[-1], 5)], [-1.0, -0.5], [True, True], 0.7, gain, [-1.2, -0.4])
-        for text, gain in zip(texts, (1.0, -0.5, 0.3), strict=True)
+        for text, gain in zip(canary_texts(generator.base), (1.0, -0.5, 0.3), strict=True)
     ]
     gradients = []
     for checkpointing in (False, True):
         generator.peft.zero_grad()
-        settings = LanguageSettings(
-            gradient_checkpointing=checkpointing, legality_coef=1.0, max_kl=1e9, max_grad_norm=1e9
-        )
         with checkpointed_layers(generator.base.model) if checkpointing else nullcontext():
-            improve(
-                generator.base.model,
-                arithmetic=generator.arithmetic,
-                parameters=parameters,
-                optimizer=torch.optim.SGD(parameters, lr=0.0),
-                answers=rows,
-                settings=settings,
-                epochs=1,
-                generator=torch.Generator().manual_seed(0),
-                report=lambda *_: None,
-            )
-        gradients.append([one.grad.clone() for one in parameters])
+            limits = {"legality_coef": 1.0, "max_kl": 1e9, "max_grad_norm": 1e9}
+            improved(generator, rows, lr=0.0, gradient_checkpointing=checkpointing, **limits)
+        gradients.append([one.grad.clone() for one in parameters_of(generator)])
     assert not any(module.training for module in generator.peft.modules())
     for plain, again in zip(*gradients, strict=True):
         scale = float(plain.abs().max())
@@ -240,37 +219,18 @@ def test_checkpointed_layers_give_the_same_gradients(precision: Precision) -> No
 
 
 def test_training_on_legal_answers_keeps_free_ones_legal() -> None:
-    """The loss term raises the probability of the allowed tokens.
-
-    It leaves their shares alone.
-    """
-    generator = PeftGenerator(small_base(store := MemoryStore()))
-    generator.add("trained", random_adapter(store, generator, 0))
-    generator.peft.base_model.set_adapter("trained")
-    parameters = [one for one in generator.peft.parameters() if one.requires_grad]
+    """The loss term raises the probability of the allowed tokens. It leaves their shares alone."""
+    generator = adapted()
     row = dataclasses.replace(answered(generator, 0.0), allowed=[(1, 2, 3), (4, 5)], ids=[1, 4])
-    generator.peft.base_model.set_adapter("trained")
     _, before = answered_log_probs(generator.base.model, [row])
-    improve(
-        generator.base.model,
-        arithmetic=generator.arithmetic,
-        parameters=parameters,
-        optimizer=torch.optim.AdamW(parameters, lr=1e-2),
-        answers=[row] * 5,
-        settings=LanguageSettings(kl_coef=0.0, legality_coef=1.0, batch_rows=2, max_kl=1e9),
-        epochs=5,
-        generator=torch.Generator().manual_seed(0),
-        report=lambda *_: None,
-    )
+    improved(generator, [row] * 5, epochs=5, kl_coef=0.0, legality_coef=1.0, batch_rows=2, max_kl=1e9)
     _, after = answered_log_probs(generator.base.model, [row])
     assert (after > before + 0.1).all()
 
 
-def test_answers_without_an_advantage_are_left_out(tmp_path: Path) -> None:
+def test_answers_without_advantage_or_of_cut_games_are_left_out(tmp_path) -> None:
     spec = specs(tmp_path, language=SMALL.language.replace(lessons=0))
-    model = initialise(spec, silent)["model"]
-    about = {"model": model, "games": 8, "temperature": 1.0, "worker": "test"}
-    shard = get_token_shard(FileStore(tmp_path), play(spec | about, silent)["shard"])
+    shard = shard_of(spec, tmp_path)
     kept = np.where(shard.start[shard.game] == 0, shard.reward, 0).astype(np.float32)
     answers, figures = answers_of([dataclasses.replace(shard, reward=kept)], SMALL)
     every, none = answers_of([dataclasses.replace(shard, reward=shard.reward * 0)], SMALL)
@@ -278,17 +238,10 @@ def test_answers_without_an_advantage_are_left_out(tmp_path: Path) -> None:
     assert all(answer.advantage for answer in answers)
     assert figures["decided"] == pytest.approx(len(answers) / len(every))
     assert none["decided"] == 0
-
-
-def test_truncated_games_are_learned_from_or_left_out(tmp_path: Path) -> None:
-    spec = specs(tmp_path, max_moves=4)
-    model = initialise(spec, silent)["model"]
-    played = play(spec | {"model": model, "games": 8, "temperature": 1.0, "worker": "test"}, silent)
-    assert played["truncated"] == 8
-    shard = get_token_shard(FileStore(tmp_path), played["shard"])
+    shard = shard_of(specs(tmp_path, max_moves=4), tmp_path)
+    assert shard.truncated.all()
     answers, figures = answers_of([shard], SMALL)
-    assert len(answers) == shard.rows
-    assert figures["decided"] == 0
+    assert (len(answers), figures["decided"]) == (shard.rows, 0)
     left = SMALL.replace(language=SMALL.language.replace(truncated="left_out"))
     with pytest.raises(UnfitData, match="no answer"):
         answers_of([shard], left)

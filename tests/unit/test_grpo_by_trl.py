@@ -1,7 +1,4 @@
-"""GRPO's loss and gradients against those of TRL.
-
-The tests need TRL: ``pip install trl``.
-"""
+"""GRPO's loss and gradients against those of TRL. The tests need TRL: ``pip install trl``."""
 
 from pathlib import Path
 from typing import Any

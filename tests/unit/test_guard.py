@@ -18,17 +18,14 @@ def run(program: str, folder: Path) -> tuple[list[str], Ended]:
     return lines, ended
 
 
-def test_lines_of_a_command_are_whole(tmp_path: Path) -> None:
+def test_lines_of_a_command_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines, ended = run("print('one\\r\\n\\ntwo' + 'x' * 100_000); print('end', end='')", tmp_path)
     assert (lines[:2], "".join(lines[2:])) == (["one", ""], "two" + "x" * 100_000 + "end")
     assert ended == Ended(0, "", "")
-
-
-def test_long_line_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "_LINE", 1000)
     lines, _ = run("print('x' * 100_000)", tmp_path)
     assert "".join(lines) == "x" * 100_000
-    assert max(map(len, lines)) < 2000
+    assert max(map(len, lines)) < 2000, "a long line is read in parts"
 
 
 def test_command_ends_at_once_if_a_child_has_left_it(tmp_path: Path) -> None:

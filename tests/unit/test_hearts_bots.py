@@ -5,6 +5,7 @@ from math import sqrt
 import numpy as np
 import pytest
 from hearts_games import bits, play, random_choice
+from hearts_games import cards_of as cards
 
 from app.games.hearts import bots
 from app.games.hearts.bots import deal_hidden, recall
@@ -20,10 +21,7 @@ OPTIONS = RULES.option_set
 
 
 def positions(games: int, seed: int = 0, rules: HeartsRules = RULES):
-    """Return positions from hands played at random.
-
-    Each is (game record, seat to move, observation, mask).
-    """
+    """Return positions from hands played at random. Each is (game record, seat to move, observation, mask)."""
     table, found = HeartsTable(rules, games), []
 
     def watch(slots, seats, obs, mask, _actions):
@@ -43,8 +41,8 @@ def test_the_normal_bot_is_unaffected_by_what_the_others_hold() -> None:
         for _ in range(3):
             parts = np.split(rng.permutation(hidden), np.cumsum(sizes)[:-1])
             swapped = game.copy()
-            for other, cards in zip(others, parts, strict=True):
-                swapped["hand"][other] = sum(1 << int(card) for card in cards)
+            for other, dealt in zip(others, parts, strict=True):
+                swapped["hand"][other] = sum(1 << int(card) for card in dealt)
                 swapped["given"][other] = rng.integers(1 << 52)
             swapped["deck"] = rng.permutation(52)
             swapped["passes"] = rng.integers(0, 52, 12)
@@ -61,8 +59,7 @@ def test_bots_play_from_observations_as_they_would_at_the_table() -> None:
 
 def test_an_observation_is_recalled_as_the_game_the_seat_knows() -> None:
     for game, seat, obs, mask in positions(20, seed=50):
-        known = np.zeros(1, dtype=GAME)[0]
-        recall(obs, OPTIONS, known)
+        known = recalled(obs)
         assert known["hand"][0] == game["hand"][seat]
         assert not known["hand"][1:].any()
         assert legal(known) == bits(mask[None])[0]
@@ -74,26 +71,24 @@ def test_an_observation_is_recalled_as_the_game_the_seat_knows() -> None:
         first = count - count % 4
         assert known["plays"][first:count].tolist() == game["plays"][first:count].tolist()
         assert known["leader"] == (game["leader"] - seat) % 4 or game["leader"] < 0
-
-
-def test_in_a_match_the_points_of_the_hand_are_not_guessed() -> None:
     for game, _, obs, _ in positions(3, rules=HeartsRules(hands=3)):
-        known = np.zeros(1, dtype=GAME)[0]
-        recall(obs, OPTIONS, known)
-        if game["scores"].any():
-            assert not known["points"].any()
+        assert not (game["scores"].any() and recalled(obs)["points"].any()), "in a match they are not guessed"
+
+
+def recalled(obs: np.ndarray) -> np.void:
+    known = np.zeros(1, dtype=GAME)[0]
+    recall(obs, OPTIONS, known)
+    return known
 
 
 def test_hidden_cards_are_dealt_as_the_seat_knows_them_to_lie() -> None:
     table_hands = 0
     for game, seat, obs, _ in positions(20, seed=90):
-        known = np.zeros(1, dtype=GAME)[0]
-        recall(obs, OPTIONS, known)
-        first = known.copy()
-        deal_hidden(first, 5)
-        known_again = known.copy()
-        deal_hidden(known_again, 5)
-        assert first["hand"].tolist() == known_again["hand"].tolist()
+        known = recalled(obs)
+        first, again = known.copy(), known.copy()
+        for dealt in (first, again):
+            deal_hidden(dealt, 5)
+        assert first["hand"].tolist() == again["hand"].tolist()
         hands = [int(hand) for hand in first["hand"]]
         assert sum(hand.bit_count() for hand in hands) == int(np.bitwise_or.reduce(first["hand"])).bit_count()
         sizes = [int(game["hand"][(seat + k) % 4]).bit_count() for k in range(1, 4)]
@@ -117,20 +112,8 @@ def test_the_hard_bot_depends_on_the_position_and_its_seed_alone() -> None:
     assert backwards[::-1].tolist() == alone
 
 
-def cards(text: str) -> list[int]:
-    """Return the card numbers of a text.
-
-    'QS 2C' is the queen of spades and the two of clubs.
-    """
-    return ["CDSH".index(card[1]) * 13 + "23456789TJQKA".index(card[0]) for card in text.split()]
-
-
 def endgame(hand: str, trick: str, out: str, points) -> np.ndarray:
-    """Return a game [1] with four cards left to each seat.
-
-    ``out`` names the cards of the others, including those of the trick. The trick lies so that it is seat 0's turn.
-    Points are those of seat 0, and of the seats to its left, across and to its right.
-    """
+    """Return a game [1] with four cards left to each seat, at seat 0's turn; others hold ``out`` and the trick."""
     mine, lying = cards(hand), cards(trick)
     gone = [card for card in range(52) if card not in mine + cards(out)]
     assert len(gone) == 36
@@ -154,7 +137,8 @@ def choice(hand: str, trick: str, out: str, points) -> int:
 CLUBS_AND_DIAMONDS = "9C TC JC QC 6C 9D TD JD QD 5D"
 
 
-def test_a_moon_that_nobody_can_stop_is_shot() -> None:
+def test_moons_that_nobody_can_stop_are_shot_and_others_are_not() -> None:
+    """In the last cases my right-hand neighbour leads and has all points so far; my heart would be one more."""
     out = f"{CLUBS_AND_DIAMONDS} JH QH"
     assert choice("AH KH AC KC", "", out, (24, 0, 0, 0)) in cards("AH AC")
     for hand, trick, points, sure in (
@@ -166,13 +150,6 @@ def test_a_moon_that_nobody_can_stop_is_shot() -> None:
     ):
         game = endgame(hand, trick, out, points)[0]
         assert cannot_be_stopped(game, look(game)) == sure
-
-
-def test_who_has_taken_everything_is_not_given_the_rest() -> None:
-    """My right-hand neighbour leads and has all points so far.
-
-    The heart that I throw would be one more.
-    """
     out, ace = f"{CLUBS_AND_DIAMONDS} KC KH", cards("AH")[0]
     assert choice("AH 6D 7D 8D", "9C", out, (0, 0, 0, 24)) != ace
     assert choice("AH 6D 7D 8D", "9C", out, (0, 12, 0, 12)) == ace
@@ -193,10 +170,9 @@ PLAYERS = {
 
 
 def level(hero: str, others: str, deals: int, seed: int = 1) -> tuple[float, float, float, float]:
-    """Return a hero's points a hand and its lead over three others.
+    """Return a hero's points a hand, and those less the mean of three others', each with 1.96 standard errors.
 
-    The result is (points, error, lead, error). The lead is the hero's points less the mean of the others'; an error
-    is 1.96 standard errors. Every deal is played four times, with the hero in each seat, and is one observation.
+    Every deal is played four times, with the hero in each seat, and is one observation.
     """
     games = deals * 4
     seating = np.ones((games, 4), dtype=np.int8)

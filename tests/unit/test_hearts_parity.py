@@ -3,21 +3,12 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from hearts_games import play, random_choice
 
 from app.config import GAMES
 from app.games import GameRecord, checker_for
 from app.games.hearts.rules import parse_rules
 from app.games.hearts.table import HeartsTable
-
-GAMES_STRINGS = [
-    "hearts",
-    "hearts(qs_breaks_hearts=false,pass_cards=false)",
-    "hearts(hands=3)",
-    "hearts(hands=0,limit=30,moon_for_shooter=true)",
-    "hearts(hands=2,pass_cards=false)",
-]
 
 
 def played(game: str, seed: int):
@@ -33,15 +24,9 @@ def played(game: str, seed: int):
     return config, GameRecord(table.history(0), table.returns()[0], False, step, seat, action, obs, mask, seed=0)
 
 
-@pytest.mark.parametrize("game", GAMES_STRINGS)
-@pytest.mark.parametrize("seed", range(3))
-def test_what_we_play_openspiel_plays_too(game: str, seed: int) -> None:
-    config, record = played(game, seed)
-    assert checker_for(config).failures(record) == []
-
-
 def test_the_parity_check_names_what_is_wrong_with_a_match() -> None:
     config, record = played("hearts(hands=3)", 1)
+    assert checker_for(config).failures(record) == []
     again = record.history[:117]  # the first hand passes to the left, so another one of that kind is the fourth too
     turned = [*record.history[:117], 1, *record.history[118:]]
     seen = record.obs.copy()

@@ -1,7 +1,6 @@
 """Summaries of hero matches: by seat, without pairs of one agent."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,25 +25,16 @@ def summarised(tables: list[tuple[str, ...]], returns: list[list[float]], cut: b
     return summary(tables, "hero", outcomes, POWERS, range(games))
 
 
-def test_opponents_sit_after_the_hero() -> None:
+def test_hero_is_compared_and_rated_with_others_only() -> None:
+    """One hero seat beats both others; the other loses to both."""
     tables = seated([0, 2], [("x", "y", "z"), ("x", "y", "hero")], "hero", players=4)
     assert tables == [("hero", "x", "y", "z"), ("y", "hero", "hero", "x")]
-
-
-def test_clones_are_compared_seat_by_seat_with_others_only() -> None:
-    """One hero seat beats both others; the other loses to both.
-
-    The mean rank of the hero's seats does not show that.
-    """
     found = summarised([("hero", "x", "y", "hero")], [[1.0, 0.2, 0.2, -1.4]])
     assert (found.score.mean, found.score.n, found.wins) == (0.5, 1, 1)
     assert {one.agent: (one.seats, one.rank) for one in found.agents} == {"hero": (2, 2.5), "x": (1, 2), "y": (1, 2)}
     rated = {one.agent: one.elo for one in found.agents}
     assert (rated["hero"], rated["x"]) == (0, pytest.approx(rated["y"]))
     assert {power: one.points for power, one in found.powers.items()} == pytest.approx({"A": 10, "D": -14})
-
-
-def test_stronger_hero_is_rated_over_the_random_bot() -> None:
     tables = [("hero", "random", "chaos", "chaos")] * 6
     found = summarised(tables, [[0.6, -0.6, 0.0, 0.0]] * 6)
     rated = {one.agent: one.elo for one in found.agents}
@@ -53,16 +43,13 @@ def test_stronger_hero_is_rated_over_the_random_bot() -> None:
     assert summarised(tables, [[0.6, -0.6, 0.0, 0.0]] * 6, cut=True).wins == 0
 
 
-def test_document_of_ours_has_no_foreign_paths() -> None:
-    assert foreign_paths({"agents": {"a" * 64: {"path": "a" * 64}, "random": {"path": None}}}) == {}
-    assert foreign_paths([]) == foreign_paths({"agents": 3}) == {}
-
-
 @pytest.mark.parametrize("result", [None, "won", True])
 def test_result_without_a_score_is_refused(result: object) -> None:
     document = {"agents": {}, "history": [{"step": 1, "p1": "a", "p2": "b", "result": result}], "metadata": {}}
     with pytest.raises(UnusableFile, match="no result"):
         translated(document, {})
+    for ours in ({"agents": {"a" * 64: {"path": "a" * 64}, "random": {"path": None}}}, [], {"agents": 3}):
+        assert foreign_paths(ours) == {}
 
 
 def adapter(name: str, **entry: object) -> dict[str, object]:
@@ -84,9 +71,7 @@ def test_adapters_with_the_same_weights_are_one_agent() -> None:
     "changes",
     [{"history": [{"step": 1}]}, {"history": 3}, {"metadata": None}, {"agents": {"v1": adapter("v1"), "v2": None}}],
 )
-def test_foreign_file_of_another_form_is_no_league(
-    changes: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_foreign_file_of_another_form_is_no_league(changes, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(league_import, "_stored", lambda folders, *_: dict.fromkeys(folders, "a" * 64))
     document = {"agents": {"v1": adapter("v1")}, "history": [], "metadata": {"run_name": "grpo"}}
     (tmp_path / "league.json").write_text(json.dumps(document | changes))

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hearts_games import QUEEN
+from hearts_games import cards_of as cards
 
 from app.config import GAMES
 from app.core import HEURISTIC, RANDOM
@@ -15,7 +17,6 @@ SLOT = np.array([0])
 WITH_HEURISTIC = (
     "connect_four_2p", "breakthrough6_2p", "chinese_checkers_3p", "hearts_4p", "minishogi_2p", "shogi_2p",
 )  # fmt: skip
-QUEEN = 36
 
 
 def heuristic(key):
@@ -23,10 +24,6 @@ def heuristic(key):
 
 
 def after(key, *actions, seed=0):
-    """Return the observation and mask [1, ...] after some actions.
-
-    Actions are numbered as the seats to move number them.
-    """
     table = open_table(GAMES[key], 1)
     table.reset(SLOT, [seed])
     for action in actions:
@@ -35,8 +32,12 @@ def after(key, *actions, seed=0):
 
 
 def chances(key, *actions):
-    """Return the probability of every action, after some actions."""
-    return np.exp(heuristic(key).forward(*after(key, *actions))[0][0])
+    return given(key, *after(key, *actions))
+
+
+def given(key, obs, mask):
+    """Return the probability of every action at an observation."""
+    return np.exp(heuristic(key).forward(obs, mask)[0][0])
 
 
 @pytest.mark.parametrize(
@@ -94,21 +95,15 @@ def test_connect_four_opens_centrally_and_gives_nothing_away() -> None:
         for column, stone in enumerate(line):
             obs[0, ".xo".index(stone) - 1 if stone != "." else 2, row, column] = 1
             obs[0, 2, row, column] = stone == "."
-    given, _ = heuristic("connect_four_2p").forward(obs.reshape(1, -1), np.ones((1, 7), dtype=bool))
-    assert np.exp(given[0, [0, 4]]).max() < 1e-3  # the other would complete its row above
-
-
-def test_connect_four_is_as_good_mirrored() -> None:
+    columns = given("connect_four_2p", obs.reshape(1, -1), np.ones((1, 7), dtype=bool))
+    assert columns[[0, 4]].max() < 1e-3  # the other would complete its row above
     moves = (3, 2, 2, 4, 5, 1, 0)
     mirrored = chances("connect_four_2p", *(6 - column for column in moves))
     assert chances("connect_four_2p", *moves) == pytest.approx(mirrored[::-1], rel=1e-4)
 
 
 def breakthrough_position(mine, theirs, size=6):
-    """Return an observation and a mask of all moves.
-
-    ``mine`` and ``theirs`` are pieces at (row, column).
-    """
+    """Return an observation and a mask of all moves. ``mine`` and ``theirs`` are pieces at (row, column)."""
     obs = np.zeros((1, 3, size, size), dtype=np.uint8)
     obs[0, 2] = 1
     for plane, pieces in ((0, mine), (1, theirs)):
@@ -123,15 +118,6 @@ def breakthrough_position(mine, theirs, size=6):
     return obs.reshape(1, -1), mask.reshape(1, -1)
 
 
-def moves(mine, theirs):
-    """Return the probability of every move, as [6, 6, 3, 2].
-
-    The axes are row, column, way and capture.
-    """
-    log_probs, _ = heuristic("breakthrough6_2p").forward(*breakthrough_position(mine, theirs))
-    return np.exp(log_probs[0]).reshape(6, 6, 3, 2)
-
-
 @pytest.mark.parametrize(
     ("mine", "theirs", "wanted"),
     [
@@ -143,7 +129,8 @@ def moves(mine, theirs):
     ],
 )
 def test_breakthrough_reaches_stops_takes_runs_and_takes_care(mine, theirs, wanted) -> None:
-    chance = moves(mine, theirs)
+    """Moves are (row, column, way, capture)."""
+    chance = given("breakthrough6_2p", *breakthrough_position(mine, theirs)).reshape(6, 6, 3, 2)
     assert sum(chance[move].sum() for move in wanted) > 0.9
 
 
@@ -154,21 +141,13 @@ def test_chinese_checkers_finishes_where_random_players_do_not() -> None:
     aimless = match_statistics(play_match(config, RandomPlayer(), RandomPlayer(), plan), config.players)
     assert (races.truncated, aimless.truncated) == (0, 30)
     assert races.distinct_games == 30
-
-
-def test_chinese_checkers_moves_to_the_goal_and_jumps() -> None:
-    steps = chances("chinese_checkers_3p").reshape(-1)[:726].reshape(121, 6)
-    ahead, behind = steps[:, 4:].sum(), steps[:, :2].sum()
-    assert ahead > 0.9 > behind
-    jumps = steps[:6, 4:].sum()  # from behind the first row; all others are single steps
-    assert jumps > 0.9
+    steps = chances(config.key).reshape(-1)[:726].reshape(121, 6)
+    assert steps[:, 4:].sum() > 0.9 > steps[:, :2].sum(), "it moves ahead rather than behind"
+    assert steps[:6, 4:].sum() > 0.9, "it jumps from behind the first row; all others are single steps"
 
 
 def hearts_position(hand, trick=(), seen=(), *, passing=False):
-    """Return an observation and mask of a seat with these cards.
-
-    ``trick`` is in the order of play; ``seen`` are all cards played before.
-    """
+    """Return an observation and mask of a seat; ``trick`` is in the order of play, and ``seen`` was played before."""
     obs = np.zeros((1, 270), dtype=np.float32)
     obs[0, list(hand)] = 1
     obs[0, [52 + card for card in (*seen, *trick)]] = 1
@@ -182,14 +161,6 @@ def hearts_position(hand, trick=(), seen=(), *, passing=False):
     mask = np.zeros((1, 52), dtype=bool)
     mask[0, following or list(hand)] = True
     return obs, mask
-
-
-def cards(text):
-    """Return the card numbers of a text.
-
-    'QS 2C' is the queen of spades and the two of clubs.
-    """
-    return [("CDSH".index(card[1]) * 13 + "23456789TJQKA".index(card[0])) for card in text.split()]
 
 
 @pytest.mark.parametrize(
@@ -208,22 +179,17 @@ def cards(text):
     ],
 )
 def test_hearts_ducks_discards_and_leads_low(hand, trick, choice) -> None:
-    obs, mask = hearts_position(cards(hand), cards(trick))
-    chance = np.exp(heuristic("hearts_4p").forward(obs, mask)[0][0])
+    chance = given("hearts_4p", *hearts_position(cards(hand), cards(trick)))
     assert chance.argmax() in cards(choice)
     assert chance[cards(choice)].sum() > 0.5
 
 
-def test_hearts_passes_the_queen_first_and_keeps_low_spades() -> None:
+def test_hearts_passes_the_queen_and_fears_it_until_it_is_gone() -> None:
     hand = cards("QS KS 2S 3S 2C 5C 7C 9C 2D 4D 6D 8D AH")
-    chance = np.exp(heuristic("hearts_4p").forward(*hearts_position(hand, passing=True))[0][0])
+    chance = given("hearts_4p", *hearts_position(hand, passing=True))
     assert chance.argmax() == QUEEN
     assert chance[cards("2S 3S 2C")].max() < 1e-3
-
-
-def test_hearts_ace_is_harmless_once_the_queen_is_gone() -> None:
     hand, trick = cards("AS 3S"), cards("5S")
-    out = np.exp(heuristic("hearts_4p").forward(*hearts_position(hand, trick))[0][0])
-    gone = np.exp(heuristic("hearts_4p").forward(*hearts_position(hand, trick, seen=[QUEEN]))[0][0])
+    out, gone = (given("hearts_4p", *hearts_position(hand, trick, seen=seen)) for seen in ([], [QUEEN]))
     assert gone[cards("AS")].sum() > 5 * out[cards("AS")].sum()
     assert isinstance(heuristic("hearts_4p"), HeuristicPlayer)

@@ -3,6 +3,7 @@
 from functools import partial
 
 import pytest
+from builders import adapted, rejected, rolled_back, training_failed, tuned
 from driving import HOUR, KEY, NEW, OLD, Driven, match, promoted, rated, run_settings, trained
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,14 +11,7 @@ from hypothesis import strategies as st
 from app.config import GAMES
 from app.config.feedback import GauntletSettings
 from app.controllers import EvaluationFeedbackHandler, GauntletFeedbackController
-from app.events import (
-    AdaptiveParamsChanged,
-    HyperparameterUpdated,
-    LossAnomalyDetected,
-    ModelRolledBack,
-    PromotionRejected,
-    TrainingFailed,
-)
+from app.events import HyperparameterUpdated, LossAnomalyDetected
 
 CONFIG = GAMES[KEY]
 
@@ -38,6 +32,9 @@ def values(said):
 
 
 TRAINED = GauntletSettings().least_trainings
+GAMES_ASKED = CONFIG.selfplay.games_per_request
+MORE_WORK = {"epochs": int(CONFIG.epochs * 1.5), "games_per_iteration": int(GAMES_ASKED * 1.5)}
+LESS_NOISE = {"base_temperature": 0.8 * CONFIG.selfplay.temperature, "quality_threshold": 0.35}
 
 
 def judged(*matches):
@@ -46,91 +43,68 @@ def judged(*matches):
 
 
 class TestGauntlet:
-    @pytest.mark.parametrize(("score", "changed"), [(0.8, False), (0.81, True)])
-    def test_score_above_80_percent_cuts_noise_and_raises_quality(self, gauntlet, score, changed):
-        said = values(gauntlet.feed(judged(match(0.95), match(score, opponent="heuristic")), at=1))
-        expected = {"base_temperature": 0.8 * CONFIG.selfplay.temperature, "quality_threshold": 0.35}
-        assert said == pytest.approx(expected if changed else {})
-
-    @pytest.mark.parametrize(("score", "games", "changed"), [(0.7, 200, False), (0.6, 200, True), (0.65, 20, False)])
-    def test_certainly_below_70_percent_brings_more_work(self, gauntlet, score, games, changed):
-        """A strong model plays only 20 games against the random bot.
-
-        If it wins nine games of ten on average, it wins only 13 of the 20 by chance now and then.
-        """
-        said = values(gauntlet.feed(judged(match(score, games)), at=1))
-        more = int(CONFIG.selfplay.games_per_request * 1.5)
-        expected = {"epochs": int(CONFIG.epochs * 1.5), "games_per_iteration": more}
-        assert said == (expected if changed else {})
+    @pytest.mark.parametrize(
+        ("before", "judgement", "expected"),
+        [
+            ([], [match(0.95), match(0.8, opponent="heuristic")], {}),
+            ([], [match(0.95), match(0.81, opponent="heuristic")], LESS_NOISE),
+            ([], [match(0.7, 200)], {}),
+            ([], [match(0.6, 200)], MORE_WORK),
+            ([], [match(0.65, 20)], {}),  # a model that wins nine games of ten wins 13 of 20 by chance now and then
+            ([match(0.1)], [match(0.7, 200)], {}),
+            ([match(0.1)], [match(0.8, 200)], {"epochs": CONFIG.epochs, "games_per_iteration": GAMES_ASKED}),
+            ([match(0.1)], [match(0.8, 20)], {}),
+            ([match(0.9, opponent="heuristic")], [match(0.8, opponent="heuristic")], {}),
+            ([match(0.9, opponent="heuristic")], [match(0.75, opponent="heuristic")], {}),
+            (
+                [match(0.9, opponent="heuristic")],
+                [match(0.6, opponent="heuristic")],
+                {"base_temperature": CONFIG.selfplay.temperature, "quality_threshold": 0.3},
+            ),
+        ],
+    )
+    def test_scores_certainly_beside_70_or_80_percent_turn_knobs(self, gauntlet, before, judgement, expected):
+        if before:
+            gauntlet.feed(judged(*before), at=1)
+        assert values(gauntlet.feed(judged(*judgement), at=2 * HOUR)) == pytest.approx(expected)
 
     @pytest.mark.parametrize("step", [0, 1, TRAINED - 1])
     def test_models_of_few_trainings_are_not_judged(self, gauntlet, step):
-        """Models of few trainings are all weak.
-
-        An untrained one says nothing of how well trainings work.
-        """
+        """They are all weak, which says nothing of how well trainings work."""
         assert not gauntlet.feed(rated(0, match(0.1), match(0.9, opponent="heuristic"), step=step), at=1)
 
-    @pytest.mark.parametrize(("score", "games", "taken_back"), [(0.7, 200, False), (0.8, 200, True), (0.8, 20, False)])
-    def test_more_work_is_taken_back_certainly_above_70_percent(self, gauntlet, score, games, taken_back):
-        gauntlet.feed(judged(match(0.1)), at=1)
-        said = values(gauntlet.feed(judged(match(score, games)), at=2 * HOUR))
-        games = CONFIG.selfplay.games_per_request
-        assert said == ({"epochs": CONFIG.epochs, "games_per_iteration": games} if taken_back else {})
-
-    @pytest.mark.parametrize(("score", "taken_back"), [(0.8, False), (0.75, False), (0.6, True)])
-    def test_noise_is_restored_certainly_below_80_percent(self, gauntlet, score, taken_back):
-        gauntlet.feed(judged(match(0.9, opponent="heuristic")), at=1)
-        said = values(gauntlet.feed(judged(match(score, opponent="heuristic")), at=2 * HOUR))
-        before = {"base_temperature": CONFIG.selfplay.temperature, "quality_threshold": 0.3}
-        assert said == pytest.approx(before if taken_back else {})
-
     def test_an_operators_work_is_not_taken_back(self, gauntlet):
-        gauntlet.feed(HyperparameterUpdated(parameter="epochs", value=7, previous=CONFIG.epochs, reason="x"))
+        gauntlet.feed(tuned("epochs", 7, CONFIG.epochs))
         assert not gauntlet.feed(judged(match(0.95)), at=1)
 
-    def test_nothing_changes_within_the_cooldown(self, gauntlet):
-        assert gauntlet.feed(judged(match(0.1)), at=1)
-        assert not gauntlet.feed(judged(match(0.1)), at=0.99 * HOUR)
-        assert gauntlet.feed(judged(match(0.1)), at=1.01 * HOUR)
+    @pytest.mark.parametrize(
+        ("times", "changed"),
+        [((1, 0.99 * HOUR, 1.01 * HOUR), [True, False, True]), (range(1, 12), [True, *[False] * 4] * 2 + [True])],
+    )
+    def test_an_hour_or_five_ratings_end_the_cooldown(self, gauntlet, times, changed):
+        assert [bool(gauntlet.feed(judged(match(0.1)), at=at)) for at in times] == changed
 
-    def test_five_ratings_end_the_cooldown(self, gauntlet):
-        changed = [bool(gauntlet.feed(judged(match(0.1)), at=1 + second)) for second in range(11)]
-        assert changed == [True, False, False, False, False] * 2 + [True]
-
-    @given(scores=st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), max_size=40))
-    def test_clamps_hold_whatever_the_scores(self, scores):
+    @given(scores=st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=40))
+    def test_as_many_steps_back_restore_what_was_configured(self, scores):
         gauntlet, handler = Driven(GauntletFeedbackController), Driven(EvaluationFeedbackHandler)
-        limits, now = gauntlet.settings.feedback.gauntlet, 0.0
-
-        def judge(random, heuristic):
-            nonlocal now
-            now += 1.1 * HOUR
-            matches = (match(random), match(heuristic, opponent="heuristic"))
+        limits = gauntlet.settings.feedback.gauntlet
+        for number, (random, heuristic) in enumerate([*scores, *[(0.99, 0.01)] * len(scores)]):
+            now, matches = 1.1 * HOUR * (number + 1), (match(random), match(heuristic, opponent="heuristic"))
             for payload in gauntlet.feed(judged(*matches), at=now):
-                assert payload.value != payload.previous
                 gauntlet.feed(*handler.feed(payload, at=now), at=now)  # which passes on parameters of training
-
-        for random, heuristic in scores:
-            judge(random, heuristic)
-        value = partial(gauntlet.state().parameter, settings=gauntlet.settings)
-        assert limits.min_temperature <= value("base_temperature") <= CONFIG.selfplay.temperature
-        assert value("quality_threshold") <= limits.max_quality_threshold
-        assert CONFIG.epochs <= value("epochs") <= limits.max_epochs
-        games = CONFIG.selfplay.games_per_request
-        assert games <= value("games_per_iteration") <= limits.max_games_factor * games
-        for _ in scores:  # as many steps back, once the reasons are gone
-            judge(0.99, 0.01)
-        value = partial(gauntlet.state().parameter, settings=gauntlet.settings)
-        assert (value("epochs"), value("games_per_iteration")) == (CONFIG.epochs, games)
+            value = partial(gauntlet.state().parameter, settings=gauntlet.settings)
+            assert CONFIG.epochs <= value("epochs") <= limits.max_epochs
+            assert GAMES_ASKED <= value("games_per_iteration") <= limits.max_games_factor * GAMES_ASKED
+            assert value("base_temperature") <= CONFIG.selfplay.temperature
+        assert (value("epochs"), value("games_per_iteration")) == (CONFIG.epochs, GAMES_ASKED)
         assert value("base_temperature") == pytest.approx(CONFIG.selfplay.temperature)
         assert value("quality_threshold") == pytest.approx(gauntlet.settings.min_quality)
 
 
 class TestLearningRate:
     @staticmethod
-    def gains(handler, gain, count=6, start=0.0):
-        ratings = (rated(start + gain * n, stderr=5.0) for n in range(count))
+    def gains(handler, gain, count=6, start=0.0, stderr=5.0):
+        ratings = (rated(start + gain * n, stderr=stderr) for n in range(count))
         return [p for n, one in enumerate(ratings) for p in handler.feed(one, at=1 + n)]
 
     @pytest.mark.parametrize(("gain", "factor"), [(10.0, 1.1), (9.9, None), (-9.9, None), (-10.0, 0.8)])
@@ -144,47 +118,44 @@ class TestLearningRate:
 
     @pytest.mark.parametrize(("stderr", "changes"), [(23.5, 1), (23.6, 0)])
     def test_a_gain_within_three_standard_errors_counts_as_none(self, handler, stderr, changes):
-        # Ratings 100 Elo apart, each of the two with this error: 3 * sqrt(2) * 23.57 = 100.
-        said = [p for n in range(6) for p in handler.feed(rated(-20.0 * n, stderr=stderr), at=1 + n)]
-        assert len(said) == changes
+        """Ratings 100 Elo apart, each of the two with this error: 3 * sqrt(2) * 23.57 = 100."""
+        assert len(self.gains(handler, -20.0, stderr=stderr)) == changes
 
-    def test_four_gains_are_too_few(self, handler):
-        assert not self.gains(handler, -100, count=5)
-
-    def test_it_stays_at_most_1e_3(self, handler):
-        assert not self.gains(handler, 100)
+    @pytest.mark.parametrize(("gain", "count"), [(-100, 5), (100, 6)])
+    def test_four_gains_or_a_rate_of_1e_3_change_nothing(self, handler, gain, count):
+        assert not self.gains(handler, gain, count=count)
 
     def test_rate_stays_at_least_1e_6(self, handler):
-        hour = 0.0
         for step in range(60):
             for n in range(6):
-                handler.feed(rated(-100.0 * (6 * step + n)), at=hour * HOUR + n)
-            hour += 1.1
+                handler.feed(rated(-100.0 * (6 * step + n)), at=1.1 * step * HOUR + n)
         assert handler.state().learning_rate == 1e-6
 
     def test_a_divergence_lowers_it_at_once(self, handler):
-        (said,) = handler.feed(TrainingFailed(request_id="t", reason="diverged", error="NaN"), at=1)
-        assert said.value == pytest.approx(0.8 * CONFIG.learning_rate)
-        assert not handler.feed(TrainingFailed(request_id="t", reason="error", error="disk"), at=2)
+        (said,) = handler.feed(training_failed("t", "diverged"), at=1)
+        assert said.value == handler.state().learning_rate == pytest.approx(0.8 * CONFIG.learning_rate)
+        assert (said.parameter, said.previous) == ("learning_rate", CONFIG.learning_rate)
+        assert not handler.feed(training_failed("t"), at=2)
 
     @staticmethod
     def anomaly(consecutive, metric="value_loss"):
         return LossAnomalyDetected(metric=metric, value=9.0, expected=1.0, deviations=8.0, consecutive=consecutive)
 
-    @pytest.mark.parametrize(("trainings", "lowered"), [(1, False), (2, True), (3, True)])
-    def test_two_trainings_in_a_row_with_a_loss_anomaly_lower_it(self, handler, trainings, lowered):
-        said = handler.feed(self.anomaly(trainings), at=1)
+    @pytest.mark.parametrize(
+        ("wanted", "trainings", "lowered"), [(2, 1, False), (2, 2, True), (2, 3, True), (1, 1, True)]
+    )
+    def test_consecutive_trainings_with_an_anomaly_lower_it(self, wanted, trainings, lowered):
+        settings = run_settings(**({} if wanted == 2 else {"learning_rate": {"anomalies": wanted}}))
+        said = Driven(EvaluationFeedbackHandler, settings).feed(self.anomaly(trainings), at=1)
         assert [one.value for one in said] == pytest.approx([0.8 * CONFIG.learning_rate] * lowered)
-
-    @pytest.mark.parametrize(("wanted", "lowered"), [(1, True), (2, False)])
-    def test_how_many_is_a_setting(self, wanted, lowered):
-        handler = Driven(EvaluationFeedbackHandler, run_settings(learning_rate={"anomalies": wanted}))
-        assert len(handler.feed(self.anomaly(1), at=1)) == lowered
 
     def test_anomalies_lower_it_once_per_cooldown(self, handler):
         assert len(handler.feed(self.anomaly(2), self.anomaly(2, "approx_kl"), at=1)) == 1
         assert not handler.feed(self.anomaly(3), at=0.99 * HOUR)
         assert len(handler.feed(self.anomaly(4), at=1.01 * HOUR)) == 1
+        handler.feed(self.say(1e-6), at=2 * HOUR)
+        assert not handler.feed(self.anomaly(5), at=4 * HOUR), "it is at its minimum"
+        assert handler.state().learning_rate == 1e-6
 
     def test_two_anomalies_of_one_training_lower_the_rate_once(self):
         handler = Driven(EvaluationFeedbackHandler, run_settings(learning_rate={"cooldown_hours": 0}))
@@ -194,27 +165,14 @@ class TestLearningRate:
             assert [one.value for one in said] == pytest.approx([0.8 ** (number + 1) * CONFIG.learning_rate])
             assert not handler.feed(self.anomaly(2 + number, "approx_kl"), at=2 * number + 2)
 
-    def test_anomalies_lower_no_rate_at_its_minimum(self, handler):
-        handler.feed(self.say(1e-6), at=1)
-        assert not handler.feed(self.anomaly(2), at=2 * HOUR)
-        assert handler.state().learning_rate == 1e-6
-
     @staticmethod
     def say(value):
-        return HyperparameterUpdated(parameter="learning_rate", value=value, previous=1e-3, reason="by hand")
-
-    def test_rate_by_an_operator_is_adopted_without_an_echo(self, handler):
-        assert not handler.feed(self.say(2e-5), at=1)
-        assert handler.state().learning_rate == 2e-5
-
-    def test_change_is_one_event_with_the_rate_before_it(self, handler):
-        (said,) = handler.feed(TrainingFailed(request_id="t", reason="diverged", error="NaN"), at=1)
-        assert (said.parameter, said.previous) == ("learning_rate", CONFIG.learning_rate)
-        assert said.value == handler.state().learning_rate
+        return tuned("learning_rate", value, 1e-3)
 
     def test_operators_rate_holds_for_a_cooldown_before_the_rule(self):
         handler = Driven(EvaluationFeedbackHandler, run_settings(learning_rate={"cooldown_ratings": 100}))
-        handler.feed(self.say(2e-5), at=1)
+        assert not handler.feed(self.say(2e-5), at=1)
+        assert handler.state().learning_rate == 2e-5
         assert not self.gains(handler, 100, count=7)
         (said,) = handler.feed(rated(1e4), at=1.1 * HOUR)
         assert said.value == pytest.approx(2.2e-5)
@@ -225,70 +183,49 @@ class TestLearningRate:
         said = [handler.feed(rated(100.0 * n, stderr=5.0), at=11 + n) for n in range(1, 6)]
         assert [bool(one) for one in said] == [False] * 4 + [True]
 
-    @staticmethod
-    def rejection(step):
-        evidence = promoted().evidence
-        return PromotionRejected(model=NEW, current=OLD, step=step, evidence=evidence)
-
     def test_three_rejections_in_a_row_halve_it_each_time(self, handler):
-        """A far too high rate makes bad candidates of a good champion.
-
-        The champion's rating never falls then.
-        """
-        said = [handler.feed(self.rejection(step), at=step) for step in range(1, 8)]
+        """A far too high rate makes bad candidates of a good champion, whose rating never falls then."""
+        said = [handler.feed(rejected(step=step), at=step) for step in range(1, 8)]
         rates = [one.value for each in said for one in each]
         assert rates == pytest.approx([CONFIG.learning_rate / 2, CONFIG.learning_rate / 4])
         assert [bool(one) for one in said] == [False, False, True, False, False, True, False]
-
-    def test_a_promotion_between_rejections_keeps_the_rate(self, handler):
-        handler.feed(self.rejection(1), self.rejection(2), at=1)
-        handler.feed(promoted(), at=2)
-        assert not handler.feed(self.rejection(3), at=3)
+        handler.feed(rejected(step=8), promoted(), at=8)
+        assert not handler.feed(rejected(step=9), at=9), "a promotion starts the count again"
+        for step in range(10, 100):
+            handler.feed(rejected(step=step), at=step)
+        assert handler.state().learning_rate == 1e-6
 
     def test_rejections_lower_operators_rate_only_after_cooldown(self, handler):
         handler.feed(self.say(2e-5), at=1)
-        assert not [said for step in range(1, 4) for said in handler.feed(self.rejection(step), at=step + 1)]
-        said = [said for step in range(4, 7) for said in handler.feed(self.rejection(step), at=1.1 * HOUR + step)]
+        assert not [said for step in range(1, 4) for said in handler.feed(rejected(step=step), at=step + 1)]
+        said = [said for step in range(4, 7) for said in handler.feed(rejected(step=step), at=1.1 * HOUR + step)]
         assert [one.value for one in said] == [1e-5]
-
-    def test_rejections_lower_no_rate_below_its_minimum(self, handler):
-        for step in range(1, 100):
-            handler.feed(self.rejection(step), at=step)
-        assert handler.state().learning_rate == 1e-6
-
-    @pytest.mark.parametrize(("asked", "set_to"), [(1e-9, 1e-6), (-1.0, 1e-6), (5.0, 1e-3)])
-    def test_it_stays_within_the_bounds(self, handler, asked, set_to):
-        handler.feed(self.say(asked), at=1)
-        assert handler.state().learning_rate == set_to
-
-    def test_the_leap_back_from_a_rolled_back_model_is_no_gain(self, handler):
-        handler.feed(self.say(1e-4), at=1)
-        self.gains(handler, 0, count=4, start=300.0)
-        handler.feed(rated(-400.0), ModelRolledBack(from_model=NEW, to_model=OLD, step=1, reason="x"), at=2)
-        assert not [p for n in range(6) for p in handler.feed(rated(300.0), at=1.1 * HOUR + n)]
 
     @pytest.mark.parametrize(
         ("parameter", "asked", "set_to"),
         [
+            ("learning_rate", 1e-9, 1e-6),
+            ("learning_rate", -1.0, 1e-6),
+            ("learning_rate", 5.0, 1e-3),
             ("epochs", 1e12, 8),
             ("epochs", -5.0, 1),
             ("games_per_iteration", 1e12, 4 * CONFIG.selfplay.games_per_request),
             ("games_per_iteration", 0.2, 1),
         ],
     )
-    def test_an_operators_work_stays_within_the_bounds(self, handler, parameter, asked, set_to):
-        update = HyperparameterUpdated(parameter=parameter, value=asked, previous=1, reason="x")
-        assert not handler.feed(update, at=1)
+    def test_parameters_of_an_operator_stay_within_the_bounds(self, handler, parameter, asked, set_to):
+        assert not handler.feed(tuned(parameter, asked), at=1)
         assert getattr(handler.state(), parameter) == set_to
+
+    def test_the_leap_back_from_a_rolled_back_model_is_no_gain(self, handler):
+        handler.feed(self.say(1e-4), at=1)
+        self.gains(handler, 0, count=4, start=300.0)
+        handler.feed(rated(-400.0), rolled_back(NEW, OLD, 1), at=2)
+        assert not [p for n in range(6) for p in handler.feed(rated(300.0), at=1.1 * HOUR + n)]
 
     def test_recorded_pairs_of_earlier_versions_set_the_same(self, handler):
         """They recorded each change of the gauntlet's, then all parameters, half of them old."""
-        first = HyperparameterUpdated(parameter="epochs", value=5, previous=3, reason="weak")
-        second = HyperparameterUpdated(parameter="games_per_iteration", value=192, previous=128, reason="weak")
-        for update, epochs, games in ((first, 5, 128), (second, 5, 192)):
-            repeated = AdaptiveParamsChanged(
-                epochs=epochs, games_per_iteration=games, learning_rate=1e-4, reason="weak"
-            )
-            assert not handler.feed(update, repeated, at=1)
+        for parameter, value, epochs, games in (("epochs", 5, 5, 128), ("games_per_iteration", 192, 5, 192)):
+            assert not handler.feed(tuned(parameter, value), adapted(epochs, games, 1e-4), at=1)
         state = handler.state()
         assert (state.epochs, state.games_per_iteration, state.learning_rate) == (5, 192, 1e-4)
