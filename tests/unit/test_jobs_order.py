@@ -1,7 +1,4 @@
-"""Jobs of every worker: oldest first, in the order of the journal.
-
-One record may hold several events.
-"""
+"""Jobs of every worker: oldest first, in the order of the journal. One record may hold several events."""
 
 from functools import partial
 

@@ -40,10 +40,7 @@ def test_solver_never_loses_and_punishes_errors() -> None:
 
 @pytest.mark.parametrize("key", ["connect_four_2p", "hex7_2p", "breakthrough6_2p", "othello_2p"])
 def test_mcts_plays_legal_moves_and_beats_random(key: str) -> None:
-    """Seats of Hex and Breakthrough number their actions differently.
-
-    Othello has forced passes.
-    """
+    """Seats of Hex and Breakthrough number their actions differently. Othello has forced passes."""
     config = GAMES[ConfigKey(key)]
     assert match_of(config, load_judge("mcts:20", config), RandomPlayer(), games=10).wins >= 8
 

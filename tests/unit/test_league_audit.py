@@ -73,10 +73,7 @@ def test_errors_of_their_own_add_up_to_those_of_differences():
 
 
 def test_the_anchor_bears_the_error_of_the_zero():
-    """Twelve models played each other often; the random bot played ten games.
-
-    All ten games were against one model.
-    """
+    """Twelve models played each other often; the random bot played ten games. All ten games were against one model."""
     few = of_games("model 00", "random", 5, 0, 5)
     alone = fit_bradley_terry([few, *played()]).comparable()
     assert alone["random"].elo == 0

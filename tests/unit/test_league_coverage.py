@@ -60,10 +60,7 @@ def test_intervals_of_games_of_two(draws) -> None:
 
 
 def test_intervals_of_openings_played_from_both_sides() -> None:
-    """The opening decides two games in three; most pairs are split.
-
-    It favours whoever begins in half of these games.
-    """
+    """The opening decides two games in three; most pairs are split."""
     counts = []
     for truth, rng in leagues(600, seed=2):
         pairs = []
@@ -80,10 +77,7 @@ def test_intervals_of_openings_played_from_both_sides() -> None:
 
 
 def test_the_error_of_a_difference_is_not_that_of_two_marginals() -> None:
-    """Two agents played each other often, far from the anchor.
-
-    Their difference is known well, but not where they are.
-    """
+    """Two agents played each other often, far from the anchor."""
     far = of_games("random", "agent a", 2, 0, 98)
     ratings = fit_bradley_terry([far, of_games("agent a", "agent b", 2000, 0, 2000)])
     a, b = ratings.rating("agent a"), ratings.rating("agent b")

@@ -1,7 +1,4 @@
-"""Rock, paper, scissors: planted cycles are found, and no others.
-
-No cycle is found where one number per agent explains the games.
-"""
+"""Rock, paper, scissors: planted cycles are found, and no others."""
 
 from itertools import combinations
 
@@ -19,10 +16,7 @@ NAMES = ("random", *"abcdefgh")
 def league(
     games: int, seed: int, beats: dict[tuple[str, str], float] | None = None, draws: float = 0.0
 ) -> list[PairTotals]:
-    """Play everybody against everybody.
-
-    ``beats`` are expected scores of equally strong agents, which strengths don't explain.
-    """
+    """Play everybody against everybody."""
     rng = np.random.default_rng(seed)
     truth = dict(zip(NAMES, [0.0, *rng.normal(200, 150, len(NAMES) - 1)], strict=True))
     truth |= {name: 200.0 for pair in beats or {} for name in pair}
@@ -50,10 +44,7 @@ def test_a_planted_cycle_is_found(seed, draws) -> None:
 
 
 def test_league_without_a_cycle_raises_no_alarm() -> None:
-    """Equals are the hardest case.
-
-    In each league 84 triples have the chance to look like cycles.
-    """
+    """Equals are the hardest case. In each league 84 triples have the chance to look like cycles."""
     equals = dict.fromkeys(combinations(NAMES, 2), 0.5)
     alarms = sum(find_cycle(league(100, seed, equals)) is not None for seed in range(300))
     assert alarms <= 3
@@ -61,10 +52,7 @@ def test_league_without_a_cycle_raises_no_alarm() -> None:
 
 
 def test_a_cycle_of_two_strong_edges_and_one_even_is_no_cycle() -> None:
-    """The edge that may be chance prevents the alarm.
-
-    At most 5% of such leagues raise one.
-    """
+    """The edge that may be chance prevents the alarm. At most 5% of such leagues raise one."""
     even = {**CYCLE, ("b", "g"): 0.5}
     alarms = sum(find_cycle(league(400, seed, even)) is not None for seed in range(200))
     assert alarms <= 0.05 * 200

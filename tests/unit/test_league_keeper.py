@@ -31,10 +31,7 @@ def keeper_of(**schedule) -> Driven:
 
 @pytest.fixture
 def keeper():
-    """Return a keeper with short times.
-
-    Every second step enters as a recent for six steps; every tenth step is an anchor.
-    """
+    """Return a keeper with short times."""
     return keeper_of(recent_every=2, recent_for=6, anchor_every=10)
 
 

@@ -16,10 +16,7 @@ HERO = checkpoint(100, 1000.0, parent=40)
 
 
 def full_league():
-    """Return a league with opponents of all categories.
-
-    It has two peers, two agents that used to win, one far above, two baselines, and the hero.
-    """
+    """Return a league with opponents of all categories."""
     league = league_of(
         HERO,
         checkpoint(10, 500.0),
@@ -50,10 +47,7 @@ def assert_drawn(counts, expected) -> None:
 
 
 def drawn(picks, count: int) -> list[Pick]:
-    """Draw opponents at tables of two.
-
-    Half of them have seeds of their own, as requests have.
-    """
+    """Draw opponents at tables of two. Half of them have seeds of their own, as requests have."""
     apart = [lineups(picks, 1, seats=1, distinct=1, seed=seed)[0] for seed in range(count // 2)]
     return [pick for (pick,) in (*apart, *lineups(picks, count - count // 2, seats=1, distinct=1, seed=count))]
 
@@ -178,10 +172,7 @@ def test_win_probability_moves_from_ratings_to_games_played() -> None:
 
 
 def test_a_model_plays_itself_in_nine_games_of_ten_by_default() -> None:
-    """Seats of opponents bring no rows.
-
-    A league of one plays itself, too.
-    """
+    """Seats of opponents bring no rows. A league of one plays itself, too."""
     default = LeagueSettings().matchmaking
     assert default == MATCHMAKING["mostly_mirror"]
     assert distribution(full_league(), HERO, default)[Pick("mirror", HERO.id)] == pytest.approx(0.9)

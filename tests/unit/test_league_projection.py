@@ -1,7 +1,4 @@
-"""The league as it follows from the journal's events.
-
-Admissions, retirements, ratings and games are events.
-"""
+"""The league as it follows from the journal's events. Admissions, retirements, ratings and games are events."""
 
 from datetime import UTC, datetime
 

@@ -1,7 +1,4 @@
-"""Batch fits of ratings, and the totals of pairs behind them.
-
-References are choix and published tables.
-"""
+"""Batch fits of ratings, and the totals of pairs behind them. References are choix and published tables."""
 
 from itertools import combinations
 
@@ -29,10 +26,7 @@ CITED = {
 
 
 def test_the_published_fit_of_a_published_table() -> None:
-    """Estimates and errors are those of the R package BradleyTerry2.
-
-    Source: its vignette (``citeModel``), with Biometrika at zero.
-    """
+    """Estimates and errors are those of the R package BradleyTerry2."""
     pairs = [of_games(cited, citing, count, 0, 0) for (cited, citing), count in CITED.items()]
     ratings = fit_bradley_terry(pairs, anchors={"Biometrika": 0.0}, prior=FLAT)
     published = {"Comm Statist": (-2.94907, 0.10255), "JASA": (-0.47957, 0.06059), "JRSS-B": (0.26895, 0.07083)}
@@ -80,10 +74,7 @@ def test_the_fit_is_the_posterior_mode() -> None:
 
 
 def test_half_wins_keep_the_meaning_of_elo() -> None:
-    """70% of the points are 147 Elo, with few or many draws.
-
-    The odds of the decided games would say 147 or 280 Elo.
-    """
+    """70% of the points are 147 Elo, with few or many draws. The odds of the decided games would say 147 or 280 Elo."""
     for won, drawn, lost in ((700, 0, 300), (500, 400, 100)):
         ratings = fit_bradley_terry([of_games("a", "random", won, drawn, lost)], prior=FLAT)
         assert expected_score(ratings.rating("a").elo) == pytest.approx(0.7)
@@ -152,10 +143,7 @@ def test_a_difference_has_a_sign_and_the_covariance_is_symmetric() -> None:
 
 class TestTotals:
     def test_rotations_of_one_game_each_are_games(self) -> None:
-        """Mirrored pairs hold as much information as half as many games.
-
-        The second game of each pair mirrors the first.
-        """
+        """Mirrored pairs hold as much information as half as many games."""
         games, pairs = of_games("a", "b", 6, 2, 4), PairTotals.of_rotations("a", "b", (4, 0, 2, 0, 6))
         assert (pairs.games, pairs.rotations, pairs.score) == (24, 12, 14)
         assert pairs.dispersion == pytest.approx(2 * games.dispersion, rel=0.25)

@@ -42,10 +42,7 @@ KEYS = (KEY, OTHER_KEY, "hex7_2p", "othello_2p", "go7_2p")
 
 
 class Trainings:
-    """The trainers of some machines.
-
-    They share one fold, since all fold the same events.
-    """
+    """The trainers of some machines. They share one fold, since all fold the same events."""
 
     def __init__(self) -> None:
         place = WorkerPlace("training@here", HERE, "store")
@@ -203,10 +200,7 @@ def test_resting_daemon_that_restarts_is_tried_and_recovers(trainings):
 
 
 def test_a_daemon_that_fails_where_all_fail_goes_on(trainings):
-    """The job is at fault.
-
-    Resting would stop one machine after the other.
-    """
+    """The job is at fault. Resting would stop one machine after the other."""
     trainings.ready(HERE, THERE)
     for _ in range(10):
         mine, other = trainings.request(KEY), trainings.request(OTHER_KEY)
@@ -245,10 +239,7 @@ OUTCOMES = st.tuples(st.sampled_from(["complete", "error", "diverged"]), st.samp
 
 @given(st.lists(st.one_of(SIGNS, st.sampled_from(KEYS), OUTCOMES), max_size=40))
 def test_leases_after_any_history_are_sound(history):
-    """No job is leased twice, or to an absent daemon.
-
-    No place is free while a job waits.
-    """
+    """No job is leased twice, or to an absent daemon. No place is free while a job waits."""
     trainings, up = Trainings(), dict[str, int]()
     for what in history:
         match what:

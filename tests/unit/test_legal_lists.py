@@ -1,7 +1,4 @@
-"""Lists of legal actions, for games with many actions.
-
-Shards, training and trainers use them.
-"""
+"""Lists of legal actions, for games with many actions. Shards, training and trainers use them."""
 
 import dataclasses
 import json
@@ -74,10 +71,7 @@ def tensors_of(root: Path, model: str) -> dict[str, torch.Tensor]:
 
 
 def test_training_with_lists_gives_the_same_model(tmp_path: Path, lists: pytest.MonkeyPatch) -> None:
-    """Training with lists sums in another order than with masks.
-
-    Symmetric images are on, so that actions are renamed, too.
-    """
+    """Training with lists sums in another order than with masks."""
     model = put_model(tmp_path, scale=3)
     spec = train_spec(tmp_path, CONFIG, model, games=60)
     assert CONFIG.ppo.symmetries

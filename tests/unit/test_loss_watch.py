@@ -1,7 +1,4 @@
-"""LossWatch: warm-up, deviations, and its count of trainings in a row.
-
-Each rule is tested at its threshold and beside it.
-"""
+"""LossWatch: warm-up, deviations, and its count of trainings in a row."""
 
 from math import inf, nextafter
 from typing import Any
@@ -109,10 +106,7 @@ def test_metrics_of_a_backend_are_watched_where_declared():
 
 
 class TestConsecutiveAnomalies:
-    """Number of trainings in a row that left the usual range.
-
-    Anomalies report it, and FeedbackState keeps it.
-    """
+    """Number of trainings in a row that left the usual range. Anomalies report it, and FeedbackState keeps it."""
 
     @staticmethod
     def feed(watch: Driven, loss: float, kl: float = 0.01) -> list[LossAnomalyDetected]:
@@ -135,10 +129,7 @@ class TestConsecutiveAnomalies:
 
     @pytest.mark.parametrize(("growth", "counted"), [(1.0, 1), (1.5, 1), (2.0, 2), (3.0, 3)])
     def test_only_what_grows_on_is_unusual_again(self, growth, counted):
-        """An anomaly raises the standard deviation to a third of its deviation.
-
-        Six standard deviations are then about twice the anomaly.
-        """
+        """An anomaly raises the standard deviation to a third of its deviation."""
         watch, found = driven(10), []
         for training in range(3):
             self.feed(watch, 1.0 + 1000 * growth**training)

@@ -82,10 +82,7 @@ def exposed(shown: View | None) -> str:
 
 
 def samples(text: str) -> dict[tuple[str, ...], float]:
-    """Return values by metric name and label values.
-
-    Label values are in the order of the label names.
-    """
+    """Return values by metric name and label values. Label values are in the order of the label names."""
     return {
         (one.name, *(value for _, value in sorted(one.labels.items()))): one.value
         for family in text_string_to_metric_families(text)
@@ -109,10 +106,7 @@ def test_metrics_agree_with_status_and_state() -> None:
 
 
 def test_feedback_state_beside_controllers_is_folded_once() -> None:
-    """A snapshot folds the reducers of all daemons.
-
-    ``FeedbackState`` is among them, and must not be folded twice.
-    """
+    """A snapshot folds the reducers of all daemons. ``FeedbackState`` is among them, and must not be folded twice."""
     factories = tuple(one for spec in DAEMONS.values() for one in spec.factories(PLACE))
     fold = Fold(factories)
     fold.feed(events()[:1000])

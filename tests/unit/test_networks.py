@@ -172,10 +172,7 @@ def test_logits_of_a_head_of_planes_lie_at_their_places() -> None:
 
 
 def test_head_of_planes_plays_without_its_game(tmp_path: Path) -> None:
-    """The checkpoint alone describes the head.
-
-    The manifest holds the number of planes. The parameters hold the places of actions.
-    """
+    """The checkpoint alone describes the head."""
     config = GAMES["minishogi_2p"].replace(network=PLANES)
     manifest = get_checkpoint(FileStore(tmp_path), put_model(tmp_path, config)).manifest
     assert (manifest.shape.action_planes, manifest.shape.action_places, manifest.shape) == (69, None, SHOGI)

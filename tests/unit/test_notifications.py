@@ -12,13 +12,7 @@ from scripted_server import OK, ScriptedServer, answers, scripted_server, status
 from app.bus.memory import MemoryBus
 from app.config.loading import BadSettings, load
 from app.config.monitoring import NotificationSettings
-from app.events import (
-    DaemonFailed,
-    Event,
-    ModelDistributed,
-    TrainingUnblocked,
-    originate,
-)
+from app.events import DaemonFailed, Event, ModelDistributed, TrainingUnblocked, originate
 from app.events.envelope import EPOCH
 from app.journal.memory import MemoryJournal, MemoryStateStore
 from daemons.clock import SystemClock

@@ -54,10 +54,7 @@ def test_without_a_decision_about_it_a_model_meets_only_itself(known):
 
 
 def test_request_has_at_most_so_many_different_opponents():
-    """A limit on opponents saves memory for adapters.
-
-    Opponents are drawn by cluster sampling: each seat keeps the probabilities that matchmaking decided.
-    """
+    """A limit on opponents saves memory for adapters."""
     first, last = Counter[str](), Counter[str]()
     for seed in range(400):
         met = meeting(decided(), OLD, 7, 56, seed, limits=SelfplaySettings(most_opponents=1)).lineups

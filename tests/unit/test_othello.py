@@ -35,10 +35,7 @@ def turned(mine: int, theirs: int, cell: int) -> list[int]:
 
 
 def run_of(board, cell: int, down: int, right: int) -> list[int]:
-    """Return the opponent's discs that a move flips in one direction.
-
-    The board [8, 8] has 1 for the mover's discs and -1 for the opponent's.
-    """
+    """Return the opponent's discs that a move flips in one direction."""
     row, column, run = cell // SIDE + down, cell % SIDE + right, []
     while 0 <= row < SIDE and 0 <= column < SIDE and board[row, column] == -1:
         run.append(row * SIDE + column)
@@ -48,10 +45,7 @@ def run_of(board, cell: int, down: int, right: int) -> list[int]:
 
 
 def games(mine: int, theirs: int, moves: int) -> int:
-    """Count the move sequences of a given length, at most 7.
-
-    No player has to pass within the first 7 moves.
-    """
+    """Count the move sequences of a given length, at most 7. No player has to pass within the first 7 moves."""
     begun = places(mine, theirs)
     if moves == 1:
         return len(begun)

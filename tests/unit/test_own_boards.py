@@ -42,10 +42,7 @@ def theirs_of(config: GameConfig, **changes: object) -> GameConfig:
 
 
 def assert_agreement(config: GameConfig, games: int) -> tuple[list[list[int]], int]:
-    """Assert that random games agree in both engines.
-
-    Return the moves of each game and the number of decisions.
-    """
+    """Assert that random games agree in both engines. Return the moves of each game and the number of decisions."""
     ours, theirs = open_table(config, games), open_table(theirs_of(config), games)
     ours.reset(np.arange(games), range(games))
     decisions = 0
@@ -80,10 +77,7 @@ def test_games_agree_with_openspiel_move_for_move(config: GameConfig) -> None:
 
 @CONFIGS
 def test_branches_are_copies_played_on(config: GameConfig) -> None:
-    """``branch`` agrees with ``Table.branch``, which copies and steps.
-
-    Branches are compared up to the end of every game, some of which the move limit cuts off.
-    """
+    """``branch`` agrees with ``Table.branch``, which copies and steps."""
     games, ended = 100, 0
     config = config.replace(max_moves=max(LIMITS[config.key]) - 1)
     table, other = (open_table(config, 2 * games) for _ in range(2))

@@ -83,10 +83,7 @@ def configured(event: Event[Any], tables: dict[str, Any]) -> Event[Any]:
 
 
 def conclusions(tables: dict[str, Any]) -> list[Conclusion]:
-    """Return the conclusions of a run with the user's own controllers.
-
-    The run contains every kind of decision.
-    """
+    """Return the conclusions of a run with the user's own controllers. The run contains every kind of decision."""
     fold, found = Fold(controllers(daemons_of(run_settings().replace(controllers=tables)))), list[Conclusion]()
     for event in generated():
         outcome = fold.feed([configured(event, tables) if isinstance(event.data, RunConfigured) else event])

@@ -174,10 +174,7 @@ def test_player_that_raises_is_named() -> None:
 
 
 class Attached:
-    """An array that NumPy cannot convert.
-
-    A PyTorch tensor that requires a gradient is one example.
-    """
+    """An array that NumPy cannot convert. A PyTorch tensor that requires a gradient is one example."""
 
     def __array__(self, *_: Any, **__: Any) -> Any:
         raise RuntimeError("detach it first")

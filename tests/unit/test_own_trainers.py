@@ -279,10 +279,7 @@ def test_error_of_a_talkative_command_fits_into_an_event(root: Path) -> None:
 
 
 def test_base_in_a_type_that_numpy_lacks_comes_as_safetensors(root: Path) -> None:
-    """A bfloat16 model has no ``base.npz``, because NumPy lacks the type.
-
-    The trainer returns such a model as safetensors.
-    """
+    """A bfloat16 model has no ``base.npz``, because NumPy lacks the type."""
     script = OPEN.replace('model = dict(np.load(paths["base_npz"]))', "") + (
         'assert "base_npz" not in paths\nPath(paths["model"]).write_bytes(Path(paths["base"]).read_bytes())\n' + RESULT
     )

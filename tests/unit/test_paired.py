@@ -25,10 +25,7 @@ def deals(number: int, seed: int, temperature: float = 0.0, first: int = 0) -> M
 
 
 def compare_hands(config, hero, reference, others, plan):
-    """Compare a hero with a reference policy by the same deals.
-
-    Each of them plays against three copies of the same policy.
-    """
+    """Compare a hero with a reference policy by the same deals."""
     played, compared = (play_hands(config, policy, others, plan) for policy in (hero, reference))
     return compare_paired(played, compared, config.players)
 
@@ -91,10 +88,7 @@ def test_points_are_those_of_the_hand(moon_for_shooter: bool) -> None:
 
 
 class Watched:
-    """A player that records its dealt hands before passing.
-
-    Another player chooses its actions.
-    """
+    """A player that records its dealt hands before passing. Another player chooses its actions."""
 
     def __init__(self, player) -> None:
         self.player, self.dealt = player, set()

@@ -1,7 +1,4 @@
-"""A paused configuration resumes training by itself, in a closed loop.
-
-The loop consists of the scheduler, the trigger and the feedback loop controller.
-"""
+"""A paused configuration resumes training by itself, in a closed loop."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -38,13 +35,7 @@ ROWS = NEED // 4
 
 
 class ClosedLoop:
-    """Scheduler, trigger and feedback loop in a closed loop.
-
-    Decisions are recorded at once. Requests for games are answered at the next tick.
-
-    Args:
-        quality: returns the score of games from their temperature and the time in seconds.
-    """
+    """Scheduler, trigger and feedback loop in a closed loop."""
 
     def __init__(self, quality: Callable[[float, float], float]) -> None:
         self.fold = Fold((SelfplayScheduler, TrainingTrigger, FeedbackLoopController))
@@ -72,10 +63,7 @@ class ClosedLoop:
             waiting += folded(self.fold, event).envelopes
 
     def run(self, hours: float) -> None:
-        """Let hours pass and answer all requests for games.
-
-        No training ever produces a result, so the model stays the same.
-        """
+        """Let hours pass and answer all requests for games."""
         end = self.now + hours * HOUR
         while self.now < end:
             self.now += TICK_SECONDS
@@ -98,10 +86,7 @@ def poor_for_two_hours(_temperature: float, now: float) -> float:
 
 
 def varied_by_temperature(temperature: float, _now: float) -> float:
-    """Return the score of an overconfident policy.
-
-    Its games are alike until a higher temperature makes it explore.
-    """
+    """Return the score of an overconfident policy. Its games are alike until a higher temperature makes it explore."""
     return 0.35 + 0.2 * (temperature - 1)
 
 

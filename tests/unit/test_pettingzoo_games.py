@@ -23,10 +23,7 @@ PLAYED = 200
     ("game", "rows"), [(CONNECT_FOUR, slice(None, None, -1)), ("plain_connect_four:ConnectFour", slice(None))]
 )
 def test_connect_four_is_the_game_that_ours_is(game: str, rows: slice) -> None:
-    """Compare random games with ours move for move.
-
-    Seats, masks, positions, outcomes and histories are equal.
-    """
+    """Compare random games with ours move for move. Seats, masks, positions, outcomes and histories are equal."""
     ours, theirs = open_table(GAMES["connect_four_2p"], PLAYED), open_table(CONFIG.replace(game=game), PLAYED)
     for table in (ours, theirs):
         table.reset(np.arange(PLAYED), range(PLAYED))
@@ -60,10 +57,7 @@ def test_environment_is_described_with_channels_first() -> None:
 
 
 def chips(monkeypatch: pytest.MonkeyPatch, make=Chips, **changes) -> GameConfig:
-    """Return a configuration of the environment for three agents.
-
-    PettingZoo has no environment of this name.
-    """
+    """Return a configuration of the environment for three agents. PettingZoo has no environment of this name."""
     monkeypatch.setattr(adapter, "_maker", lambda game, name: make)
     adapter._environment.cache_clear()
     name = f"pettingzoo:chips_{make.__name__ if isinstance(make, type) else 'cut'}"
@@ -79,10 +73,7 @@ def played(config: GameConfig, *actions: int):
 
 
 def test_agents_leave_and_rewards_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ann bets 5, Bob folds, Cyn bets 5, Ann folds.
-
-    Cyn ends with 5 more chips than at the start, and Ann with 5 fewer.
-    """
+    """Ann bets 5, Bob folds, Cyn bets 5, Ann folds."""
     table = played(chips(monkeypatch, outcome_scale=10), 1, 0, 1)
     assert table.seats()[0] == 0
     assert not table.returns().any()

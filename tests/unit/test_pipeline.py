@@ -262,9 +262,7 @@ def test_run_that_rises_no_more_stops_early(tmp_path) -> None:
 def test_run_without_evidence_of_a_plateau_goes_on(tmp_path) -> None:
     """Evaluations of eight games are too noisy to stop a run."""
     settings = settings_of(
-        collection={"num_iterations": 12},
-        ppo={"learning_rate": 1e-9},
-        training={"early_stopping": True, "patience": 3},
+        collection={"num_iterations": 12}, ppo={"learning_rate": 1e-9}, training={"early_stopping": True, "patience": 3}
     )
     state = begin(tmp_path, settings).run()
     assert state.iteration == 12
@@ -283,10 +281,7 @@ def test_later_of_equally_strong_policies_is_the_best(tmp_path) -> None:
 
 
 def test_most_rise_ends_few_rising_runs_and_most_flat_ones() -> None:
-    """Runs that rise by exactly the least rise end with probability 0.05.
-
-    Runs that rise by 0.1 never end early.
-    """
+    """Runs that rise by exactly the least rise end with probability 0.05. Runs that rise by 0.1 never end early."""
     rng, stderr, least, share = np.random.default_rng(1), 0.01, 0.02, {}
     for rise in (0.0, least, 0.1):
         series = np.linspace(0, rise, 20) + rng.normal(0, stderr, (1000, 20))

@@ -14,10 +14,7 @@ STRENGTHS = np.random.default_rng(3).normal(0, 1, 5)
 
 
 def drawn_orders(count: int, seats: int) -> list[list[int]]:
-    """Draw final orders of games by the model, best agent first.
-
-    The agents of a game are all different.
-    """
+    """Draw final orders of games by the model, best agent first. The agents of a game are all different."""
     rng, orders = np.random.default_rng(4), []
     for _ in range(count):
         agents = rng.choice(len(STRENGTHS), seats, replace=False)

@@ -8,13 +8,7 @@ from app.config import NetworkSettings
 from app.core import NetworkShape
 from app.learning.dense import ActorCritic
 from app.learning.inference import NoLegalAction, Policy
-from app.learning.network import (
-    BadParameters,
-    bytes_to_parameters,
-    init_policy,
-    load_network,
-    parameters_to_bytes,
-)
+from app.learning.network import BadParameters, bytes_to_parameters, init_policy, load_network, parameters_to_bytes
 
 SMALL = NetworkSettings(hidden=(16, 8))
 SHAPE = NetworkShape(6, 5)

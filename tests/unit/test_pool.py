@@ -22,10 +22,7 @@ def games(hero: str, other: str, difference: float, count: int = MANY) -> PairTo
 
 
 def grown(steps: int, stays: int = 1) -> Pool:
-    """Return the pool after a series of increasingly strong models.
-
-    Each model plays its predecessor and the random bot. One model in every ``stays`` is kept.
-    """
+    """Return the pool after a series of increasingly strong models."""
     pool, known = Pool(), {"random", model(0)}
     for step in range(1, steps):
         hero = model(step)
@@ -105,25 +102,16 @@ def test_bot_beaten_by_all_is_rated_by_its_least_saturated_pair():
 
 
 def test_saturated_games_connect_who_would_be_apart():
-    """The models that connected the later ones to the first have retired.
-
-    The first one is near the random bot in strength.
-    """
+    """The models that connected the later ones to the first have retired."""
     near = games("early", "random", 70.0)
-    apart = [
-        games("late", "later", -35.0),
-        *(of_games(one, "random", 95, 0, 5) for one in ("late", "later")),
-    ]
+    apart = [games("late", "later", -35.0), *(of_games(one, "random", 95, 0, 5) for one in ("late", "later"))]
     ratings = rate([near, *apart])
     assert ratings.difference("late", "early").elo == pytest.approx(440.0, abs=30)
     assert ratings.difference("late", "early").stderr < 300.0
 
 
 def test_one_sided_games_hardly_bend_the_scale():
-    """The weaker agent takes a tenth of the points at 600 Elo.
-
-    The difference of 600 Elo follows from games between neighbours.
-    """
+    """The weaker agent takes a tenth of the points at 600 Elo."""
     near = [games("a", "b", 200.0), games("b", "c", 200.0), games("c", "d", 200.0)]
     few, many = (of_games("a", "d", 9 * count, 0, count) for count in (10, 10_000))
     assert rate([*near, few]).difference("a", "d").elo == pytest.approx(600.0, abs=30)

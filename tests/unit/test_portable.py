@@ -1,7 +1,4 @@
-"""Exported policies: agreement with the network, and refusal of altered files.
-
-An exported policy plays with NumPy alone.
-"""
+"""Exported policies: agreement with the network, and refusal of altered files."""
 
 import dataclasses
 import json
@@ -41,10 +38,7 @@ def stored(folder: Path, key: str = "hearts_4p") -> Checkpoint:
 
 
 def positions(key: str, games: int = 64):
-    """Return observations and masks of random games.
-
-    They are of the first 30 decisions of each game.
-    """
+    """Return observations and masks of random games. They are of the first 30 decisions of each game."""
     table, rng = open_table(GAMES[key], games), np.random.default_rng(0)
     table.reset(np.arange(games), range(games))
     obs, mask = [], []
@@ -183,10 +177,7 @@ def test_importing_the_player_imports_numpy_and_nothing_else() -> None:
 
 
 def with_packages(code: str) -> str:
-    """Return code that finds packages without the site module.
-
-    The .pth files that the site module reads may import other packages.
-    """
+    """Return code that finds packages without the site module."""
     root = Path(__file__).parents[2]
     return f"import sys\nsys.path += {[str(root), *(path for path in sys.path if 'site-packages' in path)]!r}\n{code}"
 
@@ -272,10 +263,7 @@ def bytes_of(suffix: str, change):
         (changed_json(lambda it: it.update(schema_version=3)), "schema_version is 3, and 1 is what can be read"),
         (changed_json(lambda it: it.pop("game")), "game is None, not a str"),
         (changed_json(lambda it: it.update(architecture=[])), r"architecture is \[\], not a dict"),
-        (
-            changed_json(lambda it: it["architecture"].update(activation="tanh")),
-            "or actor_critic_tower with relu",
-        ),
+        (changed_json(lambda it: it["architecture"].update(activation="tanh")), "or actor_critic_tower with relu"),
         (changed_json(lambda it: it["architecture"].update(hidden=[256, "x"])), "numbers above 0"),
         (changed_json(lambda it: it["architecture"].update(hidden=[])), "numbers above 0"),
         (changed_json(lambda it: it["architecture"].update(hidden=256)), "numbers above 0"),

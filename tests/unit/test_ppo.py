@@ -41,10 +41,7 @@ def base_network():
 
 
 def on_policy(rows: int = 300, temperature: float = 1.0, seed: int = 0) -> Samples:
-    """Return samples drawn from the base network itself.
-
-    Their advantages are pure noise.
-    """
+    """Return samples drawn from the base network itself. Their advantages are pure noise."""
     rng = np.random.default_rng(seed)
     obs = rng.normal(size=(rows, SIZE)).astype(np.float32)
     mask = rng.random((rows, ACTIONS)) < 0.6
@@ -79,10 +76,7 @@ def learn(samples: Samples, settings: PpoSettings = SETTINGS, *, seed: int = 1, 
 
 
 def test_value_loss_takes_the_larger_error_of_each_sample():
-    """The maximum is taken for each sample, not between the means.
-
-    Both differ here: the clipped error is larger for the first sample, the unclipped one for the second.
-    """
+    """The maximum is taken for each sample, not between the means."""
     values, old, target = torch.tensor([1.0, 1.0]), torch.tensor([0.0, 0.0]), torch.tensor([1.0, 0.0])
     elementwise = ((1 - 0.2) ** 2 + 1.0**2) / 2
     max_of_means = max((0 + 1) / 2, (0.8**2 + 0.2**2) / 2)

@@ -37,10 +37,7 @@ STARTING = Sign(position=None, lag=3, jobs=0, requests=0)
 
 
 class Table:
-    """A presence table with a clock.
-
-    Published facts are folded into the table, as in the broker.
-    """
+    """A presence table with a clock. Published facts are folded into the table, as in the broker."""
 
     def __init__(self) -> None:
         self.presence, self.now = PresenceTable(SILENT), 0.0
@@ -115,10 +112,7 @@ def test_lost_daemon_that_is_heard_again_returns_once(table: Table) -> None:
 
 
 def test_lost_daemon_that_was_not_ready_returns_when_it_is(table: Table) -> None:
-    """NODE_RETURNED must not precede DAEMON_READY.
-
-    NODE_RETURNED means that the daemon works as before.
-    """
+    """NODE_RETURNED must not precede DAEMON_READY. NODE_RETURNED means that the daemon works as before."""
     table.tell(STARTED)
     assert [type(fact) for fact in table.at(10.0)] == [NodeLost]
     for sign in (STARTING, ALIVE):
@@ -263,10 +257,7 @@ steps = st.lists(
 
 @given(steps=steps)
 def test_restarted_broker_knows_its_journal_s_lost_daemons(steps: list[tuple[str, Any]]) -> None:
-    """A table recalled from the journal equals the original table.
-
-    Losses and returns alternate.
-    """
+    """A table recalled from the journal equals the original table. Losses and returns alternate."""
     table, journaled, said = Table(), Journaled(), list[Payload]()
     for step, what in steps:
         if step == "tell":

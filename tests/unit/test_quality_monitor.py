@@ -60,10 +60,7 @@ def test_no_more_than_the_latest_are_remembered(monitor: DrivenWorker) -> None:
 
 
 def test_shard_delivered_before_is_unfit_but_no_parity_failure(monitor: DrivenWorker) -> None:
-    """A repeated shard is no fault of the rules.
-
-    A parity failure would block training.
-    """
+    """A repeated shard is no fault of the rules. A parity failure would block training."""
     deliver(monitor, 0)
     (job,) = monitor.jobs()
     error = JobFailed(job.function, "RepeatedShard", "it was delivered before", hint="", trace="")

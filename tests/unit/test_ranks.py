@@ -85,10 +85,7 @@ def assert_near(one: Improvement, other: Improvement) -> None:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("rows", [192, 293])
 def test_ppo_by_ranks_equals_one_process(lesson: Lesson, size: int, rows: int) -> None:
-    """Ranks share minibatches of 58 and 59 rows unevenly.
-
-    Such minibatches come from 293 rows.
-    """
+    """Ranks share minibatches of 58 and 59 rows unevenly. Such minibatches come from 293 rows."""
     some = replace(lesson, samples=lesson.samples.part(slice(rows)))
     assert len(some.samples) == rows
     alone, _ = some.learn(SETTINGS, ALONE)
@@ -128,10 +125,7 @@ def test_search_by_ranks_equals_one_process(searched: Shard, size: int) -> None:
 
 
 def test_rows_without_policy_weigh_as_in_one_process(searched: Shard) -> None:
-    """Rows with a policy are spread unevenly over the ranks.
-
-    So averaging over a rank's own rows would give a different mean.
-    """
+    """Rows with a policy are spread unevenly over the ranks."""
     policy = searched.policy.copy()
     policy[: len(policy) // 3] = 0
     work = partial(by_search, replace(searched, policy=policy), [])
@@ -160,10 +154,7 @@ def test_all_ranks_diverge_as_one_process_does(lesson: Lesson) -> None:
 
 
 class Uneven(nn.Module):
-    """A network whose three parameters are used always, sometimes and never.
-
-    The second is used if any row is above 0.
-    """
+    """A network whose three parameters are used always, sometimes and never."""
 
     def __init__(self) -> None:
         super().__init__()

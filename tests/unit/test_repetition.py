@@ -1,7 +1,4 @@
-"""Copies of earlier games versus games that repeat by chance.
-
-See ``app.play.inspection``.
-"""
+"""Copies of earlier games versus games that repeat by chance. See ``app.play.inspection``."""
 
 from itertools import product
 from math import exp, log, prod
@@ -19,10 +16,7 @@ def log_probs(games, policy) -> np.ndarray:
 
 
 def played(rng: np.random.Generator, count: int, variety: int, sharpness: float = 0.0):
-    """Draw games from ``variety`` different ones; return games and log-probabilities.
-
-    The weight of the k-th game is k to the power of -sharpness.
-    """
+    """Draw games from ``variety`` different ones; return games and log-probabilities."""
     weights = np.arange(1, variety + 1.0) ** -sharpness
     weights /= weights.sum()
     drawn = rng.choice(variety, size=count, p=weights)
@@ -31,10 +25,7 @@ def played(rng: np.random.Generator, count: int, variety: int, sharpness: float 
 
 @pytest.mark.parametrize("earlier", [[[b"a", b"b"]], [[b"c"], [b"a", b"a", b"c", b"d"]], [[b"d", b"d"]], [[], [b"b"]]])
 def test_of_shards_played_anew_the_ratio_is_1_on_average_or_less(earlier):
-    """An expected ratio of at most 1 bounds false alarms.
-
-    The expectation is exact: over all shards of two games, weighted by probability.
-    """
+    """An expected ratio of at most 1 bounds false alarms."""
     expected = 0.0
     for shard in product(POLICY, repeat=2):
         chance = prod(POLICY[game] for game in shard)
@@ -45,10 +36,7 @@ def test_of_shards_played_anew_the_ratio_is_1_on_average_or_less(earlier):
 
 
 def test_a_single_repeated_game_by_hand():
-    """One of two games is repeated, at the place of the other.
-
-    The ratio for a copy in any order is (1/2 + 1/2 (1/2) / 0.2) / 2, and for a copy in the same order 1/4.
-    """
+    """One of two games is repeated, at the place of the other."""
     evidence = repetition_evidence([b"b", b"c"], log_probs([b"b", b"c"], POLICY), [[b"c", b"x"]])
     assert evidence == pytest.approx(log(0.5 * (0.5 + 0.25 / 0.2) * 0.5 + 0.5 * 0.5 * 0.5))
 

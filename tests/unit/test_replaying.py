@@ -1,7 +1,4 @@
-"""Replay: controllers' conclusions are compared with the journal.
-
-The report tells every kind of difference apart.
-"""
+"""Replay: controllers' conclusions are compared with the journal. The report tells every kind of difference apart."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,7 +1,4 @@
-"""Replay of stored events, which equals replay of decoded ones.
-
-The report does not depend on how the events are written.
-"""
+"""Replay of stored events, which equals replay of decoded ones."""
 
 import json
 

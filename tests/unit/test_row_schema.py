@@ -115,10 +115,7 @@ def test_saved_settings_of_another_version_are_carried_over() -> None:
 
 
 def test_saved_settings_are_lifted_before_they_are_carried_over() -> None:
-    """Learning rate and epochs used to be settings of PPO.
-
-    The journal's settings are upgraded in the same way, so they are not recorded again.
-    """
+    """Learning rate and epochs used to be settings of PPO."""
     now = RunSettings(configs=(GAMES["tic_tac_toe_2p"].replace(learning_rate=2e-4, epochs=7),))
     before = now.model_dump(mode="json")
     for config in before["configs"]:

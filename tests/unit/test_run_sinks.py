@@ -1,7 +1,4 @@
-"""Sinks of a training run: TensorBoard, CSV and W&B.
-
-Each iteration is written once despite interruptions.
-"""
+"""Sinks of a training run: TensorBoard, CSV and W&B. Each iteration is written once despite interruptions."""
 
 import csv
 from dataclasses import replace
@@ -15,16 +12,7 @@ from tensorboard.summary.writer import event_file_writer
 from tensorboard.util.tensor_util import make_ndarray
 
 from app.telemetry import NoWandb, TensorBoardFile
-from app.train.sinks import (
-    COLUMNS,
-    CsvLog,
-    ForeignLog,
-    TensorBoardSink,
-    WandbSink,
-    histograms,
-    read_log,
-    scalars,
-)
+from app.train.sinks import COLUMNS, CsvLog, ForeignLog, TensorBoardSink, WandbSink, histograms, read_log, scalars
 
 OF_THE_SEED = {
     *("train/policy_loss", "train/value_loss", "train/entropy", "train/approx_kl", "train/clip_fraction"),

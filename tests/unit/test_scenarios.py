@@ -53,19 +53,13 @@ def known() -> Known:
 
 @pytest.fixture
 def learned(tmp_path) -> tuple[Known, FileStore]:
-    """Return a configuration with a stored model, and the store.
-
-    The model plays well as far as the known events show.
-    """
+    """Return a configuration with a stored model, and the store."""
     model = put_model(tmp_path, CONFIG, scale=5.0)
     return known_after(promoted(model, step=0), played("r")), FileStore(tmp_path)
 
 
 class Story:
-    """Events after a trouble, and a watch that classifies them.
-
-    Events may have a cause or none.
-    """
+    """Events after a trouble, and a watch that classifies them. Events may have a cause or none."""
 
     def __init__(self, record, plan: Plan) -> None:
         self.plan, self.record = plan, record
@@ -117,11 +111,7 @@ class TestChoosing:
         ("name", "so_far", "lack"),
         [
             ("regression", (), "no current model"),
-            (
-                "regression",
-                (promoted(elo=140.0),),
-                r"has \+140 Elo, and \+150 are needed",
-            ),
+            ("regression", (promoted(elo=140.0),), r"has \+140 Elo, and \+150 are needed"),
             ("regression", (promoted(),), "not in the store"),
             ("stall", (promoted(), boosted(1.5)), "has stalled already"),
             ("bad-data", (promoted(),), "no games to compare"),

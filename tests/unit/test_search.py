@@ -34,10 +34,7 @@ class Uninformed:
 
 
 class Hashed(Uninformed):
-    """A network whose outputs depend on every feature of the position.
-
-    They depend on nothing else.
-    """
+    """A network whose outputs depend on every feature of the position. They depend on nothing else."""
 
     def outputs(self, obs):
         weights = np.random.default_rng(7).normal(size=(obs.shape[1], self.actions + 1))
@@ -105,10 +102,7 @@ def test_search_of_perfect_play_in_tic_tac_toe_draws() -> None:
 
 
 class Race(Game):
-    """A game whose three seats add 1 to 3 to a sum.
-
-    The seat that reaches 12 wins against both others.
-    """
+    """A game whose three seats add 1 to 3 to a sum. The seat that reaches 12 wins against both others."""
 
     version, players, actions, observation_size, searchable = 1, 3, 3, 1, True
 
@@ -180,10 +174,7 @@ def test_search_explores_with_noise_alone() -> None:
     ("simulations", "considered", "temperature"), [(2, 16, 1.0), (8, 16, 1.0), (8, 4, 1.0), (16, 16, 0.5)]
 )
 def test_evidence_of_copying_is_not_overstated(simulations: int, considered: int, temperature: float) -> None:
-    """The expected likelihood ratio of a copy is at most 1.
-
-    A search that repeats a move by itself must not look like copying. See ADR-032.
-    """
+    """The expected likelihood ratio of a copy is at most 1."""
     config = CONNECT_FOUR.replace(search=SearchSettings(considered=considered, value_scale=0.5))
     turn = turn_after(config, *[[3, 3, 2]] * 4000)
     player = SearchPlayer(Hashed(7), config, simulations, temperature)

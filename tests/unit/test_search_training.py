@@ -1,7 +1,4 @@
-"""Training on searches: sampling of shards, targets and convergence.
-
-The network comes to agree with the searches.
-"""
+"""Training on searches: sampling of shards, targets and convergence. The network comes to agree with the searches."""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -66,10 +63,7 @@ def test_all_shards_are_drawn_from_in_proportion_to_their_rows(shards: list[Shar
 
 @pytest.mark.parametrize(("share", "truncated"), [(0.0, False), (0.25, False), (0.25, True)])
 def test_critic_learns_outcome_and_search(shards: list[Shard], share: float, truncated: bool) -> None:
-    """The target mixes outcome and search value.
-
-    The outcome of a truncated game is unknown, so its target is the search value alone.
-    """
+    """The target mixes outcome and search value."""
     shard = shards[0]
     if truncated:
         shard = replace(

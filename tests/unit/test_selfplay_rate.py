@@ -24,15 +24,7 @@ PAUSED = TrainingIntensityChanged(intensity="paused", previous="normal", quality
 
 
 def requests_of(seconds: float, *, workers: int, paused: bool, rate: float, keys: tuple[str, ...]) -> int:
-    """Return the number of requests of a configuration after the warm-up.
-
-    Args:
-        seconds: how long a request takes a worker.
-        workers: their number; each runs one job at a time.
-        paused: whether the training of the configuration is paused.
-        rate: rate multiplier of its penalty, which holds from the end of the warm-up.
-        keys: the playing configurations, the penalised one first.
-    """
+    """Return the number of requests of a configuration after the warm-up."""
     scheduler = Driven(SelfplayScheduler, run_settings(*keys))
     each = len(keys) * seconds + (scheduler.settings.feedback.scheduler.idle_seconds if paused else 0)
     begins, ends, tick = WARM_UP * each, (WARM_UP + MEASURED) * each, max(seconds / 5, each / 20)
@@ -65,10 +57,7 @@ def requests_of(seconds: float, *, workers: int, paused: bool, rate: float, keys
 @pytest.mark.parametrize("paused", [False, True], ids=["training", "paused"])
 @pytest.mark.parametrize("seconds", [10.0, 500.0])
 def test_a_penalty_of_one_half_halves_the_requests(seconds, paused, workers, keys):
-    """The rate may fall to slightly less than half.
-
-    A configuration whose turn has come still waits for a free worker.
-    """
+    """The rate may fall to slightly less than half."""
     usual, penalised = (
         requests_of(seconds, workers=workers, paused=paused, rate=rate, keys=keys) for rate in (1.0, 0.5)
     )

@@ -18,10 +18,7 @@ CONFIG = GAMES["tic_tac_toe_2p"]
 
 
 class Counting(RandomPlayer):
-    """A random bot that records the batch size of each call.
-
-    Its values are 0.25 higher than the random bot's.
-    """
+    """A random bot that records the batch size of each call. Its values are 0.25 higher than the random bot's."""
 
     def __init__(self) -> None:
         self.asked: list[int] = []
@@ -200,10 +197,7 @@ def test_temperature_zero_plays_the_best_action_without_chance() -> None:
 
 @pytest.mark.parametrize("temperature", [0.0, 0.3, 2.0])
 def test_built_in_players_play_alike_at_any_temperature(temperature: float) -> None:
-    """Temperature must not change built-in players.
-
-    A greedy random player would always take the first card, which is worse in Hearts.
-    """
+    """Temperature must not change built-in players."""
     mask, points = np.ones((400, 5), dtype=np.bool_), np.linspace(0, 1, 400, endpoint=False)
     obs = np.zeros((400, 1), dtype=np.float32)
     taken = ask(RandomPlayer(), obs, mask, temperature, points).action

@@ -1,7 +1,4 @@
-"""The generator that asks servers: restarts, faults, races and unloading.
-
-A fake server with the same protocol stands in for a real one.
-"""
+"""The generator that asks servers: restarts, faults, races and unloading."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -74,10 +71,7 @@ def requests(*names: str | None, count: int = 6) -> list[Request]:
 def test_answers_are_those_of_the_generator_of_this_process(
     base: BaseModel, local: PeftGenerator, adapters: list[Adapter], server: FakeTextServer, tmp_path: Path
 ) -> None:
-    """Texts, tokens and masks equal those of the in-process generator.
-
-    The base model is never requested by its own name.
-    """
+    """Texts, tokens and masks equal those of the in-process generator."""
     asked = requests(adapters[0].name, adapters[1].name, None, count=12)
     with closing(ask(base, tmp_path, server)) as generator:
         for adapter in adapters[:2]:
@@ -306,10 +300,7 @@ def test_log_probs_at_another_temperature_are_refused(
 
 
 def test_adapter_folder_leaves_what_it_did_not_write(adapters: list[Adapter], tmp_path: Path) -> None:
-    """A user's folder may contain other names with an @.
-
-    Exported adapters have such names, too.
-    """
+    """A user's folder may contain other names with an @. Exported adapters have such names, too."""
     others = ["me@example.org", "exported@" + "0" * 64, "notes@home.part"]
     for name in others:
         (tmp_path / name).mkdir()
@@ -359,10 +350,7 @@ def test_answer_without_log_probabilities_is_refused(
 def test_patience_includes_the_time_of_requests(
     base: BaseModel, adapters: list[Adapter], server: FakeTextServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A hanging server blocks each request for two minutes.
-
-    Unless patience includes that time, the server would be asked thirty times.
-    """
+    """A hanging server blocks each request for two minutes."""
     clock, waits = [0.0], list[float]()
 
     def hangs(_: TextServer) -> NoReturn:
@@ -394,10 +382,7 @@ class CountingLock:
 def test_requests_wait_for_a_server_together(
     base: BaseModel, adapters: list[Adapter], server: FakeTextServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Requests that wait for the verification share its result.
-
-    They do not ask the server one after the other, because it may hang.
-    """
+    """Requests that wait for the verification share its result."""
     asked = list[int]()
     with closing(ask(base, tmp_path, server, patience=0.0)) as generator:
         generator.load(adapters[0])

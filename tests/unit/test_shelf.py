@@ -1,7 +1,4 @@
-"""The quality monitor deletes exactly the shards without further use.
-
-A shard has no further use if no training can still request it.
-"""
+"""The quality monitor deletes exactly the shards without further use."""
 
 import pytest
 from driving import KEY, NEED, NEW, OLD, DrivenWorker, played, run_settings, scored, trained
@@ -58,10 +55,7 @@ def ask(monitor: DrivenWorker, *shards: str, model: str = OLD) -> EventId:
 
 
 def deleted(monitor: DrivenWorker) -> list[str]:
-    """Return the shards that are deleted once comparisons need none.
-
-    Enough new shards are delivered to displace all earlier ones from comparisons.
-    """
+    """Return the shards that are deleted once comparisons need none."""
     return deliver(monitor, *(f"{monitor.position + number:064x}" for number in range(STAYING + 1)))
 
 
@@ -154,10 +148,7 @@ WINDOW = most_rows(state_of({}, KEY), run_settings()) // (NEED // 4)
 
 
 def judge(monitor: DrivenWorker, count: int, model: str) -> list[str]:
-    """Have a number of shards judged good; return their keys.
-
-    Each has a quarter of a training's rows.
-    """
+    """Have a number of shards judged good; return their keys. Each has a quarter of a training's rows."""
     keys = [f"{monitor.position + number:064x}" for number in range(count)]
     for key in keys:
         monitor.feed(scored(rows=NEED // 4, model=model, shard=key))
@@ -225,10 +216,7 @@ def test_a_pause_may_last_longer_where_trainings_need_more() -> None:
 
 
 def test_shards_are_kept_while_trainings_replay_them() -> None:
-    """Trainings replay at most a quarter of all rows so far.
-
-    This is one shard of four, and two of eight.
-    """
+    """Trainings replay at most a quarter of all rows so far. This is one shard of four, and two of eight."""
     monitor = DrivenWorker(QualityMonitor, REPLAYING)
     shards = [f"{number + 1000:064x}" for number in range(8)]
     gone = list[str]()

@@ -56,12 +56,7 @@ def test_no_level_gives_a_rook_for_a_defended_pawn(level: str) -> None:
 
 @pytest.mark.parametrize("level", ["mate", "search"])
 @pytest.mark.parametrize(
-    "sfen",
-    [
-        "7lk/9/8G/9/9/9/9/9/4K4 b L 1",
-        "k8/9/1G7/9/9/9/9/9/4K4 b G 1",
-        "4k4/9/9/9/9/9/1g7/9/K8 w g 1",
-    ],
+    "sfen", ["7lk/9/8G/9/9/9/9/9/4K4 b L 1", "k8/9/1G7/9/9/9/9/9/4K4 b G 1", "4k4/9/9/9/9/9/1g7/9/K8 w g 1"]
 )
 def test_mate_in_one_is_given(level: str, sfen: str) -> None:
     game = Replay(SHOGI, sfen)
@@ -72,10 +67,7 @@ def test_mate_in_one_is_given(level: str, sfen: str) -> None:
 
 
 def test_search_finds_a_mate_in_three() -> None:
-    """Every defence to the first move allows a mate.
-
-    The heuristic alone does not see it.
-    """
+    """Every defence to the first move allows a mate. The heuristic alone does not see it."""
     sfen = "8k/9/6G2/9/9/9/9/9/4K4 b 2G 1"
     game = Replay(SHOGI, sfen)
     game.play(game.moves[best("search", sfen)])

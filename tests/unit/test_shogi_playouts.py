@@ -25,11 +25,7 @@ def found(sfen: str, playouts: int, seed: int = 0, variant: Variant = SHOGI) -> 
 
 
 @pytest.mark.parametrize(
-    ("sfen", "mates"),
-    [
-        ("4k4/9/4P4/9/9/9/9/9/4K4 b G 1", {"G*5b"}),
-        ("4k4/9/9/9/9/9/4p4/9/4K4 w g 1", {"G*5h"}),
-    ],
+    ("sfen", "mates"), [("4k4/9/4P4/9/9/9/9/9/4K4 b G 1", {"G*5b"}), ("4k4/9/9/9/9/9/4p4/9/4K4 w g 1", {"G*5h"})]
 )
 def test_a_mate_is_found_for_either_seat(sfen: str, mates: set[str]) -> None:
     for seed in range(5):
@@ -37,18 +33,12 @@ def test_a_mate_is_found_for_either_seat(sfen: str, mates: set[str]) -> None:
 
 
 def test_a_search_ends_once_its_result_is_proven() -> None:
-    """The win is proven after about two playouts.
-
-    All hundred million playouts would take a day.
-    """
+    """The win is proven after about two playouts. All hundred million playouts would take a day."""
     assert found("4k4/9/4P4/9/9/9/9/9/4K4 b G 1", 100_000_000) == "G*5b"
 
 
 def test_a_move_that_allows_a_mate_is_avoided() -> None:
-    """White threatens to drop a gold before the king.
-
-    Black has no check, so it has to move or guard its king.
-    """
+    """White threatens to drop a gold before the king. Black has no check, so it has to move or guard its king."""
     game = Replay(SHOGI, "4k4/9/9/9/9/9/4p4/9/4K3R b g 1", LIMIT)
     action = best_move(game, 3000, exploration=2.0, seed=1)
     game.play(action)

@@ -22,10 +22,7 @@ PLANES = {"shogi": "PLNSGBRK", "minishogi": "PSGBRK"}
 
 
 def planes_of(sfen: str, number: int, limit: int) -> np.ndarray:
-    """Return the observation planes of a position from its SFEN.
-
-    Values are from 0 to 1.
-    """
+    """Return the observation planes of a position from its SFEN. Values are from 0 to 1."""
     squares, side, hands, _ = sfen.split()
     rows = squares.split("/")
     kinds = PLANES["shogi" if len(rows) == 9 else "minishogi"]

@@ -184,10 +184,7 @@ def erlang_c(processes: int, offered: float) -> float:
 
 @pytest.mark.parametrize(("processes", "utilisation"), [(1, 0.5), (1, 0.8), (3, 0.7), (8, 0.8)])
 def test_waits_and_utilisation_are_those_of_an_m_d_c_queue(processes: int, utilisation: float) -> None:
-    """Utilisation is rate x seconds / servers.
-
-    The mean wait is about half that of an M/M/c queue, and exactly half for one server.
-    """
+    """Utilisation is rate x seconds / servers."""
     seconds, jobs = 10.0, 10_000
     rate = utilisation * processes / seconds
     office = Office({"head": processes}, seconds=seconds)
@@ -210,10 +207,7 @@ def test_waits_and_utilisation_are_those_of_an_m_d_c_queue(processes: int, utili
 )
 @settings(max_examples=60)
 def test_more_processes_never_lengthen_any_wait(arrivals: list[tuple[float, float]], processes: int, more: int) -> None:
-    """This holds for equal arrivals and durations, served oldest first.
-
-    Source: Kiefer and Wolfowitz.
-    """
+    """This holds for equal arrivals and durations, served oldest first. Source: Kiefer and Wolfowitz."""
     ordered = sorted(arrivals)
     seconds = {f"job{number}": duration for number, (_, duration) in enumerate(ordered)}
 

@@ -51,10 +51,7 @@ def at_random(config, lengths, games, seed):
 
 @cache
 def brute_force(board: tuple[str, ...], mover: str) -> int:
-    """Return the mover's value by full search without pruning.
-
-    A board is a tuple of columns, which are strings of x and o.
-    """
+    """Return the mover's value by full search without pruning."""
     other = "xo"[mover == "x"]
     if connected(board, other):
         return -1

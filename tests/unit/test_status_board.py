@@ -81,10 +81,7 @@ def test_what_is_not_known_is_not_zero() -> None:
 
 
 def loops(run: Recording, *steps: int) -> None:
-    """Add a loop for each step, in which its model wins.
-
-    The model is rated against the previous champion and the first model, and promoted.
-    """
+    """Add a loop for each step, in which its model wins."""
     for step in steps:
         before = run.events[-1].data.model
         met = {"champion": before, "recent": OLD}

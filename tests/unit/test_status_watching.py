@@ -53,10 +53,7 @@ def renamed(event: Event[Any]) -> Event[Any]:
 
 
 def spoil_the_start(folder: RunFolder) -> None:
-    """Make the start of the journal unreadable.
-
-    Reading it again fails.
-    """
+    """Make the start of the journal unreadable. Reading it again fails."""
     with sqlite3.connect(folder.journal) as db:
         db.execute("UPDATE frames SET head = x'00' WHERE first < 10")
     db.close()

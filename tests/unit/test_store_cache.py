@@ -1,7 +1,4 @@
-"""A node's cache of blobs: bounded, verified and shared by processes.
-
-Pinned models are never evicted.
-"""
+"""A node's cache of blobs: bounded, verified and shared by processes. Pinned models are never evicted."""
 
 import multiprocessing
 import os

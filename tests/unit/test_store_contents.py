@@ -54,10 +54,7 @@ def manifest(step: int = 0, parent: ModelHash | None = None) -> Manifest:
 
 
 def shard(actions: int = 9) -> Shard:
-    """Return a shard with two games of two rows each.
-
-    The seats are 0 and 1. The second game was truncated.
-    """
+    """Return a shard with two games of two rows each. The seats are 0 and 1. The second game was truncated."""
     mask = np.ones((4, actions), dtype=bool)
     mask[1, 0] = False
     return Shard(

@@ -51,10 +51,7 @@ def evaluator(members: int = 3) -> DrivenWorker:
 
 
 def told(worker: DrivenWorker, **differences: float):
-    """Play the first waiting matches with given differences of strength.
-
-    The differences are in Elo, by the opponents' roles. Return the payloads to publish.
-    """
+    """Play the first waiting matches with given differences of strength."""
     job = worker.jobs()[0]
     played = []
     for one in job.context["opponents"]:

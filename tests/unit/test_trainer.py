@@ -105,10 +105,7 @@ def numbered(number: int) -> str:
 
 
 def test_trainings_replay_the_latest_shards_of_earlier_ones() -> None:
-    """Replay is limited to a quarter of all rows.
-
-    Of 40 shards of 9 rows, that is ten shards. The configuration's limit holds, too.
-    """
+    """Replay is limited to a quarter of all rows."""
     for rows, expected in ((1000, range(30, 40)), (50, range(34, 40)), (None, ())):
         trainer = replaying(rows)
         for number in range(40):
@@ -127,10 +124,7 @@ def test_shards_of_a_training_under_way_are_not_replayed() -> None:
 
 
 def test_shards_of_a_training_that_failed_are_not_replayed() -> None:
-    """Such shards may have caused the failure.
-
-    For example, rows without searches would make every later training fail.
-    """
+    """Such shards may have caused the failure."""
     trainer = replaying(1000)
     for number in range(8):
         job = ask(trainer, numbered(number))

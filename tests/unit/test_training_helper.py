@@ -5,12 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from own_training import (
-    TIC_TAC_TOE,
-    first_model,
-    stored,
-    train_spec,
-)
+from own_training import TIC_TAC_TOE, first_model, stored, train_spec
 from selfplay_rig import ignore
 
 from app.learning.network import bytes_to_parameters
@@ -125,7 +120,4 @@ def test_progress_reports_rising_epochs_with_metrics(root: Path) -> None:
         with pytest.raises(BadProgress):
             training.progress(epoch, 2)
     training.progress(2, 2)
-    assert heard == [
-        {"epoch": 1, "epochs": 2, "metrics": {"loss": 0.5}},
-        {"epoch": 2, "epochs": 2, "metrics": {}},
-    ]
+    assert heard == [{"epoch": 1, "epochs": 2, "metrics": {"loss": 0.5}}, {"epoch": 2, "epochs": 2, "metrics": {}}]

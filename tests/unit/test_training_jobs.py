@@ -143,10 +143,7 @@ def test_a_diverged_training_stores_nothing(store, spec):
     assert set(store.keys()) == before
 
 
-@pytest.mark.parametrize(
-    "foreign",
-    [{"config_key": "hex7_2p"}, {"rules_version": "older"}],
-)
+@pytest.mark.parametrize("foreign", [{"config_key": "hex7_2p"}, {"rules_version": "older"}])
 def test_shards_of_other_games_or_rules_are_refused(store, spec, foreign):
     with pytest.raises(UnfitData, match="w0"):
         train({**spec, "shards": [*spec["shards"], put_shard(store, episodes(**foreign))]}, ignore)

@@ -43,10 +43,7 @@ def test_upkeep_takes_over_complete_segments_once_a_minute(journal: SqliteJourna
 
 
 def test_upkeep_takes_over_a_segment_a_turn(journal: SqliteJournal, tmp_path: Path) -> None:
-    """Taking over many segments at once would block the broker's clients.
-
-    Each segment is read as a whole.
-    """
+    """Taking over many segments at once would block the broker's clients. Each segment is read as a whole."""
     kept = keeper(journal, "", StepClock())
     for until in (20, 40, 60):
         archive(tmp_path / "journal.sqlite", until)

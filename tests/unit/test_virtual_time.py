@@ -65,10 +65,7 @@ def test_waiting_for_a_day_takes_no_time_and_keeps_the_order():
 
 
 def ends(cores, *jobs):
-    """Return the processor's used seconds and the jobs' end times.
-
-    ``jobs`` are tuples of user, start time and needed seconds.
-    """
+    """Return the processor's used seconds and the jobs' end times."""
     found = {}
 
     async def work(processor, user, begins, seconds):

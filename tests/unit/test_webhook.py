@@ -83,10 +83,7 @@ async def test_tls_to_a_plain_server_is_undelivered() -> None:
 
 
 def certificate(folder: Path) -> Path:
-    """Write a self-signed key and certificate for 127.0.0.1.
-
-    Clients accept it only if ``SSL_CERT_FILE`` names it. Return the path of the file with both.
-    """
+    """Write a self-signed key and certificate for 127.0.0.1."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "hook")])
     begin = datetime.now(UTC) - timedelta(days=1)  # noqa: TID251 - OpenSSL compares it with the machine's clock

@@ -104,10 +104,7 @@ def test_a_decision_that_is_not_taken_is_not_seen(run):
 
 
 def test_what_is_added_is_seen_by_others(run):
-    """A gate that decides at once saves rounds of evaluation.
-
-    No other controller requests the saved rounds.
-    """
+    """A gate that decides at once saves rounds of evaluation. No other controller requests the saved rounds."""
     found = divergences(run, "feedback.lifecycle.max_games=2")
     kinds = Counter((type(one.envelope.data), one.kind) for one in found)
     replaced = sum(one.kind == "replaced" and isinstance(one.after.data, PromotionRejected) for one in found)
@@ -121,10 +118,7 @@ def test_one_configuration_alone_may_be_changed(run):
 
 
 def test_facts_of_controllers_are_concluded_again(run):
-    """Without plateaus, other facts of the same tick get other ids.
-
-    An id contains the number of a conclusion within its tick.
-    """
+    """Without plateaus, other facts of the same tick get other ids."""
     found = divergences(run, "feedback.stall.velocity=-1000")
     before = Counter(type(one.before.data) for one in found if one.before and one.before.data.kind is Kind.FACT)
     after = Counter(type(one.after.data) for one in found if one.after and one.after.data.kind is Kind.FACT)

@@ -62,10 +62,7 @@ def test_two_owners_of_a_decision_are_refused():
 
 
 class Unblocking(Usurping):
-    """A controller that lifts training blocks, which another controller sets.
-
-    Setting and lifting have different event types but one knob.
-    """
+    """A controller that lifts training blocks, which another controller sets."""
 
     name: ClassVar[str] = "Unblocking"
     emits: ClassVar = frozenset({TrainingUnblocked})
@@ -77,10 +74,7 @@ def test_a_knob_has_one_owner_whatever_the_type_that_sets_it():
 
 
 class Meddling(Usurping):
-    """An owner of a parameter that another controller sets.
-
-    The other controller sets it by an event type of its own.
-    """
+    """An owner of a parameter that another controller sets."""
 
     name: ClassVar[str] = "Meddling"
     emits: ClassVar = frozenset()
@@ -110,11 +104,7 @@ def test_what_a_controller_does_not_own_it_cannot_set(record, parameter, refused
 def loose_ends(
     daemons: Mapping[str, DaemonSpec] = DAEMONS, *, terminal: Mapping[type[Payload], str] = TERMINAL
 ) -> Iterator[str]:
-    """Yield a sentence for each fault of a wiring that would start.
-
-    A reducer does not consume its own events. FeedbackState consumes decisions, because it shows controllers the knobs
-    that decisions set. It is no consumer of facts: a fact that it alone reads may have no effect.
-    """
+    """Yield a sentence for each fault of a wiring that would start."""
     emitted, read = emitters(daemons), consumers(daemons)
     for payload in CATALOGUE:
         bystanders = frozenset() if payload.kind is Kind.DECISION else frozenset({FeedbackFold.name})
