@@ -1,24 +1,22 @@
 """Leases: jobs of a kind, shared by the daemons of several machines."""
 
 from collections import Counter
-from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import pytest
+from builders import configured, ready, recorded, training_failed, training_of
 from driving import KEY, NEW, OLD, OTHER_KEY, folded, run_settings
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.controllers.fold import Fold
-from app.core import derive_id
 from app.events import (
     ClockTick,
     DaemonFailed,
     DaemonReady,
     DaemonStarted,
     DaemonStopped,
-    Event,
     NodeDegraded,
     NodeLost,
     NodeRecovered,
@@ -26,13 +24,8 @@ from app.events import (
     Payload,
     RollCall,
     RollEntry,
-    RunConfigured,
     TrainingCompleted,
-    TrainingFailed,
-    TrainingRequested,
-    originate,
 )
-from app.events.envelope import EPOCH
 from daemons.jobs import WorkerPlace
 from daemons.leases import leased_to
 from daemons.training import Trainer, TrainingLeases
@@ -48,31 +41,28 @@ class Trainings:
         place = WorkerPlace("training@here", HERE, "store")
         self.fold = Fold((partial(Trainer, place=place), TrainingLeases))
         self.position, self.seconds = 0, 0.0
-        settings = run_settings(*KEYS).model_dump(mode="json")
-        self.feed(RunConfigured(run_id="run", settings=settings))
+        self.feed(configured(run_settings(*KEYS)))
 
     def feed(self, data: Payload, key: str | None = None, source: str = "broker@here") -> list[Any]:
         self.position += 1
         self.seconds += 1
-        time = EPOCH + timedelta(seconds=self.seconds)
-        envelope = originate(data, event_id=derive_id("test", self.position), time=time, subject=key)
-        event = Event(envelope, self.position, round(self.seconds * 1e6), source)
-        return [emitted.data for emitted in folded(self.fold, event).envelopes]
+        self.event = recorded(data, self.position, key, seconds=self.seconds, source=source)
+        return [emitted.data for emitted in folded(self.fold, self.event).envelopes]
 
     def ready(self, *nodes: str, capacity: int = 1) -> None:
         for node in nodes:
-            self.feed(DaemonReady(daemon="training", node=node, position=0, capacity=capacity))
+            self.feed(ready("training", node, capacity=capacity))
 
     def request(self, key: str = KEY) -> str:
-        self.feed(TrainingRequested(base_model=OLD, shards=(), step=0, seed=1, learning_rate=1e-3, epochs=1), key)
-        return derive_id("test", self.position)
+        self.feed(training_of(), key)
+        return self.event.id
 
     def complete(self, request: str, key: str, node: str) -> list[Any]:
         done = TrainingCompleted(request_id=request, model=NEW, parent=OLD, step=1, rows=1, metrics=None)
         return self.feed(done, key, f"training@{node}")
 
     def fail(self, request: str, key: str, node: str, reason: Any = "error") -> list[Any]:
-        return self.feed(TrainingFailed(request_id=request, reason=reason, error="no"), key, f"training@{node}")
+        return self.feed(training_failed(request, reason), key, f"training@{node}")
 
     def held(self, *nodes: str) -> list[int]:
         """Return the number of leases of each machine."""
@@ -80,6 +70,9 @@ class Trainings:
 
     def leases(self, node: str) -> frozenset[Any]:
         return leased_to(self.fold.rows(TrainingLeases.name), f"training@{node}")
+
+
+LOST = NodeLost(daemon="training", node=HERE, silent_seconds=10)
 
 
 @pytest.fixture
@@ -96,24 +89,18 @@ def test_jobs_go_to_the_least_busy_daemons(trainings):
 
 
 def test_a_waiting_job_goes_to_the_first_daemon_that_is_free(trainings):
-    trainings.ready(HERE, THERE)
     first, second, third = (trainings.request(key) for key in KEYS[:3])
+    assert trainings.held(HERE) == [0], "without a ready daemon, jobs wait"
+    trainings.ready(HERE, THERE)
     assert (trainings.leases(HERE), trainings.leases(THERE)) == ({first}, {second})
     trainings.complete(second, KEYS[1], THERE)
     assert (trainings.leases(HERE), trainings.leases(THERE)) == ({first}, {third})
 
 
-def test_without_a_ready_daemon_jobs_wait(trainings):
-    request = trainings.request()
-    assert trainings.held(HERE) == [0]
-    trainings.ready(HERE)
-    assert trainings.leases(HERE) == {request}
-
-
 @pytest.mark.parametrize(
     "end",
     [
-        NodeLost(daemon="training", node=HERE, silent_seconds=10),
+        LOST,
         DaemonStopped(daemon="training", node=HERE, position=0),
         DaemonFailed(daemon="training", node=HERE, error="no"),
         DaemonStarted(daemon="training", node=HERE, pid=1, version="1"),
@@ -133,10 +120,12 @@ def test_the_jobs_of_a_daemon_that_is_gone_go_to_others(trainings, end):
 def test_a_daemon_that_returns_gets_new_jobs_only(trainings):
     trainings.ready(HERE, THERE)
     first = trainings.request()
-    trainings.feed(NodeLost(daemon="training", node=HERE, silent_seconds=10))
+    trainings.feed(LOST)
     trainings.feed(NodeReturned(daemon="training", node=HERE, silent_seconds=20))
     second = trainings.request(OTHER_KEY)
     assert (trainings.leases(HERE), trainings.leases(THERE)) == ({second}, {first})
+    trainings.complete(first, KEY, HERE)
+    assert trainings.held(HERE, THERE) == [1, 0], "a late result ends the job"
 
 
 def test_jobs_of_a_daemon_missing_from_a_roll_call_are_moved(trainings):
@@ -148,15 +137,6 @@ def test_jobs_of_a_daemon_missing_from_a_roll_call_are_moved(trainings):
     assert (trainings.leases(HERE), trainings.leases(THERE)) == (frozenset(), {second})
     trainings.complete(second, OTHER_KEY, THERE)
     assert (trainings.leases(HERE), trainings.leases(THERE)) == (frozenset(), {first})
-
-
-def test_a_lost_daemon_s_late_result_ends_the_job(trainings):
-    trainings.ready(HERE, THERE)
-    request = trainings.request()
-    trainings.feed(NodeLost(daemon="training", node=HERE, silent_seconds=10))
-    assert trainings.leases(THERE) == {request}
-    trainings.complete(request, KEY, HERE)
-    assert trainings.held(HERE, THERE) == [0, 0]
 
 
 def degrade(trainings: Trainings) -> NodeDegraded:
@@ -199,28 +179,22 @@ def test_resting_daemon_that_restarts_is_tried_and_recovers(trainings):
     assert len(trainings.leases(HERE)) == 1
 
 
-def test_a_daemon_that_fails_where_all_fail_goes_on(trainings):
-    """The job is at fault. Resting would stop one machine after the other."""
-    trainings.ready(HERE, THERE)
-    for _ in range(10):
-        mine, other = trainings.request(KEY), trainings.request(OTHER_KEY)
-        assert trainings.fail(mine, KEY, HERE) == trainings.fail(other, OTHER_KEY, THERE) == []
-
-
-@pytest.mark.parametrize("reason", ["diverged", "bad_data"])
-def test_data_at_fault_does_not_blame_the_daemon(trainings, reason):
+@pytest.mark.parametrize("reason", ["error", "diverged", "bad_data"])
+def test_a_daemon_without_fault_goes_on(trainings, reason):
+    """Where all fail, the job is at fault. Resting would stop one machine after the other."""
     trainings.ready(HERE, THERE)
     for _ in range(10):
         mine, other = trainings.request(KEY), trainings.request(OTHER_KEY)
         assert trainings.fail(mine, KEY, HERE, reason) == []
-        trainings.complete(other, OTHER_KEY, THERE)
+        ended = trainings.fail if reason == "error" else trainings.complete
+        assert ended(other, OTHER_KEY, THERE) == []
 
 
 def test_a_job_of_a_dropped_configuration_holds_no_lease(trainings):
     trainings.ready(HERE)
     trainings.request(KEY)
     other = trainings.request(OTHER_KEY)
-    trainings.feed(RunConfigured(run_id="run", settings=run_settings(OTHER_KEY).model_dump(mode="json")))
+    trainings.feed(configured(run_settings(OTHER_KEY)))
     trainings.feed(ClockTick(period_seconds=10))
     assert trainings.leases(HERE) == {other}
 

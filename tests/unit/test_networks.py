@@ -1,5 +1,6 @@
 """Towers and the user's own networks: shapes, bytes, inference and checks."""
 
+import json
 import sys
 from itertools import product
 from pathlib import Path
@@ -30,7 +31,7 @@ from app.learning.network import (
 from app.learning.network_check import check_network
 from app.play.players import load_player
 from app.play.selfplay import play
-from app.store import FileStore, Manifest, get_checkpoint, get_shard
+from app.store import FileStore, get_checkpoint, get_shard
 
 TOWER = NetworkSettings(kind="tower", blocks=2, channels=8)
 EXCITED = TOWER.replace(squeeze_excite=True)
@@ -75,6 +76,16 @@ def test_network_from_a_seed_has_deterministic_bytes(settings: NetworkSettings) 
     assert torch.equal(before, torch.random.get_rng_state())
 
 
+def test_bytes_keep_tensors_in_the_order_of_their_names() -> None:
+    """A fixed order makes random draws for each tensor repeatable."""
+    parameters = init_policy(EXCITED, WITH_SCALARS, 1)
+    restored = [bytes_to_parameters(parameters_to_bytes(parameters)) for _ in range(5)]
+    assert [list(one) for one in restored] == [sorted(parameters)] * 5
+    assert all(torch.equal(restored[0][name], tensor) for name, tensor in parameters.items())
+    shapes = {name: weight.shape for name, weight in policy_of(TOWER, BOARD).weights().items()}
+    assert (shapes["stem.weight"], shapes["policy_head.weight"]) == ((8, 3, 3, 3), (7, 336))
+
+
 @pytest.mark.parametrize(("settings", "shape"), KINDS)
 def test_policy_of_any_kind_agrees_with_its_network(settings: NetworkSettings, shape: NetworkShape) -> None:
     parameters, obs = init_policy(settings, shape, 3), positions(shape, 150)
@@ -94,6 +105,10 @@ def test_outputs_do_not_depend_on_the_batch(settings: NetworkSettings, shape: Ne
     together = policy.outputs(obs)
     for rows, begin in product((0, 1, 5, chunk - 1, chunk, chunk + 1, 200), (0, 19)):
         assert np.array_equal(policy.outputs(obs[begin : begin + rows]), together[begin : begin + rows])
+    assert together.dtype == np.float32
+    if precision == "bfloat16":
+        exact = Policy(settings, shape, parameters).outputs(obs)
+        assert 0 < np.abs(together - exact).max() < 0.05
 
 
 def test_games_of_a_tower_do_not_depend_on_games_beside_them(tmp_path: Path) -> None:
@@ -121,15 +136,6 @@ def test_features_are_scaled_inside_the_network(settings: NetworkSettings, scale
     assert all(torch.equal(a, b) for a, b in zip(trained, expected, strict=True))
 
 
-@pytest.mark.parametrize(("settings", "shape"), KINDS)
-def test_network_in_bfloat16_is_near_float32(settings: NetworkSettings, shape: NetworkShape) -> None:
-    parameters, obs = init_policy(settings, shape, 3), positions(shape, 100)
-    exact = Policy(settings, shape, parameters).outputs(obs)
-    rounded = Policy(settings, shape, parameters, Compute(precision="bfloat16")).outputs(obs)
-    assert rounded.dtype == np.float32
-    assert 0 < np.abs(rounded - exact).max() < 0.05
-
-
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("network", [EXCITED, WINDOWS, CONV])
 def test_training_of_any_network_is_deterministic(tmp_path: Path, network: NetworkSettings, precision: str) -> None:
@@ -145,20 +151,6 @@ def test_training_of_any_network_is_deterministic(tmp_path: Path, network: Netwo
     assert (manifest.step, manifest.network, manifest.shape) == (1, network, BOARD)
 
 
-def test_weights_of_a_tower_are_named_matrices() -> None:
-    policy = policy_of(TOWER, BOARD)
-    shapes = {name: weight.shape for name, weight in policy.weights().items()}
-    assert shapes["stem.weight"] == (8, 3, 3, 3)
-    assert shapes["policy_head.weight"] == (7, 336)
-
-
-def test_tensors_are_read_in_the_order_of_their_names() -> None:
-    """A fixed order makes random draws for each tensor repeatable."""
-    data = parameters_to_bytes(init_policy(EXCITED, WITH_SCALARS, 0))
-    orders = [list(bytes_to_parameters(data)) for _ in range(5)]
-    assert orders == [sorted(orders[0])] * 5
-
-
 def test_logits_of_a_head_of_planes_lie_at_their_places() -> None:
     parameters, obs = init_policy(PLANES, SHOGI, 1), positions(SHOGI, 3)
     network = load_network(PLANES, SHOGI, parameters)
@@ -172,34 +164,34 @@ def test_logits_of_a_head_of_planes_lie_at_their_places() -> None:
 
 
 def test_head_of_planes_plays_without_its_game(tmp_path: Path) -> None:
-    """The checkpoint alone describes the head."""
-    config = GAMES["minishogi_2p"].replace(network=PLANES)
-    manifest = get_checkpoint(FileStore(tmp_path), put_model(tmp_path, config)).manifest
-    assert (manifest.shape.action_planes, manifest.shape.action_places, manifest.shape) == (69, None, SHOGI)
+    """The checkpoint alone describes the head, and one of another head keeps its bytes."""
+    plane, dense = (
+        get_checkpoint(FileStore(tmp_path), put_model(tmp_path, GAMES["minishogi_2p"].replace(network=head))).manifest
+        for head in (PLANES, TOWER)
+    )
+    assert (plane.shape.action_planes, plane.shape.action_places, plane.shape) == (69, None, SHOGI)
     parameters, obs = init_policy(PLANES, SHOGI, 1), positions(SHOGI, 20)
-    played, known = (Policy(PLANES, shape, parameters).outputs(obs) for shape in (manifest.shape, SHOGI))
+    played, known = (Policy(PLANES, shape, parameters).outputs(obs) for shape in (plane.shape, SHOGI))
     assert np.array_equal(played, known)
+    assert dense.shape.action_planes == 0
+    assert not {"action_planes", "policy_head"} & json.loads(dense.note).keys()
+    assert "policy_head" not in dense.note
 
 
-def test_dense_head_fits_a_game_that_names_planes(tmp_path: Path) -> None:
-    """Models from before games named action planes keep their bytes."""
-    config = GAMES["minishogi_2p"].replace(network=TOWER)
-    manifest = get_checkpoint(FileStore(tmp_path), put_model(tmp_path, config)).manifest
-    assert manifest.shape.action_planes == 0
-    assert "action_planes" not in manifest.note
-    assert "policy_head" not in manifest.note
-
-
-def test_head_of_planes_without_planes_of_actions_is_refused() -> None:
-    with pytest.raises(BadNetwork, match="actions that belong to cells"):
-        init_policy(PLANES, BOARD, 0)
-
-
-@pytest.mark.parametrize("settings", [TOWER, WINDOWS])
-def test_board_network_without_planes_is_refused(settings: NetworkSettings) -> None:
+def test_network_that_does_not_fit_its_game_is_refused() -> None:
     hearts = open_table(GAMES["hearts_4p"], 0).spec.shape
-    with pytest.raises(BadNetwork, match="needs planes"):
-        init_policy(settings, hearts, 0)
+    for settings, shape, why in (
+        (PLANES, BOARD, "actions that belong to cells"),
+        (TOWER, hearts, "needs planes"),
+        (WINDOWS, hearts, "needs planes"),
+    ):
+        with pytest.raises(BadNetwork, match=why):
+            init_policy(settings, shape, 0)
+    with pytest.raises(BadParameters, match=r"tower \(blocks = 3"):
+        load_network(TOWER.replace(blocks=3), BOARD, init_policy(TOWER, BOARD, 0))
+    with pytest.raises(UnknownPlugin, match="'towers'") as refused:
+        init_policy(NetworkSettings(kind="towers"), BOARD, 0)
+    assert "Did you mean tower?" in refused.value.hint
 
 
 def test_windows_are_equal_maps_of_every_window() -> None:
@@ -213,11 +205,6 @@ def test_windows_are_equal_maps_of_every_window() -> None:
         np.testing.assert_allclose(found[:, :, row, column], window @ weight.reshape(16, -1).T, atol=1e-5)
 
 
-def test_parameters_of_another_tower_are_refused() -> None:
-    with pytest.raises(BadParameters, match=r"tower \(blocks = 3"):
-        load_network(TOWER.replace(blocks=3), BOARD, init_policy(TOWER, BOARD, 0))
-
-
 @pytest.mark.parametrize(
     ("key", "planes"),
     [
@@ -229,23 +216,17 @@ def test_parameters_of_another_tower_are_refused() -> None:
         ("othello_2p", (3, 8, 8)),
         ("ultimate_tic_tac_toe_2p", (27, 3, 3)),
         ("clobber_2p", (3, 5, 6)),
-        ("oh_hell_3p", None),
-        ("maedn_4p", None),
-        ("chinese_checkers_3p", None),
-        ("hearts_4p", None),
+        *((key, None) for key in ("oh_hell_3p", "maedn_4p", "chinese_checkers_3p", "hearts_4p")),
+        ("y(board_size=5)", (3, 5, 5)),  # of OpenSpiel
+        ("leduc_poker", None),
     ],
 )
-def test_planes_of_our_games_cover_their_cells(key: str, planes: tuple[int, int, int] | None) -> None:
-    spec = open_table(GAMES[key], 0).spec
+def test_planes_of_games_cover_their_cells(key: str, planes: tuple[int, int, int] | None) -> None:
+    config = GAMES[key] if key in GAMES else GameConfig(key="foreign_2p", game=key, players=2)
+    spec = open_table(config, 0).spec
     assert (spec.planes, spec.scale) == (planes, 1.0)
     scalars = {"ultimate_tic_tac_toe_2p": 46}.get(key, 0)
     assert spec.shape.scalars == (scalars if planes else spec.observation_size)
-
-
-@pytest.mark.parametrize(("game", "planes"), [("y(board_size=5)", (3, 5, 5)), ("leduc_poker", None)])
-def test_planes_of_openspiel_games_are_their_tensors(game: str, planes: tuple[int, int, int] | None) -> None:
-    spec = open_table(GameConfig(key="foreign_2p", game=game, players=2), 0).spec
-    assert spec.planes == planes
 
 
 def test_mirrored_positions_are_mirrored_planes() -> None:
@@ -286,20 +267,6 @@ def test_candidates_have_the_probabilities_of_their_actions(listed: bool) -> Non
     assert torch.allclose(masked_log_probs(narrow, held).gather(1, place), expected)
 
 
-def test_manifest_of_a_perceptron_is_as_before() -> None:
-    manifest = Manifest(
-        config_key="connect_four_2p",
-        network=NetworkSettings(hidden=(4,)),
-        obs_size=126,
-        actions=7,
-        step=0,
-        parent=None,
-        optimizer=None,
-    )
-    text = '"network":{"hidden":[4]},"obs_size":126,"actions":7,"step":0,"parent":null,"optimizer":null}'
-    assert manifest.note == f'{{"version":1,"config_key":"connect_four_2p",{text}'
-
-
 @pytest.mark.parametrize("settings", [TOWER, EXCITED, WINDOWS, CONV])
 def test_manifest_carries_kind_and_planes(tmp_path: Path, settings: NetworkSettings) -> None:
     config = GAMES["connect_four_2p"].replace(network=settings)
@@ -324,12 +291,6 @@ def test_manifest_carries_kind_and_planes(tmp_path: Path, settings: NetworkSetti
 def test_fields_of_another_kind_are_refused(fields: dict, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         NetworkSettings(**fields)
-
-
-def test_unknown_kind_names_ours() -> None:
-    with pytest.raises(UnknownPlugin, match="'towers'") as refused:
-        init_policy(NetworkSettings(kind="towers"), BOARD, 0)
-    assert "Did you mean tower?" in refused.value.hint
 
 
 class OwnNetwork(nn.Module):
@@ -423,9 +384,3 @@ def test_network_with_one_output_is_refused() -> None:
         init_policy(settings, BOARD, 0)
     [finding] = check_network(settings, BOARD)
     assert finding.where == "factory"
-
-
-def test_bytes_of_a_tower_survive_the_round_trip() -> None:
-    parameters = init_policy(EXCITED, WITH_SCALARS, 1)
-    restored = bytes_to_parameters(parameters_to_bytes(parameters))
-    assert all(torch.equal(restored[name], tensor) for name, tensor in parameters.items())

@@ -55,6 +55,11 @@ def test_what_changes_is_about_the_same_configuration(run, assignment):
     assert all(one.before.subject == one.after.subject for one in found if one.kind == "changed")
 
 
+def test_one_configuration_alone_may_be_changed(run):
+    found = divergences(run, f"games.{KEY}.rows_per_training=1000")
+    assert {one.envelope.subject for one in found if isinstance(one.envelope.data, TrainingRequested)} == {KEY}
+
+
 def of_a_stall(envelope):
     return envelope is not None and isinstance(envelope.data, ExplorationBoost) and "velocity" in envelope.data.reason
 
@@ -110,11 +115,6 @@ def test_what_is_added_is_seen_by_others(run):
     replaced = sum(one.kind == "replaced" and isinstance(one.after.data, PromotionRejected) for one in found)
     assert kinds[PromotionRejected, "added"] + replaced > 0
     assert kinds[EvaluationRequested, "missing"] + kinds[EvaluationRequested, "changed"] > 0
-
-
-def test_one_configuration_alone_may_be_changed(run):
-    found = divergences(run, f"games.{KEY}.rows_per_training=1000")
-    assert {one.envelope.subject for one in found if isinstance(one.envelope.data, TrainingRequested)} == {KEY}
 
 
 def test_facts_of_controllers_are_concluded_again(run):
