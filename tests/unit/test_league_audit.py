@@ -38,42 +38,28 @@ def test_right_ratings_pass_an_audit_wherever_their_zero_is():
         assert found.ordered == found.apart > 30
 
 
-def test_a_stretched_scale_is_off_and_leaves_its_intervals():
+def test_audit_finds_stretched_reversed_and_too_certain():
     found = audited(factor=1.5)
     assert found.rms == pytest.approx(0.5 * 138, rel=0.1)
     assert found.coverage < 0.5
     assert found.ordered == found.apart
     assert abs(found.members[0].error) == max(abs(member.error) for member in found.members)
-
-
-def test_a_reversed_scale_has_no_pair_in_the_right_order():
     assert audited(factor=-1.0).ordered == 0
-
-
-def test_ratings_that_are_too_sure_are_not_covered():
     names = list(STRENGTHS)
     off = {name: Estimate(Elo(elo + 60.0 * (name == names[5])), 1.0) for name, elo in STRENGTHS.items()}
     found = audit(off, played())
     assert not found.members[0].covered
     assert (found.members[0].agent, round(found.members[0].error / 55)) == (names[5], 1)
-
-
-def test_pairs_near_60_elo_are_no_evidence_of_order():
-    """Ten games a pair are too few for a certain difference."""
     published = {name: Estimate(Elo(elo), 15.0) for name, elo in STRENGTHS.items()}
     assert audit(published, played(10)).apart < audit(published, played()).apart
 
 
-def test_errors_of_their_own_add_up_to_those_of_differences():
+def test_errors_are_independent_and_the_anchor_has_its_own():
     ratings = rate(played(), anchors={})
     alone = ratings.comparable()
     for one, other in combinations(STRENGTHS, 2):
         both = (alone[one].stderr ** 2 + alone[other].stderr ** 2) ** 0.5
         assert both == pytest.approx(ratings.difference(one, other).stderr, rel=0.15)
-
-
-def test_the_anchor_bears_the_error_of_the_zero():
-    """Twelve models played each other often; the random bot played ten games. All ten games were against one model."""
     few = of_games("model 00", "random", 5, 0, 5)
     alone = fit_bradley_terry([few, *played()]).comparable()
     assert alone["random"].elo == 0

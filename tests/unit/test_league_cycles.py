@@ -58,19 +58,13 @@ def test_a_cycle_of_two_strong_edges_and_one_even_is_no_cycle() -> None:
     assert alarms <= 0.05 * 200
 
 
-def test_a_few_games_prove_no_cycle() -> None:
+def test_clear_cycles_need_enough_games() -> None:
     clear = [of_games(a, b, 4, 0, 0) for a, b in ("ab", "bc", "ca")]
     assert find_cycle(clear) is None
     many = [of_games(a, b, 40, 0, 0) for a, b in ("ab", "bc", "ca")]
     assert find_cycle(many).agents == ("a", "b", "c")
-
-
-def test_the_clearest_of_two_cycles_is_told() -> None:
     pairs = [of_games(a, b, 70, 0, 30) for a, b in ("de", "ef", "fd")]
     pairs += [of_games(a, b, 90, 0, 10) for a, b in ("bc", "ca", "ab")]
     found = find_cycle(pairs)
     assert (found.agents, found.scores) == (("a", "b", "c"), (0.9, 0.9, 0.9))
-
-
-def test_without_games_there_is_no_cycle() -> None:
     assert find_cycle([]) is None

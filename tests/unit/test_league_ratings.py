@@ -2,7 +2,6 @@
 
 from itertools import combinations
 
-import choix
 import numpy as np
 import pytest
 from independent_games import of_games
@@ -36,22 +35,17 @@ def test_the_published_fit_of_a_published_table() -> None:
         assert rating.stderr * PER_ELO == pytest.approx(stderr, abs=1e-5)
 
 
-def test_bradley_terry_agrees_with_choix() -> None:
-    rng, strengths = np.random.default_rng(0), np.random.default_rng(1).normal(0, 1, 8)
-    duels = []
-    for _ in range(600):
-        a, b = rng.choice(8, 2, replace=False).tolist()
-        won = rng.random() < 1 / (1 + np.exp(strengths[b] - strengths[a]))
-        duels.append((a, b) if won else (b, a))
-    reference = choix.opt_pairwise(8, duels, tol=1e-12)
-    ratings = fit_bradley_terry([of_games(str(a), str(b), 1, 0, 0) for a, b in duels], anchors={"0": 0.0}, prior=FLAT)
-    assert np.allclose(np.array(ratings.elo) * PER_ELO, reference - reference[0], atol=1e-5)
-
-
-def test_without_games_only_anchors_are_rated() -> None:
+def test_anchors_hold_and_what_no_game_connects_keeps_its_prior() -> None:
     assert fit_bradley_terry([], anchors={}).agents == ()
     ratings = fit_bradley_terry([], anchors={"random": 0.0, "anchor": 300.0})
     assert (ratings.agents, ratings.elo.tolist()) == (("anchor", "random"), [300.0, 0.0])
+    pairs = [of_games("a", "random", 50, 0, 50), of_games("a", "heuristic", 50, 0, 50)]
+    ratings = fit_bradley_terry(pairs, anchors={"random": 0.0, "heuristic": 200.0})
+    assert ratings.rating("heuristic") == (200, 0)
+    assert ratings.rating("a").elo == pytest.approx(100, abs=2)
+    ratings = fit_bradley_terry([of_games("a", "b", 50, 0, 50)])
+    assert ratings.rating("a").elo == pytest.approx(0, abs=1e-6)
+    assert ratings.rating("a").stderr > 500 > 40 > ratings.difference("a", "b").stderr
 
 
 def test_the_fit_is_the_posterior_mode() -> None:
@@ -73,14 +67,13 @@ def test_the_fit_is_the_posterior_mode() -> None:
     assert [ratings.rating(name).elo for name in names[1:]] == pytest.approx(best.tolist(), abs=0.05)
 
 
-def test_half_wins_keep_the_meaning_of_elo() -> None:
-    """70% of the points are 147 Elo, with few or many draws. The odds of the decided games would say 147 or 280 Elo."""
+def test_scores_and_draws_have_their_certainty() -> None:
     for won, drawn, lost in ((700, 0, 300), (500, 400, 100)):
         ratings = fit_bradley_terry([of_games("a", "random", won, drawn, lost)], prior=FLAT)
         assert expected_score(ratings.rating("a").elo) == pytest.approx(0.7)
-
-
-def test_draws_and_shared_openings_make_ratings_surer() -> None:
+    rating = fit_bradley_terry([of_games("a", "random", 200, 0, 0)]).rating("a")
+    assert 800 < rating.elo < 1600
+    assert rating.stderr > 200
     decided = of_games("a", "random", 60, 0, 40)
     drawn = of_games("a", "random", 30, 60, 10)
     split = PairTotals.of_rotations("a", "random", (0, 0, 40, 0, 10))
@@ -90,26 +83,7 @@ def test_draws_and_shared_openings_make_ratings_surer() -> None:
     assert errors[3] > 1.3 * errors[2] > 1.3**2 * errors[1]
 
 
-def test_a_perfect_score_is_finite_and_uncertain() -> None:
-    rating = fit_bradley_terry([of_games("a", "random", 200, 0, 0)]).rating("a")
-    assert 800 < rating.elo < 1600
-    assert rating.stderr > 200
-
-
-def test_what_no_game_connects_to_an_anchor_keeps_its_prior() -> None:
-    ratings = fit_bradley_terry([of_games("a", "b", 50, 0, 50)])
-    assert ratings.rating("a").elo == pytest.approx(0, abs=1e-6)
-    assert ratings.rating("a").stderr > 500 > 40 > ratings.difference("a", "b").stderr
-
-
-def test_several_anchors_hold_together() -> None:
-    pairs = [of_games("a", "random", 50, 0, 50), of_games("a", "heuristic", 50, 0, 50)]
-    ratings = fit_bradley_terry(pairs, anchors={"random": 0.0, "heuristic": 200.0})
-    assert ratings.rating("heuristic") == (200, 0)
-    assert ratings.rating("a").elo == pytest.approx(100, abs=2)
-
-
-def test_the_order_and_the_side_of_totals_change_nothing() -> None:
+def test_fit_depends_on_no_order_or_sign() -> None:
     rng = np.random.default_rng(0)
     names = ("random", *"abcdef")
     pairs = [of_games(a, b, *rng.integers(1, 50, 3)) for a, b in combinations(names, 2)]
@@ -117,6 +91,11 @@ def test_the_order_and_the_side_of_totals_change_nothing() -> None:
     one, other = fit_bradley_terry(mixed), fit_bradley_terry(pairs)
     assert (one.agents, one.elo.tolist()) == (other.agents, other.elo.tolist())
     assert one.covariance.tolist() == other.covariance.tolist()
+    ratings = fit_bradley_terry([of_games("a", "random", 7, 1, 3), of_games("b", "a", 3, 0, 1)])
+    forth, back = ratings.difference("a", "b"), ratings.difference("b", "a")
+    assert (forth.elo, forth.stderr) == (-back.elo, back.stderr)
+    assert ratings.difference("a", "random") == ratings.rating("a")
+    assert ratings.difference("a", "a") == (0, 0)
 
 
 def test_hundreds_of_agents_are_rated_at_once() -> None:
@@ -133,25 +112,12 @@ def test_hundreds_of_agents_are_rated_at_once() -> None:
     assert find_cycle(pairs) is None
 
 
-def test_a_difference_has_a_sign_and_the_covariance_is_symmetric() -> None:
-    ratings = fit_bradley_terry([of_games("a", "random", 7, 1, 3), of_games("b", "a", 3, 0, 1)])
-    forth, back = ratings.difference("a", "b"), ratings.difference("b", "a")
-    assert (forth.elo, forth.stderr) == (-back.elo, back.stderr)
-    assert ratings.difference("a", "random") == ratings.rating("a")
-    assert ratings.difference("a", "a") == (0, 0)
-
-
 class TestTotals:
-    def test_rotations_of_one_game_each_are_games(self) -> None:
-        """Mirrored pairs hold as much information as half as many games."""
+    def test_totals_add_up_and_know_their_variance(self) -> None:
         games, pairs = of_games("a", "b", 6, 2, 4), PairTotals.of_rotations("a", "b", (4, 0, 2, 0, 6))
         assert (pairs.games, pairs.rotations, pairs.score) == (24, 12, 14)
         assert pairs.dispersion == pytest.approx(2 * games.dispersion, rel=0.25)
-
-    def test_totals_of_the_same_two_are_added_up_from_either_side(self) -> None:
         parts = [of_games("b", "a", 1, 2, 3), of_games("a", "b", 10, 0, 0)]
         assert total(parts) == (of_games("a", "b", 13, 2, 1),)
-
-    def test_few_observations_have_the_variance_of_single_games(self) -> None:
         assert of_games("a", "b", 3, 0, 0).dispersion == 1
         assert of_games("a", "b", 0, 100, 0).dispersion < 0.05

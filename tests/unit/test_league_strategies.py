@@ -17,18 +17,17 @@ def steps(agents):
     return [agent.step if agent.kind == "checkpoint" else agent.id for agent in agents]
 
 
-def test_champion_is_the_current_or_else_the_top_rated_model() -> None:
+def test_strategies_select_the_champion_or_the_best() -> None:
     assert steps(select(LEAGUE, "champion", HERO, 3)) == [50]
     crowned = LEAGUE.replace(champion=model(20))
     assert steps(select(crowned, "champion", HERO, 3)) == [20]
     assert steps(select(crowned.replace(champion=HERO.id), "champion", HERO)) == [50]
-
-
-def test_top_k_and_recent_are_ordered_rated_checkpoints() -> None:
     assert steps(select(LEAGUE, "top_k", HERO, 3)) == [50, 40, 30]
     assert steps(select(LEAGUE, "top_k", HERO, 99)) == [50, 40, 30, 20, 10]
     assert steps(select(LEAGUE, "recent", HERO, 3)) == [50, 40, 30]
     assert steps(select(LEAGUE, "recent", HERO, 99)) == [50, 40, 30, 20, 10]
+    for strategy in ("champion", "top_k", "random", "recent", "round_robin", "pfsp"):
+        assert select(league_of(HERO, baselines=()), strategy, HERO, 3) == ()
 
 
 def test_round_robin_goes_on_where_it_was() -> None:
@@ -55,11 +54,6 @@ def test_pfsp_prefers_those_that_win_or_those_of_equal_strength(curve, favourite
     assert counts[7] > 0
 
 
-def test_an_empty_pool_has_no_opponents() -> None:
-    for strategy in ("champion", "top_k", "random", "recent", "round_robin", "pfsp"):
-        assert select(league_of(HERO, baselines=()), strategy, HERO, 3) == ()
-
-
 @pytest.mark.parametrize("players", range(8))
 def test_round_robin_pairs_everybody_with_everybody_once(players) -> None:
     names = [f"p{number}" for number in range(players)]
@@ -70,14 +64,11 @@ def test_round_robin_pairs_everybody_with_everybody_once(players) -> None:
     assert all(len(one) == players // 2 for one in rounds)
 
 
-def test_unrated_newcomer_is_paired_with_the_whole_ladder() -> None:
+def test_newcomer_is_paired_with_ladder_or_unmet_equals() -> None:
     pairings = placement(LEAGUE, checkpoint(200), 4)
     assert [pairing.one for pairing in pairings] == [model(200)] * 4
     assert [pairing.other for pairing in pairings] == ["random", model(20), model(40), HERO.id]
     assert len(placement(LEAGUE, checkpoint(200), 99)) == 8
-
-
-def test_rated_newcomer_is_paired_with_unmet_equals_first() -> None:
     newcomer = checkpoint(200, 390.0)
     assert [pairing.other for pairing in placement(LEAGUE, newcomer, 2)] == [model(40), model(30)]
     seen = meet(LEAGUE, newcomer, model(40), 100, 50)

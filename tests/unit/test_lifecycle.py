@@ -138,11 +138,6 @@ class TestGate:
         (request,) = lifecycle.feed(FAILED, at=11)
         assert isinstance(request, EvaluationRequested), "a played round ends the row of failures"
 
-    def test_candidate_dropped_in_a_pause_is_not_requested(self, lifecycle):
-        candidate(lifecycle)
-        lifecycle.feed(FAILED, FAILED, rejected())
-        assert lifecycle.feed(TICK, at=1000) == []
-
     def test_a_candidate_of_a_model_that_is_not_current_is_refused(self, lifecycle):
         (rejected,) = candidate(lifecycle, parent="d" * 64)
         assert isinstance(rejected, PromotionRejected)
@@ -265,10 +260,13 @@ class TestOthersDecisions:
     def promotion(model: str, step: int = 7) -> ModelPromoted:
         return ModelPromoted(model=model, previous=OLD, step=step, elo=90, evidence=EVIDENCE)
 
-    def test_candidate_rejected_by_an_operator_is_not_promoted(self, lifecycle):
+    def test_verdicts_by_an_operator_end_a_candidate(self, lifecycle):
         candidate(lifecycle)
         assert not lifecycle.feed(rejected())
         assert not lifecycle.feed(*[gated(80, 0, 20)] * 3)
+        candidate(lifecycle)
+        lifecycle.feed(FAILED, FAILED, rejected())
+        assert lifecycle.feed(TICK, at=1000) == []
 
     def test_candidate_awaiting_its_verdict_is_not_replaced(self, lifecycle):
         lifecycle.feed(training_of())

@@ -64,10 +64,13 @@ def test_it_says_what_was_expected_of_which_figure():
     assert (kl.metric, kl.value) == ("approx_kl", 0.5)
 
 
-def test_figures_that_never_change_have_no_range_to_leave():
+def test_figures_without_variance_or_elsewhere_are_not_unusual():
     watch = Driven(LossWatch)
     assert not [said for _ in range(20) for said in watch.feed(trained(value_loss=1.0, approx_kl=0.01))]
     assert not watch.feed(trained(value_loss=2.0, approx_kl=0.01))
+    watch = driven(10)
+    assert not watch.feed(trained(value_loss=50.0), key=OTHER_KEY)
+    assert watch.feed(trained(value_loss=50.0))
 
 
 def test_what_is_new_and_stays_becomes_usual():
@@ -76,20 +79,11 @@ def test_what_is_new_and_stays_becomes_usual():
     assert said == [1, 0, 0, 0, 0]
 
 
-def test_configurations_are_watched_apart():
-    watch = driven(10)
-    assert not watch.feed(trained(value_loss=50.0), key=OTHER_KEY)
-    assert watch.feed(trained(value_loss=50.0))
-
-
-def test_a_model_that_was_not_trained_says_nothing():
+def test_trainings_without_these_metrics_say_nothing():
     watch = driven(10)
     before = watch.row()
     assert not watch.feed(trained().replace(metrics=None))
     assert watch.row() is before
-
-
-def test_metrics_that_a_training_lacks_are_skipped():
     watch = driven(10)
     ranges = watch.row().usual
     assert not watch.feed(trained().replace(metrics={"td_error": 50.0}))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from own_training import train_spec
-from selfplay_rig import FULL_GAMES, ignore, put_model, selfplay_spec
+from selfplay_rig import ignore, put_model, selfplay_spec
 from torch import nn
 
 from app.config import GAMES, Compute, GameConfig, NetworkSettings
@@ -31,7 +31,7 @@ from app.learning.network import (
 from app.learning.network_check import check_network
 from app.play.players import load_player
 from app.play.selfplay import play
-from app.store import FileStore, get_checkpoint, get_shard
+from app.store import FileStore, get_checkpoint
 
 TOWER = NetworkSettings(kind="tower", blocks=2, channels=8)
 EXCITED = TOWER.replace(squeeze_excite=True)
@@ -67,7 +67,7 @@ def policy_of(settings: NetworkSettings, shape: NetworkShape, seed: int = 1) -> 
     return Policy(settings, shape, init_policy(settings, shape, seed))
 
 
-@pytest.mark.parametrize("settings", [TOWER, EXCITED, WINDOWS, CONV])
+@pytest.mark.parametrize("settings", [NetworkSettings(hidden=(16, 8)), TOWER, EXCITED, WINDOWS, CONV])
 def test_network_from_a_seed_has_deterministic_bytes(settings: NetworkSettings) -> None:
     before = torch.random.get_rng_state()
     first, again, other = (parameters_to_bytes(init_policy(settings, BOARD, seed)) for seed in (1, 1, 2))
@@ -79,7 +79,9 @@ def test_network_from_a_seed_has_deterministic_bytes(settings: NetworkSettings) 
 def test_bytes_keep_tensors_in_the_order_of_their_names() -> None:
     """A fixed order makes random draws for each tensor repeatable."""
     parameters = init_policy(EXCITED, WITH_SCALARS, 1)
-    restored = [bytes_to_parameters(parameters_to_bytes(parameters)) for _ in range(5)]
+    data = parameters_to_bytes(parameters)
+    assert data == parameters_to_bytes(dict(reversed(parameters.items())))
+    restored = [bytes_to_parameters(data) for _ in range(5)]
     assert [list(one) for one in restored] == [sorted(parameters)] * 5
     assert all(torch.equal(restored[0][name], tensor) for name, tensor in parameters.items())
     shapes = {name: weight.shape for name, weight in policy_of(TOWER, BOARD).weights().items()}
@@ -111,18 +113,6 @@ def test_outputs_do_not_depend_on_the_batch(settings: NetworkSettings, shape: Ne
         assert 0 < np.abs(together - exact).max() < 0.05
 
 
-def test_games_of_a_tower_do_not_depend_on_games_beside_them(tmp_path: Path) -> None:
-    config = GAMES["connect_four_2p"].replace(network=TOWER, selfplay=FULL_GAMES)
-    model = put_model(tmp_path, config)
-
-    def games(number: int) -> list[list[int]]:
-        key = play(selfplay_spec(tmp_path, model, config, games=number), ignore)["shard"]
-        shard = get_shard(FileStore(tmp_path), key)
-        return [shard.action[shard.game == game].tolist() for game in range(5)]
-
-    assert games(5) == games(80)
-
-
 @pytest.mark.parametrize("scale", [255.0, tuple(range(1, BOARD.features + 1))])
 @pytest.mark.parametrize("settings", [NetworkSettings(hidden=(8,)), TOWER, WINDOWS, CONV])
 def test_features_are_scaled_inside_the_network(settings: NetworkSettings, scale: float | tuple[float, ...]) -> None:
@@ -151,7 +141,7 @@ def test_training_of_any_network_is_deterministic(tmp_path: Path, network: Netwo
     assert (manifest.step, manifest.network, manifest.shape) == (1, network, BOARD)
 
 
-def test_logits_of_a_head_of_planes_lie_at_their_places() -> None:
+def test_planes_and_windows_lie_at_their_places() -> None:
     parameters, obs = init_policy(PLANES, SHOGI, 1), positions(SHOGI, 3)
     network = load_network(PLANES, SHOGI, parameters)
     planes = []
@@ -161,6 +151,17 @@ def test_logits_of_a_head_of_planes_lie_at_their_places() -> None:
     row, rest = np.divmod(SHOGI.action_places, 5 * SHOGI.action_planes)
     column, plane = np.divmod(rest, SHOGI.action_planes)
     assert np.array_equal(logits.numpy(), planes[0][:, plane, row, column])
+    parameters = init_policy(WINDOWS, BOARD, 2)
+    network = load_network(WINDOWS, BOARD, parameters)
+    obs = positions(BOARD, 5)
+    grid, weight = obs.reshape(5, 3, 6, 7), parameters["windows.weight"].numpy()
+    found = (network.hidden_layers()[0][0].numpy() @ obs.T).T.reshape(5, 16, 3, 4)
+    for row, column in product(range(3), range(4)):
+        window = grid[:, :, row : row + 4, column : column + 4].reshape(5, -1)
+        np.testing.assert_allclose(found[:, :, row, column], window @ weight.reshape(16, -1).T, atol=1e-5)
+    spec = open_table(GAMES["connect_four_2p"], 0).spec
+    grid = np.arange(spec.observation_size).reshape(spec.planes)
+    assert np.array_equal(spec.symmetries[0].observation.reshape(spec.planes), grid[:, :, ::-1])
 
 
 def test_head_of_planes_plays_without_its_game(tmp_path: Path) -> None:
@@ -194,17 +195,6 @@ def test_network_that_does_not_fit_its_game_is_refused() -> None:
     assert "Did you mean tower?" in refused.value.hint
 
 
-def test_windows_are_equal_maps_of_every_window() -> None:
-    parameters = init_policy(WINDOWS, BOARD, 2)
-    network = load_network(WINDOWS, BOARD, parameters)
-    obs = positions(BOARD, 5)
-    grid, weight = obs.reshape(5, 3, 6, 7), parameters["windows.weight"].numpy()
-    found = (network.hidden_layers()[0][0].numpy() @ obs.T).T.reshape(5, 16, 3, 4)
-    for row, column in product(range(3), range(4)):
-        window = grid[:, :, row : row + 4, column : column + 4].reshape(5, -1)
-        np.testing.assert_allclose(found[:, :, row, column], window @ weight.reshape(16, -1).T, atol=1e-5)
-
-
 @pytest.mark.parametrize(
     ("key", "planes"),
     [
@@ -227,12 +217,6 @@ def test_planes_of_games_cover_their_cells(key: str, planes: tuple[int, int, int
     assert (spec.planes, spec.scale) == (planes, 1.0)
     scalars = {"ultimate_tic_tac_toe_2p": 46}.get(key, 0)
     assert spec.shape.scalars == (scalars if planes else spec.observation_size)
-
-
-def test_mirrored_positions_are_mirrored_planes() -> None:
-    spec = open_table(GAMES["connect_four_2p"], 0).spec
-    grid = np.arange(spec.observation_size).reshape(spec.planes)
-    assert np.array_equal(spec.symmetries[0].observation.reshape(spec.planes), grid[:, :, ::-1])
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.float16])
@@ -370,15 +354,11 @@ def test_network_with_named_arguments_plays_like_another(monkeypatch: pytest.Mon
 
 
 @pytest.mark.usefixtures("own")
-def test_training_of_a_parameter_without_gradient_is_refused(tmp_path: Path) -> None:
+def test_own_network_that_cannot_be_trained_or_called_is_refused(tmp_path: Path) -> None:
     settings = NetworkSettings(kind="faulty_networks:build", options={"fault": "unused"})
     config = GAMES["connect_four_2p"].replace(network=settings)
     with pytest.raises(BadNetwork, match=r"no gradient reaches spare\.weight, spare\.bias"):
         train(train_spec(tmp_path, config, put_model(tmp_path, config), games=4), ignore)
-
-
-@pytest.mark.usefixtures("own")
-def test_network_with_one_output_is_refused() -> None:
     settings = NetworkSettings(kind="faulty_networks:column")
     with pytest.raises(BadNetwork, match="is a Linear whose outputs"):
         init_policy(settings, BOARD, 0)

@@ -35,18 +35,19 @@ def test_openings_by_default_are_none_where_games_are_dealt(game: str, monkeypat
     assert set(outcomes.openings.tolist()) == {0 if game in DEALT else 4}
 
 
-def test_openings_that_are_configured_are_kept() -> None:
-    settings = EvaluationSettings(opening_plies=2)
-    assert [settings.openings(dealt=dealt) for dealt in (True, False)] == [2, 2]
-
-
-def test_openings_longer_than_games_leave_decisions() -> None:
-    """A game of Kuhn poker has two or three decisions."""
+def test_openings_leave_decisions_in_any_game() -> None:
     outcomes, _ = play_rotations(KUHN, RandomPlayer(), RandomPlayer(), MatchPlan(400, 1, 1.0, opening_plies=4))
     assert set(outcomes.lengths.tolist()) == {2, 3}
     assert (outcomes.openings < outcomes.lengths).all()
     rotations = outcomes.openings.reshape(-1, 2)
     assert (rotations[:, 0] == rotations[:, 1]).all()
+    config = GAMES[ConfigKey("tic_tac_toe_text_2p")]
+    schedule = TextSchedule(range(20), range(20), [9] * 20, np.zeros((20, 2), dtype=np.int8), seed=1)
+    outcomes, _ = play_texts(open_text_table(config, 8), [Agent(bot="random")], schedule, None, most_tokens=8)
+    assert (outcomes.openings < outcomes.lengths).all()
+    assert outcomes.openings.min() >= 4
+    settings = EvaluationSettings(opening_plies=2)
+    assert [settings.openings(dealt=dealt) for dealt in (True, False)] == [2, 2]
 
 
 class Coin(Game):
@@ -78,11 +79,3 @@ def test_match_counts_games_that_nobody_decided() -> None:
     counted = match_statistics(games, 2)
     assert counted.undecided == games.lengths.count(0)
     assert 60 < counted.undecided < 140
-
-
-def test_text_openings_longer_than_games_leave_answers() -> None:
-    config = GAMES[ConfigKey("tic_tac_toe_text_2p")]
-    schedule = TextSchedule(range(20), range(20), [9] * 20, np.zeros((20, 2), dtype=np.int8), seed=1)
-    outcomes, _ = play_texts(open_text_table(config, 8), [Agent(bot="random")], schedule, None, most_tokens=8)
-    assert (outcomes.openings < outcomes.lengths).all()
-    assert outcomes.openings.min() >= 4

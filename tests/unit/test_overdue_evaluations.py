@@ -51,7 +51,7 @@ def test_evaluations_that_stop_are_said_once_after_the_window(loop):
     assert (found.model, found.attempts) == (None, 0)
 
 
-def test_overdue_names_the_model_and_how_often_it_was_asked_for(loop):
+def test_overdue_follows_and_names_what_was_asked(loop):
     loop.feed(trained(), EvaluationFailed(request_id="e", purpose="rating", model=NEW, error="no"), at=1)
     (found,) = overdue(tick(loop, 7.0))
     assert (found.model, found.attempts) == (NEW, 2)

@@ -14,15 +14,13 @@ from msgspec.structs import replace
 from app.config import KNOBS, RunSettings
 from app.config.loading import changed
 from app.controllers import EvaluationFeedbackHandler, GauntletFeedbackController, ModelLifecycleCoordinator
-from app.controllers.fold import Conclusion, Fold, UndeclaredEmission, draft
+from app.controllers.fold import Conclusion, Fold
 from app.controllers.ownership import knob_of
 from app.events import (
-    Emission,
     Event,
     HyperparameterUpdated,
     ModelRolledBack,
     Payload,
-    RegressionCleared,
     RegressionDetected,
     RunConfigured,
     SelfplayRequested,
@@ -195,13 +193,6 @@ def test_controller_that_cannot_be_built_is_left_out() -> None:
     (failure,) = fold.feed(run.events).failures
     assert (failure.by, failure.error) == ("mine", "ValueError: a factor of 1 or more lowers nothing")
     assert [one.name for one in fold.reducers] == ["FeedbackState", "EvaluationFeedbackHandler"]
-
-
-def test_built_in_controller_may_not_set_undeclared_knobs(record: Any) -> None:
-    handler = EvaluationFeedbackHandler(owning("own_rules:Silent"))
-    cause = record(RegressionCleared(model="a" * 64), KEY).cause
-    with pytest.raises(UndeclaredEmission, match="which it does not declare"):
-        draft(handler, cause, [Emission(RegressionCleared(model="a" * 64))])
 
 
 def test_candidate_survives_a_rollback_that_is_not_taken() -> None:

@@ -49,26 +49,20 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-def test_configuration_with_two_trainers_is_refused() -> None:
+def test_configurations_with_unfit_trainers_are_refused() -> None:
     with pytest.raises(ValidationError, match="leave one of them out"):
         TIC_TAC_TOE.replace(trainer="mine:train", train_command=("python", "mine.py"))
+    with pytest.raises(UnfitSettings, match="has a trainer of its own"):
+        run_game(TIC_TAC_TOE.replace(trainer="mine:train"), PipelineSettings())
+    assert train_job(TIC_TAC_TOE) == "app.learning.jobs:train"
+    assert train_job(TIC_TAC_TOE.replace(trainer="mine:train")).endswith(":train_by_function")
+    assert train_job(TIC_TAC_TOE.replace(train_command=("a",))).endswith(":train_by_command")
 
 
 @pytest.mark.parametrize("changes", [{"trainer": ""}, {"train_command": ()}, {"train_command": ("",)}])
 def test_configuration_with_empty_trainer_is_refused(changes: dict) -> None:
     with pytest.raises(ValidationError):
         TIC_TAC_TOE.replace(**changes)
-
-
-def test_pipeline_refuses_configuration_with_own_trainer() -> None:
-    with pytest.raises(UnfitSettings, match="has a trainer of its own"):
-        run_game(TIC_TAC_TOE.replace(trainer="mine:train"), PipelineSettings())
-
-
-def test_trainer_of_configuration_chooses_the_job() -> None:
-    assert train_job(TIC_TAC_TOE) == "app.learning.jobs:train"
-    assert train_job(TIC_TAC_TOE.replace(trainer="mine:train")).endswith(":train_by_function")
-    assert train_job(TIC_TAC_TOE.replace(train_command=("a",))).endswith(":train_by_command")
 
 
 @pytest.fixture
@@ -168,16 +162,13 @@ Path("env").write_text(os.getcwd() + chr(10) + sys.executable)
     assert Path(program).parent == Path(sys.executable).parent
 
 
-def test_command_model_is_stored_with_its_metrics(root: Path) -> None:
+def test_command_may_write_either_format_of_model(root: Path) -> None:
     spec = commanded(root, OPEN + 'model["value_head.bias"] += 1\n' + MODEL + RESULT)
     result = train_by_command(spec, ignore)
     manifest = get_checkpoint(FileStore(root), result["model"]).manifest
     assert (manifest.parent, manifest.step) == (spec["base_model"], 1)
     assert result["metrics"]["policy_loss"] == 0.25
     assert folders(root) == []
-
-
-def test_command_may_write_safetensors(root: Path) -> None:
     save = 'from safetensors.numpy import save_file\nsave_file(model, paths["model"])\n'
     assert train_by_command(commanded(root, OPEN + save + RESULT), ignore)["step"] == 1
 

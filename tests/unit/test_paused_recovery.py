@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from datetime import timedelta
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -21,7 +20,6 @@ from app.events import (
     Event,
     ExplorationBoost,
     Payload,
-    QualityScoreUpdated,
     RunConfigured,
     SelfplayRequested,
     TrainingIntensityChanged,
@@ -95,14 +93,6 @@ def loop(request: pytest.FixtureRequest) -> ClosedLoop:
     return ClosedLoop(request.param)
 
 
-def test_games_go_on_while_training_is_paused(loop: ClosedLoop) -> None:
-    loop.run(2)
-    (paused,) = loop.times(TrainingIntensityChanged, intensity="paused")
-    played = [at for at in loop.times(QualityScoreUpdated) if paused < at < 2]
-    gaps = [later - earlier for earlier, later in pairwise(played)]
-    assert max(gaps) * HOUR <= 60 + 2 * TICK_SECONDS
-
-
 def test_training_comes_back_by_itself(loop: ClosedLoop) -> None:
     loop.run(8)
     (paused,) = loop.times(TrainingIntensityChanged, intensity="paused")
@@ -127,11 +117,3 @@ def test_a_long_pause_piles_up_no_more_than_a_training_needs() -> None:
     assert isinstance(request, TrainingRequested)
     assert sum(shard.rows for shard in request.shards) == most_rows(state_of({}, KEY), run_settings())
     assert loop.fold.rows(SelfplayScheduler.name)[CONFIG + KEY].config.shards == (), "it counted no others"
-
-
-def test_games_too_poor_to_train_on_are_no_more_frequent() -> None:
-    loop = ClosedLoop(lambda _temperature, _now: 0.2)
-    loop.run(2)
-    (paused,) = loop.times(TrainingIntensityChanged, intensity="paused")
-    played = [at for at in loop.times(QualityScoreUpdated) if at > paused]
-    assert min(later - earlier for earlier, later in pairwise(played)) * HOUR >= 60

@@ -218,11 +218,6 @@ def test_search_settings_change_what_is_learned(tmp_path) -> None:
     assert len(models) == len(changes)
 
 
-def test_game_with_hidden_cards_cannot_be_searched() -> None:
-    with pytest.raises(Unsearchable, match="'hearts' cannot be searched"):
-        run_game(GAMES["hearts_4p"], searching())
-
-
 def test_checkpoint_keeps_only_the_current_and_best_model(tmp_path) -> None:
     state = begin(tmp_path, settings_of(training={"patience": 3, "early_stopping": True})).run()
     place = RunPlace(tmp_path)
@@ -236,15 +231,11 @@ FLAT = {"learning_rate": 1e-9}
 """PPO settings by which a policy stays as strong as it is."""
 
 
-def test_run_that_rises_no_more_stops_early(tmp_path) -> None:
+def test_plateau_needs_evidence_to_end_a_run(tmp_path) -> None:
     said, training = [], {"early_stopping": True, "patience": 4, "least_rise": 2.0}
     settings = settings_of(collection={"num_iterations": 50}, ppo=FLAT, training=training)
     assert begin(tmp_path, settings, said=said).run().iteration == 4
     assert "over 4 evaluations the outcome rose by at most" in said[-1]
-
-
-def test_run_without_evidence_of_a_plateau_goes_on(tmp_path) -> None:
-    """Evaluations of eight games are too noisy to stop a run; the later of equal policies is the best."""
     listener, training = Listener(), {"early_stopping": True, "patience": 3, "eval_frequency": 1}
     settings = settings_of(collection={"num_iterations": 12}, ppo=FLAT, training=training)
     state = begin(tmp_path, settings, "tic_tac_toe_2p", 1, listener).run()
@@ -315,8 +306,7 @@ def test_what_diverges_again_and_again_fails(tmp_path, settings) -> None:
     assert "policy_loss" not in first.metrics or settings.backend != "search"
 
 
-def test_schedules_reach_their_end_and_divergence_halves_them() -> None:
-    """A divergence halves the learning rate and the clip range."""
+def test_schedules_and_shares_are_divided_as_set() -> None:
     ppo = PipelinePpoSettings(
         learning_rate=1e-3, learning_rate_end=1e-4, entropy_coef=0.02, entropy_coef_end=0.0, clip_epsilon=0.2
     )
@@ -330,9 +320,6 @@ def test_schedules_reach_their_end_and_divergence_halves_them() -> None:
     assert careful.clip_epsilon == 0.1, "lower, not higher"
     steady = PipelinePpoSettings()
     assert scheduled(steady, 1, 0) == steady
-
-
-def test_games_are_divided_by_their_shares() -> None:
     assert divided(100, {SELF: 1.0, "random": 3.0}) == {SELF: 25, "random": 75}
     assert sum(divided(7, {"a": 0.2, "b": 0.3, "c": 0.1}).values()) == 7
 
@@ -405,3 +392,5 @@ def test_settings_that_do_not_fit_the_game_are_refused() -> None:
     game = run_game(GAMES["hearts_4p"], seeds)
     assert game.config.network.hidden == (256, 128)
     assert "hands=4" in open_table(game.config, 0).spec.rules_version
+    with pytest.raises(Unsearchable, match="'hearts' cannot be searched"):
+        run_game(GAMES["hearts_4p"], searching())

@@ -44,8 +44,7 @@ def test_games_of_two_are_rated_as_by_bradley_terry() -> None:
     assert fit_plackett_luce(games).rating("a").elo == pytest.approx(expected.rating("a").elo, abs=0.01)
 
 
-def test_clones_win_and_lose_nothing_against_each_other() -> None:
-    """A hero above and below another agent has one win, one loss."""
+def test_clones_and_equal_ranks_change_nothing_among_equals() -> None:
     even = fit_plackett_luce([RankedGame(("hero", "random", "hero"), (1, 2, 3))] * 5)
     assert even.rating("hero").elo == pytest.approx(0, abs=0.01)
     alone = fit_plackett_luce([RankedGame(("hero",) * 3, (1, 2, 3))])
@@ -53,10 +52,6 @@ def test_clones_win_and_lose_nothing_against_each_other() -> None:
     first = fit_plackett_luce([RankedGame(("hero", "random"), (1, 2))] * 5).rating("hero").elo
     cloned = fit_plackett_luce([RankedGame(("hero", "random", "random"), (1, 2, 3))] * 5).rating("hero").elo
     assert cloned > first > 0
-
-
-def test_equal_ranks_are_the_mean_over_their_orders() -> None:
-    """Equal seats are equally strong; only a winner above them differs."""
     tied = fit_plackett_luce([RankedGame(("a", "b", "c"), (1, 1, 1))] * 4, anchors={})
     assert tied.elo == pytest.approx([0, 0, 0], abs=0.01)
     won = fit_plackett_luce([RankedGame(("a", "b", "c"), (2, 1, 2))] * 4, anchors={})

@@ -28,16 +28,13 @@ def observed() -> Observed:
     return found
 
 
-def test_fitted_curve_is_the_one_that_made_the_run(observed):
+def test_fitted_plant_is_that_of_the_run(observed):
     truth = load_plant().curve(KEY)
     found = fitted_curve(observed, load_plant().default, heuristic=321.0)
     assert found.ceiling == pytest.approx(truth.ceiling, rel=0.15)
     assert found.lessons == pytest.approx(truth.lessons, rel=0.3)
     assert found.rows_per_game == pytest.approx(truth.rows_per_game, rel=0.05)
     assert found.heuristic == 321.0
-
-
-def test_durations_are_those_of_the_plant(observed):
     plant = load_plant()
     truth, found = plant.curve(KEY).time, fitted_times(observed)
     for job in ("inspection", "training", "trained_row", "rated_game"):

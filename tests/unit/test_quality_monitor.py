@@ -41,15 +41,6 @@ def test_shard_is_compared_with_earlier_of_its_configuration(monitor: DrivenWork
     assert {job.parts[0]["model"] for job in monitor.jobs()} == {OLD}
 
 
-def test_what_came_before_is_remembered_when_it_has_its_verdict(monitor: DrivenWorker) -> None:
-    deliver(monitor, 0)
-    judge(monitor, *monitor.jobs())
-    assert not monitor.jobs()
-    deliver(monitor, 0)
-    (job,) = monitor.jobs()
-    assert job.parts[0]["earlier"] == [shard(0)]
-
-
 def test_no_more_than_the_latest_are_remembered(monitor: DrivenWorker) -> None:
     for number in range(REMEMBERED + 5):
         deliver(monitor, number)

@@ -35,13 +35,9 @@ def test_of_shards_played_anew_the_ratio_is_1_on_average_or_less(earlier):
         assert expected == pytest.approx(1)
 
 
-def test_a_single_repeated_game_by_hand():
-    """One of two games is repeated, at the place of the other."""
+def test_one_repeated_game_and_no_earlier_shards_by_hand():
     evidence = repetition_evidence([b"b", b"c"], log_probs([b"b", b"c"], POLICY), [[b"c", b"x"]])
     assert evidence == pytest.approx(log(0.5 * (0.5 + 0.25 / 0.2) * 0.5 + 0.5 * 0.5 * 0.5))
-
-
-def test_without_earlier_shards_there_is_no_evidence():
     assert repetition_evidence([b"a"], np.zeros(1), []) == 0
     assert repetition_evidence([b"a"], np.zeros(1), [[]]) == 0
 
@@ -72,15 +68,11 @@ def test_games_from_any_earlier_shard_are_copies(share):
     assert repetition_evidence(games, chances, before) < 0
 
 
-def test_shard_in_the_order_of_an_earlier_one_is_a_copy():
-    """With 30 possible games, only their order shows copying."""
+def test_copies_in_order_or_of_other_lengths_are_found():
     rng = np.random.default_rng(2)
     shards = [played(rng, 256, 30, sharpness=1.5) for _ in range(9)]
     before = [shard for shard, _ in shards]
     assert repetition_evidence(*shards[4], before) > 10 * CERTAIN
-
-
-def test_shards_of_different_lengths_can_be_compared():
     games, chances = played(np.random.default_rng(3), 100, 30)
     assert repetition_evidence(games, chances, [games[:60], games * 2]) > CERTAIN
     assert repetition_evidence(games[:60], chances[:60], [games]) > CERTAIN

@@ -88,9 +88,6 @@ def test_curves_are_those_of_the_backend(tmp_path: Path) -> None:
     assert "divergence from the searches, nats" in drawing
     assert "replayed rows" in drawing
     assert "kl_div" not in drawing
-
-
-def test_a_run_of_one_iteration_has_no_curves(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     assert not draw_curves(tmp_path, path)
     CsvLog(path, StillClock()).write(iteration(1), policy())

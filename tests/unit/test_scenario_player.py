@@ -135,11 +135,14 @@ async def test_it_beats_no_more_often_than_daemons_do(loop):
     assert 2 <= len(loop.published(type(dead.pulse))) <= 3
 
 
-async def test_a_step_that_never_comes_is_named(loop):
+async def test_earlier_or_missing_steps_do_not_count(loop):
     with pytest.raises(NeverCame, match=r"ADAPTIVE_PARAMS_CHANGED, by which .* struck, did not come") as error:
         await loop.player(plan("stall")).play(0.1)
     assert "feedback daemon" in error.value.hint
     assert (list(loop.told.traces), loop.told.well) == ([loop.told.trouble.id], False)
+    await loop.say(adapted(1e-6))
+    with pytest.raises(NeverCame):
+        await loop.player(plan("stall")).play(0.1)
 
 
 async def test_who_interrupts_it_is_told_what_was_seen_so_far(loop):
@@ -178,14 +181,5 @@ async def test_without_waiting_the_trouble_is_all(loop):
     await loop.player(stall).play(0)
     assert loop.told.trouble.data == stall.trouble
     assert [event.data for event in history(loop.journal)] == [stall.trouble]
-
-
-async def test_what_happened_before_does_not_count(loop):
-    await loop.say(adapted(1e-6))
-    with pytest.raises(NeverCame):
-        await loop.player(plan("stall")).play(0.1)
-
-
-def test_what_a_trace_shows_is_what_the_watch_counts_on():
     (effects,) = [option for option in trace.params if option.name == "effects"]
     assert effects.default == TRACED

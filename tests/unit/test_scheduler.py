@@ -365,19 +365,20 @@ class TestPriority:
 
 class TestPace:
     @pytest.mark.parametrize(
-        ("cause", "seconds", "answered", "turn"),
+        ("causes", "seconds", "answered", "turn"),
         [
-            (penalty(0.5), 10.0, 10, 20),  # it waits as long as the games took
-            (penalty(1e-6), 1.0, 1, 100),
-            (penalty(1e-3), 1.0, 1, 100),
-            (penalty(0.01), 1.0, 1, 100),
-            (BLOCKED, 1.0, 1, 61),
-            (PAUSED, 1.0, 1, 61),
+            ([penalty(0.5)], 10.0, 10, 20),  # it waits as long as the games took
+            ([PAUSED, penalty(0.5)], 10.0, 10, 140),
+            ([penalty(1e-6)], 1.0, 1, 100),
+            ([penalty(1e-3)], 1.0, 1, 100),
+            ([penalty(0.01)], 1.0, 1, 100),
+            ([BLOCKED], 1.0, 1, 61),
+            ([PAUSED], 1.0, 1, 61),
         ],
     )
-    def test_slowed_configuration_waits_for_one_turn(self, scheduler, cause, seconds, answered, turn):
+    def test_slowed_configuration_waits_for_one_turn(self, scheduler, causes, seconds, answered, turn):
         """No rate is so low that no game is played, and looking more often changes nothing."""
-        scheduler.feed(distributed(), cause, at=0)
+        scheduler.feed(distributed(), *causes, at=0)
         assert not answer(scheduler, rows=NEED // 2, seconds=seconds, at=answered)
         others = tuned("epochs", 4, previous=4)
         said = {at: scheduler.feed(TICK, others, at=at) for at in range(answered + 1, turn + 99)}

@@ -27,13 +27,10 @@ def test_opponents_are_drawn_as_decided_and_published(scheduler):
     assert {(one.agent, one.category) for one in sampled.opponents} == {("random", "baselines")}
 
 
-def test_what_was_decided_for_another_model_holds_for_none(scheduler):
+def test_decisions_hold_for_their_model_and_configuration(scheduler):
     scheduler.feed(DECIDED)
     (request,) = scheduler.feed(distributed(NEW, 1))
     assert request.lineups == ()
-
-
-def test_a_decision_about_another_configuration_holds_only_there(scheduler):
     scheduler.feed(DECIDED, key=OTHER_KEY)
     (request,) = scheduler.feed(distributed())
     assert request.lineups == ()

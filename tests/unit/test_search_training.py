@@ -112,17 +112,15 @@ def test_rows_without_searches_are_refused(shards: list[Shard]) -> None:
     assert "play new games" in refused.value.hint
 
 
-def test_lists_of_legal_actions_teach_the_same(shards: list[Shard]) -> None:
-    lists = [replace(shard, mask=LegalActions.of(shard.mask)) for shard in shards]
-    assert learned(lists, epochs=1)[0].parameters == learned(shards, epochs=1)[0].parameters
-
-
-def test_policies_survive_the_store(shards: list[Shard]) -> None:
+def test_policies_are_stored_listed_and_searched(shards: list[Shard]) -> None:
     store = MemoryStore()
     read = get_shard(store, put_shard(store, shards[0]))
     assert np.array_equal(read.policy, shards[0].policy)
     bare = put_shard(store, replace(shards[0], policy=None))
     assert get_shard(store, bare).policy is None
+    lists = [replace(shard, mask=LegalActions.of(shard.mask)) for shard in shards]
+    assert learned(lists, epochs=1)[0].parameters == learned(shards, epochs=1)[0].parameters
+    assert isinstance(searching_player(Policy(CONFIG.network, GAME.shape, parameters()), CONFIG, 1.0), SearchPlayer)
 
 
 def job(tmp_path, shard_keys, replayed=()):
@@ -149,10 +147,6 @@ async def test_job_leaves_out_replayed_shards_that_are_gone(tmp_path, shards: li
     assert whole["rows"] == shards[0].rows
     with pytest.raises(JobFailed, match="MissingBlob"):
         await job(tmp_path, ["0" * 64])
-
-
-def test_player_that_searches_needs_a_network_with_outputs() -> None:
-    assert isinstance(searching_player(Policy(CONFIG.network, GAME.shape, parameters()), CONFIG, 1.0), SearchPlayer)
 
 
 def parameters():

@@ -5,10 +5,8 @@ import pytest
 from shogi_games import random_table
 
 from app.config import GAMES
-from app.games import FINISHED, IllegalAction, UnknownGame, checker_for, open_table
-from app.games.game_check import check_game
+from app.games import FINISHED, IllegalAction, UnknownGame, open_table
 from app.games.shogi.encode import UNIT, Layout, arrival_places, direction_numbers, recall
-from app.games.shogi.parity import ShogiChecker
 from app.games.shogi.replay import Replay
 from app.games.shogi.rules import POSITION
 from app.games.shogi.sfen import write_sfen
@@ -114,7 +112,7 @@ def test_both_numberings_have_the_same_places(key: str) -> None:
     assert np.array_equal(plain.spec.action_places[moves], directed.spec.action_places[number[moves]])
 
 
-def test_games_are_the_same_in_either_numbering() -> None:
+def test_both_numberings_play_the_same_games() -> None:
     plain, other = (
         ShogiTable(parse_rules(f"minishogi{options}"), 1, 100) for options in ("", "(direction_actions=true)")
     )
@@ -193,15 +191,6 @@ def test_illegal_actions_are_refused(action: int) -> None:
     table.reset(SLOT, [0])
     with pytest.raises(IllegalAction, match=f"Action {action} in slot 0"):
         table.step(SLOT, np.array([action], dtype=np.int32))
-
-
-@CONFIGS
-def test_games_pass_the_check_of_games(key: str) -> None:
-    assert check_game(GAMES[key], games=4) == []
-
-
-def test_quality_monitor_compares_shogi_with_openspiel() -> None:
-    assert isinstance(checker_for(GAMES["shogi_2p"]), ShogiChecker)
 
 
 @pytest.mark.parametrize(

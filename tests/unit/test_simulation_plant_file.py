@@ -53,17 +53,11 @@ def test_a_misspelt_word_is_named_and_not_the_one_missing_for_it(
     assert error.hint == f"Did you mean {meant}?"
 
 
-def test_a_word_like_no_other_is_answered_with_those_there_are(tmp_path: Path) -> None:
+def test_words_and_files_at_fault_are_named(tmp_path: Path) -> None:
     error = refused(tmp_path / "plant.toml", "^healthy", "wxyz = 1\nhealthy")
     assert error.hint == "There are: checked_games, healthy, noise_sd."
-
-
-def test_what_is_missing_is_told_when_nothing_is_misspelt(tmp_path: Path) -> None:
     error = refused(tmp_path / "plant.toml", "^rows_per_lesson.*$", "")
     assert error.message == f"learning.rows_per_lesson in {tmp_path / 'plant.toml'}: Field required."
-
-
-def test_a_file_that_cannot_be_read_is_no_bad_toml(tmp_path: Path) -> None:
     with pytest.raises(BadPlant, match="There is no plant file") as absent:
         load_plant(tmp_path / "absent.toml")
     with pytest.raises(BadPlant, match="cannot be read") as odd:

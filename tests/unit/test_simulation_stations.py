@@ -108,16 +108,13 @@ def waits(services: Iterable[Service]) -> list[float]:
     return [(one.started_us - one.queued_us) / SECOND_US for one in ordered if one.started_us is not None]
 
 
-def test_oldest_request_starts_first() -> None:
+def test_oldest_request_starts_first_and_tournaments_last() -> None:
     office = Office({"head": 1}, seconds=10.0)
     office.ask("running", 1)
     office.ask("later", 9, 1.0)
     office.ask("earlier", 3, 2.0)
     office.run()
     assert office.order == ["running", "earlier", "later"]
-
-
-def test_tournament_starts_after_all_others() -> None:
     office = Office({"head": 1}, seconds=10.0)
     office.ask("running", 1)
     office.ask("tournament", 2, 1.0, purpose="tournament")
@@ -134,7 +131,7 @@ def test_job_goes_to_the_least_busy_machine() -> None:
     assert [one.machine for one in office.station._running.values()] == ["head", "node1", "head", "node1"]
 
 
-def test_lost_machine_gives_its_jobs_to_another() -> None:
+def test_machines_that_are_lost_or_back_share_jobs() -> None:
     office = Office({"head": 1, "node1": 1}, seconds=10.0)
     office.ask("first", 1)
     office.ask("second", 2)
@@ -143,9 +140,6 @@ def test_lost_machine_gives_its_jobs_to_another() -> None:
     times = [((one.started_us or 0) - START_US, (one.ended_us or 0) - START_US) for one in services]
     assert times == [(0, 4 * SECOND_US), (0, 10 * SECOND_US), (10 * SECOND_US, 20 * SECOND_US)]
     assert office.order == ["first", "second"]  # computed once, because the second try has the same result
-
-
-def test_machine_that_is_back_gets_jobs() -> None:
     office = Office({"node1": 1}, seconds=10.0)
     office.at(0.0, lambda: office.station.lose("node1"))
     office.ask("job", 1, 1.0)

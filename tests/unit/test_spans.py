@@ -49,16 +49,13 @@ async def test_every_event_but_idle_ticks_is_a_span_of_its_trace() -> None:
             assert span.start_time == parent.end_time
 
 
-async def test_span_says_who_published_and_about_what() -> None:
+async def test_span_says_who_published_and_what_failed() -> None:
     (event,) = [one for one in events() if one.data.event_name == "TRAINING_COMPLETED"][:1]
     (span,) = await exported([event])
     daemon, _, node = event.source.partition("@")
     assert (span.resource.attributes["service.name"], span.resource.attributes["host.name"]) == (daemon, node)
     assert span.attributes["flyball.config"] == event.subject
     assert span.attributes["flyball.event.id"] == event.id
-
-
-async def test_failure_is_an_error_with_its_text() -> None:
     failed = [event for event in events() if event.data.event_name.endswith("_FAILED")]
     (span,) = await exported(failed[:1])
     assert not span.status.is_ok

@@ -77,16 +77,6 @@ def test_a_board_goes_on_from_where_it_was_saved(tmp_path: Path, monkeypatch: py
         assert read_board(folder, reader, silent) == whole
 
 
-def test_the_end_of_a_watch_is_saved(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path)
-    write_journal(folder.journal, recording().events)
-    watch = JournalWatch(folder)
-    watch.news()
-    watch.save()
-    spoil_the_start(folder)
-    assert JournalWatch(folder).board == watch.board
-
-
 @pytest.mark.parametrize("change", ["damaged", "cut off", "another journal", "a shorter journal", "older code"])
 def test_a_snapshot_that_can_t_be_relied_on_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
@@ -113,13 +103,10 @@ def test_a_snapshot_that_can_t_be_relied_on_is_not(
     assert JournalWatch(folder).board.position == 0
 
 
-def test_a_file_that_is_no_journal_is_waited_for(tmp_path: Path) -> None:
+def test_file_that_is_no_journal_or_damaged_is_told(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     folder.journal.write_text("no database " * 1000)
     assert JournalWatch(folder).news() == []
-
-
-def test_damage_is_told_with_its_position(tmp_path: Path) -> None:
     folder, events = RunFolder(tmp_path), recording().events
     write_journal(folder.journal, events)
     raw = bytearray(folder.journal.read_bytes())
@@ -133,13 +120,7 @@ def test_damage_is_told_with_its_position(tmp_path: Path) -> None:
 WATCHED = "deployment.metrics.port = 9464\n"
 
 
-def test_monitoring_is_not_started_with_nothing_to_do(tmp_path: Path) -> None:
-    place = Place(RunFolder(tmp_path), None)
-    _, others = child_specs(place, place.load())
-    assert {*DAEMONS} - {spec.name for spec in others} == {"broker", "monitoring"}
-
-
-def test_children_get_the_settings_of_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_children_get_file_and_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "flyball.toml").write_text(f"configs = ['hearts_4p']\nmin_quality = 0.4\n{WATCHED}")
     place = Place(RunFolder(tmp_path), None)
     given = place.load({"profile": "laptop", "seed": 9})
@@ -149,6 +130,13 @@ def test_children_get_the_settings_of_the_command_line(tmp_path: Path, monkeypat
     needed, others = child_specs(place, given)
     assert [spec.name for spec in (*needed, *others)] == list(DAEMONS)
     assert [spec.name for spec in needed] == ["broker"]
+    file = tmp_path / "other.toml"
+    file.write_text("seed = 4\n")
+    place = Place(RunFolder(tmp_path), file)
+    assert child_environment(place, place.load()) == {"FLYBALL_CONFIG_FILE": str(file)}
+    place = Place(RunFolder(tmp_path), None)
+    _, others = child_specs(place, place.load())
+    assert {*DAEMONS} - {spec.name for spec in others} == {"broker", "monitoring"}
 
 
 @pytest.mark.parametrize("role", MACHINE_ROLES)
@@ -171,13 +159,6 @@ def test_a_cluster_is_started_unless_one_is_named(tmp_path: Path, settings: str,
         assert (asks.items() <= spec.env.items()) == ("ray" in needed)
     if "ray" in needed:
         assert (tmp_path / "ray" / "token").stat().st_mode & 0o777 == 0o600
-
-
-def test_children_read_the_named_file(tmp_path: Path) -> None:
-    file = tmp_path / "other.toml"
-    file.write_text("seed = 4\n")
-    place = Place(RunFolder(tmp_path), file)
-    assert child_environment(place, place.load()) == {"FLYBALL_CONFIG_FILE": str(file)}
 
 
 @pytest.mark.parametrize(
@@ -228,14 +209,7 @@ def shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., s
     return picture
 
 
-def test_the_picture_holds_the_last_lines(shown: Callable[..., str]) -> None:
-    picture = shown(recording().events[7], ChildReport("training", "failed", 7, "no [room]", 0.5), "Stopping.")
-    parts = ("tic_tac_toe_2p", "training (stopped", "12:00:08Z MODEL_PROMOTED", "no [room]", "Stopping.")
-    for part in parts:
-        assert part in picture
-
-
-def test_picture_keeps_rare_events_above_the_stream(shown: Callable[..., str]) -> None:
+def test_picture_keeps_rare_and_last_lines(shown: Callable[..., str]) -> None:
     promoted, run = recording().events[7], recording()
     rare = (
         TrainingBlockedByQuality(reason="parity failed"),
@@ -250,9 +224,10 @@ def test_picture_keeps_rare_events_above_the_stream(shown: Callable[..., str]) -
     places = [picture.index(name) for name in names]
     assert places == sorted(places)
     assert picture.count("MODEL_PROMOTED") == STREAM_LINES
-
-
-def test_picture_shows_the_latest_of_a_kind_once(shown: Callable[..., str]) -> None:
+    picture = shown(recording().events[7], ChildReport("training", "failed", 7, "no [room]", 0.5), "Stopping.")
+    parts = ("tic_tac_toe_2p", "training (stopped", "12:00:08Z MODEL_PROMOTED", "no [room]", "Stopping.")
+    for part in parts:
+        assert part in picture
     run = recording()
     events = [run.add(TrainingUnblocked(reason=f"reason {n}"), run.events[7], KEY) for n in range(9)]
     assert shown(*events).count("TRAINING_UNBLOCKED") == 1

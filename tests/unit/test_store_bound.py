@@ -47,7 +47,7 @@ def test_oldest_blobs_are_as_many_as_needed() -> None:
     assert oldest(spare, 0) == ()
 
 
-def test_store_upkeep_starts_its_command_every_ten_minutes(tmp_path: Path) -> None:
+def test_upkeep_starts_its_command_every_ten_minutes(tmp_path: Path) -> None:
     clock, started = StepClock(), tmp_path / "started"
     program = f"open({str(started)!r}, 'a').write('x')"
     kept = StoreUpkeep((sys.executable, "-c", program), tmp_path / "errors", clock)
@@ -59,9 +59,6 @@ def test_store_upkeep_starts_its_command_every_ten_minutes(tmp_path: Path) -> No
     kept._program.child.wait(60)
     assert started.read_text() == "x"
     kept.close()
-
-
-def test_store_upkeep_without_a_command_starts_nothing(tmp_path: Path) -> None:
     clock = StepClock()
     kept = StoreUpkeep((), tmp_path / "errors", clock)
     clock.seconds += 1e9

@@ -164,7 +164,9 @@ def test_a_human_at_the_terminal_reads_along(
     assert "level" not in json.loads((tmp_path / "log.jsonl").read_text())["attributes"]
 
 
-def test_errors_are_told_to_whoever_keeps_stderr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_reach_stderr_even_from_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     kept = StringIO()
     monkeypatch.setattr("sys.stderr", kept)
     with configure("training", "gpu1", tmp_path / "log.jsonl"):
@@ -173,9 +175,6 @@ def test_errors_are_told_to_whoever_keeps_stderr(tmp_path: Path, monkeypatch: py
         logger.error("daemon failed", error="no room")
         logger.error("daemon failed", exc_info=ExceptionGroup("two", [ValueError("a"), KeyError("b")]))
     assert kept.getvalue() == "daemon failed: no room\ndaemon failed: ValueError: a; KeyError: 'b'\n"
-
-
-def test_a_full_disk_ends_nobody(capsys: pytest.CaptureFixture[str]) -> None:
     with LogFile(Path("/dev/full")) as sink:
         sink.write(b"one")
         sink.write(b"two")
@@ -212,12 +211,25 @@ def test_writers_of_one_file_lose_no_line_in_its_rotation(tmp_path: Path) -> Non
     assert max(path.stat().st_size for path in tmp_path.iterdir()) <= 1000 + 3 * 7
 
 
-def test_a_writer_follows_when_its_file_was_moved_away(tmp_path: Path) -> None:
+def test_moved_or_removed_files_and_folders_are_followed(tmp_path: Path) -> None:
     with LogFile(tmp_path / "log") as sink:
         sink.write(b"one")
         (tmp_path / "log").rename(tmp_path / "old")
         sink.write(b"two")
     assert texts(tmp_path) == {"old": ["one"], "log": ["two"]}
+    with LogFile(tmp_path / "logs" / "log") as sink:
+        sink.write(b"one")
+        (tmp_path / "logs" / "log").unlink()
+        (tmp_path / "logs").rmdir()
+        sink.write(b"two")
+    assert texts(tmp_path / "logs") == {"log": ["two"]}
+    (tmp_path / "run").mkdir()
+    with LogFile(tmp_path / "run" / "logs" / "log") as sink:
+        sink.write(b"one")
+        (tmp_path / "run").rename(tmp_path / "moved")
+        sink.write(b"two")
+    assert texts(tmp_path / "moved" / "logs") == {"log": ["one", "two"]}
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_file_that_cannot_be_rotated_grows(tmp_path: Path) -> None:
@@ -226,23 +238,3 @@ def test_a_file_that_cannot_be_rotated_grows(tmp_path: Path) -> None:
         for sink in (one, two, one):
             sink.write(b"line")
     assert (tmp_path / "log").read_text() == "line\n" * 3
-
-
-def test_removed_log_folder_is_made_again(tmp_path: Path) -> None:
-    with LogFile(tmp_path / "logs" / "log") as sink:
-        sink.write(b"one")
-        (tmp_path / "logs" / "log").unlink()
-        (tmp_path / "logs").rmdir()
-        sink.write(b"two")
-    assert texts(tmp_path / "logs") == {"log": ["two"]}
-
-
-def test_log_follows_a_moved_run_folder(tmp_path: Path) -> None:
-    """Make nothing under the old name, where another run may begin."""
-    (tmp_path / "run").mkdir()
-    with LogFile(tmp_path / "run" / "logs" / "log") as sink:
-        sink.write(b"one")
-        (tmp_path / "run").rename(tmp_path / "moved")
-        sink.write(b"two")
-    assert texts(tmp_path / "moved" / "logs") == {"log": ["one", "two"]}
-    assert not (tmp_path / "run").exists()

@@ -65,11 +65,15 @@ def told(worker: DrivenWorker, **differences: float):
     return worker.worker.completed(job, {"results": played, "lost_games": 0, "seconds": 1.0})
 
 
-def test_new_member_is_placed_against_those_near_in_rating():
+def test_requests_are_placed_near_and_differ():
     newcomer = checkpoint(7, 210.0)
     (request,) = tournaments(ladder().with_agent(newcomer), newcomer, SETTINGS, seed=3)
     assert (request.model, request.step, request.games) == (newcomer.id, 7, 10)
     assert set(request.opponents) == {model(2), model(3)}, "those near in rating"
+    newcomer = checkpoint(7, 210.0)
+    found = list(tournaments(ladder().with_agent(newcomer), newcomer, SETTINGS.replace(placement=6), seed=3))
+    assert [len(request.opponents) for request in found] == [4, 2]
+    assert len({request.seed for request in found}) == 2
 
 
 def test_a_round_robin_leaves_out_bots_and_one_sided_pairs():
@@ -83,13 +87,6 @@ def test_a_round_robin_leaves_out_bots_and_one_sided_pairs():
     assert set(met) == everybody - far - {frozenset(("heuristic", "random"))}
     assert set(met.values()) == {1}
     assert len({one.seed for one in found}) == len(found) > 5
-
-
-def test_a_request_has_few_opponents_and_a_seed_of_its_own():
-    newcomer = checkpoint(7, 210.0)
-    found = list(tournaments(ladder().with_agent(newcomer), newcomer, SETTINGS.replace(placement=6), seed=3))
-    assert [len(request.opponents) for request in found] == [4, 2]
-    assert len({request.seed for request in found}) == 2
 
 
 @pytest.mark.parametrize(("placement", "requests"), [(3, 1), (0, 0)])

@@ -41,7 +41,7 @@ def after(cause: Event[Payload], by: str = "watchdog") -> Event[Payload]:
     return Event(follow(CLEARED, cause.cause, by=by), cause.sequence + 1, 2, f"{by}@laptop")
 
 
-def test_trace_of_derived_ids_is_named_by_them() -> None:
+def test_trace_of_our_own_ids_is_named_by_them() -> None:
     first = root()
     second = after(first)
     assert trace_id(second.envelope) == first.id
@@ -49,13 +49,7 @@ def test_trace_of_derived_ids_is_named_by_them() -> None:
     assert parent_span_id(second.envelope) == span_id(first.id)
     assert parent_span_id(first.envelope) is None
     assert traceparent_of(second.envelope) == f"00-{first.id}-{second.id[:16]}-01"
-
-
-def test_event_and_its_cause_have_one_context() -> None:
     assert traceparent_of(root().envelope) == traceparent_of(root().cause)
-
-
-def test_nothing_is_recorded_for_a_trace_of_ours() -> None:
     assert "traceparent" not in after(root()).envelope.attributes()
 
 

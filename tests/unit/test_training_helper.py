@@ -10,7 +10,7 @@ from selfplay_rig import ignore
 
 from app.learning.network import bytes_to_parameters
 from app.learning.samples import advantages
-from app.learning.training import BadProgress, DiscardedUpdate, Training, UnfitData, UnfitModel
+from app.learning.training import BadProgress, DiscardedUpdate, Training, UnfitModel
 from app.store import FileStore, get_checkpoint
 
 
@@ -33,26 +33,20 @@ def test_rows_of_two_shards_number_their_games_apart(root: Path) -> None:
     assert np.array_equal(np.unique(rows.game), np.arange(13))
     assert {len(column) for column in rows.columns().values()} == {len(rows)}
     assert rows.mask[np.arange(len(rows)), rows.action].all()
+    assert set(rows.temperature) == {1.0}
     expected = np.concatenate([advantages(shard, 0.9, 0.5) for shard in training.shards])
     assert np.array_equal(training.advantages(0.9, 0.5), expected)
 
 
-def test_rows_keep_the_temperature_of_their_shard(root: Path) -> None:
-    training = Training(train_spec(root, TIC_TAC_TOE, first_model(root, TIC_TAC_TOE), games=8), ignore)
-    assert set(training.rows.temperature) == {1.0}
-
-
-def test_training_with_unfit_base_is_refused(root: Path) -> None:
-    spec = train_spec(root, TIC_TAC_TOE, first_model(root, TIC_TAC_TOE), games=8)
-    with pytest.raises(UnfitData):
-        Training({**spec, "step": 1}, ignore)
-
-
-def test_network_of_training_has_the_base_parameters(training: Training) -> None:
+def test_training_gives_and_keeps_parameters(training: Training, root: Path) -> None:
     state, base = training.network().state_dict(), training.parameters()
     assert state.keys() == base.keys()
     assert all(torch.equal(state[name], base[name]) for name in base)
     assert all(parameter.requires_grad for parameter in training.network().parameters())
+    arrays = {name: np.asfortranarray(tensor.numpy()) for name, tensor in training.parameters().items()}
+    model = training.finish(arrays)["model"]
+    kept = bytes_to_parameters(get_checkpoint(FileStore(root), model).parameters)
+    assert all(np.array_equal(kept[name].numpy(), array) for name, array in arrays.items())
 
 
 def test_finish_stores_a_successor_of_the_base(training: Training, root: Path) -> None:
@@ -64,13 +58,6 @@ def test_finish_stores_a_successor_of_the_base(training: Training, root: Path) -
     assert result["metrics"].keys() == {"policy_loss", "seconds"}
     kept = bytes_to_parameters(found.parameters)
     assert all(torch.equal(kept[name], parameters[name]) for name in parameters)
-
-
-def test_finish_takes_arrays_in_any_memory_order(training: Training, root: Path) -> None:
-    arrays = {name: np.asfortranarray(tensor.numpy()) for name, tensor in training.parameters().items()}
-    model = training.finish(arrays)["model"]
-    kept = bytes_to_parameters(get_checkpoint(FileStore(root), model).parameters)
-    assert all(np.array_equal(kept[name].numpy(), array) for name, array in arrays.items())
 
 
 CHANGES = {

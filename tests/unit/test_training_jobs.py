@@ -121,9 +121,6 @@ def test_training_stores_a_playable_child_and_tells_its_metrics(store, spec):
 def test_model_repeats_by_spec_and_differs_by_seed(spec):
     assert train(spec, ignore)["model"] == train(spec, ignore)["model"]
     assert train({**spec, "seed": 4}, ignore)["model"] != train(spec, ignore)["model"]
-
-
-def test_position_images_are_learned_from_unless_turned_off(spec):
     plain = with_ppo(spec, symmetries=False)
     assert train(plain, ignore)["model"] != train(spec, ignore)["model"]
 
@@ -158,14 +155,13 @@ def test_base_model_of_another_step_game_or_network_is_refused(spec):
             train({**spec, **change}, ignore)
 
 
-def test_an_unfinished_game_is_refused(store, spec):
+def test_damaged_unfinished_or_unknown_data_is_refused(store, spec):
     shard = episodes()
     shard.done[-1] = False
     with pytest.raises(UnfinishedEpisode):
         train({**spec, "shards": [put_shard(store, shard)]}, ignore)
-
-
-def test_damaged_and_missing_shards_are_refused(store, spec):
+    with pytest.raises(ValueError, match="sharps"):
+        train({**spec, "sharps": []}, ignore)
     store.path(spec["shards"][0]).write_bytes(b"damaged")
     with pytest.raises(DamagedBlob):
         train(spec, ignore)
@@ -173,11 +169,6 @@ def test_damaged_and_missing_shards_are_refused(store, spec):
         train({**spec, "processes": 2}, ignore)
     with pytest.raises(MissingBlob):
         train({**spec, "shards": ["0" * 64]}, ignore)
-
-
-def test_an_unknown_key_in_a_spec_is_refused(spec):
-    with pytest.raises(ValueError, match="sharps"):
-        train({**spec, "sharps": []}, ignore)
 
 
 async def test_engine_runs_jobs_by_name_and_reports_divergence(spec, first, tmp_path):
@@ -194,16 +185,12 @@ async def test_engine_runs_jobs_by_name_and_reports_divergence(spec, first, tmp_
     await engine.close()
 
 
-def test_annealed_entropy_falls_with_the_step_to_its_end() -> None:
+def test_entropy_is_annealed_by_the_step(spec) -> None:
     ppo = PpoSettings(entropy_coef=0.1, entropy_coef_end=0.02, entropy_trainings=40)
     weights = [annealed(ppo, step).entropy_coef for step in (0, 20, 40, 400)]
     assert weights == pytest.approx([0.1, 0.06, 0.02, 0.02])
     steady = PpoSettings(entropy_coef=0.1)
     assert annealed(steady, 1000) == steady
-
-
-def test_train_job_anneals_by_the_step_of_its_base(spec) -> None:
-    """A job after annealing equals one with the final entropy coefficient."""
     ended = with_ppo(spec, entropy_coef=0.9, entropy_coef_end=0.0, entropy_trainings=1)
     steady = with_ppo(spec, entropy_coef=0.0)
     base = train(spec, ignore)["model"]

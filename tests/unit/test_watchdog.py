@@ -125,8 +125,10 @@ def test_severity_by_drop(drop, severity):
     assert severity_of(drop, (20, 35, 50, 75)) == severity
 
 
-def test_steady_and_improving_models_raise_no_alarm(watchdog):
+def test_severity_is_by_drop_and_growth_is_no_alarm(watchdog):
     assert not [said for n in range(1, 60) for said in promote(watchdog, n, 5.0 * n)]
+    assert not watchdog.feed(promoted(1), retest(-500.0, 1))
+    assert watchdog.row(KEY).level is None
 
 
 def test_planted_regression_is_detected_and_cleared(watchdog):
@@ -192,11 +194,6 @@ def test_retest_not_about_the_current_doubt_changes_nothing(watchdog, late):
     before = watchdog.row(KEY)
     assert not watchdog.feed(late)
     assert watchdog.row(KEY) == before
-
-
-def test_retest_of_a_model_without_a_level_changes_nothing(watchdog):
-    assert not watchdog.feed(promoted(1), retest(-500.0, 1))
-    assert watchdog.row(KEY).level is None
 
 
 def test_candidates_that_are_not_promoted_do_not_count(watchdog):

@@ -72,27 +72,16 @@ def test_networks_have_values_and_bots_do_not(run: Path):
         assert chances == sorted(chances, reverse=True)
         assert sum(chances) <= 1 + 1e-5
         assert len(chances) <= 5
+    _, reports = watched(run, "mcts:2", "random")
+    assert {report.decision.top for report in reports if report.decision.seat == 0} == {()}
 
 
-def test_search_shows_its_improved_policy(run: Path):
+def test_search_shows_its_policy_and_seats_are_checked(run: Path):
     model = model_in(run)
     result, reports = watched(run, f"{model}+8", model, seed=2)
     assert result.player == f"{model}+8"
     decision = reports[-1].decision
     assert decision.value is not None
     assert decision.top
-
-
-def test_solver_has_no_probabilities(run: Path):
-    _, reports = watched(run, "mcts:2", "random")
-    assert {report.decision.top for report in reports if report.decision.seat == 0} == {()}
-
-
-def test_the_same_seed_gives_the_same_game(run: Path):
-    first, second = (watched(run, "heuristic", "random", seed=7) for _ in range(2))
-    assert first == second
-
-
-def test_a_seat_that_the_game_lacks_is_refused(run: Path):
     with pytest.raises(BadUsage, match="no seat 2"):
         watched(run, "random", "random", seat=2)

@@ -36,9 +36,6 @@ async def test_accepted_message_arrives_whole() -> None:
     assert (request.target, request.body.decode()) == ("/hook?x=1", "grüße")
     assert request.headers["content-type"] == "text/plain"
     assert request.headers["host"] == f"127.0.0.1:{server.port}"
-
-
-async def test_informational_answers_are_skipped() -> None:
     async with scripted_server(b"HTTP/1.1 100 Continue\r\n\r\n" + OK) as server:
         await post(server.url, b"{}", {}, NOON)
 
@@ -63,15 +60,13 @@ async def test_server_that_speaks_no_http_is_undelivered(answer: bytes) -> None:
     assert not (await refused(answer)).is_final
 
 
-async def test_nobody_listening_is_undelivered() -> None:
+async def test_servers_that_cannot_be_reached_are_undelivered() -> None:
     with create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     error = await refused(OK, url=f"http://127.0.0.1:{port}/secret-path")
     assert "cannot be reached" in str(error)
     assert "secret-path" not in str(error)
 
-
-async def test_tls_to_a_plain_server_is_undelivered() -> None:
     async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"220 mail.example ready\r\n")
         writer.close()
@@ -80,6 +75,7 @@ async def test_tls_to_a_plain_server_is_undelivered() -> None:
     async with server:
         with pytest.raises(Undelivered, match="cannot be reached"):
             await post(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}", b"{}", {}, NOON)
+    assert "cannot be reached" in str(await refused(OK, url="http://hook..example/"))
 
 
 def certificate(folder: Path) -> Path:
@@ -135,7 +131,3 @@ def test_any_retry_after_is_a_bounded_wait_or_none(value: str) -> None:
                                   "Mon, 01 Jan 2026 00:00:00 +99999999999999999999"])  # fmt: skip
 def test_retry_after_with_a_huge_date_is_ignored(date: str) -> None:
     assert retry_after(f"HTTP/1.1 429 x\r\nRetry-After: {date}\r\n\r\n".encode(), NOON) is None
-
-
-async def test_impossible_host_name_is_undelivered() -> None:
-    assert "cannot be reached" in str(await refused(OK, url="http://hook..example/"))

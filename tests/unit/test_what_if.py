@@ -79,7 +79,7 @@ def test_decisions_that_would_not_have_been_taken(run):
         assert one.before.data.temperature > one.after.data.temperature  # nothing is boosted any more
 
 
-def test_decisions_that_would_have_been_taken_besides(run):
+def test_decisions_are_added_changed_or_missing(run):
     found = divergences(run, "feedback.quality.penalty_below=0.84", "feedback.quality.lift_at=0.9")
     kinds = Counter((type(one.envelope.data), one.kind) for one in found)
     assert kinds[QualityPenaltyApplied, "added"] > 0
@@ -89,9 +89,6 @@ def test_decisions_that_would_have_been_taken_besides(run):
         assert one.time == cause.recordedtime
         assert (one.before is None) == (one.kind == "added")
         assert (one.after is None) == (one.kind == "missing")
-
-
-def test_decisions_that_would_have_said_something_else(run):
     found = divergences(run, "feedback.stall.boost=2.0")
     (first, *_) = [one for one in found if one.kind == "changed"]
     before, after = first.before, first.after
@@ -100,25 +97,16 @@ def test_decisions_that_would_have_said_something_else(run):
     assert before.id == after.id
 
 
-def test_a_decision_that_is_not_taken_is_not_seen(run):
-    """A gate that accepts nothing removes promotions and their consequences."""
+def test_consequences_of_changes_are_seen_or_gone(run):
     found = divergences(run, "feedback.lifecycle.elo0=900", "feedback.lifecycle.elo1=1000")
     later = {event.id for event in run if isinstance(event.data, ModelPromoted) and event.data.step > 0}
     assert later <= {one.before.id for one in found if one.before and isinstance(one.before.data, ModelPromoted)}
     assert not [one for one in found if one.after and isinstance(one.after.data, ModelPromoted) and one.after.data.step]
-
-
-def test_what_is_added_is_seen_by_others(run):
-    """A gate that decides at once saves rounds of evaluation. No other controller requests the saved rounds."""
     found = divergences(run, "feedback.lifecycle.max_games=2")
     kinds = Counter((type(one.envelope.data), one.kind) for one in found)
     replaced = sum(one.kind == "replaced" and isinstance(one.after.data, PromotionRejected) for one in found)
     assert kinds[PromotionRejected, "added"] + replaced > 0
     assert kinds[EvaluationRequested, "missing"] + kinds[EvaluationRequested, "changed"] > 0
-
-
-def test_facts_of_controllers_are_concluded_again(run):
-    """Without plateaus, other facts of the same tick get other ids."""
     found = divergences(run, "feedback.stall.velocity=-1000")
     before = Counter(type(one.before.data) for one in found if one.before and one.before.data.kind is Kind.FACT)
     after = Counter(type(one.after.data) for one in found if one.after and one.after.data.kind is Kind.FACT)

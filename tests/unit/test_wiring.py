@@ -47,18 +47,32 @@ class Usurping(Usurper):
     reads: ClassVar = frozenset()
 
 
-def test_read_types_are_emitted_and_decisions_have_one_owner():
+def test_declarations_of_all_reducers_fit_together():
     check()
+    decisions = [payload for payload in CATALOGUE if payload.kind is Kind.DECISION]
+    assert all(len(knobs_set(payload)) == 1 for payload in decisions if payload is not HyperparameterUpdated)
+    assert set(KNOBS) == set().union(*map(knobs_set, CATALOGUE))
+    assert all(reason for reason in TERMINAL.values())
+    names = [reducer.name for spec in DAEMONS.values() for reducer in spec.hosted if reducer is not FeedbackFold]
+    assert len(set(names)) == len(names)
+    assert all(spec.hosted or spec.sink for name, spec in DAEMONS.items() if name != "broker")
+    observers = {one.name for spec in DAEMONS.values() for one in spec.observers} - {FeedbackFold.name}
+    assert observers
+    assert not observers & frozenset().union(*consumers().values())
+    assert all(not one.emits for spec in DAEMONS.values() for one in spec.observers)
+    assert next(iter(DAEMONS)) == "broker"
 
 
-def test_an_event_that_nobody_emits_is_a_loose_end():
+def test_loose_ends_and_second_owners_are_refused():
     with pytest.raises(LooseEnd, match=r"ELO_UPDATED is read by .*LeagueKeeper.*, and nobody emits it"):
         check(NO_EVALUATOR)
-
-
-def test_two_owners_of_a_decision_are_refused():
     with pytest.raises(LooseEnd, match=r"\(promotion\): ModelLifecycleCoordinator, Usurper"):
         check({**DAEMONS, "x": DaemonSpec("x", "usurps", (Usurping,))})
+    with pytest.raises(LooseEnd, match=r"\(training_block\): FeedbackLoopController, Unblocking"):
+        check({**DAEMONS, "x": DaemonSpec("x", "unblocks", (Unblocking,))})
+    with pytest.raises(LooseEnd, match=r"\(learning_rate\): EvaluationFeedbackHandler, Meddling"):
+        check({**DAEMONS, "x": DaemonSpec("x", "meddles", (Meddling,))})
+    assert {knob: len(names) for knob, names in owners().items()} == dict.fromkeys(KNOBS, 1)
 
 
 class Unblocking(Usurping):
@@ -66,11 +80,6 @@ class Unblocking(Usurping):
 
     name: ClassVar[str] = "Unblocking"
     emits: ClassVar = frozenset({TrainingUnblocked})
-
-
-def test_a_knob_has_one_owner_whatever_the_type_that_sets_it():
-    with pytest.raises(LooseEnd, match=r"\(training_block\): FeedbackLoopController, Unblocking"):
-        check({**DAEMONS, "x": DaemonSpec("x", "unblocks", (Unblocking,))})
 
 
 class Meddling(Usurping):
@@ -85,12 +94,6 @@ class Setting(Meddling):
     """A controller that sets this parameter."""
 
     emits: ClassVar = frozenset({HyperparameterUpdated})
-
-
-def test_parameter_with_a_second_owner_is_refused():
-    with pytest.raises(LooseEnd, match=r"\(learning_rate\): EvaluationFeedbackHandler, Meddling"):
-        check({**DAEMONS, "x": DaemonSpec("x", "meddles", (Meddling,))})
-    assert {knob: len(names) for knob, names in owners().items()} == dict.fromkeys(KNOBS, 1)
 
 
 @pytest.mark.parametrize(("parameter", "refused"), [("learning_rate", False), ("epochs", True)])
@@ -155,6 +158,10 @@ NO_TRAINER = {name: spec for name, spec in DAEMONS.items() if name != "training"
         ("ELO_UPDATED has no emitter.", {"daemons": NO_EVALUATOR}),
         ("ELO_UPDATED has no consumer.", {"daemons": NO_LEAGUE}),
         ("ACCESS_REFUSED has no consumer.", {"terminal": {}}),
+        (
+            "SELFPLAY_COMPLETE has no consumer.",
+            {"daemons": {name: DAEMONS[name] for name in ("broker", "selfplay_worker")}},
+        ),
         ("LOSS_ANOMALY_DETECTED has no consumer.", {"daemons": UNHEEDED}),
         ("Nobody owns learning_rate.", {"daemons": UNHEEDED}),
     ],
@@ -163,41 +170,6 @@ def test_loose_ends_are_found(said, declared):
     assert any(end.startswith(said) for end in loose_ends(**declared))
 
 
-def test_worker_that_reads_its_own_results_is_no_consumer():
-    only = {name: DAEMONS[name] for name in ("broker", "selfplay_worker")}
-    assert any(end.startswith("SELFPLAY_COMPLETE has no consumer") for end in loose_ends(only))
-
-
-def test_every_decision_sets_one_knob():
-    decisions = [payload for payload in CATALOGUE if payload.kind is Kind.DECISION]
-    assert all(len(knobs_set(payload)) == 1 for payload in decisions if payload is not HyperparameterUpdated)
-    assert set(KNOBS) == set().union(*map(knobs_set, CATALOGUE))
-    assert all(reason for reason in TERMINAL.values())
-
-
-def test_every_reducer_has_a_name_of_its_own_and_a_place():
-    names = [reducer.name for spec in DAEMONS.values() for reducer in spec.hosted if reducer is not FeedbackFold]
-    assert len(set(names)) == len(names)
-    assert all(spec.hosted or spec.sink for name, spec in DAEMONS.items() if name != "broker")
-
-
-def test_observers_are_no_readers_in_the_wiring():
-    observers = {one.name for spec in DAEMONS.values() for one in spec.observers} - {FeedbackFold.name}
-    assert observers
-    assert not observers & frozenset().union(*consumers().values())
-    assert all(not one.emits for spec in DAEMONS.values() for one in spec.observers)
-
-
-def test_every_request_is_served_by_someone():
-    served = consumers()
-    unserved = [payload for payload in emitters() if payload.kind == "request" and payload not in served]
-    assert not unserved
-
-
 def test_an_unknown_daemon_is_refused_with_the_names_there_are():
     with pytest.raises(UnknownDaemon, match="selfplay_worker"):
         spec_of("selfplay_workr")
-
-
-def test_the_broker_is_started_first():
-    assert next(iter(DAEMONS)) == "broker"
