@@ -71,19 +71,13 @@ def test_mcts_does_not_play_other_games(key: str) -> None:
 
 @pytest.mark.parametrize("name", JUDGES)
 class TestNoTrainingMeetsJudges:
-    def test_builtins_refuse_them(self, name: str) -> None:
+    def test_settings_players_and_lineups_refuse_them(self, name: str) -> None:
         with pytest.raises(ValidationError, match=f"{name} is a judge, and judges are not trained against"):
             TIC_TAC_TOE.replace(builtins=("random", name))
-
-    def test_own_bots_cannot_have_their_names(self, name: str) -> None:
         with pytest.raises(ValidationError, match=r"cannot be called|should match pattern"):
             TIC_TAC_TOE.replace(bots={name: {"player": "package:factory"}})
-
-    def test_players_of_training_are_loaded_without_them(self, name: str) -> None:
         with pytest.raises(JudgeInTraining, match=f"{name} is a judge"):
             load_player(MemoryStore(), name, open_table(TIC_TAC_TOE, 0).spec, config=TIC_TAC_TOE)
-
-    def test_lineups_of_selfplay_refuse_them(self, name: str) -> None:
         with pytest.raises(ValidationError, match=f"{name} is a judge"):
             Lineup(opponents=("random", name), games=2)
 

@@ -25,7 +25,6 @@ if __name__ == "__main__":
 
 
 def run(script: Path, cache: Path, **environment: str) -> str:
-    """Run the kernel in its own process; return what it printed."""
     done = subprocess.run(
         [sys.executable, str(script)],
         env={**os.environ, "NUMBA_CACHE_DIR": str(cache), **environment},

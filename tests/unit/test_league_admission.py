@@ -10,7 +10,6 @@ SCHEDULE = AdmissionSettings(elite_margin=0, founders=1)
 
 
 def run(steps, elo=lambda step: 0.0, settings=SCHEDULE, champion=None):
-    """Present the checkpoint of every step in turn."""
     league = league_of(champion=champion)
     for step in steps:
         roles = admission(step, elo(step), league, settings)
@@ -93,13 +92,10 @@ def test_capacity_exceeded_evicts_only_the_oldest_recents() -> None:
     assert retirements(left, settings) == ()  # four, and all of them stay
 
 
-def test_the_lineage_ends_where_nothing_is_known() -> None:
+def test_league_knows_lineages_and_its_best() -> None:
     league = league_of(checkpoint(1, parent=0), checkpoint(2, parent=1), checkpoint(3, parent=2)).without(model(2))
     assert league.lineage(checkpoint(9, parent=3)) == (model(3), model(2), model(1), model(0))
     assert league.lineage(checkpoint(9)) == ()
-
-
-def test_the_best_agent_is_the_checkpoint_of_the_highest_rating() -> None:
     league = league_of(checkpoint(1, 10.0), checkpoint(2, 30.0), checkpoint(3, 30.0), checkpoint(4))
     assert league.best is not None
     assert league.best.step == 2

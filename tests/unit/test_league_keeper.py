@@ -28,12 +28,10 @@ def keeper_of(**schedule) -> Driven:
 
 @pytest.fixture
 def keeper():
-    """Return a keeper with short times."""
     return keeper_of(recent_every=2, recent_for=6, anchor_every=10)
 
 
 def promote(keeper: Driven, step: int, elo: float = 0.0, previous: int | None = None) -> list:
-    """Rate a model and promote it; return what the promotion leads to."""
     keeper.feed(rated(elo, match(0.9, 200), model=model(step), step=step))
     return of_the_league(keeper.feed(promotion(step, elo, previous)))
 

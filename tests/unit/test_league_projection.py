@@ -57,18 +57,9 @@ def promoted(step):
 
 def test_admissions_and_ratings_change_what_is_known() -> None:
     league = fold(league_of(), added(10, 35.0, parent=model(0), roles=("recent", "elite")))
-    assert league.agents[model(10)] == Agent(
-        id=model(10),
-        kind="checkpoint",
-        step=10,
-        elo=Elo(35.0),
-        elo_stderr=20.0,
-        matches=300,
-        created_us=1000,
-        parent=model(0),
-        roles=("recent", "elite"),
-    )
-    assert league.latest_step == 10
+    known = {"elo": Elo(35.0), "elo_stderr": 20.0, "matches": 300, "created_us": 1000, "parent": model(0)}
+    agent = Agent(id=model(10), kind="checkpoint", step=10, **known, roles=("recent", "elite"))
+    assert (league.agents[model(10)], league.latest_step) == (agent, 10)
     league = fold(league_of(), added(10), updated(model(10), 70.0))
     agent = league.agents[model(10)]
     assert (agent.elo, agent.elo_stderr, agent.matches, agent.roles) == (70.0, 5.0, 900, ("recent",))

@@ -1,7 +1,9 @@
-"""Batch fits of ratings, and the totals of pairs behind them. References are choix and published tables."""
+"""Batch fits of ratings, their errors, and totals of pairs. References are choix and published tables."""
 
-from itertools import combinations
+from collections.abc import Iterator
+from itertools import combinations, pairwise
 
+import choix
 import numpy as np
 import pytest
 from independent_games import of_games
@@ -10,7 +12,8 @@ from scipy.optimize import minimize
 from app.core import expected_score
 from app.league.audit import find_cycle
 from app.league.bradley_terry import fit_bradley_terry
-from app.league.ratings import PER_ELO, RatingPrior
+from app.league.plackett_luce import RankedGame, fit_plackett_luce
+from app.league.ratings import PER_ELO, RatingPrior, Ratings
 from app.league.totals import PairTotals, total
 
 FLAT = RatingPrior(deviation=1e6)
@@ -48,25 +51,6 @@ def test_anchors_hold_and_what_no_game_connects_keeps_its_prior() -> None:
     assert ratings.rating("a").stderr > 500 > 40 > ratings.difference("a", "b").stderr
 
 
-def test_the_fit_is_the_posterior_mode() -> None:
-    """Comparison with a general optimiser, with the prior and draws."""
-    rng, names = np.random.default_rng(5), ("random", "a", "b", "c")
-    pairs = [of_games(one, other, *rng.integers(1, 9, 3)) for one, other in combinations(names, 2)]
-    prior = RatingPrior(mean=50.0, deviation=200.0)
-    ratings = fit_bradley_terry(pairs, prior=prior)
-
-    def loss(elo: np.ndarray) -> float:
-        rated = dict(zip(names, [0.0, *elo], strict=True))
-        value = sum(((one - prior.mean) / prior.deviation) ** 2 / 2 for one in elo)
-        for pair in pairs:
-            expected = expected_score(rated[pair.first] - rated[pair.second])
-            value -= pair.score * np.log(expected) + (pair.games - pair.score) * np.log(1 - expected)
-        return float(value)
-
-    best = minimize(loss, np.zeros(3), method="BFGS", options={"gtol": 1e-9}).x
-    assert [ratings.rating(name).elo for name in names[1:]] == pytest.approx(best.tolist(), abs=0.05)
-
-
 def test_scores_and_draws_have_their_certainty() -> None:
     for won, drawn, lost in ((700, 0, 300), (500, 400, 100)):
         ratings = fit_bradley_terry([of_games("a", "random", won, drawn, lost)], prior=FLAT)
@@ -98,7 +82,7 @@ def test_fit_depends_on_no_order_or_sign() -> None:
     assert ratings.difference("a", "a") == (0, 0)
 
 
-def test_hundreds_of_agents_are_rated_at_once() -> None:
+def test_posterior_mode_and_hundreds_at_once() -> None:
     rng, truth = np.random.default_rng(0), np.random.default_rng(1).normal(300, 200, 300)
     pairs = [of_games("random", "0", 50, 0, 50)]
     for a in range(300):
@@ -110,6 +94,21 @@ def test_hundreds_of_agents_are_rated_at_once() -> None:
     fitted = np.array([ratings.rating(str(a)).elo for a in range(300)])
     assert np.std(fitted - truth) < 25
     assert find_cycle(pairs) is None
+    rng, names = np.random.default_rng(5), ("random", "a", "b", "c")
+    pairs = [of_games(one, other, *rng.integers(1, 9, 3)) for one, other in combinations(names, 2)]
+    prior = RatingPrior(mean=50.0, deviation=200.0)
+    ratings = fit_bradley_terry(pairs, prior=prior)
+
+    def loss(elo: np.ndarray) -> float:
+        rated = dict(zip(names, [0.0, *elo], strict=True))
+        value = sum(((one - prior.mean) / prior.deviation) ** 2 / 2 for one in elo)
+        for pair in pairs:
+            expected = expected_score(rated[pair.first] - rated[pair.second])
+            value -= pair.score * np.log(expected) + (pair.games - pair.score) * np.log(1 - expected)
+        return float(value)
+
+    best = minimize(loss, np.zeros(3), method="BFGS", options={"gtol": 1e-9}).x
+    assert [ratings.rating(name).elo for name in names[1:]] == pytest.approx(best.tolist(), abs=0.05)
 
 
 class TestTotals:
@@ -121,3 +120,140 @@ class TestTotals:
         assert total(parts) == (of_games("a", "b", 13, 2, 1),)
         assert of_games("a", "b", 3, 0, 0).dispersion == 1
         assert of_games("a", "b", 0, 100, 0).dispersion < 0.05
+
+
+NAMES = ("random", *(f"agent {letter}" for letter in "abcdef"))
+
+
+def leagues(count: int, seed: int) -> Iterator[tuple[np.ndarray, np.random.Generator]]:
+    """Yield true ratings, the random bot's first, and a random generator."""
+    for rng in np.random.default_rng(seed).spawn(count):
+        yield np.concatenate([[0.0], rng.normal(250.0, 200.0, len(NAMES) - 1)]), rng
+
+
+def held(ratings: Ratings, truth: np.ndarray) -> tuple[int, int]:
+    """Count intervals, of ratings and of neighbours' differences, that hold the truth."""
+    known = dict(zip(NAMES, truth, strict=True))
+    alone = [ratings.rating(name).interval() for name in NAMES[1:]]
+    inside = sum(low <= elo <= high for (low, high), elo in zip(alone, truth[1:], strict=True))
+    pairs = list(pairwise(NAMES[1:]))
+    apart = [(ratings.difference(a, b).interval(), known[a] - known[b]) for a, b in pairs]
+    return inside, sum(low <= elo <= high for (low, high), elo in apart)
+
+
+def covers(counts: list[tuple[int, int]]) -> None:
+    singles, differences = np.sum(counts, axis=0)
+    agents = len(NAMES) - 1
+    assert 0.93 <= singles / (agents * len(counts)) <= 0.97
+    assert 0.93 <= differences / ((agents - 1) * len(counts)) <= 0.97
+
+
+def met(rng: np.random.Generator) -> list[tuple[int, int]]:
+    """Draw pairs of opponents: a chain that connects all, and others."""
+    chance = [tuple(sorted(rng.choice(len(NAMES), 2, replace=False).tolist())) for _ in range(2 * len(NAMES))]
+    return sorted({*zip(range(len(NAMES) - 1), range(1, len(NAMES)), strict=True), *chance})
+
+
+@pytest.mark.parametrize("draws", [0.0, 0.3, 0.7])
+def test_intervals_of_games_of_two(draws) -> None:
+    """``draws`` is the share of draws between equals."""
+    counts = []
+    for truth, rng in leagues(600, seed=1):
+        pairs = []
+        for a, b in met(rng):
+            score = expected_score(truth[a] - truth[b])
+            drawn = draws * min(score, 1 - score)
+            won, tied, lost = rng.multinomial(60, [score - drawn / 2, drawn, 1 - score - drawn / 2])
+            pairs.append(of_games(NAMES[a], NAMES[b], won, tied, lost))
+        counts.append(held(fit_bradley_terry(pairs), truth))
+    covers(counts)
+
+
+def test_intervals_of_openings_and_of_differences() -> None:
+    counts = []
+    for truth, rng in leagues(600, seed=2):
+        pairs = []
+        for a, b in met(rng):
+            score = expected_score(truth[a] - truth[b])
+            split = 2 / 3 * min(score, 1 - score) / max(score, 1 - score)
+            alone = (score - split / 2) / (1 - split)
+            chances = split * np.array([0, 0, 1, 0, 0]) + (1 - split) * np.array(
+                [(1 - alone) ** 2, 0, 2 * alone * (1 - alone), 0, alone**2]
+            )
+            pairs.append(PairTotals.of_rotations(NAMES[a], NAMES[b], tuple(rng.multinomial(40, chances).tolist())))
+        counts.append(held(fit_bradley_terry(pairs), truth))
+    covers(counts)
+    far = of_games("random", "agent a", 2, 0, 98)
+    ratings = fit_bradley_terry([far, of_games("agent a", "agent b", 2000, 0, 2000)])
+    a, b = ratings.rating("agent a"), ratings.rating("agent b")
+    assert ratings.difference("agent a", "agent b").stderr < 7 < np.hypot(a.stderr, b.stderr) / 10
+
+
+STRENGTHS = np.random.default_rng(3).normal(0, 1, 5)
+
+
+def drawn_orders(count: int, seats: int) -> list[list[int]]:
+    """Draw final orders of games by the model, best agent first. The agents of a game are all different."""
+    rng, orders = np.random.default_rng(4), []
+    for _ in range(count):
+        agents = rng.choice(len(STRENGTHS), seats, replace=False)
+        orders.append(agents[np.argsort(-(STRENGTHS[agents] + rng.gumbel(size=seats)))].tolist())
+    return orders
+
+
+def game(order: list[int]) -> RankedGame:
+    return RankedGame(tuple(map(str, order)), tuple(range(1, len(order) + 1)))
+
+
+def test_plackett_luce_agrees_with_choix() -> None:
+    orders = drawn_orders(300, 4)
+    reference = choix.opt_rankings(len(STRENGTHS), orders, tol=1e-12)
+    ratings = fit_plackett_luce(map(game, orders), anchors={"0": 0.0}, prior=FLAT)
+    assert np.allclose(np.array(ratings.elo) * PER_ELO, reference - reference[0], atol=1e-4)
+    for agent, strength in enumerate(STRENGTHS[1:] - STRENGTHS[0], 1):
+        found = ratings.rating(str(agent))
+        assert abs(found.elo * PER_ELO - strength) < 3.5 * found.stderr * PER_ELO
+
+
+def test_games_of_two_are_rated_as_by_bradley_terry() -> None:
+    wins, losses, draws = 9, 3, 4
+    pairs = [((1, 2), wins), ((2, 1), losses), ((1, 1), draws)]
+    games = [RankedGame(("random", "a"), ranks) for ranks, count in pairs for _ in range(count)]
+    expected = fit_bradley_terry([of_games("random", "a", wins, draws, losses)])
+    assert fit_plackett_luce(games).rating("a").elo == pytest.approx(expected.rating("a").elo, abs=0.01)
+
+
+def test_clones_and_equal_ranks_change_nothing_among_equals() -> None:
+    even = fit_plackett_luce([RankedGame(("hero", "random", "hero"), (1, 2, 3))] * 5)
+    assert even.rating("hero").elo == pytest.approx(0, abs=0.01)
+    alone = fit_plackett_luce([RankedGame(("hero",) * 3, (1, 2, 3))])
+    assert alone.agents == ("random",)
+    first = fit_plackett_luce([RankedGame(("hero", "random"), (1, 2))] * 5).rating("hero").elo
+    cloned = fit_plackett_luce([RankedGame(("hero", "random", "random"), (1, 2, 3))] * 5).rating("hero").elo
+    assert cloned > first > 0
+    tied = fit_plackett_luce([RankedGame(("a", "b", "c"), (1, 1, 1))] * 4, anchors={})
+    assert tied.elo == pytest.approx([0, 0, 0], abs=0.01)
+    won = fit_plackett_luce([RankedGame(("a", "b", "c"), (2, 1, 2))] * 4, anchors={})
+    assert won.difference("a", "c").elo == pytest.approx(0, abs=0.01)
+    assert won.difference("b", "a").elo > 100
+
+
+def test_games_in_any_order_or_of_one_event() -> None:
+    games = [game(order) for order in drawn_orders(30, 3)]
+    first, second = (fit_plackett_luce(some, anchors={"0": 0.0}) for some in (games, games[::-1]))
+    assert np.allclose(first.elo, second.elo, atol=1e-6)
+    assert np.allclose(first.covariance, second.covariance, rtol=1e-6)
+    ranks = [(1, 2), (2, 1), (1, 2)]
+    once, apart, together = (
+        fit_plackett_luce(
+            [RankedGame(("random", "a"), row, event) for row, event in games], anchors={"random": 0.0}, prior=FLAT
+        ).rating("a")
+        for games in (
+            [(row, None) for row in ranks],
+            [(row, None) for row in ranks * 4],
+            [(row, event) for event, row in enumerate(ranks)] * 4,
+        )
+    )
+    assert once.elo == pytest.approx(apart.elo) == pytest.approx(together.elo)
+    assert apart.stderr == pytest.approx(once.stderr / 2)
+    assert together.stderr == pytest.approx(once.stderr)

@@ -30,13 +30,10 @@ def test_strategies_select_the_champion_or_the_best() -> None:
         assert select(league_of(HERO, baselines=()), strategy, HERO, 3) == ()
 
 
-def test_round_robin_goes_on_where_it_was() -> None:
+def test_strategies_draw_evenly_or_in_turns() -> None:
     turns = [steps(select(LEAGUE, "round_robin", HERO, 3, seed=turn)) for turn in range(7)]
     assert turns[:3] == [["random", "x", 10], [20, 30, 40], [50, "random", "x"]]
     assert set(Counter(name for turn in turns for name in turn).values()) == {3}
-
-
-def test_random_draws_evenly_without_putting_back() -> None:
     draws = [steps(select(LEAGUE, "random", HERO, 3, seed=seed)) for seed in range(3000)]
     assert all(len(set(one)) == 3 for one in draws)
     counts = Counter(name for one in draws for name in one)

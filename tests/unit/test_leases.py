@@ -65,7 +65,6 @@ class Trainings:
         return self.feed(training_failed(request, reason), key, f"training@{node}")
 
     def held(self, *nodes: str) -> list[int]:
-        """Return the number of leases of each machine."""
         return [len(self.leases(node)) for node in nodes]
 
     def leases(self, node: str) -> frozenset[Any]:
@@ -228,7 +227,6 @@ def test_leases_after_any_history_are_sound(history):
 
 
 def end(trainings: Trainings, verb: Any, key: str, node: str) -> None:
-    """End a configuration's job, if it has one."""
     row = trainings.fold.rows(Trainer.name).get(key)
     if row and row.cause and verb == "complete":
         trainings.complete(row.cause.id, key, node)

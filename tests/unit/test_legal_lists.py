@@ -133,15 +133,12 @@ def test_a_changed_list_is_a_parity_failure(tmp_path: Path) -> None:
     assert found["failures"] == ["game 0: decision 0: the legal mask is not that of the position"]
 
 
-def test_a_trainer_of_ones_own_gets_masks(tmp_path: Path) -> None:
+def test_listed_rows_are_read_as_masks_and_lists(tmp_path: Path) -> None:
     training = Training(train_spec(tmp_path, SHOGI, put_model(tmp_path, SHOGI), games=GAMES), ignore)
     rows = training.rows
     assert (rows.mask.dtype, rows.mask.shape) == (np.bool_, (len(rows), 13_689))
     assert rows.mask[np.arange(len(rows)), rows.action].all()
     assert isinstance(training.shards[0].mask, LegalActions)
-
-
-def test_experience_of_many_actions_is_read_as_lists(tmp_path: Path) -> None:
     from app.games import open_table
 
     _, shard = played(tmp_path, SHOGI, put_model(tmp_path, SHOGI))

@@ -62,19 +62,15 @@ def models(lineage: Lineage) -> list[str]:
 
 
 class TestCurrent:
-    def test_nothing_is_known_at_first(self):
-        lineage = Lineage()
-        assert (lineage.current, lineage.current_model, lineage.playing, lineage.busy) == (None, None, None, False)
-
     def test_promotion_makes_a_model_current(self, after, settled):
         lineage = after(settled, promoted(NEW, elo=70.0, step=2))
         assert lineage.current == Champion(model=NEW, step=2, elo=70.0, elo_stderr=20)
         assert models(lineage) == [OLDEST, OLD, NEW]
         assert models(after(settled, promoted(OLDEST))) == [OLD, OLDEST], "an earlier champion moves to the end"
-
-    def test_champions_beyond_those_remembered_are_forgotten(self, after):
         hashes = [f"{number:064x}" for number in range(REMEMBERED + 3)]
         assert models(after(Lineage(), *map(promoted, hashes))) == hashes[3:]
+        lineage = Lineage()
+        assert (lineage.current, lineage.current_model, lineage.playing, lineage.busy) == (None, None, None, False)
 
     def test_rollback_drops_the_models_after_the_restored_one(self, after, settled):
         lineage = after(settled, promoted(NEW), back(NEW, OLDEST))
@@ -110,7 +106,7 @@ class TestCurrent:
 
 
 class TestCandidate:
-    def test_request_is_under_way_until_its_result_or_failure(self, after, settled, candidate, record):
+    def test_training_ends_with_its_own_result_alone(self, after, settled, candidate, record, training):
         event = record(REQUEST, KEY)
         training = settled.after(event)
         assert training == settled.replace(training=event.id)
@@ -118,8 +114,6 @@ class TestCandidate:
         assert after(training, training_failed(event.id)) == settled
         assert after(training, result(training)) == settled.replace(candidate=NEW) == candidate
         assert after(candidate, rejected()) == settled
-
-    def test_result_of_an_earlier_training_is_no_candidate(self, after, training):
         late = result(training)
         rolled_back = after(training, back())
         assert after(rolled_back, late) == rolled_back

@@ -25,7 +25,6 @@ def driven(trainings: int, **anomaly: Any) -> Driven:
 
 
 def usual(number: int = 0) -> Payload:
-    """Return a training whose figures are within their ranges."""
     return trained(value_loss=USUAL[number % 2], approx_kl=USUAL[number % 2] / 100)
 
 
@@ -54,7 +53,7 @@ def test_the_threshold_itself_is_unusual():
     assert not driven(10, deviations=nextafter(exact, inf)).feed(trained(value_loss=2.0, approx_kl=0.01))
 
 
-def test_it_says_what_was_expected_of_which_figure():
+def test_unusual_figures_are_named_and_become_usual():
     watch = driven(12)
     mean = watch.row().usual["value_loss"].mean
     loss, kl = watch.feed(trained(value_loss=50.0, approx_kl=0.5))
@@ -62,6 +61,9 @@ def test_it_says_what_was_expected_of_which_figure():
     assert mean == pytest.approx(1.0, abs=0.1)
     assert loss.deviations == pytest.approx((50 - mean) / 0.1, rel=0.2)
     assert (kl.metric, kl.value) == ("approx_kl", 0.5)
+    watch = driven(10)
+    said = [len(watch.feed(trained(value_loss=50.0, approx_kl=0.01))) for _ in range(5)]
+    assert said == [1, 0, 0, 0, 0]
 
 
 def test_figures_without_variance_or_elsewhere_are_not_unusual():
@@ -71,12 +73,6 @@ def test_figures_without_variance_or_elsewhere_are_not_unusual():
     watch = driven(10)
     assert not watch.feed(trained(value_loss=50.0), key=OTHER_KEY)
     assert watch.feed(trained(value_loss=50.0))
-
-
-def test_what_is_new_and_stays_becomes_usual():
-    watch = driven(10)
-    said = [len(watch.feed(trained(value_loss=50.0, approx_kl=0.01))) for _ in range(5)]
-    assert said == [1, 0, 0, 0, 0]
 
 
 def test_trainings_without_these_metrics_say_nothing():
@@ -104,7 +100,6 @@ class TestConsecutiveAnomalies:
 
     @staticmethod
     def feed(watch: Driven, loss: float, kl: float = 0.01) -> list[LossAnomalyDetected]:
-        """Record a training, then the anomalies that the watch reports."""
         said = watch.feed(trained(value_loss=loss, approx_kl=kl))
         watch.feed(*said)
         return said

@@ -26,8 +26,6 @@ FAILED = DaemonFailed(daemon="training", node="a", error="boom")
 
 
 class Stage:
-    """An in-memory bus and outlets to webhooks."""
-
     def __init__(self) -> None:
         self.states = MemoryStateStore()
         self.bus = MemoryBus(MemoryJournal(), CLOCK)

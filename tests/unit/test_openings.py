@@ -1,6 +1,5 @@
 """Random openings of evaluations: where there are any, and what they leave to the players."""
 
-from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -16,7 +15,6 @@ from app.play.matches import MatchPlan, play_match, play_rotations
 from app.play.players import RandomPlayer
 from flyball import Game
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
 KUHN = GameConfig(key=ConfigKey("kuhn_2p"), game="kuhn_poker", players=2)
 DEALT = ("kuhn_poker", "leduc_poker", "backgammon", "phantom_ttt", "pettingzoo:connect_four_v3", "pig:Pig")
 KNOWN = ("tic_tac_toe", "nim:Nim", "nim_table:nim", "y(board_size=5)")
@@ -27,8 +25,7 @@ def named(game: str) -> GameConfig:
 
 
 @pytest.mark.parametrize("game", [*DEALT, *KNOWN])
-def test_openings_by_default_are_none_where_games_are_dealt(game: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(EXAMPLES))
+def test_openings_by_default_are_none_where_games_are_dealt(game: str) -> None:
     outcomes, _ = play_rotations(
         named(game), RandomPlayer(), RandomPlayer(), MatchPlan(20, 1, 1.0, named(game).evaluation.opening_plies)
     )

@@ -24,11 +24,6 @@ COSINE = {"use": "my_controller:Cosine", "takes_over": ("learning_rate",), "opti
 RULES = str(Path(__file__).parents[1] / "support" / "own_rules.py")
 
 
-@pytest.fixture(autouse=True)
-def examples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(EXAMPLES)
-
-
 def settings(**tables: Any) -> RunSettings:
     return run_settings().replace(controllers=tables)
 

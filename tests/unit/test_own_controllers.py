@@ -3,7 +3,6 @@
 import re
 from functools import cache
 from math import cos, pi
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,7 +31,6 @@ from daemons.bootstrap import check_controllers
 from daemons.own_controllers import own_controllers
 from daemons.registry import daemons_of
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
 GAUNTLETS = ("epochs", "games_per_iteration", "quality_threshold", "base_temperature")
 WORSE = "d" * 64
 DIVERGED = TrainingFailed(request_id="t", reason="diverged", error="x")
@@ -50,12 +48,6 @@ def driven(use: str, *takes_over: str, **options: Any) -> Driven:
     return Driven(controller, settings)
 
 
-@pytest.fixture
-def examples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(EXAMPLES)
-
-
-@pytest.mark.usefixtures("examples")
 def test_example_lowers_the_rate_along_a_cosine() -> None:
     mine = driven("my_controller:Cosine", trainings=4, lowest=0.1)
     found = [decision for step in range(6) for decision in mine.feed(trained(step=step))]
@@ -74,7 +66,6 @@ def generated() -> list[Event[Payload]]:
 
 
 def configured(event: Event[Any], tables: dict[str, Any]) -> Event[Any]:
-    """Return a RUN_CONFIGURED with the user's own controllers."""
     settings = RunSettings.recorded(event.data.settings, event.source)
     data = event.data.replace(settings=changed(settings, {"controllers": tables}))
     return replace(event, envelope=replace(event.envelope, data=data))
@@ -175,16 +166,13 @@ def test_handler_mistake_costs_only_its_event(use: str, error: str) -> None:
     assert outcomes[-1].saved()
 
 
-def test_controller_cannot_change_its_options() -> None:
+def test_own_controllers_keep_options_or_are_left_out() -> None:
     options = {"factor": 0.5, "deep": {"x": 1}}
     settings = owning("own_rules:Consuming", **options)
     check_controllers(settings)
     (controller,) = own_controllers([settings])
     assert len(Driven(controller, settings).feed(rated())) == 1
     assert settings.controllers["mine"].options == options
-
-
-def test_controller_that_cannot_be_built_is_left_out() -> None:
     settings = owning("own_rules:Demanding", factor=0.5)
     (controller,) = own_controllers([settings])
     fold = Fold((controller, EvaluationFeedbackHandler))

@@ -286,14 +286,12 @@ def test_imports_are_named_and_may_change(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("game", ["nim:Nim", "nim_table:nim", "pig:Pig"])
-def test_check_of_an_example_finds_nothing(game: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(EXAMPLES))
+def test_check_of_an_example_finds_nothing(game: str) -> None:
     assert check_game(GameConfig(key="mine_2p", game=game, players=2)) == []
 
 
-def test_example_with_chance_rolls_another_die_for_another_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_example_with_chance_rolls_another_die_for_another_seed() -> None:
     """The first roll is forced, so it is played at the start."""
-    monkeypatch.syspath_prepend(str(EXAMPLES))
     table = open_table(GameConfig(key="pig_2p", game="pig:Pig", players=2), 8)
     table.reset(np.arange(8), [5, 5, *range(6)])
     pots = table.observe(np.arange(8))[0][:, 2]
@@ -301,8 +299,7 @@ def test_example_with_chance_rolls_another_die_for_another_seed(monkeypatch: pyt
     assert len(set(pots.tolist())) > 2
 
 
-def test_examples_play_alike_and_refuse_what_they_lack(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(EXAMPLES))
+def test_examples_play_alike_and_refuse_what_they_lack() -> None:
     one, other = (
         open_table(GameConfig(key="nim_2p", game=game, players=2), 50) for game in ("nim:Nim", "nim_table:nim")
     )
@@ -313,7 +310,6 @@ def test_examples_play_alike_and_refuse_what_they_lack(monkeypatch: pytest.Monke
         other.step(live, actions)
     assert [one.history(slot) for slot in range(50)] == [other.history(slot) for slot in range(50)]
     assert np.array_equal(one.returns(), other.returns())
-    monkeypatch.syspath_prepend(str(EXAMPLES))
     with pytest.raises(FlyballError, match=r"Nim ends by itself"):
         open_table(GameConfig(key="nim_2p", game="nim_table:nim", players=2, max_moves=5), 1)
 

@@ -77,7 +77,6 @@ def loaded(name: str, config: GameConfig = CONFIG) -> Any:
 
 
 def played(config: GameConfig) -> Any:
-    """Return shard and outcomes of games of the first player."""
     about = {"model": "a" * 64, "seed": 1, "worker": "w", "in_flight": 4}
     return play_recorded(config, [loaded("first", config)], selfplay_schedule(4, 2, [], (1.0,), 5), **about)
 

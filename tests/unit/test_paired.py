@@ -25,7 +25,6 @@ def deals(number: int, seed: int, temperature: float = 0.0, first: int = 0) -> M
 
 
 def compare_hands(config, hero, reference, others, plan):
-    """Compare a hero with a reference policy by the same deals."""
     played, compared = (play_hands(config, policy, others, plan) for policy in (hero, reference))
     return compare_paired(played, compared, config.players)
 
@@ -139,8 +138,6 @@ def test_a_known_difference_is_found() -> None:
 
 
 class Chancy:
-    """A random player with its own generator."""
-
     def __init__(self, rng) -> None:
         self.rng = rng
 

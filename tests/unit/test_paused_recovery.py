@@ -33,8 +33,6 @@ ROWS = NEED // 4
 
 
 class ClosedLoop:
-    """Scheduler, trigger and feedback loop in a closed loop."""
-
     def __init__(self, quality: Callable[[float, float], float]) -> None:
         self.fold = Fold((SelfplayScheduler, TrainingTrigger, FeedbackLoopController))
         self.quality, self.now, self.position = quality, 0.0, 0
@@ -73,7 +71,6 @@ class ClosedLoop:
                 self.feed(scored(score, model=OLD, rows=ROWS, request=envelope.id))
 
     def times(self, kind: type[Payload], **fields: Any) -> list[float]:
-        """Return the publication times in hours of matching payloads."""
         return [
             at / HOUR for at, data in self.published if isinstance(data, kind) and fields.items() <= vars(data).items()
         ]
@@ -100,16 +97,13 @@ def test_training_comes_back_by_itself(loop: ClosedLoop) -> None:
     assert [at for at in loop.times(TrainingRequested) if at > paused]
 
 
-def test_a_pause_is_answered_with_exploration() -> None:
+def test_pause_is_answered_and_piles_up_no_more_than_needed() -> None:
     loop = ClosedLoop(lambda _temperature, _now: 0.4)
     loop.run(12)
     boosts = [data for _, data in loop.published if isinstance(data, ExplorationBoost)]
     assert [boost.multiplier for boost in boosts[:2]] == [1.5, 2.25]
     assert max(boost.multiplier for boost in boosts) == 2.25
     assert "quality" in boosts[0].reason
-
-
-def test_a_long_pause_piles_up_no_more_than_a_training_needs() -> None:
     loop = ClosedLoop(lambda _temperature, _now: 0.4)
     loop.run(12)
     loop.feed(TrainingIntensityChanged(intensity="reduced", previous="paused", quality_score=0.5))

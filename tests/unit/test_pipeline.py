@@ -38,13 +38,10 @@ def settings_of(**changes) -> PipelineSettings:
 
 
 def searching(search=None, **changes) -> PipelineSettings:
-    """Return the settings of a run that learns by search."""
     return settings_of(search=SEARCH | (search or {}), **changes).replace(backend="search")
 
 
 class Listener:
-    """A sink that records iterations and can interrupt the run."""
-
     def __init__(self, interrupt_at: int | None = None, error: type[BaseException] = KeyboardInterrupt) -> None:
         self._error = error
         self.iterations, self.begun = [], []
@@ -105,7 +102,6 @@ def test_pixels_of_any_brightness_are_learned(tmp_path, name):
 
 
 def figures(iteration):
-    """Return everything that an iteration reports except its duration."""
     told = {field.name: getattr(iteration, field.name) for field in dataclasses.fields(iteration)}
     distributions = told.pop("distributions")
     del told["seconds"]

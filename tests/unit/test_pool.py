@@ -22,7 +22,6 @@ def games(hero: str, other: str, difference: float, count: int = MANY) -> PairTo
 
 
 def grown(steps: int, stays: int = 1) -> Pool:
-    """Return the pool after a series of increasingly strong models."""
     pool, known = Pool(), {"random", model(0)}
     for step in range(1, steps):
         hero = model(step)

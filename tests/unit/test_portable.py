@@ -40,13 +40,11 @@ def stored(folder: Path, key: str = "hearts_4p", **changes) -> Checkpoint:
 
 
 def again(folder: Path, checkpoint: Checkpoint, optimizer: bytes | None = None, **changes) -> Checkpoint:
-    """Return the stored checkpoint with a changed manifest."""
     store, manifest = FileStore(folder / "store"), checkpoint.manifest.replace(**changes)
     return get_checkpoint(store, put_checkpoint(store, manifest, checkpoint.parameters, optimizer))
 
 
 def json_of(folder: Path, checkpoint: Checkpoint, change) -> Path:
-    """Export a checkpoint as JSON, and change the file."""
     export_checkpoint(checkpoint, folder / "policy.json")
     return changed_json(change)(folder / "policy.json")
 
@@ -130,8 +128,7 @@ def test_policy_with_a_scale_a_feature_is_exported(tmp_path: Path) -> None:
         assert imported_checkpoint(tmp_path / f"scaled.{suffix}") == several.parameters
 
 
-def test_model_without_one_of_our_networks_is_not_exported(tmp_path, monkeypatch, checkpoint) -> None:
-    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "examples")
+def test_model_without_one_of_our_networks_is_not_exported(tmp_path: Path, checkpoint: Checkpoint) -> None:
     own = stored(tmp_path, "connect_four_2p", network=NetworkSettings(kind="conv_network:build"))
     with pytest.raises(UnusablePolicy, match=r"conv_network:build, which NumPy alone cannot play") as refused:
         export_checkpoint(own, tmp_path / "policy.npz")
@@ -170,7 +167,6 @@ def test_importing_the_player_imports_numpy_and_nothing_else() -> None:
 
 
 def with_packages(code: str) -> str:
-    """Return code that finds packages without the site module."""
     root = Path(__file__).parents[2]
     return f"import sys\nsys.path += {[str(root), *(path for path in sys.path if 'site-packages' in path)]!r}\n{code}"
 

@@ -145,7 +145,7 @@ def test_hearts_cards_add_up_in_each_position_of_a_match():
     assert sum(position.scores) in (26, 78)
 
 
-def test_chance_goes_with_the_move_before_it():
+def test_chance_and_own_games_are_told_in_texts():
     config = GAMES["maedn_4p"]
     history = played(config, 1, most=3).history(0)
     plies = spectator_of(config).plies(history)
@@ -153,9 +153,6 @@ def test_chance_goes_with_the_move_before_it():
     assert plies[-1].played == len(history)
     assert all("roll" in ply.text for ply in plies[1:])
     assert isinstance(spectator_of(config).position(history), TextPosition)
-
-
-def test_own_games_show_the_numbers_of_actions():
     config = GAMES["tic_tac_toe_2p"].replace(game="own_rules:Nim", engine="openspiel")
     spectator = spectator_of(config)
     assert [ply.text for ply in spectator.plies([2, 1])] == ["", "action 2", "action 1"]

@@ -22,16 +22,8 @@ SETTINGS = PpoSettings(learning_rate=3e-3, batch_size=64, epochs=2, entropy_coef
 
 
 def base_checkpoint():
-    store = MemoryStore()
-    manifest = Manifest(
-        config_key=ConfigKey("tic_tac_toe_2p"),
-        network=NETWORK,
-        obs_size=SIZE,
-        actions=ACTIONS,
-        step=0,
-        parent=None,
-        optimizer=None,
-    )
+    store, about = MemoryStore(), {"config_key": ConfigKey("tic_tac_toe_2p"), "network": NETWORK}
+    manifest = Manifest(**about, obs_size=SIZE, actions=ACTIONS, step=0, parent=None, optimizer=None)
     parameters = parameters_to_bytes(init_policy(NETWORK, SHAPE, seed=5))
     return get_checkpoint(store, put_checkpoint(store, manifest, parameters, None))
 
@@ -64,15 +56,8 @@ def on_policy(rows: int = 300, temperature: float = 1.0, seed: int = 0) -> Sampl
 
 def learn(samples: Samples, settings: PpoSettings = SETTINGS, *, seed: int = 1, base=None, compute=CPU):
     epochs = []
-    result = improve(
-        base or base_checkpoint(),
-        samples,
-        settings,
-        seed=seed,
-        compute=compute,
-        report=lambda number, metrics: epochs.append((number, metrics)),
-    )
-    return result, epochs
+    how = {"seed": seed, "compute": compute, "report": lambda number, metrics: epochs.append((number, metrics))}
+    return improve(base or base_checkpoint(), samples, settings, **how), epochs
 
 
 def test_value_loss_takes_the_larger_error_of_each_sample():

@@ -173,8 +173,6 @@ class TestRollCall:
 
 
 class Journaled:
-    """A journal of facts from which a new table is recalled."""
-
     def __init__(self) -> None:
         self.journal = MemoryJournal()
         self._publisher, self._said = JournalPublisher(self.journal, SystemClock()), 0

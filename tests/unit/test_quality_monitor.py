@@ -19,7 +19,6 @@ def shard(number: int) -> str:
 
 
 def deliver(monitor: DrivenWorker, number: int, key: str = KEY) -> None:
-    """Deliver a shard, each time for another request."""
     monitor.feed(played(monitor.position, shard=shard(number)), key)
 
 

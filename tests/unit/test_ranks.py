@@ -52,7 +52,6 @@ class Lesson:
     samples: Samples
 
     def learn(self, settings: PpoSettings, ranks: Ranks) -> tuple[Improvement, list[int]]:
-        """Return the result and the reported epochs."""
         epochs: list[int] = []
         result = improve(
             self.base, self.samples, settings, seed=1, ranks=ranks, report=lambda epoch, _metrics: epochs.append(epoch)
@@ -96,18 +95,8 @@ def test_ppo_by_ranks_equals_one_process(lesson: Lesson, size: int, rows: int) -
 
 
 def by_search(fresh: Shard, replayed: Sequence[Shard], ranks: Ranks) -> Improvement:
-    return learn(
-        first(),
-        [fresh],
-        replayed,
-        CONFIG.search,
-        learning_rate=1e-3,
-        epochs=2,
-        symmetries=GAME.symmetries,
-        seed=5,
-        ranks=ranks,
-        report=lambda _epoch, _metrics: None,
-    )
+    how = {"learning_rate": 1e-3, "epochs": 2, "symmetries": GAME.symmetries, "seed": 5, "ranks": ranks}
+    return learn(first(), [fresh], replayed, CONFIG.search, **how, report=lambda _epoch, _metrics: None)
 
 
 @pytest.fixture(scope="module")
@@ -132,15 +121,12 @@ def test_rows_without_policy_weigh_as_in_one_process(searched: Shard) -> None:
     assert_near(work(ALONE), in_threads(work, 2)[0])
 
 
-def test_ranks_stop_early_after_the_same_epoch(lesson: Lesson) -> None:
+def test_ranks_stop_and_diverge_as_one_process_does(lesson: Lesson) -> None:
     settings = SETTINGS.replace(epochs=30, target_kl=0.01)
     _, epochs = lesson.learn(settings, ALONE)
     assert 1 < len(epochs) < 30
     for _, own in in_threads(partial(lesson.learn, settings), 3):
         assert own == epochs
-
-
-def test_all_ranks_diverge_as_one_process_does(lesson: Lesson) -> None:
     settings = SETTINGS.replace(max_kl=1e-9)
     with pytest.raises(TrainingDiverged) as alone:
         lesson.learn(settings, ALONE)

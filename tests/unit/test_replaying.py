@@ -44,7 +44,6 @@ def first(events: Events, kind: type[Payload], nth: int = 0) -> Event[Any]:
 
 
 def changed(events: Events, event: Event[Any], **update: Any) -> Events:
-    """Return the events with the payload of one replaced."""
     envelope = replace(event.envelope, data=event.data.replace(**update))
     return [replace(event, envelope=envelope) if one is event else one for one in events]
 
@@ -125,8 +124,7 @@ def test_at_the_end_a_decision_may_be_in_flight(run, kind):
     assert [one.envelope for one in report.in_flight if one.envelope.id == last.id] == [last.envelope]
 
 
-def test_daemon_that_reports_passing_a_cause_has_none_in_flight(run):
-    """A decision is missing if its daemon has processed the cause."""
+def test_decision_is_in_flight_until_its_daemon_passes(run):
     events, last = _end_before(ModelPromoted)(run)
     cause = next(event for event in events if event.id == last.envelope.causationid)
     entry = RollEntry(daemon="model_lifecycle", node="laptop", position=cause.sequence, lost=False)
@@ -140,9 +138,6 @@ def test_daemon_that_reports_passing_a_cause_has_none_in_flight(run):
         before = RollCall(daemons=(entry.replace(position=position),))
         heard = replace(heard, envelope=originate(before, event_id="said", time=last.envelope.time))
         assert replay([*events, heard]).differing == 0
-
-
-def test_decision_of_a_daemon_not_ready_again_is_in_flight(run):
     events, last = _end_before(ModelPromoted)(run)
     who = {"daemon": "model_lifecycle", "node": "laptop"}
     told = (

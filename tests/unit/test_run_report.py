@@ -38,7 +38,7 @@ def test_the_p_value_is_students_over_the_rotations() -> None:
     assert p_value(replace(FOUND, outcome=1.0, stderr=0.0), 4) == 0
 
 
-def test_the_summary_says_how_it_went_and_how_good_the_policy_is(log: Path) -> None:
+def test_summary_says_how_it_went_by_columns_of_the_game(log: Path) -> None:
     text = summary_text(HEAD, STATE, [FOUND], 4, read_log(log))
     assert text.startswith("# hearts_4p, seed 3\n")
     assert "3 iterations, 768 games, 33,000 decisions, 12 s (10 s of processor)." in text
@@ -46,6 +46,12 @@ def test_the_summary_says_how_it_went_and_how_good_the_policy_is(log: Path) -> N
     assert "| normal | 4,000 | +0.0500 [+0.0304, +0.0696] | 6.8e-07 | 0.300 | 5.50 | 2.10% |" in text
     assert "discarded" not in text
     assert "2 updates diverged" in summary_text(HEAD, STATE.replace(recoveries=2), [], 4, [])
+    plain = replace(FOUND, points=None, moon_rate=None)
+    best = Best.of(2, "b" * 64, plain)
+    text = summary_text(HEAD, STATE.replace(best=best), [plain], 4, [])
+    assert "points" not in text
+    assert "| normal | 4,000 | +0.0500 [+0.0304, +0.0696] | 6.8e-07 | 0.300 |" in text
+    assert "No final evaluation" in summary_text(HEAD, STATE, [], 4, [])
 
 
 @pytest.mark.parametrize(("chance", "shown"), [(0.0, "< 1e-300"), (4e-310, "< 1e-300"), (2e-300, "2e-300"), (1, "1")])
@@ -53,15 +59,6 @@ def test_no_p_value_is_shown_as_nought(chance: float, shown: str) -> None:
     assert p_text(chance) == shown
     certain = replace(FOUND, stderr=1e-9)
     assert "+0.0500] | < 1e-300 | 0.300" in summary_text(HEAD, STATE, [certain], 4, [])
-
-
-def test_what_a_game_does_not_count_has_no_column() -> None:
-    plain = replace(FOUND, points=None, moon_rate=None)
-    best = Best.of(2, "b" * 64, plain)
-    text = summary_text(HEAD, STATE.replace(best=best), [plain], 4, [])
-    assert "points" not in text
-    assert "| normal | 4,000 | +0.0500 [+0.0304, +0.0696] | 6.8e-07 | 0.300 |" in text
-    assert "No final evaluation" in summary_text(HEAD, STATE, [], 4, [])
 
 
 def test_the_report_has_the_curves_and_every_setting(tmp_path: Path, log: Path) -> None:

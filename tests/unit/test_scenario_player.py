@@ -27,8 +27,6 @@ PLATEAU = PlateauDetected(velocity=0.0, upper_bound=1.0, window_hours=6.0)
 
 
 class Told(Reporter):
-    """A reporter that records its calls."""
-
     def __init__(self) -> None:
         self.stages: list[str] = []
         self.remedies: list[Payload] = []

@@ -89,7 +89,6 @@ def complete(scheduler: Driven, key: str = KEY, seconds: float = 1.0, at: float 
 
 
 def answer(scheduler: Driven, key: str = KEY, rows: int = 1, at: float = 0.0, seconds: float = 1.0) -> list:
-    """Play and inspect the oldest request."""
     request = unanswered(scheduler, key)[0]
     requests = complete(scheduler, key, seconds, at)
     found = scored(rows=rows, model=request.data.model, request=request.id)
@@ -102,12 +101,10 @@ def delivery(request_id: str, request: SelfplayRequested, seconds: float = 1.0) 
 
 
 def begin_training(scheduler: Driven, *shards: str) -> list:
-    """Request a training on shards."""
     return scheduler.feed(training_of(*(scored(shard=shard).shard for shard in shards)))
 
 
 def end_training(scheduler: Driven, model: str = NEW) -> list:
-    """Finish the current training."""
     return scheduler.feed(trained(model).replace(request_id=scheduler.state().lineage.training))
 
 
@@ -309,14 +306,11 @@ class TestWorkers:
         assert not scheduler.feed(TICK, key=None, at=99 + lease)
         assert [type(p) for p in scheduler.feed(TICK, key=None, at=100 + lease)] == [SelfplayRequested]
 
-    def test_worker_of_a_removed_configuration_may_be_lost(self):
+    def test_removed_configurations_lose_workers_and_play_on(self):
         scheduler = staffed(run_settings(KEY, OTHER_KEY))
         scheduler.feed(distributed(), key=OTHER_KEY)
         scheduler.feed(configured(run_settings(KEY)), key=None, at=1)
         assert not scheduler.feed(lost(), key=None, at=31)
-
-    def test_a_configuration_that_is_taken_up_again_plays_on(self):
-        """The configuration left the run while waiting, and its turn came meanwhile."""
         scheduler = Driven(SelfplayScheduler, run_settings(KEY, OTHER_KEY))
         scheduler.feed(distributed(), key=OTHER_KEY)
         scheduler.feed(configured(run_settings(KEY)), key=None, at=1)

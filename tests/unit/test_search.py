@@ -42,7 +42,6 @@ class Hashed(Uninformed):
 
 
 def turn_after(config, *games: list[int]) -> Turn:
-    """Return the positions after the moves of each game."""
     slots = np.arange(len(games))
     table = open_table(config, len(games))
     table.reset(slots, [0] * len(games))
@@ -70,16 +69,9 @@ def test_search_solves_positions_of_connect_four() -> None:
 
 def test_search_tells_the_seats_apart_where_one_moves_twice() -> None:
     """The table plays Othello's passes, so seats decide twice in a row."""
-    config = GAMES["othello_2p"]
-    played, _ = play_recorded(
-        config,
-        [SearchPlayer(Hashed(65), config, 8, 1.0)],
-        selfplay_schedule(8, 2, [], (1.0,), 3),
-        model="m",
-        seed=3,
-        worker="w",
-        in_flight=8,
-    )
+    config, schedule = GAMES["othello_2p"], selfplay_schedule(8, 2, [], (1.0,), 3)
+    hero = SearchPlayer(Hashed(65), config, 8, 1.0)
+    played, _ = play_recorded(config, [hero], schedule, model="m", seed=3, worker="w", in_flight=8)
     by_game = [played.seat[played.game == game][np.argsort(played.step[played.game == game])] for game in range(8)]
     assert any((seats[1:] == seats[:-1]).any() for seats in by_game)
 

@@ -26,18 +26,9 @@ def shards() -> list[Shard]:
 
 def learned(shards, replayed=(), *, epochs: int = 4, seed: int = 5, rate: float = 3e-3):
     seen = []
-    result = learn(
-        first(),
-        shards,
-        replayed,
-        CONFIG.search,
-        learning_rate=rate,
-        epochs=epochs,
-        symmetries=GAME.symmetries,
-        seed=seed,
-        report=lambda epoch, metrics: seen.append((epoch, metrics)),
-    )
-    return result, seen
+    how = {"learning_rate": rate, "epochs": epochs, "symmetries": GAME.symmetries, "seed": seed}
+    report = lambda epoch, metrics: seen.append((epoch, metrics))  # noqa: E731
+    return learn(first(), shards, replayed, CONFIG.search, **how, report=report), seen
 
 
 def test_network_comes_to_agree_with_the_searches(shards: list[Shard]) -> None:
@@ -63,7 +54,6 @@ def test_all_shards_are_drawn_from_in_proportion_to_their_rows(shards: list[Shar
 
 @pytest.mark.parametrize(("share", "truncated"), [(0.0, False), (0.25, False), (0.25, True)])
 def test_critic_learns_outcome_and_search(shards: list[Shard], share: float, truncated: bool) -> None:
-    """The target mixes outcome and search value."""
     shard = shards[0]
     if truncated:
         shard = replace(

@@ -115,13 +115,6 @@ def test_a_policy_is_asked_for_what_its_forward_pass_says() -> None:
     np.testing.assert_allclose(greedy.log_prob, policy.forward(obs, mask)[0].max(axis=1), atol=1e-5)
 
 
-def test_the_random_bot_is_even_over_the_legal_actions() -> None:
-    mask = np.array([[True, False, True, True, True]])
-    log_probs, values = RandomPlayer().forward(np.zeros((1, 2)), mask, 3.0)
-    np.testing.assert_allclose(np.exp(log_probs), [[0.25, 0, 0.25, 0.25, 0.25]])
-    assert values.tolist() == [0]
-
-
 def test_every_game_begun_is_played_to_its_end_and_counts_once() -> None:
     outcomes = roll(CONFIG, [RandomPlayer()], np.zeros((21, 2)), slots=4)
     assert len(outcomes.histories) == 21
@@ -187,15 +180,22 @@ class Undecided:
         return RandomPlayer().forward(obs, mask)
 
 
-def test_temperature_zero_plays_the_best_action_without_chance() -> None:
+def test_players_choose_by_their_own_temperature() -> None:
     first = roll(CONFIG, [Undecided()], np.zeros((3, 2)), temperature=0.0, seed=1)
     other = roll(CONFIG, [Undecided()], np.zeros((3, 2)), temperature=0.0, seed=2)
     assert first.histories == other.histories == [[0, 1, 2, 3, 4, 5, 6]] * 3
+    cold, hot = (schedule_of(temperatures) for temperatures in ((0.0, 1.0), (1.0, 0.0)))
+    firsts = [{history[0] for history in play.histories} for play in (cold, hot)]
+    assert firsts[0] == {0}, "who sits first takes the first of equals"
+    assert len(firsts[1]) > 3
+    mask = np.array([[True, False, True, True, True]])
+    log_probs, values = RandomPlayer().forward(np.zeros((1, 2)), mask, 3.0)
+    np.testing.assert_allclose(np.exp(log_probs), [[0.25, 0, 0.25, 0.25, 0.25]])
+    assert values.tolist() == [0]
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.3, 2.0])
 def test_built_in_players_play_alike_at_any_temperature(temperature: float) -> None:
-    """Temperature must not change built-in players."""
     mask, points = np.ones((400, 5), dtype=np.bool_), np.linspace(0, 1, 400, endpoint=False)
     obs = np.zeros((400, 1), dtype=np.float32)
     taken = ask(RandomPlayer(), obs, mask, temperature, points).action
@@ -217,13 +217,6 @@ def test_schedule_seats_heroes_and_opens_at_random() -> None:
     assert len(shares) == 7
     assert np.abs(shares - 1 / 7).max() < 0.02
     assert not selfplay_schedule(50, 2, [], (1.0,), 5).openings.any()
-
-
-def test_every_player_plays_at_its_own_temperature() -> None:
-    cold, hot = (schedule_of(temperatures) for temperatures in ((0.0, 1.0), (1.0, 0.0)))
-    firsts = [{history[0] for history in play.histories} for play in (cold, hot)]
-    assert firsts[0] == {0}, "who sits first takes the first of equals"
-    assert len(firsts[1]) > 3
 
 
 class Refusing(RandomPlayer):

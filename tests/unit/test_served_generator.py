@@ -72,7 +72,6 @@ def generator(base: BaseModel, server: FakeTextServer, tmp_path: Path) -> Iterat
 
 @pytest.fixture
 def loaded(generator: ServedGenerator, adapters: list[Adapter]) -> ServedGenerator:
-    """Return a generator with the first adapter loaded."""
     generator.load(adapters[0])
     return generator
 
@@ -309,8 +308,6 @@ def test_patience_includes_the_time_of_requests(base, adapters, server, tmp_path
 
 
 class CountingLock:
-    """A lock that counts the attempts to acquire it."""
-
     def __init__(self) -> None:
         self._lock, self.asked = Lock(), 0
 

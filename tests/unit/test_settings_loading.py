@@ -59,6 +59,10 @@ def test_a_game_is_changed_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert loaded.origins[f"{PLACE}learning_rate"] == "flyball.toml"
     assert loaded.origins[f"{PLACE}epochs"] == f"environment {VARIABLE}EPOCHS"
     assert loaded.origins[f"{PLACE}ppo.gamma"] == "default"
+    tower = load(write(tmp_path, "[games.connect_four_2p.network]\nkind = 'tower'\nblocks = 2\n"))
+    assert tower.games["connect_four_2p"].network == NetworkSettings(kind="tower", blocks=2)
+    changed = load(write(tmp_path, "[games.connect_four_2p.network]\nfilters = 8\n"))
+    assert changed.games["connect_four_2p"].network == GAMES["connect_four_2p"].network.replace(filters=8)
 
 
 def test_options_take_any_key_and_keep_their_origins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,13 +95,6 @@ def test_options_of_another_shape_and_empty_tables(tmp_path: Path) -> None:
     loaded = load(write(tmp_path, f"{HEARTS}[feedback]\n[games.hearts_4p]\n[games.hearts_4p.options]\n"))
     assert loaded.run.configs == (GAMES["hearts_4p"],)
     assert loaded.values()[f"{PLACE}options"] == {}
-
-
-def test_a_network_of_another_kind_starts_from_its_defaults(tmp_path: Path) -> None:
-    tower = load(write(tmp_path, "[games.connect_four_2p.network]\nkind = 'tower'\nblocks = 2\n"))
-    assert tower.games["connect_four_2p"].network == NetworkSettings(kind="tower", blocks=2)
-    changed = load(write(tmp_path, "[games.connect_four_2p.network]\nfilters = 8\n"))
-    assert changed.games["connect_four_2p"].network == GAMES["connect_four_2p"].network.replace(filters=8)
 
 
 def test_profile_and_new_games_cover_configs_below(tmp_path: Path) -> None:

@@ -36,7 +36,6 @@ def monitor() -> DrivenWorker:
 
 
 def deliver(monitor: DrivenWorker, *shards: str, model: str = OLD) -> list[str]:
-    """Deliver shards; return those that their inspections delete."""
     numbers = [monitor.position + number for number in range(len(shards))]
     for number, shard in zip(numbers, shards, strict=True):
         monitor.feed(played(number, shard=shard, model=model))
@@ -44,20 +43,17 @@ def deliver(monitor: DrivenWorker, *shards: str, model: str = OLD) -> list[str]:
 
 
 def fit(monitor: DrivenWorker, *shards: str, model: str = OLD) -> None:
-    """Deliver shards and have them judged good."""
     deliver(monitor, *shards, model=model)
     for shard in shards:
         monitor.feed(scored(model=model, rows=9, shard=shard))
 
 
 def ask(monitor: DrivenWorker, *shards: str, model: str = OLD) -> EventId:
-    """Ask for a training on shards."""
     refs = (ShardRef(worker="selfplay_worker@laptop", key=key, rows=9, games=1, model=model, seed=1) for key in shards)
     return monitor.feed(training_of(*refs, model=model)).cause.id
 
 
 def train(monitor: DrivenWorker, *shards: str, model: str = OLD) -> None:
-    """Have a training on shards completed."""
     monitor.feed(trained().replace(request_id=ask(monitor, *shards, model=model)))
 
 
@@ -193,7 +189,6 @@ def test_a_weekend_without_training_fills_no_disk(monitor: DrivenWorker, decisio
 
 
 def test_a_pause_may_last_longer_where_trainings_need_more() -> None:
-    """The number of kept shards follows from the needs of trainings."""
     sizes = []
     for reduced in (2.0, 8.0):
         monitor = DrivenWorker(QualityMonitor, run_settings(trigger={"reduced": reduced}))

@@ -39,8 +39,6 @@ STALL = StallSettings(velocity=5.0, window_hours=6.0)
 
 
 class Told:
-    """A scoreboard fed by hand."""
-
     def __init__(self, **truths: ModelTruth) -> None:
         world = World(load_plant(), seed=1, end_us=START_US + DAY_US)
         world.models.update({ModelHash(name * 64): truth for name, truth in truths.items()})

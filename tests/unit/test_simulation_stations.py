@@ -22,22 +22,16 @@ from daemons.jobs import Job, Worker
 
 
 class Asked(NamedTuple):
-    """A request with the ``purpose`` of an evaluation."""
-
     purpose: str = "rating"
 
 
 class Requests(Row, frozen=True):
-    """Requests of one row, oldest first."""
-
     causes: tuple[Cause, ...]
     purpose: str = "rating"
     parts: int = 1
 
 
 class Clerk(Worker[Asked]):
-    """A worker whose rows are lists of requests."""
-
     name: ClassVar[str] = "Clerk"
     row: ClassVar[type[Requests]] = Requests
     emits: ClassVar[frozenset[type[Payload]]] = frozenset()
@@ -76,7 +70,6 @@ class Office:
         )
 
     def ask(self, name: str, number: int, at_seconds: float = 0.0, **changes: Any) -> None:
-        """Schedule the arrival of a request; ``number`` is its journal position."""
         cause = Cause(
             id=EventId(name), subject=None, correlationid=name, traceparent=None, sequence=number, recorded_us=0
         )
@@ -103,7 +96,6 @@ class Office:
 
 
 def waits(services: Iterable[Service]) -> list[float]:
-    """Return the waits in seconds, in order of arrival."""
     ordered = sorted(services, key=lambda one: one.queued_us)
     return [(one.started_us - one.queued_us) / SECOND_US for one in ordered if one.started_us is not None]
 
@@ -123,12 +115,25 @@ def test_oldest_request_starts_first_and_tournaments_last() -> None:
     assert office.order == ["running", "gate", "tournament"]
 
 
-def test_job_goes_to_the_least_busy_machine() -> None:
+def test_jobs_go_to_idle_machines_and_may_be_dropped() -> None:
     office = Office({"head": 3, "node1": 2, "node2": 0}, seconds=10.0)
     for number in range(4):
         office.ask(f"job{number}", number, at_seconds=number)
     office.run(5)
     assert [one.machine for one in office.station._running.values()] == ["head", "node1", "head", "node1"]
+    office = Office({"head": 1}, seconds=10.0)
+    office.ask("running", 1)
+    office.ask("waiting", 2, 1.0)
+    office.at(2.0, lambda: office.station.take({("Clerk", "running"): None, ("Clerk", "waiting"): None}, {}))
+    (service,) = office.run()
+    assert (service.ended_us or 0) - START_US == 2 * SECOND_US
+    assert office.station.pending == 0
+    office = Office({"head": 4, "node1": 1}, seconds=12.0, spreads=True)
+    office.ask("many parts", 1, parts=8)
+    office.ask("two parts", 2, 5.0, parts=2)
+    services = office.run()
+    assert [((one.ended_us or 0) - (one.started_us or 0)) / SECOND_US for one in services] == [3.0, 6.0]
+    assert [one.processes for one in services] == [4, 2]
 
 
 def test_machines_that_are_lost_or_back_share_jobs() -> None:
@@ -145,25 +150,6 @@ def test_machines_that_are_lost_or_back_share_jobs() -> None:
     office.ask("job", 1, 1.0)
     office.at(30.0, lambda: office.station.restore("node1"))
     assert waits(office.run()) == [29.0]
-
-
-def test_request_wanted_no_more_is_dropped_running_or_not() -> None:
-    office = Office({"head": 1}, seconds=10.0)
-    office.ask("running", 1)
-    office.ask("waiting", 2, 1.0)
-    office.at(2.0, lambda: office.station.take({("Clerk", "running"): None, ("Clerk", "waiting"): None}, {}))
-    (service,) = office.run()
-    assert (service.ended_us or 0) - START_US == 2 * SECOND_US
-    assert office.station.pending == 0
-
-
-def test_spread_job_takes_all_processes_of_its_machine() -> None:
-    office = Office({"head": 4, "node1": 1}, seconds=12.0, spreads=True)
-    office.ask("many parts", 1, parts=8)
-    office.ask("two parts", 2, 5.0, parts=2)
-    services = office.run()
-    assert [((one.ended_us or 0) - (one.started_us or 0)) / SECOND_US for one in services] == [3.0, 6.0]
-    assert [one.processes for one in services] == [4, 2]
 
 
 def load(services: Sequence[Service], processes: int, end_us: int) -> KindLoad:

@@ -32,10 +32,9 @@ from daemons.registry import DAEMONS, MACHINE_ROLES, MachineRole, names_of
 from daemons.supervisor import ChildReport
 
 
-def test_what_lies_before_is_counted_and_what_comes_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_lies_before_is_counted_and_what_comes_is_told(folder, monkeypatch) -> None:
     monkeypatch.setattr(watching, "AT_ONCE", 4)
-    folder, events = RunFolder(tmp_path), recording().events
-    watch = JournalWatch(folder)
+    events, watch = recording().events, JournalWatch(folder)
     assert watch.news() == []
     write_journal(folder.journal, events)
     told = watch.news()
@@ -43,34 +42,37 @@ def test_what_lies_before_is_counted_and_what_comes_is_told(tmp_path: Path, monk
         told += watch.news()
     assert [event.data.event_name for event in told] == ["MODEL_PROMOTED", "PROMOTION_REJECTED"]
     assert watch.board.position == len(events)
-    again = JournalWatch(folder)
-    assert again.news() == []
+    assert JournalWatch(folder).news() == []
 
 
-def renamed(event: Event[Any]) -> Event[Any]:
-    """Return the event as if from another run."""
-    return replace(event, envelope=replace(event.envelope, id=f"other-{event.id}"))
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    return RunFolder(tmp_path)
+
+
+def watched(folder: RunFolder, events: list[Event[Any]]) -> JournalWatch:
+    """Return a watch that has read a journal of events."""
+    write_journal(folder.journal, events)
+    watch = JournalWatch(folder)
+    watch.news()
+    return watch
 
 
 def spoil_the_start(folder: RunFolder) -> None:
     """Make the start of the journal unreadable. Reading it again fails."""
-    with sqlite3.connect(folder.journal) as db:
+    with closing(sqlite3.connect(folder.journal)) as db, db:
         db.execute("UPDATE frames SET head = x'00' WHERE first < 10")
-    db.close()
 
 
-def test_a_board_goes_on_from_where_it_was_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_board_goes_on_from_where_it_was_saved(folder, monkeypatch) -> None:
     monkeypatch.setattr(watching, "SAVE_AFTER", 5)
-    folder, events = RunFolder(tmp_path), recording().events
-    write_journal(folder.journal, events[:12])
-    first = JournalWatch(folder)
-    first.news()
+    events, whole = recording().events, Board()
+    first = watched(folder, events[:12])
     write_journal(folder.journal, events[12:])
     spoil_the_start(folder)
     again = JournalWatch(folder)
     assert again.board == first.board
-    assert [event.data.event_name for event in again.news()] == []
-    whole = Board()
+    assert again.news() == []
     whole.feed(events)
     assert again.board == whole
     with closing(SqliteJournalReader(folder.journal)) as reader:
@@ -78,43 +80,32 @@ def test_a_board_goes_on_from_where_it_was_saved(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("change", ["damaged", "cut off", "another journal", "a shorter journal", "older code"])
-def test_a_snapshot_that_can_t_be_relied_on_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
-) -> None:
-    folder, events = RunFolder(tmp_path), recording().events
-    write_journal(folder.journal, events)
-    watch = JournalWatch(folder)
-    watch.news()
-    watch.save()
+def test_a_snapshot_that_can_t_be_relied_on_is_not(folder, monkeypatch, change: str) -> None:
+    events = recording().events
+    watched(folder, events).save()
     assert JournalWatch(folder).board.position == len(events)
-    match change:
-        case "damaged":
-            folder.board.write_text(folder.board.read_text().replace("600", "601"))
-        case "cut off":
-            folder.board.write_text(folder.board.read_text()[:-20])
-        case "another journal":
-            folder.journal.unlink()
-            write_journal(folder.journal, [renamed(event) for event in events])
-        case "a shorter journal":
-            folder.journal.unlink()
-            write_journal(folder.journal, events[:5])
-        case "older code":
-            monkeypatch.setattr(status_module, "FORMAT", 0)
+    if change in ("another journal", "a shorter journal"):
+        folder.journal.unlink()
+        others = [replace(event, envelope=replace(event.envelope, id=f"other-{event.id}")) for event in events]
+        write_journal(folder.journal, others if change == "another journal" else events[:5])
+    elif change == "older code":
+        monkeypatch.setattr(status_module, "FORMAT", 0)
+    else:
+        text = folder.board.read_text()
+        folder.board.write_text(text.replace("600", "601") if change == "damaged" else text[:-20])
     assert JournalWatch(folder).board.position == 0
 
 
-def test_file_that_is_no_journal_or_damaged_is_told(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path)
+def test_file_that_is_no_journal_or_damaged_is_told(folder) -> None:
     folder.journal.write_text("no database " * 1000)
-    assert JournalWatch(folder).news() == []
-    folder, events = RunFolder(tmp_path), recording().events
-    write_journal(folder.journal, events)
+    assert JournalWatch(folder).news() == [], "it is waited for"
+    folder.journal.unlink()
+    write_journal(folder.journal, recording().events)
     raw = bytearray(folder.journal.read_bytes())
     raw[raw.index(b'"threshold":0.5')] ^= 1
     folder.journal.write_bytes(raw)
-    watch = JournalWatch(folder)
     with pytest.raises(FlyballError, match="Damaged journal"):
-        watch.news()
+        JournalWatch(folder).news()
 
 
 WATCHED = "deployment.metrics.port = 9464\n"
@@ -134,6 +125,9 @@ def test_children_get_file_and_settings(tmp_path: Path, monkeypatch: pytest.Monk
     file.write_text("seed = 4\n")
     place = Place(RunFolder(tmp_path), file)
     assert child_environment(place, place.load()) == {"FLYBALL_CONFIG_FILE": str(file)}
+
+
+def test_monitoring_is_not_started_with_nothing_to_do(tmp_path: Path) -> None:
     place = Place(RunFolder(tmp_path), None)
     _, others = child_specs(place, place.load())
     assert {*DAEMONS} - {spec.name for spec in others} == {"broker", "monitoring"}

@@ -12,7 +12,6 @@ from daemons.supervisor import PIPE_BYTES, StderrPipe
 
 
 async def written(file: LogFile, *texts: str) -> str:
-    """Write texts as a process would; return the last line."""
     pipe = StderrPipe(file)
     for text in texts:
         os.write(pipe.writer, text.encode())
@@ -21,14 +20,11 @@ async def written(file: LogFile, *texts: str) -> str:
     return pipe.close()
 
 
-async def test_last_line_is_that_of_the_latest_process(tmp_path: Path) -> None:
+async def test_last_line_is_whole_and_of_the_latest_process(tmp_path: Path) -> None:
     with LogFile(tmp_path / "logs" / "x.stderr") as file:
         assert await written(file, "first\nsecond\n\n") == "second"
         assert await written(file) == ""
     assert (tmp_path / "logs" / "x.stderr").read_text() == "first\nsecond\n\n"
-
-
-async def test_line_in_parts_is_written_whole(tmp_path: Path) -> None:
     with LogFile(tmp_path / "x.stderr") as file:
         assert await written(file, "one ", "line\nand ", "its end") == "and its end"
     assert (tmp_path / "x.stderr").read_text() == "one line\nand its end\n"

@@ -19,8 +19,6 @@ def blob(number: int, size: int = 100) -> bytes:
 
 
 class Cached:
-    """A cache whose uses of blobs are one second apart."""
-
     def __init__(self, folder: Path, capacity: int) -> None:
         self.folder, self.cache, self.seconds = folder, BlobCache(folder, capacity), 0
 

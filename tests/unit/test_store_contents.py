@@ -42,15 +42,8 @@ NUMBERS = {
 
 
 def manifest(step: int = 0, parent: ModelHash | None = None) -> Manifest:
-    return Manifest(
-        config_key=ConfigKey("tic_tac_toe_2p"),
-        network=NETWORK,
-        obs_size=3,
-        actions=2,
-        step=step,
-        parent=parent,
-        optimizer=None,
-    )
+    about = {"config_key": ConfigKey("tic_tac_toe_2p"), "network": NETWORK, "obs_size": 3, "actions": 2}
+    return Manifest(**about, step=step, parent=parent, optimizer=None)
 
 
 def shard(actions: int = 9) -> Shard:
@@ -86,7 +79,6 @@ def shard(actions: int = 9) -> Shard:
 
 
 def assert_equal(restored: Shard, given: Shard) -> None:
-    """Compare shards bit for bit."""
     assert restored.meta == given.meta
     assert restored.rows == given.rows
     for field in dataclasses.fields(given):
@@ -204,7 +196,7 @@ def test_arrays_that_disagree_make_no_shard(complaint, change):
         dataclasses.replace(shard(), **change)
 
 
-def test_checkpoint_round_trips_and_its_name_follows_content():
+def test_checkpoint_has_name_and_optimiser_by_content():
     store = MemoryStore()
     model = put_checkpoint(store, manifest(), PARAMETERS, None)
     checkpoint = get_checkpoint(store, model, optimizer=True)
@@ -213,9 +205,6 @@ def test_checkpoint_round_trips_and_its_name_follows_content():
     assert parameters_to_bytes(bytes_to_parameters(checkpoint.parameters)) == PARAMETERS
     assert put_checkpoint(store, manifest(), PARAMETERS, None) == model
     assert put_checkpoint(store, manifest(1, PARENT), PARAMETERS, None) != model
-
-
-def test_the_optimiser_is_fetched_only_when_asked_for():
     store = MemoryStore()
     model = put_checkpoint(store, manifest(1, PARENT), PARAMETERS, b"moments")
     assert get_checkpoint(store, model).optimizer is None
@@ -227,7 +216,7 @@ def test_the_optimiser_is_fetched_only_when_asked_for():
         get_checkpoint(store, model, optimizer=True)
 
 
-def test_flipped_bit_in_model_shard_or_optimiser_is_refused():
+def test_blobs_of_another_kind_or_with_flipped_bits_are_refused():
     store = MemoryStore()
     model = put_checkpoint(store, manifest(1, PARENT), PARAMETERS, b"moments")
     moments = get_checkpoint(store, model, optimizer=True).manifest.optimizer
@@ -245,9 +234,6 @@ def test_flipped_bit_in_model_shard_or_optimiser_is_refused():
                 read()
         store._blobs[blob] = good
         read()
-
-
-def test_one_kind_of_blob_is_not_taken_for_another():
     store = MemoryStore()
     model, key, other = put_checkpoint(store, manifest(), PARAMETERS, None), put_shard(store, shard()), store.put(b"?")
     for blob in (key, other):

@@ -58,31 +58,12 @@ def log(tmp_path: Path) -> Iterator[Log]:
 
 
 def test_a_decision_is_found_by_its_attributes(log: Log) -> None:
-    structlog.get_logger("host").info(
-        "MODEL_PROMOTED",
-        event_name="flyball.model.promoted",
-        event_id="a1",
-        causation_id="b2",
-        config_key="hearts_4p",
-        sequence=17,
-        data={"step": 3},
-    )
+    about = {"event_id": "a1", "causation_id": "b2", "config_key": "hearts_4p", "sequence": 17, "data": {"step": 3}}
+    structlog.get_logger("host").info("MODEL_PROMOTED", event_name="flyball.model.promoted", **about)
     (line,) = log.lines()
-    assert (line["body"], line["event_name"], line["scope"]) == (
-        "MODEL_PROMOTED",
-        "flyball.model.promoted",
-        {"name": "host"},
-    )
-    assert (line["severity_text"], line["severity_number"]) == ("INFO", 9)
-    assert line["attributes"] == {
-        "daemon": "training",
-        "node": "gpu1",
-        "event_id": "a1",
-        "causation_id": "b2",
-        "config_key": "hearts_4p",
-        "sequence": 17,
-        "data": {"step": 3},
-    }
+    assert (line["body"], line["event_name"]) == ("MODEL_PROMOTED", "flyball.model.promoted")
+    assert (line["scope"], line["severity_text"], line["severity_number"]) == ({"name": "host"}, "INFO", 9)
+    assert line["attributes"] == {"daemon": "training", "node": "gpu1", **about}
 
 
 def test_lines_below_the_level_are_left_out(log: Log) -> None:
@@ -129,13 +110,10 @@ def test_logs_of_the_standard_library_arrive(log: Log) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.warn("careful", stacklevel=1)
-    lines = log.lines()
-    assert [(line["body"], line["severity_text"]) for line in lines[:2]] == [
-        ("at work", "ERROR"),
-        ("between levels", "WARNING"),
-    ]
-    assert lines[0]["scope"] == {"name": "library"}
-    assert "careful" in lines[2]["body"]
+    error, odd, warning = log.lines()
+    assert (error["body"], error["severity_text"], error["scope"]) == ("at work", "ERROR", {"name": "library"})
+    assert (odd["body"], odd["severity_text"]) == ("between levels", "WARNING")
+    assert "careful" in warning["body"]
 
 
 async def test_errors_that_asyncio_reports_arrive(log: Log) -> None:
@@ -164,9 +142,7 @@ def test_a_human_at_the_terminal_reads_along(
     assert "level" not in json.loads((tmp_path / "log.jsonl").read_text())["attributes"]
 
 
-def test_errors_reach_stderr_even_from_a_full_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_errors_are_told_to_whoever_keeps_stderr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = StringIO()
     monkeypatch.setattr("sys.stderr", kept)
     with configure("training", "gpu1", tmp_path / "log.jsonl"):
@@ -175,6 +151,9 @@ def test_errors_reach_stderr_even_from_a_full_disk(
         logger.error("daemon failed", error="no room")
         logger.error("daemon failed", exc_info=ExceptionGroup("two", [ValueError("a"), KeyError("b")]))
     assert kept.getvalue() == "daemon failed: no room\ndaemon failed: ValueError: a; KeyError: 'b'\n"
+
+
+def test_a_full_disk_ends_nobody(capsys: pytest.CaptureFixture[str]) -> None:
     with LogFile(Path("/dev/full")) as sink:
         sink.write(b"one")
         sink.write(b"two")

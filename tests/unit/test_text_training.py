@@ -34,8 +34,6 @@ def silent(_report: object) -> None:
 
 
 class Played:
-    """A first adapter and a shard of its games."""
-
     def __init__(self, folder: Path, **language: Any) -> None:
         self.store = FileStore(folder)
         config = SMALL.replace(language=SMALL.language.replace(**language))

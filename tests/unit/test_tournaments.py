@@ -164,8 +164,6 @@ def test_tournament_changes_ratings_a_little_but_no_members():
 
 
 class Slow:
-    """An engine whose jobs end when ``end`` is set."""
-
     def __init__(self) -> None:
         self.running: list[str] = []
         self.end = asyncio.Event()

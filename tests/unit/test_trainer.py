@@ -25,7 +25,6 @@ def trainer() -> DrivenWorker:
 
 
 def ask(trainer: DrivenWorker, *shards: str) -> Job:
-    """Ask for a training on shards and return its job."""
     refs = tuple(
         ShardRef(worker="selfplay_worker@laptop", key=key, rows=9, games=1, model=OLD, seed=1) for key in shards
     )
@@ -91,7 +90,6 @@ def _is_error(kind: object) -> bool:
 
 
 def replaying(rows: int | None) -> DrivenWorker:
-    """Return a trainer of a configuration with a limit of replayed rows."""
     config = GAMES[KEY].replace(replay_rows=rows)
     return DrivenWorker(Trainer, RunSettings(configs=(config,)))
 

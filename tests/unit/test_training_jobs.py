@@ -26,7 +26,6 @@ def ignore(report: dict) -> None:
 
 
 def episodes(games: int = 40, length: int = 4, **meta) -> Shard:
-    """Return made-up games of two alternating seats with random positions."""
     rng = np.random.default_rng(games)
     rows = games * length
     game, step = np.divmod(np.arange(rows, dtype=np.int32), length)
@@ -92,7 +91,6 @@ def spec(tmp_path: Path, store, first) -> dict:
 
 
 def with_ppo(spec: dict, **changes: object) -> dict:
-    """Return the spec with changed PPO coefficients."""
     return {**spec, "config": {**spec["config"], "ppo": {**spec["config"]["ppo"], **changes}}}
 
 
@@ -125,15 +123,12 @@ def test_model_repeats_by_spec_and_differs_by_seed(spec):
     assert train(plain, ignore)["model"] != train(spec, ignore)["model"]
 
 
-def test_training_continues_with_the_optimiser_of_its_base(store, spec):
+def test_model_continues_and_diverged_training_stores_nothing(store, spec):
     second = train(spec, ignore)
     third = train({**spec, "base_model": second["model"], "step": 1}, ignore)
     assert third["step"] == 2
     steps = bytes_to_parameters(get_checkpoint(store, third["model"], optimizer=True).optimizer)["step.value_head.bias"]
     assert steps.item() == 2 * 3 * round(280 / 64)
-
-
-def test_a_diverged_training_stores_nothing(store, spec):
     before = set(store.keys())
     with pytest.raises(TrainingDiverged):
         train(with_ppo(spec, max_kl=1e-12), ignore)

@@ -23,7 +23,6 @@ TICK = ClockTick(period_seconds=10)
 
 @pytest.fixture
 def trigger():
-    """Return a trigger whose configuration has a distributed model."""
     driven = Driven(TrainingTrigger)
     (request,) = driven.configured
     assert isinstance(request, TrainingRequested)
@@ -33,7 +32,6 @@ def trigger():
 
 
 def finish(trigger: Driven, model: str = NEW) -> list:
-    """Finish the current training."""
     return trigger.feed(trained(model).replace(request_id=trigger.state().lineage.training))
 
 
@@ -42,7 +40,6 @@ def failed(trigger: Driven) -> TrainingFailed:
 
 
 def triggering(run: RunSettings | None = None, **settings) -> Driven:
-    """Return a trigger with settings of its own and a distributed model."""
     driven = Driven(TrainingTrigger, run or run_settings(**settings))
     driven.settle(at=1)
     return driven
@@ -61,15 +58,12 @@ def test_configured_again_it_asks_for_no_second_initial_model(trigger):
     assert not trigger.feed(configured(trigger.settings), key=None)
 
 
-def test_initial_model_that_failed_is_requested_at_a_later_tick():
+def test_failed_initial_model_is_requested_with_decisions():
     trigger = Driven(TrainingTrigger)
     assert not trigger.feed(TICK, key=None, at=20)
     assert not trigger.feed(failed(trigger), at=21)
     assert len(trigger.feed(TICK, key=None, at=22)) == 1
     assert not trigger.feed(TICK, key=None, at=40)
-
-
-def test_decisions_before_the_first_model_hold_for_its_request():
     trigger = Driven(TrainingTrigger)
     first = trigger.configured[0]
     trigger.feed(adapted(7, 128, 2e-5), TrainingBlockedByQuality(reason="x"), failed(trigger))
@@ -222,7 +216,6 @@ LIMITS = run_settings().feedback.trigger
 
 
 def fail(trigger: Driven, times: int, at: float) -> None:
-    """Let a number of trainings fail, which operators requested."""
     for number in range(times):
         trigger.feed(training_of(seed=number), at=at)
         assert not trigger.feed(failed(trigger), at=at)

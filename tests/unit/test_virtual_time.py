@@ -10,7 +10,6 @@ from app.engine import EngineClosed, JobFailed, JobTimedOut, WorkerLost
 
 
 def run(main):
-    """Run a coroutine function in virtual time."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(main())
 
@@ -20,8 +19,6 @@ def now():
 
 
 class Meter:
-    """A processor clock that advances one second at each reading."""
-
     def __init__(self):
         self.read = 0.0
 
@@ -65,7 +62,6 @@ def test_waiting_for_a_day_takes_no_time_and_keeps_the_order():
 
 
 def ends(cores, *jobs):
-    """Return the processor's used seconds and the jobs' end times."""
     found = {}
 
     async def work(processor, user, begins, seconds):
@@ -94,8 +90,6 @@ def test_jobs_share_the_cores_equally():
     _, found = ends(2, ("a", 0.0, 2.0), ("b", 0.0, 2.0), ("c", 0.0, 2.0))
     assert found == pytest.approx({"a": 3.0, "b": 3.0, "c": 3.0})
 
-
-def test_a_cancelled_job_gives_its_share_to_the_others():
     async def main():
         processor = Processor()
         async with asyncio.TaskGroup() as group:

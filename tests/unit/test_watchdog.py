@@ -24,7 +24,6 @@ def promoted(n: int) -> ModelPromoted:
 
 
 def against_random(watchdog: Driven, n: int, elo: float) -> list:
-    """Rate and promote a model by games against the random bot alone."""
     return watchdog.feed(rated(elo, match(expected_score(elo), 200), model=model(n)), promoted(n), at=n)
 
 
@@ -46,7 +45,6 @@ def rating(n: int, elo: float, games: int = 100, anchor: str = ANCHOR):
 
 
 def retest(elo: float, n: int, games: int = 20, anchor: str = ANCHOR):
-    """Return a retest with the expected score."""
     played = match(expected_score(elo), games, "member_1", model=anchor)
     return rated(elo, played, model=model(n)).replace(purpose="retest")
 
@@ -57,7 +55,6 @@ def promote(watchdog: Driven, n: int, elo: float = LEVEL, anchor: str = ANCHOR) 
 
 
 def steady(watchdog: Driven, models: int = 20) -> Driven:
-    """Promote a series of equally strong models."""
     for n in range(1, models + 1):
         assert not promote(watchdog, n)
     return watchdog
@@ -87,7 +84,6 @@ class Played:
         return rated(0.0, played, model=model(self.models)).replace(purpose=purpose)
 
     def promote(self, elo: float) -> bool:
-        """Rate, promote and retest a model; return whether there was an alarm."""
         self.models += 1
         self.watchdog.feed(self.drawn(elo))
         said = self.watchdog.feed(promoted(self.models))

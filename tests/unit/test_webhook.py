@@ -79,7 +79,6 @@ async def test_servers_that_cannot_be_reached_are_undelivered() -> None:
 
 
 def certificate(folder: Path) -> Path:
-    """Write a self-signed key and certificate for 127.0.0.1."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "hook")])
     begin = datetime.now(UTC) - timedelta(days=1)  # noqa: TID251 - OpenSSL compares it with the machine's clock
@@ -106,14 +105,11 @@ async def test_tls_is_spoken_with_trusted_servers_only(tmp_path: Path, monkeypat
     assert len(scripted.requests) == 1
 
 
-async def test_slow_server_is_left_at_the_callers_deadline() -> None:
+async def test_deadlines_and_line_breaks_end_a_message() -> None:
     async with scripted_server(None) as server:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2):
                 await post(server.url, b"{}", {}, NOON)
-
-
-async def test_line_break_in_a_token_sends_nothing() -> None:
     async with scripted_server(OK) as server:
         with pytest.raises(Undelivered, match="line break") as caught:
             await post(server.url, b"{}", {"Authorization": "Bearer x\r\nEvil: 1"}, NOON)
