@@ -91,6 +91,9 @@ def test_decisions_hold_for_their_model_and_configuration(scheduler):
     scheduler.feed(DECIDED)
     (request,) = scheduler.feed(distributed(NEW, 1))
     assert request.lineups == ()
+
+
+def test_a_decision_about_another_configuration_holds_only_there(scheduler):
     scheduler.feed(DECIDED, key=OTHER_KEY)
     (request,) = scheduler.feed(distributed())
     assert request.lineups == ()

@@ -68,9 +68,6 @@ def test_outcomes_are_scaled_and_never_cut(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(BrokenGame, match=r"returned \[-5.0, 0.0, 5.0\] after move 4") as refused:
         played(chips(monkeypatch), 1, 0, 1, 0)
     assert "outcome_scale, here 1" in refused.value.hint
-    monkeypatch.setattr("chips_environment.STAKE", 0.25)
-    table = played(chips(monkeypatch), 1, 0, 1, 0)
-    assert table.returns()[0].tolist() == [-0.25, 0.0, 0.25]
     table = played(chips(monkeypatch, outcome_scale=10), 1, 0, 1)
     assert table.seats()[0] == 0
     assert not table.returns().any()
@@ -78,6 +75,8 @@ def test_outcomes_are_scaled_and_never_cut(monkeypatch: pytest.MonkeyPatch) -> N
     assert table.seats()[0] == FINISHED
     assert table.returns()[0].tolist() == [-0.5, 0.0, 0.5]  # -5, 0, +5, divided by 10
     assert not table.truncated()[0]
+    monkeypatch.setattr("chips_environment.STAKE", 0.25)
+    assert played(chips(monkeypatch), 1, 0, 1, 0).returns()[0].tolist() == [-0.25, 0.0, 0.25]
 
 
 def test_general_rewards_are_refused_or_sum_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -230,11 +230,11 @@ FLAT = {"learning_rate": 1e-9}
 def test_plateau_needs_evidence_to_end_a_run(tmp_path) -> None:
     said, training = [], {"early_stopping": True, "patience": 4, "least_rise": 2.0}
     settings = settings_of(collection={"num_iterations": 50}, ppo=FLAT, training=training)
-    assert begin(tmp_path, settings, said=said).run().iteration == 4
+    assert begin(tmp_path / "early", settings, said=said).run().iteration == 4
     assert "over 4 evaluations the outcome rose by at most" in said[-1]
     listener, training = Listener(), {"early_stopping": True, "patience": 3, "eval_frequency": 1}
     settings = settings_of(collection={"num_iterations": 12}, ppo=FLAT, training=training)
-    state = begin(tmp_path, settings, "tic_tac_toe_2p", 1, listener).run()
+    state = begin(tmp_path / "late", settings, "tic_tac_toe_2p", 1, listener).run()
     assert len({one.evaluation.outcome for one in listener.iterations}) == 1
     assert (state.iteration, state.best.iteration) == (12, 12)
 

@@ -55,6 +55,9 @@ class Table:
         self.presence.fold(facts, now)
         return [fact for fact in facts if not isinstance(fact, RollCall)]
 
+    def kinds(self, now: float) -> list[type[Payload]]:
+        return [type(fact) for fact in self.at(now)]
+
 
 @pytest.fixture
 def table() -> Table:
@@ -91,7 +94,7 @@ def test_daemon_that_failed_is_lost_unless_it_starts_again(table: Table) -> None
     table.tell(STARTED)
     assert table.at(SILENT + 1) == []
     table.tell(failed)
-    assert [type(fact) for fact in table.at(2 * SILENT + 1)] == [NodeLost]
+    assert table.kinds(2 * SILENT + 1) == [NodeLost]
 
 
 def test_lost_daemon_that_is_heard_again_returns_once(table: Table) -> None:
@@ -102,7 +105,7 @@ def test_lost_daemon_that_is_heard_again_returns_once(table: Table) -> None:
     assert table.at(40.1) == [NodeReturned(**WHO, silent_seconds=40.0)]
     table.hear()
     assert table.at(41.0) == []
-    assert [type(fact) for fact in table.at(60.0)] == [NodeLost]
+    assert table.kinds(60.0) == [NodeLost]
 
 
 def test_lost_daemon_that_was_not_ready_returns_when_it_is(table: Table) -> None:
@@ -117,23 +120,17 @@ def test_lost_daemon_that_was_not_ready_returns_when_it_is(table: Table) -> None
     assert not table.presence.table(table.now)[0].lost
 
 
-def test_lost_daemon_that_starts_again_stays_lost_until_ready(table: Table) -> None:
-    """The daemon's first sign may overtake DAEMON_STARTED."""
-    table.tell(READY)
-    table.at(10.0)
-    table.hear(STARTING)
-    assert table.at(11.0) == []
-    table.tell(STARTED)
-    assert table.at(12.0) == []
-
-
-@pytest.mark.parametrize("fact", [STARTED, READY], ids=["started", "ready"])
-def test_lost_daemon_that_starts_again_does_not_return(table: Table, fact: Payload) -> None:
+@pytest.mark.parametrize(
+    ("happens", "sign"),
+    [((), STARTING), ((STARTED,), STARTING), ((STARTED,), ALIVE), ((READY,), ALIVE)],
+    ids=["a first sign that overtakes DAEMON_STARTED", "starting", "started", "ready"],
+)
+def test_lost_daemon_that_starts_again_does_not_return(table: Table, happens: tuple, sign: Sign) -> None:
     """DAEMON_READY replaces NODE_RETURNED, because it also has the capacity."""
     table.tell(READY)
     table.at(10.0)
-    table.tell(fact)
-    table.hear()
+    table.tell(*happens)
+    table.hear(sign)
     assert table.at(11.0) == []
 
 
@@ -157,7 +154,8 @@ class TestRollCall:
     def test_roll_calls_come_at_the_start_and_often_enough(self, table: Table) -> None:
         calls = [now for now in range(0, 8000, 10) if any(isinstance(f, RollCall) for f in table.presence.due(now, 0))]
         assert calls == [0, ROLL_CALL_S, 2 * ROLL_CALL_S]
-        calls = [head for head in range(0, 200_000, 100) if table.presence.due(0.0, head)]
+        other = Table()
+        calls = [head for head in range(0, 200_000, 100) if other.presence.due(0.0, head)]
         assert calls == [0, 50_000, 100_000, 150_000]
         assert RECALLED_EVENTS >= 2 * ROLL_CALL_EVENTS
 
@@ -173,9 +171,12 @@ class TestRollCall:
 
 
 class Journaled:
-    def __init__(self) -> None:
+    """A journal of facts from which a new table is recalled."""
+
+    def __init__(self, *facts: Payload) -> None:
         self.journal = MemoryJournal()
         self._publisher, self._said = JournalPublisher(self.journal, SystemClock()), 0
+        self.tell(*facts)
 
     def tell(self, *facts: Payload) -> None:
         for fact in facts:
@@ -190,27 +191,21 @@ class Journaled:
 
 
 def test_daemon_of_the_journal_is_lost_after_a_broker_start() -> None:
-    journaled = Journaled()
-    journaled.tell(STARTED, READY)
-    assert journaled.recalled().at(SILENT) == [NodeLost(**WHO, silent_seconds=SILENT)]
+    assert Journaled(STARTED, READY).recalled().at(SILENT) == [NodeLost(**WHO, silent_seconds=SILENT)]
 
 
 def test_recall_reads_from_the_last_roll_call_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    journaled, table = Journaled(), Table()
+    table, read, tick = Table(), list[int](), ClockTick(period_seconds=1.0)
     table.tell(READY)
-    journaled.tell(*[ClockTick(period_seconds=1.0)] * 500, *table.presence.due(0.0, 0), ClockTick(period_seconds=1.0))
-    called, read = journaled.journal.head - 1, list[int]()
-    original = journaled.journal.read
-    monkeypatch.setattr(
-        journaled.journal, "read", lambda after, **options: (read.append(after), original(after, **options))[1]
-    )
+    journaled = Journaled(*[tick] * 500, *table.presence.due(0.0, 0), tick)
+    called, original = journaled.journal.head - 1, journaled.journal.read
+    monkeypatch.setattr(journaled.journal, "read", lambda after, **how: read.append(after) or original(after, **how))
     assert [one.daemon for one in journaled.recalled().presence.table(0.0)] == ["training"]
     assert min(read) == called - 1
 
 
 def test_recall_of_an_older_journal_knows_those_with_heartbeats() -> None:
-    journaled = Journaled()
-    journaled.tell(DaemonHeartbeat(**WHO, position=3, lag=0, jobs=0, requests=()))
+    journaled = Journaled(DaemonHeartbeat(**WHO, position=3, lag=0, jobs=0, requests=()))
     assert [one.daemon for one in journaled.recalled().presence.table(0.0)] == ["training"]
     assert RECALLED_EVENTS >= 36 * 12 * 10, "several heartbeats of each daemon of a large cluster"
 

@@ -76,6 +76,11 @@ def test_the_report_has_the_curves_and_every_setting(tmp_path: Path, log: Path) 
 
 
 def test_curves_are_those_of_the_backend(tmp_path: Path) -> None:
+    one = tmp_path / "one.csv"
+    assert not draw_curves(tmp_path, one)
+    CsvLog(one, StillClock()).write(iteration(1), policy())
+    assert not draw_curves(tmp_path, one), "a run of one iteration"
+    assert not (tmp_path / "curves.svg").exists()
     metrics = {"policy_loss": 1.2, "value_loss": 0.5, "divergence": 0.4, "replayed_rows": 500.0}
     log = CsvLog(tmp_path / "log.csv", StillClock())
     for number in (1, 2):
@@ -85,8 +90,3 @@ def test_curves_are_those_of_the_backend(tmp_path: Path) -> None:
     assert "divergence from the searches, nats" in drawing
     assert "replayed rows" in drawing
     assert "kl_div" not in drawing
-    path = tmp_path / "log.csv"
-    assert not draw_curves(tmp_path, path)
-    CsvLog(path, StillClock()).write(iteration(1), policy())
-    assert not draw_curves(tmp_path, path)
-    assert not (tmp_path / "curves.svg").exists()

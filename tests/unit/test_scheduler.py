@@ -1,4 +1,4 @@
-"""SelfplayScheduler: demand, workers, leases, priorities, pace. See ``test_scheduler_opponents`` for opponents."""
+"""SelfplayScheduler: demand, workers, leases, priorities, pace. See ``test_opponents`` for opponents."""
 
 from collections import Counter
 

@@ -26,14 +26,15 @@ def ignore(report: dict) -> None:
 
 
 def episodes(games: int = 40, length: int = 4, **meta) -> Shard:
-    rng = np.random.default_rng(games)
-    rows = games * length
+    """Return made-up games of two alternating seats with random positions."""
+    rng, rows = np.random.default_rng(games), games * length
     game, step = np.divmod(np.arange(rows, dtype=np.int32), length)
     mask = rng.random((rows, GAME.actions)) < 0.5
     mask[:, 4] = True
     last = step >= length - 2
     returns = rng.choice([-1, 1], size=(games, 1)).astype(np.float32) * np.array([[1, -1]], dtype=np.float32)
     seat = (step % 2).astype(np.int8)
+    about = {"config_key": CONFIG.key, "rules_version": GAME.rules_version, "model": "a" * 64, "opponents": ()}
     return Shard(
         obs=rng.integers(0, 2, (rows, GAME.observation_size), dtype=np.uint8),
         mask=mask,
@@ -50,18 +51,7 @@ def episodes(games: int = 40, length: int = 4, **meta) -> Shard:
         returns=returns,
         history=np.zeros(0, dtype=np.int32),
         history_offsets=np.zeros(games + 1, dtype=np.int64),
-        meta=ShardMeta(
-            **{
-                "config_key": CONFIG.key,
-                "rules_version": GAME.rules_version,
-                "model": "a" * 64,
-                "opponents": (),
-                "seed": 1,
-                "worker": "w0",
-                "temperature": 1.0,
-                **meta,
-            }
-        ),
+        meta=ShardMeta(**about | {"seed": 1, "worker": "w0", "temperature": 1.0} | meta),
     )
 
 
