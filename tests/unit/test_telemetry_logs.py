@@ -1,10 +1,11 @@
-"""Log lines: each is one JSON object of OpenTelemetry's shape."""
+"""Log files: lines of OpenTelemetry shape, rotation, and the stderr of supervised processes."""
 
 import asyncio
 import json
 import logging
+import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from io import StringIO
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 import structlog
 
 from app.telemetry import LogFile, configure
+from daemons.supervisor import PIPE_BYTES, StderrPipe
 
 SCHEMA = {
     "type": "object",
@@ -217,3 +219,61 @@ def test_a_file_that_cannot_be_rotated_grows(tmp_path: Path) -> None:
         for sink in (one, two, one):
             sink.write(b"line")
     assert (tmp_path / "log").read_text() == "line\n" * 3
+
+
+async def written(file: LogFile, *texts: str) -> str:
+    pipe = StderrPipe(file)
+    for text in texts:
+        os.write(pipe.writer, text.encode())
+        await asyncio.sleep(0.01)
+    os.close(pipe.writer)
+    return pipe.close()
+
+
+async def test_last_line_is_whole_and_of_the_latest_process(tmp_path: Path) -> None:
+    with LogFile(tmp_path / "logs" / "x.stderr") as file:
+        assert await written(file, "first\nsecond\n\n") == "second"
+        assert await written(file) == ""
+    assert (tmp_path / "logs" / "x.stderr").read_text() == "first\nsecond\n\n"
+    with LogFile(tmp_path / "x.stderr") as file:
+        assert await written(file, "one ", "line\nand ", "its end") == "and its end"
+    assert (tmp_path / "x.stderr").read_text() == "one line\nand its end\n"
+
+
+async def test_stderr_without_line_ends_fills_no_memory(tmp_path: Path) -> None:
+    with LogFile(tmp_path / "x.stderr") as file:
+        last = await written(file, *("a" * (PIPE_BYTES // 2),) * 5)
+    assert [len(line) for line in (tmp_path / "x.stderr").read_text().splitlines()] == [
+        PIPE_BYTES,
+        PIPE_BYTES,
+        PIPE_BYTES // 2,
+    ]
+    assert len(last) < PIPE_BYTES
+
+
+def files(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+MOVED = "x.stderr-moved"
+
+
+@pytest.mark.parametrize(
+    ("accident", "left"),
+    [
+        (Path.unlink, {"x.stderr": "two\n"}),
+        (lambda path: path.rename(path.with_name(MOVED)), {"x.stderr": "two\n", MOVED: "one\n"}),
+        (lambda path: os.truncate(path, 0), {"x.stderr": "two\n"}),
+    ],
+    ids=["removed", "renamed", "truncated"],
+)
+async def test_stderr_goes_on_in_a_new_file(tmp_path: Path, accident: Callable, left: dict[str, str]) -> None:
+    with LogFile(tmp_path / "x.stderr") as file:
+        pipe = StderrPipe(file)
+        os.write(pipe.writer, b"one\n")
+        await asyncio.sleep(0.01)
+        accident(tmp_path / "x.stderr")
+        os.write(pipe.writer, b"two\n")
+        os.close(pipe.writer)
+        assert pipe.close() == "two"
+    assert files(tmp_path) == left
