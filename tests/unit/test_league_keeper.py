@@ -121,19 +121,6 @@ def test_a_model_that_nobody_has_rated_enters_when_it_is_rated(keeper):
     assert keeper.feed(rated(50.0, match(0.9, 200), model=model(2), step=2)) == [], "once"
 
 
-def test_promoted_again_a_member_does_not_enter_twice(keeper):
-    ladder(keeper, 0, 2)
-    assert promote(keeper, 0, previous=2) == []
-    assert promote(keeper, 0, previous=0) == [], "not even after itself"
-
-
-def test_games_of_the_gauntlet_are_remembered(keeper):
-    promote(keeper, 0)
-    keeper.feed(CANDIDATE)
-    met = keeper.row().league.between(model(2), model(0))
-    assert (met.games, met.score) == (100, 60)
-
-
 def with_builtins(keeper: Driven, *names: str) -> Driven:
     """Return a keeper that goes on under settings with other built-in players."""
     config = keeper.settings.config(KEY).replace(builtins=names)

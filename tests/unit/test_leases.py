@@ -79,6 +79,12 @@ def trainings() -> Trainings:
     return Trainings()
 
 
+@pytest.fixture
+def staffed(trainings: Trainings) -> Trainings:
+    trainings.ready(HERE, THERE)
+    return trainings
+
+
 def test_jobs_go_to_the_least_busy_daemons(trainings):
     trainings.ready(HERE, capacity=2)
     trainings.ready(THERE, AWAY)
@@ -116,26 +122,24 @@ def test_the_jobs_of_a_daemon_that_is_gone_go_to_others(trainings, end):
     assert (trainings.leases(HERE), trainings.leases(THERE)) == (frozenset(), {request})
 
 
-def test_a_daemon_that_returns_gets_new_jobs_only(trainings):
-    trainings.ready(HERE, THERE)
-    first = trainings.request()
-    trainings.feed(LOST)
-    trainings.feed(NodeReturned(daemon="training", node=HERE, silent_seconds=20))
-    second = trainings.request(OTHER_KEY)
-    assert (trainings.leases(HERE), trainings.leases(THERE)) == ({second}, {first})
-    trainings.complete(first, KEY, HERE)
-    assert trainings.held(HERE, THERE) == [1, 0], "a late result ends the job"
+def test_a_daemon_that_returns_gets_new_jobs_only(staffed):
+    first = staffed.request()
+    staffed.feed(LOST)
+    staffed.feed(NodeReturned(daemon="training", node=HERE, silent_seconds=20))
+    second = staffed.request(OTHER_KEY)
+    assert (staffed.leases(HERE), staffed.leases(THERE)) == ({second}, {first})
+    staffed.complete(first, KEY, HERE)
+    assert staffed.held(HERE, THERE) == [1, 0], "a late result ends the job"
 
 
-def test_jobs_of_a_daemon_missing_from_a_roll_call_are_moved(trainings):
+def test_jobs_of_a_daemon_missing_from_a_roll_call_are_moved(staffed):
     """Journals of older versions have killed trainers without a reported loss."""
-    trainings.ready(HERE, THERE)
-    first, second = trainings.request(KEY), trainings.request(OTHER_KEY)
+    first, second = staffed.request(KEY), staffed.request(OTHER_KEY)
     there = RollEntry(daemon="training", node=THERE, position=0, lost=False)
-    trainings.feed(RollCall(daemons=(there, there.replace(daemon="evaluation", node=HERE))))
-    assert (trainings.leases(HERE), trainings.leases(THERE)) == (frozenset(), {second})
-    trainings.complete(second, OTHER_KEY, THERE)
-    assert (trainings.leases(HERE), trainings.leases(THERE)) == (frozenset(), {first})
+    staffed.feed(RollCall(daemons=(there, there.replace(daemon="evaluation", node=HERE))))
+    assert (staffed.leases(HERE), staffed.leases(THERE)) == (frozenset(), {second})
+    staffed.complete(second, OTHER_KEY, THERE)
+    assert (staffed.leases(HERE), staffed.leases(THERE)) == (frozenset(), {first})
 
 
 def degrade(trainings: Trainings) -> NodeDegraded:
@@ -153,39 +157,36 @@ def degrade(trainings: Trainings) -> NodeDegraded:
     return degraded
 
 
-def test_a_daemon_that_fails_where_another_succeeds_rests(trainings):
-    trainings.ready(HERE, THERE)
-    degraded = degrade(trainings)
-    waiting = trainings.request(KEY)
-    assert trainings.leases(HERE) == frozenset()
-    trainings.seconds += degraded.pause_seconds
-    trainings.feed(ClockTick(period_seconds=10))
-    assert trainings.leases(HERE) == {waiting}
-    assert trainings.complete(waiting, KEY, HERE) == [NodeRecovered(worker="training@here")]
+def test_a_daemon_that_fails_where_another_succeeds_rests(staffed):
+    degraded = degrade(staffed)
+    waiting = staffed.request(KEY)
+    assert staffed.leases(HERE) == frozenset()
+    staffed.seconds += degraded.pause_seconds
+    staffed.feed(ClockTick(period_seconds=10))
+    assert staffed.leases(HERE) == {waiting}
+    assert staffed.complete(waiting, KEY, HERE) == [NodeRecovered(worker="training@here")]
 
 
-def test_resting_daemon_that_restarts_is_tried_and_recovers(trainings):
+def test_resting_daemon_that_restarts_is_tried_and_recovers(staffed):
     """Otherwise the status would call it degraded for ever."""
-    trainings.ready(HERE, THERE)
-    degrade(trainings)
-    waiting = trainings.request(KEY)
-    trainings.feed(DaemonStarted(daemon="training", node=HERE, pid=1, version="1"))
-    trainings.ready(HERE, capacity=4)
-    assert trainings.leases(HERE) == {waiting}
-    trainings.request("hex7_2p")
-    assert trainings.leases(HERE) == {waiting}, "one job at a time until one succeeds"
-    assert trainings.complete(waiting, KEY, HERE) == [NodeRecovered(worker="training@here")]
-    assert len(trainings.leases(HERE)) == 1
+    degrade(staffed)
+    waiting = staffed.request(KEY)
+    staffed.feed(DaemonStarted(daemon="training", node=HERE, pid=1, version="1"))
+    staffed.ready(HERE, capacity=4)
+    assert staffed.leases(HERE) == {waiting}
+    staffed.request("hex7_2p")
+    assert staffed.leases(HERE) == {waiting}, "one job at a time until one succeeds"
+    assert staffed.complete(waiting, KEY, HERE) == [NodeRecovered(worker="training@here")]
+    assert len(staffed.leases(HERE)) == 1
 
 
 @pytest.mark.parametrize("reason", ["error", "diverged", "bad_data"])
-def test_a_daemon_without_fault_goes_on(trainings, reason):
+def test_a_daemon_without_fault_goes_on(staffed, reason):
     """Where all fail, the job is at fault. Resting would stop one machine after the other."""
-    trainings.ready(HERE, THERE)
     for _ in range(10):
-        mine, other = trainings.request(KEY), trainings.request(OTHER_KEY)
-        assert trainings.fail(mine, KEY, HERE, reason) == []
-        ended = trainings.fail if reason == "error" else trainings.complete
+        mine, other = staffed.request(KEY), staffed.request(OTHER_KEY)
+        assert staffed.fail(mine, KEY, HERE, reason) == []
+        ended = staffed.fail if reason == "error" else staffed.complete
         assert ended(other, OTHER_KEY, THERE) == []
 
 

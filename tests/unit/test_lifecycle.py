@@ -34,6 +34,12 @@ def lifecycle():
     return driven
 
 
+@pytest.fixture
+def gating(lifecycle):
+    candidate(lifecycle)
+    return lifecycle
+
+
 def champions(lifecycle: Driven) -> list[str]:
     return [one.model for one in lifecycle.state().lineage.champions]
 
@@ -59,10 +65,9 @@ class TestGate:
         assert isinstance(rejection, PromotionRejected)
         assert rejection.current == NEW
 
-    def test_undecided_rounds_add_up(self, lifecycle):
-        candidate(lifecycle)
+    def test_undecided_rounds_add_up(self, gating):
         rounds = 0
-        while isinstance((said := lifecycle.feed(gated(50, 0, 50)))[0], EvaluationRequested):
+        while isinstance((said := gating.feed(gated(50, 0, 50)))[0], EvaluationRequested):
             rounds += 1
         assert isinstance(said[0], ModelPromoted)
         assert 2 <= rounds <= 20
@@ -103,15 +108,14 @@ class TestGate:
             assert said.evidence.statistic == claim
             assert said.evidence.value >= said.evidence.threshold == pytest.approx(2.944, abs=0.001)
 
-    def test_failed_rounds_never_reject_and_do_not_count(self, lifecycle):
+    def test_failed_rounds_never_reject_and_do_not_count(self, gating):
         """A store that cannot be written fails every evaluation. The candidate awaits the repair of the store."""
-        candidate(lifecycle)
         for at in range(0, 60 * 400, 400):
-            said = lifecycle.feed(FAILED, TICK, at=at)
+            said = gating.feed(FAILED, TICK, at=at)
             assert all(isinstance(one, EvaluationRequested) for one in said)
-        assert (lifecycle.row().candidate.rounds, lifecycle.state().consecutive_failures) == (0, 0)
-        lifecycle.feed(TICK, at=60 * 400)
-        (promoted,) = lifecycle.feed(gated(70, 0, 30), at=60 * 400 + 1)
+        assert (gating.row().candidate.rounds, gating.state().consecutive_failures) == (0, 0)
+        gating.feed(TICK, at=60 * 400)
+        (promoted,) = gating.feed(gated(70, 0, 30), at=60 * 400 + 1)
         assert isinstance(promoted, ModelPromoted)
 
     def test_failures_in_a_row_pause_longer_and_longer(self, lifecycle):
@@ -127,15 +131,14 @@ class TestGate:
             assert (request.purpose, request.model) == ("gate", NEW)
             assert lifecycle.feed(TICK, at=now) == []
 
-    def test_repeated_gate_has_its_failure_as_cause(self, lifecycle):
+    def test_repeated_gate_has_its_failure_as_cause(self, gating):
         """A trace goes on through the tick that ends the pause."""
-        candidate(lifecycle)
-        lifecycle.feed(FAILED, FAILED)
-        failure = lifecycle.events[-1]
-        (again,) = lifecycle.envelopes(TICK, at=10)
+        gating.feed(FAILED, FAILED)
+        failure = gating.events[-1]
+        (again,) = gating.envelopes(TICK, at=10)
         assert (again.causationid, again.subject) == (failure.id, failure.subject)
-        lifecycle.feed(gated(50, 0, 50), at=10)
-        (request,) = lifecycle.feed(FAILED, at=11)
+        gating.feed(gated(50, 0, 50), at=10)
+        (request,) = gating.feed(FAILED, at=11)
         assert isinstance(request, EvaluationRequested), "a played round ends the row of failures"
 
     def test_a_candidate_of_a_model_that_is_not_current_is_refused(self, lifecycle):
@@ -143,36 +146,32 @@ class TestGate:
         assert isinstance(rejected, PromotionRejected)
         assert rejected.evidence.statistic == "not trained from the current model"
 
-    def test_it_is_pairs_of_games_that_count(self, lifecycle):
+    def test_it_is_pairs_of_games_that_count(self, gating):
         """52 of 100 games prove nothing; two pairs won whole do. In the second result, all other pairs are drawn."""
-        candidate(lifecycle)
-        (undecided,) = lifecycle.feed(gated(52, 0, 48))
+        (undecided,) = gating.feed(gated(52, 0, 48))
         assert isinstance(undecided, EvaluationRequested)
         (match,) = gated(52, 0, 48, "c" * 64).results
         balanced = match.replace(rotations=(0, 0, 48, 0, 2))
-        candidate(lifecycle, "c" * 64, OLD, 2)
-        (promoted,) = lifecycle.feed(gated(52, 0, 48, "c" * 64).replace(results=(balanced,)))
+        candidate(gating, "c" * 64, OLD, 2)
+        (promoted,) = gating.feed(gated(52, 0, 48, "c" * 64).replace(results=(balanced,)))
         assert isinstance(promoted, ModelPromoted)
 
     @pytest.mark.parametrize(("distinct", "said"), [(2, EvaluationRequested), (3, ModelPromoted)])
-    def test_games_that_are_all_the_same_say_what_one_rotation_says(self, lifecycle, distinct, said):
+    def test_games_that_are_all_the_same_say_what_one_rotation_says(self, gating, distinct, said):
         """A hundred equal games that are won count as one. Games are equal without openings, deals or temperature."""
-        candidate(lifecycle)
         (match,) = gated(100, 0, 0).results
         same = match.replace(distinct_games=distinct)
-        assert [type(one) for one in lifecycle.feed(gated(1, 0, 0).replace(results=(same,)))] == [said]
+        assert [type(one) for one in gating.feed(gated(1, 0, 0).replace(results=(same,)))] == [said]
 
-    def test_results_of_other_games_are_left_alone(self, lifecycle):
-        candidate(lifecycle)
+    def test_results_of_other_games_are_left_alone(self, gating):
         strange = match(0.9, 300, "champion", players=3)
-        assert not lifecycle.feed(gated(1, 0, 0).replace(results=(strange,))), "another number of players"
-        assert not lifecycle.feed(gated(100, 0, 0, "e" * 64)), "another model"
+        assert not gating.feed(gated(1, 0, 0).replace(results=(strange,))), "another number of players"
+        assert not gating.feed(gated(100, 0, 0, "e" * 64)), "another model"
 
-    def test_gate_against_another_than_the_champion_is_repeated(self, lifecycle):
-        candidate(lifecycle)
-        (request,) = lifecycle.feed(gated(100, 0, 0, champion="d" * 64))
+    def test_gate_against_another_than_the_champion_is_repeated(self, gating):
+        (request,) = gating.feed(gated(100, 0, 0, champion="d" * 64))
         assert (request.purpose, request.model) == ("gate", NEW)
-        (promoted,) = lifecycle.feed(gated(70, 0, 30))
+        (promoted,) = gating.feed(gated(70, 0, 30))
         assert promoted.evidence.games == 100
 
     @pytest.mark.parametrize(("score", "verdict"), [(0.65, ModelPromoted), (0.35, PromotionRejected)])
@@ -260,13 +259,12 @@ class TestOthersDecisions:
     def promotion(model: str, step: int = 7) -> ModelPromoted:
         return ModelPromoted(model=model, previous=OLD, step=step, elo=90, evidence=EVIDENCE)
 
-    def test_verdicts_by_an_operator_end_a_candidate(self, lifecycle):
-        candidate(lifecycle)
-        assert not lifecycle.feed(rejected())
-        assert not lifecycle.feed(*[gated(80, 0, 20)] * 3)
-        candidate(lifecycle)
-        lifecycle.feed(FAILED, FAILED, rejected())
-        assert lifecycle.feed(TICK, at=1000) == []
+    def test_verdicts_by_an_operator_end_a_candidate(self, gating):
+        assert not gating.feed(rejected())
+        assert not gating.feed(*[gated(80, 0, 20)] * 3)
+        candidate(gating)
+        gating.feed(FAILED, FAILED, rejected())
+        assert gating.feed(TICK, at=1000) == []
 
     def test_candidate_awaiting_its_verdict_is_not_replaced(self, lifecycle):
         lifecycle.feed(training_of())
@@ -283,11 +281,10 @@ class TestOthersDecisions:
         rollback, _ = lifecycle.feed(regression(NEW, "critical", last_good=OLD))
         assert (rollback.from_model, rollback.to_model) == (NEW, OLD)
 
-    def test_operators_promotion_ends_candidates_of_the_model_before(self, lifecycle):
-        candidate(lifecycle)
-        lifecycle.feed(self.promotion("c" * 64))
-        assert not lifecycle.feed(gated(90, 0, 10))
-        (rejected,) = candidate(lifecycle, "d" * 64, OLD)
+    def test_operators_promotion_ends_candidates_of_the_model_before(self, gating):
+        gating.feed(self.promotion("c" * 64))
+        assert not gating.feed(gated(90, 0, 10))
+        (rejected,) = candidate(gating, "d" * 64, OLD)
         assert isinstance(rejected, PromotionRejected)
         assert rejected.current == "c" * 64
 
@@ -310,11 +307,10 @@ class TestOthersDecisions:
         assert late.record(rollback) == []
         assert champions(late) == [OLD, NEW, "c" * 64]
 
-    def test_rollback_to_a_forgotten_model_is_adopted_too(self, lifecycle):
+    def test_rollback_to_a_forgotten_model_is_adopted_too(self, gating):
         """Everybody else follows the journal; a coordinator that did not would refuse every later candidate."""
-        candidate(lifecycle)
-        (request,) = lifecycle.feed(rolled_back(OLD, "f" * 64, 5))
+        (request,) = gating.feed(rolled_back(OLD, "f" * 64, 5))
         assert (request.purpose, request.model, request.step) == ("rating", "f" * 64, 5)
-        assert champions(lifecycle) == ["f" * 64]
-        (gate,) = candidate(lifecycle, parent="f" * 64, step=6)
+        assert champions(gating) == ["f" * 64]
+        (gate,) = candidate(gating, parent="f" * 64, step=6)
         assert gate.purpose == "gate"

@@ -67,6 +67,13 @@ def scheduler():
     return staffed()
 
 
+@pytest.fixture
+def playing(scheduler):
+    """Return a scheduler with a first request."""
+    scheduler.feed(distributed(), at=0)
+    return scheduler
+
+
 def staffed(run: RunSettings | None = None, **nodes: int) -> Driven:
     """Return a scheduler with workers of these capacities, by default one on the laptop."""
     driven = Driven(SelfplayScheduler, run)
@@ -127,11 +134,10 @@ class TestDemand:
         assert not scheduler.feed(failed, TICK, at=1)
         assert scheduler.feed(failed.replace(request_id=envelope.id), TICK, at=2)
 
-    def test_it_asks_again_until_the_rows_suffice(self, scheduler):
-        scheduler.feed(distributed())
-        scheduler.feed(scored(model=NEW), scored(0.29))  # of another model, or too poor
-        assert len(answer(scheduler, rows=NEED - 1)) == 1
-        assert not answer(scheduler, rows=1)
+    def test_it_asks_again_until_the_rows_suffice(self, playing):
+        playing.feed(scored(model=NEW), scored(0.29))  # of another model, or too poor
+        assert len(answer(playing, rows=NEED - 1)) == 1
+        assert not answer(playing, rows=1)
 
     @pytest.mark.parametrize("nodes", [dict.fromkeys("abcd", 1), {"huge": 10**12}])
     def test_as_many_play_at_once_as_make_a_training(self, nodes):
@@ -182,17 +188,16 @@ class TestDemand:
         assert len(seeds) == 20
 
     @pytest.mark.parametrize("end", [rejected(), unrated(), None], ids=["rejected", "unrated", "failed"])
-    def test_a_cycle_without_a_new_model_brings_new_games(self, scheduler, end):
-        scheduler.feed(distributed())
-        assert not answer(scheduler, rows=NEED)
-        assert not begin_training(scheduler, SHARD)
+    def test_a_cycle_without_a_new_model_brings_new_games(self, playing, end):
+        assert not answer(playing, rows=NEED)
+        assert not begin_training(playing, SHARD)
         if end is None:
-            end = training_failed(scheduler.state().lineage.training, "diverged")
+            end = training_failed(playing.state().lineage.training, "diverged")
         else:
-            assert not end_training(scheduler)
-            assert not scheduler.feed(unrated(OLD), unrated("d" * 64)), "no candidate's"
-        assert len(scheduler.feed(end)) == 1
-        assert not scheduler.feed(unrated(NEW))
+            assert not end_training(playing)
+            assert not playing.feed(unrated(OLD), unrated("d" * 64)), "no candidate's"
+        assert len(playing.feed(end)) == 1
+        assert not playing.feed(unrated(NEW))
 
     def test_nothing_is_played_until_a_new_model_is_distributed(self, scheduler):
         scheduler.settle()
@@ -206,22 +211,20 @@ class TestDemand:
         assert request.model == NEW
 
     @pytest.mark.parametrize(("late_rows", "requests"), [(NEED, 0), (NEED - 1, 1)])
-    def test_rows_that_come_during_a_training_count(self, scheduler, late_rows, requests):
-        scheduler.feed(distributed())
-        assert not answer(scheduler, rows=NEED)
-        begin_training(scheduler, SHARD)
+    def test_rows_that_come_during_a_training_count(self, playing, late_rows, requests):
+        assert not answer(playing, rows=NEED)
+        begin_training(playing, SHARD)
         late = scored(rows=late_rows, shard="d" * 64)
-        assert not scheduler.feed(late.replace(shard=late.shard.replace(games=GAMES[KEY].selfplay.games_per_request)))
-        end_training(scheduler)
-        assert len(scheduler.feed(unrated())) == requests
+        assert not playing.feed(late.replace(shard=late.shard.replace(games=GAMES[KEY].selfplay.games_per_request)))
+        end_training(playing)
+        assert len(playing.feed(unrated())) == requests
 
     @pytest.mark.parametrize(("spent", "requests"), [(SHARD, 1), ("d" * 64, 0)], ids=["its rows", "others"])
-    def test_only_rows_that_a_training_takes_are_gone(self, scheduler, spent, requests):
-        scheduler.feed(distributed())
-        assert not answer(scheduler, rows=NEED)
-        begin_training(scheduler, spent)
-        end_training(scheduler)
-        assert len(scheduler.feed(unrated())) == requests
+    def test_only_rows_that_a_training_takes_are_gone(self, playing, spent, requests):
+        assert not answer(playing, rows=NEED)
+        begin_training(playing, spent)
+        end_training(playing)
+        assert len(playing.feed(unrated())) == requests
 
     @pytest.mark.parametrize(
         "failure",
@@ -232,10 +235,9 @@ class TestDemand:
         ],
         ids=["failed", "degraded", "poor"],
     )
-    def test_a_failure_is_repeated_by_a_later_sweep_not_at_once(self, scheduler, failure):
-        scheduler.feed(distributed())
-        assert not scheduler.feed(failure.replace(request_id=unanswered(scheduler)[0].id), at=1000)
-        assert len(scheduler.feed(TICK, key=None, at=1001)) == 1
+    def test_a_failure_is_repeated_by_a_later_sweep_not_at_once(self, playing, failure):
+        assert not playing.feed(failure.replace(request_id=unanswered(playing)[0].id), at=1000)
+        assert len(playing.feed(TICK, key=None, at=1001)) == 1
 
 
 class TestWorkers:
@@ -272,10 +274,9 @@ class TestWorkers:
         [(lost(), True), (STOPPED, True), (lost().replace(daemon="training"), False), (lost("unknown"), False)],
         ids=["lost", "stopped", "another daemon's node", "another node"],
     )
-    def test_work_of_a_worker_that_is_gone_goes_to_another(self, scheduler, fact, is_handed_on):
-        scheduler.feed(distributed(), at=0)
-        scheduler.feed(joined("other"), key=None, at=25)
-        requests = scheduler.feed(fact, key=None, at=31)
+    def test_work_of_a_worker_that_is_gone_goes_to_another(self, playing, fact, is_handed_on):
+        playing.feed(joined("other"), key=None, at=25)
+        requests = playing.feed(fact, key=None, at=31)
         assert [request.worker for request in requests] == ["selfplay_worker@other"] * is_handed_on
 
     @pytest.mark.parametrize(
@@ -283,15 +284,14 @@ class TestWorkers:
         [(lost(), joined()), (lost(), RETURNED), (STOPPED, joined())],
         ids=["started again", "heard again", "stopped in good order"],
     )
-    def test_worker_that_comes_back_gets_games_and_owes_none(self, scheduler, gone, again):
-        scheduler.feed(distributed(), at=0)
-        (first,) = unanswered(scheduler)
-        assert not scheduler.feed(gone, key=None, at=100)
-        assert not scheduler.feed(distributed(NEW, 1), at=101)
-        assert not scheduler.feed(TICK, key=None, at=3600)
-        (request,) = scheduler.feed(again, key=None, at=3601)
+    def test_worker_that_comes_back_gets_games_and_owes_none(self, playing, gone, again):
+        (first,) = unanswered(playing)
+        assert not playing.feed(gone, key=None, at=100)
+        assert not playing.feed(distributed(NEW, 1), at=101)
+        assert not playing.feed(TICK, key=None, at=3600)
+        (request,) = playing.feed(again, key=None, at=3601)
         assert (request.worker, request.model) == (first.data.worker, NEW)
-        assert not scheduler.feed(delivery(first.id, first.data), at=3602), "nobody waits for it"
+        assert not playing.feed(delivery(first.id, first.data), at=3602), "nobody waits for it"
 
     def test_unanswered_request_is_repeated_after_four_deadlines(self, scheduler):
         longest = 4 * scheduler.settings.deadlines.selfplay_seconds
@@ -424,14 +424,13 @@ class TestPace:
         assert len(scheduler.feed(TICK, key=None, at=4 * lease)) == 1
 
     @pytest.mark.parametrize("rows", [NEED, 10**12])
-    def test_rows_that_no_training_takes_are_played_again(self, scheduler, rows):
-        """The trigger may lack rows that the scheduler counts."""
-        scheduler.feed(distributed())
-        assert not answer(scheduler, rows=rows)
-        limits = scheduler.settings.feedback
+    def test_rows_that_no_training_takes_are_played_again(self, playing, rows):
+        """The trigger may lack rows that the playing counts."""
+        assert not answer(playing, rows=rows)
+        limits = playing.settings.feedback
         overdue = limits.trigger.cooldown_seconds + limits.scheduler.lease_seconds
-        assert not scheduler.feed(TICK, key=None, at=overdue)
-        assert scheduler.feed(TICK, key=None, at=overdue + 1)
+        assert not playing.feed(TICK, key=None, at=overdue)
+        assert playing.feed(TICK, key=None, at=overdue + 1)
 
 
 class TestSettingsThatWereDecided:
@@ -463,7 +462,6 @@ class TestSettingsThatWereDecided:
         assert not answer(scheduler, rows=NEED)
 
 
-def test_another_configuration_is_not_touched(scheduler):
-    scheduler.feed(distributed())
-    scheduler.feed(penalty(0.5), key=OTHER_KEY)
-    assert len(answer(scheduler, rows=NEED - 1)) == 1
+def test_another_configuration_is_not_touched(playing):
+    playing.feed(penalty(0.5), key=OTHER_KEY)
+    assert len(answer(playing, rows=NEED - 1)) == 1

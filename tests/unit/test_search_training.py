@@ -114,19 +114,10 @@ def test_policies_are_stored_listed_and_searched(shards: list[Shard]) -> None:
 
 
 def job(tmp_path, shard_keys, replayed=()):
-    store = FileStore(tmp_path)
-    base = first(store)
-    spec = {
-        "store": str(tmp_path),
-        "config": CONFIG.model_dump(mode="json"),
-        "base_model": base.model,
-        "shards": shard_keys,
-        "replayed": list(replayed),
-        "step": 0,
-        "seed": 4,
-        "learning_rate": 1e-3,
-        "epochs": 1,
-    }
+    base = first(FileStore(tmp_path))
+    data = {"base_model": base.model, "shards": shard_keys, "replayed": list(replayed)}
+    how = {"step": 0, "seed": 4, "learning_rate": 1e-3, "epochs": 1}
+    spec = {"store": str(tmp_path), "config": CONFIG.model_dump(mode="json"), **data, **how}
     return InlineEngine().run("app.learning.search_training:train", spec, deadline_seconds=60)
 
 

@@ -65,6 +65,11 @@ def watchdog():
     return Driven(ModelPerformanceWatchdog)
 
 
+@pytest.fixture
+def calm(watchdog):
+    return steady(watchdog)
+
+
 class Played:
     """A series of models with simulated games and retests."""
 
@@ -193,52 +198,46 @@ def test_retest_not_about_the_current_doubt_changes_nothing(watchdog, late):
     assert watchdog.row(KEY) == before
 
 
-def test_candidates_that_are_not_promoted_do_not_count(watchdog):
-    steady(watchdog)
+def test_candidates_that_are_not_promoted_do_not_count(calm):
     for n in range(21, 60):
-        assert not watchdog.feed(rating(n, -300.0), at=n)
-    assert watchdog.row(KEY).doubt.total == 0
+        assert not calm.feed(rating(n, -300.0), at=n)
+    assert calm.row(KEY).doubt.total == 0
 
 
-def test_games_not_against_the_newest_anchor_do_not_count(watchdog):
-    steady(watchdog)
+def test_games_not_against_the_newest_anchor_do_not_count(calm):
     roles = ("random", "heuristic", "champion", "recent", "member_1", "anchor_2")
     for n in range(21, 40):
         beaten = [match(0.0, 100, role, model=model(1000 + n)) for role in roles]
-        assert not watchdog.feed(rated(0.0, *beaten, model=model(n)), promoted(n), at=n)
-    assert watchdog.row(KEY).doubt.total == 0
+        assert not calm.feed(rated(0.0, *beaten, model=model(n)), promoted(n), at=n)
+    assert calm.row(KEY).doubt.total == 0
 
 
-def test_current_model_rated_after_its_promotion_counts_then(watchdog):
+def test_current_model_rated_after_its_promotion_counts_then(calm):
     """An operator may promote a model that is rated only afterwards."""
-    steady(watchdog)
-    assert not watchdog.feed(promoted(21), at=21)
-    (alarm,) = said = watchdog.feed(rating(21, LEVEL - 200.0), at=22)
+    assert not calm.feed(promoted(21), at=21)
+    (alarm,) = said = calm.feed(rating(21, LEVEL - 200.0), at=22)
     assert (*detected(said), alarm.severity) == (model(21), model(20), "critical")
-    assert not watchdog.feed(promoted(21), at=23), "its games have been counted"
+    assert not calm.feed(promoted(21), at=23), "its games have been counted"
 
 
-def test_candidate_games_wait_while_current_model_is_rerated(watchdog):
-    steady(watchdog)
-    watchdog.feed(rating(21, LEVEL - 200.0), rating(20, LEVEL), at=21)
-    assert detected(watchdog.feed(promoted(21), at=22)) == (model(21), model(20))
+def test_candidate_games_wait_while_current_model_is_rerated(calm):
+    calm.feed(rating(21, LEVEL - 200.0), rating(20, LEVEL), at=21)
+    assert detected(calm.feed(promoted(21), at=22)) == (model(21), model(20))
 
 
-def test_restored_model_without_an_alarm_sets_the_level(watchdog):
-    steady(watchdog)
-    watchdog.feed(rolled_back(model(20), model(19), 19), rating(20, -300.0), at=30)
-    assert watchdog.row(KEY).level is None
-    watchdog.feed(rating(19, 60.0), at=31)
-    row = watchdog.row(KEY)
+def test_restored_model_without_an_alarm_sets_the_level(calm):
+    calm.feed(rolled_back(model(20), model(19), 19), rating(20, -300.0), at=30)
+    assert calm.row(KEY).level is None
+    calm.feed(rating(19, 60.0), at=31)
+    row = calm.row(KEY)
     assert (row.last_good, row.level.opponent) == (model(19), ANCHOR)
     assert row.level.elo == pytest.approx(60.0, abs=1.0)
 
 
-def test_the_next_regression_after_a_rollback_is_noticed_too(watchdog):
+def test_the_next_regression_after_a_rollback_is_noticed_too(calm):
     """The restored model is rated again to keep the level. Otherwise the next bad model would set it."""
-    steady(watchdog)
-    watchdog.feed(rolled_back(model(20), model(19), 19), rating(19, LEVEL), promoted(21), at=31)
-    (alarm,) = said = watchdog.feed(rating(21, LEVEL - 300.0), at=32)
+    calm.feed(rolled_back(model(20), model(19), 19), rating(19, LEVEL), promoted(21), at=31)
+    (alarm,) = said = calm.feed(rating(21, LEVEL - 300.0), at=32)
     assert (*detected(said), alarm.severity) == (model(21), model(19), "critical")
 
 
@@ -278,13 +277,12 @@ def test_games_against_the_random_bot_count_without_an_anchor(watchdog):
     assert detected(against_random(watchdog, 21, 0.0)) == (model(21), model(20))
 
 
-def test_level_above_a_restored_anchor_is_0(watchdog):
-    steady(watchdog)
-    watchdog.feed(rolled_back(model(20), ANCHOR, 1), at=30)
-    before = watchdog.row(KEY)
+def test_level_above_a_restored_anchor_is_0(calm):
+    calm.feed(rolled_back(model(20), ANCHOR, 1), at=30)
+    before = calm.row(KEY)
     assert (before.level.opponent, before.level.elo, before.level.variance) == (ANCHOR, 0.0, 0.0)
-    assert not watchdog.feed(rated(0.0, match(0.0, 200), model=ANCHOR))
-    assert watchdog.row(KEY) == before, "rated again, it is not compared with the random bot"
+    assert not calm.feed(rated(0.0, match(0.0, 200), model=ANCHOR))
+    assert calm.row(KEY) == before, "rated again, it is not compared with the random bot"
 
 
 @pytest.mark.parametrize(("elo", "alarms"), [(-150.0, 1), (0.0, 0)])
