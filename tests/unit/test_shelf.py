@@ -81,7 +81,7 @@ def test_shards_of_a_replaced_request_are_deleted(monitor: DrivenWorker) -> None
 
 
 @pytest.mark.parametrize("searched", [False, True])
-def test_shards_of_a_model_left_behind_are_deleted_unless_searched(searched: bool) -> None:
+def test_shards_of_a_replaced_model_go_unless_searched(searched: bool) -> None:
     monitor = DrivenWorker(QualityMonitor, REPLAYING if searched else None)
     fit(monitor, FIRST, model=OLD)
     fit(monitor, SECOND, THIRD, model=NEW)
