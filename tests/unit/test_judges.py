@@ -30,30 +30,29 @@ def match_of(config: GameConfig, hero, opponent, games: int = 40) -> MatchStatis
     return match_statistics(play_match(config, hero, opponent, MatchPlan(games, 1, 0.0, 2)), 2)
 
 
-def test_solver_never_loses_and_punishes_errors() -> None:
+def test_solver_never_loses_and_is_optimal() -> None:
     solver = load_judge("solver", TIC_TAC_TOE)
     openings = match_statistics(play_match(TIC_TAC_TOE, solver, RandomPlayer(), MatchPlan(200, 1, 0.0)), 2)
     assert openings.losses == 0
     assert openings.wins > 150
     assert match_statistics(play_match(TIC_TAC_TOE, solver, solver, MatchPlan(40, 1, 0.0)), 2).draws == 40
+    positions = draw_positions(TIC_TAC_TOE, 300, seed=0)
+    assert optimal_share(TIC_TAC_TOE, SolverPlayer(TIC_TAC_TOE), positions, 0.0, 0).all.mean == 1
+    expected = np.mean([len(position.optimal) / (9 - len(position.history)) for position in positions])
+    share = optimal_share(TIC_TAC_TOE, RandomPlayer(), positions, 0.0, 0).all
+    assert share.lower < expected < share.upper
 
 
-@pytest.mark.parametrize("key", ["connect_four_2p", "hex7_2p", "breakthrough6_2p", "othello_2p"])
+@pytest.mark.parametrize("key", ["connect_four_2p", "hex7_2p", "breakthrough6_2p", "othello_2p", "minishogi_2p"])
 def test_mcts_plays_legal_moves_and_beats_random(key: str) -> None:
-    """Seats of Hex and Breakthrough number their actions differently.
-
-    Othello has forced passes.
-    """
+    """Seats of Hex and Breakthrough number their actions differently. Othello has forced passes."""
     config = GAMES[ConfigKey(key)]
     assert match_of(config, load_judge("mcts:20", config), RandomPlayer(), games=10).wins >= 8
 
 
-def test_more_playouts_win() -> None:
+def test_more_playouts_win_and_seeds_repeat() -> None:
     few, many = (load_judge(f"mcts:{playouts}", CONNECT_FOUR) for playouts in (5, 200))
     assert match_of(CONNECT_FOUR, many, few).score.mean > 0.8
-
-
-def test_the_same_points_give_the_same_moves() -> None:
     first, again = (match_of(CONNECT_FOUR, load_judge("mcts:10", CONNECT_FOUR), RandomPlayer()) for _ in "12")
     assert first == again
 
@@ -72,19 +71,13 @@ def test_mcts_does_not_play_other_games(key: str) -> None:
 
 @pytest.mark.parametrize("name", JUDGES)
 class TestNoTrainingMeetsJudges:
-    def test_builtins_refuse_them(self, name: str) -> None:
+    def test_settings_players_and_lineups_refuse_them(self, name: str) -> None:
         with pytest.raises(ValidationError, match=f"{name} is a judge, and judges are not trained against"):
             TIC_TAC_TOE.replace(builtins=("random", name))
-
-    def test_own_bots_cannot_have_their_names(self, name: str) -> None:
         with pytest.raises(ValidationError, match=r"cannot be called|should match pattern"):
             TIC_TAC_TOE.replace(bots={name: {"player": "package:factory"}})
-
-    def test_players_of_training_are_loaded_without_them(self, name: str) -> None:
         with pytest.raises(JudgeInTraining, match=f"{name} is a judge"):
             load_player(MemoryStore(), name, open_table(TIC_TAC_TOE, 0).spec, config=TIC_TAC_TOE)
-
-    def test_lineups_of_selfplay_refuse_them(self, name: str) -> None:
         with pytest.raises(ValidationError, match=f"{name} is a judge"):
             Lineup(opponents=("random", name), games=2)
 
@@ -162,14 +155,6 @@ def test_players_are_asked_in_the_test_positions_themselves() -> None:
     hard = [keeps for keeps, position in zip(kept, positions, strict=True) if position.hard]
     assert share.hard is not None
     assert (share.hard.mean, share.hard.n) == (np.mean(hard), len(hard))
-
-
-def test_solver_is_optimal_and_random_is_not() -> None:
-    positions = draw_positions(TIC_TAC_TOE, 300, seed=0)
-    assert optimal_share(TIC_TAC_TOE, SolverPlayer(TIC_TAC_TOE), positions, 0.0, 0).all.mean == 1
-    expected = np.mean([len(position.optimal) / (9 - len(position.history)) for position in positions])
-    share = optimal_share(TIC_TAC_TOE, RandomPlayer(), positions, 0.0, 0).all
-    assert share.lower < expected < share.upper
 
 
 def test_positions_are_kept_and_damaged_files_solved_again(tmp_path: Path, monkeypatch) -> None:

@@ -25,7 +25,6 @@ if __name__ == "__main__":
 
 
 def run(script: Path, cache: Path, **environment: str) -> str:
-    """Run the kernel in its own process; return what it printed."""
     done = subprocess.run(
         [sys.executable, str(script)],
         env={**os.environ, "NUMBA_CACHE_DIR": str(cache), **environment},
@@ -52,14 +51,11 @@ def test_processes_started_at_once_leave_a_cache_for_later_ones(tmp_path: Path) 
     assert not list(cache.rglob("*.tmp.*"))
 
 
-def test_kernel_without_a_place_for_a_cache_is_compiled_again(tmp_path: Path) -> None:
+def test_cache_depends_on_place_and_source(tmp_path: Path) -> None:
     nowhere = tmp_path / "a file"
     nowhere.touch()
     only = KERNEL.replace("@kernel", "config.CACHE_LOCATOR_CLASSES = 'UserProvidedCacheLocator'\n\n@kernel")
     assert run(script_in(tmp_path, only), nowhere) == "45 0"
-
-
-def test_any_changed_source_leads_to_another_cache(tmp_path: Path) -> None:
     (tmp_path / "deeper").mkdir()
     called = tmp_path / "deeper" / "called.py"
     called.write_text("a = 1")

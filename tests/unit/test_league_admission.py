@@ -10,7 +10,6 @@ SCHEDULE = AdmissionSettings(elite_margin=0, founders=1)
 
 
 def run(steps, elo=lambda step: 0.0, settings=SCHEDULE, champion=None):
-    """Present the checkpoint of every step in turn."""
     league = league_of(champion=champion)
     for step in steps:
         roles = admission(step, elo(step), league, settings)
@@ -49,16 +48,16 @@ def test_roles_of_a_new_checkpoint(step, elo, roles) -> None:
     assert admission(step, elo, league, SCHEDULE) == roles
 
 
-def test_first_checkpoint_enters_and_expires_like_any_recent() -> None:
+def test_first_checkpoints_enter_whatever_their_step() -> None:
     assert admission(37, None, league_of(), SCHEDULE) == ("recent",)
     assert steps_of(run([37, *range(40, 141)])) == [*range(50, 141, 10)]
-
-
-def test_founders_enter_whatever_their_step() -> None:
     settings = AdmissionSettings()
     league = run([0, 1, 2, 3], settings=settings)
     assert steps_of(league) == [0, 1]
     assert admission(5, 0.0, league.without(model(0)), settings) == ("recent",)
+    league = league_of(checkpoint(500, roles=("recent",))).without(model(500))
+    assert admission(37, None, league, SCHEDULE) == ("recent",)
+    assert retirements(league.with_agent(checkpoint(37, roles=("recent",))), SCHEDULE) == ()
 
 
 def test_late_checkpoint_may_be_an_anchor_but_no_recent() -> None:
@@ -66,12 +65,6 @@ def test_late_checkpoint_may_be_an_anchor_but_no_recent() -> None:
     assert admission(410, 0.0, league, SCHEDULE) == ("recent",)
     assert admission(390, 0.0, league, SCHEDULE) == ()
     assert admission(300, 0.0, league, SCHEDULE) == ("anchor",)
-
-
-def test_checkpoint_in_a_deserted_league_enters_as_the_first() -> None:
-    league = league_of(checkpoint(500, roles=("recent",))).without(model(500))
-    assert admission(37, None, league, SCHEDULE) == ("recent",)
-    assert retirements(league.with_agent(checkpoint(37, roles=("recent",))), SCHEDULE) == ()
 
 
 def test_elite_beats_the_best_by_the_margin_and_stays_for_ever() -> None:
@@ -99,13 +92,10 @@ def test_capacity_exceeded_evicts_only_the_oldest_recents() -> None:
     assert retirements(left, settings) == ()  # four, and all of them stay
 
 
-def test_the_lineage_ends_where_nothing_is_known() -> None:
+def test_league_knows_lineages_and_its_best() -> None:
     league = league_of(checkpoint(1, parent=0), checkpoint(2, parent=1), checkpoint(3, parent=2)).without(model(2))
     assert league.lineage(checkpoint(9, parent=3)) == (model(3), model(2), model(1), model(0))
     assert league.lineage(checkpoint(9)) == ()
-
-
-def test_the_best_agent_is_the_checkpoint_of_the_highest_rating() -> None:
     league = league_of(checkpoint(1, 10.0), checkpoint(2, 30.0), checkpoint(3, 30.0), checkpoint(4))
     assert league.best is not None
     assert league.best.step == 2
@@ -113,7 +103,7 @@ def test_the_best_agent_is_the_checkpoint_of_the_highest_rating() -> None:
     assert league_of(checkpoint(4)).best is None
 
 
-def test_lasting_anchor_is_300_elo_above_the_previous_or_random() -> None:
+def test_lasting_anchors_are_300_elo_apart_and_stay() -> None:
     league = league_of(checkpoint(0, 0.0, roles=("anchor",)))
     assert "lasting" not in admission(5, 299.0, league, SCHEDULE)
     assert "lasting" in admission(5, 300.0, league, SCHEDULE)
@@ -122,8 +112,5 @@ def test_lasting_anchor_is_300_elo_above_the_previous_or_random() -> None:
     assert "lasting" in admission(7, 721.0, grown, SCHEDULE)
     assert "lasting" not in admission(7, None, grown, SCHEDULE)
     assert "lasting" in admission(7, 300.0, grown.without(model(5)), SCHEDULE), "a rollback took the anchor along"
-
-
-def test_lasting_anchors_stay_for_ever() -> None:
     league = league_of(checkpoint(5, 420.0, roles=("lasting",)), checkpoint(2000, 430.0, roles=("recent",)))
     assert [one.agent.step for one in retirements(league, AdmissionSettings(capacity=1))] == [2000]

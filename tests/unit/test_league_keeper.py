@@ -1,6 +1,7 @@
 """LeagueKeeper: promoted models enter by schedule, and leave by rule or rollback."""
 
 import pytest
+from builders import EVIDENCE, configured, rolled_back
 from driving import KEY, Driven, match, rated, run_settings
 from leagues import model
 
@@ -10,16 +11,12 @@ from app.core import Elo
 from app.events import (
     CheckpointAdded,
     CheckpointRetired,
-    Evidence,
     MatchesRequested,
     MatchmakingUpdated,
     ModelPromoted,
     ModelRolledBack,
-    RunConfigured,
 )
 from app.league.matchmaking import distribution
-
-EVIDENCE = Evidence(evaluation_id="e", statistic="s", value=0.0, threshold=0.0, games=1, elo=Elo(0.0), elo_stderr=1.0)
 
 
 def keeper_of(**schedule) -> Driven:
@@ -31,15 +28,10 @@ def keeper_of(**schedule) -> Driven:
 
 @pytest.fixture
 def keeper():
-    """Return a keeper with short times.
-
-    Every second step enters as a recent for six steps; every tenth step is an anchor.
-    """
     return keeper_of(recent_every=2, recent_for=6, anchor_every=10)
 
 
 def promote(keeper: Driven, step: int, elo: float = 0.0, previous: int | None = None) -> list:
-    """Rate a model and promote it; return what the promotion leads to."""
     keeper.feed(rated(elo, match(0.9, 200), model=model(step), step=step))
     return of_the_league(keeper.feed(promotion(step, elo, previous)))
 
@@ -54,8 +46,20 @@ def of_the_league(said: list) -> list:
     return [one for one in said if not isinstance(one, MatchesRequested | MatchmakingUpdated)]
 
 
-def rolled_back(bad: int, good: int) -> ModelRolledBack:
-    return ModelRolledBack(from_model=model(bad), to_model=model(good), step=good, reason="worse")
+def back(bad: int, good: int) -> ModelRolledBack:
+    return rolled_back(model(bad), model(good), good)
+
+
+def ladder(keeper: Driven, *steps: int, elo: float = 0.0) -> list:
+    """Promote one model after the other; return what the last promotion leads to."""
+    before, said = None, []
+    for step in steps:
+        said = promote(keeper, step, elo * step, before)
+        before = step
+    return said
+
+
+CANDIDATE = rated(50.0, match(0.6, 100, "champion", model=model(0)), model=model(2), step=2)
 
 
 def active(keeper: Driven) -> list[int]:
@@ -73,58 +77,40 @@ def test_first_promoted_model_enters_with_its_rated_games(keeper):
 def test_a_model_that_the_schedule_does_not_want_stays_out(keeper):
     promote(keeper, 0)
     assert promote(keeper, 1, 30.0, previous=0) == []
+    assert keeper.feed(rated(900.0, match(0.9, 200), model=model(2), step=2)) == [], "it is not promoted"
     assert active(keeper) == [0]
 
 
 def test_a_parent_is_the_nearest_ancestor_that_is_a_member(keeper):
-    promote(keeper, 0)
-    promote(keeper, 1, previous=0)
-    (added,) = promote(keeper, 2, previous=1)
+    (added,) = ladder(keeper, 0, 1, 2)
     assert added.parent == model(0)
     (grandchild,) = promote(keeper, 4, previous=2)
     assert grandchild.parent == model(2)
 
 
 def test_recents_leave_in_the_step_in_which_they_expire(keeper):
-    for step in range(0, 9, 2):
-        promote(keeper, step, previous=step - 2 if step else None)
-    added, retired = promote(keeper, 10, previous=8)
+    added, retired = ladder(keeper, 0, 2, 4, 6, 8, 10)
     assert isinstance(added, CheckpointAdded)
     assert retired == CheckpointRetired(model=model(4), step=4, reason="expired")
     assert active(keeper) == [0, 6, 8, 10], "0 is an anchor, 2 had left before"
 
 
 def test_above_the_capacity_the_oldest_leaves():
-    keeper = keeper_of(recent_every=1, anchor_every=100, capacity=2)
-    promote(keeper, 1)
-    promote(keeper, 2, previous=1)
-    _, retired = promote(keeper, 3, previous=2)
+    _, retired = ladder(keeper_of(recent_every=1, anchor_every=100, capacity=2), 1, 2, 3)
     assert (retired.model, retired.reason) == (model(1), "evicted")
 
 
-def test_a_rejected_model_never_enters(keeper):
-    promote(keeper, 0)
-    assert keeper.feed(rated(900.0, match(0.9, 200), model=model(2), step=2)) == []
-    assert active(keeper) == [0]
-
-
 def test_rollback_retires_members_promoted_after_its_target(keeper):
-    for step in range(0, 7, 2):
-        promote(keeper, step, previous=step - 2 if step else None)
-    said = of_the_league(keeper.feed(rolled_back(6, 2)))
+    ladder(keeper, 0, 2, 4, 6)
+    said = of_the_league(keeper.feed(back(6, 2)))
     assert [(one.step, one.reason) for one in said] == [(4, "rolled_back"), (6, "rolled_back")]
     assert active(keeper) == [0, 2]
     assert keeper.row().league.champion == model(2)
-    assert keeper.feed(rolled_back(6, 2)) == [], "repeated, it counts once"
+    assert keeper.feed(back(6, 2)) == [], "repeated, it counts once"
     added, *_ = promote(keeper, 8, previous=2)
     assert added.parent == model(2)
-
-
-def test_rollback_to_an_unknown_model_retires_only_the_bad_one(keeper):
-    for step in (0, 2, 4):
-        promote(keeper, step, previous=step - 2 if step else None)
-    (retired,) = of_the_league(keeper.feed(rolled_back(4, 99)))
-    assert retired.model == model(4)
+    (retired,) = of_the_league(keeper.feed(back(8, 99)))
+    assert retired.model == model(8), "an unknown target retires only the bad model"
 
 
 def test_a_model_that_nobody_has_rated_enters_when_it_is_rated(keeper):
@@ -133,20 +119,6 @@ def test_a_model_that_nobody_has_rated_enters_when_it_is_rated(keeper):
     (added,) = of_the_league(keeper.feed(rated(40.0, match(0.9, 200), model=model(2), step=2)))
     assert (added.model, added.elo, added.parent) == (model(2), 40.0, model(0))
     assert keeper.feed(rated(50.0, match(0.9, 200), model=model(2), step=2)) == [], "once"
-
-
-def test_promoted_again_a_member_does_not_enter_twice(keeper):
-    promote(keeper, 0)
-    promote(keeper, 2, previous=0)
-    assert promote(keeper, 0, previous=2) == []
-    assert promote(keeper, 0, previous=0) == [], "not even after itself"
-
-
-def test_games_of_the_gauntlet_are_remembered(keeper):
-    promote(keeper, 0)
-    keeper.feed(rated(50.0, match(0.9), match(0.6, 100, "champion", model=model(0)), model=model(2), step=2))
-    met = keeper.row().league.between(model(2), model(0))
-    assert (met.games, met.score) == (100, 60)
 
 
 def with_builtins(keeper: Driven, *names: str) -> Driven:
@@ -172,54 +144,44 @@ class TestMatchmaking:
         assert [(pick.category, pick.agent, pick.probability) for pick in decided.picks] == [("baselines", "random", 1)]
 
     def test_matchmaking_is_the_leagues_and_sums_to_one(self, keeper):
-        for step in (0, 2, 4):
-            promote(keeper, step, step * 10.0, previous=step - 2 if step else None)
+        ladder(keeper, 0, 2, 4, elo=10.0)
         decided, league = keeper.state().matchmaking, keeper.row().league
         hero = league.agents[model(4)]
         expected = distribution(league, hero, keeper.settings.league.matchmaking)
         assert {(pick.category, pick.agent): pick.probability for pick in decided.picks} == expected
         assert sum(pick.probability for pick in decided.picks) == pytest.approx(1)
 
-    def test_matchmaking_is_emitted_once_until_it_changes(self, keeper):
-        promote(keeper, 0)
-        candidate = rated(50.0, match(0.6, 100, "champion", model=model(0)), model=model(2), step=2)
-        assert keeper.feed(candidate, candidate) == []
-
     def test_a_candidates_games_change_nothing_but_who_is_there_does(self, keeper):
         promote(keeper, 0)
+        assert keeper.feed(CANDIDATE, CANDIDATE) == []
         other = with_builtins(keeper, "random", "heuristic")
-        candidate = rated(50.0, match(0.6, 100, "champion", model=model(0)), model=model(2), step=2)
-        (decided,) = other.feed(candidate)
+        (decided,) = other.feed(CANDIDATE)
         assert {pick.agent for pick in decided.picks} == {"random", "heuristic"}
-        assert other.feed(candidate) == []
+        assert other.feed(CANDIDATE) == []
 
     def test_current_models_own_games_change_its_opponents(self, keeper):
-        for step in (0, 2, 4):
-            promote(keeper, step, previous=step - 2 if step else None)
+        ladder(keeper, 0, 2, 4)
         beaten = keeper.feed(rated(0.0, match(0.1, 100, model=model(2)), model=model(0), step=0))
         (decided,) = keeper.feed(rated(0.0, match(0.9, 100, model=model(2)), model=model(4), step=4))
         assert beaten == []
         assert model(2) in {pick.agent for pick in decided.picks if pick.category == "exploitable"}
 
     def test_model_that_is_no_member_has_opponents_too(self, keeper):
-        for step in (0, 2, 3):
-            promote(keeper, step, previous=max(0, step - 2) if step else None)
+        ladder(keeper, 0, 2)
+        promote(keeper, 3, previous=1)
         decided = keeper.state().matchmaking
         assert decided.model == model(3)
         assert {pick.agent for pick in decided.picks} >= {model(0), model(2), model(3)}
 
     def test_matchmaking_after_a_rollback_is_the_restored_models(self, keeper):
-        for step in (0, 2, 4):
-            promote(keeper, step, previous=step - 2 if step else None)
-        *_, decided = keeper.feed(rolled_back(4, 2))
+        ladder(keeper, 0, 2, 4)
+        *_, decided = keeper.feed(back(4, 2))
         assert decided.model == model(2)
         assert model(4) not in {pick.agent for pick in decided.picks}
 
     def test_other_settings_are_heeded_at_once(self, keeper):
         promote(keeper, 0)
-        mirror = LeagueSettings(matchmaking=MATCHMAKING["mirror"])
-        settings = keeper.settings.replace(league=mirror)
-        configured = RunConfigured(run_id="run", settings=settings.model_dump(mode="json"))
-        (decided,) = keeper.feed(configured, key=None)
+        changed = configured(keeper.settings.replace(league=LeagueSettings(matchmaking=MATCHMAKING["mirror"])))
+        (decided,) = keeper.feed(changed, key=None)
         assert [(pick.category, pick.agent) for pick in decided.picks] == [("mirror", model(0))]
-        assert keeper.feed(configured, key=None) == []
+        assert keeper.feed(changed, key=None) == []

@@ -1,6 +1,7 @@
-"""Matchmaking by category and by AlphaStar's curves; shares are tested by chi-squared."""
+"""Matchmaking by category and by curves, selection of opponents, and pairings of background matches."""
 
 from collections import Counter
+from itertools import combinations
 from math import sqrt
 
 import pytest
@@ -9,17 +10,15 @@ from pydantic import ValidationError
 
 from app.config import MATCHMAKING, LeagueSettings, MatchmakingSettings
 from app.core import expected_score, lineups
-from app.league.matchmaking import Pick, curve_weight, distribution, win_probability
+from app.league.matchmaking import Pick, distribution, select, win_probability
+from app.league.tournaments import placement, round_robin
 
 BALANCED = MATCHMAKING["balanced"]
 HERO = checkpoint(100, 1000.0, parent=40)
 
 
 def full_league():
-    """Return a league with opponents of all categories.
-
-    It has two peers, two agents that used to win, one far above, two baselines, and the hero.
-    """
+    """Return a league with opponents of all categories."""
     league = league_of(
         HERO,
         checkpoint(10, 500.0),
@@ -50,10 +49,7 @@ def assert_drawn(counts, expected) -> None:
 
 
 def drawn(picks, count: int) -> list[Pick]:
-    """Draw opponents at tables of two.
-
-    Half of them have seeds of their own, as requests have.
-    """
+    """Draw opponents at tables of two. Half of them have seeds of their own, as requests have."""
     apart = [lineups(picks, 1, seats=1, distinct=1, seed=seed)[0] for seed in range(count // 2)]
     return [pick for (pick,) in (*apart, *lineups(picks, count - count // 2, seats=1, distinct=1, seed=count))]
 
@@ -72,16 +68,13 @@ def test_the_categories_are_met_30_40_20_10() -> None:
     assert_drawn(Counter(draws), named)
 
 
-def test_lineups_with_cloned_opponents_keep_the_shares() -> None:
+def test_lineups_keep_shares_and_repeat_by_seed() -> None:
     picks = distribution(full_league(), HERO, BALANCED)
     seats = lineups(picks, 12_000, seats=6, distinct=2, seed=1)
     shares = {"mirror": 0.3, "peers": 0.4, "exploitable": 0.2, "baselines": 0.1}
     for seat in range(6):
         assert_drawn(Counter(one[seat].category for one in seats), shares)
     assert all(one[:3] == one[:1] * 3 and one[3:] == one[3:4] * 3 for one in seats)  # A A A B B B
-
-
-def test_lineups_are_the_same_for_the_same_seed() -> None:
     picks = distribution(full_league(), HERO, BALANCED)
     assert lineups(picks, 8, seats=3, distinct=3, seed=5) == lineups(picks, 8, seats=3, distinct=3, seed=5)
     assert len({lineups(picks, 1, seats=3, distinct=3, seed=seed)[0] for seed in range(50)}) > 25
@@ -95,9 +88,6 @@ def test_empty_categories_share_out_in_proportion() -> None:
     for pick, share in distribution(alone, HERO, BALANCED).items():
         shares[pick.category] += share
     assert shares == pytest.approx({"mirror": 0.75, "baselines": 0.25})
-
-
-def test_cold_start_is_matched_against_baselines_only() -> None:
     one = league_of(checkpoint(0, 1000.0), baselines=("random", "heuristic"))
     only = {Pick("baselines", "random"): 0.5, Pick("baselines", "heuristic"): 0.5}
     assert distribution(one, HERO, BALANCED) == only
@@ -105,21 +95,10 @@ def test_cold_start_is_matched_against_baselines_only() -> None:
     two = one.with_agent(checkpoint(10, 1000.0))
     assert Pick("mirror", HERO.id) in distribution(two, HERO, BALANCED)
     assert distribution(two.without(model(10)), HERO, BALANCED) == only  # the retired do not count
-
-
-def test_hero_alone_in_its_league_is_matched_against_itself() -> None:
     mirror = {Pick("mirror", HERO.id): 1.0}
     assert distribution(league_of(baselines=()), HERO, BALANCED) == mirror
     nobody = MatchmakingSettings(mirror=0, peers=1, exploitable=0, baselines=0, cold_start=0)
     assert distribution(league_of(), HERO, nobody) == mirror
-
-
-def test_baseline_is_a_peer_if_near_and_exploitable_if_it_won() -> None:
-    league = league_of(checkpoint(40, 0.0), checkpoint(50, 900.0), baselines=("heuristic",))
-    league = league.with_agent(league.agents["heuristic"].rated(950.0, 20.0, 100))
-    league = meet(league, model(40), "heuristic", games=50, points=10)
-    found = {pick.category for pick in distribution(league, HERO, BALANCED) if pick.agent == "heuristic"}
-    assert found == {"peers", "exploitable", "baselines"}
 
 
 @pytest.mark.parametrize(
@@ -138,17 +117,16 @@ def test_exploitable_beat_an_ancestor_but_should_lose_to_hero(games, points, her
     assert (Pick("exploitable", model(99)) in distribution(league, HERO, BALANCED)) is found
 
 
-def test_ancestors_that_retired_are_remembered() -> None:
+def test_exploitable_are_remembered_and_may_be_peers() -> None:
     league = meet(league_of(checkpoint(40, 0.0), checkpoint(99, 900.0), checkpoint(98)), model(40), model(99), 20, 1)
     assert Pick("exploitable", model(99)) in distribution(league.without(model(40)), HERO, BALANCED)
     stranger = HERO.replace(parent=model(98))
     assert Pick("exploitable", model(99)) not in distribution(league, stranger, BALANCED)
-
-
-def test_curves_are_those_of_alphastar() -> None:
-    chances = [0.0, 0.25, 0.5, 0.75, 1.0]
-    assert [curve_weight("hard", p) for p in chances] == [1.0, 0.5625, 0.25, 0.0625, 0.0]
-    assert [curve_weight("var", p) for p in chances] == [0.0, 0.1875, 0.25, 0.1875, 0.0]
+    league = league_of(checkpoint(40, 0.0), checkpoint(50, 900.0), baselines=("heuristic",))
+    league = league.with_agent(league.agents["heuristic"].rated(950.0, 20.0, 100))
+    league = meet(league, model(40), "heuristic", games=50, points=10)
+    found = {pick.category for pick in distribution(league, HERO, BALANCED) if pick.agent == "heuristic"}
+    assert found == {"peers", "exploitable", "baselines"}
 
 
 @pytest.mark.parametrize(
@@ -177,18 +155,74 @@ def test_win_probability_moves_from_ratings_to_games_played() -> None:
     assert win_probability(league, checkpoint(7), other, 10) == 0.5  # nobody knows
 
 
-def test_a_model_plays_itself_in_nine_games_of_ten_by_default() -> None:
-    """Seats of opponents bring no rows.
-
-    A league of one plays itself, too.
-    """
+def test_default_mirrors_nine_games_of_ten() -> None:
     default = LeagueSettings().matchmaking
     assert default == MATCHMAKING["mostly_mirror"]
     assert distribution(full_league(), HERO, default)[Pick("mirror", HERO.id)] == pytest.approx(0.9)
     alone = league_of(HERO, baselines=("random", "heuristic"))
     assert distribution(alone, HERO, default)[Pick("mirror", HERO.id)] == pytest.approx(0.9 / 0.92)
-
-
-def test_matchmaking_without_any_share_is_refused() -> None:
     with pytest.raises(ValidationError, match="give at least one category a share"):
         MatchmakingSettings(mirror=0, peers=0, exploitable=0, baselines=0)
+
+
+RATED = checkpoint(100, 1000.0)
+LEAGUE = league_of(RATED, *(checkpoint(step, 10.0 * step) for step in (10, 20, 30, 40, 50)), baselines=("random", "x"))
+
+
+def steps(agents):
+    return [agent.step if agent.kind == "checkpoint" else agent.id for agent in agents]
+
+
+def test_strategies_select_the_champion_or_the_best() -> None:
+    assert steps(select(LEAGUE, "champion", RATED, 3)) == [50]
+    crowned = LEAGUE.replace(champion=model(20))
+    assert steps(select(crowned, "champion", RATED, 3)) == [20]
+    assert steps(select(crowned.replace(champion=RATED.id), "champion", RATED)) == [50]
+    assert steps(select(LEAGUE, "top_k", RATED, 3)) == [50, 40, 30]
+    assert steps(select(LEAGUE, "top_k", RATED, 99)) == [50, 40, 30, 20, 10]
+    assert steps(select(LEAGUE, "recent", RATED, 3)) == [50, 40, 30]
+    assert steps(select(LEAGUE, "recent", RATED, 99)) == [50, 40, 30, 20, 10]
+    for strategy in ("champion", "top_k", "random", "recent", "round_robin", "pfsp"):
+        assert select(league_of(RATED, baselines=()), strategy, RATED, 3) == ()
+
+
+def test_strategies_draw_evenly_or_in_turns() -> None:
+    turns = [steps(select(LEAGUE, "round_robin", RATED, 3, seed=turn)) for turn in range(7)]
+    assert turns[:3] == [["random", "x", 10], [20, 30, 40], [50, "random", "x"]]
+    assert set(Counter(name for turn in turns for name in turn).values()) == {3}
+    draws = [steps(select(LEAGUE, "random", RATED, 3, seed=seed)) for seed in range(3000)]
+    assert all(len(set(one)) == 3 for one in draws)
+    counts = Counter(name for one in draws for name in one)
+    assert all(abs(count - 9000 / 7) < 4 * (9000 / 7 * 6 / 7) ** 0.5 for count in counts.values())
+    assert sorted(steps(select(LEAGUE, "random", RATED, 99)), key=str) == sorted(
+        ["random", "x", 10, 20, 30, 40, 50], key=str
+    )
+
+
+@pytest.mark.parametrize(("curve", "favourite"), [("hard", 5), ("var", 6)])
+def test_pfsp_prefers_those_that_win_or_those_of_equal_strength(curve, favourite) -> None:
+    league = league_of(checkpoint(5, 1300.0), checkpoint(6, 1000.0), checkpoint(7, 700.0), baselines=())
+    counts = Counter(select(league, "pfsp", RATED, seed=seed, curve=curve)[0].step for seed in range(2000))
+    assert counts.most_common(1)[0][0] == favourite
+    assert counts[7] > 0
+
+
+@pytest.mark.parametrize("players", range(8))
+def test_round_robin_pairs_everybody_with_everybody_once(players) -> None:
+    names = [f"p{number}" for number in range(players)]
+    rounds = round_robin(names)
+    met = [frozenset(pairing) for one in rounds for pairing in one]
+    assert sorted(map(sorted, met)) == sorted(map(list, combinations(names, 2)))
+    assert all(len({name for pairing in one for name in pairing}) == 2 * len(one) for one in rounds)
+    assert all(len(one) == players // 2 for one in rounds)
+
+
+def test_newcomer_is_paired_with_ladder_or_unmet_equals() -> None:
+    pairings = placement(LEAGUE, checkpoint(200), 4)
+    assert [pairing.one for pairing in pairings] == [model(200)] * 4
+    assert [pairing.other for pairing in pairings] == ["random", model(20), model(40), RATED.id]
+    assert len(placement(LEAGUE, checkpoint(200), 99)) == 8
+    newcomer = checkpoint(200, 390.0)
+    assert [pairing.other for pairing in placement(LEAGUE, newcomer, 2)] == [model(40), model(30)]
+    seen = meet(LEAGUE, newcomer, model(40), 100, 50)
+    assert [pairing.other for pairing in placement(seen, newcomer, 2)] == [model(30), model(50)]

@@ -1,43 +1,31 @@
-"""The league as it follows from the journal's events.
-
-Admissions, retirements, ratings and games are events.
-"""
-
-from datetime import UTC, datetime
+"""The league as it follows from the journal's events. Admissions, retirements, ratings and games are events."""
 
 import pytest
-from driving import KEY, run_settings
+from builders import EVIDENCE, recorded
+from driving import KEY, match, rated, run_settings
 from leagues import league_of, model
-from rotations import rotations
 
 from app.config import AdmissionSettings
-from app.core import Elo, Rate
+from app.core import Elo
 from app.events import (
     AgentRating,
     CheckpointAdded,
     CheckpointRetired,
     EloUpdated,
-    EvaluationCompleted,
-    Event,
-    Evidence,
-    MatchResult,
     ModelPromoted,
     ModelRolledBack,
     PromotionRejected,
     RegressionDetected,
-    originate,
 )
 from app.league.league import Agent, League, fold_league
 from app.status.league import LeagueView
 
 SCHEDULE = AdmissionSettings(remembered_for=200)
-EVIDENCE = Evidence(evaluation_id="e", statistic="s", value=0.0, threshold=0.0, games=1, elo=Elo(0.0), elo_stderr=1.0)
 
 
 def fold(league, *payloads):
-    for number, payload in enumerate(payloads):
-        envelope = originate(payload, event_id=f"e{number}", time=datetime(2026, 1, 1, tzinfo=UTC), subject="x_2p")
-        league = fold_league(league, Event(envelope, number + 1, 1000 + number, "t@t"), SCHEDULE)
+    for number, payload in enumerate(payloads, 1):
+        league = fold_league(league, recorded(payload, number, "x_2p", seconds=(999 + number) / 1e6), SCHEDULE)
     return league
 
 
@@ -51,37 +39,12 @@ def retired(step):
     return CheckpointRetired(model=model(step), step=step, reason="expired")
 
 
-def match(opponent, games, points, name="recent"):
-    return MatchResult(
-        opponent=name,
-        opponent_model=opponent,
-        opponent_elo=Elo(0.0),
-        games=games,
-        wins=int(points),
-        draws=0,
-        losses=games - int(points),
-        truncated=0,
-        distinct_games=games,
-        score=Rate.of(points, games),
-        outcome=None,
-        rotations=rotations(int(points), 0, games - int(points)),
-        graded=None,
-    )
+def played(opponent, games, points, name="recent"):
+    return match(points / games, games, name, model=opponent)
 
 
 def evaluated(step, *matches, purpose="rating"):
-    return EvaluationCompleted(
-        request_id="r",
-        purpose=purpose,
-        model=model(step),
-        step=step,
-        results=matches,
-        elo=Elo(0.0),
-        elo_stderr=20.0,
-        lost_games=0,
-        undecided_games=0,
-        seconds=1.0,
-    )
+    return rated(0.0, *matches, model=model(step), step=step).replace(purpose=purpose)
 
 
 def updated(name, elo):
@@ -92,24 +55,19 @@ def promoted(step):
     return ModelPromoted(model=model(step), previous=None, step=step, elo=Elo(0.0), evidence=EVIDENCE)
 
 
-def test_an_admission_says_all_there_is_to_know() -> None:
+def test_admissions_and_ratings_change_what_is_known() -> None:
     league = fold(league_of(), added(10, 35.0, parent=model(0), roles=("recent", "elite")))
-    assert league.agents[model(10)] == Agent(
-        id=model(10),
-        kind="checkpoint",
-        step=10,
-        elo=Elo(35.0),
-        elo_stderr=20.0,
-        matches=300,
-        created_us=1000,
-        parent=model(0),
-        roles=("recent", "elite"),
-    )
-    assert league.latest_step == 10
+    known = {"elo": Elo(35.0), "elo_stderr": 20.0, "matches": 300, "created_us": 1000, "parent": model(0)}
+    agent = Agent(id=model(10), kind="checkpoint", step=10, **known, roles=("recent", "elite"))
+    assert (league.agents[model(10)], league.latest_step) == (agent, 10)
+    league = fold(league_of(), added(10), updated(model(10), 70.0))
+    agent = league.agents[model(10)]
+    assert (agent.elo, agent.elo_stderr, agent.matches, agent.roles) == (70.0, 5.0, 900, ("recent",))
+    assert fold(league, updated(model(11), 1.0)) == league
 
 
 def test_retired_models_are_no_opponents_and_finally_forgotten() -> None:
-    games = evaluated(20, match(model(10), 100, 60), match(None, 200, 190, name="random"))
+    games = evaluated(20, played(model(10), 100, 60), played(None, 200, 190, name="random"))
     league = fold(League().with_baselines(["random"]), added(10), promoted(20), games, added(20), retired(10))
     assert [agent.id for agent in league.active] == ["random", model(20)]
     met = league.between(model(20), model(10))
@@ -121,46 +79,36 @@ def test_retired_models_are_no_opponents_and_finally_forgotten() -> None:
     assert later.between(model(20), "random") is not None
 
 
-def test_ratings_change_what_is_known_and_nothing_else() -> None:
-    league = fold(league_of(), added(10), updated(model(10), 70.0))
-    agent = league.agents[model(10)]
-    assert (agent.elo, agent.elo_stderr, agent.matches, agent.roles) == (70.0, 5.0, 900, ("recent",))
-    assert fold(league, updated(model(11), 1.0)) == league
-
-
-def test_games_of_a_pair_add_up_and_gate_games_are_kept_apart() -> None:
+def test_games_count_for_members_alone() -> None:
     league = fold(
         league_of(),
         added(10),
-        evaluated(20, match(model(10), 100, 60)),
-        evaluated(20, match(model(10), 400, 0), purpose="gate"),
-        evaluated(10, match(model(20), 50, 30)),
+        evaluated(20, played(model(10), 100, 60)),
+        evaluated(20, played(model(10), 400, 0), purpose="gate"),
+        evaluated(10, played(model(20), 50, 30)),
     )
     met = league.between(model(10), model(20))
     assert (met.first, met.second, met.games, met.score) == (model(10), model(20), 150, 70)
     assert met.rotations == 75
-
-
-@pytest.mark.parametrize(("purpose", "games"), [("rating", 20), ("tournament", 20), ("retest", 20), ("gate", 0)])
-def test_all_games_but_those_of_gates_count(record, purpose: str, games: int) -> None:
-    played = evaluated(20, match(model(10), 20, 12), purpose=purpose)
-    league = fold(league_of(), added(10), played)
-    met = league.between(model(10), model(20))
-    assert (met.games if met else 0) == games
-    view = LeagueView()
-    for data in (added(10), played):
-        view.take(record(data, KEY), run_settings())
-    assert sum(pair.games for pair in view.pairs) == games
-
-
-def test_games_of_a_model_that_did_not_stay_are_forgotten() -> None:
-    games = evaluated(20, match(model(10), 100, 60))
+    games = evaluated(20, played(model(10), 100, 60))
     rejected = PromotionRejected(model=model(20), current=model(10), step=20, evidence=EVIDENCE)
     league = fold(league_of(), added(10), promoted(10))
     assert fold(league, games, rejected).between(model(20), model(10)) is None
     kept = fold(league, games, promoted(20))
     assert kept.between(model(20), model(10)) is not None
     assert fold(kept, promoted(30)).between(model(20), model(10)) is None
+
+
+@pytest.mark.parametrize(("purpose", "games"), [("rating", 20), ("tournament", 20), ("retest", 20), ("gate", 0)])
+def test_all_games_but_those_of_gates_count(record, purpose: str, games: int) -> None:
+    games_of = evaluated(20, played(model(10), 20, 12), purpose=purpose)
+    league = fold(league_of(), added(10), games_of)
+    met = league.between(model(10), model(20))
+    assert (met.games if met else 0) == games
+    view = LeagueView()
+    for data in (added(10), games_of):
+        view.take(record(data, KEY), run_settings())
+    assert sum(pair.games for pair in view.pairs) == games
 
 
 def test_current_and_last_good_model_are_known() -> None:

@@ -1,24 +1,22 @@
 """Leases: jobs of a kind, shared by the daemons of several machines."""
 
 from collections import Counter
-from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import pytest
+from builders import configured, ready, recorded, training_failed, training_of
 from driving import KEY, NEW, OLD, OTHER_KEY, folded, run_settings
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.controllers.fold import Fold
-from app.core import derive_id
 from app.events import (
     ClockTick,
     DaemonFailed,
     DaemonReady,
     DaemonStarted,
     DaemonStopped,
-    Event,
     NodeDegraded,
     NodeLost,
     NodeRecovered,
@@ -26,13 +24,8 @@ from app.events import (
     Payload,
     RollCall,
     RollEntry,
-    RunConfigured,
     TrainingCompleted,
-    TrainingFailed,
-    TrainingRequested,
-    originate,
 )
-from app.events.envelope import EPOCH
 from daemons.jobs import WorkerPlace
 from daemons.leases import leased_to
 from daemons.training import Trainer, TrainingLeases
@@ -42,52 +35,54 @@ KEYS = (KEY, OTHER_KEY, "hex7_2p", "othello_2p", "go7_2p")
 
 
 class Trainings:
-    """The trainers of some machines.
-
-    They share one fold, since all fold the same events.
-    """
+    """The trainers of some machines. They share one fold, since all fold the same events."""
 
     def __init__(self) -> None:
         place = WorkerPlace("training@here", HERE, "store")
         self.fold = Fold((partial(Trainer, place=place), TrainingLeases))
         self.position, self.seconds = 0, 0.0
-        settings = run_settings(*KEYS).model_dump(mode="json")
-        self.feed(RunConfigured(run_id="run", settings=settings))
+        self.feed(configured(run_settings(*KEYS)))
 
     def feed(self, data: Payload, key: str | None = None, source: str = "broker@here") -> list[Any]:
         self.position += 1
         self.seconds += 1
-        time = EPOCH + timedelta(seconds=self.seconds)
-        envelope = originate(data, event_id=derive_id("test", self.position), time=time, subject=key)
-        event = Event(envelope, self.position, round(self.seconds * 1e6), source)
-        return [emitted.data for emitted in folded(self.fold, event).envelopes]
+        self.event = recorded(data, self.position, key, seconds=self.seconds, source=source)
+        return [emitted.data for emitted in folded(self.fold, self.event).envelopes]
 
     def ready(self, *nodes: str, capacity: int = 1) -> None:
         for node in nodes:
-            self.feed(DaemonReady(daemon="training", node=node, position=0, capacity=capacity))
+            self.feed(ready("training", node, capacity=capacity))
 
     def request(self, key: str = KEY) -> str:
-        self.feed(TrainingRequested(base_model=OLD, shards=(), step=0, seed=1, learning_rate=1e-3, epochs=1), key)
-        return derive_id("test", self.position)
+        self.feed(training_of(), key)
+        return self.event.id
 
     def complete(self, request: str, key: str, node: str) -> list[Any]:
         done = TrainingCompleted(request_id=request, model=NEW, parent=OLD, step=1, rows=1, metrics=None)
         return self.feed(done, key, f"training@{node}")
 
     def fail(self, request: str, key: str, node: str, reason: Any = "error") -> list[Any]:
-        return self.feed(TrainingFailed(request_id=request, reason=reason, error="no"), key, f"training@{node}")
+        return self.feed(training_failed(request, reason), key, f"training@{node}")
 
     def held(self, *nodes: str) -> list[int]:
-        """Return the number of leases of each machine."""
         return [len(self.leases(node)) for node in nodes]
 
     def leases(self, node: str) -> frozenset[Any]:
         return leased_to(self.fold.rows(TrainingLeases.name), f"training@{node}")
 
 
+LOST = NodeLost(daemon="training", node=HERE, silent_seconds=10)
+
+
 @pytest.fixture
 def trainings() -> Trainings:
     return Trainings()
+
+
+@pytest.fixture
+def staffed(trainings: Trainings) -> Trainings:
+    trainings.ready(HERE, THERE)
+    return trainings
 
 
 def test_jobs_go_to_the_least_busy_daemons(trainings):
@@ -99,24 +94,18 @@ def test_jobs_go_to_the_least_busy_daemons(trainings):
 
 
 def test_a_waiting_job_goes_to_the_first_daemon_that_is_free(trainings):
-    trainings.ready(HERE, THERE)
     first, second, third = (trainings.request(key) for key in KEYS[:3])
+    assert trainings.held(HERE) == [0], "without a ready daemon, jobs wait"
+    trainings.ready(HERE, THERE)
     assert (trainings.leases(HERE), trainings.leases(THERE)) == ({first}, {second})
     trainings.complete(second, KEYS[1], THERE)
     assert (trainings.leases(HERE), trainings.leases(THERE)) == ({first}, {third})
 
 
-def test_without_a_ready_daemon_jobs_wait(trainings):
-    request = trainings.request()
-    assert trainings.held(HERE) == [0]
-    trainings.ready(HERE)
-    assert trainings.leases(HERE) == {request}
-
-
 @pytest.mark.parametrize(
     "end",
     [
-        NodeLost(daemon="training", node=HERE, silent_seconds=10),
+        LOST,
         DaemonStopped(daemon="training", node=HERE, position=0),
         DaemonFailed(daemon="training", node=HERE, error="no"),
         DaemonStarted(daemon="training", node=HERE, pid=1, version="1"),
@@ -133,33 +122,24 @@ def test_the_jobs_of_a_daemon_that_is_gone_go_to_others(trainings, end):
     assert (trainings.leases(HERE), trainings.leases(THERE)) == (frozenset(), {request})
 
 
-def test_a_daemon_that_returns_gets_new_jobs_only(trainings):
-    trainings.ready(HERE, THERE)
-    first = trainings.request()
-    trainings.feed(NodeLost(daemon="training", node=HERE, silent_seconds=10))
-    trainings.feed(NodeReturned(daemon="training", node=HERE, silent_seconds=20))
-    second = trainings.request(OTHER_KEY)
-    assert (trainings.leases(HERE), trainings.leases(THERE)) == ({second}, {first})
+def test_a_daemon_that_returns_gets_new_jobs_only(staffed):
+    first = staffed.request()
+    staffed.feed(LOST)
+    staffed.feed(NodeReturned(daemon="training", node=HERE, silent_seconds=20))
+    second = staffed.request(OTHER_KEY)
+    assert (staffed.leases(HERE), staffed.leases(THERE)) == ({second}, {first})
+    staffed.complete(first, KEY, HERE)
+    assert staffed.held(HERE, THERE) == [1, 0], "a late result ends the job"
 
 
-def test_jobs_of_a_daemon_missing_from_a_roll_call_are_moved(trainings):
+def test_jobs_of_a_daemon_missing_from_a_roll_call_are_moved(staffed):
     """Journals of older versions have killed trainers without a reported loss."""
-    trainings.ready(HERE, THERE)
-    first, second = trainings.request(KEY), trainings.request(OTHER_KEY)
+    first, second = staffed.request(KEY), staffed.request(OTHER_KEY)
     there = RollEntry(daemon="training", node=THERE, position=0, lost=False)
-    trainings.feed(RollCall(daemons=(there, there.replace(daemon="evaluation", node=HERE))))
-    assert (trainings.leases(HERE), trainings.leases(THERE)) == (frozenset(), {second})
-    trainings.complete(second, OTHER_KEY, THERE)
-    assert (trainings.leases(HERE), trainings.leases(THERE)) == (frozenset(), {first})
-
-
-def test_a_lost_daemon_s_late_result_ends_the_job(trainings):
-    trainings.ready(HERE, THERE)
-    request = trainings.request()
-    trainings.feed(NodeLost(daemon="training", node=HERE, silent_seconds=10))
-    assert trainings.leases(THERE) == {request}
-    trainings.complete(request, KEY, HERE)
-    assert trainings.held(HERE, THERE) == [0, 0]
+    staffed.feed(RollCall(daemons=(there, there.replace(daemon="evaluation", node=HERE))))
+    assert (staffed.leases(HERE), staffed.leases(THERE)) == (frozenset(), {second})
+    staffed.complete(second, OTHER_KEY, THERE)
+    assert (staffed.leases(HERE), staffed.leases(THERE)) == (frozenset(), {first})
 
 
 def degrade(trainings: Trainings) -> NodeDegraded:
@@ -177,56 +157,44 @@ def degrade(trainings: Trainings) -> NodeDegraded:
     return degraded
 
 
-def test_a_daemon_that_fails_where_another_succeeds_rests(trainings):
-    trainings.ready(HERE, THERE)
-    degraded = degrade(trainings)
-    waiting = trainings.request(KEY)
-    assert trainings.leases(HERE) == frozenset()
-    trainings.seconds += degraded.pause_seconds
-    trainings.feed(ClockTick(period_seconds=10))
-    assert trainings.leases(HERE) == {waiting}
-    assert trainings.complete(waiting, KEY, HERE) == [NodeRecovered(worker="training@here")]
+def test_a_daemon_that_fails_where_another_succeeds_rests(staffed):
+    degraded = degrade(staffed)
+    waiting = staffed.request(KEY)
+    assert staffed.leases(HERE) == frozenset()
+    staffed.seconds += degraded.pause_seconds
+    staffed.feed(ClockTick(period_seconds=10))
+    assert staffed.leases(HERE) == {waiting}
+    assert staffed.complete(waiting, KEY, HERE) == [NodeRecovered(worker="training@here")]
 
 
-def test_resting_daemon_that_restarts_is_tried_and_recovers(trainings):
+def test_resting_daemon_that_restarts_is_tried_and_recovers(staffed):
     """Otherwise the status would call it degraded for ever."""
-    trainings.ready(HERE, THERE)
-    degrade(trainings)
-    waiting = trainings.request(KEY)
-    trainings.feed(DaemonStarted(daemon="training", node=HERE, pid=1, version="1"))
-    trainings.ready(HERE, capacity=4)
-    assert trainings.leases(HERE) == {waiting}
-    trainings.request("hex7_2p")
-    assert trainings.leases(HERE) == {waiting}, "one job at a time until one succeeds"
-    assert trainings.complete(waiting, KEY, HERE) == [NodeRecovered(worker="training@here")]
-    assert len(trainings.leases(HERE)) == 1
+    degrade(staffed)
+    waiting = staffed.request(KEY)
+    staffed.feed(DaemonStarted(daemon="training", node=HERE, pid=1, version="1"))
+    staffed.ready(HERE, capacity=4)
+    assert staffed.leases(HERE) == {waiting}
+    staffed.request("hex7_2p")
+    assert staffed.leases(HERE) == {waiting}, "one job at a time until one succeeds"
+    assert staffed.complete(waiting, KEY, HERE) == [NodeRecovered(worker="training@here")]
+    assert len(staffed.leases(HERE)) == 1
 
 
-def test_a_daemon_that_fails_where_all_fail_goes_on(trainings):
-    """The job is at fault.
-
-    Resting would stop one machine after the other.
-    """
-    trainings.ready(HERE, THERE)
+@pytest.mark.parametrize("reason", ["error", "diverged", "bad_data"])
+def test_a_daemon_without_fault_goes_on(staffed, reason):
+    """Where all fail, the job is at fault. Resting would stop one machine after the other."""
     for _ in range(10):
-        mine, other = trainings.request(KEY), trainings.request(OTHER_KEY)
-        assert trainings.fail(mine, KEY, HERE) == trainings.fail(other, OTHER_KEY, THERE) == []
-
-
-@pytest.mark.parametrize("reason", ["diverged", "bad_data"])
-def test_data_at_fault_does_not_blame_the_daemon(trainings, reason):
-    trainings.ready(HERE, THERE)
-    for _ in range(10):
-        mine, other = trainings.request(KEY), trainings.request(OTHER_KEY)
-        assert trainings.fail(mine, KEY, HERE, reason) == []
-        trainings.complete(other, OTHER_KEY, THERE)
+        mine, other = staffed.request(KEY), staffed.request(OTHER_KEY)
+        assert staffed.fail(mine, KEY, HERE, reason) == []
+        ended = staffed.fail if reason == "error" else staffed.complete
+        assert ended(other, OTHER_KEY, THERE) == []
 
 
 def test_a_job_of_a_dropped_configuration_holds_no_lease(trainings):
     trainings.ready(HERE)
     trainings.request(KEY)
     other = trainings.request(OTHER_KEY)
-    trainings.feed(RunConfigured(run_id="run", settings=run_settings(OTHER_KEY).model_dump(mode="json")))
+    trainings.feed(configured(run_settings(OTHER_KEY)))
     trainings.feed(ClockTick(period_seconds=10))
     assert trainings.leases(HERE) == {other}
 
@@ -245,10 +213,7 @@ OUTCOMES = st.tuples(st.sampled_from(["complete", "error", "diverged"]), st.samp
 
 @given(st.lists(st.one_of(SIGNS, st.sampled_from(KEYS), OUTCOMES), max_size=40))
 def test_leases_after_any_history_are_sound(history):
-    """No job is leased twice, or to an absent daemon.
-
-    No place is free while a job waits.
-    """
+    """No job is leased twice, or to an absent daemon. No place is free while a job waits."""
     trainings, up = Trainings(), dict[str, int]()
     for what in history:
         match what:
@@ -263,7 +228,6 @@ def test_leases_after_any_history_are_sound(history):
 
 
 def end(trainings: Trainings, verb: Any, key: str, node: str) -> None:
-    """End a configuration's job, if it has one."""
     row = trainings.fold.rows(Trainer.name).get(key)
     if row and row.cause and verb == "complete":
         trainings.complete(row.cause.id, key, node)

@@ -1,7 +1,4 @@
-"""Lists of legal actions, for games with many actions.
-
-Shards, training and trainers use them.
-"""
+"""Lists of legal actions, for games with many actions. Shards, training and trainers use them."""
 
 import dataclasses
 import json
@@ -17,6 +14,7 @@ from selfplay_rig import CONFIG, ignore, inspection_spec, put_model, selfplay_sp
 from app.config import CloningSettings, GameConfig, NetworkSettings, PpoSettings
 from app.core import legal
 from app.core.legal import LegalActions
+from app.games import open_table
 from app.learning.jobs import train
 from app.learning.learner import imitate
 from app.learning.network import bytes_to_parameters
@@ -41,9 +39,16 @@ def lists(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     return monkeypatch
 
 
-def played(root: Path, config: GameConfig, model: str) -> tuple[str, Shard]:
+def played(root: Path, config: GameConfig, model: str | None = None) -> tuple[str, Shard]:
+    model = model or put_model(root, config)
     key = play(selfplay_spec(root, model, config, games=GAMES), ignore)["shard"]
     return key, get_shard(FileStore(root), key)
+
+
+@pytest.fixture
+def shogi(tmp_path: Path) -> tuple[str, Shard]:
+    """Return a shard of Shogi, which has many actions, and its key."""
+    return played(tmp_path, SHOGI)
 
 
 def with_mask(shard: Shard) -> Shard:
@@ -74,10 +79,7 @@ def tensors_of(root: Path, model: str) -> dict[str, torch.Tensor]:
 
 
 def test_training_with_lists_gives_the_same_model(tmp_path: Path, lists: pytest.MonkeyPatch) -> None:
-    """Training with lists sums in another order than with masks.
-
-    Symmetric images are on, so that actions are renamed, too.
-    """
+    """Training with lists sums in another order than with masks."""
     model = put_model(tmp_path, scale=3)
     spec = train_spec(tmp_path, CONFIG, model, games=60)
     assert CONFIG.ppo.symmetries
@@ -127,8 +129,8 @@ def test_shogi_is_played_inspected_and_trained_with_lists(tmp_path: Path) -> Non
     assert train(spec, ignore)["parent"] == model
 
 
-def test_a_changed_list_is_a_parity_failure(tmp_path: Path) -> None:
-    key, shard = played(tmp_path, SHOGI, put_model(tmp_path, SHOGI))
+def test_a_changed_list_is_a_parity_failure(tmp_path: Path, shogi: tuple[str, Shard]) -> None:
+    key, shard = shogi
     mask = np.asarray(shard.mask)
     mask[0, np.flatnonzero(mask[0] & (np.arange(mask.shape[1]) != shard.action[0]))[0]] = False
     store = FileStore(tmp_path)
@@ -139,57 +141,40 @@ def test_a_changed_list_is_a_parity_failure(tmp_path: Path) -> None:
     assert found["failures"] == ["game 0: decision 0: the legal mask is not that of the position"]
 
 
-def test_a_trainer_of_ones_own_gets_masks(tmp_path: Path) -> None:
+def test_listed_rows_are_read_as_masks_and_lists(tmp_path: Path, shogi: tuple[str, Shard]) -> None:
     training = Training(train_spec(tmp_path, SHOGI, put_model(tmp_path, SHOGI), games=GAMES), ignore)
     rows = training.rows
     assert (rows.mask.dtype, rows.mask.shape) == (np.bool_, (len(rows), 13_689))
     assert rows.mask[np.arange(len(rows)), rows.action].all()
     assert isinstance(training.shards[0].mask, LegalActions)
-
-
-def test_experience_of_many_actions_is_read_as_lists(tmp_path: Path) -> None:
-    from app.games import open_table
-
-    _, shard = played(tmp_path, SHOGI, put_model(tmp_path, SHOGI))
-    lines = list(experience_lines(shard))
+    lines = list(experience_lines(shogi[1]))
     assert len(json.loads(lines[0])["mask"]) == 13_689
-    again = read_experience(lines, "data.jsonl", shard.meta, open_table(SHOGI, 0).spec)
+    again = read_experience(lines, "data.jsonl", shogi[1].meta, open_table(SHOGI, 0).spec)
     assert isinstance(again.mask, LegalActions)
-    np.testing.assert_array_equal(again.mask, shard.mask)
+    np.testing.assert_array_equal(again.mask, shogi[1].mask)
 
 
-def test_a_shard_with_bits_of_a_mask_is_read_as_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, shard = played(tmp_path, SHOGI, put_model(tmp_path, SHOGI))
+def test_a_shard_with_bits_of_a_mask_is_read_as_lists(shogi, monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
     with monkeypatch.context() as before:
         before.setattr(legal, "MANY_ACTIONS", 10**6)
-        old = put_shard(store, with_mask(shard))
+        old = put_shard(store, with_mask(shogi[1]))
     restored = get_shard(store, old)
     assert isinstance(restored.mask, LegalActions)
-    assert_same_rows(restored, shard)
-    assert put_shard(store, restored) == put_shard(store, shard) != old
+    assert_same_rows(restored, shogi[1])
+    assert put_shard(store, restored) == put_shard(store, shogi[1]) != old
 
 
-def test_a_shard_of_a_later_version_is_refused(tmp_path: Path) -> None:
-    key, _ = played(tmp_path, SHOGI, put_model(tmp_path, SHOGI))
+def test_listed_shards_that_do_not_fit_are_refused(tmp_path: Path, shogi: tuple[str, Shard]) -> None:
+    """With another number of actions, some gaps lead to another row."""
+    key, shard = shogi
     store, data = MemoryStore(), FileStore(tmp_path).get(key)
     note = json.loads(note_of(data))
-    later = store.put(with_note(data, json.dumps(note | {"version": note["version"] + 1})))
-    with pytest.raises(DamagedBlob, match="version"):
-        get_shard(store, later)
-
-
-@pytest.mark.parametrize("actions", [13_000, 20_000])
-def test_lists_that_do_not_fit_the_rows_make_no_shard(tmp_path: Path, actions: int) -> None:
-    """With another number of actions, some gaps lead to another row."""
-    key, _ = played(tmp_path, SHOGI, put_model(tmp_path, SHOGI))
-    store, data = MemoryStore(), FileStore(tmp_path).get(key)
-    note = json.loads(note_of(data)) | {"actions": actions}
-    with pytest.raises(DamagedBlob, match="legal"):
-        get_shard(store, store.put(with_note(data, json.dumps(note))))
-
-
-def test_a_list_that_lacks_the_action_makes_no_shard(tmp_path: Path) -> None:
-    _, shard = played(tmp_path, SHOGI, put_model(tmp_path, SHOGI))
+    for change, why in (
+        ({"version": note["version"] + 1}, "version"),
+        *(({"actions": n}, "legal") for n in (13_000, 20_000)),
+    ):
+        with pytest.raises(DamagedBlob, match=why):
+            get_shard(store, store.put(with_note(data, json.dumps(note | change))))
     with pytest.raises(BadShard, match="not legal"):
         dataclasses.replace(shard, mask=shard.mask[np.roll(np.arange(shard.rows), 1)])

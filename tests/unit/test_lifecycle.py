@@ -1,9 +1,7 @@
-"""ModelLifecycleCoordinator: promotion by GSPRT, and rollback.
-
-Each rule is tested at its threshold and beside it.
-"""
+"""ModelLifecycleCoordinator: promotion by GSPRT, and rollback. Each rule is tested at its threshold and beside it."""
 
 import pytest
+from builders import EVIDENCE, rejected, rolled_back, training_of, unrated
 from driving import NEW, OLD, Driven, gated, match, promoted, rated, run_settings, trained
 
 from app.config import RunSettings
@@ -11,21 +9,18 @@ from app.controllers import ModelLifecycleCoordinator
 from app.events import (
     ClockTick,
     DistributionFailed,
-    EvaluationFailed,
     EvaluationRequested,
-    Evidence,
     ModelPromoted,
     ModelRolledBack,
     PromotionRejected,
     RegressionDetected,
     RollbackRequested,
-    TrainingRequested,
 )
 
 NARROW = {"elo0": -40.0}
 """A gate that takes several rounds."""
 
-FAILED = EvaluationFailed(request_id="g", purpose="gate", model=NEW, error="no")
+FAILED = unrated(purpose="gate", request="g")
 TICK = ClockTick(period_seconds=1)
 
 
@@ -37,6 +32,12 @@ def lifecycle():
     assert isinstance(promoted, ModelPromoted)
     assert promoted.previous is None
     return driven
+
+
+@pytest.fixture
+def gating(lifecycle):
+    candidate(lifecycle)
+    return lifecycle
 
 
 def champions(lifecycle: Driven) -> list[str]:
@@ -52,29 +53,32 @@ def regression(model: str, severity: str = "severe", last_good: str | None = Non
 
 
 class TestGate:
-    def test_a_rated_candidate_plays_gate_games_of_their_own(self, lifecycle):
+    def test_decisively_better_is_promoted_decisively_worse_rejected(self, lifecycle):
         (request,) = candidate(lifecycle)
         assert isinstance(request, EvaluationRequested)
         assert (request.purpose, request.model) == ("gate", NEW)
-
-    def test_decisively_better_is_promoted_decisively_worse_rejected(self, lifecycle):
-        candidate(lifecycle)
         (promoted,) = lifecycle.feed(gated(70, 0, 30))
         assert isinstance(promoted, ModelPromoted)
         assert (promoted.previous, promoted.evidence.games) == (OLD, 100)
         candidate(lifecycle, "c" * 64, NEW, 2)
-        (rejected,) = lifecycle.feed(gated(30, 0, 70, "c" * 64, NEW))
-        assert isinstance(rejected, PromotionRejected)
-        assert rejected.current == NEW
+        (rejection,) = lifecycle.feed(gated(30, 0, 70, "c" * 64, NEW))
+        assert isinstance(rejection, PromotionRejected)
+        assert rejection.current == NEW
 
-    def test_undecided_rounds_add_up(self, lifecycle):
-        candidate(lifecycle)
+    def test_undecided_rounds_add_up(self, gating):
         rounds = 0
-        while isinstance((said := lifecycle.feed(gated(50, 0, 50)))[0], EvaluationRequested):
+        while isinstance((said := gating.feed(gated(50, 0, 50)))[0], EvaluationRequested):
             rounds += 1
         assert isinstance(said[0], ModelPromoted)
         assert 2 <= rounds <= 20
         assert said[0].evidence.games == 100 * (rounds + 1)
+
+    def test_undecided_after_2000_games_is_kept_out(self, lifecycle):
+        requests = candidate(lifecycle)
+        requests += [lifecycle.feed(gated(47, 0, 53))[0] for _ in range(20)]  # -20 Elo: halfway between the bounds
+        assert isinstance(requests.pop(), PromotionRejected)
+        assert all(isinstance(request, EvaluationRequested) for request in requests)
+        assert len({request.seed for request in requests}) == 20, "every round plays other games"
 
     def test_equal_candidate_is_promoted_after_two_rounds_by_default(self):
         """More rounds would delay the next training, which begins after the verdict."""
@@ -83,12 +87,6 @@ class TestGate:
         candidate(lifecycle)
         said = [lifecycle.feed(gated(50, 0, 50))[0] for _ in range(2)]
         assert [type(one) for one in said] == [EvaluationRequested, ModelPromoted]
-
-    def test_undecided_after_2000_games_is_kept_out(self, lifecycle):
-        candidate(lifecycle)
-        said = [lifecycle.feed(gated(47, 0, 53))[0] for _ in range(20)]  # -20 Elo: halfway between the bounds
-        assert isinstance(said[-1], PromotionRejected)
-        assert all(isinstance(request, EvaluationRequested) for request in said[:-1])
 
     @pytest.mark.parametrize(
         ("elo0", "elo1", "better", "worse"),
@@ -110,22 +108,14 @@ class TestGate:
             assert said.evidence.statistic == claim
             assert said.evidence.value >= said.evidence.threshold == pytest.approx(2.944, abs=0.001)
 
-    def test_every_round_has_a_seed_of_its_own(self, lifecycle):
-        seeds = {candidate(lifecycle)[0].seed} | {lifecycle.feed(gated(47, 0, 53))[0].seed for _ in range(10)}
-        assert len(seeds) == 11
-
-    def test_failed_rounds_never_reject_and_do_not_count(self, lifecycle):
-        """A store that cannot be written fails every evaluation.
-
-        The candidate awaits the repair of the store.
-        """
-        candidate(lifecycle)
+    def test_failed_rounds_never_reject_and_do_not_count(self, gating):
+        """A store that cannot be written fails every evaluation. The candidate awaits the repair of the store."""
         for at in range(0, 60 * 400, 400):
-            said = lifecycle.feed(FAILED, TICK, at=at)
+            said = gating.feed(FAILED, TICK, at=at)
             assert all(isinstance(one, EvaluationRequested) for one in said)
-        assert (lifecycle.row().candidate.rounds, lifecycle.state().consecutive_failures) == (0, 0)
-        lifecycle.feed(TICK, at=60 * 400)
-        (promoted,) = lifecycle.feed(gated(70, 0, 30), at=60 * 400 + 1)
+        assert (gating.row().candidate.rounds, gating.state().consecutive_failures) == (0, 0)
+        gating.feed(TICK, at=60 * 400)
+        (promoted,) = gating.feed(gated(70, 0, 30), at=60 * 400 + 1)
         assert isinstance(promoted, ModelPromoted)
 
     def test_failures_in_a_row_pause_longer_and_longer(self, lifecycle):
@@ -141,79 +131,52 @@ class TestGate:
             assert (request.purpose, request.model) == ("gate", NEW)
             assert lifecycle.feed(TICK, at=now) == []
 
-    def test_repeated_gate_has_its_failure_as_evidence(self, lifecycle):
+    def test_repeated_gate_has_its_failure_as_cause(self, gating):
         """A trace goes on through the tick that ends the pause."""
-        candidate(lifecycle)
-        lifecycle.feed(FAILED, FAILED)
-        failure = lifecycle.events[-1]
-        (again,) = lifecycle.envelopes(TICK, at=10)
+        gating.feed(FAILED, FAILED)
+        failure = gating.events[-1]
+        (again,) = gating.envelopes(TICK, at=10)
         assert (again.causationid, again.subject) == (failure.id, failure.subject)
-
-    def test_played_round_ends_a_row_of_failures(self, lifecycle):
-        candidate(lifecycle)
-        lifecycle.feed(FAILED, FAILED, TICK, at=0)
-        lifecycle.feed(TICK, gated(50, 0, 50), at=10)
-        assert [type(one) for one in lifecycle.feed(FAILED, at=11)] == [EvaluationRequested]
-
-    def test_candidate_dropped_in_a_pause_is_not_requested(self, lifecycle):
-        candidate(lifecycle)
-        lifecycle.feed(FAILED, FAILED)
-        word = Evidence(evaluation_id="e", statistic="x", value=0, threshold=0, games=0, elo=0, elo_stderr=9)
-        lifecycle.feed(PromotionRejected(model=NEW, current=OLD, step=1, evidence=word))
-        assert lifecycle.feed(TICK, at=1000) == []
+        gating.feed(gated(50, 0, 50), at=10)
+        (request,) = gating.feed(FAILED, at=11)
+        assert isinstance(request, EvaluationRequested), "a played round ends the row of failures"
 
     def test_a_candidate_of_a_model_that_is_not_current_is_refused(self, lifecycle):
         (rejected,) = candidate(lifecycle, parent="d" * 64)
         assert isinstance(rejected, PromotionRejected)
         assert rejected.evidence.statistic == "not trained from the current model"
 
-    def test_it_is_pairs_of_games_that_count(self, lifecycle):
-        """52 of 100 games prove nothing; two pairs won whole do.
-
-        In the second result, all other pairs are drawn.
-        """
-        candidate(lifecycle)
-        (undecided,) = lifecycle.feed(gated(52, 0, 48))
+    def test_it_is_pairs_of_games_that_count(self, gating):
+        """52 of 100 games prove nothing; two pairs won whole do. In the second result, all other pairs are drawn."""
+        (undecided,) = gating.feed(gated(52, 0, 48))
         assert isinstance(undecided, EvaluationRequested)
         (match,) = gated(52, 0, 48, "c" * 64).results
         balanced = match.replace(rotations=(0, 0, 48, 0, 2))
-        candidate(lifecycle, "c" * 64, OLD, 2)
-        (promoted,) = lifecycle.feed(gated(52, 0, 48, "c" * 64).replace(results=(balanced,)))
+        candidate(gating, "c" * 64, OLD, 2)
+        (promoted,) = gating.feed(gated(52, 0, 48, "c" * 64).replace(results=(balanced,)))
         assert isinstance(promoted, ModelPromoted)
 
     @pytest.mark.parametrize(("distinct", "said"), [(2, EvaluationRequested), (3, ModelPromoted)])
-    def test_games_that_are_all_the_same_say_what_one_rotation_says(self, lifecycle, distinct, said):
-        """A hundred equal games that are won count as one.
-
-        Games are equal without openings, deals or temperature.
-        """
-        candidate(lifecycle)
+    def test_games_that_are_all_the_same_say_what_one_rotation_says(self, gating, distinct, said):
+        """A hundred equal games that are won count as one. Games are equal without openings, deals or temperature."""
         (match,) = gated(100, 0, 0).results
         same = match.replace(distinct_games=distinct)
-        assert [type(one) for one in lifecycle.feed(gated(1, 0, 0).replace(results=(same,)))] == [said]
+        assert [type(one) for one in gating.feed(gated(1, 0, 0).replace(results=(same,)))] == [said]
 
-    def test_a_match_among_another_number_of_players_is_left_alone(self, lifecycle):
-        candidate(lifecycle)
+    def test_results_of_other_games_are_left_alone(self, gating):
         strange = match(0.9, 300, "champion", players=3)
-        assert not lifecycle.feed(gated(1, 0, 0).replace(results=(strange,)))
+        assert not gating.feed(gated(1, 0, 0).replace(results=(strange,))), "another number of players"
+        assert not gating.feed(gated(100, 0, 0, "e" * 64)), "another model"
 
-    def test_results_of_another_model_are_left_alone(self, lifecycle):
-        candidate(lifecycle)
-        assert not lifecycle.feed(gated(100, 0, 0, "e" * 64))
-
-    def test_gate_against_another_than_the_champion_is_repeated(self, lifecycle):
-        candidate(lifecycle)
-        (request,) = lifecycle.feed(gated(100, 0, 0, champion="d" * 64))
+    def test_gate_against_another_than_the_champion_is_repeated(self, gating):
+        (request,) = gating.feed(gated(100, 0, 0, champion="d" * 64))
         assert (request.purpose, request.model) == ("gate", NEW)
-        (promoted,) = lifecycle.feed(gated(70, 0, 30))
+        (promoted,) = gating.feed(gated(70, 0, 30))
         assert promoted.evidence.games == 100
 
     @pytest.mark.parametrize(("score", "verdict"), [(0.65, ModelPromoted), (0.35, PromotionRejected)])
     def test_gate_of_three_players_counts_the_score_not_the_wins(self, score, verdict):
-        """An equal of three players wins a third of its games.
-
-        That is no reason to reject it.
-        """
+        """An equal of three players wins a third of its games. That is no reason to reject it."""
         key = "oh_hell_3p"
         lifecycle = Driven(ModelLifecycleCoordinator, run_settings(key, lifecycle=NARROW))
         lifecycle.feed(trained(OLD, parent=None, step=0), rated(0, model=OLD), key=key)
@@ -237,8 +200,8 @@ class TestRollback:
         return lifecycle
 
     @pytest.mark.parametrize(("severity", "back"), [("minor", 0), ("moderate", 0), ("severe", 1), ("critical", 1)])
-    def test_severe_and_critical_regressions_roll_back(self, promoted, severity, back):
-        said = promoted.feed(regression(NEW, severity))
+    def test_severe_and_critical_regressions_roll_back_once(self, promoted, severity, back):
+        said = promoted.feed(regression(OLD, severity), regression(NEW, severity), regression(NEW, severity))
         assert [type(p) for p in said] == [ModelRolledBack, EvaluationRequested] * back
         if back:
             assert (said[0].from_model, said[0].to_model, said[0].step) == (NEW, OLD, 0)
@@ -250,9 +213,6 @@ class TestRollback:
         _, again = promoted.feed(regression("c" * 64))
         assert again.seed != request.seed, "other games"
 
-    def test_reported_twice_it_rolls_back_once(self, promoted):
-        assert len(promoted.feed(regression(NEW), regression(NEW))) == 2
-
     def test_rollback_restores_the_last_good_model(self, promoted):
         for step, (model, parent) in enumerate((("c" * 64, NEW), ("d" * 64, "c" * 64)), 2):
             candidate(promoted, model, parent, step)
@@ -260,33 +220,25 @@ class TestRollback:
         rollback, _ = promoted.feed(regression("d" * 64, last_good=NEW))
         assert rollback.to_model == NEW
 
-    def test_a_model_that_is_not_current_is_not_rolled_back(self, promoted):
-        assert not promoted.feed(regression(OLD))
-
     def test_the_first_model_has_nothing_before_it(self, lifecycle):
         assert not lifecycle.feed(regression(OLD, "critical"))
 
-    def test_a_candidate_of_the_replaced_model_is_dropped(self, promoted):
+    def test_candidate_of_the_replaced_model_is_not_gated(self, promoted):
         promoted.feed(trained("c" * 64, NEW, 2))
         promoted.feed(regression(NEW))
-        assert not promoted.feed(rated(500, model="c" * 64, step=2))
-
-    def test_one_that_comes_later_is_refused(self, promoted):
-        promoted.feed(regression(NEW))
-        (rejected,) = promoted.feed(trained("c" * 64, NEW, 2), rated(500, model="c" * 64, step=2))
-        assert isinstance(rejected, PromotionRejected)
+        assert not promoted.feed(rated(500, model="c" * 64, step=2)), "it was dropped"
+        (rejection,) = promoted.feed(trained("d" * 64, NEW, 2), rated(500, model="d" * 64, step=2))
+        assert isinstance(rejection, PromotionRejected)
 
     @pytest.mark.parametrize(
         ("damaged", "readable", "back"), [(True, OLD, True), (True, None, False), (False, None, False)]
     )
     def test_lost_model_is_rolled_back_to_one_that_reads(self, promoted, damaged, readable, back):
-        failed = DistributionFailed(
-            model=NEW, step=1, node="n", attempt=2, retry_seconds=60.0, damaged=damaged, readable=readable, error="gone"
-        )
-        said = promoted.feed(failed)
+        about = {"model": NEW, "step": 1, "node": "n", "attempt": 2, "retry_seconds": 60.0, "error": "gone"}
+        failed = DistributionFailed(**about, damaged=damaged, readable=readable)
+        said = promoted.feed(failed, failed)  # a repeated failure changes nothing
         assert [type(one) for one in said] == [ModelRolledBack, EvaluationRequested] * back
         assert not back or (said[0].from_model, said[0].to_model) == (NEW, OLD)
-        assert not back or not promoted.feed(failed), "a repeated failure changes nothing"
 
     def test_an_operator_may_ask_for_it(self, promoted):
         rollback, _ = promoted.feed(RollbackRequested(model=NEW, reason="looks odd"))
@@ -294,37 +246,28 @@ class TestRollback:
 
 
 class TestOthersDecisions:
-    """An operator's decisions about the current model are adopted.
-
-    The coordinator treats them as if it had decided itself.
-    """
+    """An operator's decisions about the current model are adopted."""
 
     @pytest.fixture
     def late(self):
-        """Return a coordinator whose decisions are recorded late.
-
-        Its current model is OLD.
-        """
+        """Return a coordinator whose decisions are recorded late. Its current model is OLD."""
         driven = Driven(ModelLifecycleCoordinator, late=True)
         driven.feed(promoted(OLD, step=0))
         return driven
 
     @staticmethod
     def promotion(model: str, step: int = 7) -> ModelPromoted:
-        word = Evidence(
-            evaluation_id="e", statistic="an operator's word", value=0, threshold=0, games=0, elo=90, elo_stderr=9
-        )
-        return ModelPromoted(model=model, previous=OLD, step=step, elo=90, evidence=word)
+        return ModelPromoted(model=model, previous=OLD, step=step, elo=90, evidence=EVIDENCE)
 
-    def test_candidate_rejected_by_an_operator_is_not_promoted(self, lifecycle):
-        candidate(lifecycle)
-        word = self.promotion(NEW).evidence
-        assert not lifecycle.feed(PromotionRejected(model=NEW, current=OLD, step=1, evidence=word))
-        assert not lifecycle.feed(*[gated(80, 0, 20)] * 3)
+    def test_verdicts_by_an_operator_end_a_candidate(self, gating):
+        assert not gating.feed(rejected())
+        assert not gating.feed(*[gated(80, 0, 20)] * 3)
+        candidate(gating)
+        gating.feed(FAILED, FAILED, rejected())
+        assert gating.feed(TICK, at=1000) == []
 
     def test_candidate_awaiting_its_verdict_is_not_replaced(self, lifecycle):
-        request = TrainingRequested(base_model=OLD, shards=(), step=0, seed=1, learning_rate=1e-3, epochs=1)
-        lifecycle.feed(request)
+        lifecycle.feed(training_of())
         lifecycle.feed(trained(NEW, parent=OLD).replace(request_id=lifecycle.events[-1].id))
         lifecycle.feed(trained("e" * 64, parent=OLD))
         (asked,) = lifecycle.feed(rated(10, model=NEW))
@@ -335,17 +278,13 @@ class TestOthersDecisions:
         assert isinstance(request, EvaluationRequested)
         assert (request.purpose, request.model, request.step) == ("rating", NEW, 7)
         assert champions(lifecycle) == [OLD, NEW]
-
-    def test_a_regression_of_an_adopted_model_rolls_it_back(self, lifecycle):
-        lifecycle.feed(self.promotion(NEW))
         rollback, _ = lifecycle.feed(regression(NEW, "critical", last_good=OLD))
         assert (rollback.from_model, rollback.to_model) == (NEW, OLD)
 
-    def test_operators_promotion_ends_candidates_of_the_model_before(self, lifecycle):
-        candidate(lifecycle)
-        lifecycle.feed(self.promotion("c" * 64))
-        assert not lifecycle.feed(gated(90, 0, 10))
-        (rejected,) = candidate(lifecycle, "d" * 64, OLD)
+    def test_operators_promotion_ends_candidates_of_the_model_before(self, gating):
+        gating.feed(self.promotion("c" * 64))
+        assert not gating.feed(gated(90, 0, 10))
+        (rejected,) = candidate(gating, "d" * 64, OLD)
         assert isinstance(rejected, PromotionRejected)
         assert rejected.current == "c" * 64
 
@@ -361,24 +300,17 @@ class TestOthersDecisions:
         assert champions(late) == [OLD]
 
     def test_rollback_recorded_after_a_promotion_changes_nothing(self, late):
-        """An operator's promotion precedes the record of the rollback.
-
-        The promotion came after the rollback's cause, and the order of the journal counts.
-        """
+        """An operator's promotion precedes the record of the rollback."""
         late.feed(self.promotion(NEW))
         rollback, _ = late.envelopes(regression(NEW))
         late.feed(self.promotion("c" * 64))
         assert late.record(rollback) == []
         assert champions(late) == [OLD, NEW, "c" * 64]
 
-    def test_rollback_to_a_forgotten_model_is_adopted_too(self, lifecycle):
-        """Everybody else follows the journal.
-
-        A coordinator that did not would refuse every candidate from then on.
-        """
-        candidate(lifecycle)
-        (request,) = lifecycle.feed(ModelRolledBack(from_model=OLD, to_model="f" * 64, step=5, reason="by hand"))
+    def test_rollback_to_a_forgotten_model_is_adopted_too(self, gating):
+        """Everybody else follows the journal; a coordinator that did not would refuse every later candidate."""
+        (request,) = gating.feed(rolled_back(OLD, "f" * 64, 5))
         assert (request.purpose, request.model, request.step) == ("rating", "f" * 64, 5)
-        assert champions(lifecycle) == ["f" * 64]
-        (gate,) = candidate(lifecycle, parent="f" * 64, step=6)
+        assert champions(gating) == ["f" * 64]
+        (gate,) = candidate(gating, parent="f" * 64, step=6)
         assert gate.purpose == "gate"

@@ -1,7 +1,4 @@
-"""LossWatch: warm-up, deviations, and its count of trainings in a row.
-
-Each rule is tested at its threshold and beside it.
-"""
+"""LossWatch: warm-up, deviations, and its count of trainings in a row."""
 
 from math import inf, nextafter
 from typing import Any
@@ -28,7 +25,6 @@ def driven(trainings: int, **anomaly: Any) -> Driven:
 
 
 def usual(number: int = 0) -> Payload:
-    """Return a training whose figures are within their ranges."""
     return trained(value_loss=USUAL[number % 2], approx_kl=USUAL[number % 2] / 100)
 
 
@@ -57,7 +53,7 @@ def test_the_threshold_itself_is_unusual():
     assert not driven(10, deviations=nextafter(exact, inf)).feed(trained(value_loss=2.0, approx_kl=0.01))
 
 
-def test_it_says_what_was_expected_of_which_figure():
+def test_unusual_figures_are_named_and_become_usual():
     watch = driven(12)
     mean = watch.row().usual["value_loss"].mean
     loss, kl = watch.feed(trained(value_loss=50.0, approx_kl=0.5))
@@ -65,34 +61,25 @@ def test_it_says_what_was_expected_of_which_figure():
     assert mean == pytest.approx(1.0, abs=0.1)
     assert loss.deviations == pytest.approx((50 - mean) / 0.1, rel=0.2)
     assert (kl.metric, kl.value) == ("approx_kl", 0.5)
-
-
-def test_figures_that_never_change_have_no_range_to_leave():
-    watch = Driven(LossWatch)
-    assert not [said for _ in range(20) for said in watch.feed(trained(value_loss=1.0, approx_kl=0.01))]
-    assert not watch.feed(trained(value_loss=2.0, approx_kl=0.01))
-
-
-def test_what_is_new_and_stays_becomes_usual():
     watch = driven(10)
     said = [len(watch.feed(trained(value_loss=50.0, approx_kl=0.01))) for _ in range(5)]
     assert said == [1, 0, 0, 0, 0]
 
 
-def test_configurations_are_watched_apart():
+def test_figures_without_variance_or_elsewhere_are_not_unusual():
+    watch = Driven(LossWatch)
+    assert not [said for _ in range(20) for said in watch.feed(trained(value_loss=1.0, approx_kl=0.01))]
+    assert not watch.feed(trained(value_loss=2.0, approx_kl=0.01))
     watch = driven(10)
     assert not watch.feed(trained(value_loss=50.0), key=OTHER_KEY)
     assert watch.feed(trained(value_loss=50.0))
 
 
-def test_a_model_that_was_not_trained_says_nothing():
+def test_trainings_without_these_metrics_say_nothing():
     watch = driven(10)
     before = watch.row()
     assert not watch.feed(trained().replace(metrics=None))
     assert watch.row() is before
-
-
-def test_metrics_that_a_training_lacks_are_skipped():
     watch = driven(10)
     ranges = watch.row().usual
     assert not watch.feed(trained().replace(metrics={"td_error": 50.0}))
@@ -109,14 +96,10 @@ def test_metrics_of_a_backend_are_watched_where_declared():
 
 
 class TestConsecutiveAnomalies:
-    """Number of trainings in a row that left the usual range.
-
-    Anomalies report it, and FeedbackState keeps it.
-    """
+    """Number of trainings in a row that left the usual range. Anomalies report it, and FeedbackState keeps it."""
 
     @staticmethod
     def feed(watch: Driven, loss: float, kl: float = 0.01) -> list[LossAnomalyDetected]:
-        """Record a training, then the anomalies that the watch reports."""
         said = watch.feed(trained(value_loss=loss, approx_kl=kl))
         watch.feed(*said)
         return said
@@ -135,10 +118,7 @@ class TestConsecutiveAnomalies:
 
     @pytest.mark.parametrize(("growth", "counted"), [(1.0, 1), (1.5, 1), (2.0, 2), (3.0, 3)])
     def test_only_what_grows_on_is_unusual_again(self, growth, counted):
-        """An anomaly raises the standard deviation to a third of its deviation.
-
-        Six standard deviations are then about twice the anomaly.
-        """
+        """An anomaly raises the standard deviation to a third of its deviation."""
         watch, found = driven(10), []
         for training in range(3):
             self.feed(watch, 1.0 + 1000 * growth**training)

@@ -82,10 +82,7 @@ def exposed(shown: View | None) -> str:
 
 
 def samples(text: str) -> dict[tuple[str, ...], float]:
-    """Return values by metric name and label values.
-
-    Label values are in the order of the label names.
-    """
+    """Return values by metric name and label values. Label values are in the order of the label names."""
     return {
         (one.name, *(value for _, value in sorted(one.labels.items()))): one.value
         for family in text_string_to_metric_families(text)
@@ -93,7 +90,7 @@ def samples(text: str) -> dict[tuple[str, ...], float]:
     }
 
 
-def test_metrics_agree_with_status_and_state() -> None:
+def test_metrics_agree_with_status_state_and_events() -> None:
     found, board = samples(exposed(view())), Board()
     board.feed(events())
     for key, row in board.configs.items():
@@ -106,13 +103,26 @@ def test_metrics_agree_with_status_and_state() -> None:
         assert found["flyball_training_blocked", key] == (state.training_block is not None)
     assert sum(row.promotions for row in board.configs.values()) > 0
     assert sum(row.rollbacks for row in board.configs.values()) > 0
+    found, seen = samples(exposed(view())), [type(event.data) for event in events()]
+    for payload in (SelfplayComplete, TrainingCompleted, ModelPromoted, ModelRolledBack):
+        assert found["flyball_events_total", payload.event_name] == seen.count(payload) > 0
+    trained = [value for labels, value in found.items() if labels[0] == "flyball_jobs_total" and "training" in labels]
+    assert sum(trained) == sum(seen.count(kind) for kind, (job, _) in RESULTS.items() if job == "training")
+    recorded = {event.id: event.recorded_us for event in events() if type(event.data) in CAUSES}
+    took: dict[str, list[float]] = {}
+    for event in events():
+        kind, outcome = RESULTS.get(type(event.data), ("", ""))
+        if outcome == "completed" and event.envelope.causationid in recorded:
+            since = recorded.pop(event.envelope.causationid)
+            took.setdefault(kind, []).append((event.recorded_us - since) / 1e6)
+    found = samples(exposed(view()))
+    for kind in ("training", "selfplay"):
+        sums = [v for labels, v in found.items() if labels[0] == "flyball_job_duration_seconds_sum" and kind in labels]
+        assert sum(sums) == pytest.approx(sum(took[kind]))
 
 
 def test_feedback_state_beside_controllers_is_folded_once() -> None:
-    """A snapshot folds the reducers of all daemons.
-
-    ``FeedbackState`` is among them, and must not be folded twice.
-    """
+    """A snapshot folds the reducers of all daemons. ``FeedbackState`` is among them, and must not be folded twice."""
     factories = tuple(one for spec in DAEMONS.values() for one in spec.factories(PLACE))
     fold = Fold(factories)
     fold.feed(events()[:1000])
@@ -130,13 +140,14 @@ def test_taken_port_is_refused_with_a_remedy(tmp_path: Path) -> None:
             pass
 
 
-def scrape(port: int, host: str) -> tuple[int, str]:
+def scrape(port: int, host: str, method: str = "GET") -> tuple[int, str, str]:
+    """Return status, type and body of an answer; http.client itself would hide the body of a HEAD."""
     connection = HTTPConnection("127.0.0.1", port, timeout=20)
-    connection.request("GET", "/metrics", headers={"Host": host})
+    connection.request(method, "/metrics", headers={"Host": host})
     answer = connection.getresponse()
-    found = answer.status, answer.read().decode()
+    body = answer.read() if method == "GET" else answer.fp and answer.fp.read()
     connection.close()
-    return found
+    return answer.status, answer.headers["Content-Type"], (body or b"").decode()
 
 
 def metrics() -> CollectorRegistry:
@@ -147,30 +158,17 @@ def metrics() -> CollectorRegistry:
 
 def test_scrape_under_a_foreign_name_is_refused() -> None:
     """Refusal keeps a web page from reading metrics by DNS rebinding."""
+    foreign = ("flyball.example", "127.0.0.1.flyball.example", "", "[::1", "localhost:80,flyball.example")
     with answering("127.0.0.1", 0, metrics()) as port:
-        for host in ("localhost", f"127.0.0.1:{port}", "LOCALHOST:9"):
-            status, text = scrape(port, host)
-            assert (status, "flyball_build_info" in text) == (200, True)
-        for host in ("flyball.example", "127.0.0.1.flyball.example", "", "[::1", "localhost:80,flyball.example"):
-            status, text = scrape(port, host)
-            assert (status, "flyball_build_info" in text) == (421, False)
-
-
-def test_head_of_metrics_has_headers_and_no_body() -> None:
-    with answering("127.0.0.1", 0, metrics()) as port:
-        for host, status in (("localhost", 200), ("flyball.example", 421)):
-            connection = HTTPConnection("127.0.0.1", port, timeout=20)
-            connection.request("HEAD", "/metrics", headers={"Host": host})
-            answer = connection.getresponse()
-            assert answer.status == status
-            assert answer.headers["Content-Type"].startswith("text/")
-            assert answer.fp is None or answer.fp.read() == b"", "http.client itself would hide a body"
-            connection.close()
-
-
-def test_open_port_is_scraped_under_any_name() -> None:
+        hosts = {**dict.fromkeys(("localhost", f"127.0.0.1:{port}", "LOCALHOST:9"), 200), **dict.fromkeys(foreign, 421)}
+        for host, expected in hosts.items():
+            status, _, text = scrape(port, host)
+            assert (status, "flyball_build_info" in text) == (expected, expected == 200)
+        for host in ("localhost", "flyball.example"):
+            status, kind, text = scrape(port, host, "HEAD")
+            assert (status, kind.startswith("text/"), text) == (hosts[host], True, "")
     with answering("0.0.0.0", 0, metrics()) as port:
-        assert scrape(port, "head.example")[0] == 200
+        assert scrape(port, "head.example")[0] == 200, "an open port has any name"
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /metrics HTTP/1.1\r\nHost: local"])
@@ -181,28 +179,23 @@ def test_silent_client_is_dropped(sent: bytes) -> None:
         assert one.recv(100) == b""
 
 
-def test_counters_count_every_event_and_job() -> None:
-    found, seen = samples(exposed(view())), [type(event.data) for event in events()]
-    for payload in (SelfplayComplete, TrainingCompleted, ModelPromoted, ModelRolledBack):
-        assert found["flyball_events_total", payload.event_name] == seen.count(payload) > 0
-    trained = [value for labels, value in found.items() if labels[0] == "flyball_jobs_total" and "training" in labels]
-    assert sum(trained) == sum(seen.count(kind) for kind, (job, _) in RESULTS.items() if job == "training")
-
-
 def test_daemons_are_up_or_lost_as_the_broker_says() -> None:
     found = samples(exposed(view()))
     assert (found["flyball_daemon_up", "training", "a"], found["flyball_daemon_up", "training", "b"]) == (1, 0)
     assert found["flyball_daemon_lag_events", "training", "a"] == 12
     assert ("flyball_daemon_lag_events", "training", "b") not in found
-
-
-def test_silent_broker_is_down_and_daemons_are_unknown() -> None:
     found = samples(exposed(replace(view(), presence=None)))
     up = {labels[1]: value for labels, value in found.items() if labels[0] == "flyball_daemon_up"}
     assert up == {"broker": 0}
 
 
-def test_unknown_is_no_sample() -> None:
+def test_exposition_is_valid_and_has_no_ids() -> None:
+    values = {value for labels in samples(exposed(view())) for value in labels[1:]}
+    assert values
+    assert not [value for value in values if re.fullmatch("[0-9a-f]{16,}", value)]
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Exposition(view))
+    assert openmetrics(registry).endswith(b"# EOF\n")
     settings = folded().settings
     assert settings
     fresh = exposed(View(now=SystemClock().now(), head=0, settings=settings))
@@ -210,12 +203,6 @@ def test_unknown_is_no_sample() -> None:
     assert "flyball_journal_bytes" not in fresh
     assert samples(fresh)["flyball_selfplay_games_total", "tic_tac_toe_2p"] == 0
     assert exposed(None) == ""
-
-
-def test_no_label_has_an_id() -> None:
-    values = {value for labels in samples(exposed(view())) for value in labels[1:]}
-    assert values
-    assert not [value for value in values if re.fullmatch("[0-9a-f]{16,}", value)]
 
 
 @PROMTOOL
@@ -226,12 +213,6 @@ def test_promtool_finds_no_fault_in_names_and_units() -> None:
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
 
 
-def test_openmetrics_is_valid_too() -> None:
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(Exposition(view))
-    assert openmetrics(registry).endswith(b"# EOF\n")
-
-
 @given(seconds=st.lists(st.floats(0, 1e6), max_size=30))
 def test_durations_lie_in_the_buckets_that_prometheus_expects(seconds: list[float]) -> None:
     counted = Durations()
@@ -240,20 +221,6 @@ def test_durations_lie_in_the_buckets_that_prometheus_expects(seconds: list[floa
     for place, bound in enumerate(BOUNDS):
         assert sum(counted.counts[: place + 1]) == sum(one <= bound for one in seconds)
     assert sum(counted.counts) == len(seconds)
-
-
-def test_duration_is_from_the_cause_to_the_result() -> None:
-    recorded = {event.id: event.recorded_us for event in events() if type(event.data) in CAUSES}
-    took: dict[str, list[float]] = {}
-    for event in events():
-        kind, outcome = RESULTS.get(type(event.data), ("", ""))
-        if outcome == "completed" and event.envelope.causationid in recorded:
-            since = recorded.pop(event.envelope.causationid)
-            took.setdefault(kind, []).append((event.recorded_us - since) / 1e6)
-    found = samples(exposed(view()))
-    for kind in ("training", "selfplay"):
-        sums = [v for labels, v in found.items() if labels[0] == "flyball_job_duration_seconds_sum" and kind in labels]
-        assert sum(sums) == pytest.approx(sum(took[kind]))
 
 
 def test_scrape_is_shown_rows_as_they_were(tmp_path: Path) -> None:
@@ -272,7 +239,6 @@ def test_reference_is_as_the_program_writes_it() -> None:
 
 
 def queries() -> Iterator[str]:
-    """Iterate over all expressions of rules, alerts and the dashboard."""
     for name in ("rules.yml", "alerts.yml"):
         for group in yaml.safe_load((PROMETHEUS / name).read_text())["groups"]:
             yield from (rule["expr"] for rule in group["rules"])
@@ -282,7 +248,7 @@ def queries() -> Iterator[str]:
     yield from (one["query"]["query"] for one in dashboard["templating"]["list"] if one["type"] == "query")
 
 
-def test_rules_and_dashboard_name_metrics_that_exist() -> None:
+def test_dashboard_shows_our_metrics_in_separate_panels() -> None:
     rules = yaml.safe_load((PROMETHEUS / "rules.yml").read_text())["groups"][0]["rules"]
     known = {metric.name for metric in METRICS}
     known |= {f"flyball_job_duration_seconds_{part}" for part in ("bucket", "sum", "count")}
@@ -291,15 +257,9 @@ def test_rules_and_dashboard_name_metrics_that_exist() -> None:
         for record in recorded:
             query = query.replace(record, "")  # noqa: PLW2901
         assert set(SERIES.findall(query)) <= known, query
-
-
-def test_dashboard_shows_every_metric() -> None:
     shown = set(SERIES.findall(" ".join(queries())))
     parts = {f"flyball_job_duration_seconds_{part}": "flyball_job_duration_seconds" for part in ("bucket", "sum")}
     assert {metric.name for metric in METRICS} - {parts.get(name, name) for name in shown} == set()
-
-
-def test_dashboard_panels_differ_and_do_not_overlap() -> None:
     panels = json.loads(GRAFANA.read_text())["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     taken = [
@@ -317,12 +277,17 @@ def alerts() -> Iterator[dict[str, dict[str, str]]]:
         yield from group["rules"]
 
 
-def test_every_alert_has_a_severity_and_a_runbook() -> None:
+def test_alerts_have_runbooks_and_tests() -> None:
     for alert in alerts():
         assert alert["labels"]["severity"] in ("warning", "critical")
         page, _, anchor = alert["annotations"]["runbook_url"].partition("#")
         headings = re.findall(r"^#+ (.+)$", (ROOT / page).read_text(), re.MULTILINE)
         assert anchor in {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in headings}, anchor
+    text = (PROMETHEUS / "rules_test.yml").read_text()
+    records = [rule["record"] for rule in yaml.safe_load((PROMETHEUS / "rules.yml").read_text())["groups"][0]["rules"]]
+    assert [record for record in records if f"expr: {record}" not in text and f"({record}" not in text] == []
+    fires = re.findall(r"eval_time: \w+\n\s+alertname: (\w+)\n\s+exp_alerts:", text)
+    assert {alert["alert"] for alert in alerts()} - set(fires) == set()
 
 
 @PROMTOOL
@@ -330,11 +295,3 @@ def test_every_alert_has_a_severity_and_a_runbook() -> None:
 def test_promtool_accepts_configuration_and_rules(command: list[str]) -> None:
     done = subprocess.run(["promtool", *command], cwd=PROMETHEUS, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_every_alert_and_record_has_a_promtool_test() -> None:
-    text = (PROMETHEUS / "rules_test.yml").read_text()
-    records = [rule["record"] for rule in yaml.safe_load((PROMETHEUS / "rules.yml").read_text())["groups"][0]["rules"]]
-    assert [record for record in records if f"expr: {record}" not in text and f"({record}" not in text] == []
-    fires = re.findall(r"eval_time: \w+\n\s+alertname: (\w+)\n\s+exp_alerts:", text)
-    assert {alert["alert"] for alert in alerts()} - set(fires) == set()

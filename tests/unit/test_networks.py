@@ -1,5 +1,6 @@
-"""Towers and the user's own networks: shapes, bytes, inference and checks."""
+"""Networks of all kinds and policies: shapes, bytes, inference and checks."""
 
+import json
 import sys
 from itertools import product
 from pathlib import Path
@@ -8,14 +9,15 @@ import numpy as np
 import pytest
 import torch
 from own_training import train_spec
-from selfplay_rig import FULL_GAMES, ignore, put_model, selfplay_spec
+from selfplay_rig import ignore, put_model, selfplay_spec
 from torch import nn
 
 from app.config import GAMES, Compute, GameConfig, NetworkSettings
 from app.core import NetworkShape, UnknownPlugin
 from app.core.legal import LegalActions
 from app.games import open_table
-from app.learning.inference import CHUNK, Policy
+from app.learning.dense import ActorCritic
+from app.learning.inference import CHUNK, NoLegalAction, Policy
 from app.learning.jobs import train
 from app.learning.network import (
     BadNetwork,
@@ -30,7 +32,7 @@ from app.learning.network import (
 from app.learning.network_check import check_network
 from app.play.players import load_player
 from app.play.selfplay import play
-from app.store import FileStore, Manifest, get_checkpoint, get_shard
+from app.store import FileStore, get_checkpoint
 
 TOWER = NetworkSettings(kind="tower", blocks=2, channels=8)
 EXCITED = TOWER.replace(squeeze_excite=True)
@@ -53,11 +55,6 @@ KINDS = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def _examples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "examples")
-
-
 def positions(shape: NetworkShape, rows: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 2, (rows, shape.features), dtype=np.uint8) * np.uint8(shape.scale)
 
@@ -66,13 +63,25 @@ def policy_of(settings: NetworkSettings, shape: NetworkShape, seed: int = 1) -> 
     return Policy(settings, shape, init_policy(settings, shape, seed))
 
 
-@pytest.mark.parametrize("settings", [TOWER, EXCITED, WINDOWS, CONV])
+@pytest.mark.parametrize("settings", [NetworkSettings(hidden=(16, 8)), TOWER, EXCITED, WINDOWS, CONV])
 def test_network_from_a_seed_has_deterministic_bytes(settings: NetworkSettings) -> None:
     before = torch.random.get_rng_state()
     first, again, other = (parameters_to_bytes(init_policy(settings, BOARD, seed)) for seed in (1, 1, 2))
     assert first == again
     assert first != other
     assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_bytes_keep_tensors_in_the_order_of_their_names() -> None:
+    """A fixed order makes random draws for each tensor repeatable."""
+    parameters = init_policy(EXCITED, WITH_SCALARS, 1)
+    data = parameters_to_bytes(parameters)
+    assert data == parameters_to_bytes(dict(reversed(parameters.items())))
+    restored = [bytes_to_parameters(data) for _ in range(5)]
+    assert [list(one) for one in restored] == [sorted(parameters)] * 5
+    assert all(torch.equal(restored[0][name], tensor) for name, tensor in parameters.items())
+    shapes = {name: weight.shape for name, weight in policy_of(TOWER, BOARD).weights().items()}
+    assert (shapes["stem.weight"], shapes["policy_head.weight"]) == ((8, 3, 3, 3), (7, 336))
 
 
 @pytest.mark.parametrize(("settings", "shape"), KINDS)
@@ -94,18 +103,10 @@ def test_outputs_do_not_depend_on_the_batch(settings: NetworkSettings, shape: Ne
     together = policy.outputs(obs)
     for rows, begin in product((0, 1, 5, chunk - 1, chunk, chunk + 1, 200), (0, 19)):
         assert np.array_equal(policy.outputs(obs[begin : begin + rows]), together[begin : begin + rows])
-
-
-def test_games_of_a_tower_do_not_depend_on_games_beside_them(tmp_path: Path) -> None:
-    config = GAMES["connect_four_2p"].replace(network=TOWER, selfplay=FULL_GAMES)
-    model = put_model(tmp_path, config)
-
-    def games(number: int) -> list[list[int]]:
-        key = play(selfplay_spec(tmp_path, model, config, games=number), ignore)["shard"]
-        shard = get_shard(FileStore(tmp_path), key)
-        return [shard.action[shard.game == game].tolist() for game in range(5)]
-
-    assert games(5) == games(80)
+    assert together.dtype == np.float32
+    if precision == "bfloat16":
+        exact = Policy(settings, shape, parameters).outputs(obs)
+        assert 0 < np.abs(together - exact).max() < 0.05
 
 
 @pytest.mark.parametrize("scale", [255.0, tuple(range(1, BOARD.features + 1))])
@@ -119,15 +120,6 @@ def test_features_are_scaled_inside_the_network(settings: NetworkSettings, scale
     expected = load_network(settings, BOARD, parameters)(torch.from_numpy(obs))
     trained = load_network(settings, pixels, parameters)(torch.from_numpy(bright))
     assert all(torch.equal(a, b) for a, b in zip(trained, expected, strict=True))
-
-
-@pytest.mark.parametrize(("settings", "shape"), KINDS)
-def test_network_in_bfloat16_is_near_float32(settings: NetworkSettings, shape: NetworkShape) -> None:
-    parameters, obs = init_policy(settings, shape, 3), positions(shape, 100)
-    exact = Policy(settings, shape, parameters).outputs(obs)
-    rounded = Policy(settings, shape, parameters, Compute(precision="bfloat16")).outputs(obs)
-    assert rounded.dtype == np.float32
-    assert 0 < np.abs(rounded - exact).max() < 0.05
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
@@ -145,21 +137,7 @@ def test_training_of_any_network_is_deterministic(tmp_path: Path, network: Netwo
     assert (manifest.step, manifest.network, manifest.shape) == (1, network, BOARD)
 
 
-def test_weights_of_a_tower_are_named_matrices() -> None:
-    policy = policy_of(TOWER, BOARD)
-    shapes = {name: weight.shape for name, weight in policy.weights().items()}
-    assert shapes["stem.weight"] == (8, 3, 3, 3)
-    assert shapes["policy_head.weight"] == (7, 336)
-
-
-def test_tensors_are_read_in_the_order_of_their_names() -> None:
-    """A fixed order makes random draws for each tensor repeatable."""
-    data = parameters_to_bytes(init_policy(EXCITED, WITH_SCALARS, 0))
-    orders = [list(bytes_to_parameters(data)) for _ in range(5)]
-    assert orders == [sorted(orders[0])] * 5
-
-
-def test_logits_of_a_head_of_planes_lie_at_their_places() -> None:
+def test_planes_and_windows_lie_at_their_places() -> None:
     parameters, obs = init_policy(PLANES, SHOGI, 1), positions(SHOGI, 3)
     network = load_network(PLANES, SHOGI, parameters)
     planes = []
@@ -169,43 +147,6 @@ def test_logits_of_a_head_of_planes_lie_at_their_places() -> None:
     row, rest = np.divmod(SHOGI.action_places, 5 * SHOGI.action_planes)
     column, plane = np.divmod(rest, SHOGI.action_planes)
     assert np.array_equal(logits.numpy(), planes[0][:, plane, row, column])
-
-
-def test_head_of_planes_plays_without_its_game(tmp_path: Path) -> None:
-    """The checkpoint alone describes the head.
-
-    The manifest holds the number of planes. The parameters hold the places of actions.
-    """
-    config = GAMES["minishogi_2p"].replace(network=PLANES)
-    manifest = get_checkpoint(FileStore(tmp_path), put_model(tmp_path, config)).manifest
-    assert (manifest.shape.action_planes, manifest.shape.action_places, manifest.shape) == (69, None, SHOGI)
-    parameters, obs = init_policy(PLANES, SHOGI, 1), positions(SHOGI, 20)
-    played, known = (Policy(PLANES, shape, parameters).outputs(obs) for shape in (manifest.shape, SHOGI))
-    assert np.array_equal(played, known)
-
-
-def test_dense_head_fits_a_game_that_names_planes(tmp_path: Path) -> None:
-    """Models from before games named action planes keep their bytes."""
-    config = GAMES["minishogi_2p"].replace(network=TOWER)
-    manifest = get_checkpoint(FileStore(tmp_path), put_model(tmp_path, config)).manifest
-    assert manifest.shape.action_planes == 0
-    assert "action_planes" not in manifest.note
-    assert "policy_head" not in manifest.note
-
-
-def test_head_of_planes_without_planes_of_actions_is_refused() -> None:
-    with pytest.raises(BadNetwork, match="actions that belong to cells"):
-        init_policy(PLANES, BOARD, 0)
-
-
-@pytest.mark.parametrize("settings", [TOWER, WINDOWS])
-def test_board_network_without_planes_is_refused(settings: NetworkSettings) -> None:
-    hearts = open_table(GAMES["hearts_4p"], 0).spec.shape
-    with pytest.raises(BadNetwork, match="needs planes"):
-        init_policy(settings, hearts, 0)
-
-
-def test_windows_are_equal_maps_of_every_window() -> None:
     parameters = init_policy(WINDOWS, BOARD, 2)
     network = load_network(WINDOWS, BOARD, parameters)
     obs = positions(BOARD, 5)
@@ -214,11 +155,40 @@ def test_windows_are_equal_maps_of_every_window() -> None:
     for row, column in product(range(3), range(4)):
         window = grid[:, :, row : row + 4, column : column + 4].reshape(5, -1)
         np.testing.assert_allclose(found[:, :, row, column], window @ weight.reshape(16, -1).T, atol=1e-5)
+    spec = open_table(GAMES["connect_four_2p"], 0).spec
+    grid = np.arange(spec.observation_size).reshape(spec.planes)
+    assert np.array_equal(spec.symmetries[0].observation.reshape(spec.planes), grid[:, :, ::-1])
 
 
-def test_parameters_of_another_tower_are_refused() -> None:
+def test_head_of_planes_plays_without_its_game(tmp_path: Path) -> None:
+    """The checkpoint alone describes the head, and one of another head keeps its bytes."""
+    plane, dense = (
+        get_checkpoint(FileStore(tmp_path), put_model(tmp_path, GAMES["minishogi_2p"].replace(network=head))).manifest
+        for head in (PLANES, TOWER)
+    )
+    assert (plane.shape.action_planes, plane.shape.action_places, plane.shape) == (69, None, SHOGI)
+    parameters, obs = init_policy(PLANES, SHOGI, 1), positions(SHOGI, 20)
+    played, known = (Policy(PLANES, shape, parameters).outputs(obs) for shape in (plane.shape, SHOGI))
+    assert np.array_equal(played, known)
+    assert dense.shape.action_planes == 0
+    assert not {"action_planes", "policy_head"} & json.loads(dense.note).keys()
+    assert "policy_head" not in dense.note
+
+
+def test_network_that_does_not_fit_its_game_is_refused() -> None:
+    hearts = open_table(GAMES["hearts_4p"], 0).spec.shape
+    for settings, shape, why in (
+        (PLANES, BOARD, "actions that belong to cells"),
+        (TOWER, hearts, "needs planes"),
+        (WINDOWS, hearts, "needs planes"),
+    ):
+        with pytest.raises(BadNetwork, match=why):
+            init_policy(settings, shape, 0)
     with pytest.raises(BadParameters, match=r"tower \(blocks = 3"):
         load_network(TOWER.replace(blocks=3), BOARD, init_policy(TOWER, BOARD, 0))
+    with pytest.raises(UnknownPlugin, match="'towers'") as refused:
+        init_policy(NetworkSettings(kind="towers"), BOARD, 0)
+    assert "Did you mean tower?" in refused.value.hint
 
 
 @pytest.mark.parametrize(
@@ -232,29 +202,17 @@ def test_parameters_of_another_tower_are_refused() -> None:
         ("othello_2p", (3, 8, 8)),
         ("ultimate_tic_tac_toe_2p", (27, 3, 3)),
         ("clobber_2p", (3, 5, 6)),
-        ("oh_hell_3p", None),
-        ("maedn_4p", None),
-        ("chinese_checkers_3p", None),
-        ("hearts_4p", None),
+        *((key, None) for key in ("oh_hell_3p", "maedn_4p", "chinese_checkers_3p", "hearts_4p")),
+        ("y(board_size=5)", (3, 5, 5)),  # of OpenSpiel
+        ("leduc_poker", None),
     ],
 )
-def test_planes_of_our_games_cover_their_cells(key: str, planes: tuple[int, int, int] | None) -> None:
-    spec = open_table(GAMES[key], 0).spec
+def test_planes_of_games_cover_their_cells(key: str, planes: tuple[int, int, int] | None) -> None:
+    config = GAMES[key] if key in GAMES else GameConfig(key="foreign_2p", game=key, players=2)
+    spec = open_table(config, 0).spec
     assert (spec.planes, spec.scale) == (planes, 1.0)
     scalars = {"ultimate_tic_tac_toe_2p": 46}.get(key, 0)
     assert spec.shape.scalars == (scalars if planes else spec.observation_size)
-
-
-@pytest.mark.parametrize(("game", "planes"), [("y(board_size=5)", (3, 5, 5)), ("leduc_poker", None)])
-def test_planes_of_openspiel_games_are_their_tensors(game: str, planes: tuple[int, int, int] | None) -> None:
-    spec = open_table(GameConfig(key="foreign_2p", game=game, players=2), 0).spec
-    assert spec.planes == planes
-
-
-def test_mirrored_positions_are_mirrored_planes() -> None:
-    spec = open_table(GAMES["connect_four_2p"], 0).spec
-    grid = np.arange(spec.observation_size).reshape(spec.planes)
-    assert np.array_equal(spec.symmetries[0].observation.reshape(spec.planes), grid[:, :, ::-1])
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.float16])
@@ -289,20 +247,6 @@ def test_candidates_have_the_probabilities_of_their_actions(listed: bool) -> Non
     assert torch.allclose(masked_log_probs(narrow, held).gather(1, place), expected)
 
 
-def test_manifest_of_a_perceptron_is_as_before() -> None:
-    manifest = Manifest(
-        config_key="connect_four_2p",
-        network=NetworkSettings(hidden=(4,)),
-        obs_size=126,
-        actions=7,
-        step=0,
-        parent=None,
-        optimizer=None,
-    )
-    text = '"network":{"hidden":[4]},"obs_size":126,"actions":7,"step":0,"parent":null,"optimizer":null}'
-    assert manifest.note == f'{{"version":1,"config_key":"connect_four_2p",{text}'
-
-
 @pytest.mark.parametrize("settings", [TOWER, EXCITED, WINDOWS, CONV])
 def test_manifest_carries_kind_and_planes(tmp_path: Path, settings: NetworkSettings) -> None:
     config = GAMES["connect_four_2p"].replace(network=settings)
@@ -327,12 +271,6 @@ def test_manifest_carries_kind_and_planes(tmp_path: Path, settings: NetworkSetti
 def test_fields_of_another_kind_are_refused(fields: dict, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         NetworkSettings(**fields)
-
-
-def test_unknown_kind_names_ours() -> None:
-    with pytest.raises(UnknownPlugin, match="'towers'") as refused:
-        init_policy(NetworkSettings(kind="towers"), BOARD, 0)
-    assert "Did you mean tower?" in refused.value.hint
 
 
 class OwnNetwork(nn.Module):
@@ -395,8 +333,6 @@ def test_check_of_a_sound_network_finds_nothing() -> None:
 
 
 class NamedArguments(OwnNetwork):
-    """A network that passes keyword arguments to PyTorch's functions."""
-
     def forward(self, obs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         layer = self.logits
         return nn.functional.linear(input=obs, weight=layer.weight, bias=layer.bias), self.value(obs).squeeze(-1)
@@ -412,15 +348,11 @@ def test_network_with_named_arguments_plays_like_another(monkeypatch: pytest.Mon
 
 
 @pytest.mark.usefixtures("own")
-def test_training_of_a_parameter_without_gradient_is_refused(tmp_path: Path) -> None:
+def test_own_network_that_cannot_be_trained_or_called_is_refused(tmp_path: Path) -> None:
     settings = NetworkSettings(kind="faulty_networks:build", options={"fault": "unused"})
     config = GAMES["connect_four_2p"].replace(network=settings)
     with pytest.raises(BadNetwork, match=r"no gradient reaches spare\.weight, spare\.bias"):
         train(train_spec(tmp_path, config, put_model(tmp_path, config), games=4), ignore)
-
-
-@pytest.mark.usefixtures("own")
-def test_network_with_one_output_is_refused() -> None:
     settings = NetworkSettings(kind="faulty_networks:column")
     with pytest.raises(BadNetwork, match="is a Linear whose outputs"):
         init_policy(settings, BOARD, 0)
@@ -428,7 +360,79 @@ def test_network_with_one_output_is_refused() -> None:
     assert finding.where == "factory"
 
 
-def test_bytes_of_a_tower_survive_the_round_trip() -> None:
-    parameters = init_policy(EXCITED, WITH_SCALARS, 1)
-    restored = bytes_to_parameters(parameters_to_bytes(parameters))
-    assert all(torch.equal(restored[name], tensor) for name, tensor in parameters.items())
+SMALL = NetworkSettings(hidden=(16, 8))
+SHAPE = NetworkShape(6, 5)
+
+
+def small_policy(seed: int = 1) -> Policy:
+    return Policy(SMALL, SHAPE, init_policy(SMALL, SHAPE, seed))
+
+
+def random_batch(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    mask = rng.random((rows, 5)) < 0.5
+    mask[:, 2] = True
+    return rng.random((rows, 6), dtype=np.float32), mask
+
+
+def test_initial_weights_are_orthogonal_and_nearly_uniform():
+    state = init_policy(NetworkSettings(hidden=(32, 32)), NetworkShape(32, 4), seed=3)
+    for name, gain in (("trunk.0", 2**0.5), ("trunk.1", 2**0.5), ("policy_head", 0.01), ("value_head", 1.0)):
+        weight = state[f"{name}.weight"]
+        expected = gain**2 * torch.eye(len(weight))
+        assert torch.allclose(weight @ weight.T, expected, atol=1e-5), name
+        assert not state[f"{name}.bias"].any()
+    network = ActorCritic(NetworkSettings(), NetworkShape(270, 52))
+    assert sum(tensor.numel() for tensor in network.parameters()) == 109_109
+    obs, mask = random_batch(50)
+    log_probs, _ = small_policy().forward(obs, mask)
+    uniform = -np.log(mask.sum(axis=1))
+    assert np.abs(log_probs - uniform[:, None])[mask].max() < 0.1
+
+
+@pytest.mark.parametrize("temperature", [0.25, 1.0, 4.0])
+def test_illegal_actions_have_probability_exactly_zero(temperature):
+    obs, mask = random_batch(100)
+    log_probs, _ = small_policy().forward(obs, mask, temperature)
+    assert np.isfinite(log_probs).all()
+    assert (np.exp(log_probs)[~mask] == 0).all()
+    assert np.allclose(np.exp(log_probs).sum(axis=1), 1, atol=1e-5)
+
+
+def test_temperature_divides_the_logits():
+    obs, mask = random_batch(20)
+    mask[:] = True
+    policy = small_policy()
+    plain, _ = policy.forward(obs, mask)
+    cold, _ = policy.forward(obs, mask, temperature=0.01)
+    steep = plain.astype(np.float64) * 100
+    expected = steep - np.log(np.exp(steep - steep.max(1, keepdims=True)).sum(1, keepdims=True)) - steep.max(1)[:, None]
+    assert np.allclose(cold, expected, atol=1e-3)
+
+
+def test_unfit_rows_bytes_and_shapes_are_refused():
+    obs, mask = random_batch(4)
+    mask[3] = False
+    with pytest.raises(NoLegalAction, match="Row 3"):
+        small_policy().forward(obs, mask)
+    with pytest.raises(BadParameters) as refused:
+        bytes_to_parameters(b"not a model")
+    assert refused.value.hint
+    with pytest.raises(BadParameters, match="do not fit"):
+        Policy(SMALL, NetworkShape(7, 5), init_policy(SMALL, SHAPE, seed=1))
+
+
+def test_policy_is_a_snapshot_that_takes_bytes():
+    state = init_policy(SMALL, SHAPE, seed=1)
+    policy = Policy(SMALL, SHAPE, state)
+    obs, mask = random_batch(3)
+    before = policy.forward(obs, mask)
+    for tensor in state.values():
+        tensor.add_(1.0)
+    assert np.array_equal(before[0], policy.forward(obs, mask)[0])
+    obs = np.random.default_rng(0).integers(0, 2, (7, 6), dtype=np.uint8)
+    mask = np.ones((7, 5), dtype=bool)
+    expected = small_policy().forward(obs.astype(np.float32), mask)
+    obs.flags.writeable = mask.flags.writeable = False
+    for given, wanted in zip(small_policy().forward(obs, mask), expected, strict=True):
+        assert np.array_equal(given, wanted)

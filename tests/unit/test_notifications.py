@@ -1,24 +1,19 @@
 """Delivery to webhooks: at least once, in order, despite faults."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import recorded
 from scripted_server import OK, ScriptedServer, answers, scripted_server, status
 
 from app.bus.memory import MemoryBus
 from app.config.loading import BadSettings, load
 from app.config.monitoring import NotificationSettings
-from app.events import (
-    DaemonFailed,
-    Event,
-    ModelDistributed,
-    TrainingUnblocked,
-    originate,
-)
+from app.events import DaemonFailed, Event, ModelDistributed, TrainingUnblocked, originate
 from app.events.envelope import EPOCH
 from app.journal.memory import MemoryJournal, MemoryStateStore
 from daemons.clock import SystemClock
@@ -31,8 +26,6 @@ FAILED = DaemonFailed(daemon="training", node="a", error="boom")
 
 
 class Stage:
-    """An in-memory bus and outlets to webhooks."""
-
     def __init__(self) -> None:
         self.states = MemoryStateStore()
         self.bus = MemoryBus(MemoryJournal(), CLOCK)
@@ -50,10 +43,12 @@ class Stage:
         quick = type(terms)(terms.pause_seconds, terms.timeout_seconds, terms.give_up_seconds, Backoff(0.01, 0.02))
         return Outlet(Webhook.of(hook, Path(), "Flyball", CLOCK), quick, self.states, CLOCK)
 
-    @contextmanager
-    def running(self, outlet: Outlet) -> Iterator[asyncio.Task[None]]:
-        """Deliver while the block runs, then stop as if killed."""
+    @asynccontextmanager
+    async def running(self, outlet: Outlet) -> AsyncIterator[asyncio.Task[None]]:
+        """Deliver from now on while the block runs, then stop as if killed."""
         task = asyncio.get_running_loop().create_task(outlet.run(self.bus))
+        while outlet.delivery(0) and not self.states.load()[1]:
+            await asyncio.sleep(0.005)
         try:
             yield task
         finally:
@@ -67,22 +62,19 @@ async def stage() -> Stage:
     return made
 
 
-async def begun(stage: Stage, outlet: Outlet) -> None:
-    while outlet.delivery(0) and (await asyncio.sleep(0.005)) is None and not stage.states.load()[1]:
-        pass
-
-
 def told(server: ScriptedServer) -> list[str]:
     return [event["id"] for request in server.requests for event in request.json()]
 
 
+async def delivered(server: ScriptedServer, count: int) -> None:
+    while len(told(server)) < count:
+        await asyncio.sleep(0.005)
+
+
 async def test_chosen_events_come_as_cloudevents(stage: Stage) -> None:
-    async with scripted_server(OK) as server:
-        outlet = stage.outlet(server, events=("DAEMON_F*",))
-        with stage.running(outlet):
-            await begun(stage, outlet)
-            await stage.publish(TrainingUnblocked(reason="x"), FAILED)
-            (request,) = await server.wait_for(1)
+    async with scripted_server(OK) as server, stage.running(stage.outlet(server, events=("DAEMON_F*",))):
+        await stage.publish(TrainingUnblocked(reason="x"), FAILED)
+        (request,) = await server.wait_for(1)
     (event,) = request.json()
     assert request.headers["content-type"] == "application/cloudevents-batch+json; charset=utf-8"
     assert (event["id"], event["type"], event["data"]["node"]) == ("e3", "flyball.daemon.failed", "a")
@@ -90,33 +82,24 @@ async def test_chosen_events_come_as_cloudevents(stage: Stage) -> None:
 
 
 async def test_without_patterns_notable_events_come(stage: Stage) -> None:
-    async with scripted_server(OK) as server:
-        outlet = stage.outlet(server)
-        with stage.running(outlet):
-            await begun(stage, outlet)
-            await stage.publish(ModelDistributed(model="a" * 64, step=1, nodes=("a",)), TrainingUnblocked(reason="x"))
-            await server.wait_for(1)
+    async with scripted_server(OK) as server, stage.running(stage.outlet(server)):
+        await stage.publish(ModelDistributed(model="a" * 64, step=1, nodes=("a",)), TrainingUnblocked(reason="x"))
+        await server.wait_for(1)
     assert told(server) == ["e3"]
 
 
 async def test_other_configurations_are_left_out(stage: Stage) -> None:
-    async with scripted_server(OK) as server:
-        outlet = stage.outlet(server, configs=("go9_2p",))
-        with stage.running(outlet):
-            await begun(stage, outlet)
-            await stage.publish(TrainingUnblocked(reason="x"))
-            await stage.publish(TrainingUnblocked(reason="x"), FAILED, subject="go9_2p")
-            await server.wait_for(1)
-            while len(told(server)) < 2:
-                await asyncio.sleep(0.005)
+    async with scripted_server(OK) as server, stage.running(stage.outlet(server, configs=("go9_2p",))):
+        await stage.publish(TrainingUnblocked(reason="x"))
+        await stage.publish(TrainingUnblocked(reason="x"), FAILED, subject="go9_2p")
+        await delivered(server, 2)
     assert told(server) == ["e3", "e4"]
 
 
 async def test_failing_server_gets_the_same_message_again(stage: Stage) -> None:
     async with scripted_server(*answers(500, 503, 401), b"", OK) as server:
         outlet = stage.outlet(server)
-        with stage.running(outlet):
-            await begun(stage, outlet)
+        async with stage.running(outlet):
             await stage.publish(FAILED)
             requests = await server.wait_for(5)
             await asyncio.sleep(0.05)
@@ -127,9 +110,8 @@ async def test_failing_server_gets_the_same_message_again(stage: Stage) -> None:
 
 async def test_retry_after_is_waited_for(stage: Stage) -> None:
     async with scripted_server(status(429, "Retry-After: 1\r\n"), OK) as server:
-        outlet, loop = stage.outlet(server), asyncio.get_running_loop()
-        with stage.running(outlet):
-            await begun(stage, outlet)
+        loop = asyncio.get_running_loop()
+        async with stage.running(stage.outlet(server)):
             await stage.publish(FAILED)
             await server.wait_for(1)
             since = loop.time()
@@ -139,28 +121,23 @@ async def test_retry_after_is_waited_for(stage: Stage) -> None:
 
 async def test_slow_server_delays_no_other(stage: Stage) -> None:
     async with scripted_server(None) as slow, scripted_server(OK) as quick:
-        outlets = [stage.outlet(slow, name="slow", timeout_seconds=0.1), stage.outlet(quick)]
-        with stage.running(outlets[0]), stage.running(outlets[1]):
-            for outlet in outlets:
-                await begun(stage, outlet)
+        outlet = stage.outlet(slow, name="slow", timeout_seconds=0.1)
+        async with stage.running(outlet), stage.running(stage.outlet(quick)):
             await asyncio.sleep(0.05)
             await stage.publish(FAILED, FAILED, FAILED)
             await slow.wait_for(3)
-            while len(told(quick)) < 3:
-                await asyncio.sleep(0.005)
-        assert outlets[0].delivery(4).behind == 3
-        assert outlets[0].delivery(4).outcomes["failed"] >= 2
+            await delivered(quick, 3)
+        assert outlet.delivery(4).behind == 3
+        assert outlet.delivery(4).outcomes["failed"] >= 2
 
 
 async def test_hopeless_message_is_dropped_and_the_next_comes(stage: Stage) -> None:
     async with scripted_server(*answers(422), OK) as server:
         outlet = stage.outlet(server)
-        with stage.running(outlet):
-            await begun(stage, outlet)
-            await stage.publish(FAILED)
-            await server.wait_for(1)
-            await stage.publish(FAILED)
-            await server.wait_for(2)
+        async with stage.running(outlet):
+            for requests in (1, 2):
+                await stage.publish(FAILED)
+                await server.wait_for(requests)
             await asyncio.sleep(0.05)
     assert outlet.delivery(3).outcomes == {"delivered": 1, "failed": 0, "dropped": 1}
 
@@ -168,8 +145,7 @@ async def test_hopeless_message_is_dropped_and_the_next_comes(stage: Stage) -> N
 async def test_message_is_given_up_in_the_end(stage: Stage) -> None:
     async with scripted_server(*answers(500)) as server:
         outlet = stage.outlet(server, give_up_hours=0.05 / 3600)
-        with stage.running(outlet):
-            await begun(stage, outlet)
+        async with stage.running(outlet):
             await stage.publish(FAILED)
             while not outlet.delivery(2).outcomes["dropped"]:
                 await asyncio.sleep(0.005)
@@ -179,9 +155,7 @@ async def test_message_is_given_up_in_the_end(stage: Stage) -> None:
 async def test_killed_outlet_goes_on_where_it_was(stage: Stage) -> None:
     """A killed outlet repeats only messages without an answer."""
     async with scripted_server(OK, None) as server:
-        outlet = stage.outlet(server)
-        with stage.running(outlet):
-            await begun(stage, outlet)
+        async with stage.running(stage.outlet(server)):
             await stage.publish(FAILED)
             await server.wait_for(1)
             await asyncio.sleep(0.05)
@@ -189,39 +163,31 @@ async def test_killed_outlet_goes_on_where_it_was(stage: Stage) -> None:
             await server.wait_for(2)
         await stage.publish(FAILED)
         server.script = [OK]
-        with stage.running(stage.outlet(server)):
+        async with stage.running(stage.outlet(server)):
             while told(server)[-1] != "e4":
                 await asyncio.sleep(0.005)
     assert told(server) == ["e2", "e3", "e3", "e4"]
 
 
 async def test_events_within_a_pause_share_a_message(stage: Stage) -> None:
-    async with scripted_server(OK) as server:
-        outlet = stage.outlet(server, pause_seconds=0.3)
-        with stage.running(outlet):
-            await begun(stage, outlet)
-            await stage.publish(FAILED)
-            await server.wait_for(1)
-            await stage.publish(*[FAILED] * 30)
-            await server.wait_for(2)
+    async with scripted_server(OK) as server, stage.running(stage.outlet(server, pause_seconds=0.3)):
+        await stage.publish(FAILED)
+        await server.wait_for(1)
+        await stage.publish(*[FAILED] * 30)
+        await server.wait_for(2)
     assert [len(request.json()) for request in server.requests] == [1, 30]
 
 
 def unblocked(reason: str, number: int = 1, subject: str = "hex7_2p") -> Event[Any]:
-    envelope = originate(TrainingUnblocked(reason=reason), event_id=f"e{number}", time=EPOCH, subject=subject)
-    return Event(envelope, number, number, "cli@laptop")
+    return recorded(TrainingUnblocked(reason=reason), number, subject, source="cli@laptop")
 
 
-def test_slack_text_groups_events_and_bounds_their_number() -> None:
+def test_slack_text_groups_events_and_mentions_nobody() -> None:
     many = [unblocked("x", number, f"game{number}_2p") for number in range(MOST_LINES + 5)]
-    text = slack_text([unblocked("first"), unblocked("second"), *many], "Run")
-    lines = text.split("\n")
+    lines = slack_text([unblocked("first"), unblocked("second"), *many], "Run").split("\n")
     assert lines[0] == "*Run*"
     assert lines[1].endswith("TRAINING_UNBLOCKED hex7_2p  reason second (2 times)")
     assert (len(lines), lines[-1]) == (MOST_LINES + 2, "… and 6 more")
-
-
-def test_slack_text_mentions_nobody() -> None:
     text = slack_text([unblocked("<!channel> & co. " + "x" * 4000)], "Run")
     assert "&lt;!channel&gt; &amp; co." in text
     assert len(text) < LINE_LENGTH + 100
@@ -256,12 +222,14 @@ def problem(tmp_path: Path, text: str) -> str:
     ],
 )  # fmt: skip
 def test_unusable_webhook_is_refused(tmp_path: Path, text: str, message: str) -> None:
-    (tmp_path / "open").write_text("token")
-    (tmp_path / "open").chmod(0o644)
-    (tmp_path / "mine").write_text("not an address")
-    (tmp_path / "mine").chmod(0o600)
-    (tmp_path / "far").write_text("https://hook.example:99999/secret")
-    (tmp_path / "far").chmod(0o600)
+    files = (
+        ("open", "token", 0o644),
+        ("mine", "not an address", 0o600),
+        ("far", "https://hook.example:99999/secret", 0o600),
+    )
+    for name, content, mode in files:
+        (tmp_path / name).write_text(content)
+        (tmp_path / name).chmod(mode)
     assert "secret" not in problem(tmp_path, text)
     assert message in problem(tmp_path, text)
 
@@ -282,8 +250,7 @@ async def test_secrets_come_from_files_and_environment(tmp_path: Path, monkeypat
 
 
 def test_types_of_a_webhook_follow_its_patterns() -> None:
-    kinds: Sequence[str] = ("model.*", "NODE_LOST")
-    hook = NotificationSettings(name="ops", url="http://a", events=tuple(kinds))
+    hook = NotificationSettings(name="ops", url="http://a", events=("model.*", "NODE_LOST"))
     names = {payload.event_name for payload in Webhook.of(hook, Path(), "Run").types}
     assert {"MODEL_PROMOTED", "MODEL_ROLLED_BACK", "NODE_LOST"} <= names
     assert "NODE_RETURNED" not in names

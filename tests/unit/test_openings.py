@@ -1,6 +1,5 @@
 """Random openings of evaluations: where there are any, and what they leave to the players."""
 
-from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -16,7 +15,6 @@ from app.play.matches import MatchPlan, play_match, play_rotations
 from app.play.players import RandomPlayer
 from flyball import Game
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
 KUHN = GameConfig(key=ConfigKey("kuhn_2p"), game="kuhn_poker", players=2)
 DEALT = ("kuhn_poker", "leduc_poker", "backgammon", "phantom_ttt", "pettingzoo:connect_four_v3", "pig:Pig")
 KNOWN = ("tic_tac_toe", "nim:Nim", "nim_table:nim", "y(board_size=5)")
@@ -27,26 +25,26 @@ def named(game: str) -> GameConfig:
 
 
 @pytest.mark.parametrize("game", [*DEALT, *KNOWN])
-def test_openings_by_default_are_none_where_games_are_dealt(game: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(EXAMPLES))
+def test_openings_by_default_are_none_where_games_are_dealt(game: str) -> None:
     outcomes, _ = play_rotations(
         named(game), RandomPlayer(), RandomPlayer(), MatchPlan(20, 1, 1.0, named(game).evaluation.opening_plies)
     )
     assert set(outcomes.openings.tolist()) == {0 if game in DEALT else 4}
 
 
-def test_openings_that_are_configured_are_kept() -> None:
-    settings = EvaluationSettings(opening_plies=2)
-    assert [settings.openings(dealt=dealt) for dealt in (True, False)] == [2, 2]
-
-
-def test_openings_longer_than_games_leave_decisions() -> None:
-    """A game of Kuhn poker has two or three decisions."""
+def test_openings_leave_decisions_in_any_game() -> None:
     outcomes, _ = play_rotations(KUHN, RandomPlayer(), RandomPlayer(), MatchPlan(400, 1, 1.0, opening_plies=4))
     assert set(outcomes.lengths.tolist()) == {2, 3}
     assert (outcomes.openings < outcomes.lengths).all()
     rotations = outcomes.openings.reshape(-1, 2)
     assert (rotations[:, 0] == rotations[:, 1]).all()
+    config = GAMES[ConfigKey("tic_tac_toe_text_2p")]
+    schedule = TextSchedule(range(20), range(20), [9] * 20, np.zeros((20, 2), dtype=np.int8), seed=1)
+    outcomes, _ = play_texts(open_text_table(config, 8), [Agent(bot="random")], schedule, None, most_tokens=8)
+    assert (outcomes.openings < outcomes.lengths).all()
+    assert outcomes.openings.min() >= 4
+    settings = EvaluationSettings(opening_plies=2)
+    assert [settings.openings(dealt=dealt) for dealt in (True, False)] == [2, 2]
 
 
 class Coin(Game):
@@ -78,11 +76,3 @@ def test_match_counts_games_that_nobody_decided() -> None:
     counted = match_statistics(games, 2)
     assert counted.undecided == games.lengths.count(0)
     assert 60 < counted.undecided < 140
-
-
-def test_text_openings_longer_than_games_leave_answers() -> None:
-    config = GAMES[ConfigKey("tic_tac_toe_text_2p")]
-    schedule = TextSchedule(range(20), range(20), [9] * 20, np.zeros((20, 2), dtype=np.int8), seed=1)
-    outcomes, _ = play_texts(open_text_table(config, 8), [Agent(bot="random")], schedule, None, most_tokens=8)
-    assert (outcomes.openings < outcomes.lengths).all()
-    assert outcomes.openings.min() >= 4

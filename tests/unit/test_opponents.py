@@ -1,13 +1,14 @@
-"""Lineups of a request: drawn by matchmaking's probabilities, in whole rotations."""
+"""Opponents of a request: lineups drawn as matchmaking decided, in whole rotations."""
 
 from collections import Counter
 
 import pytest
-from driving import NEW, OLD
+from driving import NEW, OLD, OTHER_KEY, Driven, distributed
 
 from app.config import SelfplaySettings
+from app.controllers import SelfplayScheduler
 from app.controllers.scheduler import LIMITS, meeting
-from app.events import MatchmakingUpdated, OpponentPick
+from app.events import DaemonReady, MatchmakingUpdated, OpponentPick, OpponentSampled
 
 PICKS = {("mirror", OLD): 0.3, ("peers", NEW): 0.5, ("baselines", "random"): 0.2}
 
@@ -43,21 +44,9 @@ def test_draws_have_the_probabilities_that_were_decided(players):
     assert chi2 < 13.8  # 0.1% with two degrees of freedom
 
 
-def test_lineups_repeat_by_seed_and_differ_between_seeds():
+def test_lineups_repeat_by_seed_with_limited_opponents():
     assert meeting(decided(), OLD, 2, 256, 1) == meeting(decided(), OLD, 2, 256, 1)
     assert len({meeting(decided(), OLD, 2, 256, seed).lineups for seed in range(20)}) > 10
-
-
-@pytest.mark.parametrize("known", [None, decided(model=NEW), decided({("mirror", OLD): 1.0})])
-def test_without_a_decision_about_it_a_model_meets_only_itself(known):
-    assert meeting(known, OLD, 2, 256, 1) == ((), ())
-
-
-def test_request_has_at_most_so_many_different_opponents():
-    """A limit on opponents saves memory for adapters.
-
-    Opponents are drawn by cluster sampling: each seat keeps the probabilities that matchmaking decided.
-    """
     first, last = Counter[str](), Counter[str]()
     for seed in range(400):
         met = meeting(decided(), OLD, 7, 56, seed, limits=SelfplaySettings(most_opponents=1)).lineups
@@ -70,3 +59,41 @@ def test_request_has_at_most_so_many_different_opponents():
     for counts in (first, last):
         assert abs(counts[NEW] / counts.total() - 0.5) < 0.1  # 4 standard deviations
         assert abs(counts["random"] / counts.total() - 0.2) < 0.08
+
+
+@pytest.mark.parametrize("known", [None, decided(model=NEW), decided({("mirror", OLD): 1.0})])
+def test_without_a_decision_about_it_a_model_meets_only_itself(known):
+    assert meeting(known, OLD, 2, 256, 1) == ((), ())
+
+
+DECIDED = MatchmakingUpdated(model=OLD, picks=(OpponentPick(agent="random", category="baselines", probability=1.0),))
+
+
+@pytest.fixture
+def scheduler():
+    driven = Driven(SelfplayScheduler)
+    driven.feed(DaemonReady(daemon="selfplay_worker", node="laptop", position=0, capacity=1), key=None)
+    return driven
+
+
+def test_opponents_are_drawn_as_decided_and_published(scheduler):
+    assert scheduler.feed(DECIDED) == []
+    asked, drawn = scheduler.envelopes(distributed())
+    request, sampled = asked.data, drawn.data
+    assert {one.opponents for one in request.lineups} == {("random",)}
+    assert sum(one.games for one in request.lineups) == request.games
+    assert isinstance(sampled, OpponentSampled)
+    assert sampled.request_id == asked.id
+    assert {(one.agent, one.category) for one in sampled.opponents} == {("random", "baselines")}
+
+
+def test_decisions_hold_for_their_model_and_configuration(scheduler):
+    scheduler.feed(DECIDED)
+    (request,) = scheduler.feed(distributed(NEW, 1))
+    assert request.lineups == ()
+
+
+def test_a_decision_about_another_configuration_holds_only_there(scheduler):
+    scheduler.feed(DECIDED, key=OTHER_KEY)
+    (request,) = scheduler.feed(distributed())
+    assert request.lineups == ()

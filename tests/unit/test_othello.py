@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from board_games import SLOT, after, at_random
 
-from app.games import FINISHED, IllegalAction
+from app.games import FINISHED
 from app.games.board_table import BoardTable
 from app.games.othello import CELLS, OTHELLO, PASS, SIDE, flips, legal
 
@@ -35,10 +35,7 @@ def turned(mine: int, theirs: int, cell: int) -> list[int]:
 
 
 def run_of(board, cell: int, down: int, right: int) -> list[int]:
-    """Return the opponent's discs that a move flips in one direction.
-
-    The board [8, 8] has 1 for the mover's discs and -1 for the opponent's.
-    """
+    """Return the opponent's discs that a move flips in one direction."""
     row, column, run = cell // SIDE + down, cell % SIDE + right, []
     while 0 <= row < SIDE and 0 <= column < SIDE and board[row, column] == -1:
         run.append(row * SIDE + column)
@@ -48,10 +45,7 @@ def run_of(board, cell: int, down: int, right: int) -> list[int]:
 
 
 def games(mine: int, theirs: int, moves: int) -> int:
-    """Count the move sequences of a given length, at most 7.
-
-    No player has to pass within the first 7 moves.
-    """
+    """Count the move sequences of a given length, at most 7. No player has to pass within the first 7 moves."""
     begun = places(mine, theirs)
     if moves == 1:
         return len(begun)
@@ -69,29 +63,9 @@ def played() -> BoardTable:
     return table
 
 
-def test_the_first_position_is_the_usual_one_with_four_moves() -> None:
-    obs, mask = after(BoardTable(OTHELLO, 1)).observe(SLOT)
-    mine, others, empty = obs.reshape(3, CELLS)
-    assert np.flatnonzero(mine).tolist() == [28, 35]
-    assert np.flatnonzero(others).tolist() == [27, 36]
-    assert (empty == 1 - mine - others).all()
-    assert np.flatnonzero(mask).tolist() == [19, 26, 37, 44] == places(FIRST, SECOND)
-
-
 @pytest.mark.parametrize(("moves", "expected"), list(enumerate(COUNTS, 1)))
 def test_there_are_as_many_games_as_others_counted(moves: int, expected: int) -> None:
     assert games(FIRST, SECOND, moves) == expected
-
-
-@pytest.mark.parametrize(("down", "right"), DIRECTIONS)
-def test_discs_turn_in_every_direction_between_two_of_the_mover(down: int, right: int) -> None:
-    corner = CELLS // 2 + SIDE // 2 - (3 * SIDE * down + 3 * right)  # three cells from the middle, behind
-    line = [corner + k * (SIDE * down + right) for k in range(5)]
-    mine, theirs = set_of(line[-1:]), set_of(line[1:-1])
-    assert turned(mine, theirs, line[0]) == sorted(line[1:-1])
-    assert places(mine, theirs) == [line[0]]
-    assert not turned(0, theirs, line[0])  # nothing at the far end
-    assert not turned(mine, set_of(line[1:-2]), line[0])  # a gap before it
 
 
 def test_legal_moves_and_what_they_turn_are_found_as_by_walking() -> None:
@@ -108,19 +82,6 @@ def test_legal_moves_and_what_they_turn_are_found_as_by_walking() -> None:
         assert {cell: turned(mine, theirs, cell) for cell in expected} == expected
         moves += sum(map(bool, expected.values()))
     assert moves > 1000
-
-
-@pytest.mark.parametrize(("moves", "seat"), [(FIRST_PASSES, 0), (SECOND_PASSES, 1)])
-def test_who_cannot_set_a_disc_passes_unasked(moves: list[int], seat: int) -> None:
-    table = after(BoardTable(OTHELLO, 1), *moves)
-    assert table.history(0) == [*moves, PASS]
-    assert len(moves) % 2 == seat
-    assert table.seats()[0] == 1 - seat
-    mask = table.observe(SLOT)[1]
-    assert mask.sum() > 1
-    assert not mask[0, PASS]
-    assert after(BoardTable(OTHELLO, 1, len(moves)), *moves).truncated().all()
-    assert after(BoardTable(OTHELLO, 1, len(moves) + 1), *moves).history(0) == [*moves, PASS]  # a pass counts as a move
 
 
 @pytest.mark.parametrize("limit", [None, len(WIPED_OUT)])
@@ -142,12 +103,3 @@ def test_random_games_reach_passes_draws_and_boards_not_full(played: BoardTable)
     assert stuck.any()
     np.testing.assert_array_equal(played.returns()[:, 0], np.sign(mine.astype(int) - theirs))
     assert (mine == theirs).any()
-
-
-@pytest.mark.parametrize("action", [27, PASS, 65, -1])
-def test_an_illegal_action_is_refused_and_no_game_moves_on(action: int) -> None:
-    table = BoardTable(OTHELLO, 2)
-    table.reset(np.arange(2), [0, 0])
-    with pytest.raises(IllegalAction, match=rf"Action {action} in slot 1 .*\[19, 26, 37, 44\]"):
-        table.step(np.arange(2), np.array([19, action], dtype=np.int32))
-    assert table.history(0) == table.history(1) == []

@@ -32,7 +32,6 @@ def loop() -> Driven:
 
 
 def tick(loop: Driven, hours: float, start: float = 0.0) -> list[Payload]:
-    """Let time pass, with a tick every ten minutes."""
     count = round(hours * 6)
     return [said for n in range(1, count + 1) for said in loop.feed(TICK, key=None, at=start * HOUR + 600 * n)]
 
@@ -51,7 +50,7 @@ def test_evaluations_that_stop_are_said_once_after_the_window(loop):
     assert (found.model, found.attempts) == (None, 0)
 
 
-def test_overdue_names_the_model_and_how_often_it_was_asked_for(loop):
+def test_overdue_follows_and_names_what_was_asked(loop):
     loop.feed(trained(), EvaluationFailed(request_id="e", purpose="rating", model=NEW, error="no"), at=1)
     (found,) = overdue(tick(loop, 7.0))
     assert (found.model, found.attempts) == (NEW, 2)
@@ -96,14 +95,7 @@ PAUSED = TrainingIntensityChanged(intensity="paused", previous="normal", quality
 POOR = scored(0.2).model_copy(update={"components": {"diversity": 0.1, "originality": 0.02}})
 RESUMED = TrainingIntensityChanged(intensity="reduced", previous="paused", quality_score=0.5)
 LOST = DistributionFailed(
-    model=NEW,
-    step=1,
-    node="laptop",
-    attempt=2,
-    retry_seconds=60,
-    damaged=False,
-    readable=None,
-    error="Restore the store.",
+    model=NEW, step=1, node="laptop", attempt=2, retry_seconds=60, damaged=False, readable=None, error="Restore it."
 )
 BLOCKED = TrainingBlockedByQuality(reason="3 of 16 games differ from the rules")
 
@@ -119,7 +111,7 @@ BLOCKED = TrainingBlockedByQuality(reason="3 of 16 games differ from the rules")
         ([POOR, PAUSED], ["above all by originality 0.02"]),
         ([PAUSED, RESUMED], None),
         ([PAUSED, BLOCKED], ["blocked", "3 of 16 games", "flyball emit TRAINING_UNBLOCKED", KEY]),
-        ([LOST], ["bbbbbbbb cannot be distributed (attempt 2): Restore the store."]),
+        ([LOST], ["bbbbbbbb cannot be distributed (attempt 2): Restore it."]),
         ([LOST, distributed(NEW)], None),
         ([BLOCKED, TrainingUnblocked(reason="by hand")], None),
     ],

@@ -9,7 +9,7 @@ from board_games import SLOT, after, alike, at_random, ends
 from app.config import GAMES, GameConfig
 from app.games import FINISHED, IllegalAction, UnknownGame, open_table
 from app.games.board_table import BoardTable
-from app.games.openspiel import OpenSpielTable, load_game
+from app.games.openspiel import load_game
 from app.games.table import Table
 from app.learning.inference import Policy
 from app.learning.network import init_policy
@@ -42,10 +42,7 @@ def theirs_of(config: GameConfig, **changes: object) -> GameConfig:
 
 
 def assert_agreement(config: GameConfig, games: int) -> tuple[list[list[int]], int]:
-    """Assert that random games agree in both engines.
-
-    Return the moves of each game and the number of decisions.
-    """
+    """Assert that random games agree in both engines. Return the moves of each game and the number of decisions."""
     ours, theirs = open_table(config, games), open_table(theirs_of(config), games)
     ours.reset(np.arange(games), range(games))
     decisions = 0
@@ -66,12 +63,6 @@ def assert_agreement(config: GameConfig, games: int) -> tuple[list[list[int]], i
 
 
 @CONFIGS
-def test_our_own_rules_are_played_where_they_are_asked_for(config: GameConfig) -> None:
-    assert isinstance(open_table(config, 1), BoardTable)
-    assert isinstance(open_table(theirs_of(config), 1), OpenSpielTable)
-
-
-@CONFIGS
 def test_games_agree_with_openspiel_move_for_move(config: GameConfig) -> None:
     moves, decisions = assert_agreement(config, 1000)
     if config.key != "breakthrough6_2p":  # with so many pieces, moves are hardly ever forced
@@ -80,10 +71,7 @@ def test_games_agree_with_openspiel_move_for_move(config: GameConfig) -> None:
 
 @CONFIGS
 def test_branches_are_copies_played_on(config: GameConfig) -> None:
-    """``branch`` agrees with ``Table.branch``, which copies and steps.
-
-    Branches are compared up to the end of every game, some of which the move limit cuts off.
-    """
+    """``branch`` agrees with ``Table.branch``, which copies and steps."""
     games, ended = 100, 0
     config = config.replace(max_moves=max(LIMITS[config.key]) - 1)
     table, other = (open_table(config, 2 * games) for _ in range(2))
@@ -116,17 +104,13 @@ def test_games_that_are_cut_off_agree_too(key: str, limit: int) -> None:
 
 
 @CONFIGS
-def test_nothing_is_legal_before_a_game_and_after_it(config: GameConfig) -> None:
+def test_slots_before_and_after_games_are_as_new(config: GameConfig) -> None:
     fresh, over = open_table(config, 1), open_table(config, 1)
     list(at_random(over, 1))
     for table in (fresh, over):
         assert table.seats()[0] == FINISHED
         with pytest.raises(IllegalAction, match=r"slot 0 .*\[\]"):
             table.step(SLOT, np.array([2], dtype=np.int32))
-
-
-@CONFIGS
-def test_a_slot_that_begins_again_is_as_new(config: GameConfig) -> None:
     table, fresh = open_table(config, 1), after(open_table(config, 1))
     list(at_random(table, 1))
     assert table.returns().any()

@@ -24,11 +24,6 @@ COSINE = {"use": "my_controller:Cosine", "takes_over": ("learning_rate",), "opti
 RULES = str(Path(__file__).parents[1] / "support" / "own_rules.py")
 
 
-@pytest.fixture(autouse=True)
-def examples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(EXAMPLES)
-
-
 def settings(**tables: Any) -> RunSettings:
     return run_settings().replace(controllers=tables)
 
@@ -133,22 +128,22 @@ def test_own_controller_is_subscribed_drawn_and_listed(tmp_path: Path) -> None:
     assert readers.endswith(" & cosine")
 
 
-def test_taken_over_type_is_not_drawn_from_its_built_in_owner() -> None:
+def test_taken_over_type_has_one_owner_of_its_class() -> None:
     run = own("Silent", "exploration_boost")
     drawn = {node.payload.event_name: node.emitters for node in whole(run).nodes}
     assert drawn["EXPLORATION_BOOST"] == ("mine",)
     assert drawn["PLATEAU_DETECTED"] == ("FeedbackLoopController",)
+    (mine,) = (one for one in daemons_of(own("Sets"))["feedback"].controllers if one.name == "mine")
+    assert issubclass(mine, Controller)
+    assert (mine.__name__, mine.reads) == ("Sets", mine.__mro__[1].reads)
 
 
-def test_class_of_a_recorded_controller_stays() -> None:
+def test_class_and_version_of_a_controller_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before, after = own("Sets"), own("Silent")
     with pytest.raises(BadSettings, match=r"controllers.mine was begun with use = 'own_rules:Sets'"):
         check_lasting([run_settings(), before, run_settings()], after)
     check_lasting([run_settings(), before], before)
     check_lasting([run_settings()], after)
-
-
-def test_version_of_the_daemon_follows_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     versions = set()
     for number in (1, 2):
@@ -158,9 +153,3 @@ def test_version_of_the_daemon_follows_the_file(tmp_path: Path, monkeypatch: pyt
         versions.add(program_of(daemons_of(run)["feedback"].reducers))
     assert len(versions) == 2
     assert program_of(daemons_of(run_settings())["feedback"].reducers) not in versions
-
-
-def test_class_keeps_what_its_author_wrote() -> None:
-    (mine,) = (one for one in daemons_of(own("Sets"))["feedback"].controllers if one.name == "mine")
-    assert issubclass(mine, Controller)
-    assert (mine.__name__, mine.reads) == ("Sets", mine.__mro__[1].reads)

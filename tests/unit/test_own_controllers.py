@@ -3,7 +3,6 @@
 import re
 from functools import cache
 from math import cos, pi
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,15 +13,13 @@ from msgspec.structs import replace
 from app.config import KNOBS, RunSettings
 from app.config.loading import changed
 from app.controllers import EvaluationFeedbackHandler, GauntletFeedbackController, ModelLifecycleCoordinator
-from app.controllers.fold import Conclusion, Fold, UndeclaredEmission, draft
+from app.controllers.fold import Conclusion, Fold
 from app.controllers.ownership import knob_of
 from app.events import (
-    Emission,
     Event,
     HyperparameterUpdated,
     ModelRolledBack,
     Payload,
-    RegressionCleared,
     RegressionDetected,
     RunConfigured,
     SelfplayRequested,
@@ -34,7 +31,6 @@ from daemons.bootstrap import check_controllers
 from daemons.own_controllers import own_controllers
 from daemons.registry import daemons_of
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
 GAUNTLETS = ("epochs", "games_per_iteration", "quality_threshold", "base_temperature")
 WORSE = "d" * 64
 DIVERGED = TrainingFailed(request_id="t", reason="diverged", error="x")
@@ -52,12 +48,6 @@ def driven(use: str, *takes_over: str, **options: Any) -> Driven:
     return Driven(controller, settings)
 
 
-@pytest.fixture
-def examples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(EXAMPLES)
-
-
-@pytest.mark.usefixtures("examples")
 def test_example_lowers_the_rate_along_a_cosine() -> None:
     mine = driven("my_controller:Cosine", trainings=4, lowest=0.1)
     found = [decision for step in range(6) for decision in mine.feed(trained(step=step))]
@@ -76,17 +66,13 @@ def generated() -> list[Event[Payload]]:
 
 
 def configured(event: Event[Any], tables: dict[str, Any]) -> Event[Any]:
-    """Return a RUN_CONFIGURED with the user's own controllers."""
     settings = RunSettings.recorded(event.data.settings, event.source)
     data = event.data.replace(settings=changed(settings, {"controllers": tables}))
     return replace(event, envelope=replace(event.envelope, data=data))
 
 
 def conclusions(tables: dict[str, Any]) -> list[Conclusion]:
-    """Return the conclusions of a run with the user's own controllers.
-
-    The run contains every kind of decision.
-    """
+    """Return the conclusions of a run with the user's own controllers. The run contains every kind of decision."""
     fold, found = Fold(controllers(daemons_of(run_settings().replace(controllers=tables)))), list[Conclusion]()
     for event in generated():
         outcome = fold.feed([configured(event, tables) if isinstance(event.data, RunConfigured) else event])
@@ -180,16 +166,13 @@ def test_handler_mistake_costs_only_its_event(use: str, error: str) -> None:
     assert outcomes[-1].saved()
 
 
-def test_controller_cannot_change_its_options() -> None:
+def test_own_controllers_keep_options_or_are_left_out() -> None:
     options = {"factor": 0.5, "deep": {"x": 1}}
     settings = owning("own_rules:Consuming", **options)
     check_controllers(settings)
     (controller,) = own_controllers([settings])
     assert len(Driven(controller, settings).feed(rated())) == 1
     assert settings.controllers["mine"].options == options
-
-
-def test_controller_that_cannot_be_built_is_left_out() -> None:
     settings = owning("own_rules:Demanding", factor=0.5)
     (controller,) = own_controllers([settings])
     fold = Fold((controller, EvaluationFeedbackHandler))
@@ -198,13 +181,6 @@ def test_controller_that_cannot_be_built_is_left_out() -> None:
     (failure,) = fold.feed(run.events).failures
     assert (failure.by, failure.error) == ("mine", "ValueError: a factor of 1 or more lowers nothing")
     assert [one.name for one in fold.reducers] == ["FeedbackState", "EvaluationFeedbackHandler"]
-
-
-def test_built_in_controller_may_not_set_undeclared_knobs(record: Any) -> None:
-    handler = EvaluationFeedbackHandler(owning("own_rules:Silent"))
-    cause = record(RegressionCleared(model="a" * 64), KEY).cause
-    with pytest.raises(UndeclaredEmission, match="which it does not declare"):
-        draft(handler, cause, [Emission(RegressionCleared(model="a" * 64))])
 
 
 def test_candidate_survives_a_rollback_that_is_not_taken() -> None:

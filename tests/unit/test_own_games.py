@@ -45,13 +45,20 @@ def play_out(table) -> None:
         pass
 
 
-def test_description_of_a_class_names_module_and_version() -> None:
+def test_description_names_version_scale_and_size_of_a_class() -> None:
     spec = open_table(config("Planes"), 0).spec
     assert (spec.rules_version, spec.players, spec.actions) == ("broken_games-3:Planes", 2, 3)
     assert (spec.planes, spec.observation_size, spec.observation_type) == ((1, 1, 12), 13, np.uint8)
     info = describe(config("Planes"))
     assert (info.rules_version, info.players, info.bots) == ("broken_games-3:Planes", 2, ("random", "heuristic"))
     assert describe(config("Race")).bots == ("random",)
+    assert open_table(config("Planes", scale=100), 0).spec.scale == 100
+    assert open_table(GAMES["connect_four_2p"].replace(scale=2), 0).spec.scale == 2
+    with pytest.raises(UnknownGame, match=r"games\.race_2p\.scale: scale has 2 numbers for 13 features"):
+        open_table(config("Chips", scale=(1, 2)), 0)
+    body = {name: value for name, value in vars(broken_games.Race).items() if name != "observation_size"}
+    board = type("Board", (Game,), body | {"planes": (1, 1, 13)})
+    assert game_spec(board, "board").observation_size == 13
 
 
 @pytest.mark.parametrize(
@@ -67,55 +74,37 @@ def test_scale_is_the_games_own_or_implied_by_pixels(game: str, scale: object) -
     assert open_table(GameConfig(key="mine_2p", game=game, players=2), 0).spec.scale == scale
 
 
-def test_scale_of_a_configuration_replaces_the_games() -> None:
-    assert open_table(config("Planes", scale=100), 0).spec.scale == 100
-    assert open_table(GAMES["connect_four_2p"].replace(scale=2), 0).spec.scale == 2
-    with pytest.raises(UnknownGame, match=r"games\.race_2p\.scale: scale has 2 numbers for 13 features"):
-        open_table(config("Chips", scale=(1, 2)), 0)
-
-
-def test_planes_alone_give_the_size_of_observations() -> None:
-    body = {name: value for name, value in vars(broken_games.Race).items() if name != "observation_size"}
-    board = type("Board", (Game,), body | {"planes": (1, 1, 13)})
-    assert game_spec(board, "board").observation_size == 13
-
-
-def test_forced_moves_are_played_and_recorded() -> None:
+def test_games_of_chance_and_forced_moves_are_recorded() -> None:
     table = open_table(config("Race"), 16)
     for live, _ in at_random(table, 16):
         assert table.observe(live)[1].sum(axis=1).min() > 1
     starts = [12 - sum(action + 1 for action in table.history(slot)) for slot in range(16)]
     assert set(starts) == {0, 1, 2}  # a forced last move of 1 is in the history, chance is not
-
-
-def test_chance_comes_from_the_slot_s_seed() -> None:
     first, second = open_table(config("Race"), 3), open_table(config("Race"), 1)
     first.reset(np.arange(3), [7, 8, 9])
     for slot, seed in enumerate((7, 8, 9)):
         second.reset(SLOT, [seed])
         assert np.array_equal(first.observe(np.array([slot]))[0], second.observe(SLOT)[0])
+    table = open_table(config("Three", players=3), 8)
+    play_out(table)
+    assert {tuple(sorted(row)) for row in table.returns().tolist()} == {(-1.0, 0.0, 1.0)}
+    spec = open_table(config("Planes"), 0).spec
+    player = load_player(MemoryStore(), "heuristic", spec)
+    log_probs, _ = player.forward(np.zeros((1, 13), np.uint8), np.array([[True, True, False]]))
+    assert log_probs.argmax() == 1
 
 
-def test_game_over_its_move_limit_is_truncated() -> None:
+def test_games_that_are_cut_off_are_truncated() -> None:
     table = open_table(config("Race", max_moves=2), 4)
     play_out(table)
     assert table.truncated().all()
     assert {len(table.history(slot)) for slot in range(4)} == {2}
     assert not table.returns().any()
     assert table.view(SLOT, np.array([1], dtype=np.int8)).shape == (1, 13)
-
-
-def test_game_that_cuts_itself_off_is_truncated() -> None:
     table = open_table(config("Undecided"), 4)
     play_out(table)
     assert table.truncated().all()
     assert not table.returns().any()
-
-
-def test_three_seats_end_with_outcomes_of_each() -> None:
-    table = open_table(config("Three", players=3), 8)
-    play_out(table)
-    assert {tuple(sorted(row)) for row in table.returns().tolist()} == {(-1.0, 0.0, 1.0)}
 
 
 @pytest.mark.parametrize("action", [-1, 3, 99])
@@ -126,27 +115,17 @@ def test_action_outside_the_game_is_refused(action: int) -> None:
         table.step(SLOT, np.array([action], dtype=np.int32))
 
 
-def test_refused_step_moves_no_slot() -> None:
+def test_refused_or_finished_slot_moves_nothing() -> None:
     table = open_table(config("Race"), 2)
     table.reset(np.arange(2), [0, 0])
     with pytest.raises(IllegalAction):
         table.step(np.arange(2), np.array([0, 5], dtype=np.int32))
     assert [table.history(slot) for slot in (0, 1)] == [[], []]
-
-
-def test_finished_slot_has_no_legal_action() -> None:
     table = open_table(config("Race"), 1)
     play_out(table)
     assert table.seats()[0] == FINISHED
     with pytest.raises(IllegalAction):
         table.step(SLOT, np.array([0], dtype=np.int32))
-
-
-def test_heuristic_of_a_class_plays() -> None:
-    spec = open_table(config("Planes"), 0).spec
-    player = load_player(MemoryStore(), "heuristic", spec)
-    log_probs, _ = player.forward(np.zeros((1, 13), np.uint8), np.array([[True, True, False]]))
-    assert log_probs.argmax() == 1
 
 
 @pytest.mark.parametrize(
@@ -182,13 +161,16 @@ def test_recorded_games_replay_by_their_own_rules(name: str) -> None:
     assert [checker.failures(game_record(shard, game)) for game in range(12)] == [[]] * 12
 
 
-def test_record_has_the_seed_that_its_game_was_played_from() -> None:
+def test_records_replay_from_their_own_seed_alone() -> None:
     shard = shard_of(config("Race"))
     table = open_table(config("Race"), 1)
     for game in range(12):
         table.reset(SLOT, [game_seed(shard.meta.seed, game)])
         start = int(table.view(SLOT, np.zeros(1, dtype=np.int8)).argmax())
         assert start + sum(history(shard, game) + 1) == 12
+    shard, checker = shard_of(config("Race")), checker_for(config("Race"))
+    records = [replace(game_record(shard, game), seed=game) for game in range(12)]
+    assert any(checker.failures(record) for record in records)
 
 
 def test_replay_names_what_was_altered() -> None:
@@ -211,22 +193,13 @@ def test_replay_names_what_was_altered() -> None:
         assert any(complaint in failure for failure in checker.failures(broken)), complaint
 
 
-def test_game_of_another_seed_does_not_replay() -> None:
-    shard, checker = shard_of(config("Race")), checker_for(config("Race"))
-    records = [replace(game_record(shard, game), seed=game) for game in range(12)]
-    assert any(checker.failures(record) for record in records)
-
-
-def test_inspection_finds_false_outcomes_of_an_own_game() -> None:
+def test_false_outcomes_are_found_by_rules_or_by_own_checker() -> None:
     store, shard = MemoryStore(), shard_of(config("Race"), games=64)
     about = {"store": Path(), "config": config("Race"), "model": "a" * 64, "seed": 1}
     honest, false = put_shard(store, shard), put_shard(store, falsified(shard))
     result = inspect_in(store, InspectionSpec(shard=honest, **about), lambda _: None)
     assert (result.against, result.checked, result.failures) == ("its own rules", 16, ())
     assert len(inspect_in(store, InspectionSpec(shard=false, **about), lambda _: None).failures) == 16
-
-
-def test_checker_of_a_game_s_own_is_asked() -> None:
     checker = checker_for(config("Doubted"))
     assert checker.against == "a doubter"
     assert "moves are too many" in checker.failures(game_record(shard_of(config("Doubted")), 0))[0]
@@ -266,11 +239,6 @@ def test_entry_point_names_a_game(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert isinstance(open_table(racing.replace(game="tic_tac_toe"), 1), OpenSpielTable)  # OpenSpiel's names win
 
 
-def test_misspelt_openspiel_game_is_still_openspiel_s_error() -> None:
-    with pytest.raises(UnknownGame, match="OpenSpiel has no game 'tic_tac_to'"):
-        open_table(config("Race").replace(game="tic_tac_to"), 0)
-
-
 def test_imported_module_registers_its_games(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "registering_module.py").write_text((EXAMPLES / "subtraction.py").read_text())
@@ -304,31 +272,26 @@ def test_bad_import_names_its_key_and_file(tmp_path: Path, text: str, message: s
     assert message in refused.value.message
 
 
-def test_module_that_cannot_be_imported_is_named() -> None:
-    with pytest.raises(UnknownPlugin, match="The module 'no_such_games' cannot be imported: ModuleNotFoundError"):
-        open_table(GameConfig(key="hex7_2p", game="hex(board_size=7)", players=2, imports=("no_such_games",)), 0)
-
-
-def test_imports_may_change_in_a_run(tmp_path: Path) -> None:
+def test_imports_are_named_and_may_change(tmp_path: Path) -> None:
     before = load(tmp_path).run
     (tmp_path / "flyball.toml").write_text("import = ['json']\n")
     after = load(tmp_path).run
     assert {one.imports for one in after.configs} == {("json",)}
     check_lasting([before], after)
+    with pytest.raises(UnknownPlugin, match="The module 'no_such_games' cannot be imported: ModuleNotFoundError"):
+        open_table(GameConfig(key="hex7_2p", game="hex(board_size=7)", players=2, imports=("no_such_games",)), 0)
 
 
 # the examples
 
 
 @pytest.mark.parametrize("game", ["nim:Nim", "nim_table:nim", "pig:Pig"])
-def test_check_of_an_example_finds_nothing(game: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(EXAMPLES))
+def test_check_of_an_example_finds_nothing(game: str) -> None:
     assert check_game(GameConfig(key="mine_2p", game=game, players=2)) == []
 
 
-def test_example_with_chance_rolls_another_die_for_another_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_example_with_chance_rolls_another_die_for_another_seed() -> None:
     """The first roll is forced, so it is played at the start."""
-    monkeypatch.syspath_prepend(str(EXAMPLES))
     table = open_table(GameConfig(key="pig_2p", game="pig:Pig", players=2), 8)
     table.reset(np.arange(8), [5, 5, *range(6)])
     pots = table.observe(np.arange(8))[0][:, 2]
@@ -336,8 +299,7 @@ def test_example_with_chance_rolls_another_die_for_another_seed(monkeypatch: pyt
     assert len(set(pots.tolist())) > 2
 
 
-def test_example_table_plays_the_games_of_the_example_class(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(EXAMPLES))
+def test_examples_play_alike_and_refuse_what_they_lack() -> None:
     one, other = (
         open_table(GameConfig(key="nim_2p", game=game, players=2), 50) for game in ("nim:Nim", "nim_table:nim")
     )
@@ -348,10 +310,6 @@ def test_example_table_plays_the_games_of_the_example_class(monkeypatch: pytest.
         other.step(live, actions)
     assert [one.history(slot) for slot in range(50)] == [other.history(slot) for slot in range(50)]
     assert np.array_equal(one.returns(), other.returns())
-
-
-def test_limit_of_moves_that_a_table_refuses_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(EXAMPLES))
     with pytest.raises(FlyballError, match=r"Nim ends by itself"):
         open_table(GameConfig(key="nim_2p", game="nim_table:nim", players=2, max_moves=5), 1)
 

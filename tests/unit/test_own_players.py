@@ -17,12 +17,6 @@ from app.play.selfplay import play_recorded, selfplay_schedule
 from app.store import MemoryStore
 
 TIC_TAC_TOE = GAMES[ConfigKey("tic_tac_toe_2p")]
-CONFIG = TIC_TAC_TOE.replace(
-    bots={
-        name: BotSettings(player=f"{__name__}:{name}", options={"by": 1})
-        for name in ("first", "drawing", "evenly", "historian", "silent", "broken", "shouting")
-    }
-)
 
 
 class First:
@@ -52,60 +46,52 @@ class Silent:
     pass
 
 
-def first(config: GameConfig, options: dict[str, Any]) -> Any:
-    assert (config.key, options) == ("tic_tac_toe_2p", {"by": 1})
-    return First()
+class Shouting:
+    def choose(self, obs, mask, points):
+        raise RuntimeError("no idea")
 
 
-def drawing(config: GameConfig, options: dict[str, Any]) -> Any:
-    return Drawing()
+PLAYERS = {
+    "first": First,
+    "drawing": Drawing,
+    "evenly": Evenly,
+    "historian": Historian,
+    "silent": Silent,
+    "shouting": Shouting,
+}
 
 
-def evenly(config: GameConfig, options: dict[str, Any]) -> Any:
-    return Evenly()
+def build(config: GameConfig, options: dict[str, Any]) -> Any:
+    """Return the player that the options name, and try to change them."""
+    assert config.key == "tic_tac_toe_2p"
+    return PLAYERS[options.pop("name")]()
 
 
-def historian(config: GameConfig, options: dict[str, Any]) -> Any:
-    return Historian()
-
-
-def silent(config: GameConfig, options: dict[str, Any]) -> Any:
-    return Silent()
-
-
-def broken(config: GameConfig, options: dict[str, Any]) -> Any:
-    return options["absent"]
-
-
-def shouting(config: GameConfig, options: dict[str, Any]) -> Any:
-    class Shouting:
-        def choose(self, obs, mask, points):
-            raise RuntimeError("no idea")
-
-    return Shouting()
+CONFIG = TIC_TAC_TOE.replace(
+    bots={name: BotSettings(player=f"{__name__}:build", options={"name": name}) for name in (*PLAYERS, "absent")}
+)
 
 
 def loaded(name: str, config: GameConfig = CONFIG) -> Any:
     return load_player(MemoryStore(), name, open_table(config, 0).spec, config=config)
 
 
+def played(config: GameConfig) -> Any:
+    about = {"model": "a" * 64, "seed": 1, "worker": "w", "in_flight": 4}
+    return play_recorded(config, [loaded("first", config)], selfplay_schedule(4, 2, [], (1.0,), 5), **about)
+
+
 def test_chooser_plays_and_changes_only_its_copies() -> None:
     plan = MatchPlan(6, seed=1, temperature=0.3, opening_plies=2)
-    games = play_match(CONFIG, loaded("first"), RandomPlayer(), plan)
-    assert len(games.scores) == 6
-    shard, _ = play_recorded(
-        CONFIG,
-        [loaded("first")],
-        selfplay_schedule(4, 2, [], (1.0,), 5),
-        model="a" * 64,
-        seed=1,
-        worker="w",
-        in_flight=4,
-    )
+    assert len(play_match(CONFIG, loaded("first"), RandomPlayer(), plan).scores) == 6
+    shard, _ = played(CONFIG)
     assert shard.mask.any(axis=1).all()
     assert (shard.action == shard.mask.argmax(axis=1)).all()
     assert shard.obs.any()
     assert not shard.log_prob.any()
+    shard, outcomes = played(CONFIG.replace(max_moves=3))
+    assert outcomes.truncated.all()
+    assert not shard.bootstrap.any(), "truncated games of a chooser have no value"
 
 
 @pytest.mark.parametrize("name", ["drawing", "historian", "evenly"])
@@ -120,52 +106,28 @@ def test_own_player_same_games_in_any_batch(name: str) -> None:
     assert len({tuple(history) for history in histories(8)}) > 1
 
 
-def test_truncated_games_of_a_chooser_have_no_value() -> None:
-    config = CONFIG.replace(max_moves=3)
-    shard, outcomes = play_recorded(
-        config,
-        [loaded("first", config)],
-        selfplay_schedule(4, 2, [], (1.0,), 5),
-        model="a" * 64,
-        seed=1,
-        worker="w",
-        in_flight=4,
-    )
-    assert outcomes.truncated.all()
-    assert not shard.bootstrap.any()
-
-
 @pytest.mark.parametrize(
-    ("name", "error", "what"),
+    ("name", "what"),
     [
-        (
-            "silent",
-            UnusablePlayer,
-            "bot silent is made by .*:silent, which returned a Silent that cannot play.*forward, choose",
-        ),
-        ("broken", UnusablePlayer, "bot broken failed: .*:broken raised KeyError: 'absent'"),
+        ("silent", "bot silent is made by .*:build, which returned a Silent that cannot play.*forward, choose"),
+        ("absent", "bot absent failed: .*:build raised KeyError: 'absent'"),
     ],
 )
-def test_factory_without_a_player_is_refused(name: str, error: type[Exception], what: str) -> None:
-    with pytest.raises(error, match=what):
+def test_factory_without_a_player_is_refused(name: str, what: str) -> None:
+    with pytest.raises(UnusablePlayer, match=what):
         loaded(name)
 
 
-def consuming(config: GameConfig, options: dict[str, Any]) -> Any:
-    assert options.pop("by") == 1
-    return First()
-
-
-def test_factory_cannot_change_the_options() -> None:
-    config = TIC_TAC_TOE.replace(bots={"x": BotSettings(player=f"{__name__}:consuming", options={"by": 1})})
-    assert loaded("x", config) is not loaded("x", config)
-    assert config.bots["x"].options == {"by": 1}
-
-
-def test_factory_that_does_not_exist_is_refused() -> None:
+def test_factories_are_called_with_options_that_stay() -> None:
+    assert loaded("first") is not loaded("first")
+    assert CONFIG.bots["first"].options == {"name": "first"}
     config = TIC_TAC_TOE.replace(bots={"x": BotSettings(player="nowhere:build")})
     with pytest.raises(UnknownPlugin, match=r"'nowhere:build' cannot be imported"):
         loaded("x", config)
+    hearts = GAMES[ConfigKey("hearts_4p")].replace(bots={"easy": BotSettings(player="x:y")})
+    with pytest.raises(UnknownGame, match=r"has a bot 'easy' of its own. Rename games.hearts_4p.bots.easy"):
+        bots_of(hearts)
+    assert bots_of(CONFIG)[:2] == ("random", "first")
 
 
 def test_player_that_raises_is_named() -> None:
@@ -174,10 +136,7 @@ def test_player_that_raises_is_named() -> None:
 
 
 class Attached:
-    """An array that NumPy cannot convert.
-
-    A PyTorch tensor that requires a gradient is one example.
-    """
+    """An array that NumPy cannot convert. A PyTorch tensor that requires a gradient is one example."""
 
     def __array__(self, *_: Any, **__: Any) -> Any:
         raise RuntimeError("detach it first")
@@ -228,10 +187,3 @@ ROWS, VALUES = np.zeros((2, 3)), np.zeros(2)
 def test_unusable_probabilities_are_refused(answer: Any, what: str) -> None:
     with pytest.raises(UnusablePlayer, match=rf"bot x failed: its forward {what}"):
         OwnPolicy("x", lambda obs, mask, temperature: answer).forward(np.zeros((2, 4), dtype=np.float32), MASK)
-
-
-def test_bot_with_a_name_of_the_game_is_refused() -> None:
-    hearts = GAMES[ConfigKey("hearts_4p")].replace(bots={"easy": BotSettings(player="x:y")})
-    with pytest.raises(UnknownGame, match=r"has a bot 'easy' of its own. Rename games.hearts_4p.bots.easy"):
-        bots_of(hearts)
-    assert bots_of(CONFIG)[:2] == ("random", "first")

@@ -1,4 +1,4 @@
-"""The user's own trainers: functions, commands, failures and examples."""
+"""The user's own trainers: functions, commands, the class ``Training``, failures and examples."""
 
 import json
 import random
@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from own_training import (
-    EXAMPLES,
     GOOD,
     MODEL,
     OPEN,
@@ -38,6 +37,7 @@ from app.learning.own_trainers import (
     train_by_command,
     train_by_function,
 )
+from app.learning.samples import advantages
 from app.learning.training import BadProgress, DiscardedUpdate, Training, UnfitModel
 from app.store import FileStore, get_checkpoint, put_checkpoint
 from app.train.game import UnfitSettings, run_game
@@ -49,26 +49,20 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-def test_configuration_with_two_trainers_is_refused() -> None:
+def test_configurations_with_unfit_trainers_are_refused() -> None:
     with pytest.raises(ValidationError, match="leave one of them out"):
         TIC_TAC_TOE.replace(trainer="mine:train", train_command=("python", "mine.py"))
+    with pytest.raises(UnfitSettings, match="has a trainer of its own"):
+        run_game(TIC_TAC_TOE.replace(trainer="mine:train"), PipelineSettings())
+    assert train_job(TIC_TAC_TOE) == "app.learning.jobs:train"
+    assert train_job(TIC_TAC_TOE.replace(trainer="mine:train")).endswith(":train_by_function")
+    assert train_job(TIC_TAC_TOE.replace(train_command=("a",))).endswith(":train_by_command")
 
 
 @pytest.mark.parametrize("changes", [{"trainer": ""}, {"train_command": ()}, {"train_command": ("",)}])
 def test_configuration_with_empty_trainer_is_refused(changes: dict) -> None:
     with pytest.raises(ValidationError):
         TIC_TAC_TOE.replace(**changes)
-
-
-def test_pipeline_refuses_configuration_with_own_trainer() -> None:
-    with pytest.raises(UnfitSettings, match="has a trainer of its own"):
-        run_game(TIC_TAC_TOE.replace(trainer="mine:train"), PipelineSettings())
-
-
-def test_trainer_of_configuration_chooses_the_job() -> None:
-    assert train_job(TIC_TAC_TOE) == "app.learning.jobs:train"
-    assert train_job(TIC_TAC_TOE.replace(trainer="mine:train")).endswith(":train_by_function")
-    assert train_job(TIC_TAC_TOE.replace(train_command=("a",))).endswith(":train_by_command")
 
 
 @pytest.fixture
@@ -135,25 +129,11 @@ Path("env").write_text(os.getcwd() + chr(10) + sys.executable)
     train_by_command(spec, ignore)
     kept, training = root.parent / "kept", Training(spec, ignore)
     request = json.loads((kept / "request.json").read_text())
-    wanted = {
-        "format": 1,
-        "config_key": "tic_tac_toe_2p",
-        "game": TIC_TAC_TOE.game,
-        "players": 2,
-        "obs_size": 27,
-        "actions": 9,
-        "network": TIC_TAC_TOE.network.model_dump(mode="json"),
-        "rows": len(training.rows),
-        "base_model": spec["base_model"],
-        "step": 0,
-        "seed": spec["seed"],
-        "learning_rate": TIC_TAC_TOE.learning_rate,
-        "epochs": TIC_TAC_TOE.epochs,
-        "options": {},
-        "device": "cpu",
-        "precision": "float32",
-    }
-    assert request == wanted | {"paths": request["paths"]}
+    game = {"config_key": "tic_tac_toe_2p", "game": TIC_TAC_TOE.game, "players": 2, "obs_size": 27, "actions": 9}
+    about = {"network": TIC_TAC_TOE.network.model_dump(mode="json"), "options": {}, "rows": len(training.rows)}
+    how = {"learning_rate": TIC_TAC_TOE.learning_rate, "epochs": TIC_TAC_TOE.epochs, "seed": spec["seed"], "step": 0}
+    where = {"device": "cpu", "precision": "float32", "base_model": spec["base_model"], "paths": request["paths"]}
+    assert request == {"format": 1, **game, **about, **how, **where}
     assert all(Path(path).is_absolute() for path in request["paths"].values())
     rows = dict(np.load(kept / "rows.npz"))
     columns = training.rows.columns() | {"advantage": training.advantages()}
@@ -168,16 +148,13 @@ Path("env").write_text(os.getcwd() + chr(10) + sys.executable)
     assert Path(program).parent == Path(sys.executable).parent
 
 
-def test_command_model_is_stored_with_its_metrics(root: Path) -> None:
+def test_command_may_write_either_format_of_model(root: Path) -> None:
     spec = commanded(root, OPEN + 'model["value_head.bias"] += 1\n' + MODEL + RESULT)
     result = train_by_command(spec, ignore)
     manifest = get_checkpoint(FileStore(root), result["model"]).manifest
     assert (manifest.parent, manifest.step) == (spec["base_model"], 1)
     assert result["metrics"]["policy_loss"] == 0.25
     assert folders(root) == []
-
-
-def test_command_may_write_safetensors(root: Path) -> None:
     save = 'from safetensors.numpy import save_file\nsave_file(model, paths["model"])\n'
     assert train_by_command(commanded(root, OPEN + save + RESULT), ignore)["step"] == 1
 
@@ -255,11 +232,15 @@ def test_damaged_model_file_is_refused_or_read(training: Training, tmp_path: Pat
     assert refused > 100
 
 
-def test_command_that_is_missing_is_named(root: Path) -> None:
+def test_missing_or_talkative_command_is_named(root: Path) -> None:
     spec = commanded(root, GOOD)
     spec["config"] = TIC_TAC_TOE.replace(train_command=("./no-such-program",)).model_dump(mode="json")
     with pytest.raises(CommandFailed, match=r"could not be started: No such file or directory: ./no-such-program"):
         train_by_command(spec, ignore)
+    with pytest.raises(CommandFailed) as failed:
+        train_by_command(commanded(root, "sys.stderr.write('x' * 1_000_000 + 'end'); sys.exit(1)"), ignore)
+    assert len(str(failed.value)) < 2000
+    assert "end" in str(failed.value)
 
 
 def test_command_with_relative_program_runs_beside_settings(root: Path) -> None:
@@ -271,18 +252,8 @@ def test_command_with_relative_program_runs_beside_settings(root: Path) -> None:
     assert train_by_command(spec, ignore)["step"] == 1
 
 
-def test_error_of_a_talkative_command_fits_into_an_event(root: Path) -> None:
-    with pytest.raises(CommandFailed) as failed:
-        train_by_command(commanded(root, "sys.stderr.write('x' * 1_000_000 + 'end'); sys.exit(1)"), ignore)
-    assert len(str(failed.value)) < 2000
-    assert "end" in str(failed.value)
-
-
 def test_base_in_a_type_that_numpy_lacks_comes_as_safetensors(root: Path) -> None:
-    """A bfloat16 model has no ``base.npz``, because NumPy lacks the type.
-
-    The trainer returns such a model as safetensors.
-    """
+    """A bfloat16 model has no ``base.npz``, because NumPy lacks the type."""
     script = OPEN.replace('model = dict(np.load(paths["base_npz"]))', "") + (
         'assert "base_npz" not in paths\nPath(paths["model"]).write_bytes(Path(paths["base"]).read_bytes())\n' + RESULT
     )
@@ -299,10 +270,7 @@ def test_base_in_a_type_that_numpy_lacks_comes_as_safetensors(root: Path) -> Non
 @pytest.mark.parametrize(
     "changes", [{"trainer": "trainer_torch:train"}, {"train_command": ("python", "trainer_numpy.py")}]
 )
-def test_example_trainer_beats_random_more_than_before(
-    root: Path, monkeypatch: pytest.MonkeyPatch, changes: dict
-) -> None:
-    monkeypatch.syspath_prepend(EXAMPLES)
+def test_example_trainer_beats_random_more_than_before(root: Path, changes: dict) -> None:
     config = TIC_TAC_TOE.replace(learning_rate=2e-3, **changes)
     first, last = train_often(root, config, trainings=24)
     assert score_against_random(root, config, last) > score_against_random(root, config, first) + 0.2
@@ -315,3 +283,89 @@ def test_own_trainer_warns_that_processes_do_not_apply(root: Path) -> None:
     (warning,) = [entry for entry in logs if entry["log_level"] == "warning"]
     assert "processes_per_training does not apply" in warning["event"]
     assert warning["trainer"] == "python"
+
+
+def test_rows_of_two_shards_number_their_games_apart(root: Path) -> None:
+    model = first_model(root, TIC_TAC_TOE)
+    spec, other = train_spec(root, TIC_TAC_TOE, model, games=8), train_spec(root, TIC_TAC_TOE, model, games=5)
+    training = Training({**spec, "shards": spec["shards"] + other["shards"]}, ignore)
+    rows, (first, second) = training.rows, training.shards
+    assert len(rows) == first.rows + second.rows
+    assert np.array_equal(np.unique(rows.game), np.arange(13))
+    assert {len(column) for column in rows.columns().values()} == {len(rows)}
+    assert rows.mask[np.arange(len(rows)), rows.action].all()
+    assert set(rows.temperature) == {1.0}
+    expected = np.concatenate([advantages(shard, 0.9, 0.5) for shard in training.shards])
+    assert np.array_equal(training.advantages(0.9, 0.5), expected)
+
+
+def test_training_gives_and_keeps_parameters(training: Training, root: Path) -> None:
+    state, base = training.network().state_dict(), training.parameters()
+    assert state.keys() == base.keys()
+    assert all(torch.equal(state[name], base[name]) for name in base)
+    assert all(parameter.requires_grad for parameter in training.network().parameters())
+    arrays = {name: np.asfortranarray(tensor.numpy()) for name, tensor in training.parameters().items()}
+    model = training.finish(arrays)["model"]
+    kept = bytes_to_parameters(get_checkpoint(FileStore(root), model).parameters)
+    assert all(np.array_equal(kept[name].numpy(), array) for name, array in arrays.items())
+
+
+def test_finish_stores_a_successor_of_the_base(training: Training, root: Path) -> None:
+    parameters = {name: tensor + 1 for name, tensor in training.parameters().items()}
+    result = training.finish(parameters, policy_loss=np.float32(0.5))
+    found = get_checkpoint(FileStore(root), result["model"], optimizer=True)
+    assert (found.manifest.parent, found.manifest.step, found.optimizer) == (training.base.model, 1, None)
+    assert (result["parent"], result["step"], result["rows"]) == (training.base.model, 1, len(training.rows))
+    assert result["metrics"].keys() == {"policy_loss", "seconds"}
+    kept = bytes_to_parameters(found.parameters)
+    assert all(torch.equal(kept[name], parameters[name]) for name in parameters)
+
+
+CHANGES = {
+    "missing": (lambda base: {k: v for k, v in base.items() if k != "value_head.bias"}, UnfitModel, "value_head.bias"),
+    "unknown": (lambda base: base | {"more": torch.zeros(1)}, UnfitModel, "'more'"),
+    "shape": (lambda base: base | {"value_head.bias": torch.zeros(2)}, UnfitModel, r"float32 \[2\], not float32 \[1\]"),
+    "type": (lambda base: base | {"value_head.bias": np.zeros(1)}, UnfitModel, "float64"),
+    "text": (lambda base: base | {"value_head.bias": np.array(["a"])}, UnfitModel, "not a tensor"),
+    "nan": (lambda base: base | {"value_head.bias": torch.tensor([np.nan])}, DiscardedUpdate, "NaN"),
+    "infinity": (lambda base: base | {"value_head.bias": torch.tensor([np.inf])}, DiscardedUpdate, "infinity"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_finish_with_wrong_tensors_stores_nothing(training: Training, root: Path, change: str) -> None:
+    changed, error, message = CHANGES[change]
+    before = stored(root)
+    with pytest.raises(error, match=message):
+        training.finish(changed(training.parameters()))
+    assert stored(root) == before
+
+
+@pytest.mark.parametrize(
+    ("metrics", "error"),
+    [
+        ({"loss": float("nan")}, DiscardedUpdate),
+        ({"loss": np.float32("inf")}, DiscardedUpdate),
+        ({"loss": "0.1"}, BadProgress),
+        ({"loss": None}, BadProgress),
+        ({"loss": True}, BadProgress),
+        ({"loss": 1e13}, BadProgress),
+        ({f"loss{number}": 0.1 for number in range(100)}, BadProgress),  # one too many with ``seconds``
+    ],
+)
+def test_finish_with_bad_metrics_stores_nothing(training: Training, root: Path, metrics: dict, error: type) -> None:
+    before = stored(root)
+    with pytest.raises(error):
+        training.finish(training.parameters(), **metrics)
+    assert stored(root) == before
+
+
+def test_progress_reports_rising_epochs_with_metrics(root: Path) -> None:
+    heard: list[dict] = []
+    training = Training(train_spec(root, TIC_TAC_TOE, first_model(root, TIC_TAC_TOE), games=8), heard.append)
+    training.progress(1, 2, loss=0.5)
+    for epoch in (1, 3, 0):
+        with pytest.raises(BadProgress):
+            training.progress(epoch, 2)
+    training.progress(2, 2)
+    assert heard == [{"epoch": 1, "epochs": 2, "metrics": {"loss": 0.5}}, {"epoch": 2, "epochs": 2, "metrics": {}}]

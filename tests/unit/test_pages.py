@@ -58,10 +58,7 @@ def anchors(page: Path) -> set[str]:
 
 
 def examples(page: Path) -> list[tuple[str, str]]:
-    """Return pairs of example name and code block of a page.
-
-    Only Python and TOML blocks count, and only if the paragraph above names an example.
-    """
+    """Return pairs of example name and code block of a page."""
     blocks = r"^(\S[^\n]*(?:\n[^\n]+)*)\n\n?```(?:python|toml)\n(.*?)^```"
     found = re.findall(blocks, page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     named = [(re.findall(r"tests/examples/([\w.]+)", introduction), block) for introduction, block in found]

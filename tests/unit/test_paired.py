@@ -25,10 +25,6 @@ def deals(number: int, seed: int, temperature: float = 0.0, first: int = 0) -> M
 
 
 def compare_hands(config, hero, reference, others, plan):
-    """Compare a hero with a reference policy by the same deals.
-
-    Each of them plays against three copies of the same policy.
-    """
     played, compared = (play_hands(config, policy, others, plan) for policy in (hero, reference))
     return compare_paired(played, compared, config.players)
 
@@ -55,13 +51,9 @@ def test_the_test_is_students_over_the_deals() -> None:
 
 
 def test_hands_of_a_deal_are_one_observation() -> None:
-    """Repeating a deal's difference four times adds no evidence."""
     each = np.array([[1.0], [-2], [3], [0], [2]])
     alike = compare_paired(results(np.tile(each, 4)), results(np.zeros((5, 4))), 4)
     assert alike.p_value == pytest.approx(stats.ttest_1samp(each[:, 0], 0).pvalue)
-
-
-def test_compare_paired_equal_is_zero_and_too_few_is_refused() -> None:
     same = compare_paired(results(np.ones((3, 4))), results(np.ones((3, 4))), 4)
     assert (same.difference, same.lower, same.upper, same.p_value) == (0, 0, 0, 1)
     always = compare_paired(results(np.ones((3, 4))), results(np.zeros((3, 4))), 4)
@@ -69,9 +61,6 @@ def test_compare_paired_equal_is_zero_and_too_few_is_refused() -> None:
     for hero, reference in (((1, 4), (1, 4)), ((3, 4), (2, 4))):
         with pytest.raises(NoGames, match="cannot be compared"):
             compare_paired(results(np.ones(hero)), results(np.ones(reference)), 4)
-
-
-def test_ties_are_split() -> None:
     shares = win_shares(np.array([[0, 0, 13, 13], [26, 0, 0, 0], [5, 6, 7, 8]]))
     np.testing.assert_allclose(shares, [[0.5, 0.5, 0, 0], [0, 1 / 3, 1 / 3, 1 / 3], [1, 0, 0, 0]])
 
@@ -91,10 +80,7 @@ def test_points_are_those_of_the_hand(moon_for_shooter: bool) -> None:
 
 
 class Watched:
-    """A player that records its dealt hands before passing.
-
-    Another player chooses its actions.
-    """
+    """A player that records its dealt hands before passing. Another player chooses its actions."""
 
     def __init__(self, player) -> None:
         self.player, self.dealt = player, set()
@@ -115,13 +101,6 @@ def test_hero_and_reference_get_the_same_cards_in_every_seat() -> None:
     assert np.bincount(cards).tolist() == [passed] * 52
 
 
-def test_play_hands_of_equal_seats_needs_one_hand_for_each_deal() -> None:
-    """A deal is played once if one policy is at every seat."""
-    twin = HeuristicPlayer(open_table(CONFIG, 0).spec.levels["normal"])
-    plan = deals(40, 9)
-    assert play_hands(CONFIG, twin, LEVELS["normal"], plan) == play_hands(CONFIG, twin, twin, plan)
-
-
 @pytest.mark.parametrize("level", ["easy", "normal"])
 def test_points_among_equals_say_nothing_of_how_good_they_are(level: str) -> None:
     """Four equals average 6.5 points a hand, or 19.5 after a moon."""
@@ -130,13 +109,23 @@ def test_points_among_equals_say_nothing_of_how_good_they_are(level: str) -> Non
     assert np.mean(hands.win_shares) == pytest.approx(0.25)
 
 
-def test_hands_are_the_same_whatever_parts_they_are_played_in() -> None:
+def test_hands_do_not_depend_on_parts_seats_or_rules() -> None:
     easy, normal = LEVELS["easy"], LEVELS["normal"]
     for policy in (easy, normal, RandomPlayer()):
         whole = play_hands(CONFIG, policy, normal, deals(30, 3, 1.0))
         parts = [play_hands(CONFIG, policy, normal, deals(n, 3, 1.0, first)) for first, n in ((0, 11), (11, 19))]
         assert parts[0].plus(parts[1]) == whole
         assert play_hands(CONFIG, policy, normal, deals(30, 4, 1.0)) != whole
+    twin = HeuristicPlayer(open_table(CONFIG, 0).spec.levels["normal"])
+    plan = deals(40, 9)
+    assert play_hands(CONFIG, twin, LEVELS["normal"], plan) == play_hands(CONFIG, twin, twin, plan)
+    shaped = CONFIG.selfplay.replace(rewards="shaped")
+    longer = CONFIG.replace(game="hearts(hands=4)", selfplay=shaped)
+    normal, plan = LEVELS["normal"], deals(10, 0)
+    assert play_hands(longer, normal, normal, plan) == play_hands(CONFIG, normal, normal, plan)
+    plan = deals(2, 0)
+    with pytest.raises(UnknownGame, match="connect_four"):
+        play_hands(GAMES["connect_four_2p"], RandomPlayer(), RandomPlayer(), plan)
 
 
 def test_a_known_difference_is_found() -> None:
@@ -149,8 +138,6 @@ def test_a_known_difference_is_found() -> None:
 
 
 class Chancy:
-    """A random player with its own generator."""
-
     def __init__(self, rng) -> None:
         self.rng = rng
 
@@ -167,16 +154,3 @@ def test_p_values_of_equal_policies_are_uniform() -> None:
         p_values.append(compare_hands(CONFIG, hero, other, LEVELS["easy"], deals(12, seed)).p_value)
     assert stats.kstest(p_values, "uniform").pvalue > 0.01
     assert np.mean(np.array(p_values) < 0.05) <= 0.12
-
-
-def test_only_hearts_by_our_own_rules_has_points_a_hand() -> None:
-    plan = deals(2, 0)
-    with pytest.raises(UnknownGame, match="connect_four"):
-        play_hands(GAMES["connect_four_2p"], RandomPlayer(), RandomPlayer(), plan)
-
-
-def test_a_match_of_several_hands_is_compared_by_single_ones() -> None:
-    shaped = CONFIG.selfplay.replace(rewards="shaped")
-    longer = CONFIG.replace(game="hearts(hands=4)", selfplay=shaped)
-    normal, plan = LEVELS["normal"], deals(10, 0)
-    assert play_hands(longer, normal, normal, plan) == play_hands(CONFIG, normal, normal, plan)

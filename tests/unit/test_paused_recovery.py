@@ -1,14 +1,10 @@
-"""A paused configuration resumes training by itself, in a closed loop.
-
-The loop consists of the scheduler, the trigger and the feedback loop controller.
-"""
+"""A paused configuration resumes training by itself, in a closed loop."""
 
 from collections.abc import Callable
-from datetime import timedelta
-from itertools import pairwise
 from typing import Any
 
 import pytest
+from builders import configured, intensity, ready, recorded
 from driving import HOUR, KEY, NEED, OLD, folded, run_settings, scored, settled
 
 from app.controllers import FeedbackLoopController, SelfplayScheduler, TrainingTrigger
@@ -16,52 +12,37 @@ from app.controllers.fold import Fold
 from app.controllers.needs import most_rows
 from app.controllers.scheduler import CONFIG
 from app.controllers.state import state_of
-from app.core import derive_id
 from app.events import (
     ClockTick,
-    DaemonReady,
     Envelope,
     Event,
     ExplorationBoost,
     Payload,
-    QualityScoreUpdated,
-    RunConfigured,
     SelfplayRequested,
     TrainingIntensityChanged,
     TrainingRequested,
-    originate,
 )
-from app.events.envelope import EPOCH
 
 TICK_SECONDS = 10
 ROWS = NEED // 4
+WORKER = ready("selfplay_worker")
 
 
 class ClosedLoop:
-    """Scheduler, trigger and feedback loop in a closed loop.
-
-    Decisions are recorded at once. Requests for games are answered at the next tick.
-
-    Args:
-        quality: returns the score of games from their temperature and the time in seconds.
-    """
+    """Scheduler, trigger and feedback loop in a closed loop."""
 
     def __init__(self, quality: Callable[[float, float], float]) -> None:
         self.fold = Fold((SelfplayScheduler, TrainingTrigger, FeedbackLoopController))
         self.quality, self.now, self.position = quality, 0.0, 0
         self.published: list[tuple[float, Payload]] = []
         self.asked: list[Envelope[SelfplayRequested]] = []
-        self.feed(RunConfigured(run_id="r", settings=run_settings().model_dump(mode="json")), key=None)
-        self.feed(DaemonReady(daemon="selfplay_worker", node="laptop", position=0, capacity=1), key=None)
+        self.feed(configured(run_settings()), key=None)
+        self.feed(WORKER, key=None)
         for fact in settled(state_of(self.fold.states, KEY).lineage):
             self.feed(fact)
 
     def feed(self, data: Payload, key: str | None = KEY) -> None:
-        time = EPOCH + timedelta(seconds=self.now)
-        self._record(originate(data, event_id=derive_id("test", self.position), time=time, subject=key))
-
-    def _record(self, envelope: Envelope[Any]) -> None:
-        waiting = [envelope]
+        waiting = [recorded(data, self.position + 1, key, seconds=self.now).envelope]
         while waiting:
             self.position += 1
             envelope = waiting.pop(0)
@@ -72,25 +53,20 @@ class ClosedLoop:
             waiting += folded(self.fold, event).envelopes
 
     def run(self, hours: float) -> None:
-        """Let hours pass and answer all requests for games.
-
-        No training ever produces a result, so the model stays the same.
-        """
+        """Let hours pass and answer all requests for games."""
         end = self.now + hours * HOUR
         while self.now < end:
             self.now += TICK_SECONDS
             self.feed(ClockTick(period_seconds=TICK_SECONDS), key=None)
-            self.feed(DaemonReady(daemon="selfplay_worker", node="laptop", position=0, capacity=1), key=None)
+            self.feed(WORKER, key=None)
             asked, self.asked = self.asked, []
             for envelope in asked:
                 score = self.quality(envelope.data.temperature, self.now)
                 self.feed(scored(score, model=OLD, rows=ROWS, request=envelope.id))
 
     def times(self, kind: type[Payload], **fields: Any) -> list[float]:
-        """Return the publication times in hours of matching payloads."""
-        return [
-            at / HOUR for at, data in self.published if isinstance(data, kind) and fields.items() <= vars(data).items()
-        ]
+        found = ((at, data) for at, data in self.published if isinstance(data, kind))
+        return [at / HOUR for at, data in found if fields.items() <= vars(data).items()]
 
 
 def poor_for_two_hours(_temperature: float, now: float) -> float:
@@ -98,55 +74,30 @@ def poor_for_two_hours(_temperature: float, now: float) -> float:
 
 
 def varied_by_temperature(temperature: float, _now: float) -> float:
-    """Return the score of an overconfident policy.
-
-    Its games are alike until a higher temperature makes it explore.
-    """
+    """Return the score of an overconfident policy. Its games are alike until a higher temperature makes it explore."""
     return 0.35 + 0.2 * (temperature - 1)
 
 
-@pytest.fixture(params=[poor_for_two_hours, varied_by_temperature], ids=["data get better", "exploring helps"])
-def loop(request: pytest.FixtureRequest) -> ClosedLoop:
-    return ClosedLoop(request.param)
-
-
-def test_games_go_on_while_training_is_paused(loop: ClosedLoop) -> None:
-    loop.run(2)
-    (paused,) = loop.times(TrainingIntensityChanged, intensity="paused")
-    played = [at for at in loop.times(QualityScoreUpdated) if paused < at < 2]
-    gaps = [later - earlier for earlier, later in pairwise(played)]
-    assert max(gaps) * HOUR <= 60 + 2 * TICK_SECONDS
-
-
-def test_training_comes_back_by_itself(loop: ClosedLoop) -> None:
+@pytest.mark.parametrize(
+    "quality", [poor_for_two_hours, varied_by_temperature], ids=["data get better", "exploring helps"]
+)
+def test_training_comes_back_by_itself(quality: Callable[[float, float], float]) -> None:
+    loop = ClosedLoop(quality)
     loop.run(8)
     (paused,) = loop.times(TrainingIntensityChanged, intensity="paused")
     assert [at for at in loop.times(TrainingIntensityChanged, previous="paused") if at > paused]
     assert [at for at in loop.times(TrainingRequested) if at > paused]
 
 
-def test_a_pause_is_answered_with_exploration() -> None:
+def test_pause_is_answered_and_piles_up_no_more_than_needed() -> None:
     loop = ClosedLoop(lambda _temperature, _now: 0.4)
     loop.run(12)
     boosts = [data for _, data in loop.published if isinstance(data, ExplorationBoost)]
     assert [boost.multiplier for boost in boosts[:2]] == [1.5, 2.25]
     assert max(boost.multiplier for boost in boosts) == 2.25
     assert "quality" in boosts[0].reason
-
-
-def test_a_long_pause_piles_up_no_more_than_a_training_needs() -> None:
-    loop = ClosedLoop(lambda _temperature, _now: 0.4)
-    loop.run(12)
-    loop.feed(TrainingIntensityChanged(intensity="reduced", previous="paused", quality_score=0.5))
+    loop.feed(intensity("reduced", "paused", 0.5))
     request = loop.published[-1][1]
     assert isinstance(request, TrainingRequested)
     assert sum(shard.rows for shard in request.shards) == most_rows(state_of({}, KEY), run_settings())
     assert loop.fold.rows(SelfplayScheduler.name)[CONFIG + KEY].config.shards == (), "it counted no others"
-
-
-def test_games_too_poor_to_train_on_are_no_more_frequent() -> None:
-    loop = ClosedLoop(lambda _temperature, _now: 0.2)
-    loop.run(2)
-    (paused,) = loop.times(TrainingIntensityChanged, intensity="paused")
-    played = [at for at in loop.times(QualityScoreUpdated) if at > paused]
-    assert min(later - earlier for earlier, later in pairwise(played)) * HOUR >= 60

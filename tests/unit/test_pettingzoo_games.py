@@ -23,10 +23,7 @@ PLAYED = 200
     ("game", "rows"), [(CONNECT_FOUR, slice(None, None, -1)), ("plain_connect_four:ConnectFour", slice(None))]
 )
 def test_connect_four_is_the_game_that_ours_is(game: str, rows: slice) -> None:
-    """Compare random games with ours move for move.
-
-    Seats, masks, positions, outcomes and histories are equal.
-    """
+    """Compare random games with ours move for move. Seats, masks, positions, outcomes and histories are equal."""
     ours, theirs = open_table(GAMES["connect_four_2p"], PLAYED), open_table(CONFIG.replace(game=game), PLAYED)
     for table in (ours, theirs):
         table.reset(np.arange(PLAYED), range(PLAYED))
@@ -51,19 +48,8 @@ def test_check_of_an_environment_finds_nothing(name: str) -> None:
     assert check_game(CONFIG.replace(game=f"pettingzoo:{name}")) == []
 
 
-def test_environment_is_described_with_channels_first() -> None:
-    spec = open_table(CONFIG, 0).spec
-    assert (spec.players, spec.actions, spec.planes, spec.observation_size) == (2, 7, (2, 6, 7), 84)
-    assert spec.observation_type is np.uint8
-    assert spec.rules_version.startswith("pettingzoo-1.")
-    assert spec.rules_version.endswith(":connect_four_v3")
-
-
 def chips(monkeypatch: pytest.MonkeyPatch, make=Chips, **changes) -> GameConfig:
-    """Return a configuration of the environment for three agents.
-
-    PettingZoo has no environment of this name.
-    """
+    """Return a configuration of the environment for three agents. PettingZoo has no environment of this name."""
     monkeypatch.setattr(adapter, "_maker", lambda game, name: make)
     adapter._environment.cache_clear()
     name = f"pettingzoo:chips_{make.__name__ if isinstance(make, type) else 'cut'}"
@@ -78,11 +64,10 @@ def played(config: GameConfig, *actions: int):
     return table
 
 
-def test_agents_leave_and_rewards_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ann bets 5, Bob folds, Cyn bets 5, Ann folds.
-
-    Cyn ends with 5 more chips than at the start, and Ann with 5 fewer.
-    """
+def test_outcomes_are_scaled_and_never_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(BrokenGame, match=r"returned \[-5.0, 0.0, 5.0\] after move 4") as refused:
+        played(chips(monkeypatch), 1, 0, 1, 0)
+    assert "outcome_scale, here 1" in refused.value.hint
     table = played(chips(monkeypatch, outcome_scale=10), 1, 0, 1)
     assert table.seats()[0] == 0
     assert not table.returns().any()
@@ -90,21 +75,11 @@ def test_agents_leave_and_rewards_add_up(monkeypatch: pytest.MonkeyPatch) -> Non
     assert table.seats()[0] == FINISHED
     assert table.returns()[0].tolist() == [-0.5, 0.0, 0.5]  # -5, 0, +5, divided by 10
     assert not table.truncated()[0]
-
-
-def test_outcome_beyond_the_scale_is_refused_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(BrokenGame, match=r"returned \[-5.0, 0.0, 5.0\] after move 4") as refused:
-        played(chips(monkeypatch), 1, 0, 1, 0)
-    assert "outcome_scale, here 1" in refused.value.hint
-
-
-def test_outcomes_within_bounds_keep_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chips_environment.STAKE", 0.25)
-    table = played(chips(monkeypatch), 1, 0, 1, 0)
-    assert table.returns()[0].tolist() == [-0.25, 0.0, 0.25]
+    assert played(chips(monkeypatch), 1, 0, 1, 0).returns()[0].tolist() == [-0.25, 0.0, 0.25]
 
 
-def test_cooperative_environment_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_general_rewards_are_refused_or_sum_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     class Team(Chips):
         def step(self, action):
             super().step(action)
@@ -113,8 +88,6 @@ def test_cooperative_environment_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(UnknownGame, match="is cooperative: all agents get the same"):
         open_table(chips(monkeypatch, Team), 0)
 
-
-def test_rewards_for_everybody_sum_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     class Gifts(Chips):
         def step(self, action):
             super().step(action)
@@ -126,15 +99,12 @@ def test_rewards_for_everybody_sum_to_nothing(monkeypatch: pytest.MonkeyPatch) -
     assert table.returns()[0].tolist() == pytest.approx([0, 0, 0], abs=1e-6)
 
 
-def test_environment_that_truncates_has_a_truncated_game(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_truncation_is_the_environments_or_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     table = played(chips(monkeypatch, partial(Chips, most=2)), 1, 1)
     assert (table.seats()[0], bool(table.truncated()[0])) == (FINISHED, True)
     assert not table.returns().any()
     seen = table.view(np.zeros(3, dtype=np.int64), np.arange(3, dtype=np.int8))
     assert seen[:, :3].tolist() == [[5, 5, 0], [5, 0, 5], [0, 5, 5]]
-
-
-def test_move_limit_cuts_an_environment_off(monkeypatch: pytest.MonkeyPatch) -> None:
     table = played(chips(monkeypatch, max_moves=3), 1, 1, 1)
     assert table.truncated()[0]
     assert table.view(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int8)).tolist()[0][:3] == [5, 5, 5]
@@ -147,10 +117,6 @@ def test_environment_s_chance_comes_from_the_seed(monkeypatch: pytest.MonkeyPatc
     table.reset(np.arange(20), range(20))
     assert np.array_equal(table.observe(np.arange(20))[0][:, 3], first)
     assert len(set(first.tolist())) > 10
-
-
-def test_check_of_an_environment_for_three_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert check_game(chips(monkeypatch, outcome_scale=50).replace(scale=(1, 1, 1, 100))) == []
 
 
 @pytest.mark.parametrize(("kind", "expected"), [(np.uint8, np.uint8), (np.int16, np.uint8), (np.float32, np.float32)])
@@ -201,10 +167,17 @@ def test_unknown_environment_is_refused(name: str, message: str) -> None:
     assert refused.value.hint
 
 
-def test_environment_takes_arguments_of_the_string() -> None:
+def test_environment_is_named_with_its_arguments() -> None:
     small = open_table(CONFIG.replace(game="pettingzoo:go_v5(board_size=5, komi=0.5)"), 0).spec
     assert (small.actions, small.planes[1:]) == (26, (5, 5))
     assert small.rules_version.endswith(":go_v5(board_size=5, komi=0.5)")
+    with pytest.raises(UnknownGame, match="is played by 2, the configuration says 3"):
+        open_table(CONFIG.replace(key="foreign_3p", players=3), 0)
+    spec = open_table(CONFIG, 0).spec
+    assert (spec.players, spec.actions, spec.planes, spec.observation_size) == (2, 7, (2, 6, 7), 84)
+    assert spec.observation_type is np.uint8
+    assert spec.rules_version.startswith("pettingzoo-1.")
+    assert spec.rules_version.endswith(":connect_four_v3")
 
 
 def test_environment_of_a_users_module_is_named() -> None:
@@ -236,8 +209,3 @@ def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnknownGame, match="needs PettingZoo, which is not installed") as refused:
         open_table(CONFIG.replace(game="pettingzoo:tictactoe_v3"), 0)
     assert "flyball[pettingzoo]" in refused.value.hint
-
-
-def test_number_of_agents_is_that_of_the_configuration() -> None:
-    with pytest.raises(UnknownGame, match="is played by 2, the configuration says 3"):
-        open_table(CONFIG.replace(key="foreign_3p", players=3), 0)

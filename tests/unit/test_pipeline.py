@@ -20,7 +20,7 @@ from app.train.game import UnfitSettings, collect, divided, evaluate, lessons, r
 from app.train.learning import first_policy
 from app.train.methods import scheduled
 from app.train.run import TooManyDivergences, TrainingRun, most_rise
-from app.train.state import NoRun, RunExists, RunHead, RunPlace
+from app.train.state import NoRun, RunExists, RunHead, RunPlace, RunState
 
 TINY = {
     "collection": {"games_per_iteration": 32, "num_iterations": 5},
@@ -38,13 +38,10 @@ def settings_of(**changes) -> PipelineSettings:
 
 
 def searching(search=None, **changes) -> PipelineSettings:
-    """Return the settings of a run that learns by search."""
     return settings_of(search=SEARCH | (search or {}), **changes).replace(backend="search")
 
 
 class Listener:
-    """A sink that records iterations and can interrupt the run."""
-
     def __init__(self, interrupt_at: int | None = None, error: type[BaseException] = KeyboardInterrupt) -> None:
         self._error = error
         self.iterations, self.begun = [], []
@@ -72,9 +69,20 @@ def begin(folder, settings, key="tic_tac_toe_2p", seed=1, *sinks, said=None) -> 
 def resume(folder, *sinks, said=None) -> TrainingRun:
     place = RunPlace(folder)
     head = place.head()
-    game = run_game(GAMES[head.config], head.settings)
     say = (lambda _text: None) if said is None else said.append
-    return TrainingRun(place, game, head.settings, head.seed, sinks, say)
+    return TrainingRun(place, run_game(GAMES[head.config], head.settings), head.settings, head.seed, sinks, say)
+
+
+def assert_resumed_as_whole(folder, settings, key, interrupted_at) -> tuple[Listener, Listener, Listener, RunState]:
+    """Compare a run that is interrupted and resumed with a whole one; return their listeners and last state."""
+    whole, before, after = Listener(), Listener(interrupted_at), Listener()
+    expected = begin(folder / "whole", settings, key, 1, whole).run()
+    with pytest.raises(KeyboardInterrupt):
+        begin(folder / "cut", settings, key, 1, before).run()
+    assert resume(folder / "cut", after).run() == expected
+    for iteration in before.iterations + after.iterations:
+        assert figures(iteration) == figures(whole.iterations[iteration.number - 1])
+    return whole, before, after, expected
 
 
 @pytest.mark.parametrize("name", ["Beacon", "DimBeacon"])
@@ -94,7 +102,6 @@ def test_pixels_of_any_brightness_are_learned(tmp_path, name):
 
 
 def figures(iteration):
-    """Return everything that an iteration reports except its duration."""
     told = {field.name: getattr(iteration, field.name) for field in dataclasses.fields(iteration)}
     distributions = told.pop("distributions")
     del told["seconds"]
@@ -136,13 +143,7 @@ def test_interrupted_and_resumed_equals_uninterrupted(tmp_path, interrupted_at, 
         collection={"initial_policy": start, "opponents": {SELF: 0.5, "heuristic": 0.5}},
         cloning={"rounds": 2, "games_per_round": 16},
     )
-    whole, before, after = Listener(), Listener(interrupted_at), Listener()
-    expected = begin(tmp_path / "whole", settings, "connect_four_2p", 1, whole).run()
-    with pytest.raises(KeyboardInterrupt):
-        begin(tmp_path / "cut", settings, "connect_four_2p", 1, before).run()
-    assert resume(tmp_path / "cut", after).run() == expected
-    for iteration in before.iterations + after.iterations:
-        assert figures(iteration) == figures(whole.iterations[iteration.number - 1])
+    whole, before, after, _ = assert_resumed_as_whole(tmp_path, settings, "connect_four_2p", interrupted_at)
     assert (before.begun, after.begun) == (whole.begun, []), "the first policy is told of once"
     assert len(whole.begun) == 1
     assert after.iterations[0].number == interrupted_at, "no whole iteration is lost"
@@ -160,13 +161,7 @@ def test_crashed_run_resumes_from_its_last_checkpoint(tmp_path) -> None:
 @pytest.mark.parametrize("interrupted_at", [1, 3, 4])
 def test_search_run_interrupted_and_resumed_equals_uninterrupted(tmp_path, interrupted_at) -> None:
     settings = searching(collection={"opponents": {SELF: 0.5, "random": 0.5}, "opening_plies": 2})
-    whole, before, after = Listener(), Listener(interrupted_at), Listener()
-    expected = begin(tmp_path / "whole", settings, "tic_tac_toe_2p", 1, whole).run()
-    with pytest.raises(KeyboardInterrupt):
-        begin(tmp_path / "cut", settings, "tic_tac_toe_2p", 1, before).run()
-    assert resume(tmp_path / "cut", after).run() == expected
-    for iteration in before.iterations + after.iterations:
-        assert figures(iteration) == figures(whole.iterations[iteration.number - 1])
+    *_, expected = assert_resumed_as_whole(tmp_path, settings, "tic_tac_toe_2p", interrupted_at)
     assert stored_shards(tmp_path / "cut") == {shard.key for shard in expected.replayed}
 
 
@@ -192,17 +187,13 @@ def test_search_run_replays_rows_of_earlier_iterations(tmp_path) -> None:
 
 
 def test_search_run_that_replays_nothing_stores_no_shards(tmp_path) -> None:
-    state = begin(tmp_path, searching({"replay_rows": 0}, collection={"num_iterations": 2})).run()
-    assert state.replayed == ()
-    assert not (tmp_path / "shards").exists()
-
-
-def test_search_run_goes_on_without_replay_if_told_so(tmp_path) -> None:
-    begin(tmp_path, searching(collection={"num_iterations": 2})).run()
-    head = RunPlace(tmp_path).head()
-    RunPlace(tmp_path).change(head.replace(settings=searching({"replay_rows": 0}, collection={"num_iterations": 3})))
-    assert resume(tmp_path).run().replayed == ()
-    assert stored_shards(tmp_path) == set()
+    place, none = RunPlace(tmp_path / "later"), {"replay_rows": 0}
+    assert begin(tmp_path / "never", searching(none, collection={"num_iterations": 2})).run().replayed == ()
+    assert not (tmp_path / "never" / "shards").exists()
+    begin(place.path, searching(collection={"num_iterations": 2})).run()
+    place.change(place.head().replace(settings=searching(none, collection={"num_iterations": 3})))
+    assert resume(place.path).run().replayed == ()
+    assert stored_shards(place.path) == set()
 
 
 def test_run_that_lost_its_shards_says_so(tmp_path) -> None:
@@ -223,21 +214,6 @@ def test_search_settings_change_what_is_learned(tmp_path) -> None:
     assert len(models) == len(changes)
 
 
-def test_search_update_that_diverges_is_thrown_away(tmp_path) -> None:
-    listener, settings = Listener(), searching({"value_coef": 1e39}, training={"max_recoveries": 1})
-    with pytest.raises(TooManyDivergences, match="2 updates diverged"):
-        begin(tmp_path, settings, "tic_tac_toe_2p", 1, listener).run()
-    first, second = listener.iterations
-    assert first.recovered
-    assert second.metrics["learning_rate"] == first.metrics["learning_rate"] / 2
-    assert "policy_loss" not in first.metrics
-
-
-def test_game_with_hidden_cards_cannot_be_searched() -> None:
-    with pytest.raises(Unsearchable, match="'hearts' cannot be searched"):
-        run_game(GAMES["hearts_4p"], searching())
-
-
 def test_checkpoint_keeps_only_the_current_and_best_model(tmp_path) -> None:
     state = begin(tmp_path, settings_of(training={"patience": 3, "early_stopping": True})).run()
     place = RunPlace(tmp_path)
@@ -247,46 +223,25 @@ def test_checkpoint_keeps_only_the_current_and_best_model(tmp_path) -> None:
     assert best.manifest.step == state.best.iteration
 
 
-def test_run_that_rises_no_more_stops_early(tmp_path) -> None:
-    said = []
-    settings = settings_of(
-        collection={"num_iterations": 50},
-        ppo={"learning_rate": 1e-9},
-        training={"early_stopping": True, "patience": 4, "least_rise": 2.0},
-    )
-    state = begin(tmp_path, settings, said=said).run()
-    assert state.iteration == 4
+FLAT = {"learning_rate": 1e-9}
+"""PPO settings by which a policy stays as strong as it is."""
+
+
+def test_plateau_needs_evidence_to_end_a_run(tmp_path) -> None:
+    said, training = [], {"early_stopping": True, "patience": 4, "least_rise": 2.0}
+    settings = settings_of(collection={"num_iterations": 50}, ppo=FLAT, training=training)
+    assert begin(tmp_path / "early", settings, said=said).run().iteration == 4
     assert "over 4 evaluations the outcome rose by at most" in said[-1]
-
-
-def test_run_without_evidence_of_a_plateau_goes_on(tmp_path) -> None:
-    """Evaluations of eight games are too noisy to stop a run."""
-    settings = settings_of(
-        collection={"num_iterations": 12},
-        ppo={"learning_rate": 1e-9},
-        training={"early_stopping": True, "patience": 3},
-    )
-    state = begin(tmp_path, settings).run()
-    assert state.iteration == 12
-    assert state.recent[-1] == state.recent[0]  # no rise in the window of the rule
-
-
-def test_later_of_equally_strong_policies_is_the_best(tmp_path) -> None:
-    """A saturated evaluation against a weak opponent does not show further learning."""
-    listener = Listener()
-    settings = settings_of(
-        collection={"num_iterations": 3}, ppo={"learning_rate": 1e-9}, training={"eval_frequency": 1}
-    )
-    state = begin(tmp_path, settings, "tic_tac_toe_2p", 1, listener).run()
+    listener, training = Listener(), {"early_stopping": True, "patience": 3, "eval_frequency": 1}
+    settings = settings_of(collection={"num_iterations": 12}, ppo=FLAT, training=training)
+    state = begin(tmp_path / "late", settings, "tic_tac_toe_2p", 1, listener).run()
     assert len({one.evaluation.outcome for one in listener.iterations}) == 1
-    assert state.best.iteration == 3
+    assert (state.iteration, state.best.iteration) == (12, 12)
 
 
 def test_most_rise_ends_few_rising_runs_and_most_flat_ones() -> None:
-    """Runs that rise by exactly the least rise end with probability 0.05.
-
-    Runs that rise by 0.1 never end early.
-    """
+    """Runs that rise by exactly the least rise end with probability 0.05. Runs that rise by 0.1 never end early."""
+    assert most_rise([(0.1, 0.0), (0.2, 0.0), (0.3, 0.0)]) == pytest.approx(0.2), "without noise"
     rng, stderr, least, share = np.random.default_rng(1), 0.01, 0.02, {}
     for rise in (0.0, least, 0.1):
         series = np.linspace(0, rise, 20) + rng.normal(0, stderr, (1000, 20))
@@ -296,21 +251,26 @@ def test_most_rise_ends_few_rising_runs_and_most_flat_ones() -> None:
     assert share[0.1] == 0
 
 
-def test_run_of_an_earlier_version_goes_on(tmp_path) -> None:
-    begin(tmp_path, settings_of(collection={"num_iterations": 2})).run()
+def test_a_folder_holds_one_run(tmp_path) -> None:
+    begin(tmp_path, settings_of(collection={"num_iterations": 1})).run()
+    with pytest.raises(RunExists):
+        begin(tmp_path, settings_of())
+    with pytest.raises(NoRun):
+        resume(tmp_path / "elsewhere")
     path = tmp_path / "state.json"
-    earlier = json.loads(path.read_text()) | {"stale": 3}
+    earlier = json.loads(path.read_text()) | {"stale": 3}  # as an earlier version wrote it
     del earlier["recent"]
     path.write_text(json.dumps(earlier))
-    assert resume(tmp_path).run().iteration == 2
-
-
-def test_most_rise_is_that_of_the_line_without_noise() -> None:
-    assert most_rise([(0.1, 0.0), (0.2, 0.0), (0.3, 0.0)]) == pytest.approx(0.2)
+    assert resume(tmp_path).run().iteration == 1
+    path.write_text(json.dumps({"iteration": -1}))
+    with pytest.raises(NoRun, match="damaged"):
+        resume(tmp_path).run()
 
 
 def test_it_stops_when_enough_was_played(tmp_path) -> None:
+    before = torch.random.get_rng_state()
     assert begin(tmp_path, settings_of(training={"max_episodes": 40})).run().games == 64
+    assert torch.equal(before, torch.random.get_rng_state()), "global randomness is not touched"
 
 
 def test_diverging_update_is_discarded_and_the_next_are_smaller(tmp_path) -> None:
@@ -324,14 +284,25 @@ def test_diverging_update_is_discarded_and_the_next_are_smaller(tmp_path) -> Non
     assert "discarded" in said[1]
 
 
-def test_what_diverges_again_and_again_fails(tmp_path) -> None:
-    settings = settings_of(ppo={"learning_rate": 0.5, "max_kl": 1e-9}, training={"max_recoveries": 1})
+@pytest.mark.parametrize(
+    "settings",
+    [
+        settings_of(ppo={"learning_rate": 0.5, "max_kl": 1e-9}, training={"max_recoveries": 1}),
+        searching({"value_coef": 1e39}, training={"max_recoveries": 1}),
+    ],
+    ids=["PPO", "search"],
+)
+def test_what_diverges_again_and_again_fails(tmp_path, settings) -> None:
+    listener = Listener()
     with pytest.raises(TooManyDivergences, match="2 updates diverged in 2 iterations"):
-        begin(tmp_path, settings).run()
+        begin(tmp_path, settings, "tic_tac_toe_2p", 1, listener).run()
+    first, second = listener.iterations
+    assert first.recovered
+    assert second.metrics["learning_rate"] == first.metrics["learning_rate"] / 2
+    assert "policy_loss" not in first.metrics or settings.backend != "search"
 
 
-def test_schedules_reach_their_end_and_divergence_halves_them() -> None:
-    """A divergence halves the learning rate and the clip range."""
+def test_schedules_and_shares_are_divided_as_set() -> None:
     ppo = PipelinePpoSettings(
         learning_rate=1e-3, learning_rate_end=1e-4, entropy_coef=0.02, entropy_coef_end=0.0, clip_epsilon=0.2
     )
@@ -345,9 +316,6 @@ def test_schedules_reach_their_end_and_divergence_halves_them() -> None:
     assert careful.clip_epsilon == 0.1, "lower, not higher"
     steady = PipelinePpoSettings()
     assert scheduled(steady, 1, 0) == steady
-
-
-def test_games_are_divided_by_their_shares() -> None:
     assert divided(100, {SELF: 1.0, "random": 3.0}) == {SELF: 25, "random": 75}
     assert sum(divided(7, {"a": 0.2, "b": 0.3, "c": 0.1}).values()) == 7
 
@@ -420,20 +388,5 @@ def test_settings_that_do_not_fit_the_game_are_refused() -> None:
     game = run_game(GAMES["hearts_4p"], seeds)
     assert game.config.network.hidden == (256, 128)
     assert "hands=4" in open_table(game.config, 0).spec.rules_version
-
-
-def test_a_folder_holds_one_run(tmp_path) -> None:
-    begin(tmp_path, settings_of(collection={"num_iterations": 1})).run()
-    with pytest.raises(RunExists):
-        begin(tmp_path, settings_of())
-    with pytest.raises(NoRun):
-        resume(tmp_path / "elsewhere")
-    (tmp_path / "state.json").write_text(json.dumps({"iteration": -1}))
-    with pytest.raises(NoRun, match="damaged"):
-        resume(tmp_path).run()
-
-
-def test_global_randomness_is_neither_used_nor_touched(tmp_path) -> None:
-    before = torch.random.get_rng_state()
-    begin(tmp_path, settings_of()).run()
-    assert torch.equal(before, torch.random.get_rng_state())
+    with pytest.raises(Unsearchable, match="'hearts' cannot be searched"):
+        run_game(GAMES["hearts_4p"], searching())

@@ -19,7 +19,7 @@ def put_models(store, count):
     return [put_checkpoint(store, *first_model(CONFIG, SPEC, seed), None) for seed in range(count)]
 
 
-def test_the_player_not_wanted_for_longest_goes_first() -> None:
+def test_least_wanted_player_goes_and_searches_are_not_shared() -> None:
     store = MemoryStore()
     one, two, three = put_models(store, 3)
     cache = PlayerCache(capacity=2)
@@ -28,9 +28,14 @@ def test_the_player_not_wanted_for_longest_goes_first() -> None:
     cache.load(store, three, SPEC)
     assert cache.load(store, one, SPEC) is first
     assert cache.load(store, two, SPEC) is not second
+    store, cache = MemoryStore(), PlayerCache()
+    (model,) = put_models(store, 1)
+    first = cache.load(store, f"{model}+8", SPEC, config=CONFIG)
+    assert isinstance(first, SearchPlayer)
+    assert cache.load(store, f"{model}+8", SPEC, config=CONFIG) is not first
 
 
-def test_a_model_is_read_once_and_built_ins_need_no_store(tmp_path: Path) -> None:
+def test_models_are_read_once_and_failures_not_kept(tmp_path: Path) -> None:
     store = FileStore(tmp_path)
     (model,) = put_models(store, 1)
     cache = PlayerCache()
@@ -40,18 +45,6 @@ def test_a_model_is_read_once_and_built_ins_need_no_store(tmp_path: Path) -> Non
     assert cache.load(store, "random", SPEC) is cache.load(store, "random", SPEC)
     with pytest.raises(MissingBlob):
         cache.load(FileStore(tmp_path / "other"), model, SPEC)
-
-
-def test_players_that_search_are_not_shared() -> None:
-    """Search players hold their games and depend on the search settings."""
-    store, cache = MemoryStore(), PlayerCache()
-    (model,) = put_models(store, 1)
-    first = cache.load(store, f"{model}+8", SPEC, config=CONFIG)
-    assert isinstance(first, SearchPlayer)
-    assert cache.load(store, f"{model}+8", SPEC, config=CONFIG) is not first
-
-
-def test_failed_load_is_not_cached_and_games_are_kept_apart() -> None:
     store, cache = MemoryStore(), PlayerCache()
     with pytest.raises(MissingBlob):
         cache.load(store, "0" * 64, SPEC)
@@ -59,10 +52,6 @@ def test_failed_load_is_not_cached_and_games_are_kept_apart() -> None:
     cache.load(store, model, SPEC)
     with pytest.raises(WrongModel):
         cache.load(store, model, open_table(GAMES["connect_four_2p"], 0).spec)
-
-
-def test_model_of_the_other_tensor_is_refused() -> None:
-    """In liars_dice both tensors have 21 numbers."""
     liars = GameConfig(key="liars_2p", game="liars_dice", players=2)
     before, now = (open_table(liars.replace(observation=name), 0).spec for name in ("observation", None))
     assert (before.observation_size, before.actions) == (now.observation_size, now.actions)

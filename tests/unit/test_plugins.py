@@ -9,14 +9,13 @@ from app.config.loading import load
 from app.core import UnknownPlugin, load_plugin
 
 
-def test_module_beside_settings_file_is_importable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modules_beside_settings_are_found_after_installed_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "beside_settings.py").write_text("ANSWER = 42\n")
     load(tmp_path)
     assert load_plugin("flyball.games", "beside_settings:ANSWER") == 42
-
-
-def test_module_in_run_folder_does_not_hide_installed_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "numpy.py").write_text("array = 'not NumPy'\n")
     load(tmp_path)
@@ -37,14 +36,11 @@ def test_unimportable_name_is_refused(name: str, message: str) -> None:
     assert "package.module:name" in refused.value.hint
 
 
-def test_module_that_raises_is_refused_with_its_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_or_raising_names_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UnknownPlugin, match="There is no 'policy_gradent' among the flyball backends") as refused:
+        load_plugin("flyball.backends", "policy_gradent", ours=["policy_gradient"])
+    assert refused.value.hint.startswith("Did you mean policy_gradient?")
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "raising_module.py").write_text("raise OSError('no licence')\n")
     with pytest.raises(UnknownPlugin, match="OSError: no licence"):
         load_plugin("flyball.games", "raising_module:game")
-
-
-def test_unknown_name_is_refused_with_nearest() -> None:
-    with pytest.raises(UnknownPlugin, match="There is no 'policy_gradent' among the flyball backends") as refused:
-        load_plugin("flyball.backends", "policy_gradent", ours=["policy_gradient"])
-    assert refused.value.hint.startswith("Did you mean policy_gradient?")

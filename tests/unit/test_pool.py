@@ -22,10 +22,6 @@ def games(hero: str, other: str, difference: float, count: int = MANY) -> PairTo
 
 
 def grown(steps: int, stays: int = 1) -> Pool:
-    """Return the pool after a series of increasingly strong models.
-
-    Each model plays its predecessor and the random bot. One model in every ``stays`` is kept.
-    """
     pool, known = Pool(), {"random", model(0)}
     for step in range(1, steps):
         hero = model(step)
@@ -39,13 +35,10 @@ def named(pool: Pool) -> set[str]:
     return {name for pair in pool.pairs for name in (pair.first, pair.second)}
 
 
-def test_nobody_leaves_who_may_be_rated_again():
+def test_games_of_models_that_may_be_rated_again_stay():
     pool = grown(100)
     assert named(pool) == {"random", *(model(step) for step in range(100))}
     assert pool.games()[model(3)] == 3 * MANY, "its own two matches, and its child's"
-
-
-def test_games_of_dropped_models_are_forgotten_but_the_latest():
     pool = grown(60, stays=10)
     kept = {model(step) for step in range(10, 60, 10)}
     assert named(pool) == {"random", *kept, model(58), model(59)}
@@ -53,48 +46,47 @@ def test_games_of_dropped_models_are_forgotten_but_the_latest():
     assert len(pool.candidates) == CANDIDATES
 
 
-def test_promoted_candidate_keeps_its_rating_games():
+def test_candidates_keep_their_games_until_they_are_dropped():
     pool = Pool().after([games("one", "random", 100.0)], {"random"}, "one")
     pool = pool.after([games("two", "random", 100.0)], {"random", "one"}, "two")
     pool = pool.after([games("three", "random", 100.0)], {"random", "one"}, "three")
     pool = pool.after([games("four", "random", 100.0)], {"random", "one"}, "four")
     assert named(pool) == {"random", "one", "three", "four"}
-
-
-def test_a_candidate_that_is_rated_again_is_the_latest():
     pool = Pool()
     for name in ("one", "two", "one", "three"):
         pool = pool.after([games(name, "random", 100.0)], {"random"}, name)
     assert pool.candidates == ("one", "three")
     assert pool.games()["one"] == 2 * MANY
-
-
-def test_tournament_games_count_and_keep_the_candidates():
-    """Only games between known agents count."""
     pool = Pool().after([games("one", "random", 100.0)], {"random"}, "one")
     also = pool.after([games("old", "new", 10.0), games("old", "gone", 10.0)], {"random", "old", "new"})
     assert named(also) == {"random", "one", "old", "new"}
     assert also.candidates == ("one",)
 
 
-def test_model_without_finished_games_has_the_prior_rating():
+def test_random_bot_is_at_zero_and_the_pool_finds_the_others():
     assert grown(3).ratings("new").rating("new") == (0.0, pytest.approx(1600.0))
-
-
-def test_the_random_bot_is_at_zero_and_the_pool_finds_the_others():
     ratings = grown(20).ratings(model(10))
     assert ratings.rating("random") == (0.0, 0.0)
     assert ratings.rating(model(10)).elo == pytest.approx(200.0, abs=5)
 
 
-def test_saturated_games_with_a_bot_bend_no_scale():
-    """The bot scores 5% against all models, which are 100 Elo apart."""
+def test_saturated_games_connect_and_bend_no_scale():
     chain = [games(model(step), model(step - 1), 100.0) for step in range(1, 13)]
     nearest = games(model(0), "random", 100.0)
     takes = [of_games(model(step), "random", 950, 0, 50) for step in range(4, 13)]
     ratings = rate([*chain, nearest, *takes])
     assert ratings.comparable() == rate([*chain, nearest]).comparable()
     assert ratings.difference(model(12), model(0)).elo == pytest.approx(1200.0, abs=40)
+    near = games("early", "random", 70.0)
+    apart = [games("late", "later", -35.0), *(of_games(one, "random", 95, 0, 5) for one in ("late", "later"))]
+    ratings = rate([near, *apart])
+    assert ratings.difference("late", "early").elo == pytest.approx(440.0, abs=30)
+    assert ratings.difference("late", "early").stderr < 300.0
+    near = [games("a", "b", 200.0), games("b", "c", 200.0), games("c", "d", 200.0)]
+    few, many = (of_games("a", "d", 9 * count, 0, count) for count in (10, 10_000))
+    assert rate([*near, few]).difference("a", "d").elo == pytest.approx(600.0, abs=30)
+    assert rate([*near, many]).difference("a", "d").elo == pytest.approx(600.0, abs=60)
+    assert fit_bradley_terry([*near, many]).difference("a", "d").elo < 400.0, "where all games count in full"
 
 
 def test_bot_beaten_by_all_is_rated_by_its_least_saturated_pair():
@@ -102,33 +94,6 @@ def test_bot_beaten_by_all_is_rated_by_its_least_saturated_pair():
     beaten = [of_games("one", "random", 970, 0, 30), of_games("two", "random", 930, 0, 70)]
     ratings = rate([even, *beaten])
     assert ratings.difference("two", "random") == rate([even, beaten[1]]).difference("two", "random")
-
-
-def test_saturated_games_connect_who_would_be_apart():
-    """The models that connected the later ones to the first have retired.
-
-    The first one is near the random bot in strength.
-    """
-    near = games("early", "random", 70.0)
-    apart = [
-        games("late", "later", -35.0),
-        *(of_games(one, "random", 95, 0, 5) for one in ("late", "later")),
-    ]
-    ratings = rate([near, *apart])
-    assert ratings.difference("late", "early").elo == pytest.approx(440.0, abs=30)
-    assert ratings.difference("late", "early").stderr < 300.0
-
-
-def test_one_sided_games_hardly_bend_the_scale():
-    """The weaker agent takes a tenth of the points at 600 Elo.
-
-    The difference of 600 Elo follows from games between neighbours.
-    """
-    near = [games("a", "b", 200.0), games("b", "c", 200.0), games("c", "d", 200.0)]
-    few, many = (of_games("a", "d", 9 * count, 0, count) for count in (10, 10_000))
-    assert rate([*near, few]).difference("a", "d").elo == pytest.approx(600.0, abs=30)
-    assert rate([*near, many]).difference("a", "d").elo == pytest.approx(600.0, abs=60)
-    assert fit_bradley_terry([*near, many]).difference("a", "d").elo < 400.0, "where all games count in full"
 
 
 def test_scores_that_ratings_cannot_explain_widen_all_intervals():

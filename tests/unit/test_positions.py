@@ -45,30 +45,29 @@ def board(key: str, *moves: int, **changes: object) -> BoardPosition:
     return position
 
 
-def test_connect_four_discs_lie_on_each_other():
+def test_boards_show_discs_and_the_last_move():
     position = board("connect_four_2p", 3, 3, 0)
     assert position.cells[5].tolist() == [0, NONE, NONE, 0, NONE, NONE, NONE]
     assert position.cells[4].tolist() == [NONE, NONE, NONE, 1, NONE, NONE, NONE]
     assert position.last == ((5, 0),)
-
-
-def test_othello_last_move_is_the_disc_that_was_placed():
     position = board("othello_2p", 19)  # d3 turns d4
     assert position.cells[2, 3] == position.cells[3, 3] == 0
     assert position.last == ((2, 3),)
-
-
-def test_go_last_move_is_the_stone_and_not_the_one_it_takes():
     position = board("go7_2p", 1, 0, 7)  # Black takes White's stone in the corner
     assert (position.cells[6, 0], position.cells[6, 1], position.cells[5, 0]) == (NONE, 0, 0)
     assert position.last == ((5, 0),)
-
-
-def test_a_pass_in_go_marks_nothing():
     assert board("go7_2p", 49).last == ()
+    position = board("hex7_2p", 0, 3, 2, game="hex(board_size=2)")  # a1; b2 as the second seat counts; a2
+    assert position.cells.tolist() == [[0, NONE], [0, 1]]
 
 
-def test_breakthrough_last_move_is_where_the_pawn_is_and_was():
+def test_clobber_and_breakthrough_mark_both_squares():
+    before, after_ = board("clobber_2p"), board("clobber_2p", 1)
+    assert (before.cells == NONE).sum() == 0
+    assert (after_.cells == NONE).sum() == 1
+    (there, here) = after_.last
+    assert after_.cells[there] == before.cells[here] != before.cells[there]
+    assert after_.cells[here] == NONE
     config = GAMES["breakthrough6_2p"]
     table = open_table(config, 1)
     table.reset(SLOT, [0])
@@ -81,21 +80,7 @@ def test_breakthrough_last_move_is_where_the_pawn_is_and_was():
     assert name == here + there
 
 
-def test_hex_shows_the_stone_that_wins():
-    position = board("hex7_2p", 0, 3, 2, game="hex(board_size=2)")  # a1; b2 as the second seat counts; a2
-    assert position.cells.tolist() == [[0, NONE], [0, 1]]
-
-
-def test_clobber_move_takes_the_piece_beside():
-    before, after_ = board("clobber_2p"), board("clobber_2p", 1)
-    assert (before.cells == NONE).sum() == 0
-    assert (after_.cells == NONE).sum() == 1
-    (there, here) = after_.last
-    assert after_.cells[there] == before.cells[here] != before.cells[there]
-    assert after_.cells[here] == NONE
-
-
-def test_ultimate_tic_tac_toe_names_the_board_to_play_on():
+def test_ultimate_tic_tac_toe_tells_boards_and_owners():
     config = GAMES["ultimate_tic_tac_toe_2p"]
     spectator, history = spectator_of(config), history_of(config, 4, 2, 8)
     position = spectator.position(history)
@@ -105,9 +90,6 @@ def test_ultimate_tic_tac_toe_names_the_board_to_play_on():
     assert position.last == ((2, 8),)
     texts = [ply.text for ply in spectator.plies(history)]
     assert texts == ["", "chooses board 5", "board 5, cell 3", "board 3, cell 9"]
-
-
-def test_ultimate_tic_tac_toe_tells_who_won_a_board():
     config = GAMES["ultimate_tic_tac_toe_2p"]
     table = played(config, 0)
     position = spectator_of(config).position(table.history(0))
@@ -119,7 +101,7 @@ def test_ultimate_tic_tac_toe_tells_who_won_a_board():
         assert [seat for seat in (0, 1) if any((line == seat).all() for line in lines)] == [owner] * (owner != NONE)
 
 
-def test_shogi_is_seen_by_black_whoever_moves():
+def test_shogi_is_drawn_alike_by_either_engine():
     config = GAMES["minishogi_2p"]
     spectator, table = spectator_of(config), open_table(config, 1)
     for moves in range(3):
@@ -131,9 +113,6 @@ def test_shogi_is_seen_by_black_whoever_moves():
         assert isinstance(position, ShogiPosition)
         assert position.pieces[0, 0] == -ROOK
         assert (position.pieces == PAWN).sum() == 1
-
-
-def test_openspiel_shogi_is_drawn_as_ours():
     config = GAMES["shogi_2p"].replace(engine="openspiel", max_moves=20, network=GAMES["tic_tac_toe_2p"].network)
     table = played(config, 0, most=5)
     spectator = spectator_of(config)
@@ -166,7 +145,7 @@ def test_hearts_cards_add_up_in_each_position_of_a_match():
     assert sum(position.scores) in (26, 78)
 
 
-def test_chance_goes_with_the_move_before_it():
+def test_chance_and_own_games_are_told_in_texts():
     config = GAMES["maedn_4p"]
     history = played(config, 1, most=3).history(0)
     plies = spectator_of(config).plies(history)
@@ -174,9 +153,6 @@ def test_chance_goes_with_the_move_before_it():
     assert plies[-1].played == len(history)
     assert all("roll" in ply.text for ply in plies[1:])
     assert isinstance(spectator_of(config).position(history), TextPosition)
-
-
-def test_own_games_show_the_numbers_of_actions():
     config = GAMES["tic_tac_toe_2p"].replace(game="own_rules:Nim", engine="openspiel")
     spectator = spectator_of(config)
     assert [ply.text for ply in spectator.plies([2, 1])] == ["", "action 2", "action 1"]

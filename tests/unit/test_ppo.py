@@ -22,16 +22,8 @@ SETTINGS = PpoSettings(learning_rate=3e-3, batch_size=64, epochs=2, entropy_coef
 
 
 def base_checkpoint():
-    store = MemoryStore()
-    manifest = Manifest(
-        config_key=ConfigKey("tic_tac_toe_2p"),
-        network=NETWORK,
-        obs_size=SIZE,
-        actions=ACTIONS,
-        step=0,
-        parent=None,
-        optimizer=None,
-    )
+    store, about = MemoryStore(), {"config_key": ConfigKey("tic_tac_toe_2p"), "network": NETWORK}
+    manifest = Manifest(**about, obs_size=SIZE, actions=ACTIONS, step=0, parent=None, optimizer=None)
     parameters = parameters_to_bytes(init_policy(NETWORK, SHAPE, seed=5))
     return get_checkpoint(store, put_checkpoint(store, manifest, parameters, None))
 
@@ -41,10 +33,7 @@ def base_network():
 
 
 def on_policy(rows: int = 300, temperature: float = 1.0, seed: int = 0) -> Samples:
-    """Return samples drawn from the base network itself.
-
-    Their advantages are pure noise.
-    """
+    """Return samples drawn from the base network itself. Their advantages are pure noise."""
     rng = np.random.default_rng(seed)
     obs = rng.normal(size=(rows, SIZE)).astype(np.float32)
     mask = rng.random((rows, ACTIONS)) < 0.6
@@ -67,22 +56,12 @@ def on_policy(rows: int = 300, temperature: float = 1.0, seed: int = 0) -> Sampl
 
 def learn(samples: Samples, settings: PpoSettings = SETTINGS, *, seed: int = 1, base=None, compute=CPU):
     epochs = []
-    result = improve(
-        base or base_checkpoint(),
-        samples,
-        settings,
-        seed=seed,
-        compute=compute,
-        report=lambda number, metrics: epochs.append((number, metrics)),
-    )
-    return result, epochs
+    how = {"seed": seed, "compute": compute, "report": lambda number, metrics: epochs.append((number, metrics))}
+    return improve(base or base_checkpoint(), samples, settings, **how), epochs
 
 
 def test_value_loss_takes_the_larger_error_of_each_sample():
-    """The maximum is taken for each sample, not between the means.
-
-    Both differ here: the clipped error is larger for the first sample, the unclipped one for the second.
-    """
+    """The maximum is taken for each sample, not between the means."""
     values, old, target = torch.tensor([1.0, 1.0]), torch.tensor([0.0, 0.0]), torch.tensor([1.0, 0.0])
     elementwise = ((1 - 0.2) ** 2 + 1.0**2) / 2
     max_of_means = max((0 + 1) / 2, (0.8**2 + 0.2**2) / 2)
@@ -138,17 +117,16 @@ def test_illegal_actions_get_no_gradient_and_bad_legal_ones_do():
     assert gradient[samples.action[0, 0]] > 0, "descending makes the bad action less likely"
 
 
-def test_update_is_deterministic_and_depends_on_the_seed():
+def test_update_repeats_by_seed_and_clips_gradients():
     (first, _), (again, _), (other, _) = (learn(on_policy(), seed=seed) for seed in (1, 1, 2))
     assert (first.parameters, first.optimizer) == (again.parameters, again.optimizer)
     assert first.parameters != other.parameters
-
-
-def test_global_randomness_is_neither_used_nor_touched():
-    torch_state, numpy_state = torch.random.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
-    learn(on_policy())
-    assert torch.equal(torch_state, torch.random.get_rng_state())
-    assert np.array_equal(numpy_state, np.random.get_state()[1])  # noqa: NPY002
+    far = dataclasses.replace(on_policy(), target=torch.full((300,), 1e4))
+    settings = SETTINGS.replace(epochs=1, batch_size=300, max_grad_norm=0.5)
+    result, _ = learn(far, settings)
+    state = bytes_to_parameters(result.optimizer)
+    moments = torch.cat([state[name].flatten() for name in state if name.startswith("exp_avg.")])
+    assert moments.norm().item() == pytest.approx(0.1 * 0.5, rel=1e-3)  # (1 - beta1) x the clipped norm
 
 
 def test_it_learns_which_action_pays():
@@ -166,16 +144,13 @@ def test_it_learns_which_action_pays():
     assert epochs[-1][1].value_loss < before[1].item()
 
 
-def test_the_optimisers_state_is_carried_on():
+def test_state_of_the_optimiser_is_carried_on_if_it_fits():
     base = base_checkpoint()
     result, _ = learn(on_policy(), base=base)
     network = base_network()
     assert adam_to_bytes(network, load_adam(network, 1e-3, result.optimizer)) == result.optimizer
     carried, _ = learn(on_policy(), base=dataclasses.replace(base, optimizer=result.optimizer))
     assert carried.parameters != result.parameters
-
-
-def test_the_optimisers_state_of_another_network_is_refused():
     result, _ = learn(on_policy())
     other = NetworkSettings(hidden=(17,))
     network = load_network(other, SHAPE, init_policy(other, SHAPE, seed=1))
@@ -192,16 +167,6 @@ def test_epochs_are_reported_and_end_above_the_target_kl():
     assert epochs[-1][1].approx_kl > 0.02
     assert all(metrics.approx_kl <= 0.02 for _, metrics in epochs[:-1])
     assert result.metrics == epochs[-1][1]
-
-
-def test_gradients_are_clipped():
-    """Adam's moments show the gradient's scale; its steps do not."""
-    far = dataclasses.replace(on_policy(), target=torch.full((300,), 1e4))
-    settings = SETTINGS.replace(epochs=1, batch_size=300, max_grad_norm=0.5)
-    result, _ = learn(far, settings)
-    state = bytes_to_parameters(result.optimizer)
-    moments = torch.cat([state[name].flatten() for name in state if name.startswith("exp_avg.")])
-    assert moments.norm().item() == pytest.approx(0.1 * 0.5, rel=1e-3)  # (1 - beta1) x the clipped norm
 
 
 @pytest.mark.parametrize(

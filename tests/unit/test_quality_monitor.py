@@ -19,7 +19,6 @@ def shard(number: int) -> str:
 
 
 def deliver(monitor: DrivenWorker, number: int, key: str = KEY) -> None:
-    """Deliver a shard, each time for another request."""
     monitor.feed(played(monitor.position, shard=shard(number)), key)
 
 
@@ -41,15 +40,6 @@ def test_shard_is_compared_with_earlier_of_its_configuration(monitor: DrivenWork
     assert {job.parts[0]["model"] for job in monitor.jobs()} == {OLD}
 
 
-def test_what_came_before_is_remembered_when_it_has_its_verdict(monitor: DrivenWorker) -> None:
-    deliver(monitor, 0)
-    judge(monitor, *monitor.jobs())
-    assert not monitor.jobs()
-    deliver(monitor, 0)
-    (job,) = monitor.jobs()
-    assert job.parts[0]["earlier"] == [shard(0)]
-
-
 def test_no_more_than_the_latest_are_remembered(monitor: DrivenWorker) -> None:
     for number in range(REMEMBERED + 5):
         deliver(monitor, number)
@@ -60,10 +50,7 @@ def test_no_more_than_the_latest_are_remembered(monitor: DrivenWorker) -> None:
 
 
 def test_shard_delivered_before_is_unfit_but_no_parity_failure(monitor: DrivenWorker) -> None:
-    """A repeated shard is no fault of the rules.
-
-    A parity failure would block training.
-    """
+    """A repeated shard is no fault of the rules. A parity failure would block training."""
     deliver(monitor, 0)
     (job,) = monitor.jobs()
     error = JobFailed(job.function, "RepeatedShard", "it was delivered before", hint="", trace="")

@@ -52,7 +52,6 @@ class Lesson:
     samples: Samples
 
     def learn(self, settings: PpoSettings, ranks: Ranks) -> tuple[Improvement, list[int]]:
-        """Return the result and the reported epochs."""
         epochs: list[int] = []
         result = improve(
             self.base, self.samples, settings, seed=1, ranks=ranks, report=lambda epoch, _metrics: epochs.append(epoch)
@@ -85,10 +84,7 @@ def assert_near(one: Improvement, other: Improvement) -> None:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("rows", [192, 293])
 def test_ppo_by_ranks_equals_one_process(lesson: Lesson, size: int, rows: int) -> None:
-    """Ranks share minibatches of 58 and 59 rows unevenly.
-
-    Such minibatches come from 293 rows.
-    """
+    """Ranks share minibatches of 58 and 59 rows unevenly. Such minibatches come from 293 rows."""
     some = replace(lesson, samples=lesson.samples.part(slice(rows)))
     assert len(some.samples) == rows
     alone, _ = some.learn(SETTINGS, ALONE)
@@ -99,18 +95,8 @@ def test_ppo_by_ranks_equals_one_process(lesson: Lesson, size: int, rows: int) -
 
 
 def by_search(fresh: Shard, replayed: Sequence[Shard], ranks: Ranks) -> Improvement:
-    return learn(
-        first(),
-        [fresh],
-        replayed,
-        CONFIG.search,
-        learning_rate=1e-3,
-        epochs=2,
-        symmetries=GAME.symmetries,
-        seed=5,
-        ranks=ranks,
-        report=lambda _epoch, _metrics: None,
-    )
+    how = {"learning_rate": 1e-3, "epochs": 2, "symmetries": GAME.symmetries, "seed": 5, "ranks": ranks}
+    return learn(first(), [fresh], replayed, CONFIG.search, **how, report=lambda _epoch, _metrics: None)
 
 
 @pytest.fixture(scope="module")
@@ -128,25 +114,19 @@ def test_search_by_ranks_equals_one_process(searched: Shard, size: int) -> None:
 
 
 def test_rows_without_policy_weigh_as_in_one_process(searched: Shard) -> None:
-    """Rows with a policy are spread unevenly over the ranks.
-
-    So averaging over a rank's own rows would give a different mean.
-    """
+    """Rows with a policy are spread unevenly over the ranks."""
     policy = searched.policy.copy()
     policy[: len(policy) // 3] = 0
     work = partial(by_search, replace(searched, policy=policy), [])
     assert_near(work(ALONE), in_threads(work, 2)[0])
 
 
-def test_ranks_stop_early_after_the_same_epoch(lesson: Lesson) -> None:
+def test_ranks_stop_and_diverge_as_one_process_does(lesson: Lesson) -> None:
     settings = SETTINGS.replace(epochs=30, target_kl=0.01)
     _, epochs = lesson.learn(settings, ALONE)
     assert 1 < len(epochs) < 30
     for _, own in in_threads(partial(lesson.learn, settings), 3):
         assert own == epochs
-
-
-def test_all_ranks_diverge_as_one_process_does(lesson: Lesson) -> None:
     settings = SETTINGS.replace(max_kl=1e-9)
     with pytest.raises(TrainingDiverged) as alone:
         lesson.learn(settings, ALONE)
@@ -160,10 +140,7 @@ def test_all_ranks_diverge_as_one_process_does(lesson: Lesson) -> None:
 
 
 class Uneven(nn.Module):
-    """A network whose three parameters are used always, sometimes and never.
-
-    The second is used if any row is above 0.
-    """
+    """A network whose three parameters are used always, sometimes and never."""
 
     def __init__(self) -> None:
         super().__init__()

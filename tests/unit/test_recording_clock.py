@@ -9,8 +9,6 @@ START = datetime(2026, 1, 31, tzinfo=UTC)
 
 
 class SetClock:
-    """A clock that is set by hand."""
-
     def __init__(self) -> None:
         self.day, self.seconds = START, 0.0
 
@@ -25,7 +23,7 @@ class SetClock:
         self.day += timedelta(seconds=seconds + jump)
 
 
-def test_a_jump_raises_alarms_and_is_gone_when_corrected() -> None:
+def test_clock_jumps_raise_alarms_until_corrected() -> None:
     clock, alarms = SetClock(), list[str]()
     recording = RecordingClock(clock, 0, alarms.append)
     clock.turn(1)
@@ -38,9 +36,6 @@ def test_a_jump_raises_alarms_and_is_gone_when_corrected() -> None:
     clock.turn(1, jump=-7200)
     assert recording.now() == clock.day
     assert alarms[1:] == ["Recorded time and the machine's clock agree again."]
-
-
-def test_a_journal_from_the_future_is_told_at_the_start() -> None:
     clock, alarms = SetClock(), list[str]()
     ahead = START + timedelta(seconds=100)
     recording = RecordingClock(clock, (ahead - EPOCH) // timedelta(microseconds=1), alarms.append)

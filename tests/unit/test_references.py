@@ -27,15 +27,17 @@ def test_changed_page_is_refused_until_it_is_written(tmp_path: Path, capsys: pyt
     assert {path.name for path in tmp_path.iterdir()} < PAGES.keys()
 
 
-def test_every_command_is_described() -> None:
+def test_every_command_and_setting_is_described() -> None:
     page = commands_page()
     assert [name for name in COMMANDS if f"\n## {name}\n" not in page] == []
     assert "\n### journal verify\n" in page
     assert "| 4 | unknown or not there yet |" in page
-
-
-def test_every_setting_has_a_meaning_and_bounds() -> None:
     assert [f"{table.name}.{one.key}" for table, one in SETTINGS if not one.meaning or not one.kind] == []
+    page = settings_page()
+    assert "| `min_quality` | number, ≥ 0, ≤ 1 | `0.3` |" in page
+    assert '| `engine` | `"local"`, `"ray"` | `"local"` |' in page
+    assert "| `game` | text | needed |" in page
+    assert "## [[deployment.notifications]]" in page
 
 
 def test_every_default_is_loaded_from_its_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,11 +68,3 @@ def test_every_default_is_loaded_from_its_variable(tmp_path: Path, monkeypatch: 
 )
 def test_cell_is_plain_text(text: str, shown: str) -> None:
     assert cell(text) == shown
-
-
-def test_bounds_and_choices_are_named() -> None:
-    page = settings_page()
-    assert "| `min_quality` | number, ≥ 0, ≤ 1 | `0.3` |" in page
-    assert '| `engine` | `"local"`, `"ray"` | `"local"` |' in page
-    assert "| `game` | text | needed |" in page
-    assert "## [[deployment.notifications]]" in page

@@ -1,7 +1,4 @@
-"""Replay: controllers' conclusions are compared with the journal.
-
-The report tells every kind of difference apart.
-"""
+"""Replay: controllers' conclusions are compared with the journal. The report tells every kind of difference apart."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -47,7 +44,6 @@ def first(events: Events, kind: type[Payload], nth: int = 0) -> Event[Any]:
 
 
 def changed(events: Events, event: Event[Any], **update: Any) -> Events:
-    """Return the events with the payload of one replaced."""
     envelope = replace(event.envelope, data=event.data.replace(**update))
     return [replace(event, envelope=envelope) if one is event else one for one in events]
 
@@ -71,12 +67,7 @@ def test_a_run_replays(run):
     verify(lambda: run, report)
 
 
-def test_an_empty_journal_replays():
-    report = replay([])
-    assert (report.position, report.differing, report.state_hash) == (0, 0, state_hash({}))
-
-
-def test_a_changed_decision_is_told_field_by_field(run):
+def test_changed_decision_is_told_with_its_fields_and_causes(run):
     promotion = first(run, ModelPromoted, 3)
     story = story_of(changed(run, promotion, elo=promotion.data.elo + 1, model=OTHER))
     assert story.difference.kind == "changed"
@@ -87,9 +78,6 @@ def test_a_changed_decision_is_told_field_by_field(run):
     assert f'"{OTHER}"' in {field.recorded for field in story.fields}
     assert story.causes[-1].id == promotion.envelope.causationid
     assert story.headline().startswith(f"MODEL_PROMOTED about {promotion.subject}, recorded at {promotion.sequence},")
-
-
-def test_causes_are_told_from_the_first_to_the_nearest(run):
     promotion = first(run, ModelPromoted, -1)
     report = replay(changed(run, promotion, model=OTHER))
     story = explain(lambda: run, report.differences[0], causes=3)
@@ -99,16 +87,13 @@ def test_causes_are_told_from_the_first_to_the_nearest(run):
         assert effect.envelope.causationid == cause.id
 
 
-def test_a_decision_that_is_not_there_is_missing(run):
+def test_missing_and_unexpected_decisions_are_told(run):
     request = first(run, SelfplayRequested, 5)
     story = story_of(without(run, request))
     assert (story.difference.kind, story.recorded) == ("missing", None)
     assert story.recomputed == request.envelope
     assert story.causes[-1].id == request.envelope.causationid
     assert "never recorded" in story.headline()
-
-
-def test_a_decision_that_does_not_follow_is_unexpected(run):
     promotion = first(run, ModelPromoted, 2)
     invented = originate(promotion.data, event_id="invented", time=promotion.envelope.time, subject=promotion.subject)
     at = run.index(promotion)
@@ -116,9 +101,6 @@ def test_a_decision_that_does_not_follow_is_unexpected(run):
     story = story_of(events)
     assert (story.difference.kind, story.difference.by) == ("unexpected", "model_lifecycle@laptop")
     assert (story.recorded.id, story.recomputed, story.causes) == ("invented", None, ())
-
-
-def test_what_an_operator_decides_is_a_fact_of_life(run):
     promotion = first(run, ModelPromoted, 2)
     decided = originate(promotion.data, event_id="decided", time=promotion.envelope.time, subject=promotion.subject)
     events = [*run, replace(promotion, envelope=decided, source="cli@laptop", sequence=len(run) + 1)]
@@ -142,8 +124,7 @@ def test_at_the_end_a_decision_may_be_in_flight(run, kind):
     assert [one.envelope for one in report.in_flight if one.envelope.id == last.id] == [last.envelope]
 
 
-def test_daemon_that_reports_passing_a_cause_has_none_in_flight(run):
-    """A decision is missing if its daemon has processed the cause."""
+def test_decision_is_in_flight_until_its_daemon_passes(run):
     events, last = _end_before(ModelPromoted)(run)
     cause = next(event for event in events if event.id == last.envelope.causationid)
     entry = RollEntry(daemon="model_lifecycle", node="laptop", position=cause.sequence, lost=False)
@@ -157,9 +138,6 @@ def test_daemon_that_reports_passing_a_cause_has_none_in_flight(run):
         before = RollCall(daemons=(entry.replace(position=position),))
         heard = replace(heard, envelope=originate(before, event_id="said", time=last.envelope.time))
         assert replay([*events, heard]).differing == 0
-
-
-def test_decision_of_a_daemon_not_ready_again_is_in_flight(run):
     events, last = _end_before(ModelPromoted)(run)
     who = {"daemon": "model_lifecycle", "node": "laptop"}
     told = (
@@ -194,16 +172,13 @@ def test_decisions_of_another_version_are_told_apart(run, later):
     assert (handover.differing > 0, report.differing > 0) == (not later, later)
 
 
-def test_differences_before_the_first_position_are_not_looked_at(run):
+def test_differences_are_counted_from_the_first_position(run):
     early, late = first(run, ModelPromoted, 0), first(run, ModelPromoted, 6)
     events = changed(changed(run, early, elo=99_999.0), late, elo=99_999.0)
     cause = next(event for event in run if event.id == late.envelope.causationid)
     assert [one.recorded_at for one in replay(events).differences] == [early.sequence, late.sequence]
     assert [one.recorded_at for one in replay(events, first=cause.sequence).differences] == [late.sequence]
     assert replay(events, first=cause.sequence + 1).differing == 0
-
-
-def test_all_differences_are_counted_and_the_first_are_kept(run):
     events = [event for event in run if not isinstance(event.data, SelfplayRequested)]
     requests = len(run) - len(events)
     report = replay(events)
@@ -212,9 +187,6 @@ def test_all_differences_are_counted_and_the_first_are_kept(run):
     positions = [one.position for one in report.differences]
     assert positions == sorted(positions)
     assert len(positions) == 100
-
-
-def test_the_error_says_how_many_there_are(run):
     events = without(run, first(run, SelfplayRequested, 0), first(run, SelfplayRequested, 1))
     with pytest.raises(NonDeterministicReplay, match=r"first of \d+ differences") as found:
         verify(lambda: events, replay(events))

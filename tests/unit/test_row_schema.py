@@ -53,19 +53,13 @@ def test_rows_of_other_fields_are_not_read(other: Any) -> None:
     assert not readable(saved_by(Reducer("a", SAVED)), [Reducer("a", other)])
 
 
-def test_descriptions_make_no_difference() -> None:
+def test_rows_are_read_by_unchanged_reducers() -> None:
     said = value(wins=(int, Field(description="games won")))
     assert readable(saved_by(Reducer("a", SAVED)), [Reducer("a", row(said, seen=int))])
-
-
-def test_readable_ignores_gone_reducers_and_refuses_new_ones() -> None:
     hosted, gone, new = Reducer("a", SAVED), Reducer("b", SAVED), Reducer("c", SAVED)
     assert readable(saved_by(hosted, gone), [hosted])
     assert not readable(saved_by(hosted, gone), [hosted, new]), "nobody folded the past for it"
     assert readable({}, [hosted])
-
-
-def test_rows_from_before_schemas_were_saved_are_not_read() -> None:
     assert not readable({("a", "x"): b"{}"}, [Reducer("a", SAVED)])
     assert not readable({SETTINGS_KEY: b"{}"}, [])
 
@@ -75,24 +69,11 @@ KEPT = b'{"inner": {"wins": 3, "gone": 1}, "seen": 2, "gone": {"x": 1}, "more": 
 BEFORE = {SCHEMAS_KEY: b'{"a": "other"}'}
 
 
-def test_rows_carried_over_lose_fields_that_are_gone() -> None:
+def test_rows_are_carried_over_without_gone_fields() -> None:
     carried = carried_over(BEFORE | {("a", "x"): KEPT, ("gone", "y"): b"junk"}, [Reducer("a", NEW)])
     assert carried is not None
     assert json.loads(carried["a", "x"]) == {"inner": {"wins": 3}, "seen": 2, "more": [4]}
     assert carried["gone", "y"] == b"junk"
-
-
-def test_rows_without_a_new_field_are_not_carried_over() -> None:
-    """A default value would misrepresent the past."""
-    new = row(value(wins=(int, ...), draws=(int, 0)), seen=int, more=tuple[int, ...])
-    assert carried_over(BEFORE | {("a", "x"): KEPT}, [Reducer("a", new)]) is None
-
-
-def test_rows_of_a_new_reducer_are_not_carried_over() -> None:
-    assert carried_over(BEFORE | {("a", "x"): KEPT}, [Reducer("a", NEW), Reducer("b", SAVED)]) is None
-
-
-def test_rows_with_values_in_values_are_carried_over() -> None:
     nested = create_model("Nested", __base__=Value, values=(tuple[INNER, ...], ...))
     saved = b'{"inner": {"values": [{"wins": 3, "gone": 1}]}}'
     carried = carried_over(BEFORE | {("a", "x"): saved}, [Reducer("a", row(nested))])
@@ -100,25 +81,24 @@ def test_rows_with_values_in_values_are_carried_over() -> None:
     assert json.loads(carried["a", "x"]) == {"inner": {"values": [{"wins": 3}]}}
 
 
+def test_rows_that_miss_something_are_not_carried_over() -> None:
+    new = row(value(wins=(int, ...), draws=(int, 0)), seen=int, more=tuple[int, ...])
+    assert carried_over(BEFORE | {("a", "x"): KEPT}, [Reducer("a", new)]) is None
+    assert carried_over(BEFORE | {("a", "x"): KEPT}, [Reducer("a", NEW), Reducer("b", SAVED)]) is None
+
+
 @pytest.mark.parametrize("unfit", [b'{"seen": 2}', KEPT.replace(b"2", b'"two"'), b"junk"])
 def test_rows_that_cannot_be_read_are_not_carried_over(unfit: bytes) -> None:
     assert carried_over(BEFORE | {("a", "x"): KEPT, ("a", "z"): unfit}, [Reducer("a", NEW)]) is None
 
 
-def test_saved_settings_of_another_version_are_carried_over() -> None:
+def test_saved_settings_are_lifted_and_carried_over() -> None:
     settings = json.loads(RunSettings(seed=7).model_dump_json())
     del settings["tick_seconds"]
     settings["feedback"]["gone"] = settings["gone"] = 1
     carried = carried_over({SETTINGS_KEY: json.dumps(settings).encode()}, [])
     assert carried is not None
     assert RunSettings.model_validate_json(carried[SETTINGS_KEY]) == RunSettings(seed=7)
-
-
-def test_saved_settings_are_lifted_before_they_are_carried_over() -> None:
-    """Learning rate and epochs used to be settings of PPO.
-
-    The journal's settings are upgraded in the same way, so they are not recorded again.
-    """
     now = RunSettings(configs=(GAMES["tic_tac_toe_2p"].replace(learning_rate=2e-4, epochs=7),))
     before = now.model_dump(mode="json")
     for config in before["configs"]:

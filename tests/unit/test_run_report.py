@@ -38,7 +38,7 @@ def test_the_p_value_is_students_over_the_rotations() -> None:
     assert p_value(replace(FOUND, outcome=1.0, stderr=0.0), 4) == 0
 
 
-def test_the_summary_says_how_it_went_and_how_good_the_policy_is(log: Path) -> None:
+def test_summary_says_how_it_went_by_columns_of_the_game(log: Path) -> None:
     text = summary_text(HEAD, STATE, [FOUND], 4, read_log(log))
     assert text.startswith("# hearts_4p, seed 3\n")
     assert "3 iterations, 768 games, 33,000 decisions, 12 s (10 s of processor)." in text
@@ -46,6 +46,12 @@ def test_the_summary_says_how_it_went_and_how_good_the_policy_is(log: Path) -> N
     assert "| normal | 4,000 | +0.0500 [+0.0304, +0.0696] | 6.8e-07 | 0.300 | 5.50 | 2.10% |" in text
     assert "discarded" not in text
     assert "2 updates diverged" in summary_text(HEAD, STATE.replace(recoveries=2), [], 4, [])
+    plain = replace(FOUND, points=None, moon_rate=None)
+    best = Best.of(2, "b" * 64, plain)
+    text = summary_text(HEAD, STATE.replace(best=best), [plain], 4, [])
+    assert "points" not in text
+    assert "| normal | 4,000 | +0.0500 [+0.0304, +0.0696] | 6.8e-07 | 0.300 |" in text
+    assert "No final evaluation" in summary_text(HEAD, STATE, [], 4, [])
 
 
 @pytest.mark.parametrize(("chance", "shown"), [(0.0, "< 1e-300"), (4e-310, "< 1e-300"), (2e-300, "2e-300"), (1, "1")])
@@ -53,15 +59,6 @@ def test_no_p_value_is_shown_as_nought(chance: float, shown: str) -> None:
     assert p_text(chance) == shown
     certain = replace(FOUND, stderr=1e-9)
     assert "+0.0500] | < 1e-300 | 0.300" in summary_text(HEAD, STATE, [certain], 4, [])
-
-
-def test_what_a_game_does_not_count_has_no_column() -> None:
-    plain = replace(FOUND, points=None, moon_rate=None)
-    best = Best.of(2, "b" * 64, plain)
-    text = summary_text(HEAD, STATE.replace(best=best), [plain], 4, [])
-    assert "points" not in text
-    assert "| normal | 4,000 | +0.0500 [+0.0304, +0.0696] | 6.8e-07 | 0.300 |" in text
-    assert "No final evaluation" in summary_text(HEAD, STATE, [], 4, [])
 
 
 def test_the_report_has_the_curves_and_every_setting(tmp_path: Path, log: Path) -> None:
@@ -79,6 +76,11 @@ def test_the_report_has_the_curves_and_every_setting(tmp_path: Path, log: Path) 
 
 
 def test_curves_are_those_of_the_backend(tmp_path: Path) -> None:
+    one = tmp_path / "one.csv"
+    assert not draw_curves(tmp_path, one)
+    CsvLog(one, StillClock()).write(iteration(1), policy())
+    assert not draw_curves(tmp_path, one), "a run of one iteration"
+    assert not (tmp_path / "curves.svg").exists()
     metrics = {"policy_loss": 1.2, "value_loss": 0.5, "divergence": 0.4, "replayed_rows": 500.0}
     log = CsvLog(tmp_path / "log.csv", StillClock())
     for number in (1, 2):
@@ -88,11 +90,3 @@ def test_curves_are_those_of_the_backend(tmp_path: Path) -> None:
     assert "divergence from the searches, nats" in drawing
     assert "replayed rows" in drawing
     assert "kl_div" not in drawing
-
-
-def test_a_run_of_one_iteration_has_no_curves(tmp_path: Path) -> None:
-    path = tmp_path / "log.csv"
-    assert not draw_curves(tmp_path, path)
-    CsvLog(path, StillClock()).write(iteration(1), policy())
-    assert not draw_curves(tmp_path, path)
-    assert not (tmp_path / "curves.svg").exists()

@@ -1,7 +1,4 @@
-"""Sinks of a training run: TensorBoard, CSV and W&B.
-
-Each iteration is written once despite interruptions.
-"""
+"""Sinks of a training run: TensorBoard, CSV and W&B. Each iteration is written once despite interruptions."""
 
 import csv
 from dataclasses import replace
@@ -15,16 +12,7 @@ from tensorboard.summary.writer import event_file_writer
 from tensorboard.util.tensor_util import make_ndarray
 
 from app.telemetry import NoWandb, TensorBoardFile
-from app.train.sinks import (
-    COLUMNS,
-    CsvLog,
-    ForeignLog,
-    TensorBoardSink,
-    WandbSink,
-    histograms,
-    read_log,
-    scalars,
-)
+from app.train.sinks import COLUMNS, CsvLog, ForeignLog, TensorBoardSink, WandbSink, histograms, read_log, scalars
 
 OF_THE_SEED = {
     *("train/policy_loss", "train/value_loss", "train/entropy", "train/approx_kl", "train/clip_fraction"),
@@ -32,22 +20,16 @@ OF_THE_SEED = {
 }
 
 
-def test_scalars_have_the_names_of_the_seed() -> None:
+def test_histograms_and_scalars_have_the_names_of_the_seed() -> None:
     named = dict(scalars(iteration(1)))
     assert named.keys() >= OF_THE_SEED | {"gradients/trunk.0.weight", "gradients/policy_head.weight"}
     assert named["eval/avg_points"] == 6.25
     assert named["seconds/total"] == 4.0
-
-
-def test_what_is_unknown_is_no_point() -> None:
     assert "eval/avg_points" not in dict(scalars(iteration(1, points=None)))
     unknown = dict(scalars(iteration(1, evaluation=None, metrics={}, mean_points=None)))
     assert not [name for name in unknown if name.startswith("eval/")]
     assert not {"train/explained_variance", "collect/mean_points"} & unknown.keys()
     assert unknown["train/recovered"] == 0
-
-
-def test_histograms_have_the_names_of_the_seed_and_the_weights() -> None:
     named = dict(histograms(iteration(1), policy()))
     assert named.keys() == {
         *("network/actor_logits", "network/values", "network/advantages"),
@@ -154,19 +136,7 @@ def test_what_is_unknown_is_empty_in_the_log(tmp_path: Path) -> None:
     assert row["recovered"] == "false"
 
 
-def test_first_policy_evaluated_twice_is_row_0_once(tmp_path: Path) -> None:
-    path = tmp_path / "log.csv"
-    for _ in range(2):  # like a run that is interrupted before its first checkpoint
-        log = CsvLog(path, StillClock())
-        log.begin(iteration(1).evaluation)
-        log.write(iteration(1), policy())
-        log.close()
-    first, second = read_log(path)
-    assert [first["iteration"], second["iteration"]] == ["0", "1"]
-    assert [first["eval_avg_points"], first["checkpoint"], first["policy_loss"]] == ["6.25", "true", ""]
-
-
-def test_a_resumed_run_replaces_the_rows_that_it_repeats(tmp_path: Path) -> None:
+def test_resumed_logs_repeat_no_row(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     logged(path, 1, 2, 3, 4)
     first = path.read_text().splitlines()[:3]
@@ -178,6 +148,15 @@ def test_a_resumed_run_replaces_the_rows_that_it_repeats(tmp_path: Path) -> None
     for number in (5, 6, 5, 6):  # also within a process
         log.write(iteration(number), policy())
     assert [row["iteration"] for row in read_log(path)] == ["1", "2", "3", "4", "5", "6"]
+    path = tmp_path / "log.csv"
+    for _ in range(2):  # like a run that is interrupted before its first checkpoint
+        log = CsvLog(path, StillClock())
+        log.begin(iteration(1).evaluation)
+        log.write(iteration(1), policy())
+        log.close()
+    first, second = read_log(path)
+    assert [first["iteration"], second["iteration"]] == ["0", "1"]
+    assert [first["eval_avg_points"], first["checkpoint"], first["policy_loss"]] == ["6.25", "true", ""]
 
 
 def test_log_of_an_earlier_version_gets_the_new_columns(tmp_path: Path) -> None:

@@ -30,11 +30,8 @@ class Told(Reporter):
     """A reporter that records its calls."""
 
     def __init__(self) -> None:
-        self.stages: list[str] = []
-        self.remedies: list[Payload] = []
-        self.traces: Mapping[str, str] = {}
-        self.well: bool | None = None
-        self.trouble: Event[Any] | None = None
+        self.stages, self.remedies, self.traces = list[str](), list[Payload](), dict[str, str]()
+        self.well, self.trouble = None, None
 
     def began(self, trouble: Event[Any]) -> None:
         self.trouble = trouble
@@ -57,17 +54,22 @@ class Loop:
         self.bus, self.told, self.said = MemoryBus(self.journal, SystemClock()), Told(), 0
         self.broker = self.bus.connection("broker@laptop")
 
-    async def say(self, data: Payload) -> None:
-        self.said += 1
-        subject = KEY if data.scope == "config" else None
-        event_id = derive_id("loop", self.said)
-        await self.broker.publish(originate(data, event_id=event_id, time=SystemClock().now(), subject=subject))
+    async def say(self, *payloads: Payload) -> None:
+        for data in payloads:
+            self.said += 1
+            subject = KEY if data.scope == "config" else None
+            event_id = derive_id("loop", self.said)
+            await self.broker.publish(originate(data, event_id=event_id, time=SystemClock().now(), subject=subject))
 
     async def until(self, kind: type[Payload], count: int = 1) -> Event[Any]:
         """Wait for a count of events of a type; return the last."""
-        while len(found := list(history(self.journal, types={kind}))) < count:
+        while len(found := self.published(kind)) < count:
             await asyncio.sleep(0.005)
         return found[-1]
+
+    async def seen(self) -> None:
+        while not self.told.stages:
+            await asyncio.sleep(0.005)
 
     def player(self, plan: Plan, pulse_s: float = 5.0) -> Player:
         return Player(self.bus, plan, self.told, pulse_s)
@@ -96,13 +98,11 @@ async def test_remedy_is_published_after_its_step_and_caused_by_it(loop):
         remedy = await loop.until(type(stall.remedy), 2)
         boost = loop.published(type(boosted(1.5)))[0]
         assert (remedy.data, remedy.envelope.causationid, remedy.subject) == (stall.remedy, boost.id, KEY)
-        await loop.say(adapted(1e-3))
-        await loop.say(boosted(1.0))
+        await loop.say(adapted(1e-3), boosted(1.0))
 
     await asyncio.gather(loop.player(stall).play(20), answer())
     assert loop.told.stages == ["struck", "detected", "decided", "recovered", "recovered"]
-    assert loop.told.remedies == [stall.remedy]
-    assert loop.told.well
+    assert (loop.told.remedies, loop.told.well) == ([stall.remedy], True)
     assert "detected: PLATEAU_DETECTED" in loop.told.traces.values()
     assert len(loop.published(type(stall.remedy))) == 2
 
@@ -113,15 +113,13 @@ async def test_it_beats_until_it_has_been_asked_and_not_after(loop):
     async def answer():
         await loop.until(type(dead.pulse), 3)
         await loop.say(asked("selfplay_worker@ghost"))
-        while not loop.told.stages:
-            await asyncio.sleep(0.005)
+        await loop.seen()
         beats = len(loop.published(type(dead.pulse)))
         await asyncio.sleep(0.1)
         assert len(loop.published(type(dead.pulse))) == beats
-        await loop.say(NodeLost(daemon="selfplay_worker", node="ghost", silent_seconds=1.0))
-        await loop.say(asked("selfplay_worker@laptop"))
-        again = loop.published(type(asked("w")))[-1]
-        await loop.say(played(again.id))
+        lost = NodeLost(daemon="selfplay_worker", node="ghost", silent_seconds=1.0)
+        await loop.say(lost, asked("selfplay_worker@laptop"))
+        await loop.say(played(loop.published(type(asked("w")))[-1].id))
 
     await asyncio.gather(loop.player(dead, pulse_s=0.02).play(20), answer())
     assert loop.told.stages == ["struck", "detected", "decided", "recovered"]
@@ -135,11 +133,14 @@ async def test_it_beats_no_more_often_than_daemons_do(loop):
     assert 2 <= len(loop.published(type(dead.pulse))) <= 3
 
 
-async def test_a_step_that_never_comes_is_named(loop):
+async def test_earlier_or_missing_steps_do_not_count(loop):
     with pytest.raises(NeverCame, match=r"ADAPTIVE_PARAMS_CHANGED, by which .* struck, did not come") as error:
         await loop.player(plan("stall")).play(0.1)
     assert "feedback daemon" in error.value.hint
     assert (list(loop.told.traces), loop.told.well) == ([loop.told.trouble.id], False)
+    await loop.say(adapted(1e-6))
+    with pytest.raises(NeverCame):
+        await loop.player(plan("stall")).play(0.1)
 
 
 async def test_who_interrupts_it_is_told_what_was_seen_so_far(loop):
@@ -148,8 +149,7 @@ async def test_who_interrupts_it_is_told_what_was_seen_so_far(loop):
         playing = group.create_task(loop.player(stall).play(20))
         await loop.until(type(stall.trouble))
         await loop.say(adapted(1e-6))
-        while not loop.told.stages:
-            await asyncio.sleep(0.005)
+        await loop.seen()
         playing.cancel()
     assert playing.cancelled()
     assert loop.told.trouble.id not in loop.told.traces, "nothing that was seen came of it"
@@ -178,14 +178,5 @@ async def test_without_waiting_the_trouble_is_all(loop):
     await loop.player(stall).play(0)
     assert loop.told.trouble.data == stall.trouble
     assert [event.data for event in history(loop.journal)] == [stall.trouble]
-
-
-async def test_what_happened_before_does_not_count(loop):
-    await loop.say(adapted(1e-6))
-    with pytest.raises(NeverCame):
-        await loop.player(plan("stall")).play(0.1)
-
-
-def test_what_a_trace_shows_is_what_the_watch_counts_on():
     (effects,) = [option for option in trace.params if option.name == "effects"]
     assert effects.default == TRACED

@@ -4,6 +4,7 @@ import tomllib
 
 import numpy as np
 import pytest
+from builders import rolled_back, training_of
 from driving import KEY, NEW, OLD, OTHER_KEY, distributed, promoted, run_settings
 from scenario_events import adapted, asked, boosted, known_after, played
 from selfplay_rig import put_model
@@ -26,7 +27,6 @@ from app.events import (
     RollbackRequested,
     ShardRef,
     TrainingBlockedByQuality,
-    TrainingRequested,
     TrainingUnblocked,
     follow,
     originate,
@@ -35,7 +35,7 @@ from app.events.envelope import EPOCH
 from app.games import checker_for
 from app.learning.inference import Policy
 from app.learning.network import bytes_to_parameters
-from app.play.inspection import InspectionSpec, game_record, inspect_in
+from app.play.inspection import game_record
 from app.scenarios import SCENARIOS, Plan, Watch, choose, known_of
 from app.scenarios.plan import Known, NotReady, Scenario
 from app.scenarios.regression import turned_round
@@ -47,25 +47,17 @@ CONFIG = GAMES[KEY]
 
 @pytest.fixture
 def known() -> Known:
-    """Return a configuration with a current model."""
     return known_after(promoted())
 
 
 @pytest.fixture
 def learned(tmp_path) -> tuple[Known, FileStore]:
-    """Return a configuration with a stored model, and the store.
-
-    The model plays well as far as the known events show.
-    """
     model = put_model(tmp_path, CONFIG, scale=5.0)
     return known_after(promoted(model, step=0), played("r")), FileStore(tmp_path)
 
 
 class Story:
-    """Events after a trouble, and a watch that classifies them.
-
-    Events may have a cause or none.
-    """
+    """Events after a trouble, and a watch that classifies them. Events may have a cause or none."""
 
     def __init__(self, record, plan: Plan) -> None:
         self.plan, self.record = plan, record
@@ -80,21 +72,25 @@ class Story:
         envelope = follow(data, cause.cause, by="x", index=event.sequence, subject=subject)
         return Event(envelope, event.sequence, event.recorded_us, "x@y")
 
-    def tell(self, data: Payload, cause: Event | None = None, key: str = KEY) -> tuple[Event, str | None]:
+    def tell(self, data: Payload, cause: Event | None = None, key: str = KEY, *, stage: str | None = None) -> Event:
+        """Record an event of a stage; return it."""
         event = self.add(data, cause, key)
         seen = self.watch.feed(event)
-        return event, seen and seen.stage
+        assert (seen and seen.stage) == stage
+        return event
+
+
+SHARD = ShardRef(worker="selfplay_worker@laptop", key="f" * 64, rows=9, games=1, model=OLD, seed=1)
+PLATEAU = PlateauDetected(velocity=0.0, upper_bound=1.0, window_hours=6.0)
 
 
 class TestKnown:
-    def test_current_model_was_promoted_or_restored_last(self, record):
+    def test_known_state_is_the_latest_recorded(self, record):
         events = [record(promoted(OLD), KEY), record(promoted(NEW, 500.0, 6), KEY), record(promoted(NEW), "go7_2p")]
         assert known_of(run_settings(), events)[KEY].promotion.elo == 500.0
         events.append(record(ModelRolledBack(from_model=NEW, to_model=OLD, step=5, reason="x"), KEY))
         found = known_of(run_settings(), events)
         assert (list(found), found[KEY].model, found[KEY].promotion.elo) == ([KEY], OLD, 400.0)
-
-    def test_state_and_shard_are_the_latest(self, record):
         history = (adapted(3e-4), boosted(1.5), TrainingBlockedByQuality(reason="x"), played("r", "d" * 64))
         found = known_of(run_settings(), [record(data, KEY) for data in history])[KEY]
         state = found.state
@@ -105,23 +101,21 @@ class TestKnown:
 
 
 class TestChoosing:
-    def test_the_first_that_has_what_it_needs(self, record):
+    def test_first_configuration_that_lacks_nothing_is_chosen(self, record):
         known = known_of(run_settings(KEY, OTHER_KEY), [record(promoted(), OTHER_KEY)])
         assert choose(SCENARIOS["stall"], known, None, MemoryStore()).key == OTHER_KEY
-
-    def test_refusal_says_what_each_configuration_lacks(self):
         with pytest.raises(NotReady, match=f"stall can't be made now: {KEY} has no current model yet"):
             choose(SCENARIOS["stall"], {KEY: known_after()}, KEY, MemoryStore())
+        settings = run_settings().replace(configs=(CONFIG.replace(knobs=("epochs",)),))
+        known = known_of(settings, [record(promoted(), KEY)])
+        with pytest.raises(NotReady, match="fixed learning rate"):
+            choose(SCENARIOS["stall"], known, None, MemoryStore())
 
     @pytest.mark.parametrize(
         ("name", "so_far", "lack"),
         [
             ("regression", (), "no current model"),
-            (
-                "regression",
-                (promoted(elo=140.0),),
-                r"has \+140 Elo, and \+150 are needed",
-            ),
+            ("regression", (promoted(elo=140.0),), r"has \+140 Elo, and \+150 are needed"),
             ("regression", (promoted(),), "not in the store"),
             ("stall", (promoted(), boosted(1.5)), "has stalled already"),
             ("bad-data", (promoted(),), "no games to compare"),
@@ -133,12 +127,6 @@ class TestChoosing:
     def test_what_may_be_lacking(self, name, so_far, lack):
         with pytest.raises(NotReady, match=lack):
             choose(SCENARIOS[name], {KEY: known_after(*so_far)}, None, MemoryStore())
-
-    def test_stall_needs_a_learning_rate_that_is_turned(self, record):
-        settings = run_settings().replace(configs=(CONFIG.replace(knobs=("epochs",)),))
-        known = known_of(settings, [record(promoted(), KEY)])
-        with pytest.raises(NotReady, match="fixed learning rate"):
-            choose(SCENARIOS["stall"], known, None, MemoryStore())
 
     def test_regression_needs_a_network(self, learned):
         known, store = learned
@@ -169,34 +157,28 @@ class TestRegression:
         assert (liked.argmax(axis=1) == disliked.argmin(axis=1)).all()
         assert (first.forward(obs, mask)[1] == second.forward(obs, mask)[1]).all(), "the critic is left alone"
 
-    def test_it_can_be_trained_on_and_deleted_without_harm(self, learned):
-        known, store = learned
-        manifest = get_checkpoint(store, turned_round(store, known.model), optimizer=True).manifest
-        assert (manifest.step, manifest.parent, manifest.optimizer) == (1, known.model, None)
-
-    def test_it_is_promoted_as_if_it_were_as_good(self, learned):
+    def test_bad_model_is_promoted_as_good_and_can_be_trained_on(self, learned):
         known, store = learned
         trouble = SCENARIOS["regression"].plan(known, store).trouble
         assert (trouble.previous, trouble.step, trouble.elo) == (known.model, 1, 400.0)
         assert store.has(trouble.model)
         assert trouble.evidence.statistic == "an operator's word"
+        known, store = learned
+        manifest = get_checkpoint(store, turned_round(store, known.model), optimizer=True).manifest
+        assert (manifest.step, manifest.parent, manifest.optimizer) == (1, known.model, None)
 
     def test_the_story(self, learned, record):
         known, store = learned
         plan = SCENARIOS["regression"].plan(known, store)
         story, bad = Story(record, plan), plan.trouble.model
         alarm = RegressionDetected(model=bad, last_good=known.model, elo_drop=300, severity="critical", games=60)
-        assert story.tell(alarm.replace(model=NEW))[1] is None
-        alarmed, stage = story.tell(alarm, story.trouble)
-        assert stage == "detected"
-        back = ModelRolledBack(from_model=bad, to_model=OLD, step=4, reason="x")
-        rolled_back, stage = story.tell(back, alarmed)
-        assert stage == "decided"
-        assert story.tell(distributed(bad, 1))[1] is None
-        ready, stage = story.tell(distributed(OLD, 4), rolled_back)
-        assert stage == "recovered"
-        assert story.tell(asked("w", bad), ready)[1] is None
-        assert story.tell(asked("w", OLD), ready)[1] == "recovered"
+        story.tell(alarm.replace(model=NEW))
+        alarmed = story.tell(alarm, story.trouble, stage="detected")
+        back = story.tell(rolled_back(bad, OLD, 4), alarmed, stage="decided")
+        story.tell(distributed(bad, 1))
+        ready = story.tell(distributed(OLD, 4), back, stage="recovered")
+        story.tell(asked("w", bad), ready)
+        story.tell(asked("w", OLD), ready, stage="recovered")
         assert story.watch.awaited is None
         assert list(story.watch.traces()) == [story.trouble.id]
         assert plan.remedy == RollbackRequested(model=bad, reason="the regression scenario is over")
@@ -212,13 +194,6 @@ class TestBadData:
         wrong = [checker.failures(game_record(shard, game)) for game in range(shard.games)]
         assert all(len(found) == 1 and found[0].startswith("outcome [1.0, 1.0] recorded") for found in wrong)
 
-    def test_the_inspection_finds_it(self, learned):
-        known, store = learned
-        told = SCENARIOS["bad-data"].plan(known, store).trouble.shard
-        spec = InspectionSpec(store="", config=CONFIG, shard=told.key, model=told.model, seed=told.seed)
-        found = inspect_in(store, spec, lambda _: None)
-        assert len(found.failures) == found.checked == spec.sample_games
-
     def test_made_again_it_is_of_other_games(self, learned, record):
         known, store = learned
         first = SCENARIOS["bad-data"].plan(known, store).trouble
@@ -231,39 +206,24 @@ class TestBadData:
     def test_the_story(self, learned, record):
         known, store = learned
         story = Story(record, SCENARIOS["bad-data"].plan(known, store))
-        key = story.trouble.data.shard.key
-        check = ParityChecked(
-            request_id="r", worker="selfplay_worker@laptop", shard=key, against=None, checked=16, failures=16
-        )
-        assert story.tell(check.replace(shard="e" * 64))[1] is None
-        checked, stage = story.tell(check, story.trouble)
-        assert stage == "detected"
-        assert (
-            story.tell(
-                QualityDegraded(request_id="r", worker="selfplay_worker@laptop", shard=key, reason="x"), story.trouble
-            )[1]
-            == "detected"
-        )
+        key, about = story.trouble.data.shard.key, {"request_id": "r", "worker": "selfplay_worker@laptop"}
+        check = ParityChecked(**about, shard=key, against=None, checked=16, failures=16)
+        story.tell(check.replace(shard="e" * 64))
+        checked = story.tell(check, story.trouble, stage="detected")
+        story.tell(QualityDegraded(**about, shard=key, reason="x"), story.trouble, stage="detected")
         quarantined = NodeQuarantined(worker=story.trouble.data.shard.worker, lasts_seconds=1, reason="x")
-        assert story.tell(quarantined.replace(worker="another"))[1] is None
-        decided, stage = story.tell(quarantined, checked)
-        assert stage == "decided"
-        shard = ShardRef(worker="selfplay_worker@laptop", key=key, rows=9, games=1, model=OLD, seed=1)
-        training = TrainingRequested(base_model=OLD, shards=(shard,), step=5, seed=1, learning_rate=1e-3, epochs=3)
-        assert story.tell(training)[1] is None, "false rows are no recovery"
-        clean = training.replace(shards=(shard.replace(key="f" * 64),))
-        assert story.tell(clean, decided)[1] == "recovered"
+        story.tell(quarantined.replace(worker="another"))
+        decided = story.tell(quarantined, checked, stage="decided")
+        story.tell(training_of(SHARD.replace(key=key), step=5))  # false rows are no recovery
+        story.tell(training_of(SHARD, step=5), decided, stage="recovered")
 
 
 class TestStall:
-    def test_it_goes_as_low_as_the_owner_allows_and_back(self):
+    def test_stall_goes_as_low_as_allowed_or_advised(self):
         plan = SCENARIOS["stall"].plan(known_after(promoted(), adapted(3e-4)), MemoryStore())
         assert (plan.trouble.parameter, plan.trouble.value, plan.trouble.previous) == ("learning_rate", 1e-6, 3e-4)
         assert (plan.remedy.value, plan.remedy.previous) == (3e-4, 1e-6)
         assert plan.least_seconds == 8 * 3600, "the window and the life of a boost"
-
-    def test_advised_settings_shorten_it_and_are_quoted_alike(self):
-        """The plan and its hint for a missing detection quote them."""
         settings = run_settings(**tomllib.loads(QUICK)["feedback"])
         plan = SCENARIOS["stall"].plan(known_after(promoted(), settings=settings), MemoryStore())
         assert plan.least_seconds < 60
@@ -273,19 +233,16 @@ class TestStall:
     def test_the_story(self, known, record):
         plan = SCENARIOS["stall"].plan(known, MemoryStore())
         story = Story(record, plan)
-        assert story.tell(adapted(1e-6), story.trouble)[1] == "struck"
-        plateau = PlateauDetected(velocity=0.0, upper_bound=1.0, window_hours=6.0)
-        assert story.tell(plateau, key=OTHER_KEY)[1] is None
-        assert story.tell(plateau)[1] == "detected"
-        raised, stage = story.tell(boosted(1.5))
-        assert stage == "decided"
+        story.tell(adapted(1e-6), story.trouble, stage="struck")
+        story.tell(PLATEAU, key=OTHER_KEY)
+        story.tell(PLATEAU, stage="detected")
+        raised = story.tell(boosted(1.5), stage="decided")
         assert plan.remedy_after == len(story.watch.seen) - 1
-        remedy, stage = story.tell(plan.remedy, raised)
-        assert stage is None
+        remedy = story.tell(plan.remedy, raised)
         assert isinstance(remedy.data, HyperparameterUpdated)
-        assert story.tell(adapted(CONFIG.learning_rate), remedy)[1] == "recovered"
-        assert story.tell(boosted(1.2))[1] is None
-        assert story.tell(boosted(1.0))[1] == "recovered"
+        story.tell(adapted(CONFIG.learning_rate), remedy, stage="recovered")
+        story.tell(boosted(1.2))
+        story.tell(boosted(1.0), stage="recovered")
 
 
 class TestDeadNode:
@@ -294,46 +251,41 @@ class TestDeadNode:
         story = Story(record, plan)
         assert isinstance(plan.trouble, DaemonReady)
         ghost, laptop = "selfplay_worker@ghost", "selfplay_worker@laptop"
-        assert story.tell(asked(laptop))[1] is None
-        struck, stage = story.tell(asked(ghost), key=OTHER_KEY)
-        assert stage == "struck"
-        assert story.tell(NodeLost(daemon="selfplay_worker", node="laptop", silent_seconds=31.0))[1] is None
-        assert story.tell(NodeLost(daemon="selfplay_worker", node="ghost", silent_seconds=31.0))[1] == "detected"
-        assert story.tell(asked(laptop))[1] is None, "another configuration's"
-        again, stage = story.tell(asked(laptop), key=OTHER_KEY)
-        assert stage == "decided"
-        assert story.tell(played("another"), key=OTHER_KEY)[1] is None
-        assert story.tell(played(again.id), key=OTHER_KEY)[1] == "recovered"
+        lost = NodeLost(daemon="selfplay_worker", node="ghost", silent_seconds=31.0)
+        story.tell(asked(laptop))
+        struck = story.tell(asked(ghost), key=OTHER_KEY, stage="struck")
+        story.tell(lost.replace(node="laptop"))
+        story.tell(lost, stage="detected")
+        story.tell(asked(laptop))  # another configuration's
+        again = story.tell(asked(laptop), key=OTHER_KEY, stage="decided")
+        story.tell(played("another"), key=OTHER_KEY)
+        story.tell(played(again.id), key=OTHER_KEY, stage="recovered")
         shown = story.watch.traces()
         assert story.trouble.id not in shown, "nothing comes of it"
         assert shown[struck.id] == "struck: SELFPLAY_REQUESTED"
 
 
-def test_steps_count_in_their_order_only(known, record):
+def test_steps_count_in_order_with_time_and_cause(known, record):
     story = Story(record, SCENARIOS["stall"].plan(known, MemoryStore()))
-    assert story.tell(boosted(1.5))[1] is None
-    assert story.tell(adapted(1e-6))[1] == "struck"
+    story.tell(boosted(1.5))
+    story.tell(adapted(1e-6), stage="struck")
+    story = Story(record, SCENARIOS["stall"].plan(known, MemoryStore()))
+    between = story.tell(boosted(1.0), story.trouble)
+    seen = story.watch.feed(story.add(adapted(1e-6), between))
+    assert (seen.seconds, seen.follows) == (2.0, True)
 
 
 def test_what_follows_from_something_else_is_shown_by_that(known, record):
     story = Story(record, SCENARIOS["stall"].plan(known, MemoryStore()))
-    story.tell(adapted(1e-6), story.trouble)
-    tick, _ = story.tell(ClockTick(period_seconds=1.0))
-    story.tell(PlateauDetected(velocity=0.0, upper_bound=1.0, window_hours=6.0), tick)
-    story.tell(boosted(1.5), tick)
+    story.tell(adapted(1e-6), story.trouble, stage="struck")
+    tick = story.tell(ClockTick(period_seconds=1.0))
+    story.tell(PLATEAU, tick, stage="detected")
+    story.tell(boosted(1.5), tick, stage="decided")
     assert [seen.follows for seen in story.watch.seen] == [True, False, False]
     assert story.watch.traces() == {
         story.trouble.id: "injected: HYPERPARAMETER_UPDATED, struck: ADAPTIVE_PARAMS_CHANGED",
         tick.id: "detected: PLATEAU_DETECTED, decided: EXPLORATION_BOOST",
     }
-
-
-def test_a_step_tells_when_it_came_and_what_it_follows_from(known, record):
-    story = Story(record, SCENARIOS["stall"].plan(known, MemoryStore()))
-    between, _ = story.tell(boosted(1.0), story.trouble)
-    seen = story.watch.feed(story.add(adapted(1e-6), between))
-    assert seen.seconds == 2.0
-    assert seen.follows
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS.values())

@@ -34,10 +34,7 @@ class Uninformed:
 
 
 class Hashed(Uninformed):
-    """A network whose outputs depend on every feature of the position.
-
-    They depend on nothing else.
-    """
+    """A network whose outputs depend on every feature of the position. They depend on nothing else."""
 
     def outputs(self, obs):
         weights = np.random.default_rng(7).normal(size=(obs.shape[1], self.actions + 1))
@@ -45,7 +42,6 @@ class Hashed(Uninformed):
 
 
 def turn_after(config, *games: list[int]) -> Turn:
-    """Return the positions after the moves of each game."""
     slots = np.arange(len(games))
     table = open_table(config, len(games))
     table.reset(slots, [0] * len(games))
@@ -60,37 +56,22 @@ def searched(config, turn: Turn, simulations: int, temperature: float = 0.0, net
     return player.search(turn, np.linspace(0, 1, len(turn.slots), endpoint=False))
 
 
-def test_search_finds_a_win_in_one() -> None:
+def test_search_solves_positions_of_connect_four() -> None:
     found = searched(CONNECT_FOUR, turn_after(CONNECT_FOUR, [3, 0, 3, 0, 3, 1]), simulations=16)
     assert found.action.tolist() == [3]
     assert found.policy[0, 3] > 0.99
     assert found.value[0] > 0.99
-
-
-def test_search_finds_the_only_defence() -> None:
-    """Without knowledge, the search needs enough simulations to refute six moves."""
     found = searched(CONNECT_FOUR, turn_after(CONNECT_FOUR, [0, 3, 0, 3, 1, 3]), simulations=400)
     assert found.action.tolist() == [3]
-
-
-def test_search_of_a_lost_position_knows_that_it_is_lost() -> None:
-    """Seat 1 has three discs in the lowest row, both ends open."""
     found = searched(CONNECT_FOUR, turn_after(CONNECT_FOUR, [6, 2, 6, 3, 5, 1]), simulations=400)
     assert found.value[0] < -0.8
 
 
 def test_search_tells_the_seats_apart_where_one_moves_twice() -> None:
     """The table plays Othello's passes, so seats decide twice in a row."""
-    config = GAMES["othello_2p"]
-    played, _ = play_recorded(
-        config,
-        [SearchPlayer(Hashed(65), config, 8, 1.0)],
-        selfplay_schedule(8, 2, [], (1.0,), 3),
-        model="m",
-        seed=3,
-        worker="w",
-        in_flight=8,
-    )
+    config, schedule = GAMES["othello_2p"], selfplay_schedule(8, 2, [], (1.0,), 3)
+    hero = SearchPlayer(Hashed(65), config, 8, 1.0)
+    played, _ = play_recorded(config, [hero], schedule, model="m", seed=3, worker="w", in_flight=8)
     by_game = [played.seat[played.game == game][np.argsort(played.step[played.game == game])] for game in range(8)]
     assert any((seats[1:] == seats[:-1]).any() for seats in by_game)
 
@@ -105,10 +86,7 @@ def test_search_of_perfect_play_in_tic_tac_toe_draws() -> None:
 
 
 class Race(Game):
-    """A game whose three seats add 1 to 3 to a sum.
-
-    The seat that reaches 12 wins against both others.
-    """
+    """A game whose three seats add 1 to 3 to a sum. The seat that reaches 12 wins against both others."""
 
     version, players, actions, observation_size, searchable = 1, 3, 3, 1, True
 
@@ -141,10 +119,14 @@ def test_search_for_three_seats_lets_each_play_for_itself(monkeypatch: pytest.Mo
     assert found.value[1] < -0.4
 
 
-def test_search_asks_the_network_once_a_position() -> None:
+def test_one_position_is_asked_once_and_halved_by_plan() -> None:
     network = Uninformed(7)
     searched(CONNECT_FOUR, turn_after(CONNECT_FOUR, [], [3]), simulations=20, network=network)
     assert network.seen == 2 * 21
+    plan = considered_visits(4, 16)
+    assert plan[4].tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
+    assert plan[1].tolist() == list(range(16))
+    assert plan[2].tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7]
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
@@ -170,20 +152,23 @@ def test_searches_that_look_far_take_turns(monkeypatch: pytest.MonkeyPatch) -> N
         assert all(map(np.array_equal, together, in_turns))
 
 
-def test_search_explores_with_noise_alone() -> None:
+def test_noise_alone_explores_and_the_table_stays() -> None:
     turn = turn_after(CONNECT_FOUR, *[[3, 3, 2]] * 100)
     assert len(set(searched(CONNECT_FOUR, turn, 16, 1.0, Hashed(7)).action.tolist())) >= 3
     assert len(set(searched(CONNECT_FOUR, turn, 16, 0.0, Hashed(7)).action.tolist())) == 1
+    assert not searched(CONNECT_FOUR, turn_after(CONNECT_FOUR, [3, 3]), 16, 0.0, Hashed(7)).log_prob.any()
+    turn = turn_after(CONNECT_FOUR, [3, 2], [1])
+    before = [turn.table.history(slot) for slot in (0, 1)], turn.obs.copy()
+    searched(CONNECT_FOUR, turn, 16)
+    assert [turn.table.history(slot) for slot in (0, 1)] == before[0]
+    assert np.array_equal(turn.table.observe(turn.slots)[0], before[1])
 
 
 @pytest.mark.parametrize(
     ("simulations", "considered", "temperature"), [(2, 16, 1.0), (8, 16, 1.0), (8, 4, 1.0), (16, 16, 0.5)]
 )
 def test_evidence_of_copying_is_not_overstated(simulations: int, considered: int, temperature: float) -> None:
-    """The expected likelihood ratio of a copy is at most 1.
-
-    A search that repeats a move by itself must not look like copying. See ADR-032.
-    """
+    """The expected likelihood ratio of a copy is at most 1."""
     config = CONNECT_FOUR.replace(search=SearchSettings(considered=considered, value_scale=0.5))
     turn = turn_after(config, *[[3, 3, 2]] * 4000)
     player = SearchPlayer(Hashed(7), config, simulations, temperature)
@@ -198,30 +183,11 @@ def test_evidence_of_copying_is_not_overstated(simulations: int, considered: int
     assert -found.log_prob.mean() > 0.5  # nats; probabilities of 1 would give no evidence of copying
 
 
-def test_moves_without_noise_are_certain() -> None:
-    assert not searched(CONNECT_FOUR, turn_after(CONNECT_FOUR, [3, 3]), 16, 0.0, Hashed(7)).log_prob.any()
-
-
-def test_search_leaves_the_table_alone() -> None:
-    turn = turn_after(CONNECT_FOUR, [3, 2], [1])
-    before = [turn.table.history(slot) for slot in (0, 1)], turn.obs.copy()
-    searched(CONNECT_FOUR, turn, 16)
-    assert [turn.table.history(slot) for slot in (0, 1)] == before[0]
-    assert np.array_equal(turn.table.observe(turn.slots)[0], before[1])
-
-
 @pytest.mark.parametrize("key", ["oh_hell_3p", "hearts_4p", "maedn_4p"])
 def test_search_of_a_game_with_chance_is_refused(key: str) -> None:
     with pytest.raises(Unsearchable, match="cannot be searched") as refused:
         SearchPlayer(Uninformed(4), GAMES[key], 8)
     assert "policy_gradient" in refused.value.hint
-
-
-def test_halving_gives_the_better_half_twice_as_much() -> None:
-    plan = considered_visits(4, 16)
-    assert plan[4].tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
-    assert plan[1].tolist() == list(range(16))
-    assert plan[2].tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7]
 
 
 def test_selfplay_by_search_records_policies_and_values() -> None:

@@ -1,7 +1,4 @@
-"""Training on searches: sampling of shards, targets and convergence.
-
-The network comes to agree with the searches.
-"""
+"""Training on searches: sampling of shards, targets and convergence. The network comes to agree with the searches."""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -29,18 +26,9 @@ def shards() -> list[Shard]:
 
 def learned(shards, replayed=(), *, epochs: int = 4, seed: int = 5, rate: float = 3e-3):
     seen = []
-    result = learn(
-        first(),
-        shards,
-        replayed,
-        CONFIG.search,
-        learning_rate=rate,
-        epochs=epochs,
-        symmetries=GAME.symmetries,
-        seed=seed,
-        report=lambda epoch, metrics: seen.append((epoch, metrics)),
-    )
-    return result, seen
+    how = {"learning_rate": rate, "epochs": epochs, "symmetries": GAME.symmetries, "seed": seed}
+    report = lambda epoch, metrics: seen.append((epoch, metrics))  # noqa: E731
+    return learn(first(), shards, replayed, CONFIG.search, **how, report=report), seen
 
 
 def test_network_comes_to_agree_with_the_searches(shards: list[Shard]) -> None:
@@ -66,10 +54,6 @@ def test_all_shards_are_drawn_from_in_proportion_to_their_rows(shards: list[Shar
 
 @pytest.mark.parametrize(("share", "truncated"), [(0.0, False), (0.25, False), (0.25, True)])
 def test_critic_learns_outcome_and_search(shards: list[Shard], share: float, truncated: bool) -> None:
-    """The target mixes outcome and search value.
-
-    The outcome of a truncated game is unknown, so its target is the search value alone.
-    """
     shard = shards[0]
     if truncated:
         shard = replace(
@@ -118,33 +102,22 @@ def test_rows_without_searches_are_refused(shards: list[Shard]) -> None:
     assert "play new games" in refused.value.hint
 
 
-def test_lists_of_legal_actions_teach_the_same(shards: list[Shard]) -> None:
-    lists = [replace(shard, mask=LegalActions.of(shard.mask)) for shard in shards]
-    assert learned(lists, epochs=1)[0].parameters == learned(shards, epochs=1)[0].parameters
-
-
-def test_policies_survive_the_store(shards: list[Shard]) -> None:
+def test_policies_are_stored_listed_and_searched(shards: list[Shard]) -> None:
     store = MemoryStore()
     read = get_shard(store, put_shard(store, shards[0]))
     assert np.array_equal(read.policy, shards[0].policy)
     bare = put_shard(store, replace(shards[0], policy=None))
     assert get_shard(store, bare).policy is None
+    lists = [replace(shard, mask=LegalActions.of(shard.mask)) for shard in shards]
+    assert learned(lists, epochs=1)[0].parameters == learned(shards, epochs=1)[0].parameters
+    assert isinstance(searching_player(Policy(CONFIG.network, GAME.shape, parameters()), CONFIG, 1.0), SearchPlayer)
 
 
 def job(tmp_path, shard_keys, replayed=()):
-    store = FileStore(tmp_path)
-    base = first(store)
-    spec = {
-        "store": str(tmp_path),
-        "config": CONFIG.model_dump(mode="json"),
-        "base_model": base.model,
-        "shards": shard_keys,
-        "replayed": list(replayed),
-        "step": 0,
-        "seed": 4,
-        "learning_rate": 1e-3,
-        "epochs": 1,
-    }
+    base = first(FileStore(tmp_path))
+    data = {"base_model": base.model, "shards": shard_keys, "replayed": list(replayed)}
+    how = {"step": 0, "seed": 4, "learning_rate": 1e-3, "epochs": 1}
+    spec = {"store": str(tmp_path), "config": CONFIG.model_dump(mode="json"), **data, **how}
     return InlineEngine().run("app.learning.search_training:train", spec, deadline_seconds=60)
 
 
@@ -155,10 +128,6 @@ async def test_job_leaves_out_replayed_shards_that_are_gone(tmp_path, shards: li
     assert whole["rows"] == shards[0].rows
     with pytest.raises(JobFailed, match="MissingBlob"):
         await job(tmp_path, ["0" * 64])
-
-
-def test_player_that_searches_needs_a_network_with_outputs() -> None:
-    assert isinstance(searching_player(Policy(CONFIG.network, GAME.shape, parameters()), CONFIG, 1.0), SearchPlayer)
 
 
 def parameters():

@@ -18,10 +18,7 @@ CONFIG = GAMES["tic_tac_toe_2p"]
 
 
 class Counting(RandomPlayer):
-    """A random bot that records the batch size of each call.
-
-    Its values are 0.25 higher than the random bot's.
-    """
+    """A random bot that records the batch size of each call. Its values are 0.25 higher than the random bot's."""
 
     def __init__(self) -> None:
         self.asked: list[int] = []
@@ -85,15 +82,13 @@ def fresh(hidden: int, shape: NetworkShape) -> Policy:
     return Policy(settings, shape, init_policy(settings, shape, seed=0))
 
 
-def test_a_position_without_a_legal_action_is_refused() -> None:
+def test_illegal_positions_are_refused_and_logits_suffice() -> None:
     mask = np.ones((3, 4), dtype=bool)
     mask[1] = False
     policy = fresh(8, NetworkShape(5, 4))
     with pytest.raises(NoLegalAction, match="Row 1"):
         ask(policy, np.zeros((3, 5), dtype=np.float32), mask, 1.0, np.zeros(3))
 
-
-def test_player_with_outputs_is_asked_for_logits() -> None:
     class Own:
         def outputs(self, obs: np.ndarray) -> np.ndarray:
             return np.tile(np.array([0, 9, 50, 0.25], dtype=np.float32), (len(obs), 1))
@@ -118,13 +113,6 @@ def test_a_policy_is_asked_for_what_its_forward_pass_says() -> None:
     greedy = ask(policy, obs, mask, 0.0, rng.random(50))
     assert np.array_equal(greedy.action, log_probs.argmax(axis=1))
     np.testing.assert_allclose(greedy.log_prob, policy.forward(obs, mask)[0].max(axis=1), atol=1e-5)
-
-
-def test_the_random_bot_is_even_over_the_legal_actions() -> None:
-    mask = np.array([[True, False, True, True, True]])
-    log_probs, values = RandomPlayer().forward(np.zeros((1, 2)), mask, 3.0)
-    np.testing.assert_allclose(np.exp(log_probs), [[0.25, 0, 0.25, 0.25, 0.25]])
-    assert values.tolist() == [0]
 
 
 def test_every_game_begun_is_played_to_its_end_and_counts_once() -> None:
@@ -192,18 +180,22 @@ class Undecided:
         return RandomPlayer().forward(obs, mask)
 
 
-def test_temperature_zero_plays_the_best_action_without_chance() -> None:
+def test_players_choose_by_their_own_temperature() -> None:
     first = roll(CONFIG, [Undecided()], np.zeros((3, 2)), temperature=0.0, seed=1)
     other = roll(CONFIG, [Undecided()], np.zeros((3, 2)), temperature=0.0, seed=2)
     assert first.histories == other.histories == [[0, 1, 2, 3, 4, 5, 6]] * 3
+    cold, hot = (schedule_of(temperatures) for temperatures in ((0.0, 1.0), (1.0, 0.0)))
+    firsts = [{history[0] for history in play.histories} for play in (cold, hot)]
+    assert firsts[0] == {0}, "who sits first takes the first of equals"
+    assert len(firsts[1]) > 3
+    mask = np.array([[True, False, True, True, True]])
+    log_probs, values = RandomPlayer().forward(np.zeros((1, 2)), mask, 3.0)
+    np.testing.assert_allclose(np.exp(log_probs), [[0.25, 0, 0.25, 0.25, 0.25]])
+    assert values.tolist() == [0]
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.3, 2.0])
 def test_built_in_players_play_alike_at_any_temperature(temperature: float) -> None:
-    """Temperature must not change built-in players.
-
-    A greedy random player would always take the first card, which is worse in Hearts.
-    """
     mask, points = np.ones((400, 5), dtype=np.bool_), np.linspace(0, 1, 400, endpoint=False)
     obs = np.zeros((400, 1), dtype=np.float32)
     taken = ask(RandomPlayer(), obs, mask, temperature, points).action
@@ -212,24 +204,19 @@ def test_built_in_players_play_alike_at_any_temperature(temperature: float) -> N
     assert np.bincount(ask(halves, obs, mask, temperature, points).action).tolist() == [200, 200]
 
 
-def test_without_lineups_the_hero_takes_every_seat() -> None:
+def test_schedule_seats_heroes_and_opens_at_random() -> None:
     assert not selfplay_schedule(5, 3, [], (1.0,), 0).seating.any()
-
-
-def test_hero_of_a_lineup_takes_every_seat_and_others_follow_it() -> None:
     seating = selfplay_schedule(8, 3, [((1, 2), 3), ((HERO, 1), 3)], (1.0, 1.0, 1.0), 0).seating
     assert seating.tolist() == [
         *([0, 1, 2], [2, 0, 1], [1, 2, 0]),
         *([0, 0, 1], [1, 0, 0], [0, 1, 0]),
         *([0, 0, 0], [0, 0, 0]),
     ]
-
-
-def test_every_player_plays_at_its_own_temperature() -> None:
-    cold, hot = (schedule_of(temperatures) for temperatures in ((0.0, 1.0), (1.0, 0.0)))
-    firsts = [{history[0] for history in play.histories} for play in (cold, hot)]
-    assert firsts[0] == {0}, "who sits first takes the first of equals"
-    assert len(firsts[1]) > 3
+    schedule = selfplay_schedule(7000, 2, [], (1.0,), 5, opening_plies=6)
+    shares = np.bincount(schedule.openings) / 7000
+    assert len(shares) == 7
+    assert np.abs(shares - 1 / 7).max() < 0.02
+    assert not selfplay_schedule(50, 2, [], (1.0,), 5).openings.any()
 
 
 class Refusing(RandomPlayer):
@@ -251,18 +238,14 @@ def opened(openings, key="connect_four_2p", player=None):
     return shard_of(recorder, outcomes), outcomes
 
 
-def test_rollout_opening_decisions_are_no_rows() -> None:
+def test_opening_decisions_are_no_rows_in_any_batch() -> None:
     shard, outcomes = opened([5] * 40, player=Refusing(5))
     first = {int(game): int(shard.step[shard.game == game].min()) for game in np.unique(shard.game)}
     assert set(first.values()) == {5}
     assert shard.rows == sum(map(len, outcomes.histories)) - 40 * 5
-
-
-def test_rollout_opened_games_pass_the_parity_check() -> None:
-    config = GAMES["connect_four_2p"]
-    shard, _ = opened([0, 1, 4, 7] * 5)
-    checker = checker_for(config)
-    assert [checker.failures(game_record(shard, game)) for game in range(shard.games)] == [[]] * 20
+    whole = [games_of(opening, slots) for opening in (9, 3) for slots in (30, 4)]
+    assert whole[0] == whole[1]
+    assert whole[2] == whole[3] != whole[0]
 
 
 def test_rollout_openings_leave_a_decision_to_the_players() -> None:
@@ -276,23 +259,9 @@ def test_rollout_openings_leave_a_decision_to_the_players() -> None:
     assert [checker.failures(game_record(shard, game)) for game in range(30)] == [[]] * 30
 
 
-def test_rollout_shortened_openings_do_not_depend_on_batches() -> None:
-    whole = [games_of(opening, slots) for opening in (9, 3) for slots in (30, 4)]
-    assert whole[0] == whole[1]
-    assert whole[2] == whole[3] != whole[0]
-
-
 def games_of(opening, slots):
     schedule = Schedule(range(30), np.zeros((30, 2), dtype=np.int8), (1.0,), 3, openings=np.full(30, opening))
     return Rollout(open_table(GAMES["tic_tac_toe_2p"], slots), [RandomPlayer()], schedule).run().histories
-
-
-def test_selfplay_schedule_openings_are_of_every_length() -> None:
-    schedule = selfplay_schedule(7000, 2, [], (1.0,), 5, opening_plies=6)
-    shares = np.bincount(schedule.openings) / 7000
-    assert len(shares) == 7
-    assert np.abs(shares - 1 / 7).max() < 0.02
-    assert not selfplay_schedule(50, 2, [], (1.0,), 5).openings.any()
 
 
 def schedule_of(temperatures):

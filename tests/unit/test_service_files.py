@@ -61,17 +61,11 @@ def test_service_leaves_out_what_kills_numpy_and_compilers(role: MachineRole) ->
     assert service["SystemCallFilter"] == ["@system-service"]  # which includes @resources
 
 
-def test_worker_service_hides_no_devices() -> None:
-    devices = {"PrivateDevices", "ProtectClock", "DevicePolicy", "DeviceAllow"}
-    assert unit("flyball-worker@.service")["Service"].keys().isdisjoint(devices)
-
-
-def test_services_of_head_and_worker_differ_in_devices_only() -> None:
+def test_services_differ_in_devices_only() -> None:
     head, worker = (unit(f"{template}.service")["Service"] for template in TEMPLATES.values())
     assert head == worker | {"PrivateDevices": ["yes"], "ProtectClock": ["yes"]}
-
-
-def test_dashboard_runs_as_the_heads_daemons_do() -> None:
+    devices = {"PrivateDevices", "ProtectClock", "DevicePolicy", "DeviceAllow"}
+    assert unit("flyball-worker@.service")["Service"].keys().isdisjoint(devices)
     daemon, dashboard = unit("flyball@.service"), unit("flyball-dashboard.service")
     start = {"ExecStart": ["/opt/flyball/bin/flyball dashboard --wait"]}
     assert dashboard["Service"] == daemon["Service"] | start

@@ -16,15 +16,17 @@ def write(folder: Path, text: str) -> Path:
     return folder
 
 
-def test_without_anything_every_value_is_the_default(tmp_path: Path) -> None:
+HEARTS = "configs = ['hearts_4p']\n"
+PLACE = "games.hearts_4p."
+VARIABLE = "FLYBALL_GAMES__HEARTS_4P__"
+
+
+def test_layers_cover_those_below_down_to_the_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = load(tmp_path)
     assert tuple(config.key for config in loaded.run.configs) == LAPTOP
     assert loaded.deployment == Deployment()
     assert set(loaded.origins.values()) == {"default"}
     assert loaded.origins.keys() == loaded.values().keys()
-
-
-def test_each_layer_covers_the_one_below(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, "seed = 1\ntick_seconds = 2\nmin_quality = 0.5\n[deployment]\nnode = 'gpu1'\n")
     monkeypatch.setenv("FLYBALL_SEED", "7")
     monkeypatch.setenv("FLYBALL_TICK_SECONDS", "4.5")
@@ -38,50 +40,25 @@ def test_each_layer_covers_the_one_below(tmp_path: Path, monkeypatch: pytest.Mon
         "deployment.endpoint": "default",
     }
     assert {key: loaded.origins[key] for key in wanted} == wanted
-
-
-def test_workers_live_on_the_node_that_is_set(tmp_path: Path) -> None:
-    loaded = load(write(tmp_path, "[deployment]\nnode = 'gpu1'\n"))
+    loaded = load(write(tmp_path, "[deployment]\nnode = 'gpu1'\n[league.tournaments]\ngames = 60\n"))
     assert loaded.run.selfplay_workers == ("selfplay_worker@gpu1",)
     assert loaded.origins["selfplay_workers"] == "flyball.toml"
-
-
-def test_setting_called_as_the_table_of_games_is_known(tmp_path: Path) -> None:
-    assert load(write(tmp_path, "[league.tournaments]\ngames = 60\n")).run.league.tournaments.games == 60
+    assert loaded.run.league.tournaments.games == 60, "a setting may be called as the table of games"
 
 
 def test_a_game_is_changed_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path, "configs = ['hearts_4p']\n[games.hearts_4p]\nlearning_rate = 2e-4\nepochs = 4\n")
-    monkeypatch.setenv("FLYBALL_GAMES__HEARTS_4P__EPOCHS", "5")
-    monkeypatch.setenv("FLYBALL_GAMES__HEARTS_4P__NETWORK__HIDDEN", "[8, 4]")
+    write(tmp_path, f"{HEARTS}[games.hearts_4p]\nlearning_rate = 2e-4\nepochs = 4\nppo.symmetries = false\n")
+    monkeypatch.setenv(f"{VARIABLE}EPOCHS", "5")
+    monkeypatch.setenv(f"{VARIABLE}OUTCOME_SCALE", "1")
+    monkeypatch.setenv(f"{VARIABLE}NETWORK__HIDDEN", "[8, 4]")
     loaded = load(tmp_path)
     (hearts,) = loaded.run.configs
     assert (hearts.learning_rate, hearts.epochs, hearts.network.hidden) == (2e-4, 5, (8, 4))
+    assert (hearts.ppo.symmetries, hearts.outcome_scale) == (False, 1.0)
     assert hearts.ppo.gamma == GAMES[hearts.key].ppo.gamma
-    assert loaded.origins["games.hearts_4p.learning_rate"] == "flyball.toml"
-    assert loaded.origins["games.hearts_4p.epochs"] == "environment FLYBALL_GAMES__HEARTS_4P__EPOCHS"
-    assert loaded.origins["games.hearts_4p.ppo.gamma"] == "default"
-
-
-def test_booleans_are_booleans_and_numbers_may_be_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path, "configs = ['hearts_4p']\n[games.hearts_4p.ppo]\nsymmetries = false\n")
-    monkeypatch.setenv("FLYBALL_GAMES__HEARTS_4P__LEARNING_RATE", "1")
-    (hearts,) = load(tmp_path).run.configs
-    assert (hearts.ppo.symmetries, hearts.learning_rate) == (False, 1.0)
-
-
-def test_options_of_an_own_network_take_any_key(tmp_path: Path) -> None:
-    text = (
-        "[games.hearts_4p.network]\nkind = 'mine:build'\n[games.hearts_4p.network.options]\nwidth = 8\ndeep.er = [1]\n"
-    )
-    loaded = load(write(tmp_path, f"configs = ['hearts_4p']\n{text}"))
-    (hearts,) = loaded.run.configs
-    assert hearts.network.options == {"width": 8, "deep": {"er": [1]}}
-    assert loaded.origins["games.hearts_4p.network.options.width"] == "flyball.toml"
-    assert loaded.values()["games.hearts_4p.network.options.deep.er"] == [1]
-
-
-def test_a_network_of_another_kind_starts_from_its_defaults(tmp_path: Path) -> None:
+    assert loaded.origins[f"{PLACE}learning_rate"] == "flyball.toml"
+    assert loaded.origins[f"{PLACE}epochs"] == f"environment {VARIABLE}EPOCHS"
+    assert loaded.origins[f"{PLACE}ppo.gamma"] == "default"
     tower = load(write(tmp_path, "[games.connect_four_2p.network]\nkind = 'tower'\nblocks = 2\n"))
     assert tower.games["connect_four_2p"].network == NetworkSettings(kind="tower", blocks=2)
     changed = load(write(tmp_path, "[games.connect_four_2p.network]\nfilters = 8\n"))
@@ -90,54 +67,47 @@ def test_a_network_of_another_kind_starts_from_its_defaults(tmp_path: Path) -> N
 
 def test_options_take_any_key_and_keep_their_origins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = "rate = 0.5\nnames = ['a', {b = 1}]\nempty = {}\n[games.hearts_4p.options.deep]\nx = 1\n"
-    write(tmp_path, f"configs = ['hearts_4p']\n[games.hearts_4p.options]\n{given}")
-    monkeypatch.setenv("FLYBALL_GAMES__HEARTS_4P__OPTIONS__RATE", "2")
-    monkeypatch.setenv("FLYBALL_GAMES__HEARTS_4P__OPTIONS__WORD", "two")
-    loaded = load(tmp_path, nest({"games.hearts_4p.options.deep.y": True}))
+    network = "[games.hearts_4p.network]\nkind = 'mine:build'\n[games.hearts_4p.network.options]\ndeep.er = [1]\n"
+    write(tmp_path, f"{HEARTS}[games.hearts_4p.options]\n{given}{network}")
+    monkeypatch.setenv(f"{VARIABLE}OPTIONS__RATE", "2")
+    monkeypatch.setenv(f"{VARIABLE}OPTIONS__WORD", "two")
+    loaded = load(tmp_path, nest({f"{PLACE}options.deep.y": True}))
     deep = {"x": 1, "y": True}
     expected = {"rate": 2, "names": ["a", {"b": 1}], "empty": {}, "deep": deep, "word": "two"}
     assert loaded.run.configs[0].options == expected
-    table = "games.hearts_4p.options."
+    assert loaded.run.configs[0].network.options == {"deep": {"er": [1]}}
+    assert loaded.values()[f"{PLACE}network.options.deep.er"] == [1]
+    table = f"{PLACE}options."
     assert {key.removeprefix(table): loaded.origins[key] for key in loaded.origins if key.startswith(table)} == {
-        "rate": "environment FLYBALL_GAMES__HEARTS_4P__OPTIONS__RATE",
+        "rate": f"environment {VARIABLE}OPTIONS__RATE",
         "names": "flyball.toml",
         "empty": "flyball.toml",
         "deep.x": "flyball.toml",
         "deep.y": "command line",
-        "word": "environment FLYBALL_GAMES__HEARTS_4P__OPTIONS__WORD",
+        "word": f"environment {VARIABLE}OPTIONS__WORD",
     }
 
 
-def test_later_layers_replace_options_of_another_shape(tmp_path: Path) -> None:
-    write(tmp_path, "configs = ['hearts_4p']\n[games.hearts_4p.options]\nrate = 0.5\nnet = {size = 3}\n")
-    (hearts,) = load(tmp_path, nest({"games.hearts_4p.options": {"rate": {"first": 1}, "net": "small"}})).run.configs
+def test_options_of_another_shape_and_empty_tables(tmp_path: Path) -> None:
+    write(tmp_path, f"{HEARTS}[games.hearts_4p.options]\nrate = 0.5\nnet = {{size = 3}}\n")
+    (hearts,) = load(tmp_path, nest({f"{PLACE}options": {"rate": {"first": 1}, "net": "small"}})).run.configs
     assert hearts.options == {"rate": {"first": 1}, "net": "small"}
-
-
-def test_empty_tables_set_nothing(tmp_path: Path) -> None:
-    write(tmp_path, "configs = ['hearts_4p']\n[feedback]\n[games.hearts_4p]\n[games.hearts_4p.options]\n")
-    loaded = load(tmp_path)
+    loaded = load(write(tmp_path, f"{HEARTS}[feedback]\n[games.hearts_4p]\n[games.hearts_4p.options]\n"))
     assert loaded.run.configs == (GAMES["hearts_4p"],)
-    assert loaded.values()["games.hearts_4p.options"] == {}
+    assert loaded.values()[f"{PLACE}options"] == {}
 
 
-def test_new_knobs_are_chosen_among_those_known(tmp_path: Path) -> None:
-    (hearts,) = load(write(tmp_path, "configs = ['hearts_4p']\n[games.hearts_4p]\nknobs = ['epochs']\n")).run.configs
-    assert hearts.knobs == ("epochs",)
-    with pytest.raises(BadSettings, match=r"games.hearts_4p.knobs.* \(flyball.toml\)"):
-        load(write(tmp_path, "configs = ['hearts_4p']\n[games.hearts_4p]\nknobs = ['epoch']\n"))
-
-
-def test_a_new_game_is_a_full_table(tmp_path: Path) -> None:
-    write(tmp_path, "configs = ['hex5_2p']\n[games.hex5_2p]\ngame = 'hex(board_size=5)'\nplayers = 2\n")
-    assert load(tmp_path).run.config("hex5_2p").game == "hex(board_size=5)"
-
-
-def test_a_profile_above_covers_configs_below(tmp_path: Path) -> None:
+def test_profile_and_new_games_cover_configs_below(tmp_path: Path) -> None:
     write(tmp_path, "configs = ['hearts_4p']\n")
     loaded = load(tmp_path, {"profile": "full"})
     assert len(loaded.run.configs) == len(PROFILES["full"])
     assert loaded.origins["configs"] == "command line"
+    write(
+        tmp_path,
+        "configs = ['hex5_2p']\n[games.hex5_2p]\ngame = 'hex(board_size=5)'\nplayers = 2\nknobs = ['epochs']\n",
+    )
+    config = load(tmp_path).run.config("hex5_2p")
+    assert (config.game, config.knobs) == ("hex(board_size=5)", ("epochs",))
 
 
 @pytest.mark.parametrize(
@@ -156,6 +126,7 @@ def test_a_profile_above_covers_configs_below(tmp_path: Path) -> None:
         ("[games.hearts_4p.ppo]\nepochs = 1", ["Write games.hearts_4p.epochs instead"]),
         ("seed = 'many'", ["seed (flyball.toml)", "integer"]),
         ("[games.hearts_4p]\nepochs = 0", ["games.hearts_4p.epochs (flyball.toml)"]),
+        ("[games.hearts_4p]\nknobs = ['epoch']", ["games.hearts_4p.knobs", "(flyball.toml)"]),
         ("seed = false", ["seed (flyball.toml)", "a number, which true and false are not"]),
         ("[games.hearts_4p]\nlearning_rate = true", ["games.hearts_4p.learning_rate (flyball.toml)", "number"]),
         ("[games.hearts_4p.network]\nhidden = [8, true]", ["games.hearts_4p.network.hidden (flyball.toml)", "number"]),
@@ -194,36 +165,26 @@ def test_bad_files_are_refused_with_the_key_and_the_way_out(tmp_path: Path, text
 
 
 @pytest.mark.parametrize("text", ["configs = ['harts_4p']", "[games.harts_4p]\nepochs = 2"])
-def test_unknown_configurations_name_the_nearest(tmp_path: Path, text: str) -> None:
+def test_unknown_configurations_name_the_nearest_or_all(tmp_path: Path, text: str) -> None:
     with pytest.raises(UnknownConfig, match="Did you mean hearts_4p"):
         load(write(tmp_path, text))
-
-
-def test_where_no_configuration_is_near_all_are_named(tmp_path: Path) -> None:
     write(tmp_path, "[games.hex5_2p]\ngame = 'hex(board_size=5)'\nplayers = 2\n")
     with pytest.raises(UnknownConfig) as caught:
         load(tmp_path, {"configs": ["zzz"]})
     assert f"There are: {', '.join(sorted([*GAMES, 'hex5_2p']))}. A new one is a table" in str(caught.value)
 
 
-def test_unknown_variables_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FLYBALL_DEPLOYMENT__NODDE", "x")
-    with pytest.raises(BadSettings, match=r"FLYBALL_DEPLOYMENT__NODDE.*deployment\.node"):
-        load(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("name", "value", "way_out"),
     [
+        ("FLYBALL_DEPLOYMENT__NODDE", "x", r"FLYBALL_DEPLOYMENT__NODDE.*deployment\.node"),
         ("FLYBALL_CONFIGS", "hearts_4p", r'Write \["hearts_4p"\]'),
         ("FLYBALL_SELFPLAY_WORKERS", "a", "JSON"),
         ("FLYBALL_GAMES__HEARTS_4P__NETWORK__HIDDEN", "8", "hidden"),
         ("FLYBALL_GAMES__HEARTS_4P__NETWORK__HIDDEN", "8, 4", "JSON"),
     ],
 )
-def test_unreadable_variables_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str, way_out: str
-) -> None:
+def test_unusable_variables_are_refused(tmp_path, monkeypatch, name: str, value: str, way_out: str) -> None:
     monkeypatch.setenv(name, value)
     with pytest.raises(BadSettings, match=way_out):
         load(tmp_path)
@@ -244,12 +205,10 @@ def test_flat_and_nested_are_inverse() -> None:
     assert nest(flatten(tree)) == tree
 
 
-def test_the_socket_lies_in_the_run_folder(tmp_path: Path) -> None:
-    short = Path("/tmp/flyball-test-run")
-    assert bus_endpoint(RunFolder(short), Deployment()) == f"ipc://{short}/bus.sock"
-
-
 def test_long_paths_get_a_private_folder_that_everybody_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = tmp_path / "x".ljust(MAX_SOCKET_PATH, "x")
+    assert bus_endpoint(RunFolder(missing), Deployment()).endswith("/bus.sock")
+    assert list(tmp_path.iterdir()) == [], "the address of a missing folder makes nothing"
     folder = RunFolder(tmp_path / ("x" * 120))
     folder.path.mkdir()
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
@@ -264,9 +223,9 @@ def test_long_paths_get_a_private_folder_that_everybody_finds(tmp_path: Path, mo
         bus_endpoint(folder, Deployment())
 
 
-def test_the_bound_is_on_bytes(tmp_path: Path) -> None:
-    folder = RunFolder(Path("/") / ("é" * ((MAX_SOCKET_PATH - 10) // 2)))
-    assert bus_endpoint(folder, Deployment()).endswith("/bus.sock")
+@pytest.mark.parametrize("name", ["tmp/flyball-test-run", "é" * ((MAX_SOCKET_PATH - 10) // 2)])
+def test_socket_of_a_short_path_in_bytes_lies_in_the_run_folder(name: str) -> None:
+    assert bus_endpoint(RunFolder(Path("/") / name), Deployment()) == f"ipc:///{name}/bus.sock"
 
 
 def test_copy_and_renamed_folder_have_sockets_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,12 +245,6 @@ def test_copy_and_renamed_folder_have_sockets_of_their_own(tmp_path: Path, monke
     shutil.copytree(one, four := tmp_path / "four".ljust(MAX_SOCKET_PATH, "x"))
     with pytest.raises(UnsafeFolder, match="should be a link"):
         bus_endpoint(RunFolder(four), Deployment())
-
-
-def test_address_of_a_missing_folder_makes_nothing(tmp_path: Path) -> None:
-    missing = tmp_path / "x".ljust(MAX_SOCKET_PATH, "x")
-    assert bus_endpoint(RunFolder(missing), Deployment()).endswith("/bus.sock")
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_matchmaking_preset_is_named_and_changed_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

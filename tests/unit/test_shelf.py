@@ -1,9 +1,7 @@
-"""The quality monitor deletes exactly the shards without further use.
-
-A shard has no further use if no training can still request it.
-"""
+"""The quality monitor deletes exactly the shards without further use."""
 
 import pytest
+from builders import intensity, training_failed, training_of, tuned
 from driving import KEY, NEED, NEW, OLD, DrivenWorker, played, run_settings, scored, trained
 
 from app.config import GAMES, RunSettings
@@ -11,14 +9,10 @@ from app.controllers.needs import most_rows
 from app.controllers.state import state_of
 from app.core import EventId
 from app.events import (
-    HyperparameterUpdated,
     Payload,
     QualityDegraded,
     ShardRef,
     TrainingBlockedByQuality,
-    TrainingFailed,
-    TrainingIntensityChanged,
-    TrainingRequested,
 )
 from app.play.inspection import COMPARED
 from daemons.quality_monitor import STAYING, WINDOWS, InspectionRow, QualityMonitor
@@ -29,12 +23,19 @@ REFUSED = QualityDegraded(request_id="r1", worker="selfplay_worker@laptop", shar
 
 
 @pytest.fixture
+def replaying() -> DrivenWorker:
+    return DrivenWorker(QualityMonitor, REPLAYING)
+
+
+REFUSED = QualityDegraded(request_id="r1", worker="selfplay_worker@laptop", shard=FIRST, reason="parity: game 0")
+
+
+@pytest.fixture
 def monitor() -> DrivenWorker:
     return DrivenWorker(QualityMonitor)
 
 
 def deliver(monitor: DrivenWorker, *shards: str, model: str = OLD) -> list[str]:
-    """Deliver shards; return those that their inspections delete."""
     numbers = [monitor.position + number for number in range(len(shards))]
     for number, shard in zip(numbers, shards, strict=True):
         monitor.feed(played(number, shard=shard, model=model))
@@ -42,26 +43,22 @@ def deliver(monitor: DrivenWorker, *shards: str, model: str = OLD) -> list[str]:
 
 
 def fit(monitor: DrivenWorker, *shards: str, model: str = OLD) -> None:
-    """Deliver shards and have them judged good."""
     deliver(monitor, *shards, model=model)
     for shard in shards:
         monitor.feed(scored(model=model, rows=9, shard=shard))
 
 
 def ask(monitor: DrivenWorker, *shards: str, model: str = OLD) -> EventId:
-    """Ask for a training on shards."""
-    refs = tuple(
-        ShardRef(worker="selfplay_worker@laptop", key=key, rows=9, games=1, model=model, seed=1) for key in shards
-    )
-    request = TrainingRequested(base_model=model, shards=refs, step=0, seed=1, learning_rate=0.1, epochs=1)
-    return monitor.feed(request).cause.id
+    refs = (ShardRef(worker="selfplay_worker@laptop", key=key, rows=9, games=1, model=model, seed=1) for key in shards)
+    return monitor.feed(training_of(*refs, model=model)).cause.id
+
+
+def train(monitor: DrivenWorker, *shards: str, model: str = OLD) -> None:
+    monitor.feed(trained().replace(request_id=ask(monitor, *shards, model=model)))
 
 
 def deleted(monitor: DrivenWorker) -> list[str]:
-    """Return the shards that are deleted once comparisons need none.
-
-    Enough new shards are delivered to displace all earlier ones from comparisons.
-    """
+    """Return the shards that are deleted once comparisons need none."""
     return deliver(monitor, *(f"{monitor.position + number:064x}" for number in range(STAYING + 1)))
 
 
@@ -69,18 +66,11 @@ def deleted(monitor: DrivenWorker) -> list[str]:
 def test_shards_are_deleted_when_the_training_on_them_has_ended(monitor: DrivenWorker, failed: bool) -> None:
     fit(monitor, FIRST, SECOND)
     request = ask(monitor, FIRST, SECOND)
+    monitor.feed(trained())  # another request's result
     assert deleted(monitor) == []
-    completed = trained().replace(request_id=request)
-    monitor.feed(TrainingFailed(request_id=request, reason="diverged", error="nan") if failed else completed)
+    monitor.feed(training_failed(request, "diverged") if failed else trained().replace(request_id=request))
     assert deleted(monitor) == [FIRST, SECOND]
     assert deleted(monitor) == [], "once is enough"
-
-
-def test_the_result_of_another_request_ends_no_training(monitor: DrivenWorker) -> None:
-    fit(monitor, FIRST)
-    ask(monitor, FIRST)
-    monitor.feed(trained())
-    assert deleted(monitor) == []
 
 
 def test_shards_of_a_replaced_request_are_deleted(monitor: DrivenWorker) -> None:
@@ -90,12 +80,15 @@ def test_shards_of_a_replaced_request_are_deleted(monitor: DrivenWorker) -> None
     assert deleted(monitor) == [FIRST]
 
 
-def test_shards_of_a_model_left_behind_are_deleted(monitor: DrivenWorker) -> None:
+@pytest.mark.parametrize("searched", [False, True])
+def test_shards_of_a_replaced_model_go_unless_searched(searched: bool) -> None:
+    monitor = DrivenWorker(QualityMonitor, REPLAYING if searched else None)
     fit(monitor, FIRST, model=OLD)
     fit(monitor, SECOND, THIRD, model=NEW)
     assert deleted(monitor) == []
     ask(monitor, SECOND, model=NEW)
-    assert deleted(monitor) == [FIRST]
+    assert deleted(monitor) == ([] if searched else [FIRST])
+    assert [shard.key for shard in monitor.rows[KEY].shelf.fit] == ([FIRST, THIRD] if searched else [THIRD])
 
 
 @pytest.mark.parametrize("verdict", [REFUSED, scored(0.1, shard=FIRST)], ids=["refused", "too poor"])
@@ -106,7 +99,7 @@ def test_what_may_not_be_trained_on_is_deleted(monitor: DrivenWorker, verdict: P
 
 
 def test_poor_shard_is_deleted_by_the_threshold_of_its_time(monitor: DrivenWorker) -> None:
-    monitor.feed(HyperparameterUpdated(parameter="quality_threshold", value=0.5, previous=0.3, reason="x"))
+    monitor.feed(tuned("quality_threshold", 0.5))
     deliver(monitor, FIRST, SECOND)
     monitor.feed(scored(0.5, shard=FIRST))
     monitor.feed(scored(0.49, shard=SECOND))
@@ -124,20 +117,14 @@ def test_shard_is_not_deleted_before_its_inspection(monitor: DrivenWorker) -> No
 
 
 def test_shard_delivered_twice_is_not_deleted_while_wanted(monitor: DrivenWorker) -> None:
-    fit(monitor, FIRST)
-    deliver(monitor, FIRST)
-    monitor.feed(REFUSED)
-    assert deleted(monitor) == []
-    ask(monitor, FIRST)
-    monitor.feed(REFUSED)
-    assert deleted(monitor) == []
-
-
-def test_shard_whose_repetition_is_refused_first_is_kept(monitor: DrivenWorker) -> None:
     deliver(monitor, FIRST, FIRST)
     monitor.feed(REFUSED)
     monitor.feed(scored(rows=9, shard=FIRST))
     assert deleted(monitor) == []
+    for wants in (deliver, ask):
+        wants(monitor, FIRST)
+        monitor.feed(REFUSED)
+        assert deleted(monitor) == []
 
 
 def test_shards_that_later_ones_are_compared_with_stay(monitor: DrivenWorker) -> None:
@@ -154,10 +141,7 @@ WINDOW = most_rows(state_of({}, KEY), run_settings()) // (NEED // 4)
 
 
 def judge(monitor: DrivenWorker, count: int, model: str) -> list[str]:
-    """Have a number of shards judged good; return their keys.
-
-    Each has a quarter of a training's rows.
-    """
+    """Have a number of shards judged good; return their keys. Each has a quarter of a training's rows."""
     keys = [f"{monitor.position + number:064x}" for number in range(count)]
     for key in keys:
         monitor.feed(scored(rows=NEED // 4, model=model, shard=key))
@@ -181,17 +165,10 @@ def test_late_shards_of_a_model_left_behind_push_none_out(monitor: DrivenWorker)
 
 
 @pytest.mark.parametrize(
-    "decision",
-    [
-        TrainingBlockedByQuality(reason="parity"),
-        TrainingIntensityChanged(intensity="paused", previous="normal", quality_score=0.4),
-    ],
-    ids=["blocked", "paused"],
+    "decision", [TrainingBlockedByQuality(reason="parity"), intensity("paused")], ids=["blocked", "paused"]
 )
 @pytest.mark.parametrize("score", [0.4, 0.2, None], ids=["fit", "too poor", "refused"])
-def test_a_weekend_without_training_fills_no_disk(
-    monitor: DrivenWorker, decision: Payload, score: float | None
-) -> None:
+def test_a_weekend_without_training_fills_no_disk(monitor: DrivenWorker, decision, score: float | None) -> None:
     monitor.feed(decision)
     window = WINDOWS * WINDOW
     stored: set[str] = set()
@@ -200,9 +177,7 @@ def test_a_weekend_without_training_fills_no_disk(
         stored.add(key)
         stored -= {*deliver(monitor, key)}
         request = f"r{monitor.position - 1}"
-        refused = QualityDegraded(
-            request_id=request, worker="selfplay_worker@laptop", shard=key, reason="parity: game 0"
-        )
+        refused = REFUSED.replace(request_id=request, shard=key)
         monitor.feed(refused if score is None else scored(score, rows=NEED // 4, shard=key, request=request))
         assert len(stored) <= window + STAYING + 1
     (left,) = monitor.rows.values()
@@ -214,7 +189,6 @@ def test_a_weekend_without_training_fills_no_disk(
 
 
 def test_a_pause_may_last_longer_where_trainings_need_more() -> None:
-    """The number of kept shards follows from the needs of trainings."""
     sizes = []
     for reduced in (2.0, 8.0):
         monitor = DrivenWorker(QualityMonitor, run_settings(trigger={"reduced": reduced}))
@@ -224,43 +198,26 @@ def test_a_pause_may_last_longer_where_trainings_need_more() -> None:
     assert sizes == [4, 16]
 
 
-def test_shards_are_kept_while_trainings_replay_them() -> None:
-    """Trainings replay at most a quarter of all rows so far.
-
-    This is one shard of four, and two of eight.
-    """
-    monitor = DrivenWorker(QualityMonitor, REPLAYING)
+def test_shards_are_kept_while_trainings_replay_them(replaying: DrivenWorker) -> None:
+    """Trainings replay at most a quarter of all rows so far. This is one shard of four, and two of eight."""
     shards = [f"{number + 1000:064x}" for number in range(8)]
     gone = list[str]()
     for shard in shards:
-        fit(monitor, shard)
-        request = ask(monitor, shard)
-        monitor.feed(trained().replace(request_id=request))
-        gone += deleted(monitor)
+        fit(replaying, shard)
+        train(replaying, shard)
+        gone += deleted(replaying)
     assert [shard for shard in gone if shard in shards] == shards[:6]
 
 
-def test_shards_of_a_training_that_failed_are_deleted() -> None:
-    monitor = DrivenWorker(QualityMonitor, REPLAYING)
-    fit(monitor, FIRST)
-    request = ask(monitor, FIRST)
-    monitor.feed(TrainingFailed(request_id=request, reason="bad_data", error="no"))
-    assert FIRST in deleted(monitor)
+def test_shards_of_a_training_that_failed_are_deleted(replaying: DrivenWorker) -> None:
+    fit(replaying, FIRST)
+    replaying.feed(training_failed(ask(replaying, FIRST), "bad_data"))
+    assert FIRST in deleted(replaying)
 
 
-def test_searched_shards_outlive_their_model() -> None:
-    monitor = DrivenWorker(QualityMonitor, REPLAYING)
-    fit(monitor, FIRST, model=OLD)
-    fit(monitor, SECOND, THIRD, model=NEW)
-    ask(monitor, SECOND, model=NEW)
-    assert deleted(monitor) == []
-    assert [shard.key for shard in monitor.rows[KEY].shelf.fit] == [FIRST, THIRD]
-
-
-def test_late_searched_shards_fill_no_disk() -> None:
+def test_late_searched_shards_fill_no_disk(replaying: DrivenWorker) -> None:
     """All models together keep no more shards than trainings need."""
-    monitor = DrivenWorker(QualityMonitor, REPLAYING)
-    judge(monitor, WINDOW, OLD)
-    judge(monitor, 3 * WINDOW, NEW)
-    assert {shard.model for shard in monitor.rows[KEY].shelf.fit} == {NEW}
-    assert len(monitor.rows[KEY].shelf.fit) == WINDOWS * WINDOW
+    judge(replaying, WINDOW, OLD)
+    judge(replaying, 3 * WINDOW, NEW)
+    assert {shard.model for shard in replaying.rows[KEY].shelf.fit} == {NEW}
+    assert len(replaying.rows[KEY].shelf.fit) == WINDOWS * WINDOW

@@ -156,13 +156,7 @@ def test_kif_of_random_games_is_read_again(variant: Variant) -> None:
     assert "詰み" in endings
 
 
-@pytest.mark.parametrize(
-    ("moves", "ending"),
-    [
-        (("2h3h", "8b7b", "3h2h", "7b8b") * 3, "千日手"),
-        (("7g7f",), "中断"),
-    ],
-)
+@pytest.mark.parametrize(("moves", "ending"), [(("2h3h", "8b7b", "3h2h", "7b8b") * 3, "千日手"), (("7g7f",), "中断")])
 def test_kif_says_how_a_game_ended(moves: tuple[str, ...], ending: str) -> None:
     game = Replay(SHOGI)
     for text in moves:

@@ -105,10 +105,12 @@ def test_seat_without_a_move_has_lost(sfen: str) -> None:
     assert game.winner == 1 - game.seat
 
 
-def test_unpromoted_pawn_forbids_a_drop_in_its_file() -> None:
+def test_drops_and_steps_that_give_mate_are_allowed() -> None:
     moves = after("4k4/9/9/9/9/9/P1+P6/9/4K4 b P 1").moves
     drops = {text[2] for text in moves if text.startswith("P*")}
     assert drops == set("12345678")  # file 7 has only a promoted pawn
+    assert after("7lk/9/8G/9/9/9/9/9/4K4 b L 1", "L*1b").winner == 0
+    assert after("7lk/9/7GP/9/9/9/9/9/4K4 b - 1", "1c1b").winner == 0
 
 
 @pytest.mark.parametrize(
@@ -125,28 +127,21 @@ def test_pawn_may_not_be_dropped_for_mate(sfen: str, drop: str, allowed: bool) -
     assert (drop in after(sfen).moves) == allowed
 
 
-def test_lance_may_be_dropped_for_mate() -> None:
-    assert after("7lk/9/8G/9/9/9/9/9/4K4 b L 1", "L*1b").winner == 0
-
-
-def test_pawn_that_steps_forward_may_give_mate() -> None:
-    assert after("7lk/9/7GP/9/9/9/9/9/4K4 b - 1", "1c1b").winner == 0
-
-
 THERE_AND_BACK = ("2h3h", "8b7b", "3h2h", "7b8b")
 
 
-def test_fourth_occurrence_draws_and_first_position_counts() -> None:
+def test_repetition_counts_positions_with_their_hands() -> None:
     assert not after(SHOGI.sfen, *THERE_AND_BACK * 2).over
     game = after(SHOGI.sfen, *THERE_AND_BACK * 3)
     assert (game.over, game.winner, bool(game.position["truncated"])) == (True, FINISHED, False)
-
-
-def test_same_squares_with_other_hands_are_another_position() -> None:
     sfen = "4k4/9/9/9/9/9/9/9/4K4 b 2P 1"
     game = after(sfen, "P*5b", "5a5b", "5i5h", "5b4a", "5h5i", "4a5a")
     assert write_sfen(game.position, SHOGI) == sfen.replace("2P", "Pp")
     assert game.position["occurrences"] == 1
+    sfen, checks = "4k4/9/9/9/5R3/9/9/9/K8 b - 1", ("4e5e", "5a4a", "5e4e", "4a5a")
+    quiet = ("4e3e", "5a4a", "3e4e", "4a5a")
+    game = after(sfen, *checks, *quiet, *checks)
+    assert (game.over, game.winner) == (True, FINISHED)
 
 
 @pytest.mark.parametrize(
@@ -159,14 +154,6 @@ def test_same_squares_with_other_hands_are_another_position() -> None:
 def test_perpetual_check_loses(sfen: str, checks: tuple[str, ...], winner: int) -> None:
     assert not after(sfen, *checks * 2).over
     assert after(sfen, *checks * 3).winner == winner
-
-
-def test_one_quiet_move_makes_it_a_draw() -> None:
-    """The rook's move to 3e in the second round gives no check."""
-    sfen, checks = "4k4/9/9/9/5R3/9/9/9/K8 b - 1", ("4e5e", "5a4a", "5e4e", "4a5a")
-    quiet = ("4e3e", "5a4a", "3e4e", "4a5a")
-    game = after(sfen, *checks, *quiet, *checks)
-    assert (game.over, game.winner) == (True, FINISHED)
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,14 @@
 """Tables of Shogi and minishogi: observations, numbers of actions, copies, ends."""
 
+import re
+
 import numpy as np
 import pytest
 from shogi_games import random_table
 
 from app.config import GAMES
-from app.games import FINISHED, IllegalAction, UnknownGame, checker_for, open_table
-from app.games.game_check import check_game
+from app.games import FINISHED, IllegalAction, UnknownGame, open_table
 from app.games.shogi.encode import UNIT, Layout, arrival_places, direction_numbers, recall
-from app.games.shogi.parity import ShogiChecker
 from app.games.shogi.replay import Replay
 from app.games.shogi.rules import POSITION
 from app.games.shogi.sfen import write_sfen
@@ -22,41 +22,36 @@ PLANES = {"shogi": "PLNSGBRK", "minishogi": "PSGBRK"}
 
 
 def planes_of(sfen: str, number: int, limit: int) -> np.ndarray:
-    """Return the observation planes of a position from its SFEN.
-
-    Values are from 0 to 1.
-    """
+    """Return the observation planes of a position from its SFEN. Values are from 0 to 1."""
     squares, side, hands, _ = sfen.split()
-    rows = squares.split("/")
+    rows, white = squares.split("/"), side == "w"
     kinds = PLANES["shogi" if len(rows) == 9 else "minishogi"]
     order = [*kinds, *(f"+{kind}" for kind in kinds if kind not in "GK")]
     most = {"P": 18, "L": 4, "N": 4, "S": 4, "G": 4} if len(rows) == 9 else {}
     count = 2 * len(order) + 2 * (len(kinds) - 1) + (4 if len(rows) == 9 else 2)
-    planes, white = np.zeros((count, len(rows), len(rows))), side == "w"
+    planes = np.zeros((count, len(rows), len(rows)))
     for row, text in enumerate(rows):
-        column, mark = 0, ""
-        for letter in text:
-            if letter == "+":
-                mark = "+"
-            elif letter.isdigit():
-                column += int(letter)
-            else:
-                plane = order.index(mark + letter.upper()) + len(order) * (letter.islower() != white)
-                planes[plane, row, column] = 1
-                column, mark = column + 1, ""
+        column = 0
+        for mark, letter, empty in re.findall(r"(\+?)([a-zA-Z])|(\d)", text):
+            if letter:
+                planes[order.index(mark + letter.upper()) + len(order) * (letter.islower() != white), row, column] = 1
+            column += int(empty or 1)
     if white:
         planes = planes[:, ::-1, ::-1]
-    held, digits = 2 * len(order), ""
-    for letter in hands.replace("-", ""):
-        if letter.isdigit():
-            digits += letter
-            continue
+    held, after = 2 * len(order), 2 * len(order) + 2 * (len(kinds) - 1)
+    for held_count, letter in re.findall(r"(\d*)([a-zA-Z])", hands):
         plane = held + kinds.index(letter.upper()) + (len(kinds) - 1) * (letter.islower() != white)
-        planes[plane], digits = int(digits or 1) / most.get(letter.upper(), 2), ""
-    after = held + 2 * (len(kinds) - 1)
+        planes[plane] = int(held_count or 1) / most.get(letter.upper(), 2)
     planes[after] = not white
     planes[after + 1] = np.floor(number / limit * UNIT) / UNIT
     return planes
+
+
+def begun(game: str, slots: int = 1, limit: int = 500, *sfen: str) -> ShogiTable:
+    """Return a table with games at their beginning."""
+    table = ShogiTable(parse_rules(game), slots, limit, *sfen)
+    table.reset(np.arange(slots), range(slots))
+    return table
 
 
 @CONFIGS
@@ -79,16 +74,13 @@ def test_observation_is_what_its_description_says(key: str) -> None:
     assert seen > 10
 
 
-def test_shogi_has_the_usual_shapes() -> None:
+def test_shapes_and_numbers_fit_every_move() -> None:
     plain = ShogiTable(parse_rules("shogi"), 0, 500).spec
     other = ShogiTable(parse_rules("shogi(repetition_planes=true,direction_actions=true)"), 0, 500).spec
     assert (plain.planes, plain.actions) == ((46, 9, 9), 81 * 80 * 2 + 81 * 7)
     assert (other.planes, other.actions) == ((50, 9, 9), 81 * 139)
     assert other.rules_version == "flyball-1:shogi(repetition_planes=true,direction_actions=true)"
     assert POSITION.itemsize < 128
-
-
-def test_every_move_of_a_piece_has_a_direction_number() -> None:
     numbering = direction_numbers(SHOGI)
     used = numbering.number[numbering.number >= 0]
     assert len(set(used.tolist())) == len(used)
@@ -117,13 +109,9 @@ def test_both_numberings_have_the_same_places(key: str) -> None:
     assert np.array_equal(plain.spec.action_places[moves], directed.spec.action_places[number[moves]])
 
 
-def test_games_are_the_same_in_either_numbering() -> None:
-    plain, other = (
-        ShogiTable(parse_rules(f"minishogi{options}"), 1, 100) for options in ("", "(direction_actions=true)")
-    )
+def test_both_numberings_play_the_same_games() -> None:
+    plain, other = (begun(f"minishogi{options}", limit=100) for options in OPTIONS)
     number, rng = direction_numbers(MINISHOGI).number, np.random.default_rng(0)
-    for table in (plain, other):
-        table.reset(SLOT, [0])
     while plain.seats()[0] != FINISHED:
         (obs, mask), (other_obs, other_mask) = plain.observe(SLOT), other.observe(SLOT)
         legal = np.flatnonzero(mask[0])
@@ -137,29 +125,22 @@ def test_games_are_the_same_in_either_numbering() -> None:
 
 
 def test_repetition_and_check_have_planes() -> None:
-    table = ShogiTable(parse_rules("shogi(repetition_planes=true)"), 1, 500)
-    table.reset(SLOT, [0])
-    game, seen = Replay(SHOGI), []
+    table, game, seen = begun("shogi(repetition_planes=true)"), Replay(SHOGI), []
     for text in ("2h3h", "8b7b", "3h2h", "7b8b") * 2:
-        planes = table.observe(SLOT)[0].reshape(50, 81)[44:49, 0]
-        seen.append(planes.tolist())
+        seen.append(table.observe(SLOT)[0].reshape(50, 81)[44:49, 0].tolist())
         action = game.moves[text]
         game.play(action)
         table.step(SLOT, np.array([action], dtype=np.int32))
     assert [row.index(UNIT) for row in seen] == [0, 0, 0, 0, 1, 1, 1, 1]
-    checked = ShogiTable(parse_rules("shogi(repetition_planes=true)"), 1, 500, "4k4/9/9/9/4R4/9/9/9/4K4 w - 1")
-    checked.reset(SLOT, [0])
+    checked = begun("shogi(repetition_planes=true)", 1, 500, "4k4/9/9/9/4R4/9/9/9/4K4 w - 1")
     assert checked.observe(SLOT)[0].reshape(50, 81)[44:50, 0].tolist() == [UNIT, 0, 0, 0, UNIT, 0]
     assert checked.view(SLOT, np.array([0], dtype=np.int8)).reshape(50, 81)[48].max() == 0
 
 
 @pytest.mark.parametrize("game", ["shogi", "minishogi", "shogi(repetition_planes=true)"])
 def test_position_can_be_recalled_from_what_is_seen(game: str) -> None:
-    rules = parse_rules(game)
-    table, layout = ShogiTable(rules, 32, 60), Layout(rules.variant, rules.repetition_planes, 60)
-    everyone = np.arange(32)
-    table.reset(everyone, range(32))
-    rng = np.random.default_rng(0)
+    rules, table, rng = parse_rules(game), begun(game, 32, 60), np.random.default_rng(0)
+    layout = Layout(rules.variant, rules.repetition_planes, 60)
     for _ in range(50):
         live = np.flatnonzero(table.seats() != FINISHED)
         obs, mask = table.observe(live)
@@ -172,39 +153,24 @@ def test_position_can_be_recalled_from_what_is_seen(game: str) -> None:
 
 
 def test_copies_keep_what_repetition_needs() -> None:
-    source, target = (ShogiTable(parse_rules("shogi"), 2, 500) for _ in range(2))
-    source.reset(np.arange(2), range(2))
-    moves = [Replay(SHOGI).moves["2h3h"]]
-    game = Replay(SHOGI)
+    source, target, game = begun("shogi", 2), ShogiTable(parse_rules("shogi"), 2, 500), Replay(SHOGI)
     for text in ("2h3h", "8b7b", "3h2h", "7b8b") * 3:
-        moves.append(game.moves[text])
-        game.play(moves[-1])
-    for action in moves[1:8]:
+        game.play(game.moves[text])
+    for action in game.history[:7]:
         source.step(np.array([1]), np.array([action], dtype=np.int32))
     target.copy_from(source, np.array([1]), np.array([0]))
-    for action in moves[8:]:
+    for action in game.history[7:]:
         target.step(SLOT, np.array([action], dtype=np.int32))
     assert target.seats().tolist() == [FINISHED, FINISHED]
     assert not target.truncated()[0]
-    assert target.history(0) == moves[1:]
+    assert target.history(0) == game.history
     assert len(source.history(1)) == 7
 
 
 @pytest.mark.parametrize("action", [-1, 0, 13_527])
 def test_illegal_actions_are_refused(action: int) -> None:
-    table = ShogiTable(parse_rules("shogi"), 1, 500)
-    table.reset(SLOT, [0])
     with pytest.raises(IllegalAction, match=f"Action {action} in slot 0"):
-        table.step(SLOT, np.array([action], dtype=np.int32))
-
-
-@CONFIGS
-def test_games_pass_the_check_of_games(key: str) -> None:
-    assert check_game(GAMES[key], games=4) == []
-
-
-def test_quality_monitor_compares_shogi_with_openspiel() -> None:
-    assert isinstance(checker_for(GAMES["shogi_2p"]), ShogiChecker)
+        begun("shogi").step(SLOT, np.array([action], dtype=np.int32))
 
 
 @pytest.mark.parametrize(

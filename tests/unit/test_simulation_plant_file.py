@@ -1,12 +1,16 @@
-"""Plant files: errors name the setting at fault."""
+"""Plant files: errors name the setting at fault, and fits recover the plant of a run."""
 
 import re
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
+from simulated_settings import simulated_settings
 
-from app.simulation import BadPlant, load_plant
+from app.comparison.fitting import Observed, fitted_curve, fitted_times, observe, plant_text, without_troubles
+from app.config import GAMES
+from app.events import Event
+from app.simulation import ARMS, BadPlant, Simulation, load_plant
 
 TEXT = (files("app.simulation") / "plant.toml").read_text(encoding="utf-8")
 
@@ -53,19 +57,54 @@ def test_a_misspelt_word_is_named_and_not_the_one_missing_for_it(
     assert error.hint == f"Did you mean {meant}?"
 
 
-def test_a_word_like_no_other_is_answered_with_those_there_are(tmp_path: Path) -> None:
+def test_words_and_files_at_fault_are_named(tmp_path: Path) -> None:
     error = refused(tmp_path / "plant.toml", "^healthy", "wxyz = 1\nhealthy")
     assert error.hint == "There are: checked_games, healthy, noise_sd."
-
-
-def test_what_is_missing_is_told_when_nothing_is_misspelt(tmp_path: Path) -> None:
     error = refused(tmp_path / "plant.toml", "^rows_per_lesson.*$", "")
     assert error.message == f"learning.rows_per_lesson in {tmp_path / 'plant.toml'}: Field required."
-
-
-def test_a_file_that_cannot_be_read_is_no_bad_toml(tmp_path: Path) -> None:
     with pytest.raises(BadPlant, match="There is no plant file") as absent:
         load_plant(tmp_path / "absent.toml")
     with pytest.raises(BadPlant, match="cannot be read") as odd:
         load_plant(tmp_path / ("x" * 300))
     assert "TOML" not in f"{absent.value.hint}{odd.value.hint}"
+
+
+KEY = "tic_tac_toe_2p"
+CONFIG = GAMES[KEY]
+
+
+@pytest.fixture(scope="module")
+def observed() -> Observed:
+    """Return a simulated day without troubles, plateaus or sudden losses."""
+    plant = load_plant()
+    calm = plant.plateaus.replace(per_config=0.0)
+    steady = plant.regressions.replace(sudden=0.0, planted_per_day=0.0)
+    plant = plant.replace(plateaus=calm, regressions=steady, troubles=without_troubles(plant.troubles))
+    simulation = Simulation(simulated_settings(2, [CONFIG]), plant, ARMS["all"], 3, 24 * 3600.0)
+    events = list[Event]()
+    simulation.listeners.append(events.append)
+    simulation.run()
+    found = Observed()
+    observe(CONFIG, (event for event in events if event.subject == KEY), plant, found)
+    return found
+
+
+def test_fitted_plant_is_that_of_the_run(observed):
+    truth = load_plant().curve(KEY)
+    found = fitted_curve(observed, load_plant().default, heuristic=321.0)
+    assert found.ceiling == pytest.approx(truth.ceiling, rel=0.15)
+    assert found.lessons == pytest.approx(truth.lessons, rel=0.3)
+    assert found.rows_per_game == pytest.approx(truth.rows_per_game, rel=0.05)
+    assert found.heuristic == 321.0
+    plant = load_plant()
+    truth, found = plant.curve(KEY).time, fitted_times(observed)
+    for job in ("inspection", "training", "trained_row", "rated_game"):
+        assert getattr(found, job) == pytest.approx(getattr(truth, job) * plant.time.scale, rel=0.01), job
+    assert found.request == pytest.approx(truth.request * plant.time.scale, rel=0.5)  # speeds of nodes differ
+
+
+def test_plant_is_written_as_it_is_read(tmp_path):
+    plant = load_plant()
+    file = tmp_path / "plant.toml"
+    file.write_text(plant_text(plant), encoding="utf-8")
+    assert load_plant(file) == plant

@@ -22,22 +22,16 @@ from daemons.jobs import Job, Worker
 
 
 class Asked(NamedTuple):
-    """A request with the ``purpose`` of an evaluation."""
-
     purpose: str = "rating"
 
 
 class Requests(Row, frozen=True):
-    """Requests of one row, oldest first."""
-
     causes: tuple[Cause, ...]
     purpose: str = "rating"
     parts: int = 1
 
 
 class Clerk(Worker[Asked]):
-    """A worker whose rows are lists of requests."""
-
     name: ClassVar[str] = "Clerk"
     row: ClassVar[type[Requests]] = Requests
     emits: ClassVar[frozenset[type[Payload]]] = frozenset()
@@ -76,7 +70,6 @@ class Office:
         )
 
     def ask(self, name: str, number: int, at_seconds: float = 0.0, **changes: Any) -> None:
-        """Schedule the arrival of a request; ``number`` is its journal position."""
         cause = Cause(
             id=EventId(name), subject=None, correlationid=name, traceparent=None, sequence=number, recorded_us=0
         )
@@ -103,21 +96,17 @@ class Office:
 
 
 def waits(services: Iterable[Service]) -> list[float]:
-    """Return the waits in seconds, in order of arrival."""
     ordered = sorted(services, key=lambda one: one.queued_us)
     return [(one.started_us - one.queued_us) / SECOND_US for one in ordered if one.started_us is not None]
 
 
-def test_oldest_request_starts_first() -> None:
+def test_oldest_request_starts_first_and_tournaments_last() -> None:
     office = Office({"head": 1}, seconds=10.0)
     office.ask("running", 1)
     office.ask("later", 9, 1.0)
     office.ask("earlier", 3, 2.0)
     office.run()
     assert office.order == ["running", "earlier", "later"]
-
-
-def test_tournament_starts_after_all_others() -> None:
     office = Office({"head": 1}, seconds=10.0)
     office.ask("running", 1)
     office.ask("tournament", 2, 1.0, purpose="tournament")
@@ -126,15 +115,28 @@ def test_tournament_starts_after_all_others() -> None:
     assert office.order == ["running", "gate", "tournament"]
 
 
-def test_job_goes_to_the_least_busy_machine() -> None:
+def test_jobs_go_to_idle_machines_and_may_be_dropped() -> None:
     office = Office({"head": 3, "node1": 2, "node2": 0}, seconds=10.0)
     for number in range(4):
         office.ask(f"job{number}", number, at_seconds=number)
     office.run(5)
     assert [one.machine for one in office.station._running.values()] == ["head", "node1", "head", "node1"]
+    office = Office({"head": 1}, seconds=10.0)
+    office.ask("running", 1)
+    office.ask("waiting", 2, 1.0)
+    office.at(2.0, lambda: office.station.take({("Clerk", "running"): None, ("Clerk", "waiting"): None}, {}))
+    (service,) = office.run()
+    assert (service.ended_us or 0) - START_US == 2 * SECOND_US
+    assert office.station.pending == 0
+    office = Office({"head": 4, "node1": 1}, seconds=12.0, spreads=True)
+    office.ask("many parts", 1, parts=8)
+    office.ask("two parts", 2, 5.0, parts=2)
+    services = office.run()
+    assert [((one.ended_us or 0) - (one.started_us or 0)) / SECOND_US for one in services] == [3.0, 6.0]
+    assert [one.processes for one in services] == [4, 2]
 
 
-def test_lost_machine_gives_its_jobs_to_another() -> None:
+def test_machines_that_are_lost_or_back_share_jobs() -> None:
     office = Office({"head": 1, "node1": 1}, seconds=10.0)
     office.ask("first", 1)
     office.ask("second", 2)
@@ -143,33 +145,11 @@ def test_lost_machine_gives_its_jobs_to_another() -> None:
     times = [((one.started_us or 0) - START_US, (one.ended_us or 0) - START_US) for one in services]
     assert times == [(0, 4 * SECOND_US), (0, 10 * SECOND_US), (10 * SECOND_US, 20 * SECOND_US)]
     assert office.order == ["first", "second"]  # computed once, because the second try has the same result
-
-
-def test_machine_that_is_back_gets_jobs() -> None:
     office = Office({"node1": 1}, seconds=10.0)
     office.at(0.0, lambda: office.station.lose("node1"))
     office.ask("job", 1, 1.0)
     office.at(30.0, lambda: office.station.restore("node1"))
     assert waits(office.run()) == [29.0]
-
-
-def test_request_wanted_no_more_is_dropped_running_or_not() -> None:
-    office = Office({"head": 1}, seconds=10.0)
-    office.ask("running", 1)
-    office.ask("waiting", 2, 1.0)
-    office.at(2.0, lambda: office.station.take({("Clerk", "running"): None, ("Clerk", "waiting"): None}, {}))
-    (service,) = office.run()
-    assert (service.ended_us or 0) - START_US == 2 * SECOND_US
-    assert office.station.pending == 0
-
-
-def test_spread_job_takes_all_processes_of_its_machine() -> None:
-    office = Office({"head": 4, "node1": 1}, seconds=12.0, spreads=True)
-    office.ask("many parts", 1, parts=8)
-    office.ask("two parts", 2, 5.0, parts=2)
-    services = office.run()
-    assert [((one.ended_us or 0) - (one.started_us or 0)) / SECOND_US for one in services] == [3.0, 6.0]
-    assert [one.processes for one in services] == [4, 2]
 
 
 def load(services: Sequence[Service], processes: int, end_us: int) -> KindLoad:
@@ -184,10 +164,7 @@ def erlang_c(processes: int, offered: float) -> float:
 
 @pytest.mark.parametrize(("processes", "utilisation"), [(1, 0.5), (1, 0.8), (3, 0.7), (8, 0.8)])
 def test_waits_and_utilisation_are_those_of_an_m_d_c_queue(processes: int, utilisation: float) -> None:
-    """Utilisation is rate x seconds / servers.
-
-    The mean wait is about half that of an M/M/c queue, and exactly half for one server.
-    """
+    """Utilisation is rate x seconds / servers."""
     seconds, jobs = 10.0, 10_000
     rate = utilisation * processes / seconds
     office = Office({"head": processes}, seconds=seconds)
@@ -210,10 +187,7 @@ def test_waits_and_utilisation_are_those_of_an_m_d_c_queue(processes: int, utili
 )
 @settings(max_examples=60)
 def test_more_processes_never_lengthen_any_wait(arrivals: list[tuple[float, float]], processes: int, more: int) -> None:
-    """This holds for equal arrivals and durations, served oldest first.
-
-    Source: Kiefer and Wolfowitz.
-    """
+    """This holds for equal arrivals and durations, served oldest first. Source: Kiefer and Wolfowitz."""
     ordered = sorted(arrivals)
     seconds = {f"job{number}": duration for number, (_, duration) in enumerate(ordered)}
 

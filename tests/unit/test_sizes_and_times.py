@@ -1,11 +1,15 @@
-"""Sizes and times that people read."""
+"""Texts that people read: sizes, times, and summaries in one line."""
 
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from app.core.sizes import size_text
-from app.status.summary import show_clock, show_time
+from app.events import TrainingUnblocked
+from app.status.status import on_one_line
+from app.status.summary import one_line, show_clock, show_time, summarise
 
 
 @pytest.mark.parametrize(
@@ -36,3 +40,14 @@ def test_time_says_that_it_is_utc(zone: timezone) -> None:
     assert show_time(moment, "milliseconds") == "2026-01-31 12:00:15.250Z"
     assert show_clock(moment) == "12:00:15Z"
     assert datetime.fromisoformat(show_time(moment)) == moment.replace(microsecond=0)
+
+
+def test_escape_sequences_do_not_reach_the_terminal():
+    assert summarise(TrainingUnblocked(reason="a\x1b[2Jb\x9b2Jc\r\n\x00d")) == "reason a [2Jb 2Jc d"
+    assert on_one_line("100%\x1b[0m\rfailed.") == "100% [0m failed"
+
+
+@given(st.text())
+def test_one_line_is_printable_and_stays_as_it_is(text):
+    assert one_line(text).isprintable()
+    assert one_line(one_line(text)) == one_line(text)

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from builders import configured, intensity, training_failed, unrated
 from event_strategies import events as any_events
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +13,7 @@ from rich.console import Console
 from app.bus.ports import Present, Sign
 from app.cli.up_screen import daemons_text
 from app.config import GAMES, PROFILES, RunSettings
-from app.core import EventId, MeanOutcome, ModelHash
+from app.core import MeanOutcome, ModelHash
 from app.events import (
     CATALOGUE,
     DaemonFailed,
@@ -22,7 +23,6 @@ from app.events import (
     DaemonStopped,
     DistributionFailed,
     DistributionLate,
-    EvaluationFailed,
     Event,
     ExplorationBoost,
     ModelCached,
@@ -34,14 +34,11 @@ from app.events import (
     NodeRecovered,
     NodeReleased,
     Payload,
-    RunConfigured,
     TrainingBlockedByQuality,
     TrainingCompleted,
-    TrainingFailed,
-    TrainingIntensityChanged,
     TrainingUnblocked,
 )
-from app.status.status import READS, Board, DaemonStatus, Status
+from app.status.status import READS, Board, ConfigStatus, DaemonStatus, Status
 from app.status.summary import show_outcome, show_progress, summarise
 from app.status.tables import daemons_table, status_table
 
@@ -62,8 +59,27 @@ def daemon_of(run: Recording, *present: Present) -> DaemonStatus:
     return daemon
 
 
+def config_of(run: Recording, after_seconds: float = 0.0) -> ConfigStatus:
+    (config,) = [one for one in status_of(run, after_seconds).configs if one.key == KEY]
+    return config
+
+
+def recorded(events: int) -> Recording:
+    """Return the first events of the recorded run: 8 until its first champion, 13 until its daemon is ready."""
+    run = recording()
+    run.events = run.events[:events]
+    return run
+
+
+def back(from_model: str, to_model: str) -> ModelRolledBack:
+    return ModelRolledBack(from_model=ModelHash(from_model), to_model=ModelHash(to_model), step=1, reason="worse")
+
+
+STARTED = DaemonStarted(daemon="training", node="laptop", pid=8, version="0.1.0")
+
+
 def test_a_configuration_is_known_by_its_events() -> None:
-    config = next(one for one in status_of(recording()).configs if one.key == KEY)
+    config = config_of(recording())
     assert (config.games, config.rows, config.step, config.loops) == (600, 9000, 1, 1)
     assert (config.elo, config.elo_stderr, config.model) == (-12.5, 20.0, OLD)
     assert (config.promotions, config.rejections) == (0, 1), "the first model was not trained"
@@ -72,19 +88,13 @@ def test_a_configuration_is_known_by_its_events() -> None:
     assert config.win_rate_random.lower < 0.45 < config.win_rate_random.upper
     assert config.last_decision is not None
     assert (config.last_decision.name, config.last_decision.age_seconds) == ("PROMOTION_REJECTED", 1.0)
-
-
-def test_what_is_not_known_is_not_zero() -> None:
-    config = next(one for one in status_of(recording()).configs if one.key != KEY)
-    assert (config.games_per_second, config.step, config.elo, config.win_rate_random, config.model) == (None,) * 5
-    assert config.last_decision is None
+    other = next(one for one in status_of(recording()).configs if one.key != KEY)
+    assert (other.games_per_second, other.step, other.elo, other.win_rate_random, other.model) == (None,) * 5
+    assert other.last_decision is None
 
 
 def loops(run: Recording, *steps: int) -> None:
-    """Add a loop for each step, in which its model wins.
-
-    The model is rated against the previous champion and the first model, and promoted.
-    """
+    """Add a loop for each step, in which its model wins."""
     for step in steps:
         before = run.events[-1].data.model
         met = {"champion": before, "recent": OLD}
@@ -94,53 +104,28 @@ def loops(run: Recording, *steps: int) -> None:
         run.add(ModelPromoted(model=model, previous=before, step=step, elo=10.0, evidence=evidence(10.0)), judged)
 
 
-def test_progress_is_the_score_against_the_champion_of_loops_ago() -> None:
-    run = recording()
-    run.events = run.events[:8]
+def test_progress_counts_champions_that_are_not_withdrawn() -> None:
+    run = recorded(8)
+    config = config_of(run)
+    assert (config.promotions, config.loops, config.model) == (0, 0, OLD), "the initial model is no loop"
     loops(run, 1)
-    config = next(one for one in status_of(run).configs if one.key == KEY)
-    assert config.progress is None, "the first champion was the current one"
+    assert config_of(run).progress is None, "the first champion was the current one"
     loops(run, 2, 3, 4)
-    config = next(one for one in status_of(run).configs if one.key == KEY)
-    assert config.progress is not None
-    assert (config.progress.score.mean, config.progress.loops) == (0.6, 3)
-    assert show_progress(config.progress) == "60% [50%, 69%], 3 loops ago"
-
-
-def test_progress_after_a_rollback_counts_no_withdrawn_champion() -> None:
-    run = recording()
-    run.events = run.events[:8]
+    progress = config_of(run).progress
+    assert progress is not None
+    assert (progress.score.mean, progress.loops) == (0.6, 3)
+    assert show_progress(progress) == "60% [50%, 69%], 3 loops ago"
+    run = recorded(8)
     loops(run, 1, 2, 3)
-    first, last = ModelHash(f"{1:064x}"), ModelHash(f"{3:064x}")
-    run.add(ModelRolledBack(from_model=last, to_model=first, step=1, reason="worse"), run.events[-1])
+    run.add(back(f"{3:064x}", f"{1:064x}"), run.events[-1])
     board = Board()
     board.feed(run.events)
-    row = board.configs[KEY]
-    assert [champion.model for champion in row.champions] == [OLD, first]
-
-
-def test_the_initial_model_is_no_loop() -> None:
+    assert [champion.model for champion in board.configs[KEY].champions] == [OLD, f"{1:064x}"]
     run = recording()
-    run.events = run.events[:8]
-    config = next(one for one in status_of(run).configs if one.key == KEY)
-    assert (config.promotions, config.loops, config.model) == (0, 0, OLD)
-
-
-def test_a_rollback_makes_an_older_model_current() -> None:
-    run = recording()
-    back = ModelRolledBack(from_model=OLD, to_model=ModelHash("d" * 64), step=0, reason="worse")
-    run.add(back, run.events[7])
-    config = next(one for one in status_of(run).configs if one.key == KEY)
-    assert config.model == "d" * 64
-
-
-def test_status_counts_rollbacks_beside_promotions() -> None:
-    run = recording()
-    back = ModelRolledBack(from_model=OLD, to_model=NEW, step=0, reason="worse")
     for _ in range(2):  # reported twice, but counted once
-        run.add(back, run.events[7])
-    config = next(one for one in status_of(run).configs if one.key == KEY)
-    assert (config.promotions, config.rejections, config.rollbacks) == (0, 1, 1)
+        run.add(back(OLD, NEW), run.events[7])
+    config = config_of(run)
+    assert (config.promotions, config.rejections, config.rollbacks, config.model) == (0, 1, 1, NEW)
 
 
 def test_status_says_what_is_unusual_about_a_configuration(capsys: pytest.CaptureFixture[str]) -> None:
@@ -152,28 +137,26 @@ def test_status_says_what_is_unusual_about_a_configuration(capsys: pytest.Captur
         row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith(KEY))
         return row.removeprefix(KEY).split("600")[0].split()
 
-    assert shown(TrainingBlockedByQuality(reason="parity failed")) == ["blocked"]
-    paused = TrainingIntensityChanged(intensity="paused", previous="normal", quality_score=0.4)
-    assert shown(paused) == ["blocked,", "paused"]
-    assert shown(TrainingUnblocked(reason="clean")) == ["paused"]
     boost = ExplorationBoost(multiplier=1.5, lasts_seconds=60, reason="stalled")
+    assert shown(TrainingBlockedByQuality(reason="parity failed")) == ["blocked"]
+    assert shown(intensity("paused")) == ["blocked,", "paused"]
+    assert shown(TrainingUnblocked(reason="clean")) == ["paused"]
     assert shown(boost) == ["paused,", "boosted", "1.5"]
-    assert shown(paused.replace(intensity="normal", previous="paused")) == ["boosted", "1.5"]
+    assert shown(intensity("normal", "paused")) == ["boosted", "1.5"]
     assert shown(boost.replace(multiplier=1.0)) == []
     assert shown(boost, after_seconds=61) == [], "it has lapsed"
 
 
 def test_status_counts_trainings_that_diverged_in_a_row(capsys: pytest.CaptureFixture[str]) -> None:
     run = recording()
-    failed = TrainingFailed(request_id="r", reason="diverged", error="NaN")
+    failed = training_failed("r", "diverged")
     done = next(event.data for event in run.events if isinstance(event.data, TrainingCompleted))
     counts = []
-    for data in (failed, failed, failed.replace(reason="error"), failed, done):
+    for data in (failed, failed, training_failed("r"), failed, done):
         run.add(data, run.events[7])
-        (config,) = [one for one in status_of(run).configs if one.key == KEY]
-        counts.append(config.diverged)
+        counts.append(config_of(run).diverged)
         Console(width=200).print(status_table(status_of(run)))
-        assert ("diverged 2 x" in capsys.readouterr().out) == (config.diverged == 2)
+        assert ("diverged 2 x" in capsys.readouterr().out) == (counts[-1] == 2)
     assert counts == [1, 2, 0, 1, 0]
 
 
@@ -186,11 +169,8 @@ def test_summary_of_a_searched_training_tells_its_divergence() -> None:
 @pytest.mark.parametrize(
     ("failed", "done"),
     [
-        (TrainingFailed(request_id=EventId("r"), reason="error", error="no gradient"), trained(NEW, 2)),
-        (
-            EvaluationFailed(request_id=EventId("r"), purpose="rating", model=NEW, error="no gradient"),
-            evaluated(NEW, 2, 10.0, 120),
-        ),
+        (training_failed("r", error="no gradient"), trained(NEW, 2)),
+        (unrated().replace(error="no gradient"), evaluated(NEW, 2, 10.0, 120)),
     ],
 )
 def test_failures_in_a_row_are_named_until_a_success(failed: Payload, done: Payload) -> None:
@@ -209,57 +189,43 @@ def test_failures_in_a_row_are_named_until_a_success(failed: Payload, done: Payl
 
 @pytest.mark.parametrize(("after", "rate"), [(0, 600 / 15), (44, 600 / 59), (45, 600 / 60), (54, 0.0), (500, 0.0)])
 def test_the_rate_is_that_of_the_last_minute(after: float, rate: float) -> None:
-    config = next(one for one in status_of(recording(), after).configs if one.key == KEY)
-    assert config.games_per_second == pytest.approx(rate)
+    assert config_of(recording(), after).games_per_second == pytest.approx(rate)
 
 
 def test_a_daemon_is_known_by_what_it_says() -> None:
-    run = recording()
-    assert daemon_of(run).state == "stopped"
-    run.events = run.events[:13]
+    assert daemon_of(recording()).state == "stopped"
+    run, board = recorded(13), Board()
     daemon = daemon_of(run)
     assert (daemon.state, daemon.lag, daemon.jobs, daemon.capacity, daemon.pid) == ("ready", None, None, 1, 7)
+    board.feed(run.events)
+    (daemon,) = board.status(START, None, running=False).daemons
+    assert daemon.state == "gone", "the run has ended"
 
 
 def test_daemon_status_shows_what_the_broker_knows_of_it() -> None:
-    run = recording()
-    run.events = run.events[:13]
+    run = recorded(13)
     daemon = daemon_of(run, ALIVE)
     assert (daemon.state, daemon.lag, daemon.jobs, daemon.heard_seconds_ago) == ("ready", 2, 1, 1.5)
     assert daemon_of(run, ALIVE.replace(lost=True)).state == "silent"
     assert daemon_of(run, ALIVE.replace(node="elsewhere")).state == "silent", "the broker does not know it"
     unheard = daemon_of(run, ALIVE.replace(sign=None))
     assert (unheard.state, unheard.lag, unheard.jobs) == ("ready", None, None)
+    alone = Recording([])
+    alone.add(DaemonReady(daemon="broker", node="head", position=1, capacity=0))
+    (broker,) = status_of(alone, 1e6, ALIVE).daemons
+    assert (broker.state, broker.heard_seconds_ago) == ("ready", 0.0), "a broker that answers lives"
 
 
-def test_broker_that_answers_lives() -> None:
-    run = Recording([])
-    run.add(DaemonReady(daemon="broker", node="head", position=1, capacity=0))
-    (broker,) = status_of(run, 1e6, ALIVE).daemons
-    assert (broker.state, broker.heard_seconds_ago) == ("ready", 0.0)
-
-
-def test_daemon_of_a_run_that_ended_is_gone() -> None:
-    run, board = recording(), Board()
-    board.feed(run.events[:13])
-    (daemon,) = board.status(START, None, running=False).daemons
-    assert daemon.state == "gone"
-
-
-def test_a_start_after_an_orderly_stop_is_no_restart() -> None:
+def test_restarts_count_after_a_start_without_a_stop() -> None:
     run = recording()
-    start = DaemonStarted(daemon="training", node="laptop", pid=8, version="0.1.0")
-    run.add(start)
+    run.add(STARTED)
     assert (daemon_of(run).restarts, daemon_of(run).state) == (0, "started")
-    run.add(start)
+    run.add(STARTED)
     assert daemon_of(run).restarts == 1
     run.add(DaemonFailed(daemon="training", node="laptop", error="no [room]"))
     assert (daemon_of(run).state, daemon_of(run).error) == ("failed", "no [room]")
-    run.add(start)
+    run.add(STARTED)
     assert (daemon_of(run).restarts, daemon_of(run).error) == (2, None)
-
-
-def test_a_heartbeat_out_of_nowhere_is_a_running_daemon() -> None:
     run = Recording([])
     run.add(DaemonHeartbeat(daemon="training", node="gpu1", position=3, lag=0, jobs=0, requests=()))
     assert (daemon_of(run).state, daemon_of(run).restarts) == ("ready", 0)
@@ -269,23 +235,24 @@ def test_a_heartbeat_out_of_nowhere_is_a_running_daemon() -> None:
 
 def test_status_of_a_node_that_stopped_leaves_it_out() -> None:
     run = Recording([])
+
+    def stopped(name: str, node: str) -> list[tuple[str, str]]:
+        run.add(DaemonStopped(daemon=name, node=node, position=3))
+        return [(one.node, one.state) for one in status_of(run).daemons]
+
     for node in ("laptop", "ghost"):
-        run.add(DaemonStarted(daemon="training", node=node, pid=7, version="0.1.0"))
-        run.add(DaemonStarted(daemon="broker", node=node, pid=8, version="0.1.0"))
-    run.add(DaemonStopped(daemon="training", node="ghost", position=3))
-    assert [one.node for one in status_of(run).daemons] == ["laptop", "laptop", "ghost", "ghost"]
-    run.add(DaemonStopped(daemon="broker", node="ghost", position=3))
-    assert [one.node for one in status_of(run).daemons] == ["laptop", "laptop"]
-    for name in ("training", "broker"):
-        run.add(DaemonStopped(daemon=name, node="laptop", position=3))
-    assert [(one.node, one.state) for one in status_of(run).daemons] == [("laptop", "stopped")] * 2
+        for name in ("training", "broker"):
+            run.add(STARTED.replace(daemon=name, node=node))
+    assert [node for node, _ in stopped("training", "ghost")] == ["laptop", "laptop", "ghost", "ghost"]
+    assert [node for node, _ in stopped("broker", "ghost")] == ["laptop", "laptop"]
+    assert len(stopped("training", "laptop")) == 2
+    assert stopped("broker", "laptop") == [("laptop", "stopped")] * 2
 
 
 def test_status_shows_what_the_last_start_plays() -> None:
     run = recording()
     for profile in ("full", "laptop"):
-        settings = RunSettings(configs=tuple(GAMES[key] for key in PROFILES[profile]))
-        run.add(RunConfigured(run_id="1", settings=settings.model_dump(mode="json")))
+        run.add(configured(RunSettings(configs=tuple(GAMES[key] for key in PROFILES[profile]))))
     assert [one.key for one in status_of(run).configs] == list(PROFILES["laptop"])
 
 
@@ -367,13 +334,11 @@ def test_daemons_side_by_side_keep_their_marks(capsys, wide, width):
 
 
 def test_status_says_which_workers_are_left_alone() -> None:
-    run, worker = recording(), "training@laptop"
-    run.events = run.events[:13]
+    run, worker = recorded(13), "training@laptop"
 
     def shown(data: Payload) -> tuple[str, str | None]:
         run.add(data)
-        daemon = daemon_of(run)
-        return daemon.state, daemon.error
+        return daemon_of(run).state, daemon_of(run).error
 
     degraded = NodeDegraded(worker=worker, failures=3, pause_seconds=30, error="no store")
     assert shown(degraded) == ("degraded", "no store")
@@ -381,40 +346,28 @@ def test_status_says_which_workers_are_left_alone() -> None:
     assert shown(quarantined) == ("quarantined", "3 of 16 games differ")
     assert shown(NodeReleased(worker=worker, reason="x"))[0] == "degraded"
     assert shown(NodeRecovered(worker=worker)) == ("ready", None)
-    unknown = degraded.replace(worker="selfplay_worker@elsewhere")
-    assert shown(unknown) == ("ready", None)
+    assert shown(degraded.replace(worker="selfplay_worker@elsewhere")) == ("ready", None)
 
 
-def test_nodes_that_lack_the_model_are_late_while_they_live() -> None:
+def test_late_and_failing_nodes_are_shown_while_they_matter() -> None:
     run = recording()
     for node in ("w1", "w2", "w3"):
-        run.add(DaemonStarted(daemon="distribution", node=node, pid=1, version="1"))
+        run.add(STARTED.replace(daemon="distribution", node=node))
     run.add(DistributionLate(model=OLD, nodes=("w1", "w2", "w3"), seconds=60.0), subject=KEY)
     run.add(ModelCached(model=OLD, step=0, node="w2"), subject=KEY)
     run.add(DaemonStopped(daemon="distribution", node="w3", position=1))
-
-    def late() -> tuple[str, ...]:
-        return next(one.late for one in status_of(run).configs if one.key == KEY)
-
-    assert late() == ("w1",)
+    assert config_of(run).late == ("w1",)
     run.add(ModelDistributed(model=NEW, step=1, nodes=("laptop",)), subject=KEY)
-    assert late() == ()
-
-
-def test_a_node_that_cannot_fetch_holds_nothing_up() -> None:
-    run = recording()
+    assert config_of(run).late == ()
+    run, about = recording(), {"model": OLD, "step": 0}
     failed = DistributionFailed(
-        model=OLD, step=0, node="w1", attempt=1, retry_seconds=30.0, damaged=False, readable=None, error="no route"
+        **about, node="w1", attempt=1, retry_seconds=30.0, damaged=False, readable=None, error="no route"
     )
     run.add(failed.replace(node="laptop"), subject=KEY)
-
-    def waiting() -> str | None:
-        return next(one.waiting_for for one in status_of(run).configs if one.key == KEY)
-
-    assert "cannot be distributed" in str(waiting())
-    run.add(ModelDistributed(model=OLD, step=0, nodes=("laptop",)), subject=KEY)
+    assert "cannot be distributed" in str(config_of(run).waiting_for)
+    run.add(ModelDistributed(**about, nodes=("laptop",)), subject=KEY)
     run.add(failed, subject=KEY)
-    assert waiting() is None
+    assert config_of(run).waiting_for is None
 
 
 @pytest.mark.parametrize(

@@ -32,10 +32,9 @@ from daemons.registry import DAEMONS, MACHINE_ROLES, MachineRole, names_of
 from daemons.supervisor import ChildReport
 
 
-def test_what_lies_before_is_counted_and_what_comes_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_lies_before_is_counted_and_what_comes_is_told(folder, monkeypatch) -> None:
     monkeypatch.setattr(watching, "AT_ONCE", 4)
-    folder, events = RunFolder(tmp_path), recording().events
-    watch = JournalWatch(folder)
+    events, watch = recording().events, JournalWatch(folder)
     assert watch.news() == []
     write_journal(folder.journal, events)
     told = watch.news()
@@ -43,106 +42,76 @@ def test_what_lies_before_is_counted_and_what_comes_is_told(tmp_path: Path, monk
         told += watch.news()
     assert [event.data.event_name for event in told] == ["MODEL_PROMOTED", "PROMOTION_REJECTED"]
     assert watch.board.position == len(events)
-    again = JournalWatch(folder)
-    assert again.news() == []
+    assert JournalWatch(folder).news() == []
 
 
-def renamed(event: Event[Any]) -> Event[Any]:
-    """Return the event as if from another run."""
-    return replace(event, envelope=replace(event.envelope, id=f"other-{event.id}"))
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    return RunFolder(tmp_path)
+
+
+def watched(folder: RunFolder, events: list[Event[Any]]) -> JournalWatch:
+    """Return a watch that has read a journal of events."""
+    write_journal(folder.journal, events)
+    watch = JournalWatch(folder)
+    watch.news()
+    return watch
 
 
 def spoil_the_start(folder: RunFolder) -> None:
-    """Make the start of the journal unreadable.
-
-    Reading it again fails.
-    """
-    with sqlite3.connect(folder.journal) as db:
+    """Make the start of the journal unreadable. Reading it again fails."""
+    with closing(sqlite3.connect(folder.journal)) as db, db:
         db.execute("UPDATE frames SET head = x'00' WHERE first < 10")
-    db.close()
 
 
-def test_a_board_goes_on_from_where_it_was_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_board_goes_on_from_where_it_was_saved(folder, monkeypatch) -> None:
     monkeypatch.setattr(watching, "SAVE_AFTER", 5)
-    folder, events = RunFolder(tmp_path), recording().events
-    write_journal(folder.journal, events[:12])
-    first = JournalWatch(folder)
-    first.news()
+    events, whole = recording().events, Board()
+    first = watched(folder, events[:12])
     write_journal(folder.journal, events[12:])
     spoil_the_start(folder)
     again = JournalWatch(folder)
     assert again.board == first.board
-    assert [event.data.event_name for event in again.news()] == []
-    whole = Board()
+    assert again.news() == []
     whole.feed(events)
     assert again.board == whole
     with closing(SqliteJournalReader(folder.journal)) as reader:
         assert read_board(folder, reader, silent) == whole
 
 
-def test_the_end_of_a_watch_is_saved(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path)
-    write_journal(folder.journal, recording().events)
-    watch = JournalWatch(folder)
-    watch.news()
-    watch.save()
-    spoil_the_start(folder)
-    assert JournalWatch(folder).board == watch.board
-
-
 @pytest.mark.parametrize("change", ["damaged", "cut off", "another journal", "a shorter journal", "older code"])
-def test_a_snapshot_that_can_t_be_relied_on_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
-) -> None:
-    folder, events = RunFolder(tmp_path), recording().events
-    write_journal(folder.journal, events)
-    watch = JournalWatch(folder)
-    watch.news()
-    watch.save()
+def test_a_snapshot_that_can_t_be_relied_on_is_not(folder, monkeypatch, change: str) -> None:
+    events = recording().events
+    watched(folder, events).save()
     assert JournalWatch(folder).board.position == len(events)
-    match change:
-        case "damaged":
-            folder.board.write_text(folder.board.read_text().replace("600", "601"))
-        case "cut off":
-            folder.board.write_text(folder.board.read_text()[:-20])
-        case "another journal":
-            folder.journal.unlink()
-            write_journal(folder.journal, [renamed(event) for event in events])
-        case "a shorter journal":
-            folder.journal.unlink()
-            write_journal(folder.journal, events[:5])
-        case "older code":
-            monkeypatch.setattr(status_module, "FORMAT", 0)
+    if change in ("another journal", "a shorter journal"):
+        folder.journal.unlink()
+        others = [replace(event, envelope=replace(event.envelope, id=f"other-{event.id}")) for event in events]
+        write_journal(folder.journal, others if change == "another journal" else events[:5])
+    elif change == "older code":
+        monkeypatch.setattr(status_module, "FORMAT", 0)
+    else:
+        text = folder.board.read_text()
+        folder.board.write_text(text.replace("600", "601") if change == "damaged" else text[:-20])
     assert JournalWatch(folder).board.position == 0
 
 
-def test_a_file_that_is_no_journal_is_waited_for(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path)
+def test_file_that_is_no_journal_or_damaged_is_told(folder) -> None:
     folder.journal.write_text("no database " * 1000)
-    assert JournalWatch(folder).news() == []
-
-
-def test_damage_is_told_with_its_position(tmp_path: Path) -> None:
-    folder, events = RunFolder(tmp_path), recording().events
-    write_journal(folder.journal, events)
+    assert JournalWatch(folder).news() == [], "it is waited for"
+    folder.journal.unlink()
+    write_journal(folder.journal, recording().events)
     raw = bytearray(folder.journal.read_bytes())
     raw[raw.index(b'"threshold":0.5')] ^= 1
     folder.journal.write_bytes(raw)
-    watch = JournalWatch(folder)
     with pytest.raises(FlyballError, match="Damaged journal"):
-        watch.news()
+        JournalWatch(folder).news()
 
 
 WATCHED = "deployment.metrics.port = 9464\n"
 
 
-def test_monitoring_is_not_started_with_nothing_to_do(tmp_path: Path) -> None:
-    place = Place(RunFolder(tmp_path), None)
-    _, others = child_specs(place, place.load())
-    assert {*DAEMONS} - {spec.name for spec in others} == {"broker", "monitoring"}
-
-
-def test_children_get_the_settings_of_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_children_get_file_and_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "flyball.toml").write_text(f"configs = ['hearts_4p']\nmin_quality = 0.4\n{WATCHED}")
     place = Place(RunFolder(tmp_path), None)
     given = place.load({"profile": "laptop", "seed": 9})
@@ -152,6 +121,16 @@ def test_children_get_the_settings_of_the_command_line(tmp_path: Path, monkeypat
     needed, others = child_specs(place, given)
     assert [spec.name for spec in (*needed, *others)] == list(DAEMONS)
     assert [spec.name for spec in needed] == ["broker"]
+    file = tmp_path / "other.toml"
+    file.write_text("seed = 4\n")
+    place = Place(RunFolder(tmp_path), file)
+    assert child_environment(place, place.load()) == {"FLYBALL_CONFIG_FILE": str(file)}
+
+
+def test_monitoring_is_not_started_with_nothing_to_do(tmp_path: Path) -> None:
+    place = Place(RunFolder(tmp_path), None)
+    _, others = child_specs(place, place.load())
+    assert {*DAEMONS} - {spec.name for spec in others} == {"broker", "monitoring"}
 
 
 @pytest.mark.parametrize("role", MACHINE_ROLES)
@@ -174,13 +153,6 @@ def test_a_cluster_is_started_unless_one_is_named(tmp_path: Path, settings: str,
         assert (asks.items() <= spec.env.items()) == ("ray" in needed)
     if "ray" in needed:
         assert (tmp_path / "ray" / "token").stat().st_mode & 0o777 == 0o600
-
-
-def test_children_read_the_named_file(tmp_path: Path) -> None:
-    file = tmp_path / "other.toml"
-    file.write_text("seed = 4\n")
-    place = Place(RunFolder(tmp_path), file)
-    assert child_environment(place, place.load()) == {"FLYBALL_CONFIG_FILE": str(file)}
 
 
 @pytest.mark.parametrize(
@@ -231,14 +203,7 @@ def shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., s
     return picture
 
 
-def test_the_picture_holds_the_last_lines(shown: Callable[..., str]) -> None:
-    picture = shown(recording().events[7], ChildReport("training", "failed", 7, "no [room]", 0.5), "Stopping.")
-    parts = ("tic_tac_toe_2p", "training (stopped", "12:00:08Z MODEL_PROMOTED", "no [room]", "Stopping.")
-    for part in parts:
-        assert part in picture
-
-
-def test_picture_keeps_rare_events_above_the_stream(shown: Callable[..., str]) -> None:
+def test_picture_keeps_rare_and_last_lines(shown: Callable[..., str]) -> None:
     promoted, run = recording().events[7], recording()
     rare = (
         TrainingBlockedByQuality(reason="parity failed"),
@@ -253,9 +218,10 @@ def test_picture_keeps_rare_events_above_the_stream(shown: Callable[..., str]) -
     places = [picture.index(name) for name in names]
     assert places == sorted(places)
     assert picture.count("MODEL_PROMOTED") == STREAM_LINES
-
-
-def test_picture_shows_the_latest_of_a_kind_once(shown: Callable[..., str]) -> None:
+    picture = shown(recording().events[7], ChildReport("training", "failed", 7, "no [room]", 0.5), "Stopping.")
+    parts = ("tic_tac_toe_2p", "training (stopped", "12:00:08Z MODEL_PROMOTED", "no [room]", "Stopping.")
+    for part in parts:
+        assert part in picture
     run = recording()
     events = [run.add(TrainingUnblocked(reason=f"reason {n}"), run.events[7], KEY) for n in range(9)]
     assert shown(*events).count("TRAINING_UNBLOCKED") == 1

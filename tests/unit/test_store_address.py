@@ -21,10 +21,6 @@ def named(store: str | None, **changes) -> str:
     return Deployment(store=store, **changes).store_name(RUN, Path("/settings"))
 
 
-def test_without_a_setting_the_store_is_in_the_run_folder():
-    assert named(None) == "/runs/one/store"
-
-
 @pytest.mark.parametrize(
     ("store", "expected"), [("/nfs/store", "/nfs/store"), ("store", "/settings/store"), ("file:///nfs/s", "/nfs/s")]
 )
@@ -49,6 +45,7 @@ def test_a_url_gets_this_machine_s_cache():
 def test_stores_are_equal_whatever_their_caches():
     assert open_store(named("s3://bucket/run")) == open_store(named("s3://bucket/run/", cache_gib=1.0))
     assert open_store(named("s3://bucket/run")) != open_store(named("s3://bucket/other"))
+    assert named(None) == "/runs/one/store"
 
 
 @pytest.mark.parametrize(

@@ -40,14 +40,7 @@ async def test_bounded_engine_keeps_the_capacity_of_a_cluster(tmp_path: Path) ->
     assert await BoundedEngine(inner, 1, FileStore(tmp_path), 1000, StepClock()).capacity() == 7
 
 
-def test_oldest_blobs_are_as_many_as_needed() -> None:
-    begun = datetime(2026, 1, 1, tzinfo=UTC)
-    spare = tuple(StoredBlob(str(age), 10, begun - timedelta(days=age)) for age in (1, 3, 2))
-    assert [one.key for one in oldest(spare, 11)] == ["3", "2"]
-    assert oldest(spare, 0) == ()
-
-
-def test_store_upkeep_starts_its_command_every_ten_minutes(tmp_path: Path) -> None:
+def test_upkeep_starts_its_command_every_ten_minutes(tmp_path: Path) -> None:
     clock, started = StepClock(), tmp_path / "started"
     program = f"open({str(started)!r}, 'a').write('x')"
     kept = StoreUpkeep((sys.executable, "-c", program), tmp_path / "errors", clock)
@@ -59,9 +52,6 @@ def test_store_upkeep_starts_its_command_every_ten_minutes(tmp_path: Path) -> No
     kept._program.child.wait(60)
     assert started.read_text() == "x"
     kept.close()
-
-
-def test_store_upkeep_without_a_command_starts_nothing(tmp_path: Path) -> None:
     clock = StepClock()
     kept = StoreUpkeep((), tmp_path / "errors", clock)
     clock.seconds += 1e9
@@ -69,7 +59,7 @@ def test_store_upkeep_without_a_command_starts_nothing(tmp_path: Path) -> None:
     assert kept._program.child is None
 
 
-def test_forecast_grows_with_rows_and_network() -> None:
+def test_forecast_and_deletion_follow_sizes() -> None:
     def expected(**changes: object) -> int:
         config = GAMES["tic_tac_toe_2p"].replace(**changes)
         return forecast(RunSettings(configs=(config,)))["tic_tac_toe_2p"]
@@ -78,3 +68,7 @@ def test_forecast_grows_with_rows_and_network() -> None:
     assert expected(rows_per_training=100_000, network=NetworkSettings(hidden=(8,))) > 2 * small
     # 64 members with two moments each: 27 x 512 + 512 x 9 weights are at least 18,432 numbers of 4 bytes
     assert expected(rows_per_training=1000, network=NetworkSettings(hidden=(512,))) - small > 64 * 3 * 4 * 18_000
+    begun = datetime(2026, 1, 1, tzinfo=UTC)
+    spare = tuple(StoredBlob(str(age), 10, begun - timedelta(days=age)) for age in (1, 3, 2))
+    assert [one.key for one in oldest(spare, 11)] == ["3", "2"]
+    assert oldest(spare, 0) == ()

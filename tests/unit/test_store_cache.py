@@ -1,7 +1,4 @@
-"""A node's cache of blobs: bounded, verified and shared by processes.
-
-Pinned models are never evicted.
-"""
+"""A node's cache of blobs: bounded, verified and shared by processes. Pinned models are never evicted."""
 
 import multiprocessing
 import os
@@ -27,16 +24,20 @@ class Cached:
     def __init__(self, folder: Path, capacity: int) -> None:
         self.folder, self.cache, self.seconds = folder, BlobCache(folder, capacity), 0
 
-    def add(self, data: bytes) -> str:
-        key = key_of(data)
-        self.cache.add(key, data)
-        self.use(key)
-        return key
+    def add(self, *blobs: bytes) -> list[str]:
+        keys = [key_of(data) for data in blobs]
+        for key, data in zip(keys, blobs, strict=True):
+            self.cache.add(key, data)
+            self.use(key)
+        return keys
 
     def use(self, key: str) -> None:
         self.seconds += 1
         if (path := self.folder / key).exists():
             os.utime(path, (self.seconds, self.seconds))
+
+    def has(self, *keys: str) -> list[bool]:
+        return [self.cache.get(key) is not None for key in keys]
 
     @property
     def size(self) -> int:
@@ -49,45 +50,34 @@ def cached(tmp_path: Path) -> Cached:
 
 
 def test_least_recently_used_blobs_are_evicted(cached):
-    keys = [cached.add(blob(number)) for number in range(3)]
+    keys = cached.add(*map(blob, range(3)))
     cached.use(keys[0])
-    keys.append(cached.add(blob(3)))
-    assert [cached.cache.get(key) is not None for key in keys] == [True, False, True, True]
+    keys += cached.add(blob(3))
+    assert cached.has(*keys) == [True, False, True, True]
 
 
 def test_reading_a_blob_counts_as_use(cached):
-    keys = [cached.add(blob(number)) for number in range(3)]
+    keys = cached.add(*map(blob, range(3)))
     assert cached.cache.get(keys[0]) == blob(0)  # now, long after 1970
     cached.add(blob(3))
     assert cached.cache.get(keys[0]) == blob(0)
 
 
 def test_pinned_models_are_never_evicted(cached):
-    model = cached.add(blob(0))
+    (model,) = cached.add(blob(0))
     cached.cache.pin([model])
-    for number in range(1, 20):
-        cached.add(blob(number))
+    cached.add(*map(blob, range(1, 20)))
     assert cached.cache.get(model) == blob(0)
     cached.cache.pin([])
-    for number in range(1, 20):
-        cached.add(blob(number))
-        cached.use(key_of(blob(number)))
     os.utime(cached.folder / model, (0, 0))
-    cached.add(blob(21))
-    assert cached.cache.get(model) is None
-
-
-def test_a_blob_larger_than_the_cache_stays_out(cached):
-    large = cached.add(blob(1, 1000))
-    assert cached.cache.get(large) is None
-    assert cached.size == 0
+    cached.add(*map(blob, range(1, 21)))
+    assert cached.has(model) == [False]
 
 
 def test_pinned_models_beyond_capacity_stay_and_keep_others_out(cached):
-    models = [cached.add(blob(number)) for number in range(3)]
+    models = cached.add(*map(blob, range(3)))
     cached.cache.pin(models)
-    assert cached.cache.get(cached.add(blob(3))) is None
-    assert all(cached.cache.get(model) for model in models)
+    assert cached.has(*cached.add(blob(3)), *models) == [False, True, True, True]
 
 
 def test_what_a_killed_process_left_is_evicted(cached):
@@ -95,17 +85,16 @@ def test_what_a_killed_process_left_is_evicted(cached):
     left = cached.folder / "tmpleft"
     left.write_bytes(bytes(100))
     os.utime(left, (0, 0))
-    for number in range(1, 4):
-        cached.add(blob(number))
+    cached.add(*map(blob, range(1, 4)))
     assert not left.exists()
 
 
 @pytest.mark.parametrize("count", [b"", b"\0\0", b"many"])
 def test_a_lost_count_is_made_again(cached, count):
-    keys = [cached.add(blob(number)) for number in range(3)]
+    keys = cached.add(*map(blob, range(3)))
     (cached.folder / "lock").write_bytes(count)
     cached.add(blob(3))
-    assert cached.cache.get(keys[0]) is None
+    assert cached.has(keys[0]) == [False]
     assert cached.size <= 350
 
 
@@ -113,20 +102,17 @@ def test_a_lost_count_is_made_again(cached, count):
 def test_a_cache_never_grows_beyond_its_capacity(tmp_path_factory, blobs, capacity):
     cached = Cached(tmp_path_factory.mktemp("cache"), capacity)
     for number, size in blobs:
-        key = cached.add(blob(number, size))
+        (key,) = cached.add(blob(number, size))
         assert cached.size <= capacity
         assert cached.cache.get(key) in (None, blob(number, size))
 
 
-def test_a_damaged_copy_is_fetched_again(tmp_path):
+def test_second_read_asks_nothing_unless_damaged(tmp_path):
     store = CachedStore(MemoryStore(), BlobCache(tmp_path, 1000))
     key = store.put(b"weights")
     (tmp_path / key).write_bytes(b"weighty")
     assert store.get(key) == b"weights"
     assert (tmp_path / key).read_bytes() == b"weights"
-
-
-def test_a_second_read_asks_the_store_nothing(tmp_path):
     behind = MemoryStore()
     store = CachedStore(behind, BlobCache(tmp_path, 1000))
     key = behind.put(b"weights")

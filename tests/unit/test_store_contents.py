@@ -42,22 +42,12 @@ NUMBERS = {
 
 
 def manifest(step: int = 0, parent: ModelHash | None = None) -> Manifest:
-    return Manifest(
-        config_key=ConfigKey("tic_tac_toe_2p"),
-        network=NETWORK,
-        obs_size=3,
-        actions=2,
-        step=step,
-        parent=parent,
-        optimizer=None,
-    )
+    about = {"config_key": ConfigKey("tic_tac_toe_2p"), "network": NETWORK, "obs_size": 3, "actions": 2}
+    return Manifest(**about, step=step, parent=parent, optimizer=None)
 
 
 def shard(actions: int = 9) -> Shard:
-    """Return a shard with two games of two rows each.
-
-    The seats are 0 and 1. The second game was truncated.
-    """
+    """Return a shard with two games of two rows each. The seats are 0 and 1. The second game was truncated."""
     mask = np.ones((4, actions), dtype=bool)
     mask[1, 0] = False
     return Shard(
@@ -89,7 +79,6 @@ def shard(actions: int = 9) -> Shard:
 
 
 def assert_equal(restored: Shard, given: Shard) -> None:
-    """Compare shards bit for bit."""
     assert restored.meta == given.meta
     assert restored.rows == given.rows
     for field in dataclasses.fields(given):
@@ -129,8 +118,7 @@ def test_observations_come_back_bit_for_bit(obs):
     assert_equal(get_shard(store, put_shard(store, given)), given)
 
 
-def test_observations_of_bits_take_a_bit_each():
-    """Planes of a game of chess took 32 times as much."""
+def test_observations_take_a_bit_each_and_survive_compression():
     rows, features = 2000, 1280
     bits = np.random.default_rng(0).integers(0, 2, (rows, features)).astype(np.float32)
     packed = pack_observations(bits)
@@ -139,10 +127,6 @@ def test_observations_of_bits_take_a_bit_each():
     bits[5, 3], bits[7, 9], bits[9, 11] = 255, 0.5, -0.0
     packed = pack_observations(bits)
     assert (packed["obs_bytes"].shape, packed["obs_numbers"].shape) == ((rows, 1), (rows, 2))
-
-
-def test_shard_of_equal_rows_is_not_compressed_too_far():
-    """A shard can be read, however well it compresses."""
     rows, one = 5000, shard()
     columns = {name: np.resize(getattr(one, name)[:1], rows) for name in ROW_TYPES}
     given = dataclasses.replace(
@@ -212,7 +196,7 @@ def test_arrays_that_disagree_make_no_shard(complaint, change):
         dataclasses.replace(shard(), **change)
 
 
-def test_checkpoint_round_trips_and_its_name_follows_content():
+def test_checkpoint_has_name_and_optimiser_by_content():
     store = MemoryStore()
     model = put_checkpoint(store, manifest(), PARAMETERS, None)
     checkpoint = get_checkpoint(store, model, optimizer=True)
@@ -221,9 +205,6 @@ def test_checkpoint_round_trips_and_its_name_follows_content():
     assert parameters_to_bytes(bytes_to_parameters(checkpoint.parameters)) == PARAMETERS
     assert put_checkpoint(store, manifest(), PARAMETERS, None) == model
     assert put_checkpoint(store, manifest(1, PARENT), PARAMETERS, None) != model
-
-
-def test_the_optimiser_is_fetched_only_when_asked_for():
     store = MemoryStore()
     model = put_checkpoint(store, manifest(1, PARENT), PARAMETERS, b"moments")
     assert get_checkpoint(store, model).optimizer is None
@@ -235,7 +216,7 @@ def test_the_optimiser_is_fetched_only_when_asked_for():
         get_checkpoint(store, model, optimizer=True)
 
 
-def test_flipped_bit_in_model_shard_or_optimiser_is_refused():
+def test_blobs_of_another_kind_or_with_flipped_bits_are_refused():
     store = MemoryStore()
     model = put_checkpoint(store, manifest(1, PARENT), PARAMETERS, b"moments")
     moments = get_checkpoint(store, model, optimizer=True).manifest.optimizer
@@ -253,9 +234,6 @@ def test_flipped_bit_in_model_shard_or_optimiser_is_refused():
                 read()
         store._blobs[blob] = good
         read()
-
-
-def test_one_kind_of_blob_is_not_taken_for_another():
     store = MemoryStore()
     model, key, other = put_checkpoint(store, manifest(), PARAMETERS, None), put_shard(store, shard()), store.put(b"?")
     for blob in (key, other):
@@ -266,36 +244,33 @@ def test_one_kind_of_blob_is_not_taken_for_another():
             get_shard(store, ShardKey(blob))
 
 
-def test_a_manifest_of_a_later_version_is_refused():
-    store = MemoryStore()
-    later = json.loads(manifest().model_dump_json()) | {"version": 2}
-    model = store.put(with_note(PARAMETERS, json.dumps(later)))
-    with pytest.raises(DamagedBlob, match="another version"):
-        get_checkpoint(store, ModelHash(model))
-
-
 @pytest.mark.parametrize(("step", "parent"), [(0, PARENT), (3, None)])
 def test_only_a_first_model_has_no_parent(step, parent):
     with pytest.raises(ValueError, match="parent"):
         manifest(step, parent)
 
 
-def test_manifest_with_defaults_keeps_the_bytes_of_before():
-    """Later fields change no hash of models that do not use them."""
+def test_manifests_keep_their_bytes_and_their_fields():
     before = (
         '{"version":1,"config_key":"tic_tac_toe_2p","network":{"hidden":[4]},"obs_size":3,"actions":2,"step":0,'
         '"parent":null,"optimizer":null}'
     )
     assert manifest().note == before
     assert Manifest.model_validate_json(before) == manifest()
-
-
-def test_manifest_of_another_backend_comes_back_complete():
     store, own = MemoryStore(), {"backend": "tabular", "base": "llm-7b", "content": "table"}
     model = put_checkpoint(store, manifest().replace(**own), PARAMETERS, None)
     found = get_checkpoint(store, model).manifest
     assert {name: getattr(found, name) for name in own} == own
     assert json.loads(found.note).keys() - json.loads(manifest().note).keys() == own.keys()
+    noted = with_note(PARAMETERS, "hello é")
+    assert note_of(noted) == "hello é"
+    assert with_note(noted, "hello é") == noted
+    assert parameters_to_bytes(bytes_to_parameters(noted)) == PARAMETERS
+    store = MemoryStore()
+    later = json.loads(manifest().model_dump_json()) | {"version": 2}
+    model = store.put(with_note(PARAMETERS, json.dumps(later)))
+    with pytest.raises(DamagedBlob, match="another version"):
+        get_checkpoint(store, ModelHash(model))
 
 
 class _Part(ManifestPart):
@@ -317,21 +292,17 @@ def test_left_out_reaches_into_the_parts_of_a_manifest(kind, written):
     assert whole.model_dump_json(exclude=whole.left_out) == written
 
 
-def test_deleting_takes_the_optimiser_along_and_is_idempotent():
-    store = MemoryStore()
-    model, key = put_checkpoint(store, manifest(1, PARENT), PARAMETERS, b"moments"), put_shard(store, shard())
-    for _ in range(2):
-        delete_checkpoint(store, model)
-        store.delete(key)
-    assert list(store.keys()) == []
-
-
-def test_a_damaged_model_can_still_be_deleted():
+def test_damaged_or_missing_models_are_deleted_with_care(tmp_path):
     store = MemoryStore()
     model = put_checkpoint(store, manifest(), PARAMETERS, None)
     store._blobs[model] = b"rubbish"
     delete_checkpoint(store, model)
     assert not store.has(model)
+    store = FileStore(tmp_path)
+    left = put_checkpoint(store, manifest(), PARAMETERS, None)
+    with pytest.raises(MissingBlob):
+        distribute({"store": str(tmp_path), "model": "f" * 64, "discard": [left]}, None)
+    assert store.has(left)
 
 
 @pytest.mark.parametrize("current", [True, False])
@@ -341,18 +312,3 @@ def test_distribute_with_or_without_a_model_deletes_discarded(tmp_path, current)
     distribute({"store": str(tmp_path), "model": kept if current else None, "discard": [left, "f" * 64]}, None)
     manifests = [get_checkpoint(store, kept, optimizer=True).manifest]
     assert sorted(store.keys()) == sorted([kept, *(one.optimizer for one in manifests)])
-
-
-def test_distribute_of_a_missing_model_deletes_nothing(tmp_path):
-    store = FileStore(tmp_path)
-    left = put_checkpoint(store, manifest(), PARAMETERS, None)
-    with pytest.raises(MissingBlob):
-        distribute({"store": str(tmp_path), "model": "f" * 64, "discard": [left]}, None)
-    assert store.has(left)
-
-
-def test_note_keeps_tensors_readable_and_bytes_deterministic():
-    noted = with_note(PARAMETERS, "hello é")
-    assert note_of(noted) == "hello é"
-    assert with_note(noted, "hello é") == noted
-    assert parameters_to_bytes(bytes_to_parameters(noted)) == PARAMETERS

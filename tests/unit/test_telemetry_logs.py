@@ -1,10 +1,11 @@
-"""Log lines: each is one JSON object of OpenTelemetry's shape."""
+"""Log files: lines of OpenTelemetry shape, rotation, and the stderr of supervised processes."""
 
 import asyncio
 import json
 import logging
+import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from io import StringIO
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 import structlog
 
 from app.telemetry import LogFile, configure
+from daemons.supervisor import PIPE_BYTES, StderrPipe
 
 SCHEMA = {
     "type": "object",
@@ -58,31 +60,12 @@ def log(tmp_path: Path) -> Iterator[Log]:
 
 
 def test_a_decision_is_found_by_its_attributes(log: Log) -> None:
-    structlog.get_logger("host").info(
-        "MODEL_PROMOTED",
-        event_name="flyball.model.promoted",
-        event_id="a1",
-        causation_id="b2",
-        config_key="hearts_4p",
-        sequence=17,
-        data={"step": 3},
-    )
+    about = {"event_id": "a1", "causation_id": "b2", "config_key": "hearts_4p", "sequence": 17, "data": {"step": 3}}
+    structlog.get_logger("host").info("MODEL_PROMOTED", event_name="flyball.model.promoted", **about)
     (line,) = log.lines()
-    assert (line["body"], line["event_name"], line["scope"]) == (
-        "MODEL_PROMOTED",
-        "flyball.model.promoted",
-        {"name": "host"},
-    )
-    assert (line["severity_text"], line["severity_number"]) == ("INFO", 9)
-    assert line["attributes"] == {
-        "daemon": "training",
-        "node": "gpu1",
-        "event_id": "a1",
-        "causation_id": "b2",
-        "config_key": "hearts_4p",
-        "sequence": 17,
-        "data": {"step": 3},
-    }
+    assert (line["body"], line["event_name"]) == ("MODEL_PROMOTED", "flyball.model.promoted")
+    assert (line["scope"], line["severity_text"], line["severity_number"]) == ({"name": "host"}, "INFO", 9)
+    assert line["attributes"] == {"daemon": "training", "node": "gpu1", **about}
 
 
 def test_lines_below_the_level_are_left_out(log: Log) -> None:
@@ -129,13 +112,10 @@ def test_logs_of_the_standard_library_arrive(log: Log) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.warn("careful", stacklevel=1)
-    lines = log.lines()
-    assert [(line["body"], line["severity_text"]) for line in lines[:2]] == [
-        ("at work", "ERROR"),
-        ("between levels", "WARNING"),
-    ]
-    assert lines[0]["scope"] == {"name": "library"}
-    assert "careful" in lines[2]["body"]
+    error, odd, warning = log.lines()
+    assert (error["body"], error["severity_text"], error["scope"]) == ("at work", "ERROR", {"name": "library"})
+    assert (odd["body"], odd["severity_text"]) == ("between levels", "WARNING")
+    assert "careful" in warning["body"]
 
 
 async def test_errors_that_asyncio_reports_arrive(log: Log) -> None:
@@ -212,12 +192,25 @@ def test_writers_of_one_file_lose_no_line_in_its_rotation(tmp_path: Path) -> Non
     assert max(path.stat().st_size for path in tmp_path.iterdir()) <= 1000 + 3 * 7
 
 
-def test_a_writer_follows_when_its_file_was_moved_away(tmp_path: Path) -> None:
+def test_moved_or_removed_files_and_folders_are_followed(tmp_path: Path) -> None:
     with LogFile(tmp_path / "log") as sink:
         sink.write(b"one")
         (tmp_path / "log").rename(tmp_path / "old")
         sink.write(b"two")
     assert texts(tmp_path) == {"old": ["one"], "log": ["two"]}
+    with LogFile(tmp_path / "logs" / "log") as sink:
+        sink.write(b"one")
+        (tmp_path / "logs" / "log").unlink()
+        (tmp_path / "logs").rmdir()
+        sink.write(b"two")
+    assert texts(tmp_path / "logs") == {"log": ["two"]}
+    (tmp_path / "run").mkdir()
+    with LogFile(tmp_path / "run" / "logs" / "log") as sink:
+        sink.write(b"one")
+        (tmp_path / "run").rename(tmp_path / "moved")
+        sink.write(b"two")
+    assert texts(tmp_path / "moved" / "logs") == {"log": ["one", "two"]}
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_file_that_cannot_be_rotated_grows(tmp_path: Path) -> None:
@@ -228,21 +221,59 @@ def test_a_file_that_cannot_be_rotated_grows(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_text() == "line\n" * 3
 
 
-def test_removed_log_folder_is_made_again(tmp_path: Path) -> None:
-    with LogFile(tmp_path / "logs" / "log") as sink:
-        sink.write(b"one")
-        (tmp_path / "logs" / "log").unlink()
-        (tmp_path / "logs").rmdir()
-        sink.write(b"two")
-    assert texts(tmp_path / "logs") == {"log": ["two"]}
+async def written(file: LogFile, *texts: str) -> str:
+    pipe = StderrPipe(file)
+    for text in texts:
+        os.write(pipe.writer, text.encode())
+        await asyncio.sleep(0.01)
+    os.close(pipe.writer)
+    return pipe.close()
 
 
-def test_log_follows_a_moved_run_folder(tmp_path: Path) -> None:
-    """Make nothing under the old name, where another run may begin."""
-    (tmp_path / "run").mkdir()
-    with LogFile(tmp_path / "run" / "logs" / "log") as sink:
-        sink.write(b"one")
-        (tmp_path / "run").rename(tmp_path / "moved")
-        sink.write(b"two")
-    assert texts(tmp_path / "moved" / "logs") == {"log": ["one", "two"]}
-    assert not (tmp_path / "run").exists()
+async def test_last_line_is_whole_and_of_the_latest_process(tmp_path: Path) -> None:
+    with LogFile(tmp_path / "logs" / "x.stderr") as file:
+        assert await written(file, "first\nsecond\n\n") == "second"
+        assert await written(file) == ""
+    assert (tmp_path / "logs" / "x.stderr").read_text() == "first\nsecond\n\n"
+    with LogFile(tmp_path / "x.stderr") as file:
+        assert await written(file, "one ", "line\nand ", "its end") == "and its end"
+    assert (tmp_path / "x.stderr").read_text() == "one line\nand its end\n"
+
+
+async def test_stderr_without_line_ends_fills_no_memory(tmp_path: Path) -> None:
+    with LogFile(tmp_path / "x.stderr") as file:
+        last = await written(file, *("a" * (PIPE_BYTES // 2),) * 5)
+    assert [len(line) for line in (tmp_path / "x.stderr").read_text().splitlines()] == [
+        PIPE_BYTES,
+        PIPE_BYTES,
+        PIPE_BYTES // 2,
+    ]
+    assert len(last) < PIPE_BYTES
+
+
+def files(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+MOVED = "x.stderr-moved"
+
+
+@pytest.mark.parametrize(
+    ("accident", "left"),
+    [
+        (Path.unlink, {"x.stderr": "two\n"}),
+        (lambda path: path.rename(path.with_name(MOVED)), {"x.stderr": "two\n", MOVED: "one\n"}),
+        (lambda path: os.truncate(path, 0), {"x.stderr": "two\n"}),
+    ],
+    ids=["removed", "renamed", "truncated"],
+)
+async def test_stderr_goes_on_in_a_new_file(tmp_path: Path, accident: Callable, left: dict[str, str]) -> None:
+    with LogFile(tmp_path / "x.stderr") as file:
+        pipe = StderrPipe(file)
+        os.write(pipe.writer, b"one\n")
+        await asyncio.sleep(0.01)
+        accident(tmp_path / "x.stderr")
+        os.write(pipe.writer, b"two\n")
+        os.close(pipe.writer)
+        assert pipe.close() == "two"
+    assert files(tmp_path) == left

@@ -34,8 +34,6 @@ def silent(_report: object) -> None:
 
 
 class Played:
-    """A first adapter and a shard of its games."""
-
     def __init__(self, folder: Path, **language: Any) -> None:
         self.store = FileStore(folder)
         config = SMALL.replace(language=SMALL.language.replace(**language))
@@ -141,15 +139,11 @@ def test_groups_share_start_and_seat() -> None:
 
 
 @pytest.mark.parametrize("players", [3, 7])
-def test_hero_of_one_group_a_lineup_takes_every_seat(players: int) -> None:
-    """Lineups of a request often have the games of one group."""
+def test_hero_takes_every_seat_over_groups_or_requests(players: int) -> None:
     lineups = [((1,) * (players - 1), 4)] * players
     schedule = grouped_schedule(4 * players, players, lineups, group=4, openings=0, seed=1)
     heroes = (schedule.seating == 0).argmax(axis=1)
     assert sorted(heroes[::4].tolist()) == list(range(players))
-
-
-def test_hero_of_a_single_group_takes_every_seat_over_requests() -> None:
     schedules = [grouped_schedule(4, 3, [((1, 2), 4)], group=4, openings=0, seed=seed) for seed in range(20)]
     assert {int((schedule.seating[0] == 0).argmax()) for schedule in schedules} == {0, 1, 2}
 
@@ -186,14 +180,11 @@ def test_learning_rate_falls_over_a_training(tmp_path: Path, monkeypatch: pytest
     assert seen == [(SMALL.learning_rate * share, 2) for share in (1, 0.75, 0.5, 0.25)]
 
 
-def test_training_that_cannot_run_begins_nothing(tmp_path: Path) -> None:
+def test_unfit_settings_begin_no_training(tmp_path: Path) -> None:
     for values, error in (({"device": "cuda:99"}, MissingDevice), ({"language.rank": 200}, UnfitLanguageSettings)):
         with pytest.raises(error, match=r"cuda:99|rank"):
             train_text(SMALL, tmp_path / "new", values, 0, resume=False, say=str)
         assert not (tmp_path / "new").exists()
-
-
-def test_settings_of_a_training_are_checked() -> None:
     config, loop = text_settings(SMALL, {"iterations": 3, "language.rank": 4, "learning_rate": 0.1})
     assert (config.language.rank, config.language.lessons, config.learning_rate, loop.iterations) == (4, 128, 0.1, 3)
     for values in ({"language.rnk": 4}, {"iterations": 0}, {"no_such": 1}):

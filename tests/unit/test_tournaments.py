@@ -5,6 +5,7 @@ import itertools
 from collections import Counter
 
 import pytest
+from builders import unrated
 from driving import KEY, NEW, OLD, Driven, DrivenWorker, match, promoted, rated, run_settings
 from leagues import checkpoint, league_of, model
 from rotations import rotations
@@ -12,7 +13,7 @@ from rotations import rotations
 from app.config import LeagueSettings, TournamentSettings
 from app.controllers import LeagueKeeper
 from app.core import Elo, FlyballError, Rate, expected_score
-from app.events import CheckpointAdded, EvaluationCompleted, EvaluationFailed, EvaluationRequested, MatchesRequested
+from app.events import CheckpointAdded, EvaluationCompleted, EvaluationRequested, MatchesRequested
 from app.league.tournaments import tournaments
 from daemons.evaluation import Evaluator
 from daemons.jobs import JobRunner
@@ -51,10 +52,7 @@ def evaluator(members: int = 3) -> DrivenWorker:
 
 
 def told(worker: DrivenWorker, **differences: float):
-    """Play the first waiting matches with given differences of strength.
-
-    The differences are in Elo, by the opponents' roles. Return the payloads to publish.
-    """
+    """Play the first waiting matches with given differences of strength."""
     job = worker.jobs()[0]
     played = []
     for one in job.context["opponents"]:
@@ -67,35 +65,27 @@ def told(worker: DrivenWorker, **differences: float):
     return worker.worker.completed(job, {"results": played, "lost_games": 0, "seconds": 1.0})
 
 
-def test_new_member_is_placed_against_those_near_in_rating():
+def test_requests_are_placed_near_and_differ():
     newcomer = checkpoint(7, 210.0)
     (request,) = tournaments(ladder().with_agent(newcomer), newcomer, SETTINGS, seed=3)
     assert (request.model, request.step, request.games) == (newcomer.id, 7, 10)
     assert set(request.opponents) == {model(2), model(3)}, "those near in rating"
+    newcomer = checkpoint(7, 210.0)
+    found = list(tournaments(ladder().with_agent(newcomer), newcomer, SETTINGS.replace(placement=6), seed=3))
+    assert [len(request.opponents) for request in found] == [4, 2]
+    assert len({request.seed for request in found}) == 2
 
 
 def test_a_round_robin_leaves_out_bots_and_one_sided_pairs():
     newcomer = checkpoint(100, 210.0)
     league = ladder().with_agent(newcomer)
-    met = Counter(pairs(tournaments(league, newcomer, SETTINGS, seed=3)))
+    found = list(tournaments(league, newcomer, SETTINGS, seed=3))
+    met = Counter(pairs(found))
     everybody = {frozenset(pair) for pair in itertools.combinations([agent.id for agent in league.active], 2)}
     far = {frozenset((model(one), model(other))) for one, other in ((0, 4), (0, 5), (1, 5))}
     far |= {frozenset(("random", model(step))) for step in (4, 5)}
     assert set(met) == everybody - far - {frozenset(("heuristic", "random"))}
     assert set(met.values()) == {1}
-
-
-def test_a_request_has_few_opponents():
-    newcomer = checkpoint(7, 210.0)
-    settings = SETTINGS.replace(placement=6)
-    found = list(tournaments(ladder().with_agent(newcomer), newcomer, settings, seed=3))
-    assert [len(request.opponents) for request in found] == [4, 2]
-    assert len({request.seed for request in found}) == 2
-
-
-def test_every_request_has_a_seed_of_its_own():
-    newcomer = checkpoint(100, 210.0)
-    found = list(tournaments(ladder().with_agent(newcomer), newcomer, SETTINGS, seed=3))
     assert len({one.seed for one in found}) == len(found) > 5
 
 
@@ -111,13 +101,15 @@ def test_the_keeper_has_its_new_members_placed(placement, requests):
 
 def test_matches_wait_for_evaluations_even_if_they_are_many():
     worker = evaluator()
-    for _ in range(40):
-        worker.feed(asked(1, model(2)))
-    waiting = [job.id for job in worker.jobs()]
+    asked_for = [worker.feed(asked(1, model(2))).id for _ in range(40)]
+    waiting = asked_for[-16:]  # the oldest are given up
+    assert [job.id for job in worker.jobs()] == waiting
     request = worker.feed(gauntlet())
     assert [job.id for job in worker.jobs()] == [request.id, *waiting], "those that are being played stay wanted"
-    worker.feed(EvaluationFailed(request_id=request.id, purpose="rating", model=NEW, error="no"))
+    worker.feed(unrated(request=request.id))
     assert {type(job.request) for job in worker.jobs()} == {MatchesRequested}
+    worker.feed(unrated(model(1), "tournament", waiting[-1]))
+    assert [job.id for job in worker.jobs()] == waiting[:-1]
 
 
 def test_a_retest_comes_before_the_matches_of_tournaments():
@@ -138,14 +130,6 @@ def test_another_configuration_evaluations_come_first_too():
     matches = worker.feed(asked(1, model(2)))
     request = worker.feed(gauntlet(), "connect_four_2p")
     assert [job.id for job in worker.jobs()] == [request.id, matches.id]
-
-
-def test_where_there_is_no_time_the_oldest_matches_are_given_up():
-    worker = evaluator()
-    waiting = [worker.feed(asked(1, model(2))).id for _ in range(40)]
-    assert [job.id for job in worker.jobs()] == waiting[-16:]
-    worker.feed(EvaluationFailed(request_id=waiting[-1], purpose="tournament", model=model(1), error="no"))
-    assert [job.id for job in worker.jobs()] == waiting[-16:-1]
 
 
 def test_the_opponents_are_those_asked_for_in_whole_rotations():
@@ -180,8 +164,6 @@ def test_tournament_changes_ratings_a_little_but_no_members():
 
 
 class Slow:
-    """An engine whose jobs end when ``end`` is set."""
-
     def __init__(self) -> None:
         self.running: list[str] = []
         self.end = asyncio.Event()

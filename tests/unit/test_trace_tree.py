@@ -32,43 +32,25 @@ def names(found: Trace) -> list[str]:
     return [node.event.data.event_name for node in found.nodes]
 
 
-def test_causes_up_to_the_root_and_all_effects() -> None:
+def test_causes_and_effects_are_complete_or_bounded() -> None:
     run = recording()
-    selfplay = run.events[8]
-    found = trace(lambda: run.events, selfplay.id, causes=MANY, effects=MANY)
+    found = trace(lambda: run.events, run.events[8].id, causes=MANY, effects=MANY)
     assert names(found) == [
-        "RUN_CONFIGURED",
-        "TRAINING_REQUESTED",
-        "TRAINING_COMPLETED",
-        "EVALUATION_REQUESTED",
-        "EVALUATION_COMPLETED",
-        "MODEL_PROMOTED",
-        "SELFPLAY_REQUESTED",
-        "SELFPLAY_COMPLETE",
-        "TRAINING_REQUESTED",
-        "TRAINING_COMPLETED",
-        "EVALUATION_COMPLETED",
-        "PROMOTION_REJECTED",
+        *("RUN_CONFIGURED", "TRAINING_REQUESTED", "TRAINING_COMPLETED", "EVALUATION_REQUESTED", "EVALUATION_COMPLETED"),
+        *("MODEL_PROMOTED", "SELFPLAY_REQUESTED", "SELFPLAY_COMPLETE", "TRAINING_REQUESTED", "TRAINING_COMPLETED"),
+        *("EVALUATION_COMPLETED", "PROMOTION_REJECTED"),
     ]
     assert [node.level for node in found.nodes] == list(range(12))
     assert found.earlier == 0
-
-
-def test_bounds_say_what_they_leave_out() -> None:
-    run = recording()
     found = trace(lambda: run.events, run.events[8].id, causes=2, effects=1)
     assert names(found) == ["EVALUATION_COMPLETED", "MODEL_PROMOTED", "SELFPLAY_REQUESTED", "SELFPLAY_COMPLETE"]
     assert (found.earlier, found.nodes[-1].hidden) == (4, 1)
-
-
-def test_effects_of_causes_are_not_effects_of_the_event() -> None:
-    run = recording()
     run.add(ClockTick(period_seconds=1.0), run.events[7])
-    assert "CLOCK_TICK" not in names(trace(lambda: run.events, run.events[8].id))
+    assert "CLOCK_TICK" not in names(trace(lambda: run.events, run.events[8].id)), "an effect of a cause"
     assert "CLOCK_TICK" in names(trace(lambda: run.events, run.events[7].id))
 
 
-def test_a_prefix_names_one_event() -> None:
+def test_long_traces_are_found_by_prefix() -> None:
     run = recording()
     wanted = run.events[10]
     assert trace(lambda: run.events, wanted.id[:10]).id == wanted.id
@@ -76,6 +58,12 @@ def test_a_prefix_names_one_event() -> None:
         trace(lambda: run.events, "00")
     with pytest.raises(UnknownEvent, match="xyz"):
         trace(lambda: run.events, "xyz")
+    run = Recording([])
+    run.add(ClockTick(period_seconds=1.0))
+    for _ in range(3000):
+        run.add(ClockTick(period_seconds=1.0), run.events[-1])
+    assert len(trace(lambda: run.events, run.events[0].id, effects=MANY).nodes) == 3001
+    assert trace(lambda: run.events, run.events[-1].id).earlier == 3000 - 8
 
 
 def test_the_tree_shows_times_around_the_event(capsys: pytest.CaptureFixture[str]) -> None:
@@ -96,7 +84,6 @@ def test_the_tree_shows_times_around_the_event(capsys: pytest.CaptureFixture[str
 
 
 def rewire(run: Recording, causes: list[int | None]) -> list[Event[Any]]:
-    """Give each event an arbitrary cause by index, or none."""
     ids = [event.id for event in run.events]
     return [
         replace(event, envelope=replace(event.envelope, causationid=None if i is None else ids[i]))
@@ -119,48 +106,25 @@ def test_whatever_causes_what_it_ends(data: st.DataObject) -> None:
     trace_tree(found)
 
 
-def test_a_long_line_is_no_trouble() -> None:
-    run = Recording([])
-    run.add(ClockTick(period_seconds=1.0))
-    for _ in range(3000):
-        run.add(ClockTick(period_seconds=1.0), run.events[-1])
-    assert len(trace(lambda: run.events, run.events[0].id, effects=MANY).nodes) == 3001
-    assert trace(lambda: run.events, run.events[-1].id).earlier == 3000 - 8
-
-
-def test_matchmaking_summary_is_one_line_with_likeliest_first() -> None:
-    agents = ("a" * 64, "b" * 64, "random", "c" * 64, "d" * 64, "e" * 64)
-    shares = (0.25, 0.05, 0.2, 0.1, 0.05, 0.05)
-    picks = [OpponentPick(agent=one, category="peers", probability=p) for one, p in zip(agents, shares, strict=True)]
+def test_summaries_are_one_short_line() -> None:
+    shares = dict(zip(("a" * 64, "b" * 64, "random", "c" * 64, "d" * 64, "e" * 64), (5, 1, 4, 2, 1, 1), strict=True))
+    picks = [OpponentPick(agent=one, category="peers", probability=share / 20) for one, share in shares.items()]
     mirror = OpponentPick(agent="f" * 64, category="mirror", probability=0.2)
     again = OpponentPick(agent="random", category="baselines", probability=0.1)
     line = summarise(MatchmakingUpdated(model=ModelHash("f" * 64), picks=(mirror, *picks, again)))
     assert line == "ffffffff is matched against 30% random, 25% aaaaaaaa, 20% itself, 10% cccccccc and 3 more"
-
-
-def test_long_lists_are_cut_in_a_line() -> None:
-    ratings = [
-        AgentRating(agent=f"{step:064x}", elo=Elo(100.0), elo_stderr=9.0, games=50, bound=None) for step in range(30)
-    ]
-    line = summarise(EloUpdated(ratings=tuple(ratings)))
+    rating = AgentRating(agent="a" * 64, elo=Elo(100.0), elo_stderr=9.0, games=50, bound=None)
+    line = summarise(EloUpdated(ratings=tuple(rating.replace(agent=f"{step:064x}") for step in range(30))))
     assert line.endswith(" and 26 more")
     assert line.count("elo=100") == 4
-
-
-def test_figures_are_left_out_where_none_decided() -> None:
     word = promoted().evidence.replace(statistic="no model before it", value=0.0, threshold=0.0)
     line = summarise(promoted().replace(evidence=word))
     assert "no model before it, +400 " in line
     assert "needed" not in line
     decided = word.replace(statistic="not 40 Elo worse", value=4.54, threshold=2.944)
-    line = summarise(promoted().replace(evidence=decided))
-    assert "not 40 Elo worse: evidence 4.5, 2.9 needed, " in line
-
-
-def test_a_name_of_two_lines_stands_in_one() -> None:
-    assert (
-        summarise(CurriculumRebalanced(weights={ConfigKey("hex\n7"): 1.5}, reason="r")) == "weights hex 7=1.5, reason r"
-    )
+    assert "not 40 Elo worse: evidence 4.5, 2.9 needed, " in summarise(promoted().replace(evidence=decided))
+    line = summarise(CurriculumRebalanced(weights={ConfigKey("hex\n7"): 1.5}, reason="r"))
+    assert line == "weights hex 7=1.5, reason r"
 
 
 @given(any_events())

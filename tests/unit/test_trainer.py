@@ -25,7 +25,6 @@ def trainer() -> DrivenWorker:
 
 
 def ask(trainer: DrivenWorker, *shards: str) -> Job:
-    """Ask for a training on shards and return its job."""
     refs = tuple(
         ShardRef(worker="selfplay_worker@laptop", key=key, rows=9, games=1, model=OLD, seed=1) for key in shards
     )
@@ -71,13 +70,9 @@ def test_a_failure_names_its_reason(trainer: DrivenWorker, kind: str, reason: st
     assert (fact.reason, fact.request_id) == (reason, job.id)
 
 
-def test_a_worker_that_died_says_nothing_of_the_data(trainer: DrivenWorker) -> None:
+def test_failures_of_workers_say_nothing_of_the_data(trainer: DrivenWorker) -> None:
     (fact,) = trainer.worker.failed(ask(trainer, FIRST), WorkerLost("gone"))
     assert fact.reason == "error"
-
-
-def test_the_names_of_the_jobs_errors_are_those_of_classes() -> None:
-    """Errors are identified by name, because importing their classes loads torch."""
     modules = (
         app.store.blobs,
         app.store.checkpoints,
@@ -95,7 +90,6 @@ def _is_error(kind: object) -> bool:
 
 
 def replaying(rows: int | None) -> DrivenWorker:
-    """Return a trainer of a configuration with a limit of replayed rows."""
     config = GAMES[KEY].replace(replay_rows=rows)
     return DrivenWorker(Trainer, RunSettings(configs=(config,)))
 
@@ -104,11 +98,7 @@ def numbered(number: int) -> str:
     return f"{number:064x}"
 
 
-def test_trainings_replay_the_latest_shards_of_earlier_ones() -> None:
-    """Replay is limited to a quarter of all rows.
-
-    Of 40 shards of 9 rows, that is ten shards. The configuration's limit holds, too.
-    """
+def test_replayed_are_the_latest_shards_of_ended_trainings() -> None:
     for rows, expected in ((1000, range(30, 40)), (50, range(34, 40)), (None, ())):
         trainer = replaying(rows)
         for number in range(40):
@@ -116,21 +106,11 @@ def test_trainings_replay_the_latest_shards_of_earlier_ones() -> None:
         job = ask(trainer, numbered(99))
         assert job.parts[0]["replayed"] == [numbered(number) for number in expected]
         assert job.parts[0]["shards"] == [numbered(99)]
-
-
-def test_shards_of_a_training_under_way_are_not_replayed() -> None:
     trainer = replaying(1000)
     for number in range(8):
         done(trainer, ask(trainer, numbered(number)))
     replayed = ask(trainer, numbered(8)).parts[0]["replayed"]
     assert replayed == ask(trainer, numbered(9)).parts[0]["replayed"] == [numbered(6), numbered(7)]
-
-
-def test_shards_of_a_training_that_failed_are_not_replayed() -> None:
-    """Such shards may have caused the failure.
-
-    For example, rows without searches would make every later training fail.
-    """
     trainer = replaying(1000)
     for number in range(8):
         job = ask(trainer, numbered(number))

@@ -27,14 +27,14 @@ def ignore(report: dict) -> None:
 
 def episodes(games: int = 40, length: int = 4, **meta) -> Shard:
     """Return made-up games of two alternating seats with random positions."""
-    rng = np.random.default_rng(games)
-    rows = games * length
+    rng, rows = np.random.default_rng(games), games * length
     game, step = np.divmod(np.arange(rows, dtype=np.int32), length)
     mask = rng.random((rows, GAME.actions)) < 0.5
     mask[:, 4] = True
     last = step >= length - 2
     returns = rng.choice([-1, 1], size=(games, 1)).astype(np.float32) * np.array([[1, -1]], dtype=np.float32)
     seat = (step % 2).astype(np.int8)
+    about = {"config_key": CONFIG.key, "rules_version": GAME.rules_version, "model": "a" * 64, "opponents": ()}
     return Shard(
         obs=rng.integers(0, 2, (rows, GAME.observation_size), dtype=np.uint8),
         mask=mask,
@@ -51,18 +51,7 @@ def episodes(games: int = 40, length: int = 4, **meta) -> Shard:
         returns=returns,
         history=np.zeros(0, dtype=np.int32),
         history_offsets=np.zeros(games + 1, dtype=np.int64),
-        meta=ShardMeta(
-            **{
-                "config_key": CONFIG.key,
-                "rules_version": GAME.rules_version,
-                "model": "a" * 64,
-                "opponents": (),
-                "seed": 1,
-                "worker": "w0",
-                "temperature": 1.0,
-                **meta,
-            }
-        ),
+        meta=ShardMeta(**about | {"seed": 1, "worker": "w0", "temperature": 1.0} | meta),
     )
 
 
@@ -92,7 +81,6 @@ def spec(tmp_path: Path, store, first) -> dict:
 
 
 def with_ppo(spec: dict, **changes: object) -> dict:
-    """Return the spec with changed PPO coefficients."""
     return {**spec, "config": {**spec["config"], "ppo": {**spec["config"]["ppo"], **changes}}}
 
 
@@ -121,32 +109,23 @@ def test_training_stores_a_playable_child_and_tells_its_metrics(store, spec):
 def test_model_repeats_by_spec_and_differs_by_seed(spec):
     assert train(spec, ignore)["model"] == train(spec, ignore)["model"]
     assert train({**spec, "seed": 4}, ignore)["model"] != train(spec, ignore)["model"]
-
-
-def test_position_images_are_learned_from_unless_turned_off(spec):
     plain = with_ppo(spec, symmetries=False)
     assert train(plain, ignore)["model"] != train(spec, ignore)["model"]
 
 
-def test_training_continues_with_the_optimiser_of_its_base(store, spec):
+def test_model_continues_and_diverged_training_stores_nothing(store, spec):
     second = train(spec, ignore)
     third = train({**spec, "base_model": second["model"], "step": 1}, ignore)
     assert third["step"] == 2
     steps = bytes_to_parameters(get_checkpoint(store, third["model"], optimizer=True).optimizer)["step.value_head.bias"]
     assert steps.item() == 2 * 3 * round(280 / 64)
-
-
-def test_a_diverged_training_stores_nothing(store, spec):
     before = set(store.keys())
     with pytest.raises(TrainingDiverged):
         train(with_ppo(spec, max_kl=1e-12), ignore)
     assert set(store.keys()) == before
 
 
-@pytest.mark.parametrize(
-    "foreign",
-    [{"config_key": "hex7_2p"}, {"rules_version": "older"}],
-)
+@pytest.mark.parametrize("foreign", [{"config_key": "hex7_2p"}, {"rules_version": "older"}])
 def test_shards_of_other_games_or_rules_are_refused(store, spec, foreign):
     with pytest.raises(UnfitData, match="w0"):
         train({**spec, "shards": [*spec["shards"], put_shard(store, episodes(**foreign))]}, ignore)
@@ -161,14 +140,13 @@ def test_base_model_of_another_step_game_or_network_is_refused(spec):
             train({**spec, **change}, ignore)
 
 
-def test_an_unfinished_game_is_refused(store, spec):
+def test_damaged_unfinished_or_unknown_data_is_refused(store, spec):
     shard = episodes()
     shard.done[-1] = False
     with pytest.raises(UnfinishedEpisode):
         train({**spec, "shards": [put_shard(store, shard)]}, ignore)
-
-
-def test_damaged_and_missing_shards_are_refused(store, spec):
+    with pytest.raises(ValueError, match="sharps"):
+        train({**spec, "sharps": []}, ignore)
     store.path(spec["shards"][0]).write_bytes(b"damaged")
     with pytest.raises(DamagedBlob):
         train(spec, ignore)
@@ -176,11 +154,6 @@ def test_damaged_and_missing_shards_are_refused(store, spec):
         train({**spec, "processes": 2}, ignore)
     with pytest.raises(MissingBlob):
         train({**spec, "shards": ["0" * 64]}, ignore)
-
-
-def test_an_unknown_key_in_a_spec_is_refused(spec):
-    with pytest.raises(ValueError, match="sharps"):
-        train({**spec, "sharps": []}, ignore)
 
 
 async def test_engine_runs_jobs_by_name_and_reports_divergence(spec, first, tmp_path):
@@ -197,16 +170,12 @@ async def test_engine_runs_jobs_by_name_and_reports_divergence(spec, first, tmp_
     await engine.close()
 
 
-def test_annealed_entropy_falls_with_the_step_to_its_end() -> None:
+def test_entropy_is_annealed_by_the_step(spec) -> None:
     ppo = PpoSettings(entropy_coef=0.1, entropy_coef_end=0.02, entropy_trainings=40)
     weights = [annealed(ppo, step).entropy_coef for step in (0, 20, 40, 400)]
     assert weights == pytest.approx([0.1, 0.06, 0.02, 0.02])
     steady = PpoSettings(entropy_coef=0.1)
     assert annealed(steady, 1000) == steady
-
-
-def test_train_job_anneals_by_the_step_of_its_base(spec) -> None:
-    """A job after annealing equals one with the final entropy coefficient."""
     ended = with_ppo(spec, entropy_coef=0.9, entropy_coef_end=0.0, entropy_trainings=1)
     steady = with_ppo(spec, entropy_coef=0.0)
     base = train(spec, ignore)["model"]

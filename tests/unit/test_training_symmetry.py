@@ -74,12 +74,9 @@ def test_actions_stay_legal_and_everything_else_stays_as_it_was():
         assert getattr(turned, field) is getattr(samples, field)
 
 
-def test_the_draw_depends_on_the_generator_alone():
+def test_draw_depends_on_the_generator_alone():
     samples, symmetries = played("tic_tac_toe_2p")
     once, again = (oriented(samples, symmetries, generator()) for _ in range(2))
     assert all(torch.equal(getattr(once, f.name), getattr(again, f.name)) for f in dataclasses.fields(Samples))
-
-
-def test_a_game_without_symmetries_is_left_alone():
     samples, _ = played("connect_four_2p")
     assert oriented(samples, (), generator()) is samples

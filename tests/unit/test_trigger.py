@@ -3,35 +3,26 @@
 from itertools import pairwise
 
 import pytest
+from builders import adapted, configured, intensity, rejected, rolled_back, training_failed, training_of, tuned, unrated
 from driving import KEY, NEED, NEW, OLD, Driven, distributed, promoted, run_settings, scored, trained
 
 from app.config import RunSettings
 from app.controllers import TrainingTrigger
 from app.core import derive_id
 from app.events import (
-    AdaptiveParamsChanged,
     ClockTick,
-    EvaluationFailed,
-    Evidence,
-    HyperparameterUpdated,
-    ModelRolledBack,
-    PromotionRejected,
-    RunConfigured,
     TrainingBlockedByQuality,
     TrainingFailed,
-    TrainingIntensityChanged,
     TrainingRequested,
     TrainingUnblocked,
     follow,
 )
 
 TICK = ClockTick(period_seconds=10)
-EVIDENCE = Evidence(evaluation_id="e", statistic="x", value=0, threshold=0, games=1, elo=0, elo_stderr=1)
 
 
 @pytest.fixture
 def trigger():
-    """Return a trigger whose configuration has a distributed model."""
     driven = Driven(TrainingTrigger)
     (request,) = driven.configured
     assert isinstance(request, TrainingRequested)
@@ -40,24 +31,23 @@ def trigger():
     return driven
 
 
-def rejected(model: str) -> PromotionRejected:
-    return PromotionRejected(model=model, current=OLD, step=1, evidence=EVIDENCE)
-
-
 def finish(trigger: Driven, model: str = NEW) -> list:
-    """Finish the current training."""
     return trigger.feed(trained(model).replace(request_id=trigger.state().lineage.training))
 
 
 def failed(trigger: Driven) -> TrainingFailed:
-    return TrainingFailed(request_id=trigger.state().lineage.training, reason="error", error="no")
+    return training_failed(trigger.state().lineage.training)
+
+
+def triggering(run: RunSettings | None = None, **settings) -> Driven:
+    driven = Driven(TrainingTrigger, run or run_settings(**settings))
+    driven.settle(at=1)
+    return driven
 
 
 def test_shards_of_an_operators_training_are_not_trained_again(trigger):
     first, second = scored(rows=NEED // 2), scored(rows=NEED // 2, shard="e" * 64)
-    trigger.feed(first)
-    asked = TrainingRequested(base_model=OLD, shards=(first.shard,), step=0, seed=1, learning_rate=1e-3, epochs=1)
-    trigger.feed(asked)
+    trigger.feed(first, training_of(first.shard))
     trigger.feed(failed(trigger))
     assert not trigger.feed(second)
     (request,) = trigger.feed(scored(rows=NEED // 2, shard="f" * 64))
@@ -65,23 +55,18 @@ def test_shards_of_an_operators_training_are_not_trained_again(trigger):
 
 
 def test_configured_again_it_asks_for_no_second_initial_model(trigger):
-    settings = trigger.settings.model_dump(mode="json")
-    assert not trigger.feed(RunConfigured(run_id="r", settings=settings), key=None)
+    assert not trigger.feed(configured(trigger.settings), key=None)
 
 
-def test_initial_model_that_failed_is_requested_at_a_later_tick():
+def test_failed_initial_model_is_requested_with_decisions():
     trigger = Driven(TrainingTrigger)
     assert not trigger.feed(TICK, key=None, at=20)
     assert not trigger.feed(failed(trigger), at=21)
     assert len(trigger.feed(TICK, key=None, at=22)) == 1
     assert not trigger.feed(TICK, key=None, at=40)
-
-
-def test_decisions_before_the_first_model_hold_for_its_request():
     trigger = Driven(TrainingTrigger)
     first = trigger.configured[0]
-    trigger.feed(AdaptiveParamsChanged(epochs=7, games_per_iteration=128, learning_rate=2e-5, reason="x"))
-    trigger.feed(TrainingBlockedByQuality(reason="x"), failed(trigger))
+    trigger.feed(adapted(7, 128, 2e-5), TrainingBlockedByQuality(reason="x"), failed(trigger))
     (again,) = trigger.feed(TICK, key=None, at=20)
     assert again == first.replace(epochs=7, learning_rate=2e-5)
     assert trigger.state().games_per_iteration == 128
@@ -99,26 +84,25 @@ def test_request_has_the_id_of_the_training_under_way(trigger):
     trigger.late = True
     (envelope,) = trigger.envelopes(scored())
     cause = trigger.events[-1].cause
+    assert not trigger.feed(scored(), TICK), "before it is recorded, it is not repeated"
     assert not trigger.record(envelope)
     assert trigger.state().lineage.training == envelope.id == derive_id(TrainingTrigger.name, cause.id, 0)
     assert follow(envelope.data, cause, by=TrainingTrigger.name, subject=KEY).id == envelope.id
 
 
-def test_request_that_is_not_recorded_is_not_repeated(trigger):
-    trigger.late = True
-    assert len(trigger.feed(scored())) == 1
-    assert not trigger.feed(scored(), TICK)
-
-
-def test_rows_of_another_model_or_of_poor_quality_are_left_alone(trigger):
-    assert not trigger.feed(scored(model=NEW), scored(0.29))
-    assert trigger.feed(scored(0.3))
+@pytest.mark.parametrize(
+    ("decided", "threshold"),
+    [((), 0.3), ((tuned("quality_threshold", 0.5),), 0.5), ((tuned("quality_threshold", 5.0),), 0.5)],
+    ids=["default", "decided", "bounded"],
+)
+def test_rows_of_another_model_or_of_poor_quality_do_not_count(trigger, decided, threshold):
+    trigger.feed(*decided)
+    assert not trigger.feed(scored(model=NEW), scored(threshold - 0.01))
+    assert trigger.feed(scored(threshold))
 
 
 def test_searched_rows_count_after_their_model_was_replaced():
-    config = run_settings().configs[0]
-    trigger = Driven(TrainingTrigger, RunSettings(configs=(config.replace(replay_rows=1000),)))
-    trigger.settle(OLD)
+    trigger = triggering(RunSettings(configs=(run_settings().configs[0].replace(replay_rows=1000),)))
     first = scored(rows=NEED // 2, shard="e" * 64)
     trigger.feed(first)
     trigger.settle(NEW, 1)
@@ -138,14 +122,12 @@ def test_it_never_trains_twice_at_once_nor_twice_on_a_shard(trigger):
     assert len(second.shards) == 1
 
 
-@pytest.mark.parametrize("end", ["failed", "evaluation failed"])
+@pytest.mark.parametrize("end", [unrated(), None], ids=["evaluation failed", "failed"])
 def test_a_training_that_brought_no_model_is_followed_by_another(trigger, end):
     trigger.feed(scored(), scored())
-    if end == "failed":
-        assert len(trigger.feed(failed(trigger))) == 1
-    else:
+    if end:
         finish(trigger)
-        assert len(trigger.feed(EvaluationFailed(request_id="e", purpose="rating", model=NEW, error="no"))) == 1
+    assert len(trigger.feed(end or failed(trigger))) == 1
 
 
 def test_the_verdict_on_an_earlier_candidate_does_not_free_it(trigger):
@@ -157,8 +139,7 @@ def test_the_verdict_on_an_earlier_candidate_does_not_free_it(trigger):
 
 def test_a_rolled_back_models_rows_are_never_trained_on(trigger):
     trigger.settle(NEW, 1)
-    trigger.feed(scored(model=NEW, rows=NEED - 1))
-    trigger.feed(ModelRolledBack(from_model=NEW, to_model=OLD, step=0, reason="x"))
+    trigger.feed(scored(model=NEW, rows=NEED - 1), rolled_back(NEW, OLD))
     assert not trigger.feed(scored(model=NEW)), "rows of the replaced model, before the old one is distributed"
     trigger.feed(distributed(OLD, 0))
     assert not trigger.feed(scored(model=NEW)), "and after"
@@ -174,110 +155,74 @@ def test_blocked_it_does_not_train_and_drops_earlier_shards(trigger):
 
 
 @pytest.mark.parametrize(
-    ("intensity", "share"), [("hot_path", 0.5), ("accelerated", 0.75), ("normal", 1.0), ("reduced", 2.0)]
+    ("level", "share"), [("hot_path", 0.5), ("accelerated", 0.75), ("normal", 1.0), ("reduced", 2.0)]
 )
-def test_intensity_sets_how_many_rows_are_enough(intensity, share):
+def test_intensity_sets_how_many_rows_are_enough(level, share):
     shares = {"hot_path": 0.5, "accelerated": 0.75, "normal": 1.0, "reduced": 2.0}
-    trigger = Driven(TrainingTrigger, run_settings(trigger=shares))
-    trigger.settle()
-    trigger.feed(TrainingIntensityChanged(intensity=intensity, previous="normal", quality_score=0.5))
-    rows = int(NEED * share)
-    assert not trigger.feed(scored(rows=rows - 1))
+    trigger = triggering(trigger=shares)
+    trigger.feed(intensity(level))
+    assert not trigger.feed(scored(rows=int(NEED * share) - 1))
     assert trigger.feed(scored(rows=1))
 
 
 def test_paused_it_does_not_train(trigger):
-    trigger.feed(TrainingIntensityChanged(intensity="paused", previous="normal", quality_score=0.1))
+    trigger.feed(intensity("paused"))
     assert not trigger.feed(*[scored()] * 10)
-    resumed = TrainingIntensityChanged(intensity="normal", previous="paused", quality_score=0.7)
-    assert len(trigger.feed(resumed)) == 1
+    assert len(trigger.feed(intensity("normal", "paused", 0.7))) == 1
 
 
-def test_the_cooldown_between_trainings_holds():
-    trigger = Driven(TrainingTrigger, run_settings(trigger={"cooldown_seconds": 60}))
-    trigger.settle(at=1)
-    assert not trigger.feed(scored(), at=59)
-    assert trigger.feed(scored(), at=60)
+@pytest.mark.parametrize("ends", [(scored(), KEY), (TICK, None)], ids=["with a shard", "at a tick"])
+def test_a_training_held_by_its_cooldown_begins_after_it(ends):
+    """With enough rows no games are requested, so only ticks follow."""
+    trigger = triggering(trigger={"cooldown_seconds": 600})
+    assert not trigger.feed(scored(rows=NEED), at=599)
+    assert not trigger.feed(TICK, key=None, at=599.9)
+    (request,) = trigger.feed(ends[0], key=ends[1], at=600)
+    assert sum(shard.rows for shard in request.shards) >= NEED
 
 
-def test_the_trainer_gets_the_values_that_were_decided(trigger):
-    changed = AdaptiveParamsChanged(epochs=7, games_per_iteration=192, learning_rate=2e-4, reason="x")
-    trigger.feed(changed)
-    (request,) = trigger.feed(*[scored()] * 3)
-    assert (request.epochs, request.learning_rate) == (7, 2e-4)
+@pytest.mark.parametrize(
+    ("decided", "epochs", "rate"),
+    [
+        (adapted(7, 192, 2e-4), 7, 2e-4),
+        (adapted(10**12, 10**12, 1.0), 8, 1e-3),
+        (adapted(learning_rate=1e-12), 3, 1e-6),
+        (adapted(learning_rate=2e-5), 3, 2e-5),
+    ],
+    ids=["decided", "too large", "too small", "small"],
+)
+def test_the_trainer_gets_decided_values_within_their_bounds(trigger, decided, epochs, rate):
+    """Old journals also contain unbounded settings that Flyball's controllers published."""
+    trigger.feed(decided)
+    (request,) = trigger.feed(*[scored()] * 4)
+    assert (request.epochs, request.learning_rate) == (epochs, rate)
 
 
 def test_more_games_per_iteration_mean_more_rows(trigger):
-    games = 2 * trigger.settings.config(KEY).selfplay.games_per_request
-    trigger.feed(AdaptiveParamsChanged(epochs=3, games_per_iteration=games, learning_rate=1e-3, reason="x"))
+    trigger.feed(adapted(games=2 * trigger.settings.config(KEY).selfplay.games_per_request))
     assert not trigger.feed(scored())
     assert trigger.feed(scored())
 
 
-def test_the_quality_threshold_that_was_decided_holds(trigger):
-    trigger.feed(HyperparameterUpdated(parameter="quality_threshold", value=0.5, previous=0.3, reason="x"))
-    assert not trigger.feed(scored(0.49))
-    assert trigger.feed(scored(0.5))
-
-
-def test_quality_threshold_beyond_its_bounds_is_bounded(trigger):
-    trigger.feed(HyperparameterUpdated(parameter="quality_threshold", value=5.0, previous=0.3, reason="x"))
-    assert not trigger.feed(scored(0.49))
-    assert trigger.feed(scored(0.5))
-
-
-def test_operators_settings_beyond_their_bounds_are_bounded(trigger):
-    """Old journals also contain unbounded settings that Flyball's controllers published."""
-    trigger.feed(AdaptiveParamsChanged(epochs=10**12, games_per_iteration=10**12, learning_rate=1.0, reason="x"))
-    (request,) = trigger.feed(*[scored()] * 4)
-    assert (request.epochs, request.learning_rate) == (8, 1e-3)
-
-
-@pytest.mark.parametrize(("published", "taken"), [(1e-12, 1e-6), (2e-5, 2e-5)])
-def test_operators_learning_rate_below_the_least_is_raised(trigger, published, taken):
-    trigger.feed(AdaptiveParamsChanged(epochs=3, games_per_iteration=256, learning_rate=published, reason="x"))
-    (request,) = trigger.feed(scored())
-    assert request.learning_rate == taken
-
-
 def test_what_is_configured_beyond_the_bounds_may_stay():
-    settings = run_settings(gauntlet={"max_epochs": 2}, learning_rate={"maximum": 1e-4})
-    trigger = Driven(TrainingTrigger, settings)
-    trigger.settle()
-    usual = settings.config(KEY)
-    decided = {"epochs": usual.epochs, "learning_rate": usual.learning_rate}
-    trigger.feed(AdaptiveParamsChanged(**decided, games_per_iteration=192, reason="x"))
+    trigger = triggering(gauntlet={"max_epochs": 2}, learning_rate={"maximum": 1e-4})
+    usual = trigger.settings.config(KEY)
+    trigger.feed(adapted(usual.epochs, 192, usual.learning_rate))
     (request,) = trigger.feed(scored())
     assert (request.epochs, request.learning_rate) == (usual.epochs, usual.learning_rate) == (3, 1e-3)
-
-
-def test_a_training_held_by_its_cooldown_begins_at_a_tick():
-    """With enough rows no games are requested, so only ticks follow."""
-    trigger = Driven(TrainingTrigger, run_settings(trigger={"cooldown_seconds": 600}))
-    trigger.settle(at=1)
-    assert not trigger.feed(scored(rows=NEED), at=599)
-    assert not trigger.feed(TICK, key=None, at=599.9)
-    (request,) = trigger.feed(TICK, key=None, at=600)
-    assert isinstance(request, TrainingRequested)
-    assert sum(shard.rows for shard in request.shards) == NEED
 
 
 LIMITS = run_settings().feedback.trigger
 
 
 def fail(trigger: Driven, times: int, at: float) -> None:
-    """Let a number of trainings fail, which operators requested."""
     for number in range(times):
-        asked = TrainingRequested(base_model=OLD, shards=(), step=0, seed=number, learning_rate=1e-3, epochs=1)
-        trigger.feed(asked, at=at)
+        trigger.feed(training_of(seed=number), at=at)
         assert not trigger.feed(failed(trigger), at=at)
 
 
 def started_after(trigger: Driven, failed_at: float) -> float:
-    """Return the seconds from a failure to the next training request.
-
-    Enough rows are fed at the failure, and then a tick each second.
-    """
+    """Return the seconds from a failure to the next training request."""
     said, at = trigger.feed(scored(), at=failed_at), failed_at
     while not said:
         at += 1
@@ -288,27 +233,19 @@ def started_after(trigger: Driven, failed_at: float) -> float:
     return at - failed_at
 
 
-@pytest.mark.parametrize(("failures", "factor"), [(2, 1), (3, 2), (5, 8)])
-def test_failures_in_a_row_make_a_pause_that_doubles(trigger, failures, factor):
+@pytest.mark.parametrize(
+    ("failures", "pause"),
+    [(1, 0), *((n, LIMITS.pause_seconds * 2 ** (n - 2)) for n in (2, 3, 5)), (100, LIMITS.longest_pause_seconds)],
+)
+def test_failures_in_a_row_make_a_pause_that_doubles(trigger, failures, pause):
     fail(trigger, failures, at=1000)
-    assert started_after(trigger, 1000) == LIMITS.pause_seconds * factor
-
-
-def test_single_failure_makes_no_pause(trigger):
-    fail(trigger, 1, at=1000)
-    assert started_after(trigger, 1000) == 0
-
-
-def test_pause_after_many_failures_has_a_longest(trigger):
-    fail(trigger, 100, at=1000)
-    assert started_after(trigger, 1000) == LIMITS.longest_pause_seconds
+    assert started_after(trigger, 1000) == pause
 
 
 def test_failed_ratings_make_a_pause_and_failed_gates_none(trigger):
     for purpose, pause in (("gate", 0), ("rating", LIMITS.pause_seconds)):
         trigger.settle()
-        for _ in range(2):
-            trigger.feed(EvaluationFailed(request_id="e", purpose=purpose, model=NEW, error="no"), at=1000)
+        trigger.feed(unrated(purpose=purpose), unrated(purpose=purpose), at=1000)
         assert started_after(trigger, 1000) == pause
         trigger.feed(failed(trigger), at=1000)
 

@@ -43,10 +43,6 @@ def test_upkeep_takes_over_complete_segments_once_a_minute(journal: SqliteJourna
 
 
 def test_upkeep_takes_over_a_segment_a_turn(journal: SqliteJournal, tmp_path: Path) -> None:
-    """Taking over many segments at once would block the broker's clients.
-
-    Each segment is read as a whole.
-    """
     kept = keeper(journal, "", StepClock())
     for until in (20, 40, 60):
         archive(tmp_path / "journal.sqlite", until)
@@ -58,7 +54,6 @@ def test_upkeep_takes_over_a_segment_a_turn(journal: SqliteJournal, tmp_path: Pa
 
 
 def test_upkeep_survives_files_that_cannot_be_used(journal: SqliteJournal, tmp_path: Path, monkeypatch, capsys) -> None:
-    """The broker continues without archiving."""
     monkeypatch.setattr(upkeep, "EVENTS", 60)
     (tmp_path / "logs").write_text("a file where the folder of logs belongs")
     archive(tmp_path / "journal.sqlite", 50)

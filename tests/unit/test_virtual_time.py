@@ -10,7 +10,6 @@ from app.engine import EngineClosed, JobFailed, JobTimedOut, WorkerLost
 
 
 def run(main):
-    """Run a coroutine function in virtual time."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(main())
 
@@ -20,8 +19,6 @@ def now():
 
 
 class Meter:
-    """A processor clock that advances one second at each reading."""
-
     def __init__(self):
         self.read = 0.0
 
@@ -65,10 +62,6 @@ def test_waiting_for_a_day_takes_no_time_and_keeps_the_order():
 
 
 def ends(cores, *jobs):
-    """Return the processor's used seconds and the jobs' end times.
-
-    ``jobs`` are tuples of user, start time and needed seconds.
-    """
     found = {}
 
     async def work(processor, user, begins, seconds):
@@ -86,25 +79,17 @@ def ends(cores, *jobs):
     return run(main), found
 
 
-def test_two_jobs_on_one_core_share_it_equally():
+def test_jobs_share_the_cores_equally():
     used, found = ends(1, ("short", 0.0, 1.0), ("long", 0.0, 3.0))
     assert found == pytest.approx({"short": 2.0, "long": 4.0})
     assert used == pytest.approx({"short": 1.0, "long": 3.0})
-
-
-def test_a_job_that_comes_later_slows_the_first_one_down():
     _, found = ends(1, ("first", 0.0, 2.0), ("second", 1.0, 2.0))
     assert found == pytest.approx({"first": 3.0, "second": 4.0})
-
-
-def test_jobs_with_a_core_each_do_not_slow_each_other_down():
     _, found = ends(2, ("a", 0.0, 2.0), ("b", 0.0, 3.0))
     assert found == pytest.approx({"a": 2.0, "b": 3.0})
     _, found = ends(2, ("a", 0.0, 2.0), ("b", 0.0, 2.0), ("c", 0.0, 2.0))
     assert found == pytest.approx({"a": 3.0, "b": 3.0, "c": 3.0})
 
-
-def test_a_cancelled_job_gives_its_share_to_the_others():
     async def main():
         processor = Processor()
         async with asyncio.TaskGroup() as group:
@@ -150,7 +135,7 @@ def test_an_engine_runs_as_many_jobs_at_once_as_it_has_workers():
     assert run(lambda: main(2)) == [2.0, 2.0]
 
 
-def test_a_job_beyond_its_deadline_is_late_in_virtual_time():
+def test_engine_reports_failures_and_deadlines():
     async def main():
         engine = SharedEngine(Processor(), "selfplay", 1, Meter())
         with pytest.raises(JobTimedOut):
@@ -160,8 +145,6 @@ def test_a_job_beyond_its_deadline_is_late_in_virtual_time():
 
     assert run(main)["number"] == 2
 
-
-def test_an_engine_reports_failures_as_others_do():
     async def main():
         engine = SharedEngine(Processor(), "selfplay", 1, Meter())
         with pytest.raises(JobFailed) as failed:

@@ -21,7 +21,6 @@ KEY = str(CONFIG.key)
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a run folder with a model of connect four."""
     folder = RunFolder(tmp_path_factory.mktemp("run"))
     put_model(folder.path / "store")
     folder.settings.write_text(f'[games.{KEY}]\nbackend = "policy_gradient"\nnetwork.kind = "mlp"\n')
@@ -40,7 +39,7 @@ def watched(run: Path, player: str, against: str, **more: Any) -> tuple[WatchedG
     return WatchedGame.model_validate(result), reports
 
 
-def test_watched_game_is_the_game_of_a_match(run: Path):
+def test_watched_game_is_that_of_a_match_told_by_decision(run: Path):
     model = model_in(run)
     result, _ = watched(run, model, "heuristic", seat=1, seed=4)
     store, game, settings = open_store(str(run / "store")), open_table(CONFIG, 0).spec, CONFIG.evaluation
@@ -50,9 +49,6 @@ def test_watched_game_is_the_game_of_a_match(run: Path):
     returns = result.returns[1]
     assert match.scores[1] == (returns + 1) / 2
     assert result.player == model
-
-
-def test_reports_tell_the_history_and_each_decision(run: Path):
     result, reports = watched(run, model_in(run), "random", seed=1)
     told = [action for report in reports for action in report.history]
     assert tuple(told) == result.history[: len(told)]
@@ -72,27 +68,16 @@ def test_networks_have_values_and_bots_do_not(run: Path):
         assert chances == sorted(chances, reverse=True)
         assert sum(chances) <= 1 + 1e-5
         assert len(chances) <= 5
+    _, reports = watched(run, "mcts:2", "random")
+    assert {report.decision.top for report in reports if report.decision.seat == 0} == {()}
 
 
-def test_search_shows_its_improved_policy(run: Path):
+def test_search_shows_its_policy_and_seats_are_checked(run: Path):
     model = model_in(run)
     result, reports = watched(run, f"{model}+8", model, seed=2)
     assert result.player == f"{model}+8"
     decision = reports[-1].decision
     assert decision.value is not None
     assert decision.top
-
-
-def test_solver_has_no_probabilities(run: Path):
-    _, reports = watched(run, "mcts:2", "random")
-    assert {report.decision.top for report in reports if report.decision.seat == 0} == {()}
-
-
-def test_the_same_seed_gives_the_same_game(run: Path):
-    first, second = (watched(run, "heuristic", "random", seed=7) for _ in range(2))
-    assert first == second
-
-
-def test_a_seat_that_the_game_lacks_is_refused(run: Path):
     with pytest.raises(BadUsage, match="no seat 2"):
         watched(run, "random", "random", seat=2)

@@ -36,9 +36,6 @@ async def test_accepted_message_arrives_whole() -> None:
     assert (request.target, request.body.decode()) == ("/hook?x=1", "grüße")
     assert request.headers["content-type"] == "text/plain"
     assert request.headers["host"] == f"127.0.0.1:{server.port}"
-
-
-async def test_informational_answers_are_skipped() -> None:
     async with scripted_server(b"HTTP/1.1 100 Continue\r\n\r\n" + OK) as server:
         await post(server.url, b"{}", {}, NOON)
 
@@ -63,15 +60,13 @@ async def test_server_that_speaks_no_http_is_undelivered(answer: bytes) -> None:
     assert not (await refused(answer)).is_final
 
 
-async def test_nobody_listening_is_undelivered() -> None:
+async def test_servers_that_cannot_be_reached_are_undelivered() -> None:
     with create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     error = await refused(OK, url=f"http://127.0.0.1:{port}/secret-path")
     assert "cannot be reached" in str(error)
     assert "secret-path" not in str(error)
 
-
-async def test_tls_to_a_plain_server_is_undelivered() -> None:
     async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"220 mail.example ready\r\n")
         writer.close()
@@ -80,13 +75,10 @@ async def test_tls_to_a_plain_server_is_undelivered() -> None:
     async with server:
         with pytest.raises(Undelivered, match="cannot be reached"):
             await post(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}", b"{}", {}, NOON)
+    assert "cannot be reached" in str(await refused(OK, url="http://hook..example/"))
 
 
 def certificate(folder: Path) -> Path:
-    """Write a self-signed key and certificate for 127.0.0.1.
-
-    Clients accept it only if ``SSL_CERT_FILE`` names it. Return the path of the file with both.
-    """
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "hook")])
     begin = datetime.now(UTC) - timedelta(days=1)  # noqa: TID251 - OpenSSL compares it with the machine's clock
@@ -113,14 +105,11 @@ async def test_tls_is_spoken_with_trusted_servers_only(tmp_path: Path, monkeypat
     assert len(scripted.requests) == 1
 
 
-async def test_slow_server_is_left_at_the_callers_deadline() -> None:
+async def test_deadlines_and_line_breaks_end_a_message() -> None:
     async with scripted_server(None) as server:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2):
                 await post(server.url, b"{}", {}, NOON)
-
-
-async def test_line_break_in_a_token_sends_nothing() -> None:
     async with scripted_server(OK) as server:
         with pytest.raises(Undelivered, match="line break") as caught:
             await post(server.url, b"{}", {"Authorization": "Bearer x\r\nEvil: 1"}, NOON)
@@ -138,7 +127,3 @@ def test_any_retry_after_is_a_bounded_wait_or_none(value: str) -> None:
                                   "Mon, 01 Jan 2026 00:00:00 +99999999999999999999"])  # fmt: skip
 def test_retry_after_with_a_huge_date_is_ignored(date: str) -> None:
     assert retry_after(f"HTTP/1.1 429 x\r\nRetry-After: {date}\r\n\r\n".encode(), NOON) is None
-
-
-async def test_impossible_host_name_is_undelivered() -> None:
-    assert "cannot be reached" in str(await refused(OK, url="http://hook..example/"))

@@ -47,40 +47,46 @@ class Usurping(Usurper):
     reads: ClassVar = frozenset()
 
 
-def test_read_types_are_emitted_and_decisions_have_one_owner():
+def test_declarations_of_all_reducers_fit_together():
     check()
+    decisions = [payload for payload in CATALOGUE if payload.kind is Kind.DECISION]
+    assert all(len(knobs_set(payload)) == 1 for payload in decisions if payload is not HyperparameterUpdated)
+    assert set(KNOBS) == set().union(*map(knobs_set, CATALOGUE))
+    assert all(reason for reason in TERMINAL.values())
+    names = [reducer.name for spec in DAEMONS.values() for reducer in spec.hosted if reducer is not FeedbackFold]
+    assert len(set(names)) == len(names)
+    assert all(spec.hosted or spec.sink for name, spec in DAEMONS.items() if name != "broker")
+    observers = {one.name for spec in DAEMONS.values() for one in spec.observers} - {FeedbackFold.name}
+    assert observers
+    assert not observers & frozenset().union(*consumers().values())
+    assert all(not one.emits for spec in DAEMONS.values() for one in spec.observers)
+    assert next(iter(DAEMONS)) == "broker"
+    with pytest.raises(UnknownDaemon, match="selfplay_worker"):
+        spec_of("selfplay_workr")
+    assert list(loose_ends()) == []
 
 
-def test_an_event_that_nobody_emits_is_a_loose_end():
+def test_loose_ends_and_second_owners_are_refused():
     with pytest.raises(LooseEnd, match=r"ELO_UPDATED is read by .*LeagueKeeper.*, and nobody emits it"):
         check(NO_EVALUATOR)
-
-
-def test_two_owners_of_a_decision_are_refused():
     with pytest.raises(LooseEnd, match=r"\(promotion\): ModelLifecycleCoordinator, Usurper"):
         check({**DAEMONS, "x": DaemonSpec("x", "usurps", (Usurping,))})
+    with pytest.raises(LooseEnd, match=r"\(training_block\): FeedbackLoopController, Unblocking"):
+        check({**DAEMONS, "x": DaemonSpec("x", "unblocks", (Unblocking,))})
+    with pytest.raises(LooseEnd, match=r"\(learning_rate\): EvaluationFeedbackHandler, Meddling"):
+        check({**DAEMONS, "x": DaemonSpec("x", "meddles", (Meddling,))})
+    assert {knob: len(names) for knob, names in owners().items()} == dict.fromkeys(KNOBS, 1)
 
 
 class Unblocking(Usurping):
-    """A controller that lifts training blocks, which another controller sets.
-
-    Setting and lifting have different event types but one knob.
-    """
+    """A controller that lifts training blocks, which another controller sets."""
 
     name: ClassVar[str] = "Unblocking"
     emits: ClassVar = frozenset({TrainingUnblocked})
 
 
-def test_a_knob_has_one_owner_whatever_the_type_that_sets_it():
-    with pytest.raises(LooseEnd, match=r"\(training_block\): FeedbackLoopController, Unblocking"):
-        check({**DAEMONS, "x": DaemonSpec("x", "unblocks", (Unblocking,))})
-
-
 class Meddling(Usurping):
-    """An owner of a parameter that another controller sets.
-
-    The other controller sets it by an event type of its own.
-    """
+    """An owner of a parameter that another controller sets."""
 
     name: ClassVar[str] = "Meddling"
     emits: ClassVar = frozenset()
@@ -91,12 +97,6 @@ class Setting(Meddling):
     """A controller that sets this parameter."""
 
     emits: ClassVar = frozenset({HyperparameterUpdated})
-
-
-def test_parameter_with_a_second_owner_is_refused():
-    with pytest.raises(LooseEnd, match=r"\(learning_rate\): EvaluationFeedbackHandler, Meddling"):
-        check({**DAEMONS, "x": DaemonSpec("x", "meddles", (Meddling,))})
-    assert {knob: len(names) for knob, names in owners().items()} == dict.fromkeys(KNOBS, 1)
 
 
 @pytest.mark.parametrize(("parameter", "refused"), [("learning_rate", False), ("epochs", True)])
@@ -110,11 +110,7 @@ def test_what_a_controller_does_not_own_it_cannot_set(record, parameter, refused
 def loose_ends(
     daemons: Mapping[str, DaemonSpec] = DAEMONS, *, terminal: Mapping[type[Payload], str] = TERMINAL
 ) -> Iterator[str]:
-    """Yield a sentence for each fault of a wiring that would start.
-
-    A reducer does not consume its own events. FeedbackState consumes decisions, because it shows controllers the knobs
-    that decisions set. It is no consumer of facts: a fact that it alone reads may have no effect.
-    """
+    """Yield a sentence for each fault of a wiring that would start."""
     emitted, read = emitters(daemons), consumers(daemons)
     for payload in CATALOGUE:
         bystanders = frozenset() if payload.kind is Kind.DECISION else frozenset({FeedbackFold.name})
@@ -129,10 +125,6 @@ def loose_ends(
     for knob, names in owners(daemons).items():
         if not names:
             yield f"Nobody owns {knob}. Emit what sets it, or make it one of a controller's `parameters`."
-
-
-def test_every_type_has_an_emitter_and_a_consumer_or_a_reason():
-    assert list(loose_ends()) == []
 
 
 class Herald(Usurper):
@@ -165,49 +157,13 @@ NO_TRAINER = {name: spec for name, spec in DAEMONS.items() if name != "training"
         ("ELO_UPDATED has no emitter.", {"daemons": NO_EVALUATOR}),
         ("ELO_UPDATED has no consumer.", {"daemons": NO_LEAGUE}),
         ("ACCESS_REFUSED has no consumer.", {"terminal": {}}),
+        (
+            "SELFPLAY_COMPLETE has no consumer.",
+            {"daemons": {name: DAEMONS[name] for name in ("broker", "selfplay_worker")}},
+        ),
         ("LOSS_ANOMALY_DETECTED has no consumer.", {"daemons": UNHEEDED}),
         ("Nobody owns learning_rate.", {"daemons": UNHEEDED}),
     ],
 )
 def test_loose_ends_are_found(said, declared):
     assert any(end.startswith(said) for end in loose_ends(**declared))
-
-
-def test_worker_that_reads_its_own_results_is_no_consumer():
-    only = {name: DAEMONS[name] for name in ("broker", "selfplay_worker")}
-    assert any(end.startswith("SELFPLAY_COMPLETE has no consumer") for end in loose_ends(only))
-
-
-def test_every_decision_sets_one_knob():
-    decisions = [payload for payload in CATALOGUE if payload.kind is Kind.DECISION]
-    assert all(len(knobs_set(payload)) == 1 for payload in decisions if payload is not HyperparameterUpdated)
-    assert set(KNOBS) == set().union(*map(knobs_set, CATALOGUE))
-    assert all(reason for reason in TERMINAL.values())
-
-
-def test_every_reducer_has_a_name_of_its_own_and_a_place():
-    names = [reducer.name for spec in DAEMONS.values() for reducer in spec.hosted if reducer is not FeedbackFold]
-    assert len(set(names)) == len(names)
-    assert all(spec.hosted or spec.sink for name, spec in DAEMONS.items() if name != "broker")
-
-
-def test_observers_are_no_readers_in_the_wiring():
-    observers = {one.name for spec in DAEMONS.values() for one in spec.observers} - {FeedbackFold.name}
-    assert observers
-    assert not observers & frozenset().union(*consumers().values())
-    assert all(not one.emits for spec in DAEMONS.values() for one in spec.observers)
-
-
-def test_every_request_is_served_by_someone():
-    served = consumers()
-    unserved = [payload for payload in emitters() if payload.kind == "request" and payload not in served]
-    assert not unserved
-
-
-def test_an_unknown_daemon_is_refused_with_the_names_there_are():
-    with pytest.raises(UnknownDaemon, match="selfplay_worker"):
-        spec_of("selfplay_workr")
-
-
-def test_the_broker_is_started_first():
-    assert next(iter(DAEMONS)) == "broker"
