@@ -190,11 +190,7 @@ def test_batched_evaluation_plays_the_same_games_faster(key: str, tmp_path: Path
     rows = []
     for seed in range(ROUNDS):
         spec = GauntletSpec(
-            store=tmp_path,
-            config=config.replace(evaluation=settings),
-            model=hero,
-            opponents=(opponent,),
-            seed=seed,
+            store=tmp_path, config=config.replace(evaluation=settings), model=hero, opponents=(opponent,), seed=seed
         )
         plies = settings.openings(dealt=open_table(config, 0).spec.dealt)
         plan = MatchPlan(few, derive_seed(seed, "match", model), settings.temperature, plies)

@@ -17,15 +17,7 @@ from app.bus.access import KeyRefused
 from app.bus.keys import KeyList
 from app.bus.ports import BrokerLimits, BusError, InsecureEndpoint, PublishRefused, Sign
 from app.core import Elo
-from app.events import (
-    AccessRefused,
-    DaemonReady,
-    DaemonStopped,
-    Evidence,
-    ModelPromoted,
-    RunConfigured,
-    originate,
-)
+from app.events import AccessRefused, DaemonReady, DaemonStopped, Evidence, ModelPromoted, RunConfigured, originate
 from app.events.frames import DeadLetter, frame_of
 from app.journal.memory import MemoryJournal
 

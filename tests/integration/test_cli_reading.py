@@ -231,10 +231,7 @@ def test_replay_says_that_what_is_published_happens_again(flyball: Flyball) -> N
     assert "happens again" in flyball("replay", "--help").stdout
 
 
-@pytest.mark.parametrize(
-    "words",
-    ["tail -n 100", "trace 0001", "replay --check", "config show"],
-)
+@pytest.mark.parametrize("words", ["tail -n 100", "trace 0001", "replay --check", "config show"])
 def test_a_reader_that_has_gone_is_no_error(run: Path, words: str) -> None:
     command = [sys.executable, "-m", "app.cli", "--run", str(run), *words.split()]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

@@ -215,10 +215,7 @@ def test_what_if_begins_with_the_kinds_of_change(run):
 
 @pytest.mark.parametrize(
     ("asked", "name"),
-    [
-        (MORE_GAMES, "MODEL_PROMOTED → EVALUATION_REQUESTED"),
-        (FEWER_GAMES, "EVALUATION_REQUESTED → PROMOTION_REJECTED"),
-    ],
+    [(MORE_GAMES, "MODEL_PROMOTED → EVALUATION_REQUESTED"), (FEWER_GAMES, "EVALUATION_REQUESTED → PROMOTION_REJECTED")],
 )
 def test_what_if_lists_verdicts_beside_requests(run, asked, name):
     found = told(flyball(run, *asked, "--json"))

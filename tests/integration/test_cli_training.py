@@ -164,11 +164,7 @@ def test_a_game_has_settings_of_its_own() -> None:
         ("run.toml", "[ppo]\nlerning_rate = 1\n", r"Unknown setting 'ppo.lerning_rate' in .*run.toml"),
         ("run.toml", "[ppo]\ngamma = 7\n", r"ppo.gamma \(.*run.toml\): .*less than or equal to 1, not 7"),
         ("run.yaml", "ppo:\n  gamma: hot\n", r"ppo.gamma \(.*run.yaml\): .*valid number.*'hot'"),
-        (
-            "run.toml",
-            "[ppo]\ngamma = true\n",
-            r"ppo.gamma \(.*run.toml\): .*a number, which true",
-        ),
+        ("run.toml", "[ppo]\ngamma = true\n", r"ppo.gamma \(.*run.toml\): .*a number, which true"),
         ("run.toml", "[collection.opponents]\nself = true\n", r"collection.opponents \(.*\): .*a number"),
         ("run.yaml", "ppo: [\n", r"run.yaml cannot be read"),
         ("run.yaml", "- 1\n", r"run.yaml holds no tables"),

@@ -8,17 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from own_training import (
-    BASE,
-    GOOD,
-    OPEN,
-    TIC_TAC_TOE,
-    commanded,
-    first_model,
-    folders,
-    stored,
-    train_spec,
-)
+from own_training import BASE, GOOD, OPEN, TIC_TAC_TOE, commanded, first_model, folders, stored, train_spec
 from selfplay_rig import ignore
 from structlog.testing import capture_logs
 

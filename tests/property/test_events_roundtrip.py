@@ -11,17 +11,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft7Validator
 from msgspec.structs import asdict
 
-from app.events import (
-    CATALOGUE,
-    Envelope,
-    Event,
-    MalformedEvent,
-    NoUpcast,
-    Payload,
-    decode,
-    encode,
-    envelope_model,
-)
+from app.events import CATALOGUE, Envelope, Event, MalformedEvent, NoUpcast, Payload, decode, encode, envelope_model
 from app.events.codec import _decode_fast, _decode_slowly
 from app.events.schemas import envelope_schema
 

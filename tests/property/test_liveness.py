@@ -157,12 +157,7 @@ class ConstantRun:
             case SelfplayRequested(worker=worker, games=games) if self._trouble != "no games":
                 rows = most_rows(state_of({}, key), self.settings) * 4
                 shard = ShardRef(
-                    key=sha(event.id),
-                    rows=rows,
-                    games=games,
-                    model=asked.model,
-                    seed=asked.seed,
-                    worker=worker,
+                    key=sha(event.id), rows=rows, games=games, model=asked.model, seed=asked.seed, worker=worker
                 )
                 yield played().replace(request_id=event.id, probe=asked.probe, shard=shard)
             case SelfplayComplete(request_id=request, shard=shard, probe=probe):

@@ -143,10 +143,7 @@ def test_trie_of_answers_that_tokens_confuse_is_refused(codec: Letters, options:
 
 
 @settings(max_examples=25)
-@given(
-    st.lists(st.text("ab ", min_size=1, max_size=5), min_size=1, max_size=8, unique=True),
-    st.integers(0, 2**32),
-)
+@given(st.lists(st.text("ab ", min_size=1, max_size=5), min_size=1, max_size=8, unique=True), st.integers(0, 2**32))
 def test_tries_lead_to_every_legal_answer_and_no_other(words: list[str], seed: int) -> None:
     rng = Random(seed)
     answers = OneOf(tuple(f"{word}\n" for word in words))
