@@ -22,10 +22,7 @@ CONFIGS = [
 
 
 def cost(config: GameConfig, seed: int) -> float:
-    """Return the processor time of a random decision, in µs.
-
-    The position is observed, masked and stepped.
-    """
+    """Return the processor time of a random decision, in µs. The position is observed, masked and stepped."""
     table, slots, rng, spent = open_table(config, SLOTS), np.arange(SLOTS), np.random.default_rng(seed), 0.0
     table.reset(slots, [0] * SLOTS)
     for _ in range(STEPS):

@@ -45,10 +45,7 @@ def train(code: Path, key: str, seed: int, iterations: int, folder: Path, *chang
 
 
 def trained(code: Path, key: str, seed: int, seconds: float, folder: Path) -> int:
-    """Train for about ``seconds`` of processor time; return the number of iterations.
-
-    Evaluations are not counted.
-    """
+    """Train for about ``seconds`` of processor time; return the number of iterations. Evaluations are not counted."""
     pilot = train(code, key, seed, PILOT, folder / "pilot", "training.eval_games=2", "collection.initial_policy=random")
     iterations = max(2, round(seconds / pilot))
     at_its_end = (f"training.eval_frequency={iterations}", "training.eval_games=400")

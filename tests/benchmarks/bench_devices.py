@@ -53,10 +53,7 @@ def name_of(network: NetworkSettings) -> str:
 
 
 def best(work: Callable[[], int]) -> float:
-    """Return the highest rate of some rounds of ``work``.
-
-    ``work`` returns the amount that it did.
-    """
+    """Return the highest rate of some rounds of ``work``. ``work`` returns the amount that it did."""
     rates = []
     for _ in range(ROUNDS):
         torch.cuda.synchronize()
@@ -169,10 +166,7 @@ def updating(config: GameConfig, samples: Samples, compute: Compute) -> float:
 
 @contextmanager
 def pytorch_as_it_is() -> Iterator[None]:
-    """Let PyTorch choose its algorithms as CleanRL does.
-
-    CleanRL makes only cuDNN's algorithms deterministic.
-    """
+    """Let PyTorch choose its algorithms as CleanRL does. CleanRL makes only cuDNN's algorithms deterministic."""
     torch.use_deterministic_algorithms(mode=False)
     yield
     torch.use_deterministic_algorithms(mode=True, warn_only=True)

@@ -44,10 +44,7 @@ def theirs(seed: int) -> int:
 
 
 def recorded(seed: int) -> list[dict[str, list[str]]]:
-    """Return the orders of a random game, phase by phase.
-
-    Our rules play it.
-    """
+    """Return the orders of a random game, phase by phase. Our rules play it."""
     game = Game(STANDARD, Ending(last_year=LAST_YEAR))
     rng = Random(seed)
     while game.outcome is None:

@@ -49,10 +49,7 @@ class OneAtATime:
         self.tensor = "observation_tensor" if kind.provides_observation_tensor else "information_state_tensor"
 
     def play(self) -> tuple[MatchStatistics, float]:
-        """Return the match's statistics and the seconds that it took.
-
-        The time to generate the draws is not counted.
-        """
+        """Return the match's statistics and the seconds that it took. The time to generate the draws is not counted."""
         players = self.config.players
         draws = [self._draws(game) for game in range(self.plan.games)]
         began = perf_counter()

@@ -46,10 +46,7 @@ def rate(work: Callable[[int], int], seed: int) -> float:
 
 
 def compare(ours: Callable[[int], int], *others: Callable[[int], int]) -> list[float]:
-    """Return the median rates of some works, taken in turn.
-
-    The first round warms up.
-    """
+    """Return the median rates of some works, taken in turn. The first round warms up."""
     rates = [[rate(work, seed) for work in (ours, *others)] for seed in range(ROUNDS + 1)]
     return np.median(np.array(rates[1:]), axis=0).tolist()
 
@@ -151,10 +148,7 @@ def test_the_environment_of_one_program_on_two_cores() -> None:
 
 
 def our_hands(seed: int, hands: int = 2 * SLOTS) -> int:
-    """Play hands of one model against itself into a shard.
-
-    Forced moves are left out.
-    """
+    """Play hands of one model against itself into a shard. Forced moves are left out."""
     seating = np.zeros((hands, 4), dtype=np.int8)
     schedule = Schedule([derive_seed(seed, game) for game in range(hands)], seating, (1.0,), seed)
     recorder = ShardRecorder()

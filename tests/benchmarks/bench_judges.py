@@ -37,10 +37,7 @@ def test_solver_by_stones() -> None:
 
 
 def test_match_by_playouts_with_openspiel() -> None:
-    """Play by our rules with equal playouts, two games with each opening.
-
-    OpenSpiel's rules may end a game first.
-    """
+    """Play by our rules with equal playouts, two games with each opening. OpenSpiel's rules may end a game first."""
     theirs, numbers, rng = pyspiel.load_game("shogi"), openspiel_actions(), Random(2)
     points, draws, ended, seconds, moves = 0.0, 0, 0, np.zeros(2), np.zeros(2)
     opening = list[float]()

@@ -94,10 +94,7 @@ def test_rows_a_second_of_every_kind_of_network(monkeypatch: pytest.MonkeyPatch)
 
 
 def calls_a_second(calls: dict[str, Callable[[], object]]) -> dict[str, float]:
-    """Return the rate of each of ``calls``, in calls a second.
-
-    It is the best of rounds that take turns.
-    """
+    """Return the rate of each of ``calls``, in calls a second. It is the best of rounds that take turns."""
     best = dict.fromkeys(calls, 0.0)
     for call in calls.values():
         call()
@@ -152,10 +149,7 @@ def test_training_rows_a_second_by_precision(key: str) -> None:
 def training_step(
     settings: NetworkSettings, shape: NetworkShape, rows: int, precision: Precision
 ) -> Callable[[], object]:
-    """Return a function that makes a step of Adam.
-
-    Its targets are fixed, and like a search's policies and outcomes.
-    """
+    """Return a function that makes a step of Adam. Its targets are fixed, and like a search's policies and outcomes."""
     network = load_network(settings, shape, init_policy(settings, shape, 0))
     optimizer, obs = load_adam(network, 1e-4, None), torch.from_numpy(positions(shape, rows))
     generator = torch.Generator().manual_seed(0)

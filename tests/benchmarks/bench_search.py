@@ -72,10 +72,7 @@ def interval(ratios: NDArray[np.float64]) -> str:
 
 
 def selfplay(policy: Policy, number: int) -> float:
-    """Return positions a second of whole games.
-
-    They are recorded as in training. At the end, batches get smaller.
-    """
+    """Return positions a second of whole games. They are recorded as in training. At the end, batches get smaller."""
     player, began = SearchPlayer(policy, CONFIG, SIMULATIONS, 1.0), process_time()
     schedule = selfplay_schedule(GAMES_A_ROUND, 2, [], (1.0,), number)
     facts = {"model": "0" * 64, "seed": number, "worker": "bench", "in_flight": BATCH}
@@ -84,10 +81,7 @@ def selfplay(policy: Policy, number: int) -> float:
 
 
 def searches(policy: Policy, number: int) -> float:
-    """Return positions a second of searches of full batches.
-
-    The batches of mctx are always full.
-    """
+    """Return positions a second of searches of full batches. The batches of mctx are always full."""
     turn, player = positions(BATCH), SearchPlayer(policy, CONFIG, SIMULATIONS, 1.0)
     points = np.random.default_rng(number).random(BATCH)
     return passes(lambda _: player.search(turn, points), None, number)

@@ -45,10 +45,7 @@ SLOT = np.array([0])
 
 
 def plies_a_second(config: GameConfig, games: int, seed: int) -> float:
-    """Play at random; return plies a second, without drawing random numbers.
-
-    A ply is observed and stepped.
-    """
+    """Play at random; return plies a second, without drawing random numbers. A ply is observed and stepped."""
     table, rng, seconds, plies = open_table(config, games), np.random.default_rng(seed), 0.0, 0
     table.reset(np.arange(games), range(games))
     while len(live := np.flatnonzero(table.seats() != FINISHED)):
@@ -105,10 +102,7 @@ def alone(config: GameConfig, games: int) -> Rate:
 
 
 def in_batches(config: GameConfig, precision: Precision, games: int) -> float:
-    """Play a match; return decisions a second of processor time.
-
-    It runs in this process.
-    """
+    """Play a match; return decisions a second of processor time. It runs in this process."""
     shape = open_table(config, 0).spec.shape
     hero, other = (
         Policy(config.network, shape, init_policy(config.network, shape, seed=seed), Compute(precision=precision))
@@ -146,10 +140,7 @@ def gauntlet(config: GameConfig, folder: Path, precision: Precision, games: int)
 
 
 async def on_two_processes(spec: GauntletSpec) -> float:
-    """Return decisions a second of a gauntlet, by wall time.
-
-    Two warm processes play it.
-    """
+    """Return decisions a second of a gauntlet, by wall time. Two warm processes play it."""
     engine = LocalEngine(workers=2)
     try:
         manager = EvaluationManager(engine)
@@ -164,11 +155,7 @@ async def on_two_processes(spec: GauntletSpec) -> float:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("precision", ["bfloat16", "float32"])
 def test_evaluation_of_a_tower_beside_one_game_at_a_time(precision: Precision, tmp_path: Path) -> None:
-    """Compare decisions a second of two untrained 4 x 64 towers.
-
-    Both sides use our rules, so they differ in the batches only. One game at a time runs in one process and thread, in
-    float32.
-    """
+    """Compare decisions a second of two untrained 4 x 64 towers."""
     assert (SHOGI.network.blocks, SHOGI.network.channels) == (4, 64)
     rows = []
     for _ in range(ROUNDS):
@@ -217,10 +204,7 @@ HEADS = {"dense": DENSE, "planes": DENSE.replace(policy_head="planes")}
 
 
 def learner_of(network: NetworkSettings) -> tuple[Checkpoint, Shard, float]:
-    """Return a new model, rows of its games, and their time.
-
-    There are 64 games, and the time is the processor's.
-    """
+    """Return a new model, rows of its games, and their time. There are 64 games, and the time is the processor's."""
     config, store = SHOGI.replace(network=network, max_moves=40), MemoryStore()
     base = get_checkpoint(store, put_checkpoint(store, *first_model(config, open_table(config, 0).spec, 1), None))
     schedule = selfplay_schedule(64, 2, [], [1.0], 1, opening_plies=0)
@@ -232,10 +216,7 @@ def learner_of(network: NetworkSettings) -> tuple[Checkpoint, Shard, float]:
 
 
 def test_heads_of_a_small_tower() -> None:
-    """Compare updates by three kinds of policy heads and rows.
-
-    The dense head is measured with masks, as before there were planes, and with lists; the head of planes with lists.
-    """
+    """Compare updates by three kinds of policy heads and rows."""
     ways = {"dense, masks": ("dense", True), "dense, lists": ("dense", False), "planes, lists": ("planes", False)}
     with threads(1):
         made = {name: learner_of(network) for name, network in HEADS.items()}

@@ -60,10 +60,7 @@ def iterations(key: str, games: int, game: str | None = None) -> Callable[[int],
 
 
 def rates(*works: Callable[[int], int]) -> list[float]:
-    """Return the median steps a second of some works.
-
-    They take turns, and the first round warms up.
-    """
+    """Return the median steps a second of some works. They take turns, and the first round warms up."""
 
     def rate(work: Callable[[int], int], seed: int) -> float:
         began = process_time()

@@ -73,20 +73,14 @@ def say(text: str) -> None:
 
 
 def call(*words: str, namespace: str | None = None) -> str:
-    """Run a command, and return what it prints.
-
-    It runs in a network namespace if one is named.
-    """
+    """Run a command, and return what it prints. It runs in a network namespace if one is named."""
     inside = ("ip", "netns", "exec", namespace) if namespace else ()
     return subprocess.run([*inside, *words], check=True, capture_output=True, text=True).stdout
 
 
 @dataclass
 class Cluster:
-    """Machines in network namespaces of their own.
-
-    Each of their ``processes`` is started in its own session.
-    """
+    """Machines in network namespaces of their own. Each of their ``processes`` is started in its own session."""
 
     folder: Path
     machines: int
@@ -196,10 +190,7 @@ class Cluster:
         call("ip", "-n", self.namespace("head"), "link", "set", node, "down" if off else "up")
 
     def stop(self) -> None:
-        """Stop all machines in order.
-
-        The workers come first, then the daemons of the head, then its Ray.
-        """
+        """Stop all machines in order. The workers come first, then the daemons of the head, then its Ray."""
         for node in sorted(self.processes, key=lambda name: name == "head"):
             for process in reversed(self.processes[node]):
                 process.send_signal(signal.SIGTERM)
@@ -248,10 +239,7 @@ def wait_for(what: str, reached: Callable[[], bool], seconds: float) -> float:
 
 
 def rates(finished: list[float], begin: float, end: float) -> list[float]:
-    """Return results a second in each whole window between two times.
-
-    Times are seconds of the same clock.
-    """
+    """Return results a second in each whole window between two times. Times are seconds of the same clock."""
     count = int((end - begin) / WINDOW_SECONDS)
     windows = Counter(int((at - begin) // WINDOW_SECONDS) for at in finished if at >= begin)
     return [windows[number] / WINDOW_SECONDS for number in range(count)]

@@ -38,10 +38,7 @@ GATES = "[feedback.lifecycle]\nelo0 = {}\nelo1 = {}\n"
 
 
 def processor_seconds(process: int) -> float:
-    """Return the processor seconds of a process and its descendants.
-
-    Descendants that have ended are included.
-    """
+    """Return the processor seconds of a process and its descendants. Descendants that have ended are included."""
     parents, ticks = dict[int, int](), dict[int, int]()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -97,10 +94,7 @@ def round_robin(store: Path, key: str, models: list[str], games: int) -> Iterato
 
 
 def report(runs: dict[tuple[int, str], dict[str, object]], strengths: dict[str, float]) -> dict[str, object]:
-    """Compare the arms with the gate at [-40, 0] Elo.
-
-    They are compared seed by seed.
-    """
+    """Compare the arms with the gate at [-40, 0] Elo. They are compared seed by seed."""
     base, found = "not 40 worse", {}
     for arm in ARMS:
         own = {seed: strengths[run["champion"]] for (seed, name), run in runs.items() if name == arm}
@@ -116,10 +110,7 @@ def report(runs: dict[tuple[int, str], dict[str, object]], strengths: dict[str, 
 
 
 def main() -> None:
-    """Run the study and write JSON lines.
-
-    There is a line for each run, then the result.
-    """
+    """Run the study and write JSON lines. There is a line for each run, then the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--config", default="connect_four_2p", choices=list(GAMES))

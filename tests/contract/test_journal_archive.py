@@ -163,10 +163,7 @@ def test_full_disk_stops_archiving_and_loses_nothing(path: Path, monkeypatch: py
 
 
 def test_disk_that_fills_while_archiving_leaves_no_file(path: Path) -> None:
-    """Limit a child's file sizes, which stands in for a full disk.
-
-    Its writes then fail with an error of the system.
-    """
+    """Limit a child's file sizes, which stands in for a full disk. Its writes then fail with an error of the system."""
     program = f"""
 import resource, signal
 from pathlib import Path
@@ -200,10 +197,7 @@ with closing(SqliteJournal(path)) as journal:
 
 @pytest.mark.parametrize("lines", [1, 2, 5, 9, 14])
 def test_kill_9_while_archiving_loses_nothing(tmp_path: Path, lines: int) -> None:
-    """Guarantee (ADR-045): a crash at any point loses nothing.
-
-    Archiving again completes what the crash interrupted.
-    """
+    """Guarantee (ADR-045): a crash at any point loses nothing. Archiving again completes what the crash interrupted."""
     path, expected = tmp_path / "journal.sqlite", records(1000)
     with closing(SqliteJournal(path)) as journal:
         journal.append(expected)
@@ -362,10 +356,7 @@ def test_deleted_events_are_named_and_newer_ones_are_read(path: Path) -> None:
 
 
 def test_broker_starts_without_deleted_events(path: Path) -> None:
-    """Delete the latest events, too, so that their ids are unknown.
-
-    This happens where few events stay live.
-    """
+    """Delete the latest events, too, so that their ids are unknown. This happens where few events stay live."""
     with closing(SqliteJournal(path)) as journal:
         write_snapshot(journal.archive.folder, Snapshot(240, {}), journal.head_at(240) or b"")
         assert [row.last for row in journal.forget(240 * 1_000_000)] == [120, 240]

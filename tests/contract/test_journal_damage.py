@@ -1,7 +1,4 @@
-"""Damage of a journal's file, in every bit of every table.
-
-A start refuses it, and a rebuild mends it.
-"""
+"""Damage of a journal's file, in every bit of every table. A start refuses it, and a rebuild mends it."""
 
 import shutil
 import sqlite3
@@ -174,10 +171,7 @@ def test_damage_beside_the_records_is_told(change: str, told: str, sound: Path, 
 
 
 def test_a_wrong_mark_is_never_acknowledged(sound: Path, tmp_path: Path) -> None:
-    """Refuse marks that are too high.
-
-    Otherwise the broker would acknowledge events that it never records.
-    """
+    """Refuse marks that are too high. Otherwise the broker would acknowledge events that it never records."""
     with closing(SqliteJournal(fill(tmp_path / "journal.sqlite"))) as journal:
         journal._db.connection.execute("UPDATE marks SET next = next + 4")
         with pytest.raises(DamagedDatabase, match="table marks"):
@@ -228,10 +222,7 @@ def test_a_journal_of_a_newer_format_is_refused(sound: Path, tmp_path: Path) -> 
 
 
 def test_journal_of_format_1_is_migrated_with_its_content(sound: Path, tmp_path: Path) -> None:
-    """Migrate the tables that later formats changed.
-
-    Format 1 had a table for cursors. Formats 1 and 2 had only the latest position of each landmark.
-    """
+    """Migrate the tables that later formats changed. Format 1 had a table for cursors."""
     file = tmp_path / "journal.sqlite"
     shutil.copyfile(sound, file)
     with closing(sqlite3.connect(file, isolation_level=None)) as db:

@@ -52,10 +52,7 @@ def test_a_reader_cannot_write(journal, tmp_path):
 
 
 def test_backup_beside_the_writer_is_one_moments_journal(journal, tmp_path):
-    """Back up while the writer appends and checkpoints.
-
-    The copy opens as a journal, without files beside it.
-    """
+    """Back up while the writer appends and checkpoints. The copy opens as a journal, without files beside it."""
     size, copies, stop = 3000, list[int](), Event()
 
     def back_up() -> None:
@@ -148,10 +145,7 @@ def test_an_empty_file_is_called_so_and_may_become_a_journal(tmp_path):
 
 
 def test_a_commit_waits_for_the_disk(journal):
-    """Guarantee (ADR-003): acknowledged events survive a loss of power.
-
-    This takes a write-ahead log and an fsync for each commit.
-    """
+    """Guarantee (ADR-003): acknowledged events survive a loss of power."""
     settings = [
         journal._db.connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")
     ]
@@ -159,10 +153,7 @@ def test_a_commit_waits_for_the_disk(journal):
 
 
 def test_a_full_disk_is_said_clearly_and_loses_nothing(journal, tmp_path):
-    """Fill SQLite's page limit, which stands in for a full disk.
-
-    Both raise SQLITE_FULL.
-    """
+    """Fill SQLite's page limit, which stands in for a full disk. Both raise SQLITE_FULL."""
     journal.append([record(1)])
     pages = journal._db.connection.execute("PRAGMA page_count").fetchone()[0]
     journal._db.connection.execute(f"PRAGMA max_page_count = {pages + 2}")

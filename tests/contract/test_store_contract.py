@@ -33,10 +33,7 @@ def overwrite(store: BlobStore, key: str, data: bytes) -> None:
 
 
 def in_memory(folder: Path) -> ObjectStore:
-    """Return an object store in fsspec's memory file system.
-
-    All tests share that file system.
-    """
+    """Return an object store in fsspec's memory file system. All tests share that file system."""
     return ObjectStore(StoreAddress("memory", f"memory://{folder}", {}))
 
 

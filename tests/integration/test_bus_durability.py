@@ -123,10 +123,7 @@ async def test_outbox_of_an_ended_program_is_sent_first_and_in_order(tmp_path):
 
 
 async def test_what_the_outbox_holds_is_not_recorded_twice(tmp_path):
-    """Lose the acknowledgement with the first program.
-
-    The second program sends the frame again.
-    """
+    """Lose the acknowledgement with the first program. The second program sends the frame again."""
     journal, outbox = MemoryJournal(), MemoryOutbox()
     bus = ZmqBus(address(tmp_path), producer="node", deadline_s=0.05, outbox=outbox)
     with pytest.raises(BrokerUnavailable):

@@ -329,10 +329,7 @@ async def test_an_address_of_the_network_needs_keys(ring):
 
 
 async def test_a_connection_cannot_take_over_another_s_session(broker, ring, journal):
-    """Choose the name of a connection that belonged to another key.
-
-    Clients may choose names, but such a connection begins without a session.
-    """
+    """Choose the name of a connection that belonged to another key."""
     with Raw(broker.endpoint, ring.keys("node1")) as raw:
         raw.hello("training@node1")
     context = zmq.Context()

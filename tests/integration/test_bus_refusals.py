@@ -175,10 +175,7 @@ def test_who_sends_too_fast_is_told_to_wait(stranger, journal):
 
 
 async def test_a_client_that_is_too_fast_slows_down_and_loses_nothing(journal, tmp_path):
-    """Publish too fast, and say hello again after each refusal.
-
-    Saying hello does not help: the surplus waits until the clock allows it.
-    """
+    """Publish too fast, and say hello again after each refusal."""
     clock, limits = StepClock(), BrokerLimits(events_per_second=100)
     with broker_thread(journal, address(tmp_path), clock=clock, limits=limits) as broker:
         bus = ZmqBus(broker.endpoint, producer="quick")
@@ -315,10 +312,7 @@ def test_broker_dead_letter_of_an_impossible_number_is_refused(tmp_path):
 
 @pytest.mark.parametrize("position", [2, 1 << 63])
 async def test_broker_dead_letter_beyond_the_end_is_refused(position, tmp_path):
-    """Report a position beyond the journal's end.
-
-    If it were kept, the dead letter would be damage at the broker's next start, or stop it at once.
-    """
+    """Report a position beyond the journal's end."""
     with (
         closing(SqliteJournal(tmp_path / "journal.sqlite")) as journal,
         broker_thread(journal, address(tmp_path)) as broker,

@@ -149,10 +149,7 @@ MINE = replace(POLICY_GRADIENT, name="gagged", train="gagged:nowhere")
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder of settings that name the example's network.
-
-    Two modules beside them have a fault each.
-    """
+    """Return a folder of settings that name the example's network. Two modules beside them have a fault each."""
     for file in ("conv_network.py", "own_backend.py"):
         shutil.copy(EXAMPLES / file, tmp_path)
     shutil.copy(EXAMPLES / "conv_network.toml", tmp_path / "flyball.toml")

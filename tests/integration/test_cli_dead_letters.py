@@ -113,10 +113,7 @@ def test_retry_publishes_refused_events_and_removes_them(run: Path, flyball: Fly
 
 
 def test_retry_of_events_recorded_since_records_nothing(stopped: Path, flyball: Flyball) -> None:
-    """Retry events that have been recorded meanwhile.
-
-    Their sender published them again, or an earlier retry was killed before it removed the dead letter.
-    """
+    """Retry events that have been recorded meanwhile."""
     with closing(SqliteJournal(stopped / "journal.sqlite")) as journal:
         (dead, *_) = journal.dead_letters()
         journal.append(dead_letters=[dead])

@@ -191,10 +191,7 @@ def test_a_run_without_a_league_is_told_from_no_run(tmp_path: Path) -> None:
 
 
 def circle(names: list[str], games: int) -> LeagueView:
-    """Return a league of three that beat each other in a circle.
-
-    Each wins seven of ten games against the next.
-    """
+    """Return a league of three that beat each other in a circle. Each wins seven of ten games against the next."""
     won, lost = 7 * games // 10, 3 * games // 10
     pairs = zip(names, names[1:] + names[:1], strict=True)
     return LeagueView(pairs=total(of_games(one, other, won, 0, lost) for one, other in pairs))

@@ -97,10 +97,7 @@ def test_emit_settings_is_refused_as_usage(flyball: Flyball, dry: tuple[str, ...
 
 
 def test_emit_void_is_refused_as_usage(flyball: Flyball) -> None:
-    """Refuse to void the run's first settings by hand.
-
-    Without them, all events until the next start would be left out, too.
-    """
+    """Refuse to void the run's first settings by hand."""
     refused = flyball("emit", "EVENT_VOIDED", '{"position": 1, "reason": "dislike"}', "--dry-run")
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert " journal repair --void" in refused.stderr

@@ -43,10 +43,7 @@ def listed(result: Result) -> set[str]:
 
 
 class Run:
-    """A run with models, a played shard, and blobs that nothing names.
-
-    One model is promoted, one is earlier.
-    """
+    """A run with models, a played shard, and blobs that nothing names. One model is promoted, one is earlier."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.store = folder, FileStore(folder / "store")

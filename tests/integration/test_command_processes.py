@@ -1,7 +1,4 @@
-"""Training commands die with their jobs, with all their processes.
-
-Their failures become events.
-"""
+"""Training commands die with their jobs, with all their processes. Their failures become events."""
 
 import asyncio
 from pathlib import Path
@@ -61,10 +58,7 @@ async def pids_of(root: Path) -> list[int]:
 
 
 def gone(pids: list[int]) -> bool:
-    """Return whether the processes end within seconds.
-
-    Processes that have ended already count as gone.
-    """
+    """Return whether the processes end within seconds. Processes that have ended already count as gone."""
     found = [process for process in psutil.process_iter() if process.pid in pids]
     _, alive = psutil.wait_procs(found, timeout=10)
     return all(process.status() == psutil.STATUS_ZOMBIE for process in alive)
@@ -95,10 +89,7 @@ async def test_command_dies_with_its_child_at_the_deadline(root: Path) -> None:
 
 @pytest.mark.parametrize("kind", [LocalEngine, InlineEngine])
 async def test_command_dies_when_its_job_is_cancelled(root: Path, kind: type) -> None:
-    """Let the command report again and again.
-
-    A job in a thread ends at its next report.
-    """
+    """Let the command report again and again. A job in a thread ends at its next report."""
     script = HANG.replace("time.sleep(1000)", TICKING) if kind is InlineEngine else HANG
     spec, engine = commanded(root, script), kind()
     task = asyncio.get_running_loop().create_task(engine.run(JOB, spec))

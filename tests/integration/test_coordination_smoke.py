@@ -1,7 +1,4 @@
-"""All daemons in one process close the loop, and replay agrees.
-
-They share a bus in memory.
-"""
+"""All daemons in one process close the loop, and replay agrees. They share a bus in memory."""
 
 import asyncio
 from pathlib import Path

@@ -63,10 +63,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @contextmanager
 def page_of(browser: Any, url: str, size: tuple[int, int] = WIDE, scheme: str = "light") -> Iterator[Any]:
-    """Open a page that must write no error to its console.
-
-    It must ask no other host for anything.
-    """
+    """Open a page that must write no error to its console. It must ask no other host for anything."""
     context = browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
     page = context.new_page()
     page.set_default_timeout(PATIENCE_MS)

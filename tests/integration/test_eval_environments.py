@@ -1,7 +1,4 @@
-"""``flyball eval --env``: output, refusals, and policies of other packages.
-
-Figures agree with Stable-Baselines3.
-"""
+"""``flyball eval --env``: output, refusals, and policies of other packages. Figures agree with Stable-Baselines3."""
 
 import json
 import os
@@ -45,10 +42,7 @@ def linear(path: Path, weights: list[list[float]], environment: str = "CartPole-
 
 @pytest.fixture
 def weak(tmp_path: Path) -> Path:
-    """Return a policy that pushes to where the pole leans.
-
-    The pole falls after 20 to 70 steps.
-    """
+    """Return a policy that pushes to where the pole leans. The pole falls after 20 to 70 steps."""
     return linear(tmp_path / "weak.safetensors", [[0.0, 0.0, -1.0, 0.0], [0.0, 0.0, 1.0, 0.0]])
 
 
@@ -97,10 +91,7 @@ def test_a_trajectory_explains_the_summary(flyball: Flyball, weak: Path, tmp_pat
 @pytest.mark.parametrize("count", [1, 4, 7])
 @pytest.mark.parametrize("trained", [True, False])
 def test_it_agrees_with_stable_baselines3(count: int, trained: bool, weak: Path) -> None:
-    """Play the same policy in the same episodes.
-
-    SB3's environments reset in the same step, ours in the next.
-    """
+    """Play the same policy in the same episodes. SB3's environments reset in the same step, ours in the next."""
     environments = open_environments("CartPole-v1", count)
     spaces = environments.observation_space, environments.action_space
     path = CARTPOLE if trained else weak

@@ -114,10 +114,7 @@ async def test_progress_is_told_batch_by_batch(store, engine) -> None:
 
 
 async def test_batches_that_hang_are_written_off(store) -> None:
-    """Set a deadline far below the start of a process.
-
-    So every batch is too slow.
-    """
+    """Set a deadline far below the start of a process. So every batch is too slow."""
     starting = LocalEngine(workers=2)
     with pytest.raises(NothingPlayed, match="not done within"):
         await EvaluationManager(starting).evaluate(gauntlet(store, games=20, batch_seconds=0.01))
@@ -147,10 +144,7 @@ async def test_cancelling_stops_the_games(store, engine) -> None:
 
 
 async def test_training_is_untouched_by_evaluation(store) -> None:
-    """Evaluate beside a module in training, whose mode must stay.
-
-    Evaluation has no access to that module.
-    """
+    """Evaluate beside a module in training, whose mode must stay. Evaluation has no access to that module."""
     spec = gauntlet(store)
     files = {path: hashlib.sha256(path.read_bytes()).digest() for path in store.rglob("*") if path.is_file()}
     network = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(0.5).eval())

@@ -1,7 +1,4 @@
-"""The daemon host publishes before it saves, and counts nothing twice (ADR-002).
-
-It retries lost jobs, and drains.
-"""
+"""The daemon host publishes before it saves, and counts nothing twice (ADR-002). It retries lost jobs, and drains."""
 
 import asyncio
 import socket
@@ -284,10 +281,7 @@ async def test_without_a_broker_it_stops_all_the_same(when):
 
 
 async def test_host_without_its_state_publishes_no_recorded_event():
-    """Guarantee: decisions are recorded exactly once.
-
-    This does not depend on how many ids the broker remembers.
-    """
+    """Guarantee: decisions are recorded exactly once. This does not depend on how many ids the broker remembers."""
     stage = Stage()
     await stage.configure()
     await stage.beats(stage.host("training_trigger", MemoryStateStore()))
@@ -380,10 +374,7 @@ async def test_host_job_with_an_impossible_result_is_a_failure(stage):
 
 
 async def test_host_job_with_impossible_progress_is_a_failure(stage):
-    """Report losses beyond all bounds, which must not stop the training daemon.
-
-    Such losses are finite, so they count as no divergence.
-    """
+    """Report losses beyond all bounds, which must not stop the training daemon."""
     request = TrainingRequested(base_model=None, shards=(), step=0, seed=1, learning_rate=0.1, epochs=1)
     await stage.publish(request, "request")
     engine = TalkativeEngine(value_loss=1e30)
@@ -405,10 +396,7 @@ class MuteEngine(ScriptedEngine):
 
 
 async def test_daemon_shows_life_while_its_cluster_does_not_answer(stage):
-    """Show life without an answer.
-
-    Otherwise a restart of the cluster's head would lose the daemon and cancel its running jobs.
-    """
+    """Show life without an answer."""
     engine = MuteEngine(RESULT)
     signs = await stage.beats(stage.host("selfplay_worker", MemoryStateStore(), engine), count=5)
     assert engine.asked == 2

@@ -30,10 +30,7 @@ def stored(folder: Path, seed: int) -> ModelHash:
 
 @pytest.fixture
 def members(tmp_path: Path) -> list[ModelHash]:
-    """Return four models that play about equally well.
-
-    The last is published as 900 Elo stronger than the others.
-    """
+    """Return four models that play about equally well. The last is published as 900 Elo stronger than the others."""
     models = [stored(tmp_path, seed) for seed in range(MEMBERS)]
     run = Recording([])
     root = run.add(RunConfigured(run_id="1", settings=RunSettings().model_dump(mode="json")))

@@ -216,10 +216,7 @@ async def test_host_without_a_named_controller_reports_it(capsys: pytest.Capture
 
 
 async def test_host_restarted_without_a_controller_reports_it(capsys: pytest.CaptureFixture[str]) -> None:
-    """Restart the daemon after a change of flyball.toml.
-
-    The supervisor may do so before the run is restarted.
-    """
+    """Restart the daemon after a change of flyball.toml. The supervisor may do so before the run is restarted."""
     stage, states = OwnStage(), MemoryStateStore()
     feedback = await stage.configure_own(COSINE)
     await stage.until(DaemonReady, stage.host(feedback, states))

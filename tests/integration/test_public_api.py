@@ -182,10 +182,7 @@ def test_evaluate_takes_folder_file_and_export(trained: flyball.TrainingResult, 
 
 
 def test_evaluate_writes_no_log_to_stdout() -> None:
-    """Write the name of the device ``auto`` to stderr.
-
-    A program's stdout is its own.
-    """
+    """Write the name of the device ``auto`` to stderr. A program's stdout is its own."""
     program = "import flyball; flyball.evaluate('heuristic', 'connect_four_2p', games=2, device='auto')"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == ""

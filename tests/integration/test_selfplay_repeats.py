@@ -79,10 +79,7 @@ def test_the_same_games_in_another_shard_are_refused(tmp_path: Path, store: File
 
 
 def test_an_earlier_shard_is_read_once(tmp_path: Path, store: FileStore) -> None:
-    """Read each shard once for all inspections.
-
-    Reading 16 shards for each inspection took more time than playing the games.
-    """
+    """Read each shard once for all inspections."""
     first, second = played(tmp_path, 2)
     shard = get_shard(store, first)
     copy = put_shard(store, replace(shard, meta=shard.meta.replace(worker="another@test")))
@@ -103,10 +100,7 @@ def test_games_gathered_from_several_shards_are_refused(tmp_path: Path, store: F
 
 @pytest.mark.parametrize("scale", [1.0, 8.0, 30.0])
 def test_tic_tac_toe_repeats_its_games_and_is_none_the_worse(tmp_path: Path, scale: float) -> None:
-    """Repeat games, because tic-tac-toe has few.
-
-    A sharper model plays ever fewer different games.
-    """
+    """Repeat games, because tic-tac-toe has few. A sharper model plays ever fewer different games."""
     shards = played(tmp_path, 8, SMALL, scale, games=256)
     for number, shard in enumerate(shards):
         assert not look(tmp_path, shard, shards[:number], SMALL)["failures"]

@@ -103,10 +103,7 @@ def test_every_request_is_answered_once_or_under_way(arm) -> None:
 
 
 def quick(plant: PlantSettings) -> PlantSettings:
-    """Return the plant with trainings that take no time.
-
-    So nodes are never idle, and only games wait.
-    """
+    """Return the plant with trainings that take no time. So nodes are never idle, and only games wait."""
 
     def curve(one: CurveSettings) -> CurveSettings:
         return one.replace(time=one.time.replace(request=2.0, inspection=1e-3, training=1e-3, trained_row=1e-9))
@@ -115,10 +112,7 @@ def quick(plant: PlantSettings) -> PlantSettings:
 
 
 def test_nodes_that_fail_at_once_draw_few_requests() -> None:
-    """Let a node's requests fail within a second half of the time.
-
-    Other requests take ten minutes.
-    """
+    """Let a node's requests fail within a second half of the time. Other requests take ten minutes."""
     spells = PLANT.troubles.failing_nodes.replace(per_day=2.0)
     troubles = PLANT.troubles.replace(failing_nodes=spells)
     _, events = simulated(hours=16, plant=quick(PLANT).replace(troubles=troubles))
@@ -154,10 +148,7 @@ def test_every_arm_turns_the_loop(arm) -> None:
     ids=["more rows for a training", "fewer rows for a training", "some rows too poor for any"],
 )
 def test_baselines_agree_on_the_rows_that_make_a_training(arm, quality) -> None:
-    """Train again and again under each baseline.
-
-    Otherwise one of scheduler and trigger would wait for rows that the other does not bring.
-    """
+    """Train again and again under each baseline."""
     plant = PLANT.replace(quality=PLANT.quality.replace(**quality))
     known = settings()
     feedback = known.feedback.replace(trigger=TriggerSettings(hot_path=0.5, accelerated=0.5))
@@ -180,10 +171,7 @@ def test_requests_of_a_dead_node_are_played_after_its_return() -> None:
 
 
 def test_jobs_of_a_lost_node_are_done_by_others() -> None:
-    """Run all jobs but games on three nodes that may die.
-
-    On average a node dies every four hours, for one hour. The head does no jobs.
-    """
+    """Run all jobs but games on three nodes that may die. On average a node dies every four hours, for one hour."""
     dying = PLANT.troubles.dead_nodes.replace(per_day=6.0, hours=1.0)
     none = MachineProcesses(selfplay=0, inspection=0, training=0, evaluation=0)
     cluster = PLANT.cluster.replace(
@@ -220,10 +208,7 @@ def test_planted_regression_shows_in_truth_and_scoreboard() -> None:
 
 
 def test_no_event_holds_a_true_strength() -> None:
-    """Search payloads and ``FeedbackState`` for the world's true strengths.
-
-    Events hold only ratings, which are estimates.
-    """
+    """Search payloads and ``FeedbackState`` for the world's true strengths."""
     simulation, events = simulated(hours=6)
     truths = {round(model.skill, 6) for model in simulation.world.models.values() if model.skill}
     published = {round(value, 6) for event in events for value in vars(event.data).values() if isinstance(value, float)}

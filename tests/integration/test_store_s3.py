@@ -1,7 +1,4 @@
-"""A store on a real S3-compatible server.
-
-Uploads break off, servers are away, and credentials are wrong.
-"""
+"""A store on a real S3-compatible server. Uploads break off, servers are away, and credentials are wrong."""
 
 import subprocess
 import sys

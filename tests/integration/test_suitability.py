@@ -72,10 +72,7 @@ def test_what_models_depend_on_may_not_change(fields):
 
 
 def test_up_with_another_network_than_the_journal_is_refused(tmp_path: Path) -> None:
-    """End the reading of the journal together with the refusal.
-
-    An error from a closed journal would say that it is damaged.
-    """
+    """End the reading of the journal together with the refusal."""
     run = Recording([])
     run.add(RunConfigured(run_id="1", settings=changed(network=NetworkSettings(kind="tower")).model_dump(mode="json")))
     write_journal(tmp_path / "journal.sqlite", run.events)
@@ -122,10 +119,7 @@ def test_a_heuristic_player_is_wanted_only_where_there_is_one():
     [("cheess", "OpenSpiel has no game 'cheess'. Did you mean chess "), ("hex(size=3)", "Unknown parameter 'size'")],
 )
 def test_what_openspiel_says_is_said_once_and_in_a_line(capfd, game, said):
-    """Keep OpenSpiel's own output off stderr.
-
-    For an unknown name, OpenSpiel lists all its games there.
-    """
+    """Keep OpenSpiel's own output off stderr. For an unknown name, OpenSpiel lists all its games there."""
     with pytest.raises(BadSettings) as refused:
         check_playable(changed(game=game, engine="openspiel"))
     assert said in str(refused.value)

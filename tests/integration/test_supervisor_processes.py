@@ -101,10 +101,7 @@ async def test_a_hopeless_child_ends_all(tmp_path: Path) -> None:
 
 
 async def test_hopeless_child_that_is_not_vital_ends_nothing(tmp_path: Path) -> None:
-    """Let an optional child fail, which has inherited an open file.
-
-    A dashboard likewise serves at the socket that ``up`` has opened.
-    """
+    """Let an optional child fail, which has inherited an open file."""
     inherited, mark = os.pipe()
     program = f"import os, sys; os.write({mark}, b'here'); sys.exit(2)"
     optional = ChildSpec("extra", (sys.executable, "-c", program), tmp_path / "extra.stderr", fds=(mark,), vital=False)

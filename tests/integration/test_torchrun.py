@@ -1,7 +1,4 @@
-"""Trainings by several processes: equal results, and deaths of processes.
-
-Ranks die, and their parents.
-"""
+"""Trainings by several processes: equal results, and deaths of processes. Ranks die, and their parents."""
 
 import asyncio
 from collections.abc import Callable
@@ -54,10 +51,7 @@ def by_search(root: Path, **changes: Any) -> dict:
 
 
 def descendants() -> set[psutil.Process]:
-    """Return all processes that come from this one.
-
-    Some are servers that other tests started.
-    """
+    """Return all processes that come from this one. Some are servers that other tests started."""
     return set(psutil.Process().children(recursive=True))
 
 
@@ -72,10 +66,7 @@ def ranks_of(process: psutil.Process) -> list[psutil.Process]:
 
 
 def assert_near(root: Path, one: dict, other: dict) -> None:
-    """Assert that two results of jobs, metrics included, are nearly equal.
-
-    They may differ by rounding.
-    """
+    """Assert that two results of jobs, metrics included, are nearly equal. They may differ by rounding."""
     metrics = [dict(result.pop("metrics")) for result in (one, other)]
     models = [get_checkpoint(FileStore(root), result.pop("model"), optimizer=True) for result in (one, other)]
     assert other == one
@@ -165,10 +156,7 @@ DEATHS = {"cancelled": asyncio.CancelledError, "app.engine": WorkerLost, "torch.
 
 @pytest.mark.parametrize("death", DEATHS)
 async def test_no_rank_outlives_its_training(tmp_path: Path, death: str) -> None:
-    """End a training by a cancelled job or a killed process.
-
-    A job is cancelled at its deadline. The job's process dies with its daemon. The third case is torchrun's process.
-    """
+    """End a training by a cancelled job or a killed process. A job is cancelled at its deadline."""
     engine, begun = LocalEngine(), asyncio.Event()
     others = descendants()
     spec = by_ppo(tmp_path, processes=2) | {"epochs": 100_000}

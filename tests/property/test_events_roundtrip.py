@@ -39,10 +39,7 @@ def test_a_cloudevent_fits_the_schema_of_its_type(event: Event[Payload]) -> None
 
 
 def refused_or_read(body: bytes) -> None:
-    """Read a document, or refuse it with ``MalformedEvent`` or ``NoUpcast``.
-
-    Any other exception fails the test.
-    """
+    """Read a document, or refuse it with ``MalformedEvent`` or ``NoUpcast``. Any other exception fails the test."""
     with suppress(MalformedEvent, NoUpcast):
         assert decode(encode(decode(body))) == decode(body)
 

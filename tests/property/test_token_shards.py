@@ -1,7 +1,4 @@
-"""Shards of answers, which are restored or refused, and tries.
-
-Tries lead to legal answers alone.
-"""
+"""Shards of answers, which are restored or refused, and tries. Tries lead to legal answers alone."""
 
 from random import Random
 from typing import Any
@@ -114,10 +111,7 @@ class Stripping(Letters):
 
 
 class Folding(Letters):
-    """A tokenizer that writes any text as one token.
-
-    The token is read as the text that was written last.
-    """
+    """A tokenizer that writes any text as one token. The token is read as the text that was written last."""
 
     def encode(self, text: str) -> list[int]:
         self.last = text

@@ -1,7 +1,4 @@
-"""A sound custom game, and games and tables with one fault each.
-
-A fault breaks one rule of the contract.
-"""
+"""A sound custom game, and games and tables with one fault each. A fault breaks one rule of the contract."""
 
 from dataclasses import replace
 from itertools import count
@@ -16,10 +13,7 @@ _DRAWN = count()
 
 
 class Race(Game):
-    """The first seat to reach the goal wins.
-
-    Each move adds 1 to 3 to a sum that begins at random.
-    """
+    """The first seat to reach the goal wins. Each move adds 1 to 3 to a sum that begins at random."""
 
     version = 3
     players = 2
@@ -47,10 +41,7 @@ class Race(Game):
 
 
 class Three(Race):
-    """A race of three seats.
-
-    The loser is the seat after the winner, and the third seat draws.
-    """
+    """A race of three seats. The loser is the seat after the winner, and the third seat draws."""
 
     players = 3
 
@@ -65,10 +56,7 @@ class Three(Race):
 
 
 class Planes(Race):
-    """A race with a built-in player and planes of small whole numbers.
-
-    The planes are its observations.
-    """
+    """A race with a built-in player and planes of small whole numbers. The planes are its observations."""
 
     planes = (1, 1, GOAL)
     observation_type = np.uint8

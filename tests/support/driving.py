@@ -38,10 +38,7 @@ HOUR = 3600.0
 
 
 def run_settings(*keys: str, **feedback: Any) -> RunSettings:
-    """Return the settings of a run.
-
-    Keyword arguments are parts of the feedback settings, as nested dictionaries.
-    """
+    """Return the settings of a run. Keyword arguments are parts of the feedback settings, as nested dictionaries."""
     configs = tuple(GAMES[key] for key in keys or (KEY,))
     return RunSettings(configs=configs, feedback=FeedbackSettings.model_validate(feedback))
 
@@ -91,10 +88,7 @@ class Driven:
         return found
 
     def settle(self, model: str = OLD, step: int = 0, *, key: str = KEY, at: float = 0.0) -> list[Any]:
-        """Distribute a new current model, with nothing under way.
-
-        Returns the resulting decisions.
-        """
+        """Distribute a new current model, with nothing under way. Returns the resulting decisions."""
         return self.feed(*settled(self.state(key).lineage, model, step), key=key, at=at)
 
     def record(self, *envelopes: Envelope[Payload]) -> list[Any]:
@@ -116,10 +110,7 @@ class Driven:
 
 
 class DrivenWorker:
-    """A worker in a Fold, fed with one fact at a time.
-
-    Its jobs are only listed, and never run.
-    """
+    """A worker in a Fold, fed with one fact at a time. Its jobs are only listed, and never run."""
 
     def __init__(self, worker: type[Worker[Any]], settings: RunSettings | None = None, *, node: str = "laptop") -> None:
         self.fold = Fold((partial(worker, place=WorkerPlace(f"{worker.name}@{node}", node, "store")),))
@@ -155,10 +146,7 @@ class DrivenWorker:
         return state_of(self.fold.states, key)
 
     def jobs(self) -> Sequence[Job[Any]]:
-        """Return the jobs that should run now.
-
-        As in the host, only rows that have a cause count.
-        """
+        """Return the jobs that should run now. As in the host, only rows that have a cause count."""
         return tuple(self.worker.jobs({key: row for key, row in self.rows.items() if row.cause}, self.fold.states))
 
 

@@ -87,10 +87,7 @@ def cluster(nodes: int = 36) -> RunSettings:
 
 
 def hasty() -> RunSettings:
-    """Return settings that turn the hours of a run into minutes.
-
-    Controllers check, act and cool down sooner.
-    """
+    """Return settings that turn the hours of a run into minutes. Controllers check, act and cool down sooner."""
     soon = {"cooldown_hours": 0.01}
     return laptop(
         selfplay_workers=(f"{WORKER}@laptop", f"{WORKER}@other"),
@@ -334,10 +331,7 @@ class StandIn:
 
 
 class GeneratedRun:
-    """An endless run, as an iterable of its events.
-
-    The same arguments give the same events.
-    """
+    """An endless run, as an iterable of its events. The same arguments give the same events."""
 
     def __init__(
         self,

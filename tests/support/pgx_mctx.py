@@ -70,10 +70,7 @@ def parameters_of(layers: Layers) -> Parameters:
 
 
 def outputs(layers: Layers, obs: Any) -> tuple[Any, Any]:
-    """Return logits [K, A] and values [K] of pgx's observations.
-
-    The observations are [K, 6, 7, 2].
-    """
+    """Return logits [K, A] and values [K] of pgx's observations. The observations are [K, 6, 7, 2]."""
     kind = layers[0][0].dtype
     seen = obs[:, ::-1].astype(kind)  # our lowest row comes first
     features = jnp.concatenate((seen, 1 - seen.sum(axis=-1, keepdims=True)), axis=-1)
@@ -127,10 +124,7 @@ def begun(key: Any) -> Any:
 
 
 def step(state: Any, action: Any, key: Any) -> Any:
-    """Play an action in each of ``BATCH`` games.
-
-    Games that are over begin again.
-    """
+    """Play an action in each of ``BATCH`` games. Games that are over begin again."""
     return jax.vmap(auto_reset(ENV.step, ENV.init))(state, action, jax.random.split(key, BATCH))
 
 
@@ -203,10 +197,7 @@ def train(layers: Layers, simulations: int, seconds: float, seed: int) -> tuple[
 
 
 def _iterate(layers: Layers, optimizer: Any, key: Any, simulations: int, rng: Any) -> tuple[Layers, Any, int]:
-    """Play and learn once.
-
-    Returns the layers, the optimiser's state and the number of rows.
-    """
+    """Play and learn once. Returns the layers, the optimiser's state and the number of rows."""
     played = jax.device_get(selfplay(layers, key, simulations))
     rows = Rows(*(array.reshape(-1, *array.shape[2:]) for array in played))
     for batch in rng.permutation(len(rows.outcome)).reshape(-1, BATCH):

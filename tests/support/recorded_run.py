@@ -1,7 +1,4 @@
-"""A short run as recorded events.
-
-It trains two models, of which one is promoted and one is rejected.
-"""
+"""A short run as recorded events. It trains two models, of which one is promoted and one is rejected."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -33,10 +33,7 @@ def free_port() -> int:
 
 @contextmanager
 def s3_server(*, checks_credentials: bool = False) -> Iterator[str]:
-    """Run a server; yield its URL.
-
-    If it ``checks_credentials``, it refuses all of them.
-    """
+    """Run a server; yield its URL. If it ``checks_credentials``, it refuses all of them."""
     skip_without_moto()
     port = free_port()
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]

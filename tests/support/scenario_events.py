@@ -1,7 +1,4 @@
-"""Events for tests of scenarios.
-
-A loop records them before a scenario, and in answer to it.
-"""
+"""Events for tests of scenarios. A loop records them before a scenario, and in answer to it."""
 
 from driving import KEY, OLD, run_settings
 

@@ -1,7 +1,4 @@
-"""A real vLLM in its own process, from its own virtual environment.
-
-``make test-vllm`` makes the environment.
-"""
+"""A real vLLM in its own process, from its own virtual environment. ``make test-vllm`` makes the environment."""
 
 import atexit
 import os
@@ -112,10 +109,7 @@ class VllmServer:
 
 @cache
 def shared_vllm() -> VllmServer:
-    """Return a server of the tests' small base model.
-
-    It runs until the tests end.
-    """
+    """Return a server of the tests' small base model. It runs until the tests end."""
     folder = Path(mkdtemp(prefix="vllm-"))
     base = small_base(MemoryStore())
     export_base(base, folder / "base")

@@ -80,10 +80,7 @@ def test_all_daemons_start_work_and_leave_in_order(tmp_path: Path) -> None:
 
 
 def test_a_daemon_that_cannot_start_says_why(tmp_path: Path) -> None:
-    """Put a folder in place of a state file.
-
-    It cannot be opened, whereas a damaged file would be set aside.
-    """
+    """Put a folder in place of a state file. It cannot be opened, whereas a damaged file would be set aside."""
     (tmp_path / "state" / "training@laptop.sqlite").mkdir(parents=True)
     with flyball_up(tmp_path, "--role", "worker", "--for", "120") as process:  # fewer daemons than a head's
         failed = next(one for one in told(process) if one.get("what") == "failed")
@@ -105,10 +102,7 @@ def test_up_for_too_short_a_time_names_daemons_not_yet_started(tmp_path: Path) -
 
 
 def test_of_two_at_once_one_runs(tmp_path: Path) -> None:
-    """Start two loops that never end by themselves.
-
-    So the second finds the first, however long either takes to start.
-    """
+    """Start two loops that never end by themselves."""
     with flyball_up(tmp_path) as one, flyball_up(tmp_path) as other:
         while one.poll() is None and other.poll() is None:
             sleep(0.05)

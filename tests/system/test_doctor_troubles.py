@@ -1,7 +1,4 @@
-"""Doctor names each planted trouble of a running loop in seconds.
-
-It runs on the head and on a worker's machine.
-"""
+"""Doctor names each planted trouble of a running loop in seconds. It runs on the head and on a worker's machine."""
 
 import asyncio
 import json
@@ -179,10 +176,7 @@ async def doctor_beside_a_slow_machine(cluster: Cluster) -> Examined:
 
 
 def current_blob(loop: RunningLoop) -> Path:
-    """Return the file of the current model.
-
-    The model only stays current once training is blocked.
-    """
+    """Return the file of the current model. The model only stays current once training is blocked."""
     model = [event.data.model for event in loop.events(ModelPromoted) if event.subject == GOOD][-1]
     return next(path for path in (loop.folder / "store").rglob(model))
 

@@ -1,7 +1,4 @@
-"""The league of the running loop.
-
-Promoted models enter it and are opponents in self-play, and promotions are gated.
-"""
+"""The league of the running loop. Promoted models enter it and are opponents in self-play, and promotions are gated."""
 
 from collections.abc import Iterable
 from contextlib import suppress

@@ -64,10 +64,7 @@ def in_thread(*script: bytes) -> Iterator[ScriptedServer]:
 
 
 class Watched:
-    """A loop with a metrics port, a webhook and a collector.
-
-    Prometheus is there if it is installed.
-    """
+    """A loop with a metrics port, a webhook and a collector. Prometheus is there if it is installed."""
 
     def __init__(self, loop: RunningLoop, port: int, hook: ScriptedServer, collector: ScriptedServer) -> None:
         self.loop, self.port, self.hook, self.collector = loop, port, hook, collector

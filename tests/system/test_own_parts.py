@@ -60,10 +60,7 @@ def part_of(example: str) -> str:
 
 
 def quick(part: str, key: str, also: str = "", rows: int = 256) -> str:
-    """Return an example's settings for a configuration and short loops.
-
-    Loops close in seconds.
-    """
+    """Return an example's settings for a configuration and short loops. Loops close in seconds."""
     mine = part.replace("games.tic_tac_toe_2p", f"games.{key}")
     return mine.replace(f"[games.{key}]\n", f"[games.{key}]\n{also}{QUICK.format(rows=rows)}", 1)
 
@@ -140,10 +137,7 @@ def of(loop: RunningLoop, key: str, *types: type[Payload]) -> list[Any]:
 
 
 def promotion(loop: RunningLoop, key: str) -> Any:
-    """Return a configuration's first promotion of a trained model.
-
-    Waits for it.
-    """
+    """Return a configuration's first promotion of a trained model. Waits for it."""
 
     def promoted() -> list[Any]:
         return [event for event in of(loop, key, ModelPromoted) if event.data.step > 0]
@@ -169,10 +163,7 @@ def flyball(loop: RunningLoop, *words: str) -> str:
 
 
 def test_knobs_that_an_own_backend_does_not_understand_stay(loop: RunningLoop) -> None:
-    """Run as the first test of the loop.
-
-    So it shares the wait for a training with the others.
-    """
+    """Run as the first test of the loop. So it shares the wait for a training with the others."""
     loop.wait_for("a first model", lambda: of(loop, BACKEND, ModelPromoted))
     (configured,) = loop.events(RunConfigured)
     described = {one["key"]: one["knobs"] for one in configured.data.settings["configs"]}
@@ -290,10 +281,7 @@ def test_example_controller_owns_the_learning_rate(loop: RunningLoop) -> None:
 
 
 def test_own_parts_leave_in_order_and_replay(loop: RunningLoop) -> None:
-    """Run as the last test of the loop.
-
-    Nothing failed, nothing foreign was imported, and every decision is recomputed.
-    """
+    """Run as the last test of the loop."""
     assert loop.leave() == 0
     assert not loop.events(*TROUBLE)
     assert FOREIGN not in loop.logs()
