@@ -97,21 +97,3 @@ async def test_no_wake_up_is_missed(tmp_path):
             assert [e.sequence for e in reader.result()] == list(range(1, 1801))
         await bus.close()
         await other.close()
-
-
-async def test_subscribers_at_any_position_get_old_and_new_events(tmp_path):
-    journal = MemoryJournal()
-    with broker_thread(journal, address(tmp_path)):
-        bus = ZmqBus(address(tmp_path), producer="p")
-        await bus.publish_many([checked(i) for i in range(5000)])
-        starts = range(0, 5000, 250)
-        subscriptions = [bus.subscribe(after=start) for start in starts]
-        async with asyncio.TaskGroup() as group:
-            tasks = [
-                group.create_task(gather(subscription, 5100 - start))
-                for subscription, start in zip(subscriptions, starts, strict=True)
-            ]
-            await bus.publish_many([checked(i) for i in range(5000, 5100)])
-        for start, task in zip(starts, tasks, strict=True):
-            assert [e.sequence for e in task.result()] == list(range(start + 1, 5101))
-        await bus.close()

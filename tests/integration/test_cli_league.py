@@ -79,16 +79,6 @@ def test_a_league_is_drawn(run: Path, tmp_path: Path, suffix: str) -> None:
     assert path.read_bytes() == again.read_bytes()
 
 
-def test_an_exported_league_is_read_back(run: Path, tmp_path: Path) -> None:
-    path = tmp_path / "league.json"
-    assert league(run, "connect_four_2p", "--export", str(path)).exit_code == 0
-    document = json.loads(path.read_bytes())
-    assert {"agents", "history", "metadata"} <= set(document)
-    members = json.loads(league(run, "connect_four_2p", "--json").stdout)["connect_four_2p"]["members"]
-    known, _ = load_league(path.read_bytes(), path.name)
-    assert {agent.id for agent in known.active} <= {member["agent"] for member in members}
-
-
 def test_where_nothing_can_be_written_the_place_is_named(run: Path, tmp_path: Path) -> None:
     done = league(run, "connect_four_2p", "--export", str(tmp_path / "nowhere" / "league.json"))
     assert done.exit_code == 2
@@ -168,6 +158,7 @@ def test_refused_registry_is_left_unchanged_and_without_a_lock(run: Path, tmp_pa
         (["hex9_9p"], 4, "There is no configuration"),
         (["hex7_2p"], 4, "does not play hex7_2p. hint: It plays connect_four_2p, tic_tac_toe_2p."),
         (["--plot", "x.svg"], 2, "Say of which configuration"),
+        (["--audit", "20"], 2, "which configuration"),
         (["connect_four_2p", "--plot", "x.jpg"], 2, "x.jpg: end it with .svg, .png or .pdf"),
         (["connect_four_2p", "--plot", "/nowhere/x.svg"], 2, "/nowhere/x.svg cannot be written"),
     ],

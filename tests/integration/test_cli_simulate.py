@@ -6,28 +6,21 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 
 import psutil
 import pytest
-from click.testing import CliRunner, Result
+from commands import Flyball
 
-from app.cli.group import main
 from app.cli.simulate import COLUMNS
 from app.simulation import ARMS
 
-Flyball = Callable[..., Result]
 CLUSTER = ("simulate", "--nodes", 4, "--configs", "tic_tac_toe_2p,hex7_2p")
 SMALL = (*CLUSTER, "--days", 0.25)
 PLANT = (files("app.simulation") / "plant.toml").read_text(encoding="utf-8")
-
-
-@pytest.fixture
-def flyball(tmp_path: Path) -> Flyball:
-    return lambda *words: CliRunner().invoke(main, ["--run", str(tmp_path), *map(str, words)], prog_name="flyball")
 
 
 def test_it_compares_all_controllers_with_none(flyball: Flyball) -> None:

@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from subprocess import run
 
@@ -11,23 +11,21 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner, Result
+from commands import Flyball, invoke, refused
 from policy_files import policy_bytes
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from app.cli.group import main
 from app.gym.evaluation import evaluate_episodes, open_environments
 from app.gym.players import PolicyManifest, PolicyRequest, coded_actor, load_policy
 
-Flyball = Callable[..., Result]
 CARTPOLE = Path(__file__).parents[1] / "support" / "policies" / "cartpole.safetensors"
 
 
 @pytest.fixture
 def flyball(tmp_path: Path) -> Flyball:
-    return lambda *words: CliRunner().invoke(main, ["--run", str(tmp_path), "eval", *map(str, words)])
+    return partial(invoke, "eval", run=tmp_path)
 
 
 def linear(path: Path, weights: list[list[float]], environment: str = "CartPole-v1", codec: str | None = None) -> Path:
@@ -169,9 +167,7 @@ def test_what_an_environment_prints_does_not_get_into_the_data(tmp_path: Path) -
     ],
 )
 def test_what_makes_no_sense_is_refused_with_a_reason(flyball: Flyball, words, code: int, why: str) -> None:
-    done = flyball(*words)
-    assert (done.exit_code, done.stdout) == (code, "")
-    assert why in " ".join(done.stderr.split())
+    refused(flyball(*words), code, why)
 
 
 @pytest.mark.parametrize("broken", ["made", "reset", "stepped"])
@@ -184,9 +180,7 @@ def test_environment_that_raises_is_named(flyball: Flyball, broken: str) -> None
 
 def test_success_key_of_a_text_is_refused(flyball: Flyball) -> None:
     words = ("--env", "corridors:Corridor-v0", "--policy", "random", "--success-key", "place", "--num-envs", 2)
-    done = flyball(*words)
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert "info['place'] is not a number" in done.stderr
+    refused(flyball(*words), 2, "info['place'] is not a number")
 
 
 @pytest.mark.gpu
@@ -207,9 +201,7 @@ def test_a_missing_device_is_skipped_not_failed(flyball: Flyball, words, monkeyp
 
 def test_without_gymnasium_it_says_what_to_install(flyball: Flyball, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gymnasium", None)
-    done = flyball("--env", "CartPole-v1", "--policy", "random")
-    assert (done.exit_code, done.stdout) == (1, "")
-    assert "pip install 'flyball[gym]'" in done.stderr
+    refused(flyball("--env", "CartPole-v1", "--policy", "random"), 1, "pip install 'flyball[gym]'")
 
 
 def test_the_random_policy_plays_any_space(flyball: Flyball) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from commands import refused
 from recorded_run import Recording, write_journal
 from selfplay_rig import put_model
 
@@ -98,15 +99,11 @@ def test_hands_are_rounded_up_to_whole_deals(flyball: Flyball) -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused_with_a_reason(flyball: Flyball, words, code: int, why: str) -> None:
-    done = flyball(*words)
-    assert (done.exit_code, done.stdout) == (code, "")
-    assert why in " ".join(done.stderr.split())
+    refused(flyball(*words), code, why)
 
 
 def test_paired_games_are_those_of_hearts(flyball: Flyball) -> None:
-    done = flyball("--model", "random", key="connect_four_2p")
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert "as hearts_4p plays it, and connect_four_2p plays" in " ".join(done.stderr.split())
+    refused(flyball("--model", "random", key="connect_four_2p"), 2, "as hearts_4p plays it, and connect_four_2p plays")
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 from driving import rated, trained
-from host_stage import KEY, MODEL, OTHER_KEY, REQUEST, RESULT, SETTINGS, WORKER, ScriptedEngine, Stage, WatchedBus
+from host_stage import MODEL, OTHER_KEY, REQUEST, RESULT, WORKER, ScriptedEngine, Stage, WatchedBus
 from structlog.testing import capture_logs
 
 from app.bus.memory import MemoryBus
-from app.controllers.fold import Fold
 from app.core import FlyballError
 from app.engine import JobFailed, WorkerLost
 from app.engine.port import DEATHS
@@ -18,19 +17,14 @@ from app.events import (
     DaemonFailed,
     DaemonReady,
     DaemonStopped,
-    Emission,
-    QualityDegraded,
-    RunConfigured,
     SelfplayComplete,
     SelfplayFailed,
     ShardRef,
-    Step,
     TrainingFailed,
     TrainingRequested,
 )
 from app.journal import history
 from app.journal.memory import MemoryStateStore
-from daemons.registry import DAEMONS
 from daemons.supervisor import Notifier
 
 
@@ -206,23 +200,6 @@ async def test_only_after_catching_up_it_is_ready_and_runs_jobs(stage):
     (ready,) = await stage.until(DaemonReady, stage.host("selfplay_worker", MemoryStateStore(), engine))
     assert ready.position >= 3
     assert engine.calls == 0
-
-
-async def test_undeclared_emission_is_a_failure_of_its_reducer(record):
-    class Chatty(DAEMONS["model_lifecycle"].controllers[0]):  # type: ignore[misc]
-        reads = frozenset({QualityDegraded})
-        emits = frozenset()
-
-        def step(self, rows: Any, event: Any, states: Any) -> Any:
-            return Step(emissions=(Emission(event.data),))
-
-    fold = Fold((Chatty,))
-    fold.feed([record(RunConfigured(run_id="r", settings=SETTINGS.model_dump(mode="json")))])
-    data = QualityDegraded(request_id="r", worker=WORKER, shard="c" * 64, reason="x")
-    (failure,) = fold.feed([record(data, KEY)]).failures
-    assert failure.by == Chatty.name
-    assert "UndeclaredEmission" in failure.error
-    assert "QUALITY_DEGRADED" in failure.error
 
 
 class DeafBus(MemoryBus):

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from hashlib import blake2b
-from pathlib import Path
 
 import pytest
 from simulated_settings import simulated_settings
@@ -35,7 +34,6 @@ from app.events import (
 from app.simulation import ALL, ARMS, NONE, PlantSettings, Scoreboard, Simulation, load_plant
 from app.simulation.settings import CurveSettings, MachineProcesses
 from app.simulation.world import START_US
-from daemons.registry import DAEMONS
 
 KEYS = ("tic_tac_toe_2p", "connect_four_2p", "oh_hell_3p")
 HOURS = 3600.0
@@ -123,15 +121,6 @@ def test_nodes_that_fail_at_once_draw_few_requests() -> None:
     assert failed < played
 
 
-def test_all_controllers_of_the_running_system_are_in_the_loop() -> None:
-    hosted = {controller for spec in DAEMONS.values() for controller in spec.controllers}
-    assert set(ARMS[ALL]) == hosted
-    assert not hosted & set(ARMS[NONE])
-    for controller in hosted:
-        arm = ARMS[f"without {controller.name}"]
-        assert hosted - set(arm) == {controller}
-
-
 @pytest.mark.parametrize("arm", ARMS)
 def test_every_arm_turns_the_loop(arm) -> None:
     simulation, events = simulated(arm, hours=10)
@@ -214,11 +203,3 @@ def test_no_event_holds_a_true_strength() -> None:
     published = {round(value, 6) for event in events for value in vars(event.data).values() if isinstance(value, float)}
     assert truths
     assert not truths & published
-
-
-def test_nothing_below_the_simulation_imports_it() -> None:
-    root = Path(__file__).parents[2] / "app"
-    above = {"simulation", "comparison", "api", "cli"}
-    files = [path for path in root.rglob("*.py") if path.relative_to(root).parts[0] not in above]
-    assert files
-    assert not [path for path in files if "app.simulation" in path.read_text(encoding="utf-8")]

@@ -76,9 +76,9 @@ def test_up_with_another_network_than_the_journal_is_refused(tmp_path: Path) -> 
     run = Recording([])
     run.add(RunConfigured(run_id="1", settings=changed(network=NetworkSettings(kind="tower")).model_dump(mode="json")))
     write_journal(tmp_path / "journal.sqlite", run.events)
-    refused = CliRunner().invoke(main, ["--run", str(tmp_path), "up", "--config", KEY])
-    assert refused.exit_code == 2
-    assert "begun with network = tower (blocks = 4, channels = 32, squeeze_excite = False)" in refused.stderr
+    error = CliRunner().invoke(main, ["--run", str(tmp_path), "up", "--config", KEY])
+    assert error.exit_code == 2
+    assert "begun with network = tower (blocks = 4, channels = 32, squeeze_excite = False)" in error.stderr
 
 
 @pytest.mark.parametrize(
@@ -91,13 +91,9 @@ def test_up_with_another_network_than_the_journal_is_refused(tmp_path: Path) -> 
     ],
 )
 def test_backend_that_cannot_play_is_refused(backend: str, said: str) -> None:
-    with pytest.raises(BadSettings) as refused:
+    with pytest.raises(BadSettings) as error:
         check_playable(changed(backend=backend))
-    assert said in str(refused.value)
-
-
-def test_backend_of_ones_own_can_be_played() -> None:
-    check_playable(changed(backend=NAME))
+    assert said in str(error.value)
 
 
 def test_other_settings_and_configurations_may_change():
@@ -176,10 +172,10 @@ def test_faulty_trainer_module_is_refused(
     (tmp_path / "faulty_trainer.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "faulty_trainer", raising=False)
-    with pytest.raises(BadSettings, match=f"games.{KEY}.trainer: ") as refused:
+    with pytest.raises(BadSettings, match=f"games.{KEY}.trainer: ") as error:
         check_imports_of_trainers(changed(trainer="faulty_trainer:train"))
-    assert said in refused.value.message
-    assert refused.value.hint
+    assert said in error.value.message
+    assert error.value.hint
 
 
 def test_config_check_imports_a_trainer(tmp_path: Path) -> None:

@@ -150,31 +150,38 @@ class DrivenWorker:
         return tuple(self.worker.jobs({key: row for key, row in self.rows.items() if row.cause}, self.fold.states))
 
 
-def match(
-    score: float,
-    games: int = 100,
+def match_of(
+    wins: int,
+    draws: int,
+    losses: int,
     opponent: str = "random",
     elo: float = 0.0,
     model: str | None = None,
     players: int = 2,
 ) -> MatchResult:
-    """Return a match without draws, but for half a game."""
-    wins = int(score * games)
+    """Return a match of untruncated, distinct games."""
+    games = wins + draws + losses
     return MatchResult(
         opponent=opponent,
         opponent_model=model,
         opponent_elo=elo,
         games=games,
         wins=wins,
-        draws=0,
-        losses=games - wins,
+        draws=draws,
+        losses=losses,
         truncated=0,
         distinct_games=games,
-        score=Rate.of(score * games, games),
+        score=Rate.of(wins + draws / 2, games),
         outcome=None,
-        rotations=rotations(wins, 0, games - wins, players),
+        rotations=rotations(wins, draws, losses, players),
         graded=None,
     )
+
+
+def match(score: float, games: int = 100, opponent: str = "random", **more: Any) -> MatchResult:
+    """Return a match without draws, but for half a game."""
+    wins = int(score * games)
+    return match_of(wins, 0, games - wins, opponent, **more).replace(score=Rate.of(score * games, games))
 
 
 def rated(
@@ -197,34 +204,8 @@ def rated(
 
 def gated(wins: int, draws: int, losses: int, model: str = NEW, champion: str = OLD) -> EvaluationCompleted:
     """Return a round of gate games."""
-    games = wins + draws + losses
-    played = MatchResult(
-        opponent="champion",
-        opponent_model=champion,
-        opponent_elo=0.0,
-        games=games,
-        wins=wins,
-        draws=draws,
-        losses=losses,
-        truncated=0,
-        distinct_games=games,
-        score=Rate.of(wins + draws / 2, games),
-        outcome=None,
-        rotations=rotations(wins, draws, losses),
-        graded=None,
-    )
-    return EvaluationCompleted(
-        request_id="g",
-        purpose="gate",
-        model=model,
-        step=1,
-        results=(played,),
-        elo=0.0,
-        elo_stderr=9.0,
-        lost_games=0,
-        undecided_games=0,
-        seconds=1,
-    )
+    played = match_of(wins, draws, losses, "champion", model=champion)
+    return rated(0.0, played, model=model, stderr=9.0).replace(request_id="g", purpose="gate")
 
 
 def trained(model: str = NEW, parent: str | None = OLD, step: int = 1, **metrics: float) -> TrainingCompleted:
