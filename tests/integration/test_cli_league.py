@@ -29,16 +29,13 @@ def league(run: Path, *words: str) -> Result:
     return CliRunner().invoke(main, ["--run", str(run), "league", *words], prog_name="flyball")
 
 
-def test_every_league_of_the_run_is_shown_with_its_members(run: Path) -> None:
+def test_league_shows_members_matrix_and_latest_ratings(run: Path) -> None:
     shown = league(run)
     assert shown.exit_code == 0, shown.output
     assert "tic_tac_toe_2p" in shown.stdout
     assert "connect_four_2p" in shown.stdout
     assert " bot" in shown.stdout
     assert "current" in shown.stdout
-
-
-def test_json_holds_members_matchmaking_and_the_pairwise_matrix(run: Path) -> None:
     views = json.loads(league(run, "connect_four_2p", "--json").stdout)
     assert list(views) == ["connect_four_2p"]
     view = views["connect_four_2p"]
@@ -53,10 +50,6 @@ def test_json_holds_members_matchmaking_and_the_pairwise_matrix(run: Path) -> No
             assert matrix[row][row] is None
             if matrix[row][column] is not None and row != column:
                 assert matrix[row][column] + matrix[column][row] == pytest.approx(1)
-
-
-def test_ratings_are_those_that_the_evaluator_told_last(run: Path) -> None:
-    members = json.loads(league(run, "connect_four_2p", "--json").stdout)["connect_four_2p"]["members"]
     told = {"random": 0.0}
     for event in load("recorded"):
         if event.subject == "connect_four_2p" and isinstance(event.data, EvaluationCompleted):

@@ -42,10 +42,16 @@ def test_checkpoint_is_compared_with_each_opponent_in_its_seat(flyball: Flyball,
     assert first["reference"]["win_share"] == pytest.approx(0.25)
 
 
-def test_heuristic_of_hearts_and_its_level_are_played_once(flyball: Flyball) -> None:
+def test_levels_are_played_once_in_whole_deals(flyball: Flyball) -> None:
     done = flyball("--model", "easy", "--against", "heuristic,normal", "--games", 8)
     assert [one["opponent_player"] for one in json.loads(done.stdout)["results"]] == ["normal"]
     assert "normal is there already, and is played once" in done.stderr
+    (found,) = json.loads(flyball("--model", "normal", "--against", "normal", "--games", 40).stdout)["results"]
+    assert (found["difference"], found["p_value"]) == (0, 1)
+    done = flyball("--model", "easy", "--against", "normal", "--games", 1)
+    assert json.loads(done.stdout)["results"][0]["hands"] == 8
+    assert "8 hands instead of 1" in done.stderr
+    assert done.stderr.splitlines()[-1] == "100% of 8 hands against each opponent, the reference's included"
 
 
 def test_same_arguments_write_the_same_bytes_with_any_workers(flyball: Flyball) -> None:
@@ -76,18 +82,6 @@ def test_strategies_choose_opponents_here_too(flyball: Flyball, tmp_path: Path) 
     done = flyball("--model", "easy", "--against", "top_k:3,easy", "--games", 8)
     assert "has 2 of these, not 3" in done.stderr
     assert [found["opponent_player"] for found in json.loads(done.stdout)["results"]] == [*members[::-1], "easy"]
-
-
-def test_a_policy_is_no_better_than_itself(flyball: Flyball) -> None:
-    (found,) = json.loads(flyball("--model", "normal", "--against", "normal", "--games", 40).stdout)["results"]
-    assert (found["difference"], found["p_value"]) == (0, 1)
-
-
-def test_hands_are_rounded_up_to_whole_deals(flyball: Flyball) -> None:
-    done = flyball("--model", "easy", "--against", "normal", "--games", 1)
-    assert json.loads(done.stdout)["results"][0]["hands"] == 8
-    assert "8 hands instead of 1" in done.stderr
-    assert done.stderr.splitlines()[-1] == "100% of 8 hands against each opponent, the reference's included"
 
 
 @pytest.mark.parametrize(

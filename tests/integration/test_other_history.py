@@ -54,7 +54,7 @@ async def test_history_without_the_known_record_is_refused(tmp_path, events):
     assert outbox.load(), "what was not sent is kept"
 
 
-async def test_history_with_the_known_record_is_followed(tmp_path):
+async def test_history_with_the_known_record_or_position_is_followed(tmp_path):
     journal = MemoryJournal()
     known = await publish(journal, tmp_path, "a", 5)
     await publish(journal, tmp_path, "b", 3)
@@ -62,10 +62,6 @@ async def test_history_with_the_known_record_is_followed(tmp_path):
         bus = ZmqBus(address(tmp_path), producer="follower", known=known)
         assert await bus.publish(checked(0, who="follower")) == 9
         await bus.close()
-
-
-async def test_position_beyond_the_end_is_refused_before_a_publish(tmp_path):
-    """State of an earlier version knows positions only."""
     journal = MemoryJournal()
     with broker_thread(journal, address(tmp_path)):
         bus = ZmqBus(address(tmp_path), producer="follower", known=KnownRecord(3, 0))
