@@ -156,6 +156,11 @@ def test_what_an_environment_prints_does_not_get_into_the_data(tmp_path: Path) -
         ),
         (("--env", "Acrobot-v1", "--model", CARTPOLE), 2, "takes 4 features; these observations have 6"),
         (("--env", "corridors:EndlessCorridor-v0", "--policy", "random"), 2, "--max-steps N"),
+        (
+            ("--env", "corridors:Corridor-v0", "--policy", "random", "--success-key", "place", "--num-envs", 2),
+            2,
+            "info['place'] is not a number",
+        ),
         (("--env", "NoSuch-v0", "--policy", "random"), 4, "NoSuch"),
         (("--env", "CartPole-v1", "--policy", "rando"), 4, "Did you mean random?"),
         (("--env", "CartPole-v1", "--policy", "random", "--device", "abacus"), 2, "cpu, cuda"),
@@ -176,11 +181,6 @@ def test_environment_that_raises_is_named(flyball: Flyball, broken: str) -> None
     assert (done.exit_code, done.stdout) == (2, "")
     assert f"BrokenCorridor-{broken}-v0 raised RuntimeError: the floor gave way when {broken}." in done.stderr
     assert "corridors.py, line" in " ".join(done.stderr.split())
-
-
-def test_success_key_of_a_text_is_refused(flyball: Flyball) -> None:
-    words = ("--env", "corridors:Corridor-v0", "--policy", "random", "--success-key", "place", "--num-envs", 2)
-    refused(flyball(*words), 2, "info['place'] is not a number")
 
 
 @pytest.mark.gpu

@@ -59,8 +59,12 @@ def test_a_model_meets_each_opponent(flyball: Flyball, models: list[ModelHash], 
     ]
 
 
-def test_the_current_model_is_meant_unless_another_is_named(flyball: Flyball, models: list[ModelHash]) -> None:
+def test_current_model_is_meant_and_does_not_meet_itself(flyball: Flyball, models: list[ModelHash]) -> None:
     assert json.loads(flyball("--config", KEY, "--games", 2).stdout)["model"] == models[0]
+    done = flyball("--config", KEY, "--against", f"champion,random,{models[0]}", "--games", 2)
+    assert done.exit_code == 0, done.stderr
+    assert [match["opponent"] for match in json.loads(done.stdout)["results"]] == ["random"]
+    assert done.stderr.count("is the model itself, and is not played") == 2
 
 
 def test_same_arguments_write_the_same_bytes_with_any_workers(flyball: Flyball, models: list[ModelHash]) -> None:
@@ -208,13 +212,6 @@ def test_a_model_of_hearts_plays_games_of_any_number_of_hands(flyball: Flyball, 
     assert done.exit_code == 0, done.stderr
     done = flyball("--config", "other_4p", "--model", model, "--games", 4)
     assert (done.exit_code, "was trained for hearts_4p" in done.stderr) == (2, True)
-
-
-def test_the_model_itself_is_left_out_beside_others(flyball: Flyball, models: list[ModelHash]) -> None:
-    done = flyball("--config", KEY, "--against", f"champion,random,{models[0]}", "--games", 2)
-    assert done.exit_code == 0, done.stderr
-    assert [match["opponent"] for match in json.loads(done.stdout)["results"]] == ["random"]
-    assert done.stderr.count("is the model itself, and is not played") == 2
 
 
 def test_what_the_workers_would_refuse_is_refused_before(flyball: Flyball, models, tmp_path: Path) -> None:

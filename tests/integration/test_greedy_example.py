@@ -45,13 +45,10 @@ def flyball(folder: Path) -> Flyball:
     return lambda *words: CliRunner().invoke(main, ["--run", str(folder), *map(str, words)])
 
 
-def test_example_settings_are_playable(folder: Path) -> None:
+def test_example_is_sound_and_its_settings_are_playable(folder: Path, config: GameConfig) -> None:
     loaded = load(folder)
     check_playable(loaded.run)
     check_bots(loaded.run, loaded.folder)
-
-
-def test_check_of_the_example_finds_nothing(config: GameConfig) -> None:
     assert check_player("greedy", config) == []
     figures = measure_player("greedy", config, games=60)
     assert figures["moves_per_second"] > 100

@@ -125,19 +125,21 @@ async def test_companion_that_fails_ends_the_daemon(stage):
     assert [fact.error for fact in stage.of(DaemonFailed)] == ["the port is taken"]
 
 
-async def test_a_job_that_kills_its_process_every_time_is_given_up(stage):
+@pytest.mark.parametrize(
+    ("outcome", "calls", "said"),
+    [
+        (WorkerLost("killed"), DEATHS, ""),
+        (JobFailed("f", "ValueError", "no such game", hint="Look.", trace=""), 1, "no such game"),
+        ({**RESULT, "shard": "not a hash"}, 1, "key"),
+    ],
+    ids=["kills its process every time", "raises", "has an impossible result"],
+)
+async def test_a_job_that_fails_is_a_fact_of_its_own(stage, outcome, calls, said):
     await stage.publish(REQUEST, "request")
-    engine = ScriptedEngine(WorkerLost("killed"))
+    engine = ScriptedEngine(outcome)
     (failed,) = await stage.until(SelfplayFailed, stage.host("selfplay_worker", MemoryStateStore(), engine))
-    assert (failed.request_id, engine.calls) == ("request", DEATHS)
-
-
-async def test_a_job_that_raises_is_a_fact_of_its_own_and_not_retried(stage):
-    await stage.publish(REQUEST, "request")
-    engine = ScriptedEngine(JobFailed("f", "ValueError", "no such game", hint="Look.", trace=""))
-    (failed,) = await stage.until(SelfplayFailed, stage.host("selfplay_worker", MemoryStateStore(), engine))
-    assert "no such game" in failed.error
-    assert engine.calls == 1
+    assert (failed.request_id, engine.calls) == ("request", calls)
+    assert said in failed.error
 
 
 @pytest.mark.parametrize(
@@ -340,14 +342,6 @@ async def _hear(systemd: socket.socket, state: bytes) -> bytes:
     while state not in heard:
         heard += await asyncio.get_running_loop().sock_recv(systemd, 4096)
     return heard
-
-
-async def test_host_job_with_an_impossible_result_is_a_failure(stage):
-    await stage.publish(REQUEST, "request")
-    engine = ScriptedEngine({**RESULT, "shard": "not a hash"})
-    (failed,) = await stage.until(SelfplayFailed, stage.host("selfplay_worker", MemoryStateStore(), engine))
-    assert "key" in failed.error
-    assert engine.calls == 1
 
 
 async def test_host_job_with_impossible_progress_is_a_failure(stage):

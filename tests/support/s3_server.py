@@ -13,6 +13,7 @@ from time import sleep
 
 import fsspec
 import pytest
+from ports import free_port
 
 from app.config.store_address import StoreAddress
 
@@ -23,12 +24,6 @@ NUMBERS = itertools.count()
 def skip_without_moto() -> None:
     if importlib.util.find_spec("moto") is None or importlib.util.find_spec("s3fs") is None:
         pytest.skip("needs an S3-compatible server: pip install 's3fs' 'moto[server]'")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

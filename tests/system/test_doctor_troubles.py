@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from fake_text_server import FakeTextServer
 from language_models import small_base
+from ports import free_port
 from running_loop import FLYBALL, RunningLoop, running_loop
 
 from app.bus import JournalPublisher, ZmqBus
@@ -117,14 +118,6 @@ def doctor(folder: Path, *prefix: str) -> Examined:
         findings.setdefault(one["code"], []).append(one)
     assert (done.returncode == 1) == (told["worst"] == "critical")
     return Examined(findings, told["seconds"], time.monotonic() - began)
-
-
-def free_port() -> int:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass

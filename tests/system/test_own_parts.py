@@ -185,7 +185,7 @@ def test_knobs_that_an_own_backend_does_not_understand_stay(loop: RunningLoop) -
     assert "does not understand" in fields["base_temperature"]["fixed"]
 
 
-def test_model_of_an_own_backend_is_promoted(loop: RunningLoop) -> None:
+def test_model_of_an_own_backend_is_promoted_and_evaluated(loop: RunningLoop) -> None:
     promoted = promotion(loop, BACKEND)
     manifest = manifest_of(loop, promoted)
     assert (manifest.backend, manifest.content) == (tabular_backend.NAME, "q_table")
@@ -199,10 +199,6 @@ def test_model_of_an_own_backend_is_promoted(loop: RunningLoop) -> None:
         return {event.data.model for event in of(loop, BACKEND, SelfplayRequested)} & {promoted.data.model}
 
     loop.wait_for("games of a trained model", played)
-
-
-def test_model_of_an_own_backend_is_evaluated_by_its_job(loop: RunningLoop) -> None:
-    promotion(loop, BACKEND)
     words = ("--config", BACKEND, "--model", "current", "--against", "random", "--games", "20", "--seed", "1")
     (result,) = json.loads(flyball(loop, "eval", *words))["results"]
     assert (result["opponent"], result["games"]) == ("random", 20)
