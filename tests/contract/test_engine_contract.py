@@ -61,7 +61,7 @@ async def test_specs_reports_and_results_come_unchanged_and_in_order(engine):
     assert heard == [{"number": number} for number in range(200)]
 
 
-async def test_failed_jobs_name_their_exceptions_and_the_engine_works_on(engine):
+async def test_failed_jobs_name_exceptions_and_the_engine_works_on(engine):
     with pytest.raises(JobFailed) as failed:
         await engine.run(f"{JOBS}:fail", {})
     assert failed.value.kind == "ValueError"

@@ -293,7 +293,7 @@ def test_reconnect_misses_nothing_and_repeats_nothing(tmp_path):
         assert streamed(url, "/live?after=0&rows=1", last=last[-1].id) == []
 
 
-def test_stream_sends_the_chosen_rows_and_is_reset_for_another_run(run):
+def test_stream_sends_chosen_rows_and_is_reset_for_another_run(run):
     with served(run) as url:
         found = streamed(url, f"/live?after=0&rows=1&kind=decision&config={KEY}", quiet_seconds=1.5)
         assert [one.event for one in streamed(url, "/live?after=0", last=1000)] == ["reset"]
